@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// An amount of memory in bytes, as in cgroup v2's `memory.*` files. A type of its own, so that a count of objects cannot be
-/// taken for it.
+/// An amount of memory in bytes, as in cgroup v2's `memory.*` files. A separate type, so that it
+/// cannot be confused with a count of objects.
 ///
 /// ```
 /// use lowwater_base::ByteSize;
@@ -17,47 +17,47 @@ pub struct ByteSize(u64);
 impl ByteSize {
     /// No bytes.
     pub const ZERO: Self = Self(0);
-    /// No limit: what cgroup files write as `max`.
+    /// No limit, which cgroup files write as `max`.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `n` bytes.
+    /// Creates an amount of `n` bytes.
     pub const fn new(n: u64) -> Self {
         Self(n)
     }
 
-    /// `n` x 1024 bytes; stops at [`ByteSize::MAX`].
+    /// Creates an amount of `n` x 1024 bytes; saturates at [`ByteSize::MAX`].
     pub const fn kib(n: u64) -> Self {
         Self(n.saturating_mul(1 << 10))
     }
 
-    /// `n` x 1024 x 1024 bytes; stops at [`ByteSize::MAX`].
+    /// Creates an amount of `n` x 1024 x 1024 bytes; saturates at [`ByteSize::MAX`].
     pub const fn mib(n: u64) -> Self {
         Self(n.saturating_mul(1 << 20))
     }
 
-    /// `n` x 1024 x 1024 x 1024 bytes; stops at [`ByteSize::MAX`].
+    /// Creates an amount of `n` x 1024 x 1024 x 1024 bytes; saturates at [`ByteSize::MAX`].
     pub const fn gib(n: u64) -> Self {
         Self(n.saturating_mul(1 << 30))
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The sum, stopping at [`ByteSize::MAX`].
+    /// Returns the sum, at most [`ByteSize::MAX`].
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, stopping at zero.
+    /// Returns the difference, at least zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl fmt::Display for ByteSize {
-    /// As cgroup files have it: the number, or `max`.
+    /// Writes the format of cgroup files: the number, or `max`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::MAX {
             f.write_str("max")
@@ -67,15 +67,16 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// A text is not an amount of memory.
+/// The text is not an amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an amount of memory: a whole number, with K, M, G or T behind it if you like, or \"max\"")]
+#[error("not an amount of memory: a whole number with an optional suffix K, M, G or T, or \"max\"")]
 pub struct ParseByteSizeError;
 
 impl core::str::FromStr for ByteSize {
     type Err = ParseByteSizeError;
 
-    /// Reads `max`, or a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024, either case).
+    /// Parses `max`, or a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024,
+    /// either case).
     ///
     /// # Errors
     ///

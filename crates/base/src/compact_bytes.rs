@@ -1,22 +1,25 @@
-//! Bytes of one's own or something shared, in 12 bytes.
+//! Short owned bytes, or a shared value, in 12 bytes.
 //!
 //! ```text
-//!     Box<[u8]>             pointer 8 | length 8                            16
-//!     enum { that, Arc<T> } pointer 8 | length 8                            16, and 8 with anything beside it
-//!     CompactBytes<T>               pointer 8 | length 2 | note 2                   12, and goes where 4 bytes go
+//!     Box<[u8]>                pointer 8 | length 8                   16
+//!     enum { Box, Arc<T> }     pointer 8 | length 8                   16, and 8 more with any other field
+//!     CompactBytes<T>          pointer 8 | length 2 | note 2          12, aligned to 4 bytes
 //! ```
 //!
-//! A cache of a million short values pays a million times for what a value is beside its bytes. This one leaves room for 4 bytes more in
-//! 16, and puts nothing into the block: an allocator rounds that up to the next 16, so a length there can cost 16 of its own. Which of the
-//! two it is, the length says.
+//! A cache of a million short values pays a million times for each value's overhead beside its
+//! bytes. This type leaves room for a field of 4 bytes in a struct of 16, and stores nothing in the
+//! allocation: an allocator rounds sizes up to a multiple of 16, so a length in the allocation can
+//! cost 16 bytes more. The length also distinguishes the two kinds.
 //!
-//! Costs: own bytes are fewer than 64 KiB, and a copy of them is a copy. What is longer is to be shared.
+//! Costs: owned bytes are fewer than 64 KiB, and a clone of them copies. Longer values should be
+//! shared.
 //!
 //! # Why not a crate
 //!
-//! thin-vec, and triomphe's `ThinArc`, have 16 bytes of length and more in the block. slimmer_box has the length beside the pointer, too, but
-//! nothing that can be shared, so that a value of both kinds needs a tag and a block more; and next to nobody uses it. thin-slice hides the
-//! length in the pointer's upper bits, of one processor only.
+//! thin-vec, and triomphe's `ThinArc`, have 16 or more bytes of length in the allocation.
+//! slimmer_box has the length beside the pointer, too, but nothing that can be shared, so that a
+//! value of both kinds needs a tag and another allocation; and it has almost no users. thin-slice
+//! hides the length in the pointer's upper bits, on one processor architecture only.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -24,9 +27,9 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-/// See the [module](self).
+/// Owned bytes or a shared `T`, with a note of 16 bits; see the [module](self).
 ///
-/// The 16 bits of its note are its owner's: what they mean is not known here.
+/// The meaning of the note is defined by its user.
 ///
 /// ```
 /// use lowwater_base::compact_bytes::{CompactBytes, Kept};
@@ -45,9 +48,11 @@ use core::ptr::{self, NonNull};
 ///
 /// # Invariants
 ///
-/// 1. If `len` is not `SHARED`, `pointer` is that of a `Box<[u8]>` of `len` bytes, which is ours.
-/// 2. If it is, `pointer` is that of an `Arc<T>`, of which one count is ours.
-// So that it goes where 4 bytes go: the pointer is copied out, never referred to.
+/// 1. If `len` is not `SHARED`, `pointer` came from a `Box<[u8]>` of `len` bytes, which this value
+///    owns.
+/// 2. If `len` is `SHARED`, `pointer` came from an `Arc<T>`, of which this value owns one count.
+// Packed, so that it needs an alignment of 4 bytes only; the pointer is copied out, and never
+// borrowed.
 #[repr(C, packed(4))]
 pub struct CompactBytes<T> {
     pointer: NonNull<u8>,
@@ -56,80 +61,82 @@ pub struct CompactBytes<T> {
     shares: PhantomData<Arc<T>>,
 }
 
-/// What a [`CompactBytes`] is.
+/// The contents of a [`CompactBytes`].
 #[derive(Debug)]
 pub enum Kept<'a, T> {
-    /// Bytes of its own.
+    /// Owned bytes.
     Own(&'a [u8]),
-    /// Shared with its clones.
+    /// A value shared with its clones.
     Shared(&'a T),
 }
 
-/// The length of what is shared.
+/// The `len` of a shared value.
 const SHARED: u16 = u16::MAX;
 
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<CompactBytes<u64>>() == 12 && size_of::<Option<CompactBytes<u64>>>() == 12);
 
-// SAFETY: it is a box of bytes or an `Arc<T>`, and both go to another thread with such a `T`.
+// SAFETY: the value is a box of bytes or an `Arc<T>`, which are `Send` for such a `T`.
 unsafe impl<T: Send + Sync> Send for CompactBytes<T> {}
-// SAFETY: as for Send.
+// SAFETY: the value is a box of bytes or an `Arc<T>`, which are `Sync` for such a `T`.
 unsafe impl<T: Send + Sync> Sync for CompactBytes<T> {}
 
 impl<T> CompactBytes<T> {
-    /// Own bytes are at most so many.
+    /// The maximum number of owned bytes.
     pub const BYTES_MAX: usize = SHARED as usize - 1;
 
-    /// Bytes of its own, with a note. O(1), takes no memory.
+    /// Creates a value of owned bytes, with a note. O(1), allocates nothing.
     ///
     /// # Errors
     ///
-    /// The bytes, if they are more than [`BYTES_MAX`](Self::BYTES_MAX).
+    /// The bytes, if there are more than [`BYTES_MAX`](Self::BYTES_MAX).
     #[inline]
     pub fn own(bytes: Box<[u8]>, note: u16) -> Result<Self, Box<[u8]>> {
         match u16::try_from(bytes.len()) {
-            // Invariant 1: from here on the box is ours.
+            // Invariant 1: from here on this value owns the box.
             Ok(len) if len != SHARED => Ok(Self::new(Box::into_raw(bytes).cast(), len, note)),
             _ => Err(bytes),
         }
     }
 
-    /// What is shared with others and with its clones, with a note. O(1), takes no memory.
+    /// Creates a value that shares `shared` with other owners and with its clones, with a note.
+    /// O(1), allocates nothing.
     #[inline]
     pub fn share(shared: Arc<T>, note: u16) -> Self {
-        // Invariant 2: from here on its count is ours.
+        // Invariant 2: from here on this value owns the count.
         Self::new(Arc::into_raw(shared).cast_mut().cast(), SHARED, note)
     }
 
     fn new(pointer: *mut u8, len: u16, note: u16) -> Self {
-        // SAFETY: it came from a box or an `Arc`, which are never null.
+        // SAFETY: the pointer came from a box or an `Arc`, which are never null.
         let pointer = unsafe { NonNull::new_unchecked(pointer) };
         Self { pointer, len, note, shares: PhantomData }
     }
 
-    /// What it is. O(1).
+    /// Returns the contents. O(1).
     #[inline]
     pub fn get(&self) -> Kept<'_, T> {
         match self.len {
-            // SAFETY: invariant 2, and ours is a count for as long as `self` is borrowed.
+            // SAFETY: by invariant 2 this value owns a count, for as long as `self` is borrowed.
             SHARED => Kept::Shared(unsafe { self.pointer.cast::<T>().as_ref() }),
-            // SAFETY: invariant 1, and nobody writes to the box while `self` is borrowed.
+            // SAFETY: by invariant 1 this value owns the box, and no code writes to it while `self`
+            // is borrowed.
             _ => Kept::Own(unsafe { &*self.own_bytes() }),
         }
     }
 
-    /// The box of invariant 1; where that does not hold, nothing that may be looked at.
+    /// Returns the box of invariant 1; if the value is shared, the result must not be dereferenced.
     fn own_bytes(&self) -> *mut [u8] {
         ptr::slice_from_raw_parts_mut(self.pointer.as_ptr(), usize::from(self.len))
     }
 
-    /// What was noted.
+    /// Returns the note.
     #[inline]
     pub fn note(&self) -> u16 {
         self.note
     }
 
-    /// Notes something else.
+    /// Sets the note.
     #[inline]
     pub fn set_note(&mut self, note: u16) {
         self.note = note;
@@ -137,13 +144,15 @@ impl<T> CompactBytes<T> {
 }
 
 impl<T> Clone for CompactBytes<T> {
-    /// Copies own bytes, which takes memory (without any the process ends); shares what is shared.
+    /// Copies owned bytes, which allocates (and aborts if there is no memory); shares a shared
+    /// value.
     fn clone(&self) -> Self {
         match self.get() {
             Kept::Own(bytes) => Self::new(Box::into_raw(Box::<[u8]>::from(bytes)).cast(), self.len, self.note),
             Kept::Shared(_) => {
                 let pointer = self.pointer.as_ptr();
-                // SAFETY: invariant 2; the count that this adds is the clone's.
+                // SAFETY: by invariant 2 the pointer is that of a live `Arc`; the clone owns the
+                // count that this adds.
                 unsafe { Arc::increment_strong_count(pointer.cast::<T>()) };
                 Self::new(pointer, self.len, self.note)
             }
@@ -154,10 +163,10 @@ impl<T> Clone for CompactBytes<T> {
 impl<T> Drop for CompactBytes<T> {
     fn drop(&mut self) {
         if self.len == SHARED {
-            // SAFETY: invariant 2, and nobody uses it after this.
+            // SAFETY: by invariant 2 this value owns a count, and it is not used after its drop.
             drop(unsafe { Arc::from_raw(self.pointer.cast::<T>().as_ptr()) });
         } else {
-            // SAFETY: invariant 1, and nobody uses it after this.
+            // SAFETY: by invariant 1 this value owns the box, and it is not used after its drop.
             drop(unsafe { Box::from_raw(self.own_bytes()) });
         }
     }
@@ -228,7 +237,7 @@ mod tests {
         assert!(weak.upgrade().is_none());
     }
 
-    /// Where 4 bytes go, whatever the shared type wants for itself.
+    /// An alignment of 4 bytes suffices, whatever the alignment of the shared type.
     #[test]
     fn any_place_and_any_type_will_do() {
         #[repr(align(64))]
@@ -256,13 +265,13 @@ mod tests {
                 scope.spawn(move || {
                     for slim in [lent, &given, &lent.clone()] {
                         let Kept::Shared(count) = slim.get() else { panic!("it is shared") };
-                        // Relaxed: it is read when the threads have ended.
+                        // Relaxed: the count is read after the threads have ended.
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
         });
-        // Relaxed: as above.
+        // Relaxed: the threads have ended.
         assert!(matches!(shared.get(), Kept::Shared(count) if count.load(Ordering::Relaxed) == 12));
     }
 }

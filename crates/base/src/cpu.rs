@@ -1,19 +1,21 @@
-//! Which processor runs us.
+//! The processors: their number, and the one that runs the calling thread.
 
-/// A number below which [`hint`] mostly stays: how many slots of something are worth having.
+/// Returns the number of processors that the process may use: the number of slots worth having in a
+/// per-processor structure. [`hint`] is mostly lower.
 pub fn count() -> usize {
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     {
         std::thread::available_parallelism().map_or(1, core::num::NonZero::get)
     }
-    // Without std nobody is there to ask, and a model check is small.
+    // Without `std` the number is unknown, and a model check should be small.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     {
         1
     }
 }
 
-/// How many processors this thread may run on, where it is known. Allocates nothing.
+/// Returns the number of processors on which this thread may run, if it is known. Allocates
+/// nothing.
 pub fn allowed() -> usize {
     #[cfg(all(feature = "std", target_os = "linux", not(lowwater_loom)))]
     {
@@ -25,7 +27,8 @@ pub fn allowed() -> usize {
     }
 }
 
-/// The operating system's number of the processor that runs this thread, where it tells: 1-2 ns on Linux.
+/// Returns the operating system's number of the processor that runs this thread, if it is known:
+/// 1-2 ns on Linux.
 #[inline]
 pub fn current() -> Option<usize> {
     #[cfg(all(feature = "std", target_os = "linux", not(lowwater_loom)))]
@@ -45,7 +48,8 @@ pub fn current() -> Option<usize> {
     }
 }
 
-/// A number that threads which run at the same time rarely share: the processor, or else one made of the thread's name.
+/// Returns a number that concurrently running threads rarely share: the processor's, or else one
+/// derived from the thread's id.
 #[inline]
 pub fn hint() -> usize {
     current().unwrap_or_else(thread)
@@ -63,11 +67,12 @@ fn thread() -> usize {
     0
 }
 
-/// A number that stays with a thread mostly, where nobody can be asked who runs: made of where its stack lies.
+/// Returns a number that is mostly constant for a thread, where neither processor nor thread id is
+/// available: derived from the address of its stack.
 #[inline]
 pub fn stack() -> usize {
     let here = 0_u8;
-    // Stacks lie 16 KiB apart, or many times that; so all bits above shall count.
+    // Stacks are 16 KiB or a multiple of that apart; so all higher bits must have an effect.
     let hash = ((&raw const here).addr() as u64 >> 14).wrapping_mul(crate::hash::GOLDEN_RATIO);
     (hash >> 32) as usize
 }

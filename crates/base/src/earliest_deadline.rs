@@ -1,4 +1,5 @@
-//! The earliest deadline registered since the last sweep; the sweeper reads it to know when to run next.
+//! The earliest deadline registered since the last sweep; the sweeper reads it to schedule its next
+//! run.
 //!
 //! ```text
 //!     insert                                 sweep
@@ -7,17 +8,19 @@
 //!       store the deadline if it is earlier    visit the items
 //! ```
 //!
-//! Either the sweep visits the item, or the item's deadline is left for the next sweep. `lower` costs a fence and a load, and an
-//! exchange if the deadline is the earliest.
+//! Either the sweep visits the item, or the item's deadline is left for the next sweep. `lower`
+//! costs a fence and a load, and an exchange if the deadline is the earliest.
 //!
 //! # Orderings
 //!
-//! The item and the deadline are two words, written and read crosswise, so each side has a SeqCst fence in between. Checked by
-//! `an_item_is_visited_or_its_deadline_is_left`, and its mutants.
+//! The item and the deadline are two words. Each side writes one and then reads the other, so each
+//! side has a SeqCst fence in between. Checked by `an_item_is_visited_or_its_deadline_is_left`, and
+//! its mutants.
 
 use crate::sync::atomic::{fence, AtomicU32, Ordering};
 
-/// The earliest deadline since the last [`reset`](Self::reset). The caller defines the order of deadlines; [`NONE`](Self::NONE) is none.
+/// The earliest deadline since the last [`reset`](Self::reset). The caller defines the order of
+/// deadlines; [`NONE`](Self::NONE) means no deadline.
 #[derive(Debug)]
 pub struct EarliestDeadline(AtomicU32);
 
@@ -25,14 +28,16 @@ impl EarliestDeadline {
     /// No deadline.
     pub const NONE: u32 = 0;
 
-    /// Creates it without a deadline.
+    /// Creates the state without a deadline.
     pub fn new() -> Self {
         Self(AtomicU32::new(Self::NONE))
     }
 
-    /// Registers the deadline of an item that sweeps can visit from now on. Returns true if it is the earliest. O(1).
+    /// Registers the deadline of an item that sweeps can visit from now on. Returns true if it is
+    /// the earliest. O(1).
     ///
-    /// `is_earlier(ours, stored)` compares with the stored deadline, which may be [`NONE`](Self::NONE).
+    /// `is_earlier(ours, stored)` compares with the stored deadline, which may be
+    /// [`NONE`](Self::NONE).
     ///
     /// ```
     /// use lowwater_base::EarliestDeadline;
@@ -47,8 +52,8 @@ impl EarliestDeadline {
     #[inline]
     pub fn lower(&self, at: u32, is_earlier: impl Fn(u32, u32) -> bool) -> bool {
         if !crate::mutated!("lower_without_fence") {
-            // SeqCst: pairs with the fence in `reset`. Either this call sees that a sweep has begun and leaves its deadline for
-            // the next one, or that sweep visits the item.
+            // SeqCst: pairs with the fence in `reset`. Either this call sees that a sweep has begun
+            // and leaves its deadline for the next one, or that sweep visits the item.
             fence(Ordering::SeqCst);
         }
         // Relaxed, all: the fences order the deadline with the item.
@@ -64,7 +69,7 @@ impl EarliestDeadline {
 
     /// Begins a sweep: deadlines registered from now on are for the next one. O(1).
     pub fn reset(&self) {
-        // Relaxed: as in `lower`.
+        // Relaxed: ordered by the fence below.
         self.0.store(Self::NONE, Ordering::Relaxed);
         if !crate::mutated!("reset_without_fence") {
             // SeqCst: pairs with the fence in `lower`.
@@ -72,9 +77,10 @@ impl EarliestDeadline {
         }
     }
 
-    /// Returns the earliest deadline since the last [`reset`](Self::reset), or [`NONE`](Self::NONE).
+    /// Returns the earliest deadline since the last [`reset`](Self::reset), or
+    /// [`NONE`](Self::NONE).
     pub fn get(&self) -> u32 {
-        // Relaxed: as in `lower`.
+        // Relaxed: the fences in `lower` and `reset` order the deadline with the item.
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,12 +1,11 @@
-//! Memory that may not be there: what `alloc` aborts on, said instead.
+//! Fallible allocation: functions that return an error where those of `alloc` abort.
 //!
-//! Everything that the `no_std` crates of lowwater allocate on a path that a kernel can reach goes through here, or through a
-//! `try_reserve` just before. What they count references of themselves is behind a [`TryArc`].
-//! Where a trait object is to be shared
-//! with others it takes an [`Arc`], which cannot fail on std's stable channel: [`try_arc`] is for
-//! those who make one, and can where
-//! the library is built from source anyway and `--cfg lowwater_try_arc` says so, as kernels do;
-//! elsewhere it aborts as `Arc::new` does.
+//! All allocations of the `no_std` crates of lowwater on a path that a kernel can reach use this
+//! module, or a `try_reserve` just before. Values whose references lowwater counts itself are
+//! behind a [`TryArc`]. Where a trait object is shared with the user, the API takes an [`Arc`],
+//! which cannot be allocated fallibly on Rust's stable channel. [`try_arc`] creates an `Arc`:
+//! fallibly if the library is built from source with `--cfg lowwater_try_arc`, as kernels do;
+//! otherwise it aborts as `Arc::new` does.
 
 use crate::sync::Arc;
 use alloc::alloc::alloc;
@@ -37,7 +36,8 @@ mod checked {
 #[cfg(all(test, lowwater_loom))]
 mod loom;
 
-/// [`Arc::new`], with `None` instead of an abort where there is no memory and the build can tell (see the module).
+/// As [`Arc::new`], but returns `None` instead of aborting if there is no memory and the build
+/// supports it (see the module).
 pub fn try_arc<T>(value: T) -> Option<Arc<T>> {
     #[cfg(lowwater_try_arc)]
     {
@@ -49,28 +49,29 @@ pub fn try_arc<T>(value: T) -> Option<Arc<T>> {
     }
 }
 
-/// [`Box::new`], with `None` instead of an abort where there is no memory.
+/// As [`Box::new`], but returns `None` instead of aborting if there is no memory.
 pub fn try_box<T>(value: T) -> Option<Box<T>> {
-    const { assert!(size_of::<T>() != 0, "the allocator is not asked for nothing") };
-    // SAFETY: the layout's size is not 0.
+    const { assert!(size_of::<T>() != 0, "the allocator requires a size that is not zero") };
+    // SAFETY: the layout's size is not 0, by the assertion above.
     let raw = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
     if raw.is_null() {
         return None;
     }
-    // SAFETY: `raw` is fresh memory of the layout of `T`.
+    // SAFETY: `raw` is freshly allocated memory with the layout of `T`.
     unsafe { raw.write(value) };
     // SAFETY: `raw` came from the global allocator with the layout of `T`, and holds a `T`.
     Some(unsafe { Box::from_raw(raw) })
 }
 
-/// Returns an empty vector with room for `capacity` values; `None` without memory.
+/// Returns an empty vector with capacity for `capacity` values; `None` if there is no memory.
 pub fn try_vec<T>(capacity: usize) -> Option<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(capacity).ok()?;
     Some(room)
 }
 
-/// A slice of `len` values; none without memory.
+/// Returns a slice of `len` values, computed by `value` from the index; `None` if there is no
+/// memory.
 pub fn try_slice<T>(len: usize, mut value: impl FnMut(usize) -> T) -> Option<Box<[T]>> {
     let layout = Layout::array::<T>(len).ok()?;
     let raw = if layout.size() == 0 {
@@ -83,23 +84,25 @@ pub fn try_slice<T>(len: usize, mut value: impl FnMut(usize) -> T) -> Option<Box
         return None;
     }
     for i in 0..len {
-        // SAFETY: it is within the array, says `i`.
+        // SAFETY: `i` is less than `len`, so the element is within the array.
         let place = unsafe { raw.add(i) };
-        // SAFETY: it is fresh memory of the layout of `T`. If `value` panics, it leaks.
+        // SAFETY: the memory is freshly allocated with the layout of `T`. If `value` panics, it
+        // leaks.
         unsafe { place.write(value(i)) };
     }
-    // SAFETY: it came from the global allocator with this layout, or is no memory at all, and holds `len` values.
+    // SAFETY: the pointer came from the global allocator with this layout, or is dangling for a
+    // size of 0, and `len` values are initialized.
     Some(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(raw, len)) })
 }
 
-/// A copy of a text; none without memory.
+/// Returns a copy of a text; `None` if there is no memory.
 pub fn try_str(text: &str) -> Option<Box<str>> {
     let bytes = try_slice(text.len(), |i| text.as_bytes()[i])?;
-    // SAFETY: these are the bytes of a text.
+    // SAFETY: the bytes are those of a `str`.
     Some(unsafe { alloc::str::from_boxed_utf8_unchecked(bytes) })
 }
 
-/// [`Vec::push`]; gives the value back where there is no memory.
+/// As [`Vec::push`], but returns the value if there is no memory.
 ///
 /// # Errors
 ///
@@ -112,13 +115,14 @@ pub fn try_push<T>(vec: &mut Vec<T>, value: T) -> Result<(), T> {
     let len = vec.len();
     if let Some(place) = vec.spare_capacity_mut().first_mut() {
         place.write(value);
-        // SAFETY: one more value is there, in the first place after `len`.
+        // SAFETY: the element after `len` values was initialized just now.
         unsafe { vec.set_len(len + 1) };
     }
     Ok(())
 }
 
-/// [`Vec::insert`]; gives the value back where there is no memory. Beyond the end it is pushed.
+/// As [`Vec::insert`], but returns the value if there is no memory. An index beyond the end
+/// appends.
 ///
 /// # Errors
 ///
@@ -131,7 +135,8 @@ pub fn try_insert<T>(vec: &mut Vec<T>, at: usize, value: T) -> Result<(), T> {
     Ok(())
 }
 
-/// Gives back what a vector has beyond `capacity`; without memory to move to it stays as it is.
+/// Reduces a vector's capacity to `capacity`; without memory for the copy the vector stays as it
+/// is.
 pub fn try_shrink<T>(vec: &mut Vec<T>, capacity: usize) {
     let mut smaller = Vec::new();
     let (len, capacity) = (vec.len(), capacity.max(vec.len()));
@@ -139,16 +144,16 @@ pub fn try_shrink<T>(vec: &mut Vec<T>, capacity: usize) {
         return;
     }
     let (from, to): (*const T, *mut T) = (vec.as_ptr(), smaller.as_mut_ptr());
-    // SAFETY: `smaller` has room for `len` values, and is other memory.
+    // SAFETY: `smaller` has capacity for `len` values, and is a different allocation.
     unsafe { ptr::copy_nonoverlapping(from, to, len) };
-    // SAFETY: the values were moved away.
+    // SAFETY: the values were moved out, so they must not be dropped here.
     unsafe { vec.set_len(0) };
-    // SAFETY: they were moved here.
+    // SAFETY: the values were moved here by the copy.
     unsafe { smaller.set_len(len) };
     *vec = smaller;
 }
 
-/// What is left to who has no way to say that there is no memory.
+/// Aborts for lack of memory, for callers that cannot return an error.
 #[cold]
 pub fn abort<T>() -> ! {
     alloc::alloc::handle_alloc_error(Layout::new::<T>())

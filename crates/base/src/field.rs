@@ -1,7 +1,8 @@
-//! Macros for the macros that implement an unsafe trait for a type with a certain field.
+//! Helper macros for the macros that implement an unsafe trait for a type with a certain field.
 
-/// Does not compile unless `Self` has the field, itself and of this very type, at an address that the type may have: neither
-/// `offset_of!` nor `&raw` goes through a `Deref` of the object or of the field, and `&` is refused for a packed one.
+/// Compiles only if `Self` itself has the field, of exactly this type, at an aligned address:
+/// neither `offset_of!` nor `&raw` goes through a `Deref` of the object or of the field, and `&` is
+/// an error for a packed field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __own_field {
@@ -14,9 +15,10 @@ macro_rules! __own_field {
     };
 }
 
-/// Does not compile unless the tokens are generic parameters: other tokens could close the bracket of an `unsafe impl` and write
-/// an unsafe impl of anything. Tokens that close the bracket here, too, must go on with `(`, which makes the other an inherent
-/// impl, and that may not be unsafe.
+/// Compiles only if the tokens are generic parameters: other tokens could close the bracket of an
+/// `unsafe impl` and write an unsafe impl of anything. Tokens that close the bracket here must
+/// continue with `(`, which makes the other expansion an inherent impl, and an inherent impl cannot
+/// be unsafe.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __generic_parameters {

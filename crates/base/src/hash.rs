@@ -1,5 +1,6 @@
-//! Constants of hashing.
+//! Constants for hashing.
 
-/// 2^64 divided by the golden ratio: the products of neighbours lie far apart (Fibonacci hashing).
+/// 2^64 divided by the golden ratio: the products of consecutive numbers are far apart (Fibonacci
+/// hashing).
 #[doc(alias = "GOLDEN_RATIO_64")]
 pub const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -2,48 +2,48 @@
 //!
 //! # Layout
 //!
-//! A bitmap with summaries, 64 to 1. A bit on level 0 says that an id is used, a bit on a level above that a whole word of
-//! the level below is. The top level is one word.
+//! A bitmap with summaries, 64 to 1. A bit on level 0 is set if an id is used, a bit on a higher
+//! level if the corresponding word of the level below is full. The top level is one word.
 //!
 //! ```text
 //!     level 1            1 0                     word 0 of level 0 is full, word 1 is not
 //!     level 0   1111...1111  1011...0000         id 65 is the lowest that is free
 //! ```
 //!
-//! Taking and giving back cost one word a level: 2 words for up to 4,096 groups, 4 for 16 million. The memory is one bit for
-//! each id up to the highest in use, and a 63rd of that on top.
+//! Taking and releasing an id cost one word per level: 2 words for up to 4,096 groups, 4 for 16
+//! million. The memory is one bit for each id up to the highest in use, plus a 63rd of that.
 
 use crate::fallible::{try_push, try_shrink};
 use alloc::vec::Vec;
 
-/// Why there is no id.
+/// The reason why no id could be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoId {
-    /// All are used.
+    /// All ids are in use.
     AllUsed,
     /// There is no memory for the bitmap.
     NoMemory,
 }
 
-/// Bits in a word of the bitmap, and words under a word of a summary.
+/// The number of bits in a word of the bitmap, and of words per word of a summary.
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// The ids that are in use.
+/// The set of ids in use.
 ///
 /// # Invariants
 ///
 /// 1. Level `k + 1` has a bit for each word of level `k`, and no bit set beyond.
-/// 2. That bit is set if and only if the word is all ones.
+/// 2. This bit is set if and only if the word is all ones.
 /// 3. The top level is one word.
 #[derive(Debug)]
 pub struct IdPool {
     levels: Vec<Vec<u64>>,
-    /// One more than the highest id that may be given out.
+    /// The exclusive upper bound of the ids.
     end: u32,
 }
 
 impl IdPool {
-    /// A pool of the ids below `end`, none of them used.
+    /// Creates a pool of the ids below `end`, none of them in use.
     pub fn new(end: u32) -> Self {
         Self { levels: Vec::new(), end }
     }
@@ -52,7 +52,8 @@ impl IdPool {
     pub fn take(&mut self) -> Result<u32, NoId> {
         let full = self.levels.last().map(|top| top.first() == Some(&u64::MAX));
         if full != Some(false) {
-            // A new level's only bit is set by invariant 2, if there is a word below: that is full.
+            // By invariant 2 the new level's only bit is set if there is a word below it, which is
+            // full.
             let mut level = Vec::new();
             let room = level.try_reserve_exact(1).and_then(|()| self.levels.try_reserve_exact(1));
             room.map_err(|_| NoId::NoMemory)?;
@@ -62,10 +63,12 @@ impl IdPool {
         let mut at = 0;
         for level in self.levels.iter_mut().rev() {
             if at == level.len() {
-                // Where a level below finds no memory after this, the word is one that no word is below of.
+                // If a lower level finds no memory after this, the new word has no words below it,
+                // and is zero: the invariants hold.
                 try_push(level, 0).map_err(|_| NoId::NoMemory)?;
             }
-            // By invariant 2 this word has a zero bit: either it is the top (checked above), or its bit above is zero.
+            // By invariant 2 this word has a zero bit: either it is the top (checked above), or its
+            // bit one level up is zero.
             at = at * WORD_BITS + level[at].trailing_ones() as usize;
         }
         let id = u32::try_from(at).ok().filter(|id| *id < self.end).ok_or(NoId::AllUsed)?;
@@ -81,15 +84,15 @@ impl IdPool {
         Ok(id)
     }
 
-    /// Gives an id back.
+    /// Releases an id.
     pub fn put(&mut self, id: u32) {
-        debug_assert!(self.is_used(id), "id {id} is given back, but nobody has it");
+        debug_assert!(self.is_used(id), "id {id} is released, but is not in use");
         let mut at = id as usize;
         for level in &mut self.levels {
             let word = &mut level[at / WORD_BITS];
             let was_full = *word == u64::MAX;
             *word &= !(1 << (at % WORD_BITS));
-            // INVARIANT 2: only a word that was full had its mark one level up.
+            // INVARIANT 2: only a word that was full is marked one level up.
             if !was_full {
                 break;
             }
@@ -97,21 +100,21 @@ impl IdPool {
         }
     }
 
-    /// Gives all memory back if no id is in use. O(highest id / 64).
+    /// Frees all memory if no id is in use. O(highest id / 64).
     pub fn shrink_if_empty(&mut self) {
         if self.levels.first().is_some_and(|words| words.iter().all(|word| *word == 0)) {
             self.levels = Vec::new();
         }
     }
 
-    /// Is this id in use?
+    /// Returns whether the id is in use.
     pub fn is_used(&self, id: u32) -> bool {
         let at = id as usize;
         let words = self.levels.first().map_or(&[][..], |words| words);
         words.get(at / WORD_BITS).is_some_and(|word| word & 1 << (at % WORD_BITS) != 0)
     }
 
-    /// Gives the memory for ids from `len` on back; none of those is in use.
+    /// Frees the memory for ids from `len` on, none of which may be in use.
     pub fn shrink_to(&mut self, len: usize) {
         let mut words = len.div_ceil(WORD_BITS).max(1);
         let mut height = 0;
@@ -125,12 +128,13 @@ impl IdPool {
             }
             words = words.div_ceil(WORD_BITS);
         }
-        // INVARIANT 3: the first level of one word is the top, unless that word is full; then `take` puts the level back.
+        // INVARIANT 3: the first level of one word is the top. If that word is full, `take` adds
+        // the level above again.
         self.levels.truncate(height);
         try_shrink(&mut self.levels, height);
     }
 
-    /// Bytes that this pool has allocated.
+    /// Returns the bytes that this pool has allocated.
     pub fn allocated(&self) -> usize {
         let words: usize = self.levels.iter().map(Vec::capacity).sum();
         words * size_of::<u64>() + self.levels.capacity() * size_of::<Vec<u64>>()
@@ -140,7 +144,7 @@ impl IdPool {
     ///
     /// # Panics
     ///
-    /// When one does not hold.
+    /// If an invariant does not hold.
     pub fn assert_valid(&self) {
         assert!(self.levels.last().is_none_or(|top| top.len() == 1), "the top level is one word");
         for pair in self.levels.windows(2) {
@@ -201,7 +205,7 @@ mod tests {
     }
 
     proptest! {
-        /// The plain twin: a set, searched from 0.
+        /// Compares with a reference implementation: a set, searched from 0.
         #[test]
         fn the_lowest_free_id_is_given(steps in prop::collection::vec(prop::option::of(0..200_u32), 1..400)) {
             let (mut pool, mut used) = (IdPool::new(150), BTreeSet::new());

@@ -1,25 +1,25 @@
-//! What all crates of lowwater stand on: locks and atomics, memory that can be refused, and small types.
+//! The foundation of all lowwater crates: locks and atomics, fallible allocation, and small types.
 //!
-//! This crate is an implementation part of lowwater. `lowwater` and `lowwater-lru-core` re-export the parts of it that a program
-//! needs.
+//! This crate is an implementation part of lowwater. `lowwater` and `lowwater-lru-core` re-export
+//! the items that a program needs.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`sync`] | every lock, atomic and thread of the workspace, in three builds: user space, bare metal, model check |
-//! | `embedder` | the lock, the read side and the processor number that a kernel brings (feature `embedder`, without `std`) |
+//! | `embedder` | the lock, the read side and the processor number that a kernel provides (feature `embedder`, without `std`) |
 //! | [`fallible`] | allocation that returns an error instead of aborting |
 //! | [`unwind`] | calls of user code that may panic |
 //! | [`zeroed_atomics`], [`mapped_memory`] | large tables and chunks, mapped from the system |
 //! | [`slots`] | chunks of slots, and compressed pointers to slots |
-//! | [`poison`] | poison in freed memory, for tests |
+//! | [`poison`] | poisoning of freed memory, for tests |
 //! | [`byte_size`], [`node_id`] | an amount of memory, the number of a NUMA node |
-//! | [`earliest_deadline`] | the deadline that a sweeper waits for |
+//! | [`earliest_deadline`] | the earliest deadline, for which a sweeper waits |
 //! | [`compact_bytes`] | short bytes, or a shared value, in 12 bytes |
 //! | [`cpu`], [`thread_slot`] | numbers of processors and threads, which spread threads over shards |
 //! | [`id_pool`] | ids, the lowest free one first |
 //! | [`hash`] | constants of hashing |
-//! | [`striped_counters`] | counters of which each thread writes a line of its own |
-//! | [`prefetch`](mod@prefetch) | a hint to the processor |
+//! | [`striped_counters`] | counters in stripes, so that threads rarely write the same cache line |
+//! | [`prefetch`](mod@prefetch) | prefetch hints to the processor |
 //! | [`malloc_trim`](mod@malloc_trim) | the C library's call of this name |
 //!
 //! # Features
@@ -27,7 +27,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `std` (default) | parking_lot's locks, threads, memory mapped from the system |
-//! | `embedder` | without `std`: locks and the read side from outside, as in a kernel |
+//! | `embedder` | without `std`: locks and the read side are provided by the program, as in a kernel |
 
 #![no_std]
 #![cfg_attr(lowwater_try_arc, feature(allocator_api))]
@@ -37,7 +37,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom, test))]
 extern crate std;
 
-/// For macros: a program may have another crate under the name `core`.
+/// `core`, for the macros: in the calling program another crate may have that name.
 #[doc(hidden)]
 pub use core as __core;
 

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// A NUMA node, counted from 0 without gaps (a machine's own numbers may have gaps; the topology knows them).
+/// A NUMA node, numbered from 0 without gaps (the operating system's numbers may have gaps; the
+/// topology maps them).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "nid")]
 pub struct NodeId(u16);
@@ -11,17 +12,17 @@ impl NodeId {
     /// The first node; the only one of most machines.
     pub const ZERO: Self = Self(0);
 
-    /// Node number `n`.
+    /// Returns the id of node number `n`.
     pub const fn new(n: u16) -> Self {
         Self(n)
     }
 
-    /// The number, as an index.
+    /// Returns the number, as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The number, as it is stored.
+    /// Returns the number, as it is stored.
     pub const fn get(self) -> u16 {
         self.0
     }

@@ -1,4 +1,5 @@
-//! Slots of objects in chunks of memory, and the 32-bit numbers by which compressed pointers name them.
+//! Slots of objects in chunks of memory, and the 32-bit numbers by which compressed pointers refer
+//! to them.
 
 pub mod chunk_layout;
 pub mod chunk_table;

@@ -1,54 +1,58 @@
-//! Counters in stripes, so that threads seldom write the same cache line.
+//! Striped counters, so that threads rarely write the same cache line.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use alloc::boxed::Box;
 use core::fmt;
 use crossbeam_utils::CachePadded;
 
-/// Stripes of each set of counters.
+/// The number of stripes of each set of counters.
 const STRIPES: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
 
-/// `N` counters, each of which is a sum over stripes. The sums are exact; one that is read while counters change may miss changes.
+/// `N` counters, each of which is a sum over stripes. The sums are exact; a sum that is read while
+/// counters change may miss changes.
 pub struct StripedCounters<const N: usize>(Box<[CachePadded<[AtomicU64; N]>]>);
 
 impl<const N: usize> StripedCounters<N> {
-    /// Counters that are all 0.
+    /// Creates counters that are all 0.
     pub fn new() -> Self {
         let stripe = || CachePadded::new(core::array::from_fn(|_| AtomicU64::new(0)));
         Self((0..STRIPES).map(|_| stripe()).collect())
     }
 
-    /// Adds `amount`, which may be negative, to a counter, in the stripe that `at` chooses: a number that threads rarely share.
+    /// Adds `amount`, which may be negative, to a counter, in the stripe that `at` selects: a
+    /// number that threads rarely share.
     ///
     /// # Panics
     ///
-    /// If there is no such counter.
+    /// If `counter` is not less than `N`.
     #[inline]
     pub fn add(&self, at: usize, counter: usize, amount: i64) {
-        // Relaxed: sums order nothing. Wrapping: a part may be below 0, the sum is not.
+        // Relaxed: sums order nothing. Wrapping: the value in one stripe may be below 0, the sum is
+        // not.
         self.0[at % STRIPES][counter].fetch_add(amount as u64, Ordering::Relaxed);
     }
 
-    /// Returns the sum of a counter's parts; below 0 for an instant, if it is read while parts change.
+    /// Returns the sum of a counter over all stripes; it may be below 0 for an instant, if it is
+    /// read while stripes change.
     ///
     /// # Panics
     ///
-    /// If there is no such counter.
+    /// If `counter` is not less than `N`.
     pub fn sum(&self, counter: usize) -> i64 {
-        // Relaxed: as in `add`.
+        // Relaxed: sums order nothing.
         let parts = self.0.iter().map(|stripe| stripe[counter].load(Ordering::Relaxed));
         parts.fold(0, u64::wrapping_add) as i64
     }
 
-    /// Sets all counters to 0. Changes that are made meanwhile may be lost.
+    /// Sets all counters to 0. Concurrent changes may be lost.
     pub fn reset(&self) {
         for counter in self.0.iter().flat_map(|stripe| stripe.iter()) {
-            // Relaxed: as in `add`.
+            // Relaxed: sums order nothing.
             counter.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Heap bytes.
+    /// Returns the bytes allocated on the heap.
     pub fn footprint(&self) -> usize {
         size_of_val(&*self.0)
     }

@@ -1,19 +1,21 @@
-//! The one shim of the workspace: every lock, atomic and thread comes through here.
+//! The synchronization layer of the workspace: all its locks, atomics and threads come from this
+//! module.
 //!
-//! | build | locks | atomics | who |
+//! | build | locks | atomics | used by |
 //! |---|---|---|---|
 //! | `std` (default) | parking_lot | core | user space |
 //! | without `std` | spin | core | bare metal |
 //! | without `std`, with `embedder` | the embedder's | core | kernels |
 //! | `--cfg lowwater_loom` | loom's | loom's | model checks |
 //!
-//! Only this module and its parts name loom, parking_lot, spin or `std::sync`; the crates above use [`sync`](self) as well, so that
-//! one model check can cross them. loom is a cfg of our own name, not a feature: a feature could be switched on by accident
-//! for a whole dependency tree, and the plain name `loom` already means something to other crates in that tree.
+//! Only this module and its parts use loom, parking_lot, spin or `std::sync`. The other crates use
+//! [`sync`](self) as well, so that one model check can cover several crates. loom is enabled by a
+//! cfg with a name of our own, not by a feature: a feature could be enabled by accident for a whole
+//! dependency tree, and the plain cfg `loom` already has a meaning for other crates in that tree.
 //!
-//! [`Mutex`], [`RwLock`] and [`Condvar`] have parking_lot's shape everywhere: no poisoning, a guard that derefs.
-//! `RawLock`, inside this crate, is the same lock without data, for structures that lay out their own fields and hand guards to
-//! callbacks.
+//! [`Mutex`], [`RwLock`] and [`Condvar`] have parking_lot's interface in all builds: no poisoning,
+//! a guard that derefs. `RawLock`, for this workspace only, is the same lock without data, for
+//! structures that lay out their own fields and pass guards to callbacks.
 
 #[cfg(all(not(lowwater_loom), not(feature = "std")))]
 mod core;

@@ -1,4 +1,4 @@
-//! Numbers of threads: an identity, and small slots that have an owner.
+//! Thread numbers: unique identities, and small slot numbers that threads own.
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub mod owned_slot;

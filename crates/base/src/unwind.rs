@@ -1,8 +1,10 @@
-//! Calls of user code that may panic: [`caught`] ends the panic, `to_the_end` and `AtEnd` finish other work before it goes on.
+//! Calls of user code that may panic: [`caught`] stops the panic, `to_the_end` and `AtEnd` finish
+//! other work before the panic is resumed.
 //!
-//! While a thread unwinds, no second panic may leave a `Drop`: that aborts the process. Without `std` no panic can be caught.
+//! While a thread unwinds, no second panic may leave a `Drop`: that aborts the process. Without
+//! `std` no panic can be caught.
 
-/// Calls `f`. None if it panicked; a panic of the payload's own `Drop` is kept from the caller too.
+/// Calls `f`. Returns `None` if it panicked; a panic of the payload's own `Drop` is caught, too.
 ///
 /// Without `std` a panic cannot be caught.
 #[cfg(any(feature = "std", lowwater_loom))]
@@ -19,8 +21,8 @@ pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Drops a panic's payload: a value of any type, whose `Drop` is user code. What that throws is leaked: its `Drop` may panic as well, and
-/// there is no end to it.
+/// Drops a panic's payload: a value of any type, whose `Drop` is user code. If that `Drop` panics,
+/// the second payload is leaked: its `Drop` may panic as well, without end.
 #[cfg(any(feature = "std", lowwater_loom))]
 fn discard(payload: alloc::boxed::Box<dyn core::any::Any + Send>) {
     if let Err(second) = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| drop(payload))) {
@@ -34,7 +36,8 @@ pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
     Some(f())
 }
 
-/// Calls `step` until it returns false. A call that panics counts as one that returns true, so it must have made progress by then.
+/// Calls `step` until it returns false. A call that panics is treated as one that returns true, so
+/// `step` must have made progress before it panics.
 ///
 /// # Panics
 ///
@@ -60,7 +63,8 @@ pub fn to_the_end(mut step: impl FnMut() -> bool) {
     }
 }
 
-/// Calls `step` until it returns false. A call that panics counts as one that returns true, so it must have made progress by then.
+/// Calls `step` until it returns false. A call that panics is treated as one that returns true, so
+/// `step` must have made progress before it panics.
 #[cfg(not(all(feature = "std", not(lowwater_loom))))]
 pub fn to_the_end(step: impl FnMut() -> bool) {
     struct Steps<F: FnMut() -> bool>(F);
@@ -70,7 +74,7 @@ pub fn to_the_end(step: impl FnMut() -> bool) {
         }
     }
     impl<F: FnMut() -> bool> Drop for Steps<F> {
-        // Only while a step's panic unwinds: else there is nothing left to do.
+        // Has work only while a panic of a step unwinds: otherwise no steps are left.
         fn drop(&mut self) {
             #[cfg(lowwater_loom)]
             if crate::sync::unwinding() {
@@ -84,7 +88,7 @@ pub fn to_the_end(step: impl FnMut() -> bool) {
     core::mem::forget(steps);
 }
 
-/// Calls a function when it is dropped, in the course of a panic too.
+/// A guard that calls a function when it is dropped, also during a panic.
 pub struct AtEnd<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for AtEnd<F> {

@@ -1,4 +1,5 @@
-//! Long arrays of words that are zero at first and take memory as they are touched: for tables of what is only a hint.
+//! Large arrays of atomic words that are initially zero and take memory on first access: for tables
+//! whose contents are only hints.
 
 use crate::sync::atomic::AtomicU64;
 use alloc::alloc::{alloc_zeroed, dealloc};
@@ -12,13 +13,14 @@ mod mapped;
 #[cfg(test)]
 mod tests;
 
-/// A line of the processor's cache, where the first word begins.
+/// The size of a cache line, to which the first word is aligned.
 const LINE: usize = 64;
 
-/// An array of atomic words that are zero at first.
+/// An array of atomic words that are initially zero.
 ///
-/// On Linux with `std`, from 128 KiB on, they are mapped from the system: nothing is cleared when they are made, a page is taken when it is
-/// first touched, and from 2 MiB on huge pages are asked for. Elsewhere they are the allocator's.
+/// On Linux with `std`, arrays from 128 KiB on are mapped from the system: nothing is cleared at
+/// creation, a page is allocated on first access, and from 2 MiB on huge pages are requested. Other
+/// arrays come from the allocator.
 ///
 /// ```
 /// use lowwater_base::ZeroedAtomics;
@@ -32,17 +34,18 @@ const LINE: usize = 64;
 pub struct ZeroedAtomics {
     first: NonNull<AtomicU64>,
     len: usize,
-    /// From the system; else from the allocator.
+    /// Whether the memory is mapped from the system; otherwise it comes from the allocator.
     is_mapped: bool,
 }
 
-// SAFETY: it owns its words, as a box does, which may be used from any thread.
+// SAFETY: the array owns its words, as a box does, and atomics may be moved to any thread.
 unsafe impl Send for ZeroedAtomics {}
-// SAFETY: as for Send.
+// SAFETY: a shared reference gives access to atomics only.
 unsafe impl Sync for ZeroedAtomics {}
 
 impl ZeroedAtomics {
-    /// So many words, all zero. O(1) where they are mapped, else O(`len`). None without memory, or addresses.
+    /// Creates an array of `len` words, all zero. O(1) if it is mapped, else O(`len`). `None` if
+    /// there is no memory or address space.
     pub fn try_new(len: usize) -> Option<Self> {
         let layout = layout(len)?;
         #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
@@ -57,13 +60,15 @@ impl ZeroedAtomics {
         Some(Self { first, len, is_mapped: false })
     }
 
-    /// Gives the last words' memory back: 2 MiB of it at most where they are mapped, so that nobody has to wait for all of many; else all. Are
-    /// there words left?
+    /// Frees the memory of the last words: at most 2 MiB of it if the array is mapped, so that
+    /// freeing a large array does not block for long; otherwise all. Returns whether words are
+    /// left.
     pub fn shrink(&mut self) -> bool {
         #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
         if self.is_mapped {
             let bytes = self.len * size_of::<AtomicU64>();
-            // SAFETY: it is a mapping of so many bytes, and nobody has a reference to a word.
+            // SAFETY: the array is a mapping of `bytes` bytes, and `&mut self` excludes references
+            // to words.
             self.len = unsafe { mapped::shrink(self.first.cast(), bytes) } / size_of::<AtomicU64>();
             return self.len != 0;
         }
@@ -71,7 +76,7 @@ impl ZeroedAtomics {
         false
     }
 
-    /// Bytes of all words, touched or not.
+    /// Returns the bytes of all words, accessed or not.
     pub fn footprint(&self) -> crate::ByteSize {
         crate::ByteSize::new(size_of_val(&**self) as u64)
     }
@@ -80,12 +85,14 @@ impl ZeroedAtomics {
         let len = core::mem::take(&mut self.len);
         #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
         if self.is_mapped {
-            // SAFETY: it is a mapping of so many bytes, and by the length nobody reaches it any more.
+            // SAFETY: the array is a mapping of this many bytes, and since `len` is 0 now, it is
+            // not accessed any more.
             return unsafe { mapped::free(self.first.cast(), len * size_of::<AtomicU64>()) };
         }
         let layout = layout(len).expect("as when they were made");
         if layout.size() != 0 {
-            // SAFETY: it came from the allocator with this layout, and by the length nobody reaches it any more.
+            // SAFETY: the memory came from the allocator with this layout, and since `len` is 0
+            // now, it is not accessed any more.
             unsafe { dealloc(self.first.as_ptr().cast(), layout) };
         }
     }
@@ -100,13 +107,14 @@ impl Deref for ZeroedAtomics {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: there are so many words, zero when they were made, which is a value of each, and nobody else frees them.
+        // SAFETY: there are `len` words, initialized as zero, which is a valid value, and only this
+        // array frees them.
         unsafe { NonNull::slice_from_raw_parts(self.first, self.len).as_ref() }
     }
 }
 
 impl Default for ZeroedAtomics {
-    /// No words, and no memory.
+    /// Creates an empty array, without memory.
     fn default() -> Self {
         Self { first: NonNull::dangling(), len: 0, is_mapped: false }
     }

@@ -1,4 +1,4 @@
-//! A pointer that readers follow without a lock, and that somebody else may change at any time.
+//! A cell with a value that readers read without a lock while other threads replace it.
 
 use crate::fallible::try_box;
 use crate::guard::Guard;
@@ -12,12 +12,12 @@ use core::ptr;
 #[cfg(test)]
 mod tests;
 
-/// A value that is read without a lock, and replaced as a whole; or none.
+/// A value, or none, that is read without a lock and replaced as a whole.
 ///
 /// A reader holds a [`Guard`] and writes no shared memory. A replaced value is dropped when every
 /// reader that may still hold a reference has dropped its guard: by the thread that replaced it, as
-/// soon as that thread holds no guard; or, if other readers are inside then, when a thread next
-/// retires something.
+/// soon as that thread holds no guard; or, if other readers are still inside at that time, when a
+/// thread next retires something.
 ///
 /// ```
 /// use lowwater_rcu::{pin, RcuCell};
@@ -35,18 +35,18 @@ pub struct RcuCell<T: Send + Sync + 'static> {
     held: AtomicPtr<RcuBox<T>>,
 }
 
-/// A value behind its head.
+/// A value behind its header.
 #[repr(C)]
 struct RcuBox<T> {
-    // First, so that a pointer to it is one to the whole.
+    // The first field, so that a pointer to it is also one to the whole.
     head: RcuHead,
     value: T,
-    /// Never changes: so that a model check sees who comes before it is published.
+    /// Never changes; a cell only so that a model check detects a read before publication.
     #[cfg(lowwater_loom)]
     made: UnsafeCell<()>,
 }
 
-/// The head of a value of any type: the link by which it waits, and how it is freed.
+/// The type-erased header of a value: its link in the retire queue, and its free function.
 #[doc(alias = "rcu_head")]
 struct RcuHead {
     retired: UnsafeCell<*mut RcuHead>,
@@ -55,12 +55,13 @@ struct RcuHead {
     unread: unsafe fn(*mut RcuHead),
 }
 
-// SAFETY: it is a part of a value that is Send (a bound of `RcuCell`); `retired` is used only by the queue that owns it.
+// SAFETY: the header is part of a value that is `Send` (a bound of `RcuCell`); `retired` is used
+// only by the queue that owns it.
 unsafe impl Send for RcuHead {}
 
-// SAFETY: one static, and a link of its own.
+// SAFETY: `kind` returns one static, and the link is used by no other code.
 unsafe impl Retired for RcuHead {
-    /// A table may be a large part of what a process has.
+    /// A value may be large, such as a table.
     const IS_LARGE: bool = true;
 
     fn link(&self) -> &UnsafeCell<*mut Self> {
@@ -73,61 +74,70 @@ unsafe impl Retired for RcuHead {
     }
 
     unsafe fn free(this: *mut Self) {
-        // SAFETY: it is live, says the caller.
+        // SAFETY: the object is live (clause of `Retired::free`).
         let free = unsafe { (*this).free };
-        // SAFETY: it was made with this, and no reader sees it, says the caller.
+        // SAFETY: `free` was stored for the type of this box when it was created, and no reader
+        // uses it any more (clause of `Retired::free`).
         unsafe { free(this) };
     }
 
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
-        // SAFETY: it is live, says the caller.
+        // SAFETY: the object is live (clause of `Retired::assert_unread`).
         let unread = unsafe { (*this).unread };
-        // SAFETY: it was made with this, and the caller alone has it.
+        // SAFETY: `unread` was stored for the type of this box when it was created, and the caller
+        // alone has it (clause of `Retired::assert_unread`).
         unsafe { unread(this) };
     }
 }
 
 impl<T> RcuBox<T> {
+    /// Frees the box that contains this header.
+    ///
     /// # Safety
     ///
-    /// `this` is the first part of a box of this type, and nobody uses it any more.
+    /// `this` is the header of a box of this type, and no thread uses it any more.
     unsafe fn free(this: *mut RcuHead) {
-        // SAFETY: as the caller says.
+        // SAFETY: `this` came from a box of this type, and no thread uses it any more (this
+        // function's clause).
         drop(unsafe { Box::from_raw(this.cast::<Self>()) });
     }
 
+    /// Makes loom report a reader that still accesses the value.
+    ///
     /// # Safety
     ///
-    /// As for [`free`](Self::free), and it is not freed yet.
+    /// The clause of [`free`](Self::free), and the box is not freed yet.
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut RcuHead) {
-        // SAFETY: as the caller says.
+        // SAFETY: `this` is the header of a box of this type that is not freed yet (this function's
+        // clause).
         unsafe { &*this.cast::<Self>() }.made.with_mut(|_| ());
     }
 }
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
-    /// Nothing.
+    /// Creates an empty cell.
     pub fn new() -> Self {
         Self { held: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The value, as long as the guard is there. O(1), no lock, nothing written.
+    /// Returns the value, for as long as the guard lives. O(1), takes no lock, writes nothing.
     #[doc(alias = "rcu_dereference")]
     #[inline]
     pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
-        // Acquire: meets the Release in `replace`, so that the value is seen as it was made.
+        // Acquire: meets the Release in `replace`, so that the contents of the value are visible.
         let held = self.held.load(Ordering::Acquire);
-        // SAFETY: what is here is not freed in the read side, nor before this cell ends.
+        // SAFETY: a value that is loaded in the read side is not freed before the guard is dropped,
+        // nor before this cell is dropped.
         let held = unsafe { held.as_ref() }?;
         #[cfg(lowwater_loom)]
         held.made.with(|_| ());
         Some(&held.value)
     }
 
-    /// Puts a value in the place of the one that was loaded, or of none. False if somebody was faster, or there is no memory: then the value
-    /// is dropped.
+    /// Replaces the value that was loaded before (or none, if it was none) by `by`. Returns false,
+    /// and drops `by`, if another thread changed the cell meanwhile, or if there is no memory.
     #[doc(alias = "rcu_assign_pointer")]
     pub fn replace(&self, there: Option<&T>, by: T, guard: &Guard) -> bool {
         let by = RcuBox {
@@ -142,35 +152,38 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
             made: UnsafeCell::new(()),
         };
         let Some(by) = try_box(by).map(Box::into_raw) else { return false };
-        // Relaxed: it is only compared.
+        // Relaxed: the pointer is only compared.
         let old = self.held.load(Ordering::Relaxed);
-        // SAFETY: as in `load`; nothing is read.
+        // SAFETY: a value loaded in the read side is not freed before the guard is dropped; only
+        // the address of a field is computed.
         let value = (!old.is_null()).then(|| unsafe { &raw const (*old).value });
-        // Release: meets the Acquire in `load`, and in `clear`. Who is replaced was loaded, so it is known as it was made.
+        // Release: meets the Acquire in `load` and in `clear`. No Acquire is needed for the old
+        // value: the caller loaded it before.
         let success = if crate::mutated!("cell_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         let is_it = value == there.map(ptr::from_ref)
             && self.held.compare_exchange(old, by, success, Ordering::Relaxed).is_ok();
         if is_it {
             Self::retire(old, guard);
         } else {
-            // SAFETY: it came from a box just now, and nobody saw it.
+            // SAFETY: the pointer came from a box just now, and was not published.
             drop(unsafe { Box::from_raw(by) });
         }
         is_it
     }
 
-    /// Leaves nothing.
+    /// Removes and retires the value.
     pub fn clear(&self, guard: &Guard) {
-        // Acquire: meets the Release in `replace`, as what is retired is written to.
+        // Acquire: meets the Release in `replace`, since retiring writes to the value's header.
         let ordering = if crate::mutated!("clear_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         Self::retire(self.held.swap(ptr::null_mut(), ordering), guard);
     }
 
-    /// What this cell does not have any more, or null.
+    /// Retires a value that was taken out of the cell, unless it is null.
     fn retire(old: *mut RcuBox<T>, guard: &Guard) {
         if !old.is_null() {
-            // SAFETY: it came from a box, whose first part this is; who comes into the read side from now on does not find it, and whoever
-            // took it out does this, once.
+            // SAFETY: the value came from a box, of which the header is the first part. Readers
+            // that pin from now on do not find it, and only the thread that took it out of the cell
+            // retires it, once.
             unsafe { guard.retire(old.cast::<RcuHead>()) };
         }
     }
@@ -184,10 +197,11 @@ impl<T: Send + Sync + 'static> Default for RcuCell<T> {
 
 impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
     fn drop(&mut self) {
-        // Relaxed: nobody else has access.
+        // Relaxed: `&mut self`, so no other thread has access.
         let held = self.held.swap(ptr::null_mut(), Ordering::Relaxed);
         if !held.is_null() {
-            // SAFETY: it came from a box, and readers' references borrow this cell.
+            // SAFETY: the value came from a box, and readers' references borrow this cell, so none
+            // exist.
             drop(unsafe { Box::from_raw(held) });
         }
     }

@@ -1,4 +1,5 @@
-//! Readers are [counted](super::reader_count); what is retired is [queued](super::queue) through itself.
+//! The read side for builds without `std`: readers are [counted](super::reader_count), and retired
+//! objects are [queued](super::queue) through a link inside them.
 
 use crate::queue::Queues;
 use crate::reader_count::{Garbage, ReaderCount};
@@ -28,8 +29,8 @@ impl Garbage for Queues {
     }
 }
 
-/// Proof that the thread is inside the read side. Not `Send`, as `std` builds' guards are not: a
-/// feature must not remove an implementation.
+/// Proof that the thread is inside the read side. Not `Send`, like the guards of `std` builds:
+/// enabling a feature must not remove an implementation.
 pub(crate) struct Guard(PhantomData<*const ()>);
 
 /// Enters the read side.
@@ -38,51 +39,56 @@ pub(crate) fn pin() -> Guard {
     Guard(PhantomData)
 }
 
-/// A moment, after which readers are waited for.
+/// A cookie for a grace period.
 #[derive(Clone, Debug)]
 pub struct GracePeriod(());
 
-/// Starts a grace period. What was made unreachable before this call, inside the read side, by this thread or under a lock that it
-/// took since, may be freed once [`poll`](GracePeriod::poll) returns true. O(1), a lock.
+/// Starts a grace period. An object may be freed once [`poll`](GracePeriod::poll) returns true if
+/// it was made unreachable before this call, inside the read side, by this thread or under a lock
+/// that this thread took since. O(1), takes a lock.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     GracePeriod(())
 }
 
 impl GracePeriod {
-    /// Can [`poll`](Self::poll) be asked without a fence on every processor?
+    /// Returns whether [`poll`](Self::poll) can be called without a fence on every processor.
     pub fn is_fenced(&self) -> bool {
         true
     }
 
-    /// Has everybody left who was inside at the stamp?
+    /// Returns whether all readers that were inside when the grace period started have left.
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         crate::mutated!("stamp_without_waiting") || READERS.is_quiescent()
     }
 }
 
-/// Frees what can be freed: here that is done as soon as it can be.
+/// Frees retired objects whose grace period is over. Nothing to do in this build, which frees them
+/// as soon as possible.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {}
 
 impl Guard {
-    /// Frees what is behind `ptr` once every reader that may have seen it is gone.
+    /// Frees `ptr` once every reader that may have seen it has left.
     ///
     /// # Safety
     ///
-    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is an object that [`Retired::free`] can free, is unreachable for readers that pin from
+    /// now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         #[cfg(lowwater_loom)]
         if crate::mutated!("free_without_waiting") {
-            // SAFETY: it is live. It is not really freed, so that whoever still reads it can be found out.
+            // SAFETY: the object is live. It is deliberately not freed, so that the model check
+            // detects a thread that still reads it.
             return unsafe { T::assert_unread(ptr) };
         }
         let push = |garbage: &mut Queues| {
             // SAFETY: the object is retired (this function's clause).
             unsafe { garbage.push(ptr) };
         };
-        // SAFETY: the guard is inside, and the object was unlinked (this function's clause).
+        // SAFETY: the guard is inside the read side, and the object was unlinked (this function's
+        // clause).
         unsafe { READERS.put(push) };
     }
 }
@@ -93,7 +99,7 @@ impl Drop for Guard {
         if crate::sync::unwinding() {
             return;
         }
-        // SAFETY: the guard entered, and is dropped once.
+        // SAFETY: the guard entered the read side in `pin`, and is dropped once.
         unsafe { READERS.leave() };
     }
 }

@@ -1,4 +1,4 @@
-//! Where the system does not help: crossbeam-epoch.
+//! The read side for systems without `membarrier`: crossbeam-epoch.
 
 use crate::retired::Retired;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,13 @@ pub(crate) fn pin() -> Guard {
     Guard(crossbeam_epoch::pin())
 }
 
-/// A moment, after which readers are waited for.
+/// A cookie for a grace period.
 #[derive(Clone, Debug)]
 pub struct GracePeriod(Arc<AtomicBool>);
 
-/// Starts a grace period. What was made unreachable before this call, inside the read side, by this thread or under a lock that it
-/// took since, may be freed once [`poll`](GracePeriod::poll) returns true. O(1), a lock.
+/// Starts a grace period. An object may be freed once [`poll`](GracePeriod::poll) returns true if
+/// it was made unreachable before this call, inside the read side, by this thread or under a lock
+/// that this thread took since. O(1), takes a lock.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let past = Arc::new(AtomicBool::new(false));
@@ -31,39 +32,43 @@ pub fn start_poll() -> GracePeriod {
 }
 
 impl GracePeriod {
-    /// Can [`poll`](Self::poll) be asked without a fence on every processor?
+    /// Returns whether [`poll`](Self::poll) can be called without a fence on every processor.
     pub fn is_fenced(&self) -> bool {
         true
     }
 
-    /// Has every reader left that was inside then?
+    /// Returns whether all readers that were inside when the grace period started have left.
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
-        // The collector moves on when threads come and go.
+        // The collector advances its epoch only when threads pin.
         crossbeam_epoch::pin().flush();
         // Acquire: meets the Release in `start_poll`.
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// Frees what can be freed: gives this thread's part to the collector, which does it in time.
+/// Hands this thread's retired objects to the collector, which frees them when their grace period
+/// is over.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {
     crossbeam_epoch::pin().flush();
 }
 
 impl Guard {
-    /// Frees what is behind `ptr` once every reader that may have seen it is gone.
+    /// Frees `ptr` once every reader that may have seen it has left.
     ///
     /// # Safety
     ///
-    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is an object that [`Retired::free`] can free, is unreachable for readers that pin from
+    /// now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let free = move || {
-            // SAFETY: `ptr` is retired once, says the caller; the epoch says that nobody reads it.
+            // SAFETY: `ptr` is retired once (this function's clause), and the collector runs this
+            // after the grace period, when no reader uses the object.
             unsafe { T::free(ptr) };
         };
-        // SAFETY: `free` may run on another thread: a `Retired` is Send. It borrows nothing.
+        // SAFETY: `free` may run on another thread, and a `Retired` is `Send`. The closure borrows
+        // nothing.
         unsafe { self.0.defer_unchecked(free) };
     }
 }

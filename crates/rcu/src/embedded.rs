@@ -1,12 +1,14 @@
-//! The embedder's read side, and one place for what waits to be freed.
+//! The embedder's read side, with one process-wide set of retired objects.
 //!
-//! What is retired waits in two sets. One is what the embedder was asked about: when it says that the readers have left, that is
-//! freed, and the other takes its place. So the embedder is asked one question at a time, however much is retired, and no
-//! memory is needed to retire.
+//! Retired objects wait in two batches. For one of them a grace period has been requested from the
+//! embedder: when the embedder reports that the readers have left, this batch is freed, and the
+//! other batch takes its place. So at most one request is open at a time, however many objects are
+//! retired, and retiring needs no memory.
 //!
 //! # Orderings
 //!
-//! None of our own: [`ReadSide`](crate::embedder::ReadSide) promises them, and the lock orders those who retire.
+//! None of its own: [`ReadSide`](crate::embedder::ReadSide) guarantees them, and the lock orders
+//! the threads that retire.
 
 use crate::embedder::hooks;
 use crate::queue::Queues;
@@ -17,22 +19,23 @@ use core::marker::PhantomData;
 static WAITING: Mutex<Waiting> =
     Mutex::new(Waiting { asked: Queues::new(), next: Queues::new(), is_asked: false, answers: 0, wanted: 0 });
 
-/// What was retired.
+/// The retired objects.
 struct Waiting {
-    /// Unreachable since before the embedder was asked.
+    /// The batch that was unreachable before the open request was made.
     asked: Queues,
-    /// For the next question.
+    /// The batch for the next request.
     next: Queues,
-    /// Is there a question that has not been answered?
+    /// Whether a request is open.
     is_asked: bool,
-    /// Questions that were answered.
+    /// The number of requests that were answered.
     answers: u64,
-    /// ... and as many must be before the last stamp is past.
+    /// The number of answers at which the latest grace period is over.
     wanted: u64,
 }
 
 impl Waiting {
-    /// Makes the next question, if there is something to ask about.
+    /// Turns the next batch into a request, if there is a reason for one. Returns whether the
+    /// caller must make the request.
     fn turn(&mut self) -> bool {
         self.is_asked = self.next.len() != 0 || self.answers < self.wanted;
         if self.is_asked {
@@ -52,46 +55,49 @@ pub(crate) fn pin() -> Guard {
     Guard(PhantomData)
 }
 
-/// A moment, after which readers are waited for: so many answers.
+/// A cookie for a grace period: the number of answers at which it is over.
 #[derive(Clone, Debug)]
 pub struct GracePeriod(u64);
 
-/// Starts a grace period. What was made unreachable before this call, inside the read side, by this thread or under a lock that it
-/// took since, may be freed once [`poll`](GracePeriod::poll) returns true. O(1), a lock.
+/// Starts a grace period. An object may be freed once [`poll`](GracePeriod::poll) returns true if
+/// it was made unreachable before this call, inside the read side, by this thread or under a lock
+/// that this thread took since. O(1), takes a lock.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let mut waiting = WAITING.lock();
-    // A question that is under way may have been asked before; the one after it was not.
+    // An open request may have been made before this call, so it does not cover the grace period;
+    // the one after it does.
     let stamp = waiting.answers + 1 + u64::from(waiting.is_asked);
     waiting.wanted = waiting.wanted.max(stamp);
     let ask = !waiting.is_asked && waiting.turn();
     drop(waiting);
     if ask {
-        // SAFETY: `turn` returned true, which it does for one caller while no question is open.
+        // SAFETY: `turn` returned true, which it does for one caller while no request is open.
         unsafe { hooks::__lowwater_after_readers() };
     }
     GracePeriod(stamp)
 }
 
 impl GracePeriod {
-    /// Can [`poll`](Self::poll) be asked without a fence on every processor?
+    /// Returns whether [`poll`](Self::poll) can be called without a fence on every processor.
     pub fn is_fenced(&self) -> bool {
         true
     }
 
-    /// Has every reader left that was inside then?
+    /// Returns whether all readers that were inside when the grace period started have left.
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         WAITING.lock().answers >= self.0
     }
 }
 
-/// Frees what can be freed: the embedder's grace periods do that.
+/// Does nothing: the embedder's grace periods free retired objects.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {}
 
-/// Frees what waited for the readers that the embedder was asked about. To be called by the embedder, once for each
-/// [`after_readers`](crate::embedder::ReadSide::after_readers), from where memory may be freed.
+/// Frees the objects that waited for the embedder's readers. The embedder must call it once for
+/// each [`after_readers`](crate::embedder::ReadSide::after_readers), from a context where memory
+/// may be freed.
 ///
 /// # Safety
 ///
@@ -103,35 +109,36 @@ pub unsafe fn readers_left() {
     let again = waiting.turn();
     drop(waiting);
     if again {
-        // SAFETY: `turn` returned true, which it does for one caller while no question is open.
+        // SAFETY: `turn` returned true, which it does for one caller while no request is open.
         unsafe { hooks::__lowwater_after_readers() };
     }
-    // SAFETY: it was unreachable when the embedder was asked, and all readers from before have left, says the caller.
+    // SAFETY: the batch was unreachable when the request was made, and all readers from before have
+    // left (this function's clause).
     unsafe { gone.free() };
 }
 
-/// How many things wait to be freed. An embedder that goes away asks this after its last list has gone, and waits for
-/// [`readers_left`] until it is 0.
+/// Returns the number of objects that wait to be freed. An embedder that shuts down calls this
+/// after it has dropped its last list, and waits for [`readers_left`] until the result is 0.
 pub fn waiting() -> usize {
     let waiting = WAITING.lock();
     waiting.asked.len() + waiting.next.len()
 }
 
 impl Guard {
-    /// Frees what is behind `ptr` once every reader that may have seen it is gone. Needs no memory.
+    /// Frees `ptr` once every reader that may have seen it has left. Needs no memory.
     ///
     /// # Safety
     ///
-    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is
-    /// retired once.
+    /// `ptr` is an object that [`Retired::free`] can free, is unreachable for readers that pin from
+    /// now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let mut waiting = WAITING.lock();
-        // SAFETY: it is retired, says the caller.
+        // SAFETY: the object is retired (this function's clause).
         unsafe { waiting.next.push(ptr) };
         let ask = !waiting.is_asked && waiting.turn();
         drop(waiting);
         if ask {
-            // SAFETY: `turn` returned true, which it does for one caller while no question is open.
+            // SAFETY: `turn` returned true, which it does for one caller while no request is open.
             unsafe { hooks::__lowwater_after_readers() };
         }
     }
@@ -140,7 +147,7 @@ impl Guard {
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard entered, and is dropped once.
+        // SAFETY: the guard entered the read side in `pin`, and is dropped once.
         unsafe { hooks::__lowwater_leave() };
     }
 }

@@ -1,13 +1,13 @@
 //! The embedder's calls in builds with `std`, where the embedder's read side is not used.
 
-/// Does nothing: with `std` the embedder is not asked.
+/// Does nothing: with `std` the embedder's read side is not used.
 ///
 /// # Safety
 ///
-/// None; as without `std`.
+/// None; `unsafe` as in the build without `std`.
 pub unsafe fn readers_left() {}
 
-/// Returns 0: with `std` nothing waits for the embedder's readers.
+/// Returns 0: with `std` no object waits for the embedder's readers.
 pub fn waiting() -> usize {
     0
 }

@@ -2,21 +2,21 @@
 
 use crate::queue::Queues;
 
-/// Retired objects that are worth a fence on every processor. A list is 64 bytes.
+/// The number of retired objects that justify a fence on every processor. A list is 64 bytes.
 pub(crate) const BATCH: usize = 64;
 
-/// What waits for its readers.
+/// Retired objects that wait for their grace period.
 pub(crate) struct Garbage {
-    /// Retired things without a stamp.
+    /// Retired objects without a stamp.
     pub(crate) queues: Queues,
-    /// The things that a collection could not free. They keep their stamp: with a new one at each
-    /// collection, the fence of the visitor would always be too old.
+    /// The objects that a collection could not free. They keep their stamp: with a new stamp at
+    /// each collection, the visitor's fence would always be too old.
     pub(crate) sealed: Option<Sealed>,
-    /// From so many in `queues` on it is worth collecting.
+    /// The length of `queues` from which on a collection is due.
     pub(crate) due_at: usize,
 }
 
-/// Retired things that were unreachable at a stamp.
+/// Retired objects that were unreachable at a stamp.
 pub(crate) struct Sealed {
     pub(crate) queues: Queues,
     pub(crate) stamp: u64,
@@ -31,8 +31,8 @@ impl Garbage {
         self.queues.len() >= self.due_at
     }
 
-    /// Takes back the things that a collection could not free. `later` loses its stamp if there is
-    /// an `earlier` one.
+    /// Takes back the objects that a collection could not free. `later` loses its stamp if there is
+    /// an `earlier` batch.
     pub(crate) fn put_back(&mut self, earlier: Option<Sealed>, later: Sealed) {
         let mut kept = match earlier {
             None => later,
@@ -42,12 +42,12 @@ impl Garbage {
             }
         };
         if let Some(other) = self.sealed.take() {
-            // Of another collection that ran at the same time.
+            // The remains of another collection that ran concurrently.
             kept.queues.append(other.queues);
             kept.stamp = kept.stamp.max(other.stamp);
         }
-        // Not before there is twice as much: a reader that stays must not make each retiring
-        // O(all).
+        // The next collection is due when the number has doubled: otherwise a long-lived reader
+        // would make each retire O(all objects).
         self.due_at = (2 * self.queues.len() + kept.queues.len()).max(BATCH);
         self.sealed = (kept.queues.len() != 0).then_some(kept);
     }

@@ -11,17 +11,19 @@ use crate::membarrier as backend;
 use crate::retired::Retired;
 use core::fmt;
 
-/// Proof that this thread is inside the read side: what it finds while it has this stays where it is until this is dropped.
+/// Proof that this thread is inside the read side: objects that the thread finds while it holds the
+/// guard are not freed before the guard is dropped.
 ///
-/// Short is good: what is taken out of any index meanwhile waits in memory for all guards that were there before. A thread may have
-/// several, which costs no more than one. Not for sending.
+/// Guards should be short-lived: an object that is removed from any index stays in memory until all
+/// guards that existed at that time are dropped. A thread may hold several guards at no higher cost
+/// than one. A guard is not `Send`.
 ///
-/// A guard in a thread-local variable is a reader until the variable is destroyed, however late. A
-/// guard that is leaked (`mem::forget`, `Box::leak`) is a reader for ever, even when its thread has
-/// ended: from then on, nothing that is taken out of any index is freed.
+/// A guard in a thread-local variable is a reader until the variable is destroyed. A leaked guard
+/// (`mem::forget`, `Box::leak`) is a reader for ever, even after its thread has ended: from then
+/// on, no object that is removed from any index is freed.
 pub struct Guard(backend::Guard);
 
-/// Enters the read side. A few nanoseconds; no line that others write is written.
+/// Enters the read side. Takes a few nanoseconds and writes no cache line that other threads write.
 ///
 /// ```
 /// let guard = lowwater_rcu::pin();
@@ -30,32 +32,32 @@ pub struct Guard(backend::Guard);
 ///
 /// # Signals
 ///
-/// Not async-signal-safe, so not to be called by a signal handler: a thread's first pin allocates
+/// Not async-signal-safe, so a signal handler must not call it: a thread's first pin allocates
 /// memory and takes a lock, the drop of a guard may run destructors, and a pin that interrupts
-/// another pin of its thread may take the thread to be inside too early, and so protects nothing.
-/// (Signal handlers are installed by `unsafe` code, which promises this.)
+/// another pin of its thread may find the thread marked as inside too early, and then protects
+/// nothing. (Signal handlers are installed by `unsafe` code, which is responsible for this.)
 ///
 /// # Forks
 ///
 /// The child of a `fork` has only the thread that forked.
 ///
 /// - That thread's guards, and the references that they protect, stay valid in the child.
-/// - Pins, loads and lookups in an `lowwater_store::ExtendibleIndex` work if the thread had pinned before the
-///   fork: they take no lock.
-/// - Everything else may wait for ever for a lock that another thread held at the fork. It is
-///   allowed if no other thread was in a call of this library then.
-/// - Guards that other threads had at the fork are readers for ever in the child, as references
-///   that they protect may have been lent to the thread that forked. The child frees no retired
-///   memory if there were any.
+/// - Pins, loads and lookups in an `lowwater_store::ExtendibleIndex` work if the thread had pinned
+///   before the fork: they take no lock.
+/// - All other calls may block for ever on a lock that another thread held at the fork. They are
+///   allowed if no other thread was in a call of this library at the fork.
+/// - Guards that other threads held at the fork are readers for ever in the child, since references
+///   that they protect may have been lent to the thread that forked. If there were any, the child
+///   frees no retired memory.
 ///
-/// The `Runtime` of the crate `lowwater` has threads of its own, which are not in the child: a
-/// child of such a process calls `exec` or `_exit`, and does not drop the runtime.
+/// The `Runtime` of the crate `lowwater` has threads of its own, which do not exist in the child: a
+/// child of such a process must call `exec` or `_exit`, and must not drop the runtime.
 ///
 /// # Aborts
 ///
-/// Where pins of several threads are counted in one word (without `std`; with `std`, those of
-/// threads that could not be registered or were unregistered), the process aborts when more than
-/// `isize::MAX` guards were leaked, as with `Arc`.
+/// In builds and cases where the pins of several threads are counted in one word, the process
+/// aborts when more than `isize::MAX` guards were leaked, as with `Arc`. This applies without
+/// `std`; with `std`, to threads that could not be registered or are unregistered already.
 #[inline]
 #[doc(alias = "rcu_read_lock")]
 pub fn pin() -> Guard {
@@ -63,12 +65,14 @@ pub fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Retires an object: it is freed when every reader that may have seen it has left. Needs no memory, but on crossbeam-epoch.
+    /// Retires an object: it is freed when every reader that may have seen it has left. Needs no
+    /// memory, except with crossbeam-epoch.
     ///
     /// # Safety
     ///
-    /// `object` is what [`Retired::free`] frees: a box, unless the type says otherwise. It was unlinked, so that readers that pin from
-    /// now on do not find it, and it is retired once.
+    /// `object` is an object that [`Retired::free`] can free: a box, unless the type documents
+    /// otherwise. It was unlinked, so that readers that pin from now on do not find it, and it is
+    /// retired once.
     ///
     /// # Panics
     ///
@@ -77,7 +81,7 @@ impl Guard {
     #[doc(alias = "call_rcu")]
     #[inline]
     pub unsafe fn retire<T: Retired>(&self, object: *mut T) {
-        // SAFETY: this function's own clause.
+        // SAFETY: this function's clause is that of the backend's `retire`.
         unsafe { self.0.retire(object) };
     }
 }

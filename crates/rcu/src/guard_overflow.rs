@@ -1,7 +1,7 @@
-//! The end of the process when guards can no longer be counted.
+//! The abort when guards can no longer be counted.
 
 /// Aborts, as `Arc` does, if there were more than `isize::MAX` guards before this one: guards were
-/// leaked, and a count that wraps would free memory under readers.
+/// leaked, and a count that wraps would free memory that readers still use.
 #[inline]
 pub(crate) fn check_guards(guards: usize) {
     if guards > isize::MAX as usize {
@@ -11,6 +11,6 @@ pub(crate) fn check_guards(guards: usize) {
 
 #[cold]
 extern "C" fn too_many_guards() -> ! {
-    // A panic that would leave an `extern "C"` function aborts, also without `std`.
+    // A panic that would unwind out of an `extern "C"` function aborts, also without `std`.
     panic!("guards were leaked until they could not be counted");
 }

@@ -2,27 +2,27 @@
 //! this process.
 //!
 //! `membarrier` is that fence. If the first pin finds that the system does not have it, readers
-//! bring fences of their own, and this module is not used. A filter of system calls that is
-//! installed later, as servers do when they drop rights, can refuse `membarrier` to a process whose
-//! readers rely on it. From then on the visitor, a thread of this library, [runs on every
+//! execute fences of their own, and this module is not used. A filter of system calls that is
+//! installed later, as servers do when they drop privileges, can refuse `membarrier` to a process
+//! whose readers rely on it. From then on the visitor, a thread of this library, [runs on every
 //! processor](Processors::visit) on which a reader may run:
 //!
 //! ```text
 //!     reader on processor c                    visitor
-//!                                              now = time, under the readers' lock
-//!       mark = t, follow the pointer           processors of all readers: sched_getaffinity
+//!                                              now = global epoch, under the participants' lock
+//!       local epoch = t, follow the pointer    processors of all readers: sched_getaffinity
 //!       --- switched out ---                   for each processor c: sched_setaffinity(c)
 //!                                                  runs on c
 //!       --- switched in ---                    stamps before `now` have had their fence
 //! ```
 //!
-//! While the visitor runs on `c`, no reader does. The mark of a reader that was switched out before
-//! is stored, and a reader that is switched in afterwards sees what the visitor saw: both take the
-//! lock of `c`'s run queue, and Linux documents a full barrier for each context switch. A migration
-//! is a context switch, too, so a reader that moves between two visited processors is covered. None
-//! of this depends on the architecture. A visit lasts as long as the visitor waits for each
-//! processor: microseconds for an idle one, milliseconds for a busy one. No caller waits for the
-//! visitor.
+//! While the visitor runs on `c`, no reader does. The local epoch of a reader that was switched out
+//! before is stored, and a reader that is switched in afterwards sees everything that the visitor
+//! saw: both take the lock of `c`'s run queue, and Linux documents a full barrier for each context
+//! switch. A migration is a context switch, too, so a reader that moves between two visited
+//! processors is covered. None of this depends on the architecture. A visit takes as long as the
+//! visitor waits for each processor: microseconds for an idle one, milliseconds for a busy one. No
+//! caller waits for the visitor.
 //!
 //! Alternatives that were not taken:
 //!
@@ -30,14 +30,14 @@
 //!   the invalidation in hardware, and so does Linux 6.15 on x86 processors with `INVLPGB`. A
 //!   broadcast neither interrupts a reader nor waits for its stores.
 //! - Readers that switch to fences of their own: a reader that was preempted inside `enter` cannot
-//!   be told from one that is outside, so the switch needs a heavy fence itself, or one more load
-//!   in each pin.
+//!   be distinguished from one that is outside, so the switch needs a heavy fence itself, or one
+//!   more load in each pin.
 //!
-//! A kernel that accepts `sched_setaffinity` without moving the thread would make the visit no
-//! fence. gVisor does that, and is known by its release name; an emulation that has `membarrier`
-//! and reports a release before 4.14, in which `membarrier` came, is not Linux either. The fence is
-//! refused there. It is refused as well if the processors of a reader cannot be determined, or if
-//! the visitor may not run on one of them.
+//! A kernel that accepts `sched_setaffinity` without moving the thread would make the visit
+//! ineffective as a fence. gVisor does so, and is recognized by its release name; an emulation that
+//! has `membarrier` and reports a release before 4.14, in which `membarrier` was introduced, is not
+//! Linux either. On these systems the fence is refused. It is refused as well if the processors of
+//! a reader cannot be determined, or if the visitor may not run on one of them.
 
 pub(super) use system::*;
 
@@ -57,27 +57,28 @@ mod system {
         gettid()
     }
 
-    /// Registers the process for `membarrier`, before the first [`run`]. True if the system has it.
+    /// Registers the process for `membarrier`, before the first [`run`]. Returns true if the system
+    /// has it.
     pub(crate) fn register() -> bool {
         membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
     }
 
-    /// Runs `membarrier`; false if the system refuses.
+    /// Runs `membarrier`; returns false if the system refuses.
     pub(crate) fn run() -> bool {
         membarrier(MembarrierCommand::PrivateExpedited).is_ok()
     }
 
-    /// Is this Linux itself, which moves a thread where `sched_setaffinity` says? Allocates
-    /// nothing. To be called at registration, as the file may be out of reach when rights were
-    /// dropped.
+    /// Returns whether this is Linux itself, which really moves a thread on `sched_setaffinity`.
+    /// Allocates nothing. Must be called at registration, as the file may be inaccessible after
+    /// privileges were dropped.
     pub(crate) fn can_visit() -> bool {
         let mut release = [0; 64];
         let read = File::open("/proc/sys/kernel/osrelease").and_then(|mut file| file.read(&mut release[..63]));
         read.is_ok() && CStr::from_bytes_until_nul(&release).is_ok_and(|release| release.to_str().is_ok_and(is_linux))
     }
 
-    /// Is `release` that of Linux itself, given that the kernel has `membarrier`? Else it is an
-    /// emulation.
+    /// Returns whether `release` is that of Linux itself, given that the kernel has `membarrier`.
+    /// Otherwise it is an emulation.
     pub(super) fn is_linux(release: &str) -> bool {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
         let version = (numbers.next(), numbers.next());
@@ -85,20 +86,21 @@ mod system {
         (major, minor) >= (4, 14) && !release.contains("gvisor")
     }
 
-    /// Processors on which readers may run.
+    /// A set of processors on which readers may run.
     pub(crate) struct Processors(CpuSet);
 
     impl Processors {
-        /// None.
+        /// Creates an empty set.
         pub(crate) fn new() -> Self {
             Self(CpuSet::new())
         }
 
-        /// Adds the processors on which `thread` may run; false if they cannot be determined.
+        /// Adds the processors on which `thread` may run; returns false if they cannot be
+        /// determined.
         pub(crate) fn add(&mut self, thread: Thread) -> bool {
             match sched_getaffinity(Some(thread)) {
                 Ok(its) => (0..CpuSet::MAX_CPU).filter(|&n| its.is_set(n)).for_each(|n| self.0.set(n)),
-                // The thread has ended, and was switched out for good.
+                // The thread has ended, so it was switched out and does not return.
                 Err(Errno::SRCH) => (),
                 Err(_) => return false,
             }
@@ -110,8 +112,8 @@ mod system {
             self.0.count() == 0
         }
 
-        /// Runs the calling thread on each processor of the set, and leaves it on the last; false
-        /// if it may not run on one of them.
+        /// Runs the calling thread on each processor of the set, and leaves it on the last one;
+        /// returns false if it may not run on one of them.
         pub(crate) fn visit(&self) -> bool {
             (0..CpuSet::MAX_CPU).filter(|&n| self.0.is_set(n)).all(|n| {
                 let mut one = CpuSet::new();
@@ -122,7 +124,7 @@ mod system {
     }
 }
 
-/// Miri has no `membarrier`: readers bring fences.
+/// Miri has no `membarrier`: readers execute fences.
 #[cfg(miri)]
 mod system {
     pub(crate) type Thread = ();
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_ended_runs_nowhere() {
         let thread = std::thread::spawn(thread).join().unwrap();
-        // `join` returns before the system forgets the thread.
+        // `join` returns before the system removes the thread.
         loop {
             let mut processors = Processors::new();
             assert!(processors.add(thread));
@@ -188,9 +190,9 @@ mod tests {
         }
     }
 
-    /// The reader stores a rising number, and loads `GONE`, with a compiler fence between. A number
-    /// that the visitor does not find after its visit was stored after the visit, so the load that
-    /// follows the store finds what the visitor stored before.
+    /// The reader stores a rising number, and loads `GONE`, with a compiler fence in between. A
+    /// number that the visitor does not find after its visit was stored after the visit, so the
+    /// load that follows the store finds the value that the visitor stored before the visit.
     #[test]
     fn a_visit_is_a_fence_on_both_sides() {
         const ROUNDS: u64 = 100;
@@ -218,7 +220,7 @@ mod tests {
         let visitor = std::thread::spawn(move || {
             let mut last = 0;
             for round in 1..=ROUNDS {
-                // The reader is in its loop.
+                // Wait until the reader is in its loop.
                 while MARK.load(Ordering::Relaxed) < last + 100 {
                     std::thread::yield_now();
                 }

@@ -1,29 +1,32 @@
-//! The read side (RCU), and freeing after it: a reader follows a pointer without a lock, and an object that it may still see is not
-//! freed yet.
+//! The read side (RCU) and deferred freeing: readers follow pointers without a lock, and a retired
+//! object is freed only when no reader can still see it.
 //!
-//! A reader [`pin`]s. As long as the [`Guard`] lives, no object that was reachable at or after the pin is freed. A writer first unlinks
-//! an object, then [retires](Guard::retire) it. There is one read side for the whole process, as in a kernel: an item names the list
-//! that it is on, so a thread that removes it must enter the read side before it knows the list.
+//! A reader calls [`pin`]. While its [`Guard`] lives, no object that was reachable at or after the
+//! pin is freed. A writer first unlinks an object, then [retires](Guard::retire) it. There is one
+//! read side for the whole process, as in a kernel: an item names the list that it is on, so a
+//! thread that removes the item must enter the read side before it can find out which list that is.
 //!
 //! | build | how | cost of a pin |
 //! |---|---|---|
-//! | `std` on Linux | [`membarrier`]: each reader stores its epoch in a cache line of its own; `membarrier` is the fence when objects are freed | two stores; a fence where a kernel or a sandbox has no `membarrier` at the first pin ([later](heavy_fence)) |
+//! | `std` on Linux | [`membarrier`]: each reader stores its epoch in a cache line of its own; `membarrier` is the fence when objects are freed | two stores; a fence if the kernel or a sandbox has no `membarrier` at the first pin (for a later refusal see [`heavy_fence`]) |
 //! | `std` elsewhere, or `--cfg lowwater_epoch` | crossbeam-epoch's default collector | a fence |
-//! | without `std`, and under loom | readers are counted; the last one out frees | one shared counter |
+//! | without `std`, and under loom | readers are counted; the last one that leaves frees | one shared counter |
 //! | without `std`, with `embedder` | the embedder's: a kernel's RCU | the embedder's |
 //!
-//! crossbeam-epoch is the well-kept library for this, and is used where the system does not help. On Linux two reasons speak
-//! against it: an add and a del each pin and do little else, so a fence in each is a third of their time; and crossbeam-epoch
-//! aborts where there is no memory to register a thread or to record a retired object, while population of a list may fail and
-//! must leave nothing behind (L17). Objects retired under `membarrier` are [queued](queue) through themselves.
+//! crossbeam-epoch is the maintained library for this purpose, and is used where the operating
+//! system has no `membarrier`. Two reasons speak against it on Linux. First, an add and a del do
+//! little else than pin, so a fence in each is a third of their time. Second, crossbeam-epoch
+//! aborts when there is no memory to register a thread or to record a retired object, while
+//! creating a list may fail and must leave nothing behind (L17). Objects retired under `membarrier`
+//! are [queued](queue) through a link inside the object.
 //!
-//! No retired object needs its destructor to run early: what must be given back at once (a group's handle, so that its id
-//! returns) is taken out before.
+//! No retired object relies on an early run of its destructor: resources that must be released at
+//! once (a group's handle, so that its id can be reused) are taken out before.
 //!
 //! # Fork
 //!
-//! The child of a `fork` has one thread. A lock that another thread held is never given back there, and what it guards may be in the
-//! middle of a change. [`pin`] says what the
+//! The child of a `fork` has one thread. A lock that another thread held at the fork is never
+//! released in the child, and the data it guards may be half changed. [`pin`] documents what the
 //! child may do.
 //!
 //! # Features
@@ -95,9 +98,9 @@ pub use queue::KINDS_MAX;
 #[doc(hidden)]
 pub use retired::{Retired, RetiredKind};
 
-/// Returns how often `membarrier` was refused since the process began. Both counts are zero where
-/// it never was, was from the first pin on (readers bring fences then), or is not used by this
-/// build. O(1), one lock.
+/// Returns how often `membarrier` was refused since the process started. Both counts are zero if it
+/// was never refused, if it was refused already at the first pin (readers execute fences then), or
+/// if this build does not use it. O(1), takes one lock.
 ///
 /// A filter of system calls (`seccomp`) that is installed after the first pin should allow
 /// `membarrier`. If the filter refuses that call, it should allow `sched_getaffinity`,

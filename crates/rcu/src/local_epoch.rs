@@ -1,40 +1,43 @@
-//! Each reader local epochs, on a line that it alone writes, since when it is inside; who frees looks at all local epochs.
+//! Epoch-based reclamation. Each reader stores, on a cache line that only it writes, a local epoch:
+//! the global epoch at which it entered. A collecting thread reads all local epochs.
 //!
-//! GlobalEpoch is a number that each collection moves on. What is retired is stamped with it, and freed when every reader that is
-//! inside came in later.
+//! The global epoch is a number that each collection advances. Retired objects are stamped with it,
+//! and freed when every reader that is inside entered at a later epoch.
 //!
 //! # Orderings
 //!
 //! ```text
 //!     a reader                                 a collection
-//!       t = time          (Acquire)              [the thing was made unreachable, and stamped s]
-//!       local = t                                 time = s + 1   (Release)
+//!       t = global epoch  (Acquire)              [the object was made unreachable, and stamped s]
+//!       local = t                                global epoch = s + 1   (Release)
 //!       light fence                              heavy fence
 //!       follow the pointer                       every local epoch is 0, or later than s? free
 //!       local = 0          (Release)
 //! ```
 //!
-//! - Store, then load on both sides, so each needs a full fence between its halves. If the heavy fence comes first, the reader
-//!   no longer finds the thing. If the light one comes first, the collection sees the local epoch. (By `membarrier` each running
-//!   reader has its fence at some point while the heavy one lasts: before the local epoch, then the first case holds; or after it, then
-//!   the second. So between them the reader needs nothing but that the compiler keeps the order.)
-//! - A local epoch later than `s` was made by a reader that read a time later than `s`, by an Acquire that met the Release: it no longer
-//!   finds what was made unreachable before.
-//! - A local epoch of 0, or a later one of the same reader, is read by an Acquire that meets its Release: what it read before, it read
-//!   before the thing is freed.
-//!
-//! - One heavy fence is enough for all stamps that were given out before it, and local epochs may be looked at later: a reader that came
-//!   in after the fence does not find the thing, and the local epochs of those before it are seen from then on ([`FencedUpTo`]).
-//!
+//! - Both sides store, then load the other's location, so each needs a full fence in between. If
+//!   the heavy fence comes first, the reader no longer finds the object. If the light fence comes
+//!   first, the collection sees the local epoch. (With `membarrier` each running reader executes a
+//!   fence at some point during the heavy fence: either before it stores its local epoch, then the
+//!   first case holds; or afterwards, then the second. So in its own code the reader needs only a
+//!   compiler fence.)
+//! - A local epoch later than `s` was stored by a reader that read a global epoch later than `s`,
+//!   with an Acquire that met the Release: this reader no longer finds objects that were made
+//!   unreachable before.
+//! - A local epoch of 0, or a later one of the same reader, is read with an Acquire that meets its
+//!   Release: the reader's earlier reads happen before the object is freed.
+//! - One heavy fence serves all stamps that were given out before it, and local epochs may be read
+//!   later: a reader that entered after the fence does not find the object, and the local epochs of
+//!   readers from before the fence are visible from then on ([`FencedUpTo`]).
 //! - A third thread may run the heavy fence without the lock. The fence serves stamps before the
-//!   time that this thread read first ([`before_fence`]): the load's Acquire meets the Release in
-//!   `advance`, so the fence comes after the thing was made unreachable.
+//!   global epoch that this thread read first ([`before_fence`]): the load's Acquire meets the
+//!   Release in `advance`, so the fence comes after the object was made unreachable.
 //!
-//! Held by `local_epoch/tests.rs`: `a_thing_is_freed_after_its_readers`,
+//! Checked by `local_epoch/tests.rs`: `a_thing_is_freed_after_its_readers`,
 //! `one_heavy_fence_is_enough_for_all_that_was_stamped_before`,
-//! `a_heavy_fence_of_a_third_thread_serves_what_was_stamped_before`, and their twins without one of
-//! these, which must fail. (The reader's Acquire has none, nor has that of `now`: in a model the
-//! fence after it is a real one, and implies it.)
+//! `a_heavy_fence_of_a_third_thread_serves_what_was_stamped_before`, and their mutants, each
+//! without one of these orderings, which must fail. (The Acquire of the reader and that of `now`
+//! have no mutant: in a model the fence that follows is a real one, and implies the Acquire.)
 
 use crate::sync::atomic::{fence, AtomicU64, Ordering};
 use core::cell::Cell;
@@ -42,52 +45,55 @@ use core::cell::Cell;
 #[cfg(all(test, lowwater_loom))]
 mod tests;
 
-/// Outside.
+/// The local epoch of a reader that is outside.
 const OUTSIDE: u64 = 0;
-/// The first time; not [`OUTSIDE`].
+/// The first global epoch; differs from [`OUTSIDE`].
 const BEGIN: u64 = 1;
 
-/// The time.
+/// The global epoch.
 pub(super) struct GlobalEpoch(AtomicU64);
 
-/// One reader's local epoch: a cache line of its own.
+/// One reader's local epoch, on a cache line of its own.
 #[repr(align(128))]
 pub(super) struct LocalEpoch {
     epoch: AtomicU64,
-    /// The number of the thread's guards in units of [`GUARD`], and below it [`COLLECT_PENDING`], [`FENCED`]
-    /// and [`ENDED`]: in one word, so that the hot path compares once. Only the local epoch's own thread
-    /// reads or writes the word.
+    /// The number of the thread's guards in units of [`GUARD`], and below it the flags
+    /// [`COLLECT_PENDING`], [`FENCED`] and [`ENDED`]: in one word, so that the hot path does one
+    /// comparison. Only the thread that owns the local epoch reads or writes the word.
     state: Cell<u64>,
 }
 
-/// The thread shall collect when its last guard goes.
+/// Flag: the thread must collect when its last guard is dropped.
 const COLLECT_PENDING: u64 = 1;
-/// The thread must bring a fence of its own, because the system has none to offer.
+/// Flag: the thread must execute a fence of its own, because the system has no `membarrier`.
 const FENCED: u64 = 2;
-/// The thread's `END` was destroyed while the thread had guards: guards in thread-locals that are
-/// destroyed later, or leaked guards. The last guard unregisters the local epoch. With a leaked guard the
-/// local epoch stays registered for ever.
+/// Flag: the thread's `END` was destroyed while the thread had guards, which are in thread-locals
+/// that are destroyed later, or leaked. The last guard unregisters the local epoch. With a leaked
+/// guard the local epoch stays registered for ever.
 const ENDED: u64 = 4;
-/// A guard. There is room for 2^61: a program that leaks one each nanosecond overflows it after 73
-/// years.
+/// The count of one guard. There is room for 2^61: a program that leaks one each nanosecond
+/// overflows the count after 73 years.
 const GUARD: u64 = 8;
 
-// SAFETY: `state` is touched only by the thread whose local epoch it is, and that of a shared one is never changed; the rest is atomic.
+// SAFETY: only the thread that owns the local epoch accesses `state`, and that of a shared one is
+// never changed; `epoch` is atomic.
 unsafe impl Sync for LocalEpoch {}
 
-/// What has had its heavy fence. Under a lock, which orders those who look after one fence.
+/// The stamps for which a heavy fence has run. Under a lock, which orders the threads that check
+/// local epochs after the fence.
 pub(super) struct FencedUpTo {
-    /// Everything that is stamped earlier.
+    /// Stamps earlier than this are fenced.
     before: u64,
 }
 
-/// The duties of a guard's drop. Both false unless the guard was the last of its thread.
+/// The duties of a thread that dropped a guard. Both are false unless the guard was the last of its
+/// thread.
 #[must_use = "no other guard does it"]
 #[cfg_attr(lowwater_loom, expect(dead_code, reason = "a model does neither"))]
 pub(super) struct Duties {
-    /// Retired memory is to be collected.
+    /// Retired memory must be collected.
     pub(super) collect_pending: bool,
-    /// The local epoch is to be unregistered, before anything else.
+    /// The local epoch must be unregistered, before anything else.
     pub(super) unregister: bool,
 }
 
@@ -102,21 +108,25 @@ impl GlobalEpoch {
         Self(AtomicU64::new(BEGIN))
     }
 
-    /// The stamp for what is retired now. The caller holds the lock under which time moves on.
+    /// Returns the stamp for objects retired now. The caller holds the lock under which the global
+    /// epoch advances.
     #[cfg(not(lowwater_loom))]
     pub(super) fn stamp(&self) -> u64 {
-        // Relaxed: it changes only under the caller's lock.
+        // Relaxed: it changes only under the lock that the caller holds.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The time now, for who has no lock. What is stamped earlier was unreachable before.
+    /// Returns the global epoch, for a caller without the lock. Objects with an earlier stamp were
+    /// unreachable before.
     fn now(&self) -> u64 {
-        // Acquire: meets the Release in `advance`, so that what the fence after this is for comes before it.
+        // Acquire: meets the Release in `advance`, so that the objects which the following fence
+        // serves were made unreachable before it.
         self.0.load(Ordering::Acquire)
     }
 
-    /// Moves on from `stamp`, which is now. The caller holds the lock. What is stamped so may be freed if, after a heavy fence,
-    /// all local epochs are [past](LocalEpoch::is_quiescent_since) it.
+    /// Advances from `stamp`, the current global epoch. The caller holds the lock. Objects with
+    /// this stamp may be freed if, after a heavy fence, all local epochs are
+    /// [quiescent](LocalEpoch::is_quiescent_since) since the stamp.
     pub(super) fn advance(&self, stamp: u64) {
         // Release: meets the Acquire in `enter`.
         self.0.store(stamp + 1, if crate::mutated!("time_relaxed") { Ordering::Relaxed } else { Ordering::Release });
@@ -124,17 +134,18 @@ impl GlobalEpoch {
 }
 
 impl FencedUpTo {
-    /// Nothing has.
+    /// Creates the state in which no heavy fence has run.
     pub(super) const fn new() -> Self {
         Self { before: BEGIN }
     }
 
-    /// Has what is stamped so had its heavy fence?
+    /// Returns whether a heavy fence has run for objects with this stamp.
     pub(super) fn has(&self, stamp: u64) -> bool {
         self.before > stamp
     }
 
-    /// Sees to it that what is stamped so, before time moved on, has had its heavy fence. False if it cannot be had.
+    /// Ensures that a heavy fence has run for objects with this stamp, from which the global epoch
+    /// has advanced. Returns false if the fence was refused.
     pub(super) fn reach(&mut self, stamp: u64, global: &GlobalEpoch, heavy_fence: impl FnOnce() -> bool) -> bool {
         if self.has(stamp) {
             return true;
@@ -148,15 +159,15 @@ impl FencedUpTo {
     }
 
     /// Records a heavy fence that ran after [`before_fence`] returned `now`. The lock may have been
-    /// free meanwhile.
+    /// released meanwhile.
     pub(super) fn complete(&mut self, now: u64) {
         // A fence that began later may have been recorded first.
         self.before = self.before.max(now);
     }
 }
 
-/// Returns the time, to be read before a heavy fence: the fence serves earlier stamps. A stamp that
-/// is given out while the fence runs may be too late for it.
+/// Returns the global epoch; must be called before a heavy fence, which then serves earlier stamps.
+/// A stamp that is given out while the fence runs may be too late for it.
 pub(super) fn before_fence(global: &GlobalEpoch) -> u64 {
     global.now()
 }
@@ -166,21 +177,23 @@ impl LocalEpoch {
         Self { epoch: AtomicU64::new(OUTSIDE), state: Cell::new(if fenced { FENCED } else { 0 }) }
     }
 
-    /// For readers that have none: any number of them is inside, and nobody ever changes it.
+    /// Creates a local epoch for readers that have none of their own: its state is that of a reader
+    /// with more than one guard, and never changes.
     #[cfg(not(lowwater_loom))]
     pub(super) const fn shared() -> Self {
         Self { epoch: AtomicU64::new(OUTSIDE), state: Cell::new(2 * GUARD) }
     }
 
-    /// Goes in. On the local epoch's own thread.
+    /// Enters the read side. On the thread that owns the local epoch.
     #[inline]
     pub(super) fn enter(&self, global: &GlobalEpoch) {
         let state = self.state.get();
-        // Nobody is due to collect who is outside.
+        // No flag can be set except `FENCED` and `ENDED`: `COLLECT_PENDING` is set only inside.
         if state == 0 {
             self.state.set(GUARD);
             self.begin(global);
-            // SeqCst: the compiler keeps the order; the processor's fence comes from `membarrier`.
+            // SeqCst: keeps the compiler from reordering; the processor's fence comes from
+            // `membarrier`.
             core::sync::atomic::compiler_fence(Ordering::SeqCst);
         } else {
             self.state.set(state + GUARD);
@@ -194,7 +207,7 @@ impl LocalEpoch {
     fn begin_fenced(&self, global: &GlobalEpoch) {
         self.begin(global);
         if !crate::mutated!("without_light_fence") {
-            // SeqCst: between the local epoch and what the reader follows; meets the heavy fence.
+            // SeqCst: orders the local epoch before the loads of the reader; meets the heavy fence.
             fence(Ordering::SeqCst);
         }
     }
@@ -203,18 +216,21 @@ impl LocalEpoch {
     fn begin(&self, global: &GlobalEpoch) {
         // Acquire: meets the Release in `advance`.
         let now = global.0.load(Ordering::Acquire);
-        // Release: who sees this local epoch, and not the one before, sees that what was read under that one is read.
+        // Release: a thread that sees this local epoch instead of the previous one sees the reads
+        // under the previous one as done.
         self.epoch.store(now, Ordering::Release);
     }
 
-    /// Something is to be collected, but not while this reader is inside. On the local epoch's own thread.
+    /// Records that a collection is due, which must wait until this reader has left. On the thread
+    /// that owns the local epoch.
     #[cfg(not(lowwater_loom))]
     pub(super) fn set_collect_pending(&self) {
         self.state.set(self.state.get() | COLLECT_PENDING);
     }
 
-    /// Goes out, if that is all there is to do. Else it is still inside, and [`leave_further`](Self::leave_further) has to. On the local epoch's
-    /// own thread, or for one that is [shared](Self::shared).
+    /// Leaves the read side, if there is nothing else to do. Otherwise returns false, still inside,
+    /// and the caller must call [`leave_further`](Self::leave_further). On the thread that owns the
+    /// local epoch, or for a [shared](Self::shared) one.
     #[inline]
     #[must_use = "if false, it is still inside"]
     pub(super) fn leave(&self) -> bool {
@@ -226,7 +242,7 @@ impl LocalEpoch {
         is_all
     }
 
-    /// Drops a guard, and returns its duties. On the local epoch's own thread.
+    /// Drops a guard, and returns the resulting duties. On the thread that owns the local epoch.
     #[inline]
     pub(super) fn leave_further(&self) -> Duties {
         let state = self.state.get() - GUARD;
@@ -239,8 +255,9 @@ impl LocalEpoch {
         Duties { collect_pending: state & COLLECT_PENDING != 0, unregister: state & ENDED != 0 }
     }
 
-    /// Sets [`ENDED`]. True if the thread has no guards, so that the caller unregisters the local epoch;
-    /// else the last guard has that among its [`Duties`]. On the local epoch's own thread.
+    /// Sets [`ENDED`]. Returns true if the thread has no guards, so that the caller must unregister
+    /// the local epoch; otherwise the last guard gets that as one of its [`Duties`]. On the thread
+    /// that owns the local epoch.
     #[cfg(not(lowwater_loom))]
     pub(super) fn end_thread(&self) -> bool {
         let state = self.state.get();
@@ -255,15 +272,16 @@ impl LocalEpoch {
         self.epoch.store(OUTSIDE, ordering);
     }
 
-    /// Counts `guards` more, as if they were made and leaked.
+    /// Adds `guards` to the count, as if they had been created and leaked.
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn leak(&self, guards: u64) {
         self.state.set(self.state.get() + guards * GUARD);
     }
 
-    /// Is its reader outside, or did it come in after what is stamped so was unreachable?
+    /// Returns whether the reader is outside, or entered after objects with this stamp were made
+    /// unreachable.
     pub(super) fn is_quiescent_since(&self, stamp: u64) -> bool {
-        // Acquire: meets the Release in `leave` and `enter`.
+        // Acquire: meets the Release in `end` and `begin`.
         let epoch = self.epoch.load(Ordering::Acquire);
         epoch == OUTSIDE || epoch > stamp
     }

@@ -1,16 +1,18 @@
-//! User space on Linux: a [`LocalEpoch`] for each thread, and one queue of retired objects for the process.
+//! User space on Linux: a [`LocalEpoch`] for each thread, and one queue of retired objects for the
+//! process.
 //!
-//! A thread registers its local epoch at its first pin, and unregisters the local epoch when the thread ends. If
+//! A thread registers its local epoch at its first pin, and unregisters it when the thread ends. If
 //! the thread has guards at that moment (in thread-locals that are destroyed later, or leaked), the
-//! local epoch stays, and the last guard unregisters it. A thread that pins without a local epoch (no memory for
-//! one; the local epoch is unregistered already) is a stray: strays are counted in one word, and no memory
-//! is freed while there are any.
+//! local epoch stays, and the last guard unregisters it. A thread that pins without a local epoch
+//! (there was no memory for one, or it is unregistered already) is a stray: strays are counted in
+//! one word, and no memory is freed while there are any.
 //!
-//! `membarrier` costs microseconds and reaches every processor that runs a thread of ours, so what
-//! is retired is collected by the [`BATCH`]. Where the system does not have it (Linux before 4.14,
-//! a sandbox, another system), readers bring a fence, as told by their local epoch. If the system refuses
-//! it later, a thread of this library [visits all processors](super::heavy_fence) instead; retired
-//! memory is freed by the first collection after the visit.
+//! `membarrier` costs microseconds and interrupts every processor that runs a thread of the
+//! process, so retired objects are collected in batches of [`BATCH`]. Where the system does not
+//! have it (Linux before 4.14, a sandbox, another system), readers execute a fence, as their local
+//! epoch's state requires. If the system refuses `membarrier` later, a thread of this library
+//! [visits all processors](super::heavy_fence) instead; retired memory is freed by the first
+//! collection after the visit.
 
 use crate::fallible::try_box;
 use crate::garbage::{Garbage, Sealed, BATCH};
@@ -45,30 +47,31 @@ static DOMAIN: Domain = Domain {
 mod tests;
 
 std::thread_local! {
-    /// This thread's local epoch; null before its first pin and after its end. No destructor, so that asking costs nothing.
+    /// This thread's local epoch; null before its first pin and after its end. Without a
+    /// destructor, so that an access needs no check.
     static LOCAL: Cell<*const LocalEpoch> = const { Cell::new(ptr::null()) };
-    /// Takes the local epoch back.
+    /// Unregisters the local epoch when the thread ends.
     static END: End = const { End };
 }
 
 struct Domain {
     global: GlobalEpoch,
     participants: Mutex<Participants>,
-    /// [`Visitor::Wanted`], to the visitor.
+    /// Signals [`Visitor::Wanted`] to the visitor.
     is_wanted: Condvar,
-    /// Participants without a local epoch.
+    /// The number of guards without a local epoch.
     strays: AtomicUsize,
-    /// GlobalEpoch moves on under this lock.
+    /// The global epoch advances under this lock.
     garbage: Mutex<Garbage>,
 }
 
 struct Participants {
     registered: Vec<Registered>,
-    /// Must readers bring fences? `None` until the first asks.
+    /// Whether readers must execute fences. `None` until the first thread registers.
     fenced: Option<bool>,
-    /// The id of the process at the first pin. The child of a fork has another.
+    /// The id of the process at the first pin. It differs in the child of a fork.
     process: u32,
-    /// [`heavy_fence::can_visit`], at the first pin.
+    /// The result of [`heavy_fence::can_visit`] at the first pin.
     can_visit: bool,
     reached: FencedUpTo,
     visitor: Visitor,
@@ -77,25 +80,26 @@ struct Participants {
 
 struct Registered {
     local: *const LocalEpoch,
-    /// `None`: the thread has ended, and left guards.
+    /// `None`: the thread has ended with guards left.
     thread: Option<Thread>,
 }
 
 /// The state of the thread that visits processors when `membarrier` is refused.
 #[derive(Clone, Copy, PartialEq)]
 enum Visitor {
-    /// Not needed so far, or it could not be spawned.
+    /// The visitor was not needed so far, or could not be spawned.
     None,
-    /// The thread sleeps or visits, and no other visit is wanted.
+    /// The thread sleeps or visits, and no further visit is wanted.
     Idle,
-    /// A visit is wanted that begins from now on.
+    /// A visit is wanted that starts after this was set.
     Wanted,
 }
 
-// SAFETY: local epochs are live while they are here, and what may be done through a shared one is what `LocalEpoch` allows any thread.
+// SAFETY: a registered local epoch is live, and through a shared reference to it any thread may
+// call what `LocalEpoch`'s `Sync` permits.
 unsafe impl Send for Participants {}
 
-/// That of guards without one.
+/// The local epoch of guards of threads without one.
 static STRAY: LocalEpoch = LocalEpoch::shared();
 
 /// Proof that the thread is inside the read side.
@@ -107,8 +111,8 @@ pub(crate) struct Guard {
 #[inline]
 pub(crate) fn pin() -> Guard {
     let Some(local) = NonNull::new(LOCAL.get().cast_mut()) else { return pin_slow() };
-    // SAFETY: `LOCAL` is null or leads to a live local epoch: `unregister`, which frees it, sets `LOCAL` to
-    // null.
+    // SAFETY: `LOCAL` is null or points to a live local epoch: `unregister`, which frees it, sets
+    // `LOCAL` to null.
     unsafe { local.as_ref() }.enter(&DOMAIN.global);
     Guard { local }
 }
@@ -116,24 +120,26 @@ pub(crate) fn pin() -> Guard {
 #[cold]
 fn pin_slow() -> Guard {
     if let Some(local) = DOMAIN.register() {
-        // SAFETY: the local epoch was registered just now, and is freed by this thread's `END` or last
-        // guard, which come later.
+        // SAFETY: the local epoch was registered just now, and is freed by this thread's `END` or
+        // last guard, which come later.
         unsafe { local.as_ref() }.enter(&DOMAIN.global);
         return Guard { local };
     }
-    // Relaxed: ordered by the fence.
+    // Relaxed: ordered by the fence below.
     crate::guard_overflow::check_guards(DOMAIN.strays.fetch_add(1, Ordering::Relaxed));
-    // SeqCst: between the count and what the reader follows; meets the heavy fence, as a local epoch's light one does.
+    // SeqCst: orders the count before the loads of the reader; meets the heavy fence, as a local
+    // epoch's light fence does.
     fence(Ordering::SeqCst);
     Guard { local: NonNull::from_ref(&STRAY) }
 }
 
-/// A moment, after which readers are waited for.
+/// A cookie for a grace period.
 #[derive(Clone, Debug)]
 pub struct GracePeriod(u64);
 
-/// Starts a grace period. What was made unreachable before this call, inside the read side, by this thread or under a lock that it
-/// took since, may be freed once [`poll`](GracePeriod::poll) returns true. O(1), a lock.
+/// Starts a grace period. An object may be freed once [`poll`](GracePeriod::poll) returns true if
+/// it was made unreachable before this call, inside the read side, by this thread or under a lock
+/// that this thread took since. O(1), takes a lock.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let _garbage = DOMAIN.garbage.lock();
@@ -143,44 +149,48 @@ pub fn start_poll() -> GracePeriod {
 }
 
 impl GracePeriod {
-    /// Can [`poll`](Self::poll) be asked without a heavy fence, because somebody has run one since?
+    /// Returns whether [`poll`](Self::poll) can be called without a heavy fence, because one has
+    /// run since the start.
     pub fn is_fenced(&self) -> bool {
         DOMAIN.has_fence(self.0)
     }
 
-    /// Has every reader left that was inside then? Never true for a thread that is inside itself since then. A heavy fence the
-    /// first time, then O(threads).
+    /// Returns whether all readers that were inside when the grace period started have left. Never
+    /// true on a thread that has been inside since then. The first call runs a heavy fence; then
+    /// O(threads).
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         DOMAIN.is_reached(self.0)
     }
 }
 
-/// Frees what can be freed, without waiting for a batch.
+/// Frees retired objects whose grace period is over, without waiting for a full batch.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {
     DOMAIN.collect();
 }
 
 impl Guard {
-    /// Frees what is behind `ptr` once every reader that may have seen it is gone. Needs no memory.
+    /// Frees `ptr` once every reader that may have seen it has left. Needs no memory.
     ///
     /// # Safety
     ///
-    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is an object that [`Retired::free`] can free, is unreachable for readers that pin from
+    /// now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let mut garbage = DOMAIN.garbage.lock();
-        // SAFETY: it is retired, says the caller.
+        // SAFETY: the object is retired (this function's clause).
         unsafe { garbage.queues.push(ptr) };
         if (T::IS_LARGE || garbage.is_due()) && !is_stray(self.local) {
-            // Not now: as long as we are inside, it would wait for ourselves.
+            // Deferred: while this thread is inside, a collection would wait for the thread itself.
             self.local().set_collect_pending();
         }
     }
 
     #[inline]
     fn local(&self) -> &LocalEpoch {
-        // SAFETY: a guard does not leave its thread (it has a raw pointer), whose local epoch lives as long as its guards; and `STRAY` stays.
+        // SAFETY: a guard does not leave its thread (it has a raw pointer, so it is not `Send`),
+        // whose local epoch lives as long as its guards; and `STRAY` is a static.
         unsafe { self.local.as_ref() }
     }
 }
@@ -194,8 +204,8 @@ impl Drop for Guard {
     }
 }
 
-/// What a guard with this local epoch does that is not the last of its thread, or not all there is to do. Not a guard's method, so that guards
-/// need not be in memory.
+/// The slow path of a guard's drop: the guard is not the thread's last, there are duties, or it is
+/// a stray's. Not a method, so that guards need not be in memory.
 #[cold]
 fn leave_further(local: NonNull<LocalEpoch>) {
     if is_stray(local) {
@@ -203,11 +213,12 @@ fn leave_further(local: NonNull<LocalEpoch>) {
         DOMAIN.strays.fetch_sub(1, Ordering::Release);
         return;
     }
-    // SAFETY: a guard does not leave its thread, and `END` leaves the local epoch alone while the thread
-    // has guards.
+    // SAFETY: a guard does not leave its thread, and `END` does not free the local epoch while the
+    // thread has guards.
     let duties = unsafe { local.as_ref() }.leave_further();
     if duties.unregister {
-        // SAFETY: the local epoch is this thread's, and `has_ended` is set for the last guard only.
+        // SAFETY: the local epoch is this thread's, and `unregister` is set for the thread's last
+        // guard only.
         unsafe { DOMAIN.unregister(local.as_ptr()) };
     }
     if duties.collect_pending {
@@ -227,7 +238,8 @@ fn is_stray(local: NonNull<LocalEpoch>) -> bool {
 // === impl Domain ===
 
 impl Domain {
-    /// A local epoch for this thread; none without memory, or when the thread is ending.
+    /// Registers a local epoch for this thread; `None` if there is no memory, or if the thread is
+    /// ending.
     fn register(&self) -> Option<NonNull<LocalEpoch>> {
         let mut participants = self.participants.lock();
         let fenced = participants.is_fenced();
@@ -248,8 +260,9 @@ impl Domain {
     unsafe fn unregister(&self, local: *const LocalEpoch) {
         LOCAL.set(ptr::null());
         self.participants.lock().registered.retain(|other| other.local != local);
-        // SAFETY: `register` got the pointer from a box. `LOCAL`, the readers and (by this
-        // function's clause) guards no longer lead to the local epoch, so no other call frees or uses it.
+        // SAFETY: `register` got the pointer from a box. `LOCAL`, the list of participants and (by
+        // this function's clause) guards no longer point to the local epoch, so no other call frees
+        // or uses it.
         drop(unsafe { Box::from_raw(local.cast_mut()) });
     }
 
@@ -257,7 +270,7 @@ impl Domain {
     fn keep(&self, local: *const LocalEpoch) {
         let mut participants = self.participants.lock();
         let kept = participants.registered.iter_mut().find(|other| other.local == local);
-        // The id of a thread that has ended may become that of another thread.
+        // The id of a thread that has ended may be reused for another thread.
         kept.expect("a local is registered until it is freed").thread = None;
     }
 
@@ -277,8 +290,8 @@ impl Domain {
             if let Some(earlier) = earlier {
                 later.queues.append(earlier.queues);
             }
-            // SAFETY: the things were unreachable when time moved on, and by `is_reached` every
-            // reader inside came in later.
+            // SAFETY: the objects were unreachable when the global epoch advanced, and by
+            // `is_reached` every reader inside entered later.
             unsafe { later.queues.free() };
             return;
         }
@@ -286,23 +299,25 @@ impl Domain {
         let gone = earlier.take_if(is_past);
         self.garbage.lock().put_back(earlier, later);
         if let Some(gone) = gone {
-            // SAFETY: the things were unreachable at their stamp, and by `is_reached` every reader
-            // inside came in later.
+            // SAFETY: the objects were unreachable at their stamp, and by `is_reached` every reader
+            // inside entered later.
             unsafe { gone.queues.free() };
         }
     }
 
-    /// Has a heavy fence begun after time moved on from `stamp`?
+    /// Returns whether a heavy fence has begun after the global epoch advanced from `stamp`.
     fn has_fence(&self, stamp: u64) -> bool {
         self.participants.lock().reached.has(stamp)
     }
 
-    /// Has every reader left, or come in, after what is stamped so was unreachable? A heavy fence, unless one came later than the stamp.
+    /// Returns whether every reader is outside, or entered after objects with this stamp were made
+    /// unreachable. Runs a heavy fence, unless one has run since the stamp.
     fn is_reached(&'static self, stamp: u64) -> bool {
         let mut participants = self.participants.lock();
         let fenced = participants.fenced;
         let heavy_fence = || {
-            // SeqCst: the heavy fence, as the local epochs' table has it; enough by itself where readers bring theirs, and for strays.
+            // SeqCst: the heavy fence that the local epochs' protocol requires; sufficient by
+            // itself where readers execute their own fences, and for strays.
             fence(Ordering::SeqCst);
             fenced != Some(false) || heavy_fence::run()
         };
@@ -310,7 +325,7 @@ impl Domain {
             self.want_visit(&mut participants);
             return false;
         }
-        // Acquire: meets the Release of a stray's end.
+        // Acquire: meets the Release in the drop of a stray's guard.
         self.strays.load(Ordering::Acquire) == 0
             // SAFETY: local epochs are live while they are registered, and the lock is held.
             && participants.registered.iter().all(|other| unsafe { &*other.local }.is_quiescent_since(stamp))
@@ -320,13 +335,14 @@ impl Domain {
     /// [`is_reached`](Self::is_reached).
     #[cold]
     fn want_visit(&'static self, participants: &mut Participants) {
-        // In the child of a fork there is no visitor, and the thread ids are those of the parent.
+        // In the child of a fork the visitor does not exist, and the thread ids are those of the
+        // parent process.
         if !participants.can_visit || participants.process != std::process::id() {
             participants.fences.refused += 1;
             return;
         }
         if participants.visitor == Visitor::None {
-            // The new thread waits for the readers' lock, which is held here.
+            // The new thread waits for the participants' lock, which is held here.
             let visitor = std::thread::Builder::new().name("lowwater-fence".into()).spawn(|| self.visit_for_ever());
             if visitor.is_err() {
                 participants.fences.refused += 1;
@@ -337,7 +353,7 @@ impl Domain {
         self.is_wanted.notify_one();
     }
 
-    /// The visitor.
+    /// The visitor's loop.
     fn visit_for_ever(&self) -> ! {
         loop {
             let mut participants = self.participants.lock();
@@ -365,7 +381,7 @@ impl Domain {
 }
 
 impl Participants {
-    /// Must readers bring fences? The first call registers for `membarrier`.
+    /// Returns whether readers must execute fences. The first call registers for `membarrier`.
     fn is_fenced(&mut self) -> bool {
         *self.fenced.get_or_insert_with(|| {
             let fenced = !heavy_fence::register();
@@ -376,18 +392,18 @@ impl Participants {
     }
 }
 
-/// The thread's end.
+/// A guard whose destructor runs at the thread's end.
 struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
         let local = LOCAL.get();
-        // SAFETY: `LOCAL` is null or leads to this thread's live local epoch: `unregister`, which frees it,
-        // sets `LOCAL` to null.
+        // SAFETY: `LOCAL` is null or points to this thread's live local epoch: `unregister`, which
+        // frees it, sets `LOCAL` to null.
         let Some(epoch) = (unsafe { local.as_ref() }) else { return };
         if epoch.end_thread() {
-            // SAFETY: the local epoch is this thread's, and `end_thread` returned that the thread has no
-            // guards.
+            // SAFETY: the local epoch is this thread's, and `end_thread` returned that the thread
+            // has no guards.
             unsafe { DOMAIN.unregister(local) };
         } else {
             DOMAIN.keep(local);

@@ -3,10 +3,10 @@
 use crate::retired::{Retired, RetiredKind};
 use core::ptr;
 
-/// Types of retired objects that a process can have.
+/// The maximum number of types of retired objects in a process.
 pub const KINDS_MAX: usize = 8;
 
-/// Retired objects of one kind, the last one first.
+/// Retired objects of one kind, the most recent one first.
 #[derive(Clone, Copy)]
 struct Queue {
     /// `None`: no object was queued here yet.
@@ -31,12 +31,12 @@ impl Queues {
         Self([Queue { kind: None, first: ptr::null_mut(), len: 0 }; KINDS_MAX])
     }
 
-    /// Number of objects.
+    /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|queue| queue.len).sum()
     }
 
-    /// Takes all objects out.
+    /// Removes and returns all objects.
     pub(crate) fn take(&mut self) -> Self {
         core::mem::replace(self, Self::new())
     }
@@ -45,7 +45,8 @@ impl Queues {
     ///
     /// # Safety
     ///
-    /// `object` is what [`Retired::free`] frees, and is retired: no other code uses its link or frees it.
+    /// `object` is an object that [`Retired::free`] can free, and is retired: no other code uses
+    /// its link or frees it.
     ///
     /// # Panics
     ///
@@ -56,7 +57,7 @@ impl Queues {
         unsafe { queue.push(object.cast()) };
     }
 
-    /// The queue of a kind.
+    /// Returns the queue of a kind.
     fn of(&mut self, kind: &'static RetiredKind) -> &mut Queue {
         let is_it = |queue: &&mut Queue| queue.kind.is_none_or(|other| ptr::eq(other, kind));
         let Some(queue) = self.0.iter_mut().find(is_it) else { too_many_kinds() };
@@ -71,13 +72,14 @@ impl Queues {
             let Some(kind) = theirs.kind else { continue };
             let queue = self.of(kind);
             while let Some(object) = theirs.pop() {
-                // SAFETY: it was queued there as one of this kind, and was just taken out.
+                // SAFETY: the object was queued there as one of this kind, and was just taken out.
                 unsafe { queue.push(object) };
             }
         }
     }
 
-    /// Frees all objects. If a destructor panics, the others are freed while it unwinds, as with `Vec`.
+    /// Frees all objects. If a destructor panics, the others are freed during the unwinding, as
+    /// with `Vec`.
     ///
     /// # Safety
     ///
@@ -86,31 +88,32 @@ impl Queues {
         struct Rest<'q>(&'q mut Queues);
         impl Drop for Rest<'_> {
             fn drop(&mut self) {
-                // SAFETY: the clause of `free`, which alone makes this.
+                // SAFETY: the clause of `free`, the only function that creates this.
                 unsafe { self.0.free_some() };
             }
         }
         let rest = Rest(&mut self);
-        // SAFETY: this function's own clause.
+        // SAFETY: this function's clause is that of `free_some`.
         unsafe { rest.0.free_some() };
     }
 
-    /// Frees objects until there is none, or until a destructor panics.
+    /// Frees objects until there is none left, or until a destructor panics.
     ///
     /// # Safety
     ///
-    /// As for [`free`](Self::free).
+    /// The grace period of each object is over.
     unsafe fn free_some(&mut self) {
         for queue in &mut self.0 {
             let Some(kind) = queue.kind else { continue };
             while let Some(object) = queue.pop() {
                 #[cfg(lowwater_loom)]
-                // SAFETY: it is one of this kind, retired, and no reader sees it (this function's clause).
+                // SAFETY: the object is of this kind and retired, and no reader uses it (this
+                // function's clause).
                 unsafe {
                     (kind.assert_unread)(object);
                 };
-                // SAFETY: it was queued once as one of this kind and was just taken out; its grace period is over (this
-                // function's clause).
+                // SAFETY: the object was queued once as one of this kind and was just taken out;
+                // its grace period is over (this function's clause).
                 unsafe { (kind.free)(object) };
             }
         }
@@ -118,9 +121,11 @@ impl Queues {
 }
 
 impl Queue {
+    /// Prepends an object.
+    ///
     /// # Safety
     ///
-    /// The queue has a kind, `object` is of it, and the clause of [`Queues::push`].
+    /// The queue has a kind, `object` is of this kind, and the clause of [`Queues::push`] holds.
     unsafe fn push(&mut self, object: *mut ()) {
         let kind = self.kind.expect("`of` sets it");
         // SAFETY: the object is retired and of this kind (this function's clause).
@@ -149,7 +154,7 @@ pub(crate) mod thing {
     use core::ptr;
     use core::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Counts those of its kind that were freed.
+    /// An object that counts the freed objects of its test.
     pub(crate) struct Thing {
         link: UnsafeCell<*mut Thing>,
         freed: Arc<AtomicUsize>,
@@ -161,10 +166,10 @@ pub(crate) mod thing {
         }
     }
 
-    // SAFETY: the link is used only by the queue that owns the thing.
+    // SAFETY: only the queue that owns the object uses the link.
     unsafe impl Send for Thing {}
 
-    // SAFETY: one static, and a link of its own.
+    // SAFETY: `kind` returns one static, and no other code uses the link.
     unsafe impl Retired for Thing {
         fn kind() -> &'static RetiredKind {
             static KIND: RetiredKind = RetiredKind::of::<Thing>();

@@ -1,42 +1,45 @@
-//! Readers are counted; whoever finds nobody inside frees.
+//! Reader counting: retired objects are freed when the count of readers is 0.
 //!
 //! # Orderings
 //!
 //! ```text
 //!     last reader out, or an earlier one       a reader
-//!       make the thing unreachable
+//!       make the object unreachable
 //!       readers -= 1  (Release)                  readers += 1  (Acquire)
 //!       readers == 0? free                       follow the pointer
 //! ```
 //!
-//! - If the new reader counts itself before the last one leaves, that one is not the last, and nobody frees.
-//! - If it does so after, its Acquire meets the Release of everyone who left before, and it no longer finds the thing. That the
-//!   collector then reads a 0 which is out of date does no harm.
-//! - Who retires a thing is inside itself, and hands it over under a lock; so a collector that finds the thing sees at least
-//!   that reader counted.
+//! - If the new reader is counted before the last reader leaves, that one is not the last, and
+//!   frees nothing.
+//! - If it is counted afterwards, its Acquire meets the Release of every reader that left before,
+//!   and it no longer finds the object. It is harmless that the collector may then read an outdated
+//!   0.
+//! - A thread that retires an object is inside itself, and hands the object over under a lock; so a
+//!   collector that finds the object sees at least that reader counted.
 //!
-//! While there always is a reader nothing is freed: what an embedder gains by bringing its own.
+//! While there is always at least one reader, nothing is freed; an embedder's own read side avoids
+//! this.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Mutex;
 
-/// What waits for readers.
+/// Retired objects that wait for readers.
 pub trait Garbage: Sized {
-    /// Is there none?
+    /// Returns whether there are no objects.
     fn is_empty(&self) -> bool;
 
-    /// Takes all.
+    /// Removes and returns all objects.
     fn take(&mut self) -> Self;
 
-    /// Frees it.
+    /// Frees all objects.
     ///
     /// # Safety
     ///
-    /// No reader sees any of it.
+    /// No reader uses any of them.
     unsafe fn free(self);
 }
 
-/// The count of readers, and what waits for them to leave.
+/// The count of readers, and the retired objects that wait for them to leave.
 pub struct ReaderCount<G> {
     active: AtomicUsize,
     waiting: Mutex<Waiting<G>>,
@@ -44,36 +47,37 @@ pub struct ReaderCount<G> {
 
 struct Waiting<G> {
     garbage: G,
-    /// Is somebody freeing what was here? He looks again before he is done: what is freed may use the read side itself, and would else
-    /// have the next freed, and so on, each deeper in the stack.
+    /// Whether a thread is freeing objects now. That thread checks again before it finishes.
+    /// Destructors may use the read side themselves, and without this flag would free the next
+    /// objects recursively, each level deeper in the stack.
     is_freeing: bool,
 }
 
 impl<G: Garbage> ReaderCount<G> {
-    /// Nobody is inside.
+    /// Creates a count of zero.
     #[cfg(not(lowwater_loom))]
     pub const fn new(garbage: G) -> Self {
         Self { active: AtomicUsize::new(0), waiting: Mutex::new(Waiting { garbage, is_freeing: false }) }
     }
 
-    /// Nobody is inside.
+    /// Creates a count of zero.
     #[cfg(lowwater_loom)]
     pub fn new(garbage: G) -> Self {
         Self { active: AtomicUsize::new(0), waiting: Mutex::new(Waiting { garbage, is_freeing: false }) }
     }
 
-    /// Comes in.
+    /// Enters the read side.
     pub fn enter(&self) {
         // Acquire: meets the Release in `leave`; see the module's table.
         let ordering = if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         crate::guard_overflow::check_guards(self.active.fetch_add(1, ordering));
     }
 
-    /// Goes out; the last one frees.
+    /// Leaves the read side; the last reader frees.
     ///
     /// # Safety
     ///
-    /// The caller [entered](Self::enter), and leaves once for each time.
+    /// The caller [entered](Self::enter), and leaves once for each time it entered.
     pub unsafe fn leave(&self) {
         // Release: meets the Acquire in `enter` and in `is_quiescent`.
         let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
@@ -85,19 +89,22 @@ impl<G: Garbage> ReaderCount<G> {
         }
     }
 
-    /// Puts garbage where it waits.
+    /// Adds retired objects by calling `put`.
     ///
     /// # Safety
     ///
-    /// The caller is inside, and what it adds is unreachable for readers that enter from now on.
+    /// The caller is inside the read side, and the objects it adds are unreachable for readers that
+    /// enter from now on.
     pub unsafe fn put(&self, put: impl FnOnce(&mut G)) {
         put(&mut self.waiting.lock().garbage);
     }
 
-    /// Is nobody inside? Then everybody has left who was, and so have those who made something unreachable before: a 0 that is read
-    /// here is no older than that.
+    /// Returns whether no reader is inside. If so, all previous readers have left, including those
+    /// that made objects unreachable before the call: a 0 that is read here cannot be older than
+    /// that.
     pub fn is_quiescent(&self) -> bool {
-        // Acquire: meets the Release in `leave`, so that readers' last reads come before the freeing.
+        // Acquire: meets the Release in `leave`, so that the readers' last reads happen before the
+        // freeing.
         let ordering = if crate::mutated!("collect_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         self.active.load(ordering) == 0
     }
@@ -113,7 +120,8 @@ impl<G: Garbage> ReaderCount<G> {
             let gone = waiting.garbage.take();
             drop(waiting);
             let again = Again(self);
-            // SAFETY: it was unreachable before it was put here, and by the table above no reader inside can hold it.
+            // SAFETY: the objects were unreachable before they were added, and by the table in the
+            // module's documentation no reader that is inside can have a pointer to one.
             unsafe { gone.free() };
             core::mem::forget(again);
             waiting = self.waiting.lock();
@@ -122,7 +130,7 @@ impl<G: Garbage> ReaderCount<G> {
     }
 }
 
-/// Has others free, should the freeing panic.
+/// Allows other threads to free again if a destructor panics.
 struct Again<'a, G: Garbage>(&'a ReaderCount<G>);
 
 impl<G: Garbage> Drop for Again<'_, G> {

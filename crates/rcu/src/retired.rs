@@ -3,8 +3,8 @@
 use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
 
-/// How the objects of one type are queued and freed. One `static` for each type: its address
-/// identifies the type. A process has at most [`KINDS_MAX`](crate::KINDS_MAX) of them.
+/// The functions by which objects of one type are queued and freed. One `static` for each type: its
+/// address identifies the type. A process has at most [`KINDS_MAX`](crate::KINDS_MAX) of them.
 #[derive(Debug)]
 pub struct RetiredKind {
     pub(crate) next: unsafe fn(*mut ()) -> *mut (),
@@ -15,7 +15,7 @@ pub struct RetiredKind {
 }
 
 impl RetiredKind {
-    /// The kind of `T`.
+    /// Returns the kind of `T`.
     pub const fn of<T: Retired>() -> Self {
         Self {
             next: next::<T>,
@@ -33,70 +33,82 @@ impl RetiredKind {
 /// # Safety
 ///
 /// `kind` returns [`RetiredKind::of::<Self>()`](RetiredKind::of), always the same `static`. `link`
-/// returns always the same part of the object, which no other code reads or writes once the object is retired.
+/// always returns the same part of the object, which no other code reads or writes once the object
+/// is retired.
 #[doc(alias = "rcu_head")]
 pub unsafe trait Retired: Send + Sized + 'static {
-    /// Is one object by itself worth a heavy fence?
+    /// Whether a single object of this type justifies a heavy fence.
     const IS_LARGE: bool = false;
 
-    /// The kind of this type.
+    /// Returns the kind of this type.
     fn kind() -> &'static RetiredKind;
 
-    /// The link by which retired objects are queued.
+    /// Returns the link by which retired objects are queued.
     fn link(&self) -> &UnsafeCell<*mut Self>;
 
-    /// Frees the object: a box by default.
+    /// Frees the object; by default, drops it as a box.
     ///
     /// # Safety
     ///
     /// The object was retired, and its grace period is over.
     unsafe fn free(this: *mut Self) {
-        // SAFETY: an object that does not override this came from a box (clause of `Guard::retire`), and nobody uses it.
+        // SAFETY: an object whose type does not override this came from a box (clause of
+        // `Guard::retire`), and no thread uses it.
         drop(unsafe { Box::from_raw(this) });
     }
 
-    /// Tells a model checker that the object is freed, so that it finds a reader that may still read it.
+    /// Reports to loom that the object is freed, so that loom detects a reader that may still
+    /// access it.
     ///
     /// # Safety
     ///
-    /// As for [`free`](Self::free).
+    /// The clause of [`free`](Self::free).
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self);
 }
 
+/// Returns the object after `this`.
+///
 /// # Safety
 ///
 /// `this` is a live `T` that is queued.
 unsafe fn next<T: Retired>(this: *mut ()) -> *mut () {
-    // SAFETY: it is a live `T` (clause of this function).
+    // SAFETY: `this` is a live `T` (this function's clause).
     let link = unsafe { &*this.cast::<T>() }.link();
-    // SAFETY: the queue alone uses the link of a retired object.
+    // SAFETY: only the queue uses the link of a retired object.
     link.with(|next| unsafe { *next }).cast()
 }
 
+/// Links `next` after `this`.
+///
 /// # Safety
 ///
 /// `this` is a live `T` that is retired, and `next` is null or one as well.
 unsafe fn set_next<T: Retired>(this: *mut (), next: *mut ()) {
-    // SAFETY: it is a live `T` (clause of this function).
+    // SAFETY: `this` is a live `T` (this function's clause).
     let link = unsafe { &*this.cast::<T>() }.link();
-    // SAFETY: the queue alone uses the link of a retired object.
+    // SAFETY: only the queue uses the link of a retired object.
     link.with_mut(|place| unsafe { *place = next.cast() });
 }
 
+/// Frees the object by [`Retired::free`].
+///
 /// # Safety
 ///
-/// `this` is a `T`, and the clause of [`Retired::free`].
+/// `this` is a `T`, and the clause of [`Retired::free`] holds.
 unsafe fn free<T: Retired>(this: *mut ()) {
-    // SAFETY: the clause of this function.
+    // SAFETY: `this` is a `T`, and the clause of `Retired::free` holds (this function's clause).
     unsafe { T::free(this.cast()) };
 }
 
+/// Calls [`Retired::assert_unread`].
+///
 /// # Safety
 ///
-/// As for [`free`].
+/// The clause of [`free`].
 #[cfg(lowwater_loom)]
 unsafe fn assert_unread<T: Retired>(this: *mut ()) {
-    // SAFETY: the clause of this function.
+    // SAFETY: `this` is a `T`, and the clause of `Retired::assert_unread` holds (this function's
+    // clause).
     unsafe { T::assert_unread(this.cast()) };
 }

@@ -1,4 +1,5 @@
-//! What holds in the child of a fork: the docs of `pin` say it.
+//! Behaviour in the child of a fork, as documented at `pin`. Each test runs in a process of its own
+//! (`alone`), so that no thread of another test is inside at the fork.
 #![cfg(all(target_os = "linux", feature = "std", not(any(lowwater_loom, lowwater_epoch, miri))))]
 
 mod alone;
@@ -11,27 +12,28 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Forks; `child` runs in the child, which must end well and soon.
+/// Forks, runs `child` in the child process, and panics unless it returns true within half of
+/// `PATIENCE`: before `alone` stops waiting for this process.
 fn in_child(child: impl FnOnce() -> bool) {
-    // SAFETY: the child calls nothing that waits for a lock of another thread's: the allocator of
-    // glibc sees to itself, and what else is called is what these tests are about.
+    // SAFETY: the child calls nothing that waits for a lock of another thread: glibc's allocator
+    // handles forks itself, and the other calls are the subject of these tests.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-        // SAFETY: nothing.
+        // SAFETY: `_exit` has no precondition.
         unsafe { libc::_exit(if matches!(result, Ok(true)) { 0 } else { 1 }) };
     }
     let begin = Instant::now();
     loop {
         let mut status = 0;
-        // SAFETY: `status` is there for the call.
+        // SAFETY: `status` is valid for the duration of the call.
         if unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == pid {
             assert_eq!(status, 0, "the child found something wrong");
             return;
         }
         if begin.elapsed() > alone::PATIENCE / 2 {
-            // SAFETY: it is our child, and was not waited for.
+            // SAFETY: `pid` is our child, which was not waited for, so the id is not reused.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             panic!("the child hangs");
         }
@@ -64,7 +66,7 @@ fn made() -> (&'static RcuCell<Counted>, Arc<AtomicUsize>) {
 fn a_child_goes_on_where_nobody_else_was_inside() {
     alone("a_child_goes_on_where_nobody_else_was_inside", || {
         let (cell, dropped) = made();
-        // Known to the read side, and outside at the fork.
+        // A thread that is registered, and outside at the fork.
         let (end, ended) = channel::<()>();
         let (tell, told) = channel();
         let other = thread::spawn(move || {
@@ -78,11 +80,12 @@ fn a_child_goes_on_where_nobody_else_was_inside() {
             let seen = cell.load(&guard).unwrap();
             (1..10).for_each(|n| put(cell, n, &dropped));
             let was_kept = seen.0 == 0 && dropped.load(Ordering::Relaxed) == 0;
-            // The guard of before the fork is this thread's still.
+            // The guard from before the fork still belongs to this thread: its drop frees the
+            // values 0 to 8, and the next replacement frees 9.
             drop(guard);
             put(cell, 10, &dropped);
             let is_freed = dropped.load(Ordering::Relaxed) == 10;
-            // Threads of the child's own are readers as any.
+            // Threads created in the child are ordinary readers.
             let seen_there = thread::spawn(move || cell.load(&pin()).unwrap().0).join().unwrap();
             was_kept && is_freed && seen_there == 10
         });
@@ -100,7 +103,8 @@ fn a_reader_that_is_not_in_the_child_is_inside_for_ever() {
         let (tell, told) = channel();
         let other = thread::spawn(move || {
             let guard = pin();
-            // What a thread lends may be used by another one.
+            // The leaked guard makes the reference `'static`, so that this thread can lend it to
+            // the thread that forks.
             tell.send(cell.load(for_ever(pin())).unwrap()).unwrap();
             _ = ended.recv();
             drop(guard);
@@ -115,6 +119,8 @@ fn a_reader_that_is_not_in_the_child_is_inside_for_ever() {
     });
 }
 
+/// A thread that pinned before the fork may pin and load in the child, even if the fork interrupted
+/// other threads inside calls of the library: these calls take no lock.
 #[test]
 fn a_child_may_read_whatever_others_were_at() {
     alone("a_child_may_read_whatever_others_were_at", || {

@@ -1,5 +1,5 @@
-//! A ninth type of retired objects. In a process of its own: the others in it would take a part of
-//! the eight.
+//! A ninth type of retired objects. In a process of its own: other tests would use some of the
+//! eight types.
 
 #![cfg(all(not(lowwater_loom), not(lowwater_epoch), not(feature = "embedder"), target_os = "linux"))]
 
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static FREED: AtomicUsize = AtomicUsize::new(0);
 
-/// One type for each `N`.
+/// A type for each `N`.
 struct Node<const N: usize>(UnsafeCell<*mut Self>);
 
-// SAFETY: the link is used only by the queue that owns the object.
+// SAFETY: only the queue that owns the object uses the link.
 unsafe impl<const N: usize> Send for Node<N> {}
 
 impl<const N: usize> Drop for Node<N> {
@@ -22,10 +22,11 @@ impl<const N: usize> Drop for Node<N> {
     }
 }
 
-/// Implements [`Retired`]: a static in a generic function is one for all types.
+/// Implements [`Retired`] for each number: a static in a generic function would be shared by all
+/// types.
 macro_rules! retired {
     ($($n:literal)*) => {$(
-        // SAFETY: one static, and a link of its own.
+        // SAFETY: `kind` returns one static, and no other code uses the link.
         unsafe impl Retired for Node<$n> {
             fn kind() -> &'static RetiredKind {
                 static KIND: RetiredKind = RetiredKind::of::<Node<$n>>();
@@ -46,11 +47,11 @@ where
     Node<N>: Retired,
 {
     let node = Box::into_raw(Box::new(Node(UnsafeCell::new(std::ptr::null_mut()))));
-    // SAFETY: it came from a box, no reader knows it, and it is retired once.
+    // SAFETY: the object came from a box, no reader has a pointer to it, and it is retired once.
     unsafe { guard.retire(node) };
 }
 
-// One test, so that nothing else is retired meanwhile.
+// A single test, so that nothing else is retired meanwhile.
 #[test]
 fn a_ninth_type_is_refused_with_a_message_and_the_others_are_freed() {
     let guard = pin();
@@ -61,7 +62,7 @@ fn a_ninth_type_is_refused_with_a_message_and_the_others_are_freed() {
     let panic = catch_unwind(AssertUnwindSafe(|| retire::<8>(&guard))).unwrap_err();
     let message = panic.downcast_ref::<String>().expect("a message");
     assert_eq!(message, "a process can retire objects of at most 8 types (`KINDS_MAX`), and this is one more");
-    // No lock is left behind, and what was retired before goes.
+    // No lock is left taken, and the objects retired before are freed.
     of_each[3](&guard);
     drop(guard);
     lowwater_rcu::flush();

@@ -1,4 +1,4 @@
-//! Guards that outlive what their thread knows of the read side: in thread-locals that are
+//! Guards that outlive their thread's registration with the read side: in thread-locals that are
 //! destroyed later, and leaked.
 #![forbid(unsafe_code)]
 #![cfg(not(lowwater_loom))]
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// crossbeam-epoch frees when it likes.
+/// crossbeam-epoch frees at unspecified times.
 const FREES_SOON: bool = cfg!(all(not(lowwater_epoch), any(not(feature = "std"), target_os = "linux")));
 
 struct Counted(u32, Arc<AtomicUsize>);
@@ -25,7 +25,7 @@ impl Drop for Counted {
     }
 }
 
-/// A cell with the value 7 that lives for ever, and how many of its values were dropped.
+/// Returns a leaked cell with the value 7, and the number of its values that were dropped.
 fn cell() -> (&'static RcuCell<Counted>, Arc<AtomicUsize>) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let cell = for_ever(RcuCell::new());
@@ -38,8 +38,8 @@ fn put(cell: &RcuCell<Counted>, value: u32, dropped: &Arc<AtomicUsize>) {
     assert!(cell.replace(cell.load(&guard), Counted(value, dropped.clone()), &guard));
 }
 
-/// Waits until so many are dropped; something else is replaced meanwhile, as each time what waits
-/// is looked at.
+/// Waits until `count` values are dropped. Replaces values of another cell meanwhile, as each
+/// replacement checks the waiting ones.
 fn until_dropped(dropped: &AtomicUsize, count: usize) {
     let (other, others) = (RcuCell::new(), Arc::default());
     let begin = Instant::now();
@@ -49,7 +49,7 @@ fn until_dropped(dropped: &AtomicUsize, count: usize) {
     }
 }
 
-/// Is destroyed after what the thread has of this crate, as it is made first.
+/// A thread-local that is destroyed after those of the library, as it is created first.
 struct Late {
     guards: Vec<Guard>,
     at_end: Box<dyn FnOnce(Vec<Guard>)>,
@@ -64,7 +64,8 @@ impl Drop for Late {
 
 thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) }; }
 
-/// A thread that makes so many guards, and hands them to `at_end` after its end in the read side.
+/// Spawns a thread that creates `guards` guards, and passes them to `at_end` after its end in the
+/// read side.
 fn ends_with(guards: usize, at_end: impl FnOnce(Vec<Guard>) + Send + 'static) -> JoinHandle<()> {
     thread::spawn(move || {
         LATE.set(Some(Late { guards: Vec::new(), at_end: Box::new(at_end) }));
@@ -73,7 +74,8 @@ fn ends_with(guards: usize, at_end: impl FnOnce(Vec<Guard>) + Send + 'static) ->
     })
 }
 
-/// Tells another thread that this one is here, and waits for its answer.
+/// Returns a function that signals its arrival and waits for an answer, and the two channel ends
+/// for that.
 fn meeting() -> (impl FnOnce() + Send, Receiver<()>, Sender<()>) {
     let (tell, told) = channel();
     let (end, ended) = channel();
@@ -159,7 +161,7 @@ fn cells_may_be_dropped_late() {
     until_dropped(&dropped, 3);
 }
 
-// It holds memory back for ever, so in a process of its own.
+// The leaked guard holds memory back for ever, so the test runs in a process of its own.
 #[test]
 fn what_a_leaked_guard_may_have_seen_is_never_freed() {
     alone("what_a_leaked_guard_may_have_seen_is_never_freed", || {
@@ -174,8 +176,8 @@ fn what_a_leaked_guard_may_have_seen_is_never_freed() {
         let replace = |count| (0..count).for_each(|n| put(cell, n, &dropped));
         let value = thread::spawn(nested).join().unwrap();
         replace(100);
-        assert_eq!((value.0, dropped.load(Ordering::Relaxed)), (7, 0), "somebody may read it for ever");
-        // Leaked beside a guard that is destroyed late.
+        assert_eq!((value.0, dropped.load(Ordering::Relaxed)), (7, 0), "a leaked guard may read it for ever");
+        // Leaked while a guard that is destroyed late exists.
         let (tell, told) = channel();
         let late = move |guards| {
             let value = leak();
@@ -186,7 +188,7 @@ fn what_a_leaked_guard_may_have_seen_is_never_freed() {
         let late = told.recv().unwrap();
         replace(100);
         assert_eq!((value.0, late.0, dropped.load(Ordering::Relaxed)), (7, 99, 0));
-        // Others go on, and threads come and go.
+        // Other threads can still read, and threads come and go.
         thread::spawn(move || assert_eq!(cell.load(&pin()).unwrap().0, 99)).join().unwrap();
     });
 }

@@ -1,6 +1,8 @@
-//! A value that is replaced as a whole, against an allocator that fails, and with nobody else who retires anything.
+//! An `RcuCell` with an allocator that fails on request, in a process where no other code retires
+//! objects.
 
-// crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory, and frees when it likes.
+// crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory, and frees
+// at unspecified times.
 #![cfg(all(not(lowwater_loom), not(lowwater_epoch), any(not(feature = "std"), target_os = "linux")))]
 
 #[path = "../../base/tests/faulty/mod.rs"]
@@ -21,7 +23,7 @@ impl Drop for Counted {
     }
 }
 
-// One test, so that nobody is inside beside it.
+// A single test, so that no other thread is inside.
 #[test]
 fn a_value_goes_with_the_last_of_its_readers_and_stays_where_there_is_no_memory_for_the_next() {
     let cell = RcuCell::new();
@@ -36,7 +38,7 @@ fn a_value_goes_with_the_last_of_its_readers_and_stays_where_there_is_no_memory_
     }
     assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "there is a reader from before");
     drop(guard);
-    // Nobody waits for a batch: the next that is replaced takes those before with it.
+    // No full batch is needed: the next replacement frees the earlier values, too.
     cell.clear(&pin());
     assert_eq!(DROPPED.load(Ordering::Relaxed), 5);
     let (words, came) = refused_after(0, || ZeroedAtomics::try_new(100));
@@ -44,7 +46,7 @@ fn a_value_goes_with_the_last_of_its_readers_and_stays_where_there_is_no_memory_
     a_first_guard_without_memory_is_a_reader();
 }
 
-/// A thread's first guard wants memory for what the thread is known by.
+/// The first guard of a thread allocates the thread's registration.
 fn a_first_guard_without_memory_is_a_reader() {
     let cell = &RcuCell::new();
     assert!(cell.replace(None, Counted(1), &pin()));

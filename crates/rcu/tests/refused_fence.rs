@@ -1,5 +1,5 @@
-//! A filter of system calls that is installed when the read side relies on `membarrier` already,
-//! and refuses it.
+//! A filter of system calls that refuses `membarrier`, installed when the read side already relies
+//! on it.
 #![forbid(unsafe_code)]
 #![cfg(all(
     target_os = "linux",
@@ -41,8 +41,8 @@ fn put(cell: &RcuCell<Counted>, value: usize, dropped: &Arc<AtomicUsize>) {
     assert!(cell.replace(cell.load(&guard), Counted(value, dropped.clone()), &guard));
 }
 
-/// Replaces the value again and again, until all but the last few were dropped, so that memory is
-/// bounded.
+/// Replaces the value repeatedly, until all but the last few values were dropped, which shows that
+/// memory is bounded.
 fn go_on(cell: &RcuCell<Counted>, dropped: &Arc<AtomicUsize>) {
     let begin = Instant::now();
     let before = dropped.load(Ordering::Relaxed);
@@ -78,7 +78,7 @@ fn a_filter_that_is_installed_late_holds_nothing_back() {
                     }
                 });
             }
-            // One that was inside once, and is outside for long.
+            // A thread that was inside once, and then is outside for long.
             s.spawn(|| {
                 drop(pin());
                 while !done.load(Ordering::Relaxed) {
@@ -92,7 +92,7 @@ fn a_filter_that_is_installed_late_holds_nothing_back() {
             go_on(&cell, &dropped);
             assert!(heavy_fences().visited > 0);
 
-            // A reader that stays inside holds back what it may have seen, and nobody else.
+            // A reader that stays inside holds back the values it may have seen, and no later ones.
             put(&cell, usize::MAX / 2, &dropped);
             let guard = pin();
             let before = dropped.load(Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// What replaces `membarrier` is refused, too.
+/// The replacement of `membarrier` is refused, too.
 fn nothing_is_freed_and_it_shows(also: &[libc::c_long]) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let cell = RcuCell::new();

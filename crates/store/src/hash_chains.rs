@@ -1,39 +1,49 @@
-//! Hash chains that are read without a lock: the table of a dentry cache, where a lookup must not write a shared line.
+//! Hash chains that are read without a lock: the table of a dentry cache, where a lookup must not
+//! write to a shared cache line.
 //!
 //! ```text
 //!     heads[hash >> shift] --> object --> object --> null        each object carries its HashLink, and the table one Arc on it
 //! ```
 //!
-//! A reader holds a [`Reader`], follows the chain, and compares. A writer takes the bucket's lock. What is removed stays as it is, with
-//! its `next`, for readers that are on it; the table's `Arc` on it is dropped when they are gone. So it is with what is in a table when
-//! that is dropped: an object that was moved there takes readers of other tables along, and they borrow those only.
+//! A reader holds a [`Reader`], follows the chain and compares. A writer takes the bucket's lock. A
+//! removed object keeps its `next` for the readers that stand on it; the table's `Arc` on it is
+//! dropped after those readers have left. The objects of a dropped table are treated the same way:
+//! an object that was moved into the table may have taken along readers of other tables, and those
+//! readers borrow only their own table.
 //!
-//! Objects are dropped without a lock, on a thread that happens to enter or leave the read side. With `std` a panic of their `Drop`
-//! ends there; it is reported by the panic hook, and nowhere else.
+//! Objects are dropped without a lock, on any thread that enters or leaves the read side. With
+//! `std`, a panic of an object's `Drop` is caught there; it is reported by the panic hook only.
 //!
-//! **A miss proves little.** An object that is removed and inserted elsewhere (a rename) takes readers that stand on it along to
-//! its new chain, so they may miss what lies behind on the old one. Whoever needs to be sure keeps a sequence count of such moves
-//! and looks again. A hit is an object that was in the table at some time after the [`Reader`] was made; what it holds is checked by
-//! the owner, with a sequence count of its own.
+//! **A miss proves little.** An object that is removed and inserted elsewhere (a rename) takes the
+//! readers that stand on it along to its new chain, so they may miss objects further back on the
+//! old chain. A caller that needs certainty maintains a sequence count of such moves and retries
+//! the lookup. A hit is an object that was in the table at some time after the [`Reader`] was
+//! created; the owner checks the object's contents with a sequence count of its own.
 //!
-//! Why not `hashbrown` under a lock: a reader would write the lock's line, and all lookups of a machine would share it. Why not a
-//! lock-free map from a crate: its nodes are a second allocation and a second cache line for each object.
+//! Alternatives: with `hashbrown` under a lock, every reader would write the lock's cache line, and
+//! all lookups of a machine would contend for it. The nodes of existing lock-free maps are a second
+//! allocation and a second cache line for each object.
 //!
 //! # Invariants
 //!
-//! 1. Bit 0 of an object's `next` (`LINKED`) is set exactly while it is on a chain of some table. Only the one who set it there
-//!    put it on that chain, so an object is on one chain at most.
-//! 2. `heads` and the `next` of objects on a chain change only under the lock of that chain's bucket.
-//! 3. An object on a chain has one strong count that belongs to the chain. It is given up only after every reader that was inside
-//!    when the object left the chain, whether it was removed or its table dropped.
-//! 4. A reader never arrives at an object whose count of invariant 3 was given up: where it stands was on a chain after the reader
-//!    came in, and so was, when it left it, what its `next` names.
+//! 1. Bit 0 of an object's `next` (`LINKED`) is set exactly while the object is on a chain of some
+//!    table. Only the thread that set the bit links the object into that chain, so an object is on
+//!    at most one chain.
+//! 2. `heads` and the `next` of objects on a chain change only under the lock of that chain's
+//!    bucket.
+//! 3. A chain holds one strong count on each of its objects. The count is dropped only after every
+//!    reader has left that was inside when the object left the chain, by removal or because its
+//!    table was dropped.
+//! 4. A reader never reaches an object after its count of invariant 3 has been dropped: the object
+//!    on which it stands was on a chain after the reader entered, and so was the object named by
+//!    `next` at the time when the first one left its chain.
 //!
 //! # Orderings
 //!
-//! A head or `next` is published with Release and followed with Acquire, so that who arrives at an object sees it as it was
-//! inserted. Held by `tests/loom.rs`: `a_found_object_is_whole_and_alive`, `a_reader_outlives_the_table_that_it_was_taken_along_to`,
-//! and their twins.
+//! A head or `next` is published with Release and followed with Acquire, so that a reader that
+//! reaches an object sees it as it was inserted. Checked by `tests/loom.rs`:
+//! `a_found_object_is_whole_and_alive`, `a_reader_outlives_the_table_that_it_was_taken_along_to`,
+//! and their mutants.
 
 mod chain_iter;
 mod hash_link;
@@ -60,10 +70,11 @@ use hash_link::untagged;
 use lowwater_base::prefetch::prefetch_at;
 use lowwater_base::ByteSize;
 
-/// Locks for the buckets of one table, at most: enough that two writers seldom meet, few enough to cost nothing.
+/// The maximum number of locks of one table: enough that two writers rarely contend, few enough to
+/// take little memory.
 const STRIPES_MAX: usize = 256;
 
-/// The table. The number of buckets is fixed.
+/// A hash table with a fixed number of buckets, each a chain of objects.
 #[doc(alias = "hlist_bl_head")]
 pub struct HashChains<T: HashNode> {
     heads: Box<[AtomicPtr<T>]>,
@@ -74,18 +85,20 @@ pub struct HashChains<T: HashNode> {
 
 // SAFETY: the table owns its objects by `Arc`s of a type that is Send and Sync.
 unsafe impl<T: HashNode> Send for HashChains<T> {}
-// SAFETY: as for Send; heads are atomic and change under their bucket's lock.
+// SAFETY: shared access hands out `&T` and `Arc<T>` of a type that is Send and Sync; heads are
+// atomic and change only under their bucket's lock.
 unsafe impl<T: HashNode> Sync for HashChains<T> {}
 
 impl<T: HashNode> HashChains<T> {
-    /// A table of `buckets` chains, rounded up to a power of two; 1 at least. 8 bytes each. Where there is no memory for them, the
-    /// process ends.
+    /// Creates a table of `buckets` chains, rounded up to a power of two, at least 1. 8 bytes per
+    /// chain. Without memory the process aborts.
     ///
     /// # Panics
     ///
-    /// If there are no addresses for so many.
+    /// If the address space has no room for the buckets.
     pub fn new(buckets: usize) -> Self {
-        let buckets = buckets.max(1).checked_next_power_of_two().expect("there are no addresses for so many buckets");
+        let buckets =
+            buckets.max(1).checked_next_power_of_two().expect("the address space has no room for so many buckets");
         let heads: Vec<_> = core::iter::repeat_with(|| AtomicPtr::new(ptr::null_mut())).take(buckets).collect();
         let locks: Vec<_> =
             core::iter::repeat_with(|| CachePadded::new(RawLock::new())).take(buckets.min(STRIPES_MAX)).collect();
@@ -96,57 +109,62 @@ impl<T: HashNode> HashChains<T> {
         }
     }
 
-    /// How many chains there are.
+    /// The number of chains.
     pub fn buckets(&self) -> usize {
         self.heads.len()
     }
 
-    /// Bytes of the table without its objects.
+    /// Bytes of the table, without its objects.
     pub fn footprint(&self) -> ByteSize {
         ByteSize::new((size_of::<Self>() + size_of_val(&*self.heads) + size_of_val(&*self.locks)) as u64)
     }
 
-    /// Puts an object at the head of its chain. O(1).
+    /// Inserts an object at the head of its chain. O(1).
     ///
     /// # Errors
     ///
-    /// The object comes back if it is on a chain already, of this table or another.
+    /// Returns the object if it is already on a chain, of this table or another.
     #[doc(alias = "__d_rehash")]
     pub fn insert(&self, hash: u64, object: Arc<T>) -> Result<(), Arc<T>> {
         let at = self.bucket(hash);
         let locked = self.lock(at);
-        // Relaxed: we hold the bucket's lock (invariant 2).
+        // Relaxed: the bucket's lock is held (invariant 2).
         let head = self.heads[at].load(Ordering::Relaxed);
         if !object.link().claim(head) {
             drop(locked);
             return Err(object);
         }
-        // INVARIANT: the count that the `Arc` held belongs to the chain from here on (3).
+        // INVARIANT: from here on the chain owns the `Arc`'s count (3).
         let raw = Arc::into_raw(object).cast_mut();
-        // Release: meets the Acquire in `follow`, so that the object is seen as it was inserted.
+        // Release: pairs with the Acquire in `follow`, so that the object is seen as it was
+        // inserted.
         let publish = if crate::mutated!("chain_publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.heads[at].store(raw, publish);
         Ok(())
     }
 
-    /// Takes an object off its chain; `false` if it is not on this one. O(length of the chain).
+    /// Removes an object from its chain; returns `false` if it is not on this chain. O(length of
+    /// the chain).
     ///
-    /// Readers that stand on it may still look at it; the table's `Arc` on it is dropped after them.
+    /// Readers that stand on the object may still use it; the table's `Arc` on it is dropped after
+    /// they have left.
     #[doc(alias = "__d_drop")]
     pub fn remove(&self, hash: u64, object: &T) -> bool {
         let at = self.bucket(hash);
         let reader = Reader::enter();
-        // As it was inserted: `object` may reach no more than the object, this pointer also the counts before it.
+        // The pointer from the chain, not from `object`: its provenance includes the counts in
+        // front of the object.
         let raw = {
             let _locked = self.lock(at);
             let mut before = &self.heads[at];
             loop {
-                // Relaxed: we hold the bucket's lock (invariant 2).
+                // Relaxed: the bucket's lock is held (invariant 2).
                 let here = untagged(before.load(Ordering::Relaxed));
                 if here.is_null() {
                     return false;
                 }
-                // SAFETY: it is on the chain, whose lock we hold, so the chain has a count on it (invariant 3).
+                // SAFETY: the object is on the chain, the chain's lock is held, and so the chain
+                // has a count on it (invariant 3).
                 let link = unsafe { &*here }.link();
                 if ptr::eq(here, object) {
                     link.leave(before, ptr::eq(before, &self.heads[at]));
@@ -159,13 +177,15 @@ impl<T: HashNode> HashChains<T> {
         if crate::mutated!("chain_release_at_once") {
             object.link().seen.with_mut(|_| ());
         }
-        // SAFETY: the object left the chain just now, by us alone, so its count is ours to give up (invariant 3), and it came from
-        // `Arc::into_raw` of a `T`.
+        // SAFETY: this thread alone removed the object from the chain just now, so the chain's
+        // count is this call's to drop (invariant 3), and the pointer came from `Arc::into_raw` of
+        // a `T`.
         unsafe { reader.0.retire_by(raw.cast(), release::<T>) };
         true
     }
 
-    /// The first object of a chain for which `is` says yes. O(length of the chain), without a lock.
+    /// Returns the first object of a chain for which `is` returns true. O(length of the chain),
+    /// without a lock.
     #[inline]
     #[doc(alias = "__d_lookup_rcu")]
     pub fn find<'g>(
@@ -178,41 +198,43 @@ impl<T: HashNode> HashChains<T> {
         chain.find(|found| is(found.get()))
     }
 
-    /// The objects of a chain, youngest first, without a lock.
+    /// Iterates over the objects of a chain, the last inserted first, without a lock.
     #[inline]
     pub fn chain<'g>(&'g self, hash: u64, reader: &'g Reader) -> ChainIter<'g, T> {
         self.chain_at(self.bucket(hash), reader)
     }
 
-    /// The objects of the `n`-th chain.
+    /// Iterates over the objects of chain number `n`.
     ///
     /// # Panics
     ///
     /// If there is no such chain.
     #[inline]
     pub fn chain_at<'g>(&'g self, n: usize, _reader: &'g Reader) -> ChainIter<'g, T> {
-        // SAFETY: the table holds what the head names (invariant 3), and we are in the read side.
+        // SAFETY: the table has a count on the object that the head names (invariant 3), and the
+        // reader is inside.
         ChainIter { next: unsafe { follow(&self.heads[n]) } }
     }
 
-    /// Begins to fetch the head of a chain that will be wanted soon. No more than a hint.
+    /// Prefetches the head of a chain. A hint.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch_at(ptr::from_ref(&self.heads[self.bucket(hash)]).cast());
     }
 
-    /// Begins to fetch the first object of a chain, whose head was [prefetched](Self::prefetch). No more than a hint.
+    /// Prefetches the first object of a chain, after its head was [prefetched](Self::prefetch). A
+    /// hint.
     #[inline]
     pub fn prefetch_first(&self, hash: u64) {
-        // Relaxed: the object is not looked at.
+        // Relaxed: the object is not dereferenced.
         let first = untagged(self.heads[self.bucket(hash)].load(Ordering::Relaxed));
         prefetch_at(first.cast_const().cast());
     }
 
-    /// The chain of a hash: its high bits.
+    /// The chain of a hash, selected by the hash's high bits.
     #[inline]
     pub fn bucket(&self, hash: u64) -> usize {
-        // `checked_shr` is for the table of one chain, whose shift is all bits.
+        // `checked_shr`: in a table of one chain the shift is 64, all bits.
         hash.checked_shr(self.shift).unwrap_or(0) as usize
     }
 
@@ -224,28 +246,30 @@ impl<T: HashNode> HashChains<T> {
 }
 
 impl<T: HashNode> Drop for HashChains<T> {
-    /// Takes every object off its chain. The table's `Arc`s on them are dropped after the readers that may stand on them, as in
-    /// [`remove`](HashChains::remove). O(objects).
+    /// Removes every object from its chain. The table's `Arc`s are dropped after the readers that
+    /// may stand on the objects, as in [`remove`](HashChains::remove). O(objects).
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {
             return;
         }
         for head in &self.heads {
-            // Relaxed: nobody else has the table any more.
+            // Relaxed: `&mut self`, no other thread uses the table.
             let mut here = untagged(head.load(Ordering::Relaxed));
             while !here.is_null() {
-                // One for each object: with one for all nothing could be freed until the last.
+                // One reader per object: with one reader for all objects nothing could be freed
+                // until the last object.
                 let reader = Reader::enter();
-                // SAFETY: it is on the chain, which has a count on it (invariant 3).
+                // SAFETY: the object is on the chain, which has a count on it (invariant 3).
                 let link = unsafe { &*here }.link();
                 let next = link.take_off();
                 #[cfg(lowwater_loom)]
                 if crate::mutated!("chain_end_at_once") {
                     link.seen.with_mut(|_| ());
                 }
-                // SAFETY: the object left the chain just now, by us alone, so its count is ours to give up (invariant 3), and it came
-                // from `Arc::into_raw` of a `T`.
+                // SAFETY: this thread alone removed the object from the chain just now, so the
+                // chain's count is this call's to drop (invariant 3), and the pointer came from
+                // `Arc::into_raw` of a `T`.
                 unsafe { reader.0.retire_by(here.cast(), release::<T>) };
                 here = next;
             }
@@ -264,22 +288,23 @@ impl<T: HashNode> fmt::Debug for HashChains<T> {
 ///
 /// # Safety
 ///
-/// `raw` came from `Arc::<T>::into_raw`, and its count is given up once.
+/// `raw` came from `Arc::<T>::into_raw`, and its count is dropped only once.
 unsafe fn release<T: HashNode>(raw: *mut ()) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller's clause: `raw` came from `Arc::into_raw`, and this call owns its count.
     let object = unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) };
     #[cfg(lowwater_loom)]
     object.link().seen.with_mut(|_| ());
-    // The thread that entered or left the read side has nothing to do with the object, nor have the others that are freed with it.
+    // A panic is caught: the thread that entered or left the read side is not responsible for the
+    // object, and other objects are freed with it.
     let _panicked = crate::unwind::caught(|| drop(object));
 }
 
-/// A bucket's lock, held.
+/// The lock of a bucket, held; dropping this releases it.
 struct LockedBucket<'a>(&'a RawLock);
 
 impl Drop for LockedBucket<'_> {
     fn drop(&mut self) {
-        // SAFETY: `HashChains::lock` took it, and this alone gives it back.
+        // SAFETY: `HashChains::lock` acquired the lock, and only this guard releases it.
         unsafe { self.0.unlock() };
     }
 }

@@ -1,45 +1,54 @@
-//! From key to object: a hash table that readers read without a lock and without writing, and that never does much at once.
+//! An extendible hash index: readers take no lock and write nothing, and no single operation
+//! redistributes more than one segment.
 //!
 //! ```text
 //!     hash:  first bits -> directory -> segment     middle bits -> bucket     last bits: tag
 //!
 //!     directory  an array of segments, twice as long whenever a segment has used up its bits
-//!     segment    up to 101 buckets and a lock for those who change it; full: replaced by a larger one, or by two
-//!     bucket     a cache line: 12 tags, 12 numbers of objects, and how many more are further on
+//!     segment    up to 101 buckets and a lock for writers; full: replaced by a larger one, or by two
+//!     bucket     a cache line: 12 tags, 12 object numbers, and overflow counts
 //! ```
 //!
-//! The index does not know what a key is: callers bring the hash, and say which object they mean. Objects live in the index's own
-//! [`Slab`]; somebody else, such as a list, owns their handles. So an object is in two places, and whoever takes it out of the index, which
-//! one thread does, is the one to end it.
+//! The index does not interpret keys: callers pass the hash and a closure that recognizes the
+//! object. Objects live in the index's own [`Slab`]; their handles are owned elsewhere, for example
+//! by a list. So an object is referenced from two places. Exactly one thread removes it from the
+//! index, and that thread also has to end the object's life by dropping its handle.
 //!
-//! # How much at once
+//! # Work per operation
 //!
-//! A put or a removal works in one segment, under its lock: one line, or a few. Now and then the segment is full, or much too large: then
-//! the at most 1,010 objects in it are put into one or two others, which costs a look at each. A directory is doubled by copying: 16 bytes
-//! for 500 objects. In a large index another segment may be copied, as it is, so that memory can go back (`pool.rs`). Objects whose
-//! hashes do not differ (a bad hasher) make one segment larger and larger, which stays correct.
+//! An insert or a removal works in one segment, under the segment's lock, and touches one cache
+//! line or a few. When a segment is full, or much too large, its at most 1,010 objects are
+//! redistributed into one or two new segments; each object is read once for its hash. The directory
+//! is doubled by copying: 16 bytes for 500 objects. In a large index an operation may also copy one
+//! other segment unchanged, so that memory can be released (`pool.rs`). Objects with equal hashes
+//! (a bad hasher) make one segment larger and larger; the index stays correct.
 //!
 //! # What a reader sees
 //!
-//! An object stays where it was put until it is taken out; a full segment is replaced as a whole, and left as it is for those readers that
-//! have it. So what a reader answers was true at some moment of its call:
+//! An object stays in its way until it is removed. A full segment is replaced as a whole, and the
+//! old segment stays unchanged for the readers that hold a reference to it. So the result of a
+//! lookup was true at some moment during the call:
 //!
-//! * *Found*: the object's tag was seen beside its number (`bucket.rs` has the order), in a segment that either is in use, or was when the
-//!   reader came to it.
-//! * *Not found*: a key that is there all the time is in one way of one bucket of every segment that was its own during the call, the
-//!   same until the segment was replaced, and the buckets before it say that there is more. A put under a key that is there replaces the
-//!   number in its way, by one store. If it was taken out and put in elsewhere while the reader looked, it was not there in between.
-//! * A directory that was replaced, or a segment, was in use when the reader found it, which was during the call.
+//! * *Found*: the reader saw the object's tag beside its number (`bucket.rs` has the order), in a
+//!   segment that is in use, or was in use when the reader loaded its address.
+//! * *Not found*: a key that is present during the whole call is in one way of one bucket of every
+//!   segment that serves its hash during the call. The way stays the same until the segment is
+//!   replaced, and the buckets before it have a non-zero overflow count. An insert under an
+//!   existing key replaces the number in the way by a single store. A key that was removed and
+//!   inserted elsewhere during the lookup was absent in between.
+//! * A directory or a segment that has been replaced was in use when the reader loaded its address,
+//!   which was during the call.
 //!
 //! # Orderings
 //!
-//! Each step publishes what is behind it by a Release, and is followed by an Acquire: directory, segment, number. Tags: see `bucket.rs`.
-//! Held by `tests/loom.rs`.
+//! Each publishing step is a Release store, read by an Acquire load: directory, segment, number.
+//! Tags: see `bucket.rs`. Checked by `tests/loom.rs`.
 //!
-//! # Why not another
+//! # Alternatives
 //!
-//! A table behind sharded locks makes every reader write to a shared line, and grows by moving everything under one lock. Tables of others
-//! without locks (papaya, scc, flurry) own what is in them, so they cannot hold objects that a list owns; and they forget nothing.
+//! A table behind sharded locks makes every reader write to a shared cache line, and grows by
+//! moving all entries under one lock. Existing lock-free tables (papaya, scc, flurry) own their
+//! entries, so they cannot hold objects that a list owns, and they do not evict.
 
 mod bucket;
 mod class;
@@ -76,7 +85,7 @@ use mix::mix;
 use removal::{Entered, Out};
 use segment::{LockedSegment, View};
 
-/// See the [module](self).
+/// An extendible hash index of the objects of its own slab; see the [module](self).
 ///
 /// ```
 /// use lowwater_base::NodeId;
@@ -91,13 +100,13 @@ use segment::{LockedSegment, View};
 /// }
 /// slotted!(impl[] for Entry { links, state, weight: |entry| (size_of_val(entry) + entry.value.capacity()) as u64 });
 ///
-/// let hash = |entry: &Entry| entry.key; // Better: a hash of it.
+/// let hash = |entry: &Entry| entry.key; // Better: a hash of the key.
 /// let index = ExtendibleIndex::<Entry>::new();
 /// let entry = Entry { links: CompressedLinks::new(), state: SlotState::new(0), key: 7, value: "seven".into() };
 /// let slot = index.slab().alloc(entry, NodeId::ZERO).map_err(|_| "no memory")?;
 ///
 /// let guard = pin();
-/// // A list would own the handle; here a variable does.
+/// // In a program a list would own the handle; here a variable does.
 /// let (replaced, slot) = index.insert(slot, 7, &guard, |there, new| there.key == new.key, &hash, |slot, _| Ok(slot)).unwrap();
 /// assert!(replaced.is_none());
 /// assert_eq!(index.get(7, &guard, |entry| entry.key == 7).unwrap().value, "seven");
@@ -112,12 +121,12 @@ pub struct ExtendibleIndex<T: Slotted> {
 }
 
 impl<T: Slotted> ExtendibleIndex<T> {
-    /// An empty index, and its slab: as large as this itself, and no more.
+    /// Creates an empty index with an empty slab. Allocates nothing.
     pub fn new() -> Self {
         Self::of(Slab::new())
     }
 
-    /// An empty index whose objects, and segments, are counted in `retired` when they are retired:
+    /// Creates an empty index that adds the bytes of its retired objects and segments to `retired`:
     /// see [`RetiredBytes`].
     pub fn with_retired(retired: Arc<RetiredBytes>) -> Self {
         Self::of(Slab::with_retired(retired))
@@ -128,13 +137,13 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Self { directory, growth, slab }
     }
 
-    /// Where the objects live that can be put in.
+    /// Returns the slab in which all objects of this index live.
     pub fn slab(&self) -> &Slab<T> {
         &self.slab
     }
 
-    /// The object of `hash` that `is` wanted. No lock, nothing written.
-    #[inline(always)] // A call would cost a sixth of what it does.
+    /// Finds the object with `hash` for which `is` returns true. Takes no lock and writes nothing.
+    #[inline(always)] // A call would cost a sixth of the lookup.
     pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> Option<&'g T> {
         let hash = mix(hash);
         let view = self.view(hash, guard)?;
@@ -145,22 +154,24 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
     }
 
-    /// The first half of [`get`](Self::get): looks into the one line where nearly every object is. For who wants to do on the spot what is
-    /// nearly always to be done, and leave all else, the [`get`](Self::get) among it, to a function that is not inlined.
-    #[inline(always)] // As there.
+    /// The first half of [`get`](Self::get): probes only the home bucket, one cache line, where
+    /// nearly every object is. For callers that inline the common case and leave everything else,
+    /// including the [`get`](Self::get), to a function that is not inlined.
+    #[inline(always)] // As for `get`: a call would cost a sixth of the lookup.
     pub fn probe_first<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> FirstProbe<&'g T> {
         let hash = mix(hash);
         let Some(view) = self.view(hash, guard) else { return FirstProbe::Absent };
         view.probe_first(hash, |number| self.wanted(number, &is))
     }
 
-    #[inline(always)] // As above.
+    #[inline(always)] // As for `get`, its caller.
     fn wanted(&self, number: u32, is: impl Fn(&T) -> bool) -> Option<&T> {
         let object = self.object(number);
         is(object).then_some(object)
     }
 
-    /// Brings the lines of a hash closer, for who will put an object in or take one out soon.
+    /// Prefetches the segment header and the home bucket of `hash`, for an insert or a removal that
+    /// follows soon.
     #[inline]
     pub fn prefetch(&self, hash: u64, guard: &Guard) {
         let hash = mix(hash);
@@ -169,21 +180,25 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
     }
 
-    /// Puts an object in, in the place of the one of `hash` that `is` the same by key (asked with that one, and with the new one), if
-    /// there is one. Returns that one, and what `add` returned.
+    /// Inserts an object. If an object with `hash` is present for which `is(present, new)` returns
+    /// true, meaning that both have the same key, the new object replaces it. Returns the replaced
+    /// object and the result of `add`.
     ///
-    /// `add` is called under a lock, with the handle and the one that is there: it is to put the handle where it belongs (and, if
-    /// another is replaced, take that one's handle off), or give it back, and then nothing is changed. `hasher` says the hash of any object.
+    /// `add` is called under the segment's lock, with the handle and the object that is to be
+    /// replaced. It either stores the handle with its owner (and, for a replacement, removes the
+    /// replaced object's handle from there) or returns the handle as an error; then the index is
+    /// unchanged. `hasher` returns the hash of any object.
     ///
-    /// The handle of the one that is replaced may be dropped at any time: inside `add` that one is in the index still, and ends when this
-    /// takes it out.
+    /// The handle of the replaced object may be dropped at any time: during `add` the object is
+    /// still in the index, and its life ends when this function removes it.
     ///
-    /// All three may panic, and the index is not changed; what was done by `add` until then stays. All three must not change this index, nor
-    /// call [`with`](Self::with): they are called under the lock of a part of it, for which a thread would wait for itself.
+    /// All three closures may panic: the index is then unchanged, but effects of `add` up to the
+    /// panic remain. None of them may change this index or call [`with`](Self::with): they run
+    /// under the lock of one segment, so the thread would deadlock with itself.
     ///
     /// # Errors
     ///
-    /// [`InsertError`] says why, with the handle.
+    /// [`InsertError`] gives the reason and returns the handle.
     ///
     /// # Panics
     ///
@@ -197,12 +212,13 @@ impl<T: Slotted> ExtendibleIndex<T> {
         hasher: &impl Fn(&T) -> u64,
         add: impl FnOnce(Slot<T>, Option<&'g T>) -> Result<R, Slot<T>>,
     ) -> Result<(Option<&'g T>, R), InsertError<T>> {
-        assert!(self.slab.has(&slot), "an object can be put in the index only whose slab it is in");
+        assert!(self.slab.has(&slot), "an object can be inserted only into the index of its own slab");
         if slot.state().is_indexed() {
             return Err(InsertError::Indexed(slot));
         }
         let hash = mix(hash);
-        // Before the lock, so that they are dropped after it: they may drop objects.
+        // Declared before the lock so that they are dropped after it: dropping them may drop
+        // objects.
         let (mut entered, mut replaced) = (Entered(None), Out::<T>(None));
         let (mut segment, there, place) = loop {
             let Ok(mut segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
@@ -220,17 +236,18 @@ impl<T: Slotted> ExtendibleIndex<T> {
                     drop(segment);
                     let _moved = self.tidy(guard);
                 }
-                // It is fuller than it should be, until there is memory.
+                // No memory to grow: the segment becomes fuller than it should be.
                 (Err(AllocError), Some(place)) => break (segment, None, place),
                 (Err(AllocError), None) => return Err(InsertError::NoMemory(slot)),
             }
         };
         let object = slot.0;
-        // SAFETY: it has a handle.
+        // SAFETY: the slot's handle is `slot`, so the slot is allocated and its object live.
         let number = unsafe { SharedSlab::number(object) };
         let was_seen = slot.state().was_seen();
         slot.state().enter();
-        // Should `add` refuse or panic: whatever it did with the handle.
+        // Covers an `add` that refuses or panics: the object may have been marked as indexed,
+        // whatever `add` did with the handle.
         entered.0 = Some(object);
         let added = match add(slot, there) {
             Ok(added) => added,
@@ -244,10 +261,12 @@ impl<T: Slotted> ExtendibleIndex<T> {
         };
         entered.0 = None;
         if there.is_some() {
-            // SAFETY: it is in the index, whose lock is held.
+            // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
+            // free.
             let before = unsafe { SharedSlab::at(segment.number(place)) };
             segment.replace(place, number);
-            // SAFETY: it was in the index until now, and is there while the guard is. This thread took it out.
+            // SAFETY: the object was in the index until `replace`, so its slot is not freed while
+            // `guard` exists. This thread removed it from the index.
             unsafe { replaced.take(before) };
         } else {
             segment.put(hash, place, number);
@@ -255,13 +274,17 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok((there, added))
     }
 
-    /// Takes the object of `hash` out that `is` wanted, and calls `gone` with it, under the same lock. What `gone` returned comes with
-    /// the object, which stays where it is while the guard is there.
+    /// Removes the object with `hash` for which `is` returns true, and calls `gone` with it under
+    /// the same lock. Returns the object, which stays readable while the guard exists, and the
+    /// result of `gone`.
     ///
-    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. If it was, the object ends with this.
+    /// The caller has to end the object's life by dropping its handle, wherever that is. If the
+    /// handle has been dropped already, this call retires the object.
     ///
-    /// If `is` panics, nothing is changed. If `gone` does, or `hasher`, the object has been taken out; and what `gone` returned is dropped,
-    /// without the lock. As with [`insert`](Self::insert), none of them must change this index, nor call [`with`](Self::with).
+    /// If `is` panics, nothing is changed. If `gone` or `hasher` panics, the object has been
+    /// removed; the result of `gone` is dropped after the lock is released. As with
+    /// [`insert`](Self::insert), none of the closures may change this index or call
+    /// [`with`](Self::with).
     pub fn remove<'g, R>(
         &'g self,
         hash: u64,
@@ -271,7 +294,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         gone: impl FnOnce(&'g T) -> R,
     ) -> Option<(&'g T, R)> {
         let hash = mix(hash);
-        // Before the lock, so that they are dropped after it: the result if the hasher panics, the object if it has no handle any more.
+        // Declared before the lock so that they are dropped after it: the result if the hasher
+        // panics, the object if its handle has been dropped.
         let result;
         let mut out = Out::<T>(None);
         let mut segment = self.lock_there(hash, guard)?;
@@ -279,13 +303,14 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let number = segment.number(place);
         let object = self.object(number);
         segment.take(hash, place);
-        // SAFETY: it was in the index until now, and is there while the guard is.
+        // SAFETY: the object was in the index until `take`, so its slot is not freed while `guard`
+        // exists.
         let taken = unsafe { SharedSlab::at(number) };
-        // SAFETY: as for `taken`, and this thread took it out.
+        // SAFETY: `taken` is live while `guard` exists, and this thread removed it from the index.
         unsafe { out.take(taken) };
         result = gone(object);
         if segment.is_sparse() {
-            // Without memory it stays as large as it is.
+            // Without memory the segment stays as large as it is.
             let shrunk = self.shrink(&mut segment, guard, hasher);
             drop(segment);
             if shrunk.is_ok() {
@@ -295,10 +320,10 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Some((object, result))
     }
 
-    /// As [`remove`](Self::remove), of an object that [`visit`](Self::visit) shows next at `at`,
-    /// whatever its hash: for one whose hash is not what it was, and that nobody finds. None if it
-    /// is not there; another part of the index may have it, if segments were split meanwhile.
-    /// O(objects of one segment).
+    /// Removes the next object that [`visit`](Self::visit) would show at `at` and for which `is`
+    /// returns true, whatever its hash: for an object that no lookup finds because its hash has
+    /// changed. Returns `None` if it is not in that segment; after a split it may be in another
+    /// one. O(objects of one segment).
     pub fn remove_shown<'g, R>(
         &'g self,
         at: &Cursor,
@@ -306,35 +331,39 @@ impl<T: Slotted> ExtendibleIndex<T> {
         is: impl Fn(&T) -> bool,
         gone: impl FnOnce(&'g T) -> R,
     ) -> Option<(&'g T, R)> {
-        // Before the lock, so that the object is dropped after it, if it has no handle any more.
+        // Declared before the lock so that the object is dropped after it, if its handle has been
+        // dropped.
         let mut out = Out::<T>(None);
         let mut segment = self.lock_there(at.0?, guard)?;
         let place = segment.find_anywhere(|number| is(self.object(number)))?;
         let number = segment.number(place);
         let object = self.object(number);
         segment.take_anywhere(place);
-        // SAFETY: it was in the index until now, and is there while the guard is.
+        // SAFETY: the object was in the index until `take_anywhere`, so its slot is not freed while
+        // `guard` exists.
         let taken = unsafe { SharedSlab::at(number) };
-        // SAFETY: as for `taken`, and this thread took it out.
+        // SAFETY: `taken` is live while `guard` exists, and this thread removed it from the index.
         unsafe { out.take(taken) };
         Some((object, gone(object)))
     }
 
-    /// The object of a handle, which stays where it is while the guard is there, whatever becomes
-    /// of the handle. None of a handle that is no object's of this index, or of one that was never
-    /// in an index.
+    /// Borrows the object of a handle for as long as the guard exists, even if the handle is
+    /// dropped meanwhile. Returns `None` if the handle's object is in another slab, or was never in
+    /// an index.
     pub fn borrow<'g>(&'g self, slot: &Slot<T>, _guard: &'g Guard) -> Option<&'g T> {
         if !self.slab.has(slot) || !slot.state().was_seen() {
             return None;
         }
-        // SAFETY: it has a handle now. An object that was seen is not moved out of its slot
-        // (`Slot::into_inner`), and is dropped no earlier than every reader leaves that was inside
-        // when its handle was dropped, as the guard's is, or with its slab, which is borrowed.
+        // SAFETY: the handle exists at this moment. An object that readers may have seen is not
+        // moved out of its slot (`Slot::into_inner`). It is dropped only after every reader has
+        // left that was inside when its handle was dropped, and `_guard` is such a reader; or
+        // together with its slab, which is borrowed for `'g`.
         Some(unsafe { slot.0.as_ref() })
     }
 
-    /// Calls `f` with the object of `hash` that `is` wanted, under the lock under which it would be taken out. Both may panic; as with
-    /// [`insert`](Self::insert), neither must change this index, nor call this.
+    /// Calls `f` with the object with `hash` for which `is` returns true, under the lock that a
+    /// removal would take. Both closures may panic; as with [`insert`](Self::insert), neither may
+    /// change this index or call `with`.
     pub fn with<'g, R>(
         &'g self,
         hash: u64,
@@ -351,7 +380,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
     fn each_segment(&self, directory: &Directory, mut f: impl FnMut(View<'_>)) {
         let mut at = 0;
         while at < directory.len() {
-            // SAFETY: callers have a guard, or the only access.
+            // SAFETY: callers hold a guard or have exclusive access, so no segment is freed
+            // meanwhile.
             let view = unsafe { directory.view(at) };
             f(view);
             at += 1 << (directory.depth() - view.header().depth.min(directory.depth()));
@@ -360,20 +390,22 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     #[inline]
     fn directory<'g>(&self, _guard: &'g Guard) -> Option<&'g Directory> {
-        // Acquire: meets the Release in `begin` and in `replace`, so that the array is seen filled.
+        // Acquire: pairs with the Release in `begin` and in `replace`, so that the array is seen
+        // filled.
         let directory = self.directory.load(Ordering::Acquire);
-        // SAFETY: a published directory is live in the read side.
+        // SAFETY: a published directory is retired only after its replacement is published, and not
+        // freed while `_guard` exists.
         (!directory.is_null()).then(|| unsafe { &*directory })
     }
 
     #[inline]
     fn view<'g>(&self, hash: u64, guard: &'g Guard) -> Option<View<'g>> {
         let directory = self.directory(guard)?;
-        // SAFETY: what it holds is live in the read side.
+        // SAFETY: the directory's segments are not freed while `guard` exists.
         Some(unsafe { directory.view_of(hash) })
     }
 
-    /// The segment of a hash, locked; none if there is none at all.
+    /// Returns the segment of a hash, locked; `None` if the index has no segment yet.
     #[inline]
     fn lock_there<'g>(&self, hash: u64, guard: &'g Guard) -> Option<LockedSegment<'g>> {
         loop {
@@ -381,11 +413,12 @@ impl<T: Slotted> ExtendibleIndex<T> {
             if !segment.is_dead() {
                 return Some(segment);
             }
-            // Replaced while we waited; the directory has another by now.
+            // The segment was replaced while this thread waited for its lock; the directory now has
+            // its successor.
         }
     }
 
-    /// The segment of a hash, locked; made if it is the first.
+    /// Returns the segment of a hash, locked; creates the first segment if there is none.
     #[inline]
     fn lock<'g>(&self, hash: u64, guard: &'g Guard) -> Result<LockedSegment<'g>, AllocError> {
         loop {
@@ -396,12 +429,14 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
     }
 
-    /// The object of a number that was read in the read side, or under a segment's lock.
+    /// The object of a number that was read inside a read-side section, or under a segment's lock.
     #[inline]
     fn object(&self, number: u32) -> &T {
-        // SAFETY: it is in the index, or was when the caller came into the read side: it is not freed before that is left.
+        // SAFETY: the number was in the index when the caller entered its read-side section or took
+        // the segment's lock, so its slot is not freed before the caller leaves.
         let object = unsafe { SharedSlab::<T>::at(number) };
-        // SAFETY: as above; objects in an index are only shared.
+        // SAFETY: the object is live, by the same argument, and objects in an index are only
+        // borrowed shared.
         unsafe { object.as_ref() }
     }
 }
@@ -413,21 +448,23 @@ impl<T: Slotted> Default for ExtendibleIndex<T> {
 }
 
 impl<T: Slotted> Drop for ExtendibleIndex<T> {
-    /// What is in it is not any more; the objects live on with their handles, and those end that have none any more. O(objects).
+    /// Removes all objects from the index. Objects with a handle live on; objects without a handle
+    /// are retired. O(objects).
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {
             return;
         }
-        // Not in the read side, which would hold back what leaves other indices for as long as this takes.
-        // Acquire: as in `directory`.
+        // Without a read-side section, which would delay the reclamation of other indices for as
+        // long as this takes. Acquire: pairs with the Release in `begin` and in `replace`.
         let directory = self.directory.load(Ordering::Acquire);
-        // SAFETY: nobody else is here to replace it, and it is freed below.
+        // SAFETY: `&mut self`: no other thread can replace the directory, and it is freed below.
         if let Some(directory) = unsafe { directory.as_ref() } {
             let end = |number| {
-                // SAFETY: it is in the index, so its slot is not free.
+                // SAFETY: the number is in the index, so its slot is not free.
                 let object = unsafe { SharedSlab::<T>::at(number) };
-                // SAFETY: its slot is not free; nobody else takes it out, and no reader is left to find it.
+                // SAFETY: the slot is not free, no other thread removes the object (`&mut self`),
+                // and no reader is left to find it.
                 unsafe { Out(None).take(object) };
             };
             self.each_segment(directory, |view| view.each(end));

@@ -1,19 +1,22 @@
-//! Stores of objects that can be on the lists of `lowwater-lru-core` and are read without a lock: a slab, an index of its objects, hash chains.
+//! Stores of objects that can be on the lists of `lowwater-lru-core` and are read without a lock: a
+//! slab, an index of its objects, hash chains.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`slab`] | slots of one size for objects whose memory is given back to the system when a chunk is empty |
+//! | [`slab`] | slots of one size for objects whose memory returns to the system when a chunk is empty |
 //! | [`index`] | an extendible hash index of a slab's objects, which grows by segments and is looked up without a lock |
 //! | [`hash_chains`] | hash chains of `Arc`s that are looked up without a lock, for a dentry cache |
 //!
-//! An object in a slab has one owner, the handle [`Slot`]. When the handle is dropped, the object is retired: it is dropped when the
-//! readers that may have found it in the index have left ([`lowwater_rcu`]).
+//! An object in a slab has one owner, the handle [`Slot`]. Dropping the handle retires the object:
+//! it is dropped when all readers that may have found it in the index have left their read-side
+//! sections ([`lowwater_rcu`]).
 //!
 //! # Fork
 //!
-//! The child of a `fork` has one thread. A lock that another thread held is never given back there, and what it guards may be in the
-//! middle of a change. So the child of a process with several threads must neither use nor drop anything of this crate: it calls `exec`,
-//! or ends by `_exit`.
+//! The child of a `fork` has one thread. A lock that another thread held at the time of the `fork`
+//! is never released in the child, and the data that the lock guards may be in the middle of a
+//! change. So the child of a process with several threads must neither use nor drop anything of
+//! this crate: the child calls `exec` or ends by `_exit`.
 //!
 //! # Features
 //!

@@ -1,45 +1,51 @@
-//! Slots of one size for objects that readers look at without a lock.
+//! Slots of one size for objects that readers access without a lock.
 //!
 //! ```text
-//!     Slab --> chunks of 64 KiB of one node's memory, in blocks of 2 MiB from the system
+//!     Slab --> chunks of 64 KiB of one node's memory, in spans of 2 MiB from the system
 //!                header | slot | slot | slot ..      a chunk goes back to the system when all its slots are free
 //!     Slot --> the one handle of an object; dropped: the object is retired
 //! ```
 //!
-//! # An object's end
+//! # How an object is dropped
 //!
-//! Its handle is dropped when nobody can find it any more. Readers that found it before may still look, so it waits for them, in a bag of
-//! the thread's thread_cache with others: bags are sealed when they are full (a 64th of the slots, 16 to 4,096 objects, or
-//! 128 KiB), a sealed one is done when all readers that were inside then have left. To know that takes a fence on every processor that runs
-//! a thread of ours, 20 us where another is: so it is asked for the second sealed bag, or when somebody else's fence will do. After
-//! that each object that is retired drops one or two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all
-//! at once.
+//! An object's handle is dropped when no new reader can find the object any more. Earlier readers
+//! may still use the object, so it waits for them in a bag of the thread cache, together with other
+//! objects. A bag is sealed when it is full (1/64 of the slots, 16 to 4,096 objects, or 128 KiB). A
+//! sealed bag is ready when all readers have left that were inside when it was sealed. Detecting
+//! this takes a fence on every processor that runs a thread of this process, 20 us if there is
+//! another one; so the fence is issued for the second sealed bag, or a fence that another thread
+//! issued is used. Afterwards each retired object drops one or two ready objects, so that no call
+//! drops a thousand. [`Slab::collect`] drops all of them at once.
 //!
-//! Objects are dropped, and weighed, without a lock, on the thread that happens to; with `std` a panic is caught and counted.
+//! Objects are weighed without a lock on the thread that drops the handle, and dropped without a
+//! lock on whichever thread retires objects or collects; with `std` a panic is caught and counted.
 //!
-//! A `Drop` may use the slab, and have other objects end. Those are not dropped inside of it: calls that drop objects of one type do not
-//! nest on a thread (`nest.rs`), the outermost drops what the others leave to it. So an object may be dropped a little later than the call
-//! returns that ended it, by a call further out on the same thread; and no number of objects that end each other needs more stack than one
-//! does. That holds for slabs whose objects own other slabs, too; and for each type of object by itself. Without `std` it holds for each
-//! slab by itself, and not for slabs that own each other.
+//! A `Drop` may use the slab, and retire other objects. Those are not dropped inside of it: calls
+//! that drop objects of one type do not nest on a thread (`nest.rs`); the nested calls leave their
+//! objects to the outermost. So an object may be dropped a little later than the return of the call
+//! that retired it, by an enclosing call on the same thread; and a chain of any length of objects
+//! that retire each other needs no more stack than one of them. This also holds for objects that
+//! own other slabs, and for each type of object separately. Without `std` it holds for each slab
+//! separately, and not for slabs that own each other.
 //!
-//! # How much waits
+//! # How much memory waits
 //!
-//! For each thread_cache (two for each processor, in a slab of a thousand objects or more) an open bag, a
-//! sealed one, and two or three whose readers have left; and what readers hold back.
-//! [`Slab::waiting`] says how many bytes that is. Several slabs can share a count,
-//! [`RetiredBytes`]: whoever has a bound on memory asks it before making more.
+//! For each thread cache (two per processor, in a slab of a thousand slots or more) an open bag, a
+//! sealed bag, and two or three ready bags; and everything that a reader holds back.
+//! [`Slab::waiting`] returns the bytes. Several slabs can share a counter, [`RetiredBytes`]: an
+//! owner with a memory limit reads it before it allocates more.
 //!
-//! # What is left in few of many slots
+//! # Compaction
 //!
-//! A chunk with one object is a chunk. When most objects have ended, [`Slab::begin_compaction`] chooses the emptiest chunks, and nothing is put in
-//! them until [`Slab::end_compaction`]; who made the objects that are there makes each again and drops the old one. Objects do not move by
-//! themselves: readers look at them.
+//! A chunk with a single object still takes a whole chunk of memory. When most objects have been
+//! dropped, [`Slab::begin_compaction`] selects the emptiest chunks, and no object is put in them
+//! until [`Slab::end_compaction`]; the owner of the remaining objects copies each to a new slot and
+//! drops the old one. The slab does not move objects itself, because readers access them.
 //!
-//! # Why not Arc
+//! # Why not `Arc`
 //!
-//! A count in each object is a line that every reader writes. And an allocator gives back to the system what it wants when it wants; a
-//! shrink must lower what is resident.
+//! A count in each object is a cache line that every reader writes. And a general allocator returns
+//! memory to the system at its own discretion, while a shrink must lower the resident memory.
 
 mod bag;
 mod central_free_list;
@@ -74,87 +80,92 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 use lowwater_base::{ByteSize, NodeId};
 
-/// See the [module](self).
+/// A slab of objects of one type; see the [module](self).
 pub struct Slab<T: Slotted> {
-    /// Null until the first object is made.
+    /// Null until the first object is allocated.
     shared: AtomicPtr<SharedSlab<T>>,
-    /// Where what is retired is counted, too.
+    /// A shared counter to which this slab's retired bytes are added, too.
     retired: Option<Arc<RetiredBytes>>,
 }
 
-// SAFETY: objects are Send and Sync (bounds of `Slotted`); everything else is behind locks and atomics.
+// SAFETY: objects are Send and Sync (bounds of `Slotted`); everything else is behind locks and
+// atomics.
 unsafe impl<T: Slotted> Send for Slab<T> {}
-// SAFETY: as for Send.
+// SAFETY: shared access reaches objects, which are Send and Sync (bounds of `Slotted`), and state
+// behind locks and atomics.
 unsafe impl<T: Slotted> Sync for Slab<T> {}
 
 impl<T: Slotted> Slab<T> {
-    /// An empty slab: a pointer, and some 400 bytes from the first object on.
+    /// Creates an empty slab: one pointer, and about 400 bytes from the first object on.
     pub fn new() -> Self {
         Self { shared: AtomicPtr::new(ptr::null_mut()), retired: None }
     }
 
-    /// An empty slab whose retired objects are counted in `retired`, too, with those of other
-    /// slabs.
+    /// Creates an empty slab that also counts its retired objects in `retired`, together with those
+    /// of other slabs.
     pub fn with_retired(retired: Arc<RetiredBytes>) -> Self {
         Self { shared: AtomicPtr::new(ptr::null_mut()), retired: Some(retired) }
     }
 
-    /// None before the first object.
+    /// The shared part; `None` before the first object.
     #[inline]
     pub(crate) fn shared(&self) -> Option<&SharedSlab<T>> {
-        // SAFETY: once there, it lives at least until we close it.
+        // SAFETY: the shared part lives at least until this slab closes it, when it is dropped.
         self.pointer().map(|shared| unsafe { shared.as_ref() })
     }
 
     #[inline]
     fn pointer(&self) -> Option<NonNull<SharedSlab<T>>> {
-        // Acquire: meets the Release in `begin`, so that it is seen as it was made.
+        // Acquire: pairs with the Release in `begin`, so that the shared part is seen initialized.
         let shared = NonNull::new(self.shared.load(Ordering::Acquire))?;
         #[cfg(lowwater_loom)]
-        // SAFETY: as in `shared`.
+        // SAFETY: the shared part lives at least until this slab closes it, when it is dropped.
         unsafe { shared.as_ref() }.assert_made();
         Some(shared)
     }
 
-    /// Makes what the objects share; none without memory.
+    /// Allocates the shared part; `None` without memory.
     #[cold]
     fn begin(&self) -> Option<NonNull<SharedSlab<T>>> {
         let new = Box::into_raw(try_box(SharedSlab::new(self.retired.clone()))?);
-        // Release: meets the Acquire in `pointer`. Acquire: as there, of one that somebody else made.
+        // Release: pairs with the Acquire in `pointer`. Acquire on failure: the same pairing, for a
+        // shared part that another thread allocated.
         let release = if crate::mutated!("slab_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         match self.shared.compare_exchange(ptr::null_mut(), new, release, Ordering::Acquire) {
             Ok(_) => NonNull::new(new),
             Err(other) => {
-                // SAFETY: it came from a box just now, and nobody saw it.
+                // SAFETY: the pointer came from a box just now, and was not published.
                 drop(unsafe { Box::from_raw(new) });
                 NonNull::new(other)
             }
         }
     }
 
-    /// Puts an object into a slot of `node`'s memory. O(1); now and then a chunk is made.
+    /// Puts an object into a slot in `node`'s memory. O(1); a call may allocate a chunk.
     ///
     /// # Errors
     ///
-    /// The object, if there is no memory.
+    /// Returns the object if there is no memory.
     #[inline]
     pub fn alloc(&self, value: T, node: NodeId) -> Result<Slot<T>, T> {
         let Some(shared) = self.pointer().or_else(|| self.begin()) else { return Err(value) };
-        // SAFETY: it came from a box, and we own it.
+        // SAFETY: `shared` came from a box, and this slab, its owner, is borrowed.
         unsafe { SharedSlab::alloc(shared, node, value) }.map(Slot)
     }
 
-    /// Is the object in this slab?
+    /// True if the object is in this slab.
     pub(crate) fn has(&self, slot: &Slot<T>) -> bool {
-        // SAFETY: the object is in a slab, as is every object that has such a handle.
+        // SAFETY: an object with a `Slot` is in a slab, and its slot is not free.
         let header = unsafe { SharedSlab::<T>::header(slot.0) };
         self.shared().is_some_and(|shared| core::ptr::eq(header.slab.cast(), shared))
     }
 
-    /// Drops everything that no reader holds back, and gives chunks that are empty to the system. Says what had to stay.
+    /// Drops every object that no reader holds back, and returns empty chunks to the system.
+    /// Returns the bytes that remain.
     ///
-    /// O(what waits). Inside a [`Guard`](lowwater_rcu::Guard) of this thread nothing that was retired under it goes; and inside the `Drop` of an
-    /// object of this type the others are dropped after that.
+    /// O(waiting objects). Inside a [`Guard`](lowwater_rcu::Guard) of this thread, objects retired
+    /// under that guard remain. Inside the `Drop` of an object of this type, the objects are
+    /// dropped after that `Drop` has returned.
     pub fn collect(&self) -> ByteSize {
         let Some(shared) = self.shared() else { return ByteSize::ZERO };
         let stays = shared.collect(usize::MAX);
@@ -162,29 +173,33 @@ impl<T: Slotted> Slab<T> {
         ByteSize::new(stays)
     }
 
-    /// As [`collect`](Self::collect), but drops so many objects at most, for who has no time for all: the others are dropped by those who
-    /// retire more, two for each. And the slab keeps a few empty chunks, up to 2 MiB, for the next objects. O(`objects`).
+    /// As [`collect`](Self::collect), but drops at most `objects` objects, for callers with limited
+    /// time: later retirements drop the rest, two for each retired object. The slab also keeps a
+    /// few empty chunks, up to 2 MiB, for new objects. O(`objects`).
     pub fn collect_some(&self, objects: usize) -> ByteSize {
         ByteSize::new(self.shared().map_or(0, |shared| shared.collect(objects)))
     }
 
-    /// Is most of what the slab has not used, so that a [migration](Self::begin_compaction) would give much of it back? O(nodes).
+    /// True if most of the slab's memory is unused, so that a [compaction](Self::begin_compaction)
+    /// would return much of it. O(nodes).
     pub fn is_sparse(&self) -> bool {
         self.shared().is_some_and(SharedSlab::is_sparse)
     }
 
-    /// Has the emptiest chunks emptied, of each node, as many as there is room for in its others, if less than half of its slots are used:
-    /// objects that are made from now on are put elsewhere. How many slots in them are used; 0: nothing is to be done, or somebody
-    /// does it already. O(chunks).
+    /// Begins a compaction: on each node with less than half of its slots in use, selects the
+    /// emptiest chunks for evacuation, as many as the remaining chunks have room for. New objects
+    /// are then put elsewhere. Returns the number of used slots in the selected chunks; 0 if there
+    /// is nothing to do or a compaction is running. O(chunks).
     ///
-    /// Objects do not move by themselves: whoever made them makes each again, in another slot, and drops the old one.
-    /// [`ExtendibleIndex::visit_evacuating`](crate::ExtendibleIndex::visit_evacuating) shows which. A chunk goes back to the system when its last object has ended.
+    /// The slab does not move objects: their owner copies each to another slot and drops the old
+    /// one. [`ExtendibleIndex::visit_evacuating`](crate::ExtendibleIndex::visit_evacuating) shows
+    /// which. A chunk returns to the system when its last object has been dropped.
     #[doc(alias = "isolate_migratepages")]
     pub fn begin_compaction(&self) -> usize {
         self.shared().map_or(0, SharedSlab::begin_compaction)
     }
 
-    /// Ends it: chunks that are not empty are used again. O(chunks).
+    /// Ends a compaction: selected chunks that are not empty are allocated from again. O(chunks).
     #[doc(alias = "putback_movable_pages")]
     pub fn end_compaction(&self) {
         if let Some(shared) = self.shared() {
@@ -192,35 +207,37 @@ impl<T: Slotted> Slab<T> {
         }
     }
 
-    /// Begins to wait for the readers of everything that was retired until now. O(thread_caches).
+    /// Seals all open bags: starts a grace period for everything that has been retired so far.
+    /// O(thread caches).
     ///
-    /// For whoever goes over several slabs: if each is sealed before the first one
-    /// [drops](Self::drop_some) anything, one fence on every processor is enough for all.
+    /// For callers that go over several slabs: if all are sealed before the first
+    /// [`drop_some`](Self::drop_some), one fence on every processor is enough for all.
     pub fn seal(&self) {
         if let Some(shared) = self.shared() {
             shared.seal_all();
         }
     }
 
-    /// Drops so many objects at most of those that were [sealed](Self::seal), and whose readers
-    /// have left. How many it dropped. O(`objects`).
+    /// Drops at most `objects` objects that were [sealed](Self::seal) and have no readers left.
+    /// Returns the number of dropped objects. O(`objects`).
     pub fn drop_some(&self, objects: usize) -> usize {
         self.shared().map_or(0, |shared| shared.drop_passed(objects))
     }
 
-    /// The [weight](Slotted::weight) of what was retired and is not dropped yet, as
-    /// [`RetiredBytes`] has it.
+    /// The [weight](Slotted::weight) of the objects that are retired and not yet dropped, with the
+    /// precision of [`RetiredBytes`].
     pub fn waiting(&self) -> ByteSize {
         self.shared().map_or(ByteSize::ZERO, |shared| shared.waiting.get())
     }
 
-    /// Objects whose `Drop`, or whose weight, panicked.
+    /// The number of panics of objects' `Drop`s and weighers.
     pub fn drop_panics(&self) -> u64 {
-        // Relaxed: a number to look at.
+        // Relaxed: a statistic.
         self.shared().map_or(0, |shared| shared.drop_panics.load(Ordering::Relaxed))
     }
 
-    /// Memory that the slab has: chunks, used or not, and what it needs itself; nothing before the first object.
+    /// The slab's memory: all chunks, used or not, and its own bookkeeping; zero before the first
+    /// object.
     pub fn footprint(&self) -> ByteSize {
         ByteSize::new(self.shared().map_or(0, SharedSlab::footprint) as u64)
     }
@@ -229,7 +246,7 @@ impl<T: Slotted> Slab<T> {
     ///
     /// # Panics
     ///
-    /// When something is wrong, with a sentence that says what should hold.
+    /// If an invariant is violated, with a sentence that states the invariant.
     pub fn assert_valid(&self) {
         if let Some(shared) = self.shared() {
             shared.assert_valid();
@@ -244,15 +261,17 @@ impl<T: Slotted> Default for Slab<T> {
 }
 
 impl<T: Slotted> Drop for Slab<T> {
-    /// Objects that still have a handle stay, and are dropped with it, at once. Inside the `Drop` of an object of this type those that
-    /// have none are dropped after that.
+    /// Objects that still have a handle live on until it is dropped, and are then dropped at once.
+    /// If this runs inside the `Drop` of an object of this type, the retired objects are dropped
+    /// after that `Drop`.
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {
             return;
         }
         if let Some(shared) = self.pointer() {
-            // SAFETY: it came from a box and is not used any more. Readers' references to objects borrow what owns the slab, or a handle.
+            // SAFETY: the pointer came from a box and is not used afterwards. Readers' references
+            // to objects borrow the slab's owner, or a handle.
             unsafe { SharedSlab::close(shared) };
         }
     }

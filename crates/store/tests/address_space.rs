@@ -1,6 +1,7 @@
-//! A process that may have no more addresses: the first object is refused, and nothing is lost. One test, as the limit is the process'.
+//! A process without free address space: the first object is refused, and nothing is lost. A single
+//! test, because the limit applies to the whole process.
 
-// Elsewhere the table that leads to chunks is allocated: `slab_alloc.rs`.
+// On other systems the chunk table is allocated from the heap: see `slab_alloc.rs`.
 #![cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
 
 use lowwater_lru_core::NodeId;
@@ -16,7 +17,7 @@ fn thing(slab: &Slab<Thing>) -> Option<Slot<Thing>> {
     slab.alloc(Thing(CompressedLinks::new(), SlotState::new(0)), NodeId::ZERO).ok()
 }
 
-/// ByteSize of addresses that this process has.
+/// The bytes of address space in use by this process.
 fn used() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -30,7 +31,7 @@ fn the_first_object_of_a_process_may_be_refused_its_addresses() {
     }
     let slab = Slab::new();
     let before = getrlimit(Resource::As);
-    // Enough for all but the table.
+    // Enough for everything except the table.
     setrlimit(Resource::As, Rlimit { current: Some(used() + (16 << 20)), ..before }).unwrap();
     let first = thing(&slab);
     let refused = first.is_none() && thing(&slab).is_none();

@@ -1,4 +1,4 @@
-//! Hash chains under programs that are careless, unlucky or hostile, but safe.
+//! Hash chains in programs that are careless, unlucky or hostile, but use only safe code.
 #![forbid(unsafe_code)]
 
 use lowwater_store::hash_chains::{HashChains, HashLink, Reader};
@@ -26,7 +26,7 @@ fn name(key: u64, on_drop: impl FnOnce() + Send + 'static) -> Arc<Name> {
     Arc::new(Name { link: HashLink::new(), key, on_drop: Mutex::new(Some(Box::new(on_drop))) })
 }
 
-/// A name that is counted in `dropped` when it is dropped.
+/// A name that adds one to `dropped` when it is dropped.
 fn counted(key: u64, dropped: &Arc<AtomicUsize>) -> Arc<Name> {
     let dropped = Arc::clone(dropped);
     name(key, move || _ = dropped.fetch_add(1, Ordering::Relaxed))
@@ -36,7 +36,8 @@ fn insert(table: &HashChains<Name>, name: Arc<Name>) {
     table.insert(0, name).map_err(|_| "it is on a chain").unwrap();
 }
 
-/// Uses the read side until so many were dropped. A table's end has what its thread retired before freed by the next who enter.
+/// Enters the read side until `count` objects are dropped. Objects of a dropped table are freed by
+/// threads that enter later.
 fn wait_for(dropped: &AtomicUsize, count: usize) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while dropped.load(Ordering::Relaxed) != count {
@@ -45,8 +46,8 @@ fn wait_for(dropped: &AtomicUsize, count: usize) {
     }
 }
 
-/// A reader of one table stands on an object that was moved to another table, and follows it there. The end of the other table frees
-/// nothing that the reader can come to.
+/// A reader of one table stands on an object that is moved to another table, and follows it there.
+/// Dropping the other table frees no object that the reader can reach.
 #[test]
 fn a_reader_that_was_taken_along_to_a_table_outlives_its_objects() {
     let (first, second) = (HashChains::new(1), HashChains::new(1));
@@ -69,7 +70,7 @@ fn a_reader_that_was_taken_along_to_a_table_outlives_its_objects() {
     wait_for(&dropped, 4);
 }
 
-/// The handle that a reader makes of an object keeps it, whichever tables end.
+/// An `Arc` that a reader makes of an object keeps the object alive, whichever tables are dropped.
 #[test]
 fn a_handle_from_a_table_that_ended_is_good() {
     let (first, second) = (HashChains::new(1), HashChains::new(1));
@@ -107,9 +108,10 @@ fn objects_of_a_table_that_ended_can_be_on_another() {
     wait_for(&dropped, 100);
 }
 
-// Without `std` nobody can catch it.
+// Without `std` the panic cannot be caught.
 #[cfg(feature = "std")]
-/// An object whose `Drop` panics harms no other, nor a thread that happens to enter the read side.
+/// An object with a `Drop` that panics affects neither other objects nor the thread that enters the
+/// read side.
 #[test]
 fn an_object_whose_drop_panics_leaves_the_others_to_be_dropped() {
     let table = HashChains::new(2);
@@ -130,12 +132,13 @@ fn an_object_whose_drop_panics_leaves_the_others_to_be_dropped() {
     wait_for(&dropped, 200);
 }
 
-/// Makes objects of which each removes the next one when it is dropped, and has them dropped.
+/// Drops a chain of objects, each of which removes the next one from the table when it is dropped.
 fn drop_a_row_of_names() {
     const NAMES: u64 = 10_000;
     let table = Arc::new(HashChains::<Name>::new(1 << 16));
     let dropped = Arc::new(AtomicUsize::new(0));
-    // Only the table owns them: objects that own each other need as much stack as they are deep, as boxes do.
+    // Only the table owns them: objects that own each other would need stack in proportion to their
+    // depth, as boxes do.
     let remove = |table: &HashChains<Name>, key: u64| {
         let reader = Reader::enter();
         let found = table.find(key << 48, &reader, |name| name.key == key);
@@ -155,7 +158,7 @@ fn drop_a_row_of_names() {
     wait_for(&dropped, NAMES as usize);
 }
 
-/// Has many objects dropped at once that come in when they are.
+/// Drops many objects at once, each of which enters the read side.
 fn drop_names_that_use_the_read_side() {
     const NAMES: usize = 10_000;
     let table = HashChains::<Name>::new(1);
@@ -196,12 +199,12 @@ fn nor_much_where_the_threads_locals_are_gone() {
     std::thread_local! { static LATE: std::cell::RefCell<Late> = const { std::cell::RefCell::new(Late(false)) }; }
     on_a_small_stack(|| {
         LATE.with_borrow_mut(|late| late.0 = true);
-        // What the read side knows of this thread is made later, and goes earlier.
+        // Thread-local state of the read side is created later, and destroyed earlier.
         drop(Reader::enter());
     });
 }
 
-/// A closure that panics, or that changes the table, while a reader looks.
+/// A closure of `find` panics, or changes the table, during a lookup.
 #[test]
 fn a_closure_of_find_may_change_the_table_and_panic() {
     let table = HashChains::<Name>::new(1);
@@ -225,10 +228,10 @@ fn a_closure_of_find_may_change_the_table_and_panic() {
     let _ = &dropped;
 }
 
-/// A reader that is leaked holds memory back for good, and lets nothing be freed that it may see.
+/// A leaked reader delays freeing for good, and keeps the objects that it may see.
 #[test]
 fn a_leaked_reader_keeps_what_it_may_see_beyond_its_thread() {
-    // In a process of its own, as nothing that chains retire is dropped afterwards.
+    // In a separate process, because no object that chains retire is dropped afterwards.
     if std::env::var_os("LOWWATER_LEAKS_A_READER").is_none() {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_leaked_reader_keeps_what_it_may_see_beyond_its_thread"])

@@ -1,5 +1,6 @@
-//! Threads that die in the middle, and callbacks that do what they should not: no lock is kept, nothing is lost or freed twice, and
-//! memory that waits for readers does not wait for the dead.
+//! Threads that panic inside an operation, and callbacks that break their contract: no lock stays
+//! held, nothing is lost or freed twice, and memory that waits for readers is not held back by dead
+//! threads.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -62,35 +63,35 @@ fn threads_that_die_inside_of_walks_take_nothing_along() {
                     shown += 1;
                     let now = shown == 1 + round % 9;
                     match round % 6 {
-                        // Dies with the list's lock held,
+                        // Panics with the list's lock held,
                         0 => {
                             assert!(!now, "dies");
                             it.skip()
                         }
-                        // with some taken off onto a list of its own,
+                        // with some items isolated on its own list,
                         1 => {
                             assert!(!now, "dies");
                             it.isolate(&mut isolated)
                         }
-                        // after it has moved some,
+                        // after it has rotated some,
                         2 => {
                             assert!(!now, "dies");
                             it.rotate()
                         }
-                        // without the lock, its mark left on the list,
+                        // without the lock, with its cursor on the list,
                         3 => {
                             let unlocked = it.unlock();
                             assert!(!now, "dies");
                             unlocked.retry()
                         }
-                        // with an item in its hands that is on no list,
+                        // with an item that is on no list,
                         4 => {
                             let (handle, unlocked) = it.remove();
                             assert!(!now, "dies");
                             drop(handle);
                             unlocked.retry()
                         }
-                        // inside of another walk's callback.
+                        // inside the callback of another walk.
                         _ => {
                             let unlocked = it.unlock();
                             lru.walk_one(group, N0, &mut 3, |it| {
@@ -165,7 +166,7 @@ fn lists_can_be_used_while_a_thread_is_ending() {
             sweep(tree.root());
         }
     }
-    // Before or after the lists' own, whatever the order of ends is.
+    // Thread-locals are destroyed before or after those of the lists, whatever the order is.
     thread_local! {
         static EARLY: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
         static LATE: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
@@ -219,9 +220,9 @@ fn memory_does_not_wait_for_threads_that_are_gone() {
     assert_eq!((alive.load(Relaxed), lru.pairs()), (0, 0));
 }
 
-// === code of the user's that panics while lists end ===
+// === user code that panics while lists are dropped ===
 
-/// An item whose drop panics, if it is to.
+/// An item with a `Drop` that panics if requested.
 struct Fuse {
     links: Links,
     link: HashLink<Fuse>,
@@ -247,14 +248,15 @@ fn fuses(alive: &Arc<AtomicUsize>) -> impl Iterator<Item = Arc<Fuse>> + '_ {
     })
 }
 
-/// Runs `f` on a thread, which it must leave by a panic, and soon.
+/// Runs `f` on a thread, and asserts that it panics within a bounded time.
 fn dies_in_time(f: impl FnOnce() + Send + 'static) {
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(catch_unwind(AssertUnwindSafe(f)).is_err()));
     assert_eq!(ended.recv_timeout(std::time::Duration::from_secs(20)), Ok(true), "the panic comes out, and soon");
 }
 
-/// Waits until all items are dropped: those of a table are, when readers of other tests have left.
+/// Waits until all items are dropped; items of a table are dropped after readers of other tests
+/// have left.
 fn all_go(alive: &AtomicUsize) {
     let begin = std::time::Instant::now();
     while alive.load(Relaxed) != 0 {
@@ -277,7 +279,7 @@ fn l20_items_that_panic_when_dropped_leave_no_list_behind() {
     }
     dies_in_time(move || drop(lru));
     assert_eq!(alive.load(Relaxed), 0, "all items are dropped");
-    // No list is left that would lead to the owner.
+    // No list is left that leads to the owner.
     for group in groups {
         group.offline().unwrap();
     }
@@ -326,7 +328,8 @@ fn isolated_items_that_panic_when_dropped_keep_none_of_the_others() {
     for fuse in fuses(&alive) {
         assert!(table.insert(0, fuse).is_ok());
     }
-    // These are dropped behind the readers, on whichever thread, so nobody sees their panics.
+    // The items are dropped later, by any thread that enters the read side, which catches their
+    // panics.
     drop(table);
     all_go(&alive);
 }
@@ -350,7 +353,7 @@ fn l7_l9_a_listener_that_panics_at_a_groups_end_keeps_no_list_from_the_parent() 
     tree.add_hook(Arc::new(Hears(Arc::clone(&heard))));
     let group = tree.root().create("g").unwrap();
     let alive = Arc::new(AtomicUsize::new(0));
-    // Not dropped by an assertion that fails, as that might not end.
+    // Not dropped if an assertion fails, because the drop might not return.
     let lists: Vec<_> = (0..3).map(|_| ListLru::<Item>::with_occupancy(Arc::new(Deaf))).collect();
     let lists = std::mem::ManuallyDrop::new(lists);
     let nodes = [N0, NodeId::new(1)];
@@ -363,7 +366,7 @@ fn l7_l9_a_listener_that_panics_at_a_groups_end_keeps_no_list_from_the_parent() 
         let group = group.clone();
         move || group.offline().unwrap()
     });
-    assert_eq!(heard.load(Relaxed), 1, "who hears of ends hears of this one");
+    assert_eq!(heard.load(Relaxed), 1, "the listener is notified of this end");
     for lru in &*lists {
         for node in nodes {
             assert_eq!((lru.count_one(&group, node), lru.count_one(tree.root(), node)), (0, 1));

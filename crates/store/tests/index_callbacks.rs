@@ -1,4 +1,4 @@
-//! An index under handles that are dropped early, hashers that lie, and callbacks that panic.
+//! An index with handles that are dropped early, hashers that lie, and callbacks that panic.
 #![forbid(unsafe_code)]
 
 use lowwater_lru_core::NodeId;
@@ -39,7 +39,7 @@ fn entry(index: &ExtendibleIndex<Entry>, key: u64, dropped: &Arc<AtomicU64>) -> 
     index.slab().alloc(entry, NodeId::ZERO).map_err(|_| "no memory").unwrap()
 }
 
-/// Puts an entry in, and does this with its handle.
+/// Inserts an entry, and calls `add` with its handle.
 fn put<R>(index: &ExtendibleIndex<Entry>, slot: Slot<Entry>, guard: &Guard, add: impl FnOnce(Slot<Entry>) -> R) -> R {
     let hash = hash(slot.key);
     let put = index.insert(slot, hash, guard, |there, new| there.key == new.key, &hasher, |slot, _| Ok(add(slot)));
@@ -58,7 +58,7 @@ fn panics<R>(f: impl FnOnce() -> R) -> bool {
     catch_unwind(AssertUnwindSafe(f)).is_err()
 }
 
-/// Other tests' readers come and go.
+/// Collects until `all` entries are dropped; readers of other tests may delay it.
 fn collect_until(index: &ExtendibleIndex<Entry>, dropped: &AtomicU64, all: u64) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while dropped.load(Ordering::Relaxed) < all {
@@ -104,7 +104,7 @@ fn the_index_frees_what_cannot_be_found_under_a_hash_that_lies() {
         let at = lies(&slot);
         let put = index.insert(slot, at, &guard, |there, new| there.key == new.key, &lies, |slot, _| Ok(slot));
         let slot = put.map_err(|error| error.to_string()).unwrap().1;
-        // As a walk over a list does, which has the handle.
+        // As in a walk over a list, which has the handle.
         let found = index.remove(lies(&slot), &guard, |entry| std::ptr::eq(entry, &*slot), &lies, |_| ());
         drop((found, slot));
     }
@@ -144,7 +144,7 @@ fn an_add_that_panics_or_gives_another_handle_back_leaves_nothing_behind() {
     let refused = index.insert(entry(&index, 1, &dropped), hash(1), &guard, is, &hasher, |_, _| Err::<(), _>(other));
     let Err(InsertError::Refused(other)) = refused else { panic!("it was refused") };
     assert!(!has(&index, 1));
-    // What was kept is nowhere, and can be put in.
+    // The handle that was kept is in no index, and can be inserted.
     let again = put(&index, kept.take().unwrap(), &guard, |slot| slot);
     assert!(has(&index, 1) && remove(&index, 1));
     drop((again, other, guard));
@@ -171,11 +171,11 @@ fn callbacks_that_panic_leave_the_index_as_it_was_and_keep_no_lock() {
     assert!((0..2_000).all(|key| has(&index, key)));
     index.assert_valid(&hasher);
 
-    // This one is out then; what `gone` did is the caller's.
+    // The entry has been removed then; effects of `gone` are the caller's responsibility.
     assert!(panics(|| index.remove(hash(3), &guard, |entry| entry.key == 3, &hasher, fails).is_some()));
     assert!(!has(&index, 3));
     handles.swap_remove(3);
-    // And one whose handle is gone ends.
+    // An entry without a handle is retired.
     put(&index, new(3), &guard, drop);
     assert!(panics(|| index.remove(hash(3), &guard, |entry| entry.key == 3, &hasher, fails).is_some()));
     drop(guard);
@@ -186,7 +186,7 @@ fn callbacks_that_panic_leave_the_index_as_it_was_and_keep_no_lock() {
     assert_eq!(dropped.load(Ordering::Relaxed), 2_002);
 }
 
-/// The handle is dropped inside of the calls that take its object out.
+/// The handle is dropped inside the calls that remove its object.
 #[test]
 fn a_handle_may_be_dropped_where_its_entry_is_taken_out() {
     let (index, dropped) = (ExtendibleIndex::<Entry>::new(), Arc::default());

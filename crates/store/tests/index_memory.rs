@@ -1,5 +1,5 @@
-//! A large index uses the memory it has, while it grows and after it shrank. In a process of its own: what is resident is the process', and
-//! other tests' readers would hold segments back.
+//! A large index uses its memory well, while it grows and after it shrank. In a separate process:
+//! resident memory is per process, and readers of other tests would hold segments back.
 
 #![cfg(all(target_os = "linux", feature = "std", not(miri), not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -39,8 +39,8 @@ fn take_out(index: &ExtendibleIndex<Thing>, handle: Slot<Thing>) {
     assert!(index.remove(hash(&handle), &pin(), is, &hash, |_| ()).is_some());
 }
 
-/// What may be resident and not told, or the other way round, whatever the size: segments outgrown before there were many, which the
-/// allocator keeps; chunks that were not touched yet.
+/// The allowed difference between resident and reported memory, at any size: outgrown segments from
+/// before the pool, which the allocator keeps, and chunks that were not touched yet.
 const BESIDES: u64 = 1_000_000;
 
 #[test]
@@ -49,10 +49,11 @@ fn what_is_resident_is_what_is_used() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: a sanitizer has memory of its own");
     }
-    // A huge page is resident when a part of it is used.
+    // A huge page is resident as soon as a part of it is used.
     rustix::thread::disable_transparent_huge_pages(true).expect("a process may do with small pages");
     let tree = MemcgTree::new(0);
-    // Written, so that it is resident from the beginning: an optimizer would ask for zeros.
+    // Written, so that it is resident from the beginning: an optimized build would use zeroed
+    // memory.
     let mut handles: Vec<_> = (0..N).map(|_| black_box(None)).collect();
     let before = resident();
     let index = ExtendibleIndex::<Thing>::new();
@@ -64,14 +65,14 @@ fn what_is_resident_is_what_is_used() {
             sweep(tree.root());
             let (slab, has) = (index.slab().footprint().get(), index.footprint().get());
             let is = resident() - before;
-            assert!(is.abs_diff(slab + has) < BESIDES, "{is} bytes are resident; of {slab} and {has} we are told");
+            assert!(is.abs_diff(slab + has) < BESIDES, "{is} bytes are resident; the footprints are {slab} and {has}");
             most = most.max(has as f64 / key as f64);
         }
     }
     assert!(most <= 10.0, "{most} bytes of the index for each entry");
     let full = index.footprint().get();
 
-    // One of ten stays.
+    // One entry of ten remains.
     for key in 0..N {
         if key % 10 != 0 {
             take_out(&index, handles[key as usize].take().expect("each once"));
@@ -82,7 +83,7 @@ fn what_is_resident_is_what_is_used() {
     let (slab, has) = (index.slab().footprint().get(), index.footprint().get());
     assert!(has * 3 < full, "{has} of {full} bytes");
     let is = resident() - before;
-    assert!(is.abs_diff(slab + has) < 2 * BESIDES, "{is} bytes are resident; of {slab} and {has} we are told");
+    assert!(is.abs_diff(slab + has) < 2 * BESIDES, "{is} bytes are resident; the footprints are {slab} and {has}");
     index.assert_valid(&hash);
     let (mut cursor, mut seen) = (Cursor::new(), 0);
     while !cursor.is_done() {

@@ -1,6 +1,6 @@
-//! Slabs and indexes against an allocator that counts and that fails.
+//! Slabs and indexes with an allocator that counts and that fails.
 
-// crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory.
+// With `lowwater_epoch` the read side is crossbeam-epoch, which aborts without memory.
 #![cfg(all(not(lowwater_loom), not(lowwater_epoch)))]
 
 #[path = "../../base/tests/faulty/mod.rs"]
@@ -17,7 +17,8 @@ use lowwater_store::slab::{Slab, Slot, SlotState};
 use lowwater_store::ExtendibleIndex;
 use lowwater_store::{slotted, CompressedLinks};
 
-/// Is what leads from numbers to chunks made from allocations, one for each 1,024? Else the system gives it, once and for all.
+/// True if the chunk table is allocated from the heap, in parts of 1,024 chunks. Otherwise the
+/// system maps it once.
 fn numbers_allocate() -> bool {
     !cfg!(all(target_os = "linux", feature = "std", not(miri)))
 }
@@ -30,12 +31,13 @@ fn thing(slab: &Slab<Thing>) -> Option<Slot<Thing>> {
     slab.alloc(Thing(CompressedLinks::new(), SlotState::new(0)), NodeId::ZERO).ok()
 }
 
-/// Frees what was retired.
+/// Frees retired objects.
 fn settle() {
     sweep(MemcgTree::new(0).root());
 }
 
-/// One test at a time: what one retires another would free, and count. The first of all makes what is no slab's, and stays.
+/// Runs one test at a time, because a test could free and count the retired objects of another. The
+/// first call allocates process-wide state, which stays.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();
@@ -46,7 +48,8 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn the_first_object_of_a_process_may_be_refused_each_of_what_it_needs() {
-    // What leads from numbers to chunks, if that is allocated; a chunk, its node, the chunks, what the slab's objects share.
+    // The chunk table, if it is allocated; a chunk, its node, the vector of chunks, and the slab's
+    // shared part.
     let needs = if numbers_allocate() { 5 } else { 4 };
     for nth in (0..needs).rev() {
         let slab = Slab::new();
@@ -58,7 +61,7 @@ fn the_first_object_of_a_process_may_be_refused_each_of_what_it_needs() {
     assert!(first.is_some() && !came, "the first of five is for the whole process");
 }
 
-/// A walk that gives the lock back leaves a mark, which has a number while it is among slots.
+/// A walk that releases the lock leaves a cursor, which has a number while it is among slots.
 #[test]
 fn a_walk_that_is_refused_memory_for_its_mark_ends_and_loses_nothing() {
     let _alone = alone();
@@ -125,7 +128,7 @@ fn a_slab_that_is_refused_memory_once_loses_nothing_and_goes_on() {
     assert_eq!(ALLOCATED.get(), before);
 }
 
-/// ByteSize allocated by this thread since `before`.
+/// The bytes allocated by this thread since `before`.
 fn since(before: isize) -> u64 {
     u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before")
 }
@@ -133,7 +136,7 @@ fn since(before: isize) -> u64 {
 /// A full chunk, which with `std` on Linux comes from the system, not from the allocator.
 const CHUNK: u64 = 64 << 10;
 
-/// ByteSize of the footprint that came from the allocator.
+/// The part of the footprint that came from the allocator.
 fn allocated(footprint: ByteSize, full_chunks: u64) -> u64 {
     footprint.get() - if cfg!(all(target_os = "linux", feature = "std", not(miri))) { full_chunks * CHUNK } else { 0 }
 }
@@ -146,7 +149,8 @@ fn a_slabs_footprint_is_what_is_allocated() {
     assert_eq!(slab.footprint().get(), since(before), "a new slab");
     let mut things = Vec::with_capacity(40_000);
     let vec = (things.capacity() * size_of::<Slot<Thing>>()) as u64;
-    // The smaller chunks are as large together as a full one; then each step of the footprint by more than that is a full one.
+    // The smaller chunks together are as large as a full one; from then on, each larger step of the
+    // footprint is a full chunk.
     let (mut chunks, mut last) = (0, slab.footprint().get());
     for nr in 0..things.capacity() {
         things.push(thing(&slab).unwrap());
@@ -187,18 +191,20 @@ fn an_indexs_footprint_is_what_is_allocated() {
         }
     }
     assert!(index.footprint().get() > 50_000, "{:?}", index.footprint());
-    // A handle that is dropped while its object is in the index leaves it there, and with it the slab.
+    // A handle that is dropped while its object is in the index leaves the object there, and keeps
+    // the slab alive.
     take_out(handles.drain(..), &index);
     drop((handles, index));
     settle();
     assert_eq!(ALLOCATED.get(), first);
 }
 
-/// Entries of an index whose segments are still the allocator's, of one that has some in a pool, and of one that has nearly all there.
+/// Entries of an index with segments from the allocator only, with some in a pool, and with nearly
+/// all in a pool.
 #[cfg(not(miri))]
 const LARGE: [usize; 3] = [60_000, 75_000, 140_000];
 
-/// An index with so many.
+/// An index with `nr` entries.
 #[cfg(not(miri))]
 fn filled(nr: usize, handles: &mut Vec<Slot<Thing>>) -> ExtendibleIndex<Thing> {
     let index = ExtendibleIndex::new();
@@ -206,7 +212,7 @@ fn filled(nr: usize, handles: &mut Vec<Slot<Thing>>) -> ExtendibleIndex<Thing> {
     index
 }
 
-/// Puts more in until there are so many; how often there was no memory.
+/// Inserts entries until there are `nr`; returns how often there was no memory.
 #[cfg(not(miri))]
 fn put_more(index: &ExtendibleIndex<Thing>, nr: usize, handles: &mut Vec<Slot<Thing>>) -> usize {
     let mut refused = 0;
@@ -258,7 +264,7 @@ fn a_large_indexs_footprint_is_what_is_allocated_and_whole_chunks() {
     assert_eq!(ALLOCATED.get(), first);
 }
 
-/// Each third allocation of those while a pool begins.
+/// Every third allocation while a pool comes into use.
 #[test]
 #[cfg(not(miri))]
 fn a_large_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
@@ -289,7 +295,7 @@ fn hash(thing: &Thing) -> u64 {
     std::ptr::from_ref(thing).addr() as u64
 }
 
-/// Takes the objects of these handles out of the index, where each is found.
+/// Removes the objects of these handles from the index, if they are found.
 fn take_out(handles: impl Iterator<Item = Slot<Thing>>, index: &ExtendibleIndex<Thing>) {
     for handle in handles {
         let guard = pin();
@@ -299,7 +305,7 @@ fn take_out(handles: impl Iterator<Item = Slot<Thing>>, index: &ExtendibleIndex<
     }
 }
 
-/// Fills an index and empties it again; how often there was no memory, and the index.
+/// Fills an index and empties it again; returns how often there was no memory, and the index.
 fn fill_and_empty(handles: &mut Vec<Slot<Thing>>) -> (usize, ExtendibleIndex<Thing>) {
     let (mut refused, index) = (0, ExtendibleIndex::new());
     while handles.len() < ENTRIES {
@@ -333,7 +339,7 @@ fn an_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
             break;
         }
     }
-    assert!(seen > 10 && unseen > 10, "{seen} were told, {unseen} could be done without");
+    assert!(seen > 10 && unseen > 10, "{seen} failures were reported, {unseen} were tolerated");
     drop(handles);
     settle();
     assert_eq!(ALLOCATED.get(), before);

@@ -1,4 +1,5 @@
-//! Objects of a slab whose `Drop`, or whose weight, uses the slab: no lock is held, and the stack stays small.
+//! Objects of a slab with a `Drop`, or a weigher, that uses the slab: no lock is held, and the
+//! stack stays small.
 #![forbid(unsafe_code)]
 
 use lowwater_lru_core::NodeId;
@@ -13,7 +14,8 @@ const OBJECTS: u64 = 200_000;
 #[cfg(not(debug_assertions))]
 const OBJECTS: u64 = 1_000_000;
 
-/// An object that does something when it is weighed, and when it is dropped. Objects of another `KIND` are of another type.
+/// An object that calls a function when it is weighed, and when it is dropped. Objects with another
+/// `KIND` have another type.
 struct Object<const KIND: usize> {
     links: CompressedLinks,
     state: SlotState,
@@ -47,7 +49,7 @@ fn object<const KIND: usize>(
     weighing(slab, || 100, on_drop)
 }
 
-/// Handles that wait for somebody to drop them.
+/// Handles for other objects to drop.
 struct Handles<const KIND: usize>(Mutex<Vec<Slot<Object<KIND>>>>);
 
 impl<const KIND: usize> Handles<KIND> {
@@ -61,7 +63,7 @@ impl<const KIND: usize> Handles<KIND> {
     }
 }
 
-/// Runs `f` in a process of its own, as a stack that overflows ends that, on a small stack.
+/// Runs `f` on a small stack in a separate process, because a stack overflow kills the process.
 fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     if std::env::var("LOWWATER_ON_A_SMALL_STACK").is_ok_and(|of| of == test) {
         return std::thread::Builder::new().stack_size(256 << 10).spawn(f).unwrap().join().unwrap();
@@ -74,7 +76,7 @@ fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&child.stderr));
 }
 
-/// Each object has `each` handles of `next` dropped when it is dropped.
+/// Each object drops `each` handles of `next` when it is dropped.
 fn fill<const KIND: usize, const NEXT: usize>(
     slab: &Slab<Object<KIND>>,
     handles: &Arc<Handles<KIND>>,
@@ -114,7 +116,7 @@ fn a_drop_that_ends_another_object_needs_little_stack() {
     });
 }
 
-/// The objects wait for a reader, and are dropped by a collection, or by the slab's end.
+/// The objects wait for a reader, and are dropped by a collection, or by the drop of the slab.
 #[test]
 fn nor_does_one_that_waited_for_a_reader() {
     on_a_small_stack("nor_does_one_that_waited_for_a_reader", || {
@@ -135,7 +137,7 @@ fn nor_does_one_that_waited_for_a_reader() {
     });
 }
 
-/// A `Drop` that has everything dropped that waits, each time.
+/// A `Drop` that collects, each time.
 #[test]
 fn nor_one_that_collects() {
     on_a_small_stack("nor_one_that_collects", || {
@@ -173,12 +175,12 @@ fn nor_do_two_slabs_whose_objects_end_each_other() {
         other.assert_valid();
     }
     on_a_small_stack("nor_do_two_slabs_whose_objects_end_each_other", || {
-        of::<0>(); // Of one type.
+        of::<0>(); // Both slabs have objects of one type.
         of::<1>();
     });
 }
 
-/// Objects of a slab that was dropped end with their handles, which end others.
+/// Objects of a dropped slab are dropped with their handles, and drop further handles.
 #[cfg(feature = "std")]
 #[test]
 fn nor_do_objects_without_their_slab() {
@@ -191,7 +193,7 @@ fn nor_do_objects_without_their_slab() {
     });
 }
 
-/// Objects that own the next slab, and so on: as boxes that own each other, but for the stack.
+/// Objects that own the next slab, and so on: like nested boxes, but without the stack.
 #[cfg(feature = "std")]
 #[test]
 fn nor_does_a_row_of_slabs_that_own_each_other() {
@@ -213,7 +215,7 @@ fn nor_does_a_row_of_slabs_that_own_each_other() {
     });
 }
 
-/// The slab goes on if what is under way when an object is dropped is the end of another that panics.
+/// The slab stays usable if, while an object is dropped, the drop of another one panics.
 #[cfg(feature = "std")]
 #[test]
 fn a_panic_inside_a_nested_drop_loses_nothing() {
@@ -233,7 +235,7 @@ fn a_panic_inside_a_nested_drop_loses_nothing() {
     slab.assert_valid();
 }
 
-/// A weight that uses the slab is asked without a lock.
+/// A weigher that uses the slab is called without a lock.
 #[test]
 fn a_weight_may_use_the_slab() {
     static SLAB: Mutex<Option<Arc<Slab<Object<7>>>>> = Mutex::new(None);
@@ -260,7 +262,7 @@ fn a_weight_may_use_the_slab() {
     *SLAB.lock().unwrap() = None;
 }
 
-/// A weight that panics, or that is as large as can be, keeps no lock, and no object.
+/// A weigher that panics, or returns the maximum, keeps no lock and no object.
 #[cfg(feature = "std")]
 #[test]
 fn a_weight_that_panics_or_is_too_large_harms_nobody() {
@@ -286,7 +288,7 @@ fn a_weight_that_panics_or_is_too_large_harms_nobody() {
     slab.assert_valid();
 }
 
-/// A handle that a thread-local drops when the thread's other locals are gone.
+/// A handle that a thread-local drops after the thread's other thread-locals are destroyed.
 #[test]
 fn a_handle_may_be_dropped_at_the_very_end_of_a_thread() {
     type Late = (Vec<Slot<Object<0>>>, Arc<Slab<Object<0>>>);
@@ -299,7 +301,7 @@ fn a_handle_may_be_dropped_at_the_very_end_of_a_thread() {
     slab.assert_valid();
 }
 
-/// A handle that is leaked keeps its memory, and that alone.
+/// A leaked handle leaks its own memory, and nothing else.
 #[test]
 fn a_leaked_handle_keeps_its_object() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {

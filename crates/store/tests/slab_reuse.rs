@@ -1,4 +1,5 @@
-//! Objects that come and go use the same memory. In a process of its own: other tests' readers would hold it back.
+//! Allocated and freed objects reuse the same memory. In a separate process: readers of other tests
+//! would hold the memory back.
 
 #![cfg(not(lowwater_loom))]
 
@@ -35,12 +36,12 @@ fn objects_that_come_and_go_use_the_same_memory() {
         things.push_back(thing());
     }
     assert!(slab.footprint().get() < 4 * full.get(), "{:?} after {full:?}", slab.footprint());
-    // A bag is a 64th of the slots; the second one brings the fence.
+    // A bag is 1/64 of the slots; the second bag triggers the fence.
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_epoch)))]
     {
         let (gone, footprint) = first.expect("dropped");
         let bags = gone as f64 / (footprint.get() as f64 / size_of::<Thing>() as f64 / 64.0);
         assert!((1.5..2.5).contains(&bags), "one fence for two bags, not for {bags}");
     }
-    assert!(DROPPED.load(Ordering::Relaxed) > 94_000, "they are dropped by those who drop others");
+    assert!(DROPPED.load(Ordering::Relaxed) > 94_000, "retiring objects drops earlier ones");
 }

@@ -5,17 +5,17 @@ use crate::sync::{model, with_mutant};
 use ::loom::{cell::UnsafeCell, thread};
 use alloc::sync::Arc;
 
-/// A value that loom watches: read by who has a handle, written by its drop.
+/// A value whose accesses loom checks: read through handles, written by its drop.
 struct Watched(UnsafeCell<u32>, Arc<core::sync::atomic::AtomicUsize>);
 
-// SAFETY: what is unsynchronised about it is what the check is to find.
+// SAFETY: none needed; an unsynchronized access is what loom reports.
 unsafe impl Send for Watched {}
-// SAFETY: as for `Send`: loom tells of any race on the cell.
+// SAFETY: none needed; an unsynchronized access is what loom reports.
 unsafe impl Sync for Watched {}
 
 impl Watched {
     fn look(&self) -> u32 {
-        // SAFETY: the value lives, as this is a reference to it; loom sees to races.
+        // SAFETY: the value lives while `self` is borrowed; loom reports races.
         self.0.with(|value| unsafe { *value })
     }
 }
@@ -25,7 +25,7 @@ impl Drop for Watched {
         if crate::sync::unwinding() {
             return;
         }
-        // SAFETY: this is its drop; loom sees to races.
+        // SAFETY: this is the value's drop; loom reports races.
         self.0.with_mut(|value| unsafe { *value += 1 });
         self.1.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
     }

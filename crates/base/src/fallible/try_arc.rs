@@ -1,6 +1,6 @@
-//! See [`TryArc`]. This file is compiled twice under loom: once with plain atomics for use, as
-//! every model clones handles and would pay for it, and once with loom's, for its own model check
-//! (`loom.rs`).
+//! See [`TryArc`]. Under loom this file is compiled twice: with plain atomics for general use,
+//! since otherwise every model would pay for the clones of its handles, and with loom's atomics for
+//! its own model check (`loom.rs`).
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,18 +13,18 @@ use super::{AtomicUsize, Ordering};
 use crate::fallible::try_box;
 use crate::mutated;
 
-/// Handles of one value at most: far from where the count would wrap, whatever threads do
-/// meanwhile.
+/// The maximum number of handles of one value: so far from wrapping the count that concurrent
+/// clones cannot reach it.
 const HANDLES_MAX: usize = isize::MAX as usize;
 
-/// An `Arc` that can say that there is no memory, which the standard library's cannot on a stable
-/// compiler: [`try_new`](Self::try_new). Of sized values only, without weak handles; one word of
+/// An `Arc` that can be allocated fallibly, by [`try_new`](Self::try_new), which the standard
+/// library's cannot on a stable compiler. For sized values only, without weak handles; one word of
 /// count instead of two.
 ///
 /// # Invariants
 ///
-/// 1. The count is the number of handles, those that were leaked among them; the value lives as
-///    long as it is not 0.
+/// 1. The count is the number of handles, including leaked ones; the value lives as long as the
+///    count is not 0.
 /// 2. The pointer came from a `Box` that was leaked.
 pub struct TryArc<T>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
 
@@ -33,29 +33,31 @@ struct Counted<T> {
     value: T,
 }
 
-// SAFETY: a handle gives `&T` to the thread that has it, and the last one drops the value there.
+// SAFETY: a handle gives `&T` to the thread that has it, and the last handle drops the value on
+// that thread.
 unsafe impl<T: Send + Sync> Send for TryArc<T> {}
-// SAFETY: who has a reference to a handle can clone it, so the same is needed as for `Send`.
+// SAFETY: a thread with a reference to a handle can clone it, so the bounds are those of `Send`.
 unsafe impl<T: Send + Sync> Sync for TryArc<T> {}
 
 impl<T> TryArc<T> {
-    /// Bytes of the allocation.
+    /// The size of the allocation in bytes.
     pub const BYTES: usize = size_of::<Counted<T>>();
 
-    /// `value` behind a first handle; none without memory, and then `value` is dropped.
+    /// Allocates `value` with a first handle; `None` if there is no memory, and then `value` is
+    /// dropped.
     pub fn try_new(value: T) -> Option<Self> {
         let counted = try_box(Counted { handles: AtomicUsize::new(1), value })?;
         Some(Self(NonNull::from(Box::leak(counted)), PhantomData))
     }
 
-    /// Are both handles of one value?
+    /// Returns whether both handles are of one value.
     #[inline]
     pub fn ptr_eq(this: &Self, other: &Self) -> bool {
         this.0 == other.0
     }
 
-    /// Where the value is counted: no other value's handle has it while there is a handle. Nothing is
-    /// looked at.
+    /// Returns the address of the allocation, which is unique while there is a handle. Does not
+    /// access the allocation.
     #[inline]
     pub fn addr(this: &Self) -> usize {
         this.0.as_ptr().addr()
@@ -63,8 +65,8 @@ impl<T> TryArc<T> {
 
     #[inline]
     fn counted(&self) -> &Counted<T> {
-        // SAFETY: the value lives as long as there is a handle (invariant 1), and this is one.
-        // Nobody has it mutably.
+        // SAFETY: the value lives as long as there is a handle (invariant 1), and this is one. No
+        // mutable reference to it exists.
         unsafe { self.0.as_ref() }
     }
 }
@@ -72,13 +74,13 @@ impl<T> TryArc<T> {
 impl<T> Clone for TryArc<T> {
     /// # Panics
     ///
-    /// When there are [`isize::MAX`] handles, leaked ones, as no memory holds so many.
+    /// If there are more than [`isize::MAX`] handles. They were leaked, as no memory holds so many.
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: the value lives for as long as this handle; the new one is given to others by
-        // what they share.
+        // Relaxed: `self` keeps the value alive; the synchronization by which the new handle
+        // reaches another thread also publishes the count.
         if self.counted().handles.fetch_add(1, Ordering::Relaxed) > HANDLES_MAX {
-            // Relaxed: as above.
+            // Relaxed: undoes the increment above, which nothing has observed as a handle.
             self.counted().handles.fetch_sub(1, Ordering::Relaxed);
             too_many();
         }
@@ -95,8 +97,8 @@ impl<T> Drop for TryArc<T> {
     #[inline]
     fn drop(&mut self) {
         let release = if mutated!("handle_dropped_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: meets the Acquire of the last one, so that all that was done with the value
-        // comes before its drop.
+        // Release: meets the Acquire of the last handle, so that all uses of the value happen
+        // before its drop.
         if self.counted().handles.fetch_sub(1, release) == 1 {
             self.drop_value();
         }
@@ -107,11 +109,11 @@ impl<T> TryArc<T> {
     #[cold]
     fn drop_value(&mut self) {
         let acquire = if mutated!("last_handle_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
-        // Acquire: meets the Release of every handle that was dropped. A load and no fence, for who
-        // checks threads.
+        // Acquire: meets the Release of every handle that was dropped. A load instead of a fence,
+        // which ThreadSanitizer does not support.
         self.counted().handles.load(acquire);
-        // SAFETY: it came from a `Box` (invariant 2). The count was 1 and this was its handle, so
-        // nobody else has one, and nobody can get one (invariant 1).
+        // SAFETY: the pointer came from a `Box` (invariant 2). The count was 1 and counted this
+        // handle, so no other handle exists or can be created (invariant 1).
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -167,7 +169,8 @@ mod tests {
     #[should_panic = "too many handles"]
     fn the_count_does_not_wrap() {
         let handle = TryArc::try_new(()).unwrap();
-        // As if so many had been leaked. The panic leaks the value: nobody can count back.
+        // As if so many handles had been leaked. The panic leaks the value, since the count is out
+        // of range.
         handle.counted().handles.store(HANDLES_MAX + 1, Ordering::Relaxed);
         let handle = core::mem::ManuallyDrop::new(handle);
         let count = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| (*handle).clone()));

@@ -1,52 +1,54 @@
-//! How a chunk is laid out: a header, then slots of one size. It is aligned to the size of a full one, so that a slot's address leads
-//! to the header by a mask.
+//! The layout of a chunk: a header, then slots of one size. A chunk is aligned to the size of a
+//! full one, so that masking a slot's address gives the header's.
 
 use crate::node_id::NodeId;
 use crate::sync::atomic::AtomicBool;
 
-/// The least size of a full chunk.
+/// The minimum size of a full chunk.
 const FULL_MIN: usize = 64 << 10;
-/// The size of a slab's first chunk; each is as large as all before, up to a full one.
+/// The size of a slab's first chunk; each further one is as large as all before together, up to a
+/// full one.
 const FIRST: usize = 1 << 10;
-/// Slots that the smallest chunk has at least.
+/// The minimum number of slots in a chunk.
 const SLOTS_MIN: usize = 4;
 
-/// The header at the begin of a chunk, to which the address of each of its slots leads. But for `evacuating` it never changes while the chunk lives.
+/// The header at the beginning of a chunk, found from the address of each of its slots. Except for
+/// `evacuating` it never changes while the chunk lives.
 pub struct ChunkHeader {
     /// The slab that the chunk belongs to, as `*const Shared<T>`.
     pub slab: *const (),
-    /// Which of the slab's chunks it is.
+    /// The number of the chunk in its slab.
     pub number: u32,
-    /// Its number in [`ChunkTable`](crate::slots::chunk_table::ChunkTable).
+    /// The number of the chunk in [`ChunkTable`](crate::slots::chunk_table::ChunkTable).
     pub table_number: u32,
-    /// The node of its memory.
+    /// The node of the chunk's memory.
     pub node: NodeId,
-    /// Is it to be emptied, so that nothing should be put in it?
+    /// Whether the chunk is being evacuated, so that no slots should be allocated in it.
     pub evacuating: AtomicBool,
 }
 
 impl ChunkHeader {
-    /// The header of a chunk that is not evacuated.
+    /// Creates the header of a chunk that is not being evacuated.
     pub fn new(slab: *const (), number: u32, table_number: u32, node: NodeId) -> Self {
         Self { slab, number, table_number, node, evacuating: AtomicBool::new(false) }
     }
 }
 
-/// The sizes for one type.
+/// The sizes of chunks and slots for one type, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkLayout {
-    /// Of a slot.
+    /// The size of a slot.
     pub slot: usize,
-    /// From the chunk to its first slot.
+    /// The offset of the first slot in a chunk.
     pub first: usize,
-    /// Of a full chunk, and what every chunk is aligned to.
+    /// The size of a full chunk, and the alignment of every chunk.
     pub full: usize,
-    /// Bits of a slot's number inside its chunk.
+    /// The number of bits of a slot's number in its chunk.
     pub bits: u32,
 }
 
 impl ChunkLayout {
-    /// The layout of chunks of `T`s.
+    /// Returns the layout of chunks of `T`s.
     pub const fn of<T>() -> Self {
         assert!(size_of::<T>() >= size_of::<*const ()>(), "a free slot holds a pointer");
         let slot = size_of::<T>();
@@ -57,12 +59,12 @@ impl ChunkLayout {
         Self { slot, first, full, bits }
     }
 
-    /// Slots of a chunk of so many bytes.
+    /// Returns the number of slots in a chunk of `bytes` bytes.
     pub const fn slots(&self, bytes: usize) -> usize {
         (bytes - self.first) / self.slot
     }
 
-    /// The size of the next chunk of a slab that has so many bytes in chunks.
+    /// Returns the size of the next chunk of a slab that has `have` bytes in chunks.
     pub fn next(&self, have: usize) -> usize {
         let least = (self.first + SLOTS_MIN * self.slot).max(FIRST);
         if have >= self.full {
@@ -72,7 +74,8 @@ impl ChunkLayout {
         }
     }
 
-    /// Numbers of chunks end here, so that those of all slots fit in 32 bits.
+    /// Returns the exclusive upper bound of chunk numbers, so that the numbers of all slots fit in
+    /// 32 bits.
     pub const fn numbers_end(&self) -> u32 {
         1 << (u32::BITS - self.bits)
     }

@@ -1,13 +1,15 @@
-//! From a number to a chunk of slots, in the whole process, without a lock.
+//! The process-wide table from chunk numbers to chunks of slots, read without a lock.
 //!
 //! ```text
-//!     number:  first bits -> root -> leaf     the others -> chunk
+//!     number:  high bits -> root -> leaf     low bits -> chunk
 //! ```
 //!
-//! One table for all slabs, so that who has a number needs to know nothing else: links in slots are four bytes by it, and a lookup does not
-//! ask which slab. Where the system gives memory when it is first touched, one leaf is for all numbers, so that a lookup has one step
-//! less to wait for: 32 MiB of addresses, of which a page is used for 32 MiB of chunks. Elsewhere leaves are made as they are needed,
-//! 8 KiB for 64 MiB of chunks. They stay. Chunks that end leave their number to the next one that is made.
+//! There is one table for all slabs, so that a number alone identifies an object: links in slots
+//! take four bytes, and a lookup does not need the slab. Where the system allocates memory on first
+//! access, one leaf covers all numbers, so that a lookup has one dependent load less: 32 MiB of
+//! address space, of which a page is used for 32 MiB of chunks. Elsewhere leaves are allocated as
+//! needed, 8 KiB for 64 MiB of chunks. Leaves are never freed. The number of a chunk that is freed
+//! is reused for the next chunk.
 
 #[cfg_attr(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)), path = "chunk_table/mapped.rs")]
 #[cfg_attr(
@@ -23,18 +25,19 @@ use leaf::{Leaf, LEAF_BITS, LEAVES};
 
 const LEAF: usize = 1 << LEAF_BITS;
 
-/// See the module.
+/// The table from chunk numbers to chunks; see the module.
 #[doc(alias = "PageMap")]
 pub struct ChunkTable {
     root: [AtomicPtr<Leaf>; LEAVES],
     free: Mutex<Free>,
 }
 
-/// Numbers that nobody has.
+/// The free numbers.
 struct Free {
-    /// The first that was had and came back, 0 for none; the others are joined to it, each in its own place.
+    /// The first number that was released, 0 for none; the others are linked to it, each through
+    /// its own entry.
     back: u32,
-    /// The first of those that nobody had yet. Not 0, which names nothing.
+    /// The lowest number that was never used. Starts at 1, since 0 means none.
     fresh: u32,
 }
 
@@ -58,43 +61,46 @@ impl ChunkTable {
         Self { root, free: Mutex::new(Free { back: 0, fresh: 1 }) }
     }
 
-    /// Those of the process.
+    /// Returns the table of the process.
     #[inline]
     pub fn global() -> &'static Self {
         &CHUNKS
     }
 
-    /// Returns how many different numbers the process has needed, for tests.
+    /// Returns the number of different numbers that the process has needed, for tests.
     #[doc(hidden)]
     #[cfg(not(lowwater_loom))]
     pub fn numbers_made() -> u32 {
         CHUNKS.free.lock().fresh
     }
 
-    /// The chunk of a number.
+    /// Returns the chunk of a number.
     ///
     /// # Safety
     ///
-    /// It was [taken](Self::register), and is not given back meanwhile.
+    /// The number was [registered](Self::register), and is not unregistered meanwhile.
     #[inline]
     pub unsafe fn get(&self, number: u32) -> *mut u8 {
-        // Relaxed: whoever has the number of an object got it, by a Release and an Acquire or a lock, from somebody who had it after its
-        // chunk was put here, and its leaf before.
-        // SAFETY: a number that was taken is of a leaf that there can be.
+        // Relaxed: a thread that has the number of an object got it, by a Release and an Acquire or
+        // by a lock, from a thread that had it after the chunk was stored here, and the leaf before
+        // the chunk.
+        // SAFETY: a registered number belongs to a leaf whose index is less than `LEAVES`.
         let leaf = unsafe { self.root.get_unchecked(leaf_of(number)) }.load(Ordering::Relaxed);
-        // A mutant's number may come too early; it is to be found out, and not to end the model check.
+        // In a mutant the number may arrive too early; that must fail the assertion, not crash the
+        // model check.
         #[cfg(lowwater_loom)]
         assert!(!leaf.is_null(), "a number is not seen before its leaf");
-        // SAFETY: its leaf was made before, and stays.
+        // SAFETY: the leaf was created before the number was registered, and is never freed.
         let leaf = unsafe { &*leaf };
-        // Relaxed: as above.
+        // Relaxed: ordered like the leaf's load above.
         let chunk = leaf[number as usize % LEAF].load(Ordering::Relaxed);
         #[cfg(lowwater_loom)]
         assert!(chunk.addr() > u32::MAX as usize, "a number is not seen before its chunk");
         chunk
     }
 
-    /// A number below `end` for a chunk. `None`: there is none, nor memory for more.
+    /// Registers a chunk under a number below `end`. `None`: there is no free number, or no memory
+    /// for a leaf.
     pub fn register(&self, chunk: *mut u8, end: u32) -> Option<u32> {
         let end = end.min((LEAVES * LEAF) as u32);
         let mut free = self.free.lock();
@@ -104,7 +110,7 @@ impl ChunkTable {
                 if number >= end {
                     return None;
                 }
-                // Relaxed, here and below: the numbers that nobody has are guarded by the lock.
+                // Relaxed, here and below: entries of free numbers are guarded by the lock.
                 free.back = self.place(number)?.load(Ordering::Relaxed).addr() as u32;
                 break number;
             }
@@ -121,11 +127,11 @@ impl ChunkTable {
         Some(number)
     }
 
-    /// Takes a number back.
+    /// Releases a number.
     ///
     /// # Safety
     ///
-    /// It was taken, and nobody uses it any more.
+    /// The number is registered, and no code uses it any more.
     pub unsafe fn unregister(&self, number: u32) {
         let mut free = self.free.lock();
         if let Some(place) = self.place(number) {
@@ -136,12 +142,12 @@ impl ChunkTable {
 
     fn place(&self, number: u32) -> Option<&AtomicPtr<u8>> {
         let leaf = self.root.get(leaf_of(number))?.load(Ordering::Relaxed);
-        // SAFETY: what is in the root is a leaf, and stays.
+        // SAFETY: a pointer in the root is null or that of a leaf, which is never freed.
         let leaf = unsafe { leaf.as_ref() }?;
         leaf.get(number as usize % LEAF)
     }
 
-    /// Makes the leaf of the first fresh number, without the lock.
+    /// Creates the leaf of the lowest fresh number, without the lock.
     fn make_leaf<'a>(&'a self, free: MutexGuard<'a, Free>) -> Option<MutexGuard<'a, Free>> {
         drop(free);
         let leaf = leaf::make()?;
@@ -149,17 +155,17 @@ impl ChunkTable {
         let place = self.root.get(leaf_of(free.fresh));
         match place.filter(|place| place.load(Ordering::Relaxed).is_null()) {
             Some(place) => place.store(leaf.as_ptr(), Ordering::Relaxed),
-            // SAFETY: it was made just now, and nobody saw it.
+            // SAFETY: the leaf was created just now, and not published.
             None => unsafe { leaf::drop(leaf) },
         }
         Some(free)
     }
 }
 
-/// Which leaf a number is of.
+/// Returns the index of the leaf that has the number.
 #[inline]
 fn leaf_of(number: u32) -> usize {
-    // So that the compiler knows which where there is one.
+    // Makes the index a constant for the compiler where there is one leaf.
     if LEAVES == 1 {
         return 0;
     }
@@ -175,7 +181,7 @@ impl Drop for ChunkTable {
         for leaf in &mut self.root {
             let leaf = leaf.with_mut(|leaf| *leaf);
             if let Some(leaf) = ptr::NonNull::new(leaf) {
-                // SAFETY: it was made for this; the execution is over.
+                // SAFETY: the leaf was created for this table, and the execution is over.
                 unsafe { leaf::drop(leaf) };
             }
         }
@@ -188,25 +194,25 @@ mod tests {
     use alloc::boxed::Box;
     use alloc::vec::Vec;
 
-    /// An address to tell apart.
+    /// A distinct address.
     fn chunk(n: usize) -> *mut u8 {
         ptr::without_provenance_mut(n << 16)
     }
 
-    /// Its leaves are the process's for good; here a few.
+    /// Leaked, since leaves live as long as the process.
     fn table() -> &'static ChunkTable {
         Box::leak(Box::new(ChunkTable::new()))
     }
 
     fn all(chunks: &ChunkTable, numbers: &[u32]) -> Vec<usize> {
-        // SAFETY: they were taken.
+        // SAFETY: the numbers are registered.
         numbers.iter().map(|&number| unsafe { chunks.get(number) }.addr() >> 16).collect()
     }
 
     #[test]
     fn a_number_leads_to_its_chunk_whichever_leaf_it_is_of() {
         let chunks = table();
-        // Of several leaves, where there are several.
+        // Enough for several leaves, where there are several.
         let count = (3 * LEAF).min(5_000);
         let numbers: Vec<_> = (1..=count).map(|n| chunks.register(chunk(n), u32::MAX).unwrap()).collect();
         assert!(numbers.iter().copied().eq(1..=count as u32), "each once, and none is 0");
@@ -218,7 +224,7 @@ mod tests {
         let chunks = table();
         let mut numbers: Vec<_> = (1..=10).map(|n| chunks.register(chunk(n), u32::MAX).unwrap()).collect();
         for n in [3, 7, 5] {
-            // SAFETY: it was taken, and is not used.
+            // SAFETY: the number is registered, and not used any more.
             unsafe { chunks.unregister(n) };
         }
         for n in [5, 7, 3, 11] {
@@ -233,7 +239,7 @@ mod tests {
         let chunks = table();
         assert_eq!(chunks.register(chunk(1), 1), None, "0 is none");
         assert_eq!([1, 2, 3].map(|n| chunks.register(chunk(n), 3)), [Some(1), Some(2), None]);
-        // SAFETY: it was taken, and is not used.
+        // SAFETY: the number is registered, and not used any more.
         unsafe { chunks.unregister(2) };
         assert_eq!([chunks.register(chunk(4), 2), chunks.register(chunk(4), 3)], [None, Some(2)]);
         assert_eq!(chunks.register(chunk(5), u32::MAX), Some(3));
@@ -247,7 +253,7 @@ mod tests {
                 let number = chunks.register(chunk(t * 10_000 + n + 1), u32::MAX).unwrap();
                 assert_eq!(all(chunks, &[number]), [t * 10_000 + n + 1]);
                 if n % 3 != 0 {
-                    // SAFETY: it was taken, and is not used.
+                    // SAFETY: the number is registered, and not used any more.
                     unsafe { chunks.unregister(number) };
                 }
             }

@@ -1,14 +1,15 @@
-//! A cell whose accesses loom can see.
+//! A cell whose accesses loom checks.
 
 #[cfg(not(lowwater_loom))]
 mod imp {
-    /// [`core::cell::UnsafeCell`] with loom's closure interface: under loom each access is checked against all others.
+    /// [`core::cell::UnsafeCell`] with loom's closure interface: under loom each access is checked
+    /// against all others.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
     impl<T> UnsafeCell<T> {
-        /// Makes a cell around `value`.
+        /// Creates a cell that contains `value`.
         #[inline]
         pub const fn new(value: T) -> Self {
             Self(core::cell::UnsafeCell::new(value))

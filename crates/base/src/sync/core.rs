@@ -1,7 +1,9 @@
-//! Without std: the spin locks of the crate `spin`, or with `embedder` the embedder's lock.
+//! Builds without `std`: the spin locks of the crate `spin`, or with `embedder` the embedder's
+//! lock.
 //!
-//! A holder of the spin lock that is preempted keeps everybody spinning; that is what an embedder whose holders cannot be preempted (a kernel
-//! with preemption off, one core) accepts, and why `std` builds use parking_lot.
+//! If the holder of a spin lock is preempted, all waiters spin until it runs again. This is
+//! acceptable for an embedder whose lock holders cannot be preempted (a kernel with preemption
+//! disabled, a single core), and is the reason why `std` builds use parking_lot.
 
 pub use alloc::sync::{Arc, Weak};
 pub use core::hint::spin_loop;
@@ -9,7 +11,7 @@ pub use core::hint::spin_loop;
 /// Atomic types, their orderings and fences.
 pub mod atomic {
     pub use core::sync::atomic::*;
-    // Behind a lock, of which there are few in the whole program. Not from interrupts.
+    // Emulated with a few global locks; must not be used in interrupt handlers.
     #[cfg(not(target_has_atomic = "64"))]
     pub use portable_atomic::AtomicU64;
 }
@@ -29,16 +31,16 @@ pub use locks::{RawMutex, RawRwLock};
 
 /// [`lock_api::Mutex`] over the spin lock.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-/// The right to what a [`Mutex`] holds.
+/// A guard that gives access to the value of a [`Mutex`].
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// [`lock_api::RwLock`] over the spin lock.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
-/// The right to read what an [`RwLock`] holds.
+/// A guard that gives read access to the value of an [`RwLock`].
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
-/// The right to change what an [`RwLock`] holds.
+/// A guard that gives write access to the value of an [`RwLock`].
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
-/// Lets another thread run: here there is no scheduler to ask, so the processor is told that we spin.
+/// Yields to other threads: without a scheduler this is a spin-loop hint to the processor.
 #[inline]
 pub fn yield_now() {
     spin_loop();

@@ -6,10 +6,10 @@ use crate::embedder::{hooks, LockSpace};
 #[derive(Debug)]
 pub struct RawMutex(LockSpace);
 
-// SAFETY: every call goes to the embedder's lock, which is a `lock_api::RawMutex` itself.
+// SAFETY: every call is forwarded to the embedder's lock, which is a `lock_api::RawMutex` itself.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(LockSpace::new());
-    // A kernel's lock may have to be given back by who took it.
+    // A kernel's lock may have to be released by the thread that took it.
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
@@ -24,16 +24,16 @@ unsafe impl lock_api::RawMutex for RawMutex {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: the caller holds the lock.
+        // SAFETY: the caller holds the lock (clause of `RawMutex::unlock`).
         unsafe { hooks::__lowwater_unlock(&self.0) }
     }
 }
 
-/// The embedder's lock, for readers as for writers: one at a time.
+/// The embedder's lock as a reader-writer lock: one reader or one writer at a time.
 #[derive(Debug)]
 pub struct RawRwLock(RawMutex);
 
-// SAFETY: whoever is inside holds the mutex, so a writer is alone.
+// SAFETY: readers and writers hold the mutex, so a writer excludes all others.
 unsafe impl lock_api::RawRwLock for RawRwLock {
     const INIT: Self = Self(<RawMutex as lock_api::RawMutex>::INIT);
     type GuardMarker = lock_api::GuardNoSend;
@@ -50,7 +50,8 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     unsafe fn unlock_shared(&self) {
-        // SAFETY: who is inside holds the mutex.
+        // SAFETY: the caller holds the lock shared (clause of `unlock_shared`), so it holds the
+        // mutex.
         unsafe { lock_api::RawMutex::unlock(&self.0) }
     }
 
@@ -66,7 +67,8 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
-        // SAFETY: who is inside holds the mutex.
+        // SAFETY: the caller holds the lock exclusively (clause of `unlock_exclusive`), so it holds
+        // the mutex.
         unsafe { lock_api::RawMutex::unlock(&self.0) }
     }
 }

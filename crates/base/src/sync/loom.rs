@@ -1,6 +1,7 @@
-//! Model checks: loom's locks and atomics under parking_lot's shape.
+//! Model checks: loom's locks and atomics with parking_lot's interface.
 //!
-//! `Arc` is the ordinary one here too: loom's cannot hold a `dyn Trait`, and its counting is not what we check.
+//! `Arc` is the ordinary one here, too: loom's cannot hold a `dyn Trait`, and its counting is not
+//! under test.
 
 pub use ::loom::hint::spin_loop;
 pub use ::loom::thread;
@@ -16,8 +17,9 @@ pub mod atomic {
     pub use ::loom::sync::atomic::*;
 }
 
-/// Is a failed model check being unwound? Then loom may not be called any more, and destructors leave things as they are; a
-/// second panic would abort the twin tests that are meant to fail.
+/// Returns whether a failed model check is unwinding. Then loom must not be called any more, and
+/// destructors leave things as they are; a second panic would abort the tests that are meant to
+/// fail.
 pub fn unwinding() -> bool {
     std::thread::panicking()
 }
@@ -26,17 +28,17 @@ pub fn unwinding() -> bool {
 #[derive(Debug, Default)]
 pub struct Mutex<T>(::loom::sync::Mutex<T>);
 
-/// The right to what a [`Mutex`] holds.
+/// A guard that gives access to the value of a [`Mutex`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T>(Option<::loom::sync::MutexGuard<'a, T>>);
 
 impl<T> Mutex<T> {
-    /// Makes a mutex around `value`.
+    /// Creates a mutex that contains `value`.
     pub fn new(value: T) -> Self {
         Self(::loom::sync::Mutex::new(value))
     }
 
-    /// Waits for the lock.
+    /// Takes the lock, waiting if necessary.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(self.0.lock().expect("loom mutexes are not poisoned")))
     }
@@ -46,12 +48,12 @@ impl<T> Mutex<T> {
         self.0.try_lock().ok().map(|g| MutexGuard(Some(g)))
     }
 
-    /// Takes the value out.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner().expect("loom mutexes are not poisoned")
     }
 
-    /// The value, by the right of the only owner.
+    /// Returns the value, without locking since the borrow is unique.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().expect("loom mutexes are not poisoned")
     }
@@ -82,39 +84,39 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 pub struct RwLock<T>(::loom::sync::RwLock<T>);
 
-/// The right to read what an [`RwLock`] holds.
+/// A guard that gives read access to the value of an [`RwLock`].
 pub type RwLockReadGuard<'a, T> = ::loom::sync::RwLockReadGuard<'a, T>;
-/// The right to change what an [`RwLock`] holds.
+/// A guard that gives write access to the value of an [`RwLock`].
 pub type RwLockWriteGuard<'a, T> = ::loom::sync::RwLockWriteGuard<'a, T>;
 
 impl<T> RwLock<T> {
-    /// Makes a lock around `value`.
+    /// Creates a lock that contains `value`.
     pub fn new(value: T) -> Self {
         Self(::loom::sync::RwLock::new(value))
     }
 
-    /// Waits for the right to read.
+    /// Takes the lock for reading, waiting if necessary.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().expect("loom locks are not poisoned")
     }
 
-    /// Waits for the right to change.
+    /// Takes the lock for writing, waiting if necessary.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().expect("loom locks are not poisoned")
     }
 }
 
-/// [`loom::sync::Condvar`] with a guard that stays in the caller's hand.
+/// [`loom::sync::Condvar`] that takes the guard by reference.
 #[derive(Debug, Default)]
 pub struct Condvar(::loom::sync::Condvar);
 
 impl Condvar {
-    /// Makes a condition variable.
+    /// Creates a condition variable.
     pub fn new() -> Self {
         Self(::loom::sync::Condvar::new())
     }
 
-    /// Gives the lock back, waits to be told, and takes it again.
+    /// Releases the lock, waits for a notification, and takes the lock again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let inner = guard.0.take().expect("a guard is empty only while its condvar waits");
         guard.0 = Some(self.0.wait(inner).expect("loom mutexes are not poisoned"));
@@ -135,16 +137,17 @@ impl Condvar {
 pub mod raw {
     use core::cell::UnsafeCell;
 
-    /// A lock without data, over loom's mutex: the guard is kept in the lock itself between `lock` and `unlock`.
+    /// A lock without data, over loom's mutex: between `lock` and `unlock` the guard is stored in
+    /// the lock itself.
     pub struct RawLock {
-        // Before `inner`, so that a guard left behind is dropped before its mutex.
+        // Declared before `inner`, so that a remaining guard is dropped before its mutex.
         guard: UnsafeCell<Option<::loom::sync::MutexGuard<'static, ()>>>,
         inner: alloc::boxed::Box<::loom::sync::Mutex<()>>,
     }
 
-    // SAFETY: `guard` is touched only by the holder of `inner`, and model threads share one OS thread.
+    // SAFETY: only the holder of `inner` accesses `guard`, and model threads share one OS thread.
     unsafe impl Send for RawLock {}
-    // SAFETY: as for Send.
+    // SAFETY: only the holder of `inner` accesses `guard`, and model threads share one OS thread.
     unsafe impl Sync for RawLock {}
 
     impl Default for RawLock {
@@ -154,12 +157,12 @@ pub mod raw {
     }
 
     impl RawLock {
-        /// Makes an unlocked lock.
+        /// Creates an unlocked lock.
         pub fn new() -> Self {
             Self { guard: UnsafeCell::new(None), inner: alloc::boxed::Box::new(::loom::sync::Mutex::new(())) }
         }
 
-        /// Waits for the lock and takes it.
+        /// Takes the lock, waiting if necessary.
         pub fn lock(&self) {
             self.keep(self.inner.lock().expect("loom mutexes are not poisoned"));
         }
@@ -170,21 +173,23 @@ pub mod raw {
         }
 
         fn keep(&self, guard: ::loom::sync::MutexGuard<'_, ()>) {
-            // SAFETY: only the lifetime changes; the mutex is boxed and is dropped after the guard (field order).
+            // SAFETY: only the lifetime changes; the mutex is boxed and is dropped after the guard
+            // (field order).
             let guard = unsafe {
                 core::mem::transmute::<::loom::sync::MutexGuard<'_, ()>, ::loom::sync::MutexGuard<'static, ()>>(guard)
             };
-            // SAFETY: we hold `inner`, so nobody else touches `guard`.
+            // SAFETY: this thread holds `inner`, so no other thread accesses `guard`.
             unsafe { *self.guard.get() = Some(guard) };
         }
 
-        /// Gives the lock back.
+        /// Releases the lock.
         ///
         /// # Safety
         ///
         /// The caller holds the lock.
         pub unsafe fn unlock(&self) {
-            // SAFETY: the caller holds `inner`, so nobody else touches `guard`.
+            // SAFETY: the caller holds `inner` (this function's clause), so no other thread
+            // accesses `guard`.
             let guard = unsafe { (*self.guard.get()).take() };
             if super::unwinding() {
                 core::mem::forget(guard);

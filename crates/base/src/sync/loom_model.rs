@@ -1,18 +1,20 @@
-//! Every interleaving of a story.
+//! The runner of model checks.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs `story` in every interleaving of its threads, within the bounds that the environment sets for loom.
+/// Runs `story` in every interleaving of its threads, within the bounds that the environment sets
+/// for loom.
 ///
 /// # Panics
 ///
-/// If one of them fails; or if there is only one, because then nothing was checked: the threads never meet.
+/// If an execution fails; or if there is only one interleaving, because then the threads never
+/// interact and nothing was checked.
 pub fn model(story: impl Fn() + Sync + Send + 'static) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
     ::loom::model(move || {
-        // Relaxed: loom runs one after another.
+        // Relaxed: loom runs one execution after the other.
         counted.fetch_add(1, Ordering::Relaxed);
         story();
     });

@@ -1,10 +1,12 @@
-//! Wrong on purpose: a model check that cannot fail proves nothing.
+//! Fault injection for model checks: a model check that cannot fail proves nothing.
 //!
-//! A place whose ordering matters asks [`mutated!`](crate::mutated) by name before it does its duty. In every build but the
-//! model checks' the answer is the constant `false` and the question disappears. A model check runs itself once as the code
-//! stands, and once inside `with_mutant` under the name of each fault, and the second run must fail.
+//! Code whose ordering matters calls [`mutated!`](crate::mutated) with the name of a fault, and
+//! leaves the ordering out if the result is true. In all builds but the model checks' the result is
+//! the constant `false`, and the call is optimized out. A model check runs once with the code
+//! unchanged, and once inside `with_mutant` for each fault; these runs must fail.
 
-/// Is the fault `name` switched on for the model check that runs now? Constant `false` outside loom builds.
+/// Returns whether the fault `name` is injected in the current model check. Constant `false`
+/// outside loom builds.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! mutated {
@@ -25,7 +27,8 @@ mod imp {
     extern crate std;
     use core::cell::Cell;
 
-    // loom runs all threads of a model on the OS thread of the test that started it, so this is one cell per model check.
+    // loom runs all threads of a model on the OS thread of the test that started it, so there is
+    // one cell per model check.
     std::thread_local! { static ACTIVE: Cell<&'static str> = const { Cell::new("") }; }
 
     /// The function behind [`mutated!`](crate::mutated).
@@ -33,7 +36,7 @@ mod imp {
         ACTIVE.with(|a| a.get() == name)
     }
 
-    /// Runs `check` with the fault `name` switched on; for `#[should_panic]` twins.
+    /// Runs `check` with the fault `name` injected; for `#[should_panic]` tests.
     pub fn with_mutant(name: &'static str, check: impl FnOnce()) {
         struct Off;
         impl Drop for Off {

@@ -13,32 +13,33 @@ impl Default for RawLock {
 }
 
 impl RawLock {
-    /// Makes an unlocked lock.
+    /// Creates an unlocked lock.
     #[inline]
     pub const fn new() -> Self {
         Self(<Inner as RawMutex>::INIT)
     }
 
-    /// Waits for the lock and takes it.
+    /// Takes the lock, waiting if necessary.
     #[inline]
     pub fn lock(&self) {
         RawMutex::lock(&self.0);
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free, and returns whether it did.
     #[inline]
     pub fn try_lock(&self) -> bool {
         RawMutex::try_lock(&self.0)
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Safety
     ///
     /// The caller holds the lock.
     #[inline]
     pub unsafe fn unlock(&self) {
-        // SAFETY: the caller holds the lock, which is all that `RawMutex::unlock` asks.
+        // SAFETY: the caller holds the lock (this function's clause), as `RawMutex::unlock`
+        // requires.
         unsafe { RawMutex::unlock(&self.0) }
     }
 }

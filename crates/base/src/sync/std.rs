@@ -10,7 +10,7 @@ pub mod atomic {
     pub use core::sync::atomic::*;
 }
 
-/// Lets another thread run, where a lock-free loop waits for somebody else's next step.
+/// Yields to other threads, in a lock-free loop that waits for a step of another thread.
 #[inline]
 pub fn yield_now() {
     thread::yield_now();

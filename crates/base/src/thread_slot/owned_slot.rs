@@ -1,33 +1,35 @@
-//! Small slots for threads: each is owned by one thread as long as that lives, while there are slots. The others share.
+//! Small slot numbers for threads: a thread owns its slot as long as the thread lives, while there
+//! are free slots. The other threads share slots.
 
 use crate::hash::GOLDEN_RATIO;
 use crate::sync::Mutex;
 use core::cell::Cell;
 
-/// Slots that have an owner.
+/// The number of slots that can be owned.
 pub const OWNED_MAX: usize = 16;
 
-/// A thread's slot.
+/// The slot of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadSlot {
-    /// No other thread has it.
+    /// No other thread has this slot.
     Owned(usize),
-    /// Other threads may have it as well.
+    /// Other threads may have this slot as well.
     Shared(usize),
 }
 
-/// One bit for each slot that has an owner.
+/// A bitmap of the slots that are owned.
 static OWNED: Mutex<u16> = Mutex::new(0);
 
 const _: () = assert!(OWNED_MAX == u16::BITS as usize, "a bit for each slot");
 
-/// The thread asked for no slot yet.
+/// The value of `HERE` before the thread's first call.
 const NONE: usize = usize::MAX;
 
 std::thread_local! {
-    /// This thread's slot, from [`OWNED_MAX`] on a shared one. No destructor, so that asking costs nothing.
+    /// This thread's slot; values from [`OWNED_MAX`] on are shared slots. Without a destructor, so
+    /// that an access needs no check.
     static HERE: Cell<usize> = const { Cell::new(NONE) };
-    /// Gives the slot back.
+    /// Releases the slot when the thread ends.
     static END: End = const { End };
 }
 
@@ -41,7 +43,7 @@ pub fn current() -> ThreadSlot {
     }
 }
 
-/// Returns the calling thread's slot if the thread owns it and asked for it before.
+/// Returns the calling thread's slot if the thread owns one and has called [`current`] before.
 #[inline]
 pub fn owned() -> Option<usize> {
     Some(HERE.get()).filter(|own| *own < OWNED_MAX)
@@ -49,7 +51,8 @@ pub fn owned() -> Option<usize> {
 
 #[cold]
 fn first() -> ThreadSlot {
-    // A thread whose end has begun owns no slot: nobody would give it back.
+    // A thread whose thread-locals are being destroyed gets no owned slot, since it would not be
+    // released.
     if END.try_with(|_| ()).is_ok() {
         let mut owned = OWNED.lock();
         let own = owned.trailing_ones() as usize;
@@ -63,12 +66,13 @@ fn first() -> ThreadSlot {
     current()
 }
 
-/// A slot from the address of a thread-local, which differs between threads that live at one time.
+/// Returns a shared slot computed from the address of a thread-local, which differs between threads
+/// that exist at the same time.
 fn shared() -> usize {
     HERE.with(|here| core::ptr::from_ref(here).addr().wrapping_mul(GOLDEN_RATIO as usize) >> 16 & 0xffff)
 }
 
-/// The thread's end.
+/// A guard whose destructor runs at the thread's end.
 struct End;
 
 impl Drop for End {

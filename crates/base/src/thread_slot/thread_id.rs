@@ -1,10 +1,12 @@
-//! The identity of a thread. Known under `std` (and to loom); without `std` threads cannot be told apart.
+//! The identity of a thread. Available with `std` (and under loom); without `std` threads cannot be
+//! distinguished.
 //!
-//! The shrinkers ask several times for each visit, so asking must cost next to nothing. `thread::current().id()` counts a reference up
-//! and down; a number in a thread-local is a load and a comparison. The local's address would not do: the next thread may get the
-//! same one, and with it a scope that was leaked.
+//! The shrinkers query it several times per visit, so it must be cheap. `thread::current().id()`
+//! increments and decrements a reference count; a number in a thread-local is a load and a
+//! comparison. The address of a thread-local would not work: a later thread may get the same
+//! address, and would inherit a scope that was leaked.
 
-/// The identity of a thread: a number that no other thread has, or ever had.
+/// The identity of a thread: a number that no other thread has or ever had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadId(#[cfg(any(feature = "std", lowwater_loom))] Id);
 
@@ -14,10 +16,11 @@ type Id = core::num::NonZeroUsize;
 type Id = loom::thread::ThreadId;
 
 impl ThreadId {
-    /// Can this build tell threads apart? If not, re-entry cannot be noticed and is the embedder's duty.
+    /// Whether this build can distinguish threads. If not, re-entry cannot be detected, and
+    /// preventing it is the embedder's duty.
     pub const KNOWN: bool = cfg!(any(feature = "std", lowwater_loom));
 
-    /// The calling thread.
+    /// Returns the identity of the calling thread.
     #[inline]
     pub fn current() -> Self {
         Self(
@@ -29,7 +32,8 @@ impl ThreadId {
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 std::thread_local! {
-    /// This thread's number; 0 before it is first asked for. No destructor, so that it is there in those of others.
+    /// This thread's number; 0 before its first use. Without a destructor, so that it is available
+    /// in the destructors of other thread-locals.
     static NUMBER: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
 }
 
@@ -39,13 +43,14 @@ fn current() -> Id {
     Id::new(NUMBER.get()).unwrap_or_else(number)
 }
 
-/// Gives this thread its number.
+/// Assigns a number to this thread.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 #[cold]
 fn number() -> Id {
     use core::sync::atomic::{AtomicUsize, Ordering};
     static LAST: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: any number does that no other thread gets. Ends: of two in a row one is not 0.
+    // Relaxed: the number only has to be unique. Ends: of two consecutive numbers at least one is
+    // not 0.
     loop {
         if let Some(number) = Id::new(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)) {
             NUMBER.set(number.get());
@@ -59,8 +64,9 @@ fn current() -> Id {
     crate::sync::thread::current().id()
 }
 
-/// Returns a number that threads which run at the same time rarely share, to spread them over the shards of a structure: the thread's
-/// own number, or without `std` and in model checks a [hint](crate::cpu::hint).
+/// Returns a number that concurrently running threads rarely share, to spread them over the shards
+/// of a structure: the thread's own number, or without `std` and in model checks a
+/// [hint](crate::cpu::hint).
 #[inline]
 pub fn spread() -> usize {
     #[cfg(all(feature = "std", not(lowwater_loom)))]

@@ -1,46 +1,54 @@
-//! Words that are mapped from the system.
+//! Arrays that are mapped from the system.
 
 use crate::mapped_memory::{map_aligned, HUGE};
 use core::ptr::NonNull;
 use rustix::mm::{madvise, munmap, Advice};
 
-/// A mapping is worth its calls from so many bytes on: where the allocator has one for itself.
+/// The size in bytes from which on a mapping is worth its system calls: the threshold at which the
+/// allocator maps memory itself.
 pub(super) const FROM: usize = 128 << 10;
-/// What is given back at once, at most: one huge page, and no part of one.
+/// The maximum number of bytes that one call frees: one huge page, and never a part of one.
 pub(super) const STEP: usize = HUGE;
-/// No page that is not huge is larger.
+/// The upper bound of the size of normal pages.
 const PAGE: usize = 64 << 10;
 
-/// Memory of so many bytes.
+/// Maps `bytes` bytes; `None` if the system refuses.
 pub(super) fn make(bytes: usize) -> Option<NonNull<u8>> {
     let base = map_aligned(pages(bytes))?;
-    // What does not fill a huge page at the end takes none; so none is larger than what it is for.
+    // An incomplete huge page at the end is never a huge page, so the array takes no more memory
+    // than its size.
     let advice = if bytes >= HUGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-    // SAFETY: it was just mapped. If the advice is not taken it is slower, and nothing else.
+    // SAFETY: the range was just mapped. If the advice is refused, accesses are slower, without
+    // other effects.
     let _advised = unsafe { madvise(base.as_ptr().cast(), pages(bytes), advice) };
     Some(base)
 }
 
-/// Unmaps what is behind the bytes that it returns.
+/// Unmaps the last [`STEP`] or fewer bytes, and returns the number of bytes that are left.
 ///
 /// # Safety
 ///
-/// `base` came from [`make`], of which so many bytes are left, and nobody uses the last [`STEP`] of them.
+/// `base` came from [`make`], `bytes` bytes of that mapping are left, and no code uses the last
+/// [`STEP`] of them.
 pub(super) unsafe fn shrink(base: NonNull<u8>, bytes: usize) -> usize {
     let keep = bytes.saturating_sub(1) / STEP * STEP;
-    // SAFETY: it is inside the mapping.
+    // SAFETY: `keep` is less than the size of the mapping, or 0.
     let behind = unsafe { base.add(keep) };
-    // SAFETY: nobody uses it, says the caller.
+    // SAFETY: these are the last bytes of the mapping, and no code uses them (this function's
+    // clause).
     unsafe { free(behind, bytes - keep) };
     keep
 }
 
+/// Unmaps the end of a mapping.
+///
 /// # Safety
 ///
-/// They are the last so many bytes of what came from [`make`], and nobody uses them.
+/// The range is the last `bytes` bytes of a mapping from [`make`], and no code uses it.
 pub(super) unsafe fn free(base: NonNull<u8>, bytes: usize) {
     if bytes != 0 {
-        // SAFETY: these are whole pages of ours. Should it fail, they stay, and nothing else.
+        // SAFETY: the range consists of whole pages of our mapping. If the call fails, they stay
+        // mapped, without other effects.
         let _unmapped = unsafe { munmap(base.as_ptr().cast(), pages(bytes)) };
     }
 }

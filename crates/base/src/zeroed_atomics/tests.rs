@@ -1,10 +1,10 @@
 use super::*;
 use crate::sync::atomic::Ordering;
 
-/// Small, mapped, and with huge pages; in Miri none is.
+/// Small arrays, mapped ones, and ones with huge pages; under Miri none is mapped.
 const LENGTHS: [usize; 5] = if cfg!(miri) { [0, 1, 100, 1_000, 2_000] } else { [0, 1, 1_000, 40_000, 700_001] };
 
-/// In how many steps so many bytes are given back.
+/// Returns the number of `shrink` calls that free an array of this many bytes.
 fn steps_of(bytes: usize) -> usize {
     #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
     if bytes >= mapped::FROM {
@@ -50,6 +50,6 @@ fn what_is_given_back_is_the_end() {
 #[test]
 fn more_than_there_can_be_is_refused() {
     assert!(ZeroedAtomics::try_new(usize::MAX).is_none());
-    // Miri ends where there is not so much.
+    // Miri aborts if there is not enough memory.
     assert!(cfg!(miri) || ZeroedAtomics::try_new(1 << 58).is_none());
 }

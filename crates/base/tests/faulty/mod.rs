@@ -1,24 +1,25 @@
-//! An allocator that counts what the thread allocates, and fails when it is told to. Whoever has this module has that allocator.
+//! An allocator that counts a thread's allocations, and fails on request. It is the global
+//! allocator of every test program with this module.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 struct Faulty;
 
-/// What others do.
+/// An action that runs in the middle of an allocation.
 type Others = &'static dyn Fn();
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed.
+    /// The bytes that this thread has allocated and not freed.
     pub static ALLOCATED: Cell<isize> = const { Cell::new(0) };
-    /// This many more allocations succeed, then one fails; `None`: all succeed.
+    /// After this many successful allocations one fails; `None`: all succeed.
     static FAIL_AFTER: Cell<Option<usize>> = const { Cell::new(None) };
-    /// What happens in the middle of an allocation, after this many.
+    /// An action to run in the middle of an allocation, after this many allocations.
     static MEANWHILE: Cell<Option<(usize, Others)>> = const { Cell::new(None) };
 }
 
 fn add(bytes: isize) {
-    // A thread that is ending has no counter any more, and no test to tell.
+    // A thread that is ending has no counter any more, and no test reads it.
     let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
 }
 
@@ -31,7 +32,7 @@ fn fails_now() -> bool {
     fails.unwrap_or(false)
 }
 
-/// Time passes: what others do while this thread waits for memory.
+/// Runs the action that is due, if any: what other threads do while this one waits for memory.
 fn time_passes() {
     let due = MEANWHILE.try_with(|meanwhile| match meanwhile.take() {
         Some((0, others)) => Some(others),
@@ -45,7 +46,8 @@ fn time_passes() {
     }
 }
 
-// SAFETY: every call goes to `System` unchanged, or answers null, which an allocator may at any time.
+// SAFETY: every call is forwarded to `System` unchanged, or returns null, which an allocator may do
+// at any time.
 unsafe impl GlobalAlloc for Faulty {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if fails_now() {
@@ -53,13 +55,13 @@ unsafe impl GlobalAlloc for Faulty {
         }
         time_passes();
         add(layout.size() as isize);
-        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        // SAFETY: this function's clause about `layout` is that of `System.alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         add(-(layout.size() as isize));
-        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
+        // SAFETY: `ptr` came from `System` with this layout, since `alloc` forwards to it.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -67,16 +69,18 @@ unsafe impl GlobalAlloc for Faulty {
 #[global_allocator]
 static FAULTY: Faulty = Faulty;
 
-/// Runs `f`, in which so many allocations succeed and then one fails. Says whether it came to that.
-#[allow(dead_code, reason = "who only counts has no use for it")]
+/// Runs `f`, in which `n` allocations succeed and the next one fails. Returns also whether that
+/// failure happened.
+#[allow(dead_code, reason = "not used by tests that only count")]
 pub fn refused_after<R>(n: usize, f: impl FnOnce() -> R) -> (R, bool) {
     FAIL_AFTER.set(Some(n));
     let result = f();
     (result, FAIL_AFTER.take().is_none())
 }
 
-/// Runs `f`, and `others` in the middle of one of its allocations, after so many. Says whether it came to that.
-#[allow(dead_code, reason = "who only counts has no use for it")]
+/// Runs `f`, and `others` in the middle of one of its allocations, after `n` others. Returns also
+/// whether `others` ran.
+#[allow(dead_code, reason = "not used by tests that only count")]
 pub fn meanwhile<R>(n: usize, others: &dyn Fn(), f: impl FnOnce() -> R) -> (R, bool) {
     struct Over;
     impl Drop for Over {
@@ -85,7 +89,8 @@ pub fn meanwhile<R>(n: usize, others: &dyn Fn(), f: impl FnOnce() -> R) -> (R, b
         }
     }
     let _over = Over;
-    // SAFETY: it is forgotten when this returns or unwinds, and borrowed until then.
+    // SAFETY: the reference is removed when this returns or unwinds, and `others` is borrowed until
+    // then.
     let others = unsafe { std::mem::transmute::<&dyn Fn(), Others>(others) };
     MEANWHILE.set(Some((n, others)));
     let result = f();

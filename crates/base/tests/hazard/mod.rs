@@ -1,4 +1,5 @@
-//! Deadlines, threads that end, and processes of a test's own. Other crates' tests of misuse have it, too.
+//! Deadlines, thread ends, and separate processes, for tests. Used by other crates' tests of
+//! misuse, too.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -8,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Longer than any machine takes, unless something does not happen at all.
+/// Longer than any machine takes, unless the awaited event never happens.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs `f` on a thread of its own; fails if it does not end.
+/// Runs `f` on a thread of its own; fails if it does not end within `PATIENCE`.
 pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || tell.send(f()));
@@ -28,7 +29,7 @@ pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'sta
     }
 }
 
-/// What is to be done in the last destructor of a thread's locals.
+/// Actions for the last destructor of a thread's locals.
 #[derive(Default)]
 struct Late(RefCell<Vec<Box<dyn FnOnce()>>>);
 
@@ -40,15 +41,16 @@ impl Drop for Late {
 
 std::thread_local! { static LATE: Late = Late::default(); }
 
-/// Calls `begin` on a new thread, and what it returns in a destructor of a thread-local that runs after the library's: destructors run in
-/// the reverse order in which their locals were first used.
+/// Calls `begin` on a new thread, and the function that it returns in a destructor of a
+/// thread-local that runs after the library's: destructors run in the reverse order in which their
+/// locals were first used.
 pub fn at_the_end_of_a_thread(what: &str, begin: impl FnOnce() -> Box<dyn FnOnce()> + Send + 'static) {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
         LATE.with(|_| ());
         let end = begin();
         let end = move || {
-            // A panic in a destructor of a thread-local would end the process.
+            // A panic in a destructor of a thread-local would abort the process.
             let ended = catch_unwind(AssertUnwindSafe(end)).is_ok();
             tell.send(ended).expect("the test waits");
         };
@@ -57,7 +59,7 @@ pub fn at_the_end_of_a_thread(what: &str, begin: impl FnOnce() -> Box<dyn FnOnce
     assert_eq!(told.recv_timeout(PATIENCE), Ok(true), "{what}, at the end of a thread");
 }
 
-/// Runs the test `name` in a process of its own, where it calls `f`: what it leaks there is its own business.
+/// Runs the test `name` in a process of its own, where it calls `f`; leaks end with that process.
 pub fn in_a_process(name: &str, f: impl FnOnce()) {
     const CHILD: &str = "LOWWATER_HAZARD";
     if std::env::var_os(CHILD).is_some() {
@@ -67,7 +69,7 @@ pub fn in_a_process(name: &str, f: impl FnOnce()) {
     let mut child = Command::new(program)
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CHILD, name)
-        // It may be there to leak.
+        // The test may leak on purpose.
         .envs(["ASAN_OPTIONS", "LSAN_OPTIONS"].map(|options| (options, "detect_leaks=0")))
         .stdout(Stdio::null())
         .spawn()

@@ -7,7 +7,7 @@ mod unit {
     use crate::sync::atomic::AtomicUsize;
     use crate::sync::Arc;
 
-    /// Counts those that were dropped.
+    /// A value that counts the drops of its kind.
     struct Counted(u32, Arc<AtomicUsize>);
 
     impl Drop for Counted {
@@ -29,12 +29,12 @@ mod unit {
         assert_eq!((first.unwrap().0, cell.load(&guard).unwrap().0), (1, 2));
         assert_eq!(dropped.load(Ordering::Relaxed), 0);
         drop(guard);
-        // Other tests' readers come and go; and nobody retires a batch.
+        // Readers of other tests come and go, and no thread retires a full batch.
         while dropped.load(Ordering::Relaxed) != 1 {
             crate::flush();
         }
         drop(cell);
-        assert_eq!(dropped.load(Ordering::Relaxed), 2, "at once, as nobody can be inside");
+        assert_eq!(dropped.load(Ordering::Relaxed), 2, "at once, as no reader can be inside");
     }
 
     #[test]
@@ -82,7 +82,8 @@ mod stories {
     use super::*;
     use crate::sync::{model, thread, with_mutant, Arc};
 
-    /// A reader beside one who replaces what it reads: it finds the one or the other, as they were made, and as long as it is inside.
+    /// A reader concurrent with a replacement: it finds the old or the new value, complete, for as
+    /// long as it is inside.
     fn a_reader_beside_a_replacement() {
         let cell = Arc::new(RcuCell::new());
         assert!(cell.replace(None, 1, &pin()));
@@ -100,7 +101,7 @@ mod stories {
         reader.join().unwrap();
     }
 
-    /// Two who replace the same: one of them does, and what it took out is freed once.
+    /// Two threads replace the same value: one of them succeeds, and the old value is freed once.
     fn two_writers() {
         let cell = Arc::new(RcuCell::new());
         assert!(cell.replace(None, 0, &pin()));
@@ -123,7 +124,7 @@ mod stories {
         }
     }
 
-    /// Who clears beside who puts a value there: it is left, or taken out and freed.
+    /// A clear concurrent with the first value: the value stays, or is removed and freed.
     fn a_clear_beside_the_first_value() {
         let cell = Arc::new(RcuCell::new());
         let other = {

@@ -1,4 +1,4 @@
-//! Every interleaving of readers with a mark and of collections.
+//! Every interleaving of readers with a local epoch and of collections.
 
 use super::*;
 use crate::sync::atomic::AtomicUsize;
@@ -6,21 +6,22 @@ use crate::sync::{with_mutant, Mutex, UnsafeCell};
 use alloc::sync::Arc;
 use loom::thread;
 
-/// Things, one after the other in the same place; each is read under a mark, and "freed" by a write.
+/// Things, one after the other in the same place; each is read under a local epoch, and "freed" by
+/// a write.
 struct World {
     global: GlobalEpoch,
     local: LocalEpoch,
     place: AtomicUsize,
     turn: AtomicUsize,
     things: [UnsafeCell<u32>; 3],
-    /// The lock under which time moves on.
+    /// The lock under which the global epoch advances.
     next: Mutex<u64>,
     reached: Mutex<FencedUpTo>,
 }
 
-// SAFETY: loom checks each access to the cells; that is the test.
+// SAFETY: none needed; loom checks each access to the cells, which is the purpose of the test.
 unsafe impl Sync for World {}
-// SAFETY: as for Sync.
+// SAFETY: none needed; loom checks each access to the cells, which is the purpose of the test.
 unsafe impl Send for World {}
 
 fn world() -> Arc<World> {
@@ -39,7 +40,7 @@ fn read(w: &World) {
     w.turn.fetch_add(1, Ordering::Relaxed);
     w.local.enter(&w.global);
     let thing = w.place.load(Ordering::Acquire);
-    // SAFETY: none; loom says whether it is freed meanwhile.
+    // SAFETY: none needed; loom reports a concurrent write.
     w.things[thing].with(|p| unsafe { *p });
     if !w.local.leave() {
         _ = w.local.leave_further();
@@ -53,16 +54,17 @@ fn story() {
         thread::spawn(move || (0..2).for_each(|_| read(&w)))
     };
     w.place.store(1, Ordering::Release);
-    // Not asked for: loom does not see what a load earlier on the same thread hides.
+    // A constant instead of `stamp()`: an earlier load on this thread would hide interleavings from
+    // loom.
     let stamp = BEGIN;
     w.global.advance(stamp);
-    // loom does not switch threads at a fence; here it may.
+    // loom does not switch threads at a fence; this access permits a switch.
     w.turn.fetch_add(1, Ordering::Relaxed);
     if !crate::mutated!("without_heavy_fence") {
         fence(Ordering::SeqCst);
     }
     if w.local.is_quiescent_since(stamp) {
-        // SAFETY: none; loom says whether it is still read.
+        // SAFETY: none needed; loom reports a concurrent read.
         w.things[0].with_mut(|p| unsafe { *p = 1 });
     }
     reader.join().unwrap();
@@ -101,7 +103,8 @@ fn and_before_when_time_moves_on_relaxed() {
     with_mutant("time_relaxed", check);
 }
 
-/// Makes the thing that is in its place now unreachable, and frees it if that may be; several threads may do so at once.
+/// Makes the current thing unreachable, and frees it if its grace period is over; several threads
+/// may do so concurrently.
 fn collection(w: &World) {
     let (thing, stamp) = {
         let mut next = w.next.lock();
@@ -113,18 +116,18 @@ fn collection(w: &World) {
     };
     let heavy_fence = || {
         fence(Ordering::SeqCst);
-        // Here loom may switch threads: between the fence and what is done on its strength.
+        // Permits loom to switch threads between the fence and the check that relies on it.
         w.turn.fetch_add(1, Ordering::Relaxed);
         true
     };
     let mut reached = w.reached.lock();
     if reached.reach(stamp, &w.global, heavy_fence) && w.local.is_quiescent_since(stamp) {
-        // SAFETY: none; loom says whether it is still read.
+        // SAFETY: none needed; loom reports a concurrent read.
         w.things[thing].with_mut(|p| unsafe { *p = 1 });
     }
 }
 
-/// Two collections, of which the second may find that the first one's fence was its own, too.
+/// Two collections, of which the second may use the first one's fence.
 fn shared_fence() {
     let w = world();
     let (reader, other) = (w.clone(), w.clone());
@@ -146,8 +149,8 @@ fn and_not_for_what_is_stamped_while_it_lasts() {
     with_mutant("time_after_fence", || crate::sync::model(shared_fence));
 }
 
-/// A collection that leaves the fence to a third thread, which runs it without the lock, and looks
-/// later.
+/// A collection that leaves the fence to a third thread, which runs it without the lock, and checks
+/// the local epochs later.
 fn fence_of_a_third() {
     let w = world();
     let (reader, visitor) = (w.clone(), w.clone());
@@ -160,7 +163,7 @@ fn fence_of_a_third() {
         if !crate::mutated!("visit_without_fence") {
             fence(Ordering::SeqCst);
         }
-        // Here loom may switch threads: between the fence and what is done on its strength.
+        // Permits loom to switch threads between the fence and the check that relies on it.
         w.turn.fetch_add(1, Ordering::Relaxed);
         let now = if crate::mutated!("time_after_visit") { before_fence(&w.global) } else { now };
         w.reached.lock().complete(now);
@@ -170,7 +173,7 @@ fn fence_of_a_third() {
     w.global.advance(stamp);
     let has_fence = w.reached.lock().has(stamp);
     if has_fence && w.local.is_quiescent_since(stamp) {
-        // SAFETY: none; loom says whether it is still read.
+        // SAFETY: none needed; loom reports a concurrent read.
         w.things[0].with_mut(|p| unsafe { *p = 1 });
     }
     reader.join().unwrap();

@@ -1,4 +1,6 @@
-//! Threads, guards and collections.
+//! Tests of the process-wide domain: threads that start and end, guards, strays, grace periods and
+//! collections. All tests share one domain, so the readers of concurrent tests may hold back what a
+//! test retired: tests that wait for a free repeat `flush`.
 
 use super::*;
 use crate::queue::thing::Thing;
@@ -8,7 +10,7 @@ use crate::sync::Arc;
 
 fn retire(freed: &Arc<AtomicUsize>) {
     let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
-    // SAFETY: nobody else knows it.
+    // SAFETY: the object came from a box, and no reader has a pointer to it.
     unsafe { pin().retire(thing) };
 }
 
@@ -30,7 +32,7 @@ fn nothing_is_freed_while_a_reader_that_was_there_before_is_inside() {
     assert_eq!(freed.load(Ordering::Relaxed), 0);
     end.send(()).unwrap();
     reader.join().unwrap();
-    // Other tests' readers come and go.
+    // Repeated: readers of other tests may hold the objects back.
     while freed.load(Ordering::Relaxed) != 2 * BATCH {
         flush();
     }
@@ -39,14 +41,15 @@ fn nothing_is_freed_while_a_reader_that_was_there_before_is_inside() {
 #[test]
 fn what_is_retired_is_freed_by_those_who_retire() {
     let freed = Arc::new(AtomicUsize::new(0));
-    // Other tests' readers come and go; nobody flushes for us.
+    // Without a flush: a retire triggers a collection once a batch is full. Readers of other tests
+    // may hold back what it collects.
     for retired in 1.. {
         retire(&freed);
         if freed.load(Ordering::Relaxed) != 0 {
             break;
         }
         if retired % BATCH == 0 {
-            // One that was interrupted inside has to run for that.
+            // A thread that was preempted inside the read side must run first.
             std::thread::yield_now();
         }
         assert!(retired < 10_000 * BATCH, "nothing is freed");
@@ -66,7 +69,9 @@ fn a_thread_that_ends_may_still_pin() {
     let theirs = freed.clone();
     std::thread::spawn(move || {
         LAST.set(Some(Last(theirs)));
-        drop(pin()); // So that `END` is made later, and ends earlier.
+        // Initializes `END` after `LAST`. Thread-locals are destroyed in reverse order, so `Last`
+        // pins after `END` has unregistered the local epoch.
+        drop(pin());
     })
     .join()
     .unwrap();
@@ -75,6 +80,7 @@ fn a_thread_that_ends_may_still_pin() {
     }
 }
 
+/// A stray, a reader without a local epoch, holds back all retired objects.
 #[test]
 fn a_reader_without_a_mark_holds_back_what_it_may_have_seen() {
     struct Last(Option<Box<dyn FnOnce() + Send>>);
@@ -97,7 +103,7 @@ fn a_reader_without_a_mark_holds_back_what_it_may_have_seen() {
     };
     let reader = std::thread::spawn(move || {
         LAST.set(Some(Last(Some(Box::new(inside)))));
-        drop(pin()); // So that `END` is made later, and ends earlier.
+        drop(pin()); // Initializes `END` after `LAST`, so that `END` is destroyed first.
     });
     told.recv().unwrap();
     retire(&freed);
@@ -105,14 +111,14 @@ fn a_reader_without_a_mark_holds_back_what_it_may_have_seen() {
     assert_eq!(freed.load(Ordering::Relaxed), 0);
     end.send(()).unwrap();
     reader.join().unwrap();
-    // Other tests' readers come and go.
+    // Repeated: readers of other tests may hold the object back.
     while freed.load(Ordering::Relaxed) != 1 {
         flush();
     }
 }
 
-/// Leaks guards until a count of `bit` bits would overflow: earlier stamps stay held back, and
-/// no flag is set.
+/// Leaks 2^n - 1 guards for each n from 8 to 60, where a guard count of n bits would overflow with
+/// the next pin: the reader stays inside, and no flag in the count's word changes.
 #[test]
 fn no_number_of_leaked_guards_lets_a_reader_out() {
     for fenced in [false, true] {
@@ -139,6 +145,7 @@ fn no_number_of_leaked_guards_lets_a_reader_out() {
     }
 }
 
+/// The last guard of a thread that has ended unregisters the local epoch.
 #[test]
 fn a_mark_is_taken_back_by_the_last_of_its_guards() {
     for fenced in [false, true] {
@@ -173,7 +180,7 @@ fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
             let inside = start_poll();
             let held = inside.poll();
             drop(guard);
-            // Without a local epoch, and outside.
+            // That was the thread's last guard: it has unregistered the local epoch.
             let outside = start_poll();
             while !outside.poll() {
                 std::thread::yield_now();
@@ -187,23 +194,25 @@ fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
     std::thread_local! { static LAST: Cell<Option<Last>> = const { Cell::new(None) }; }
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        LAST.set(None); // So that it is destroyed after `END`.
+        LAST.set(None); // Initializes `LAST` before `END`, so that `END` is destroyed first.
         LAST.set(Some(Last(Some(pin()), tell)));
     })
     .join()
     .unwrap();
     let [held, left, stray] = told.recv().unwrap();
-    // A stray holds all stamps back, also those from before it came.
+    // Strays have no epoch, only a count: a stray holds back all grace periods, also those that
+    // started before its pin.
     assert!(!held && !left && !stray);
 }
 
+/// `Garbage::put_back`: the earlier batch keeps its stamp, and the later one waits for a new stamp.
 #[test]
 fn what_could_not_be_freed_keeps_the_earlier_stamp() {
     fn things(count: usize, freed: &Arc<AtomicUsize>) -> Queues {
         let mut queues = Queues::new();
         for _ in 0..count {
             let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
-            // SAFETY: nobody else knows it.
+            // SAFETY: the object came from a box, and no other code has a pointer to it.
             unsafe { queues.push(thing) };
         }
         queues
@@ -222,14 +231,14 @@ fn what_could_not_be_freed_keeps_the_earlier_stamp() {
     let earlier = garbage.sealed.take();
     garbage.put_back(earlier, sealed(50, 5));
     assert_eq!(look(&garbage), (50, Some((100, 4)), 200));
-    // Two collections at once.
+    // Another collection has put its batch back meanwhile: one batch, with the later stamp.
     garbage.put_back(None, sealed(10, 6));
     assert_eq!(look(&garbage), (50, Some((110, 6)), 210));
     garbage.put_back(None, sealed(0, 5));
     assert_eq!(look(&garbage), (50, Some((110, 6)), 210));
-    // SAFETY: nobody else knows them.
+    // SAFETY: no reader has a pointer to these objects.
     unsafe { garbage.queues.free() };
-    // SAFETY: as for the others, nobody else knows them.
+    // SAFETY: no reader has a pointer to these objects.
     unsafe { garbage.sealed.unwrap().queues.free() };
     assert_eq!(freed.load(Ordering::Relaxed), 160);
 }

@@ -1,13 +1,14 @@
-//! A test in a process of its own: what it leaks, refuses or breaks is gone with that.
+//! Tests in processes of their own: leaked memory, refused system calls and broken state end with
+//! the process.
 
 use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Longer than any machine takes, unless something does not happen at all.
+/// Longer than any machine takes, unless the awaited event never happens.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Leaks a value, as far as Rust is concerned; a leak checker finds it.
+/// Leaks a value as far as the compiler is concerned, but keeps it reachable for a leak checker.
 #[allow(dead_code, reason = "not every test does")]
 pub fn for_ever<T>(value: T) -> &'static T {
     static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -16,15 +17,16 @@ pub fn for_ever<T>(value: T) -> &'static T {
     value
 }
 
-/// Runs `body` in a child process, which does nothing but the test `name`; how that ended.
+/// Runs `body` in a child process that executes only the test `name`. Returns the child's exit
+/// status; `None` in the child itself.
 pub fn outcome(name: &str, body: impl FnOnce()) -> Option<ExitStatus> {
     const ORDER: &str = "LOWWATER_ALONE";
     if std::env::var_os(ORDER).is_some_and(|order| order == name) {
         body();
         return None;
     }
-    // A leak checker needs system calls that a child may refuse, and finds what a child leaks on
-    // purpose.
+    // A leak checker needs system calls that a child may refuse, and would report the child's
+    // intended leaks.
     let options = std::env::var("ASAN_OPTIONS").unwrap_or_default() + ":detect_leaks=0";
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", name, "--nocapture"]).env(ORDER, name).env("ASAN_OPTIONS", options);
@@ -43,7 +45,7 @@ pub fn outcome(name: &str, body: impl FnOnce()) -> Option<ExitStatus> {
     }
 }
 
-/// Runs `body` in a child process, which must end well.
+/// Runs `body` in a child process, which must succeed.
 pub fn alone(name: &str, body: impl FnOnce()) {
     let status = outcome(name, body);
     assert!(status.is_none_or(|status| status.success()), "{name}: {status:?}");

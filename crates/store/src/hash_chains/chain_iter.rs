@@ -1,4 +1,4 @@
-//! The objects that a reader finds on a chain.
+//! Iteration over the objects of a chain.
 
 use super::hash_link::{untagged, HashNode};
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -10,17 +10,19 @@ use core::ptr::NonNull;
 
 /// An object that a reader found. It may have left the table since.
 pub struct Found<'g, T> {
-    /// As it was inserted: a reference would reach no more than the object, this pointer also the counts before it.
+    /// The pointer as inserted: its provenance includes the counts in front of the object, which a
+    /// reference's does not.
     pub(super) raw: NonNull<T>,
     reader: PhantomData<&'g T>,
 }
 
-// SAFETY: it is a reference for as long as the reader is inside, and a way to a handle of one's own.
+// SAFETY: it is a shared reference for as long as the reader is inside, and can produce an
+// `Arc<T>`; both are Send as T is Send and Sync.
 unsafe impl<T: Send + Sync> Send for Found<'_, T> {}
-// SAFETY: as for Send.
+// SAFETY: shared access gives `&T` and `Arc<T>` only, which may be shared as T is Send and Sync.
 unsafe impl<T: Send + Sync> Sync for Found<'_, T> {}
 
-/// The objects of one chain.
+/// An iterator over the objects of one chain.
 pub struct ChainIter<'g, T> {
     pub(super) next: Option<Found<'g, T>>,
 }
@@ -31,7 +33,8 @@ impl<'g, T: HashNode> Iterator for ChainIter<'g, T> {
     #[inline]
     fn next(&mut self) -> Option<Found<'g, T>> {
         let here = self.next.take()?;
-        // SAFETY: the reader arrived at `here` in the read side, so what it names is held (invariant 4).
+        // SAFETY: the reader reached `here` while inside, so the object named by its `next` has not
+        // been freed (invariant 4).
         self.next = unsafe { follow(&here.get().link().next) };
         Some(here)
     }
@@ -43,17 +46,17 @@ impl<T> fmt::Debug for ChainIter<'_, T> {
     }
 }
 
-/// The object that a head or a `next` names.
+/// Returns the object that a head or a `next` names.
 ///
 /// # Safety
 ///
-/// The thread is in the read side for all of `'g`, and `from` is a head, or the `next` of an object at which the thread arrived
-/// in it.
+/// The thread is in the read side for all of `'g`, and `from` is a head, or the `next` of an object
+/// that the thread reached in this read-side section.
 #[inline]
 pub(super) unsafe fn follow<'g, T: HashNode>(from: &AtomicPtr<T>) -> Option<Found<'g, T>> {
-    // Acquire: meets the Release in `insert` and in `leave`.
+    // Acquire: pairs with the Release in `insert` and in `leave`.
     let raw = NonNull::new(untagged(from.load(Ordering::Acquire)))?;
-    // By invariant 4 it is held while the reader is inside.
+    // By invariant 4 the chain's count is not dropped while the reader is inside.
     let found = Found { raw, reader: PhantomData };
     #[cfg(lowwater_loom)]
     found.get().link().seen.with(|_| ());
@@ -63,7 +66,8 @@ pub(super) unsafe fn follow<'g, T: HashNode>(from: &AtomicPtr<T>) -> Option<Foun
 impl<'g, T> Found<'g, T> {
     #[inline]
     pub(super) fn object(&self) -> &'g T {
-        // SAFETY: the table held it when the reader came by, so it stays while the reader is inside (invariant 4).
+        // SAFETY: the chain had a count on the object when the reader reached it, and drops it
+        // after the reader has left (invariant 4).
         unsafe { self.raw.as_ref() }
     }
 }
@@ -75,14 +79,14 @@ impl<'g, T: HashNode> Found<'g, T> {
         self.object()
     }
 
-    /// A handle of one's own.
+    /// Returns an `Arc` on the object.
     #[inline]
     pub fn to_arc(&self) -> Arc<T> {
         let raw = self.raw.as_ptr().cast_const();
-        // SAFETY: it came from `Arc::into_raw`, and by invariants 3 and 4 the table's count on it is not given up while the reader is
-        // inside.
+        // SAFETY: the pointer came from `Arc::into_raw`, and by invariants 3 and 4 the table's
+        // count on it is not dropped while the reader is inside.
         unsafe { Arc::increment_strong_count(raw) };
-        // SAFETY: this is the count that was just added.
+        // SAFETY: this takes ownership of the count that was just added.
         unsafe { Arc::from_raw(raw) }
     }
 }

@@ -1,4 +1,4 @@
-//! The link of an object on a chain, and the objects that have one.
+//! The link of an object on a chain, and the trait of objects that have one.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 #[cfg(lowwater_loom)]
@@ -6,34 +6,34 @@ use crate::sync::UnsafeCell;
 use core::fmt;
 use core::ptr;
 
-/// Set in an object's `next` while it is on a chain (invariant 1).
+/// The tag bit in an object's `next`, set while the object is on a chain (invariant 1).
 const LINKED: usize = 1;
 
-/// What an object carries to be on a chain. 8 bytes.
+/// A field of each object that can be on a chain. 8 bytes.
 pub struct HashLink<T> {
     pub(super) next: AtomicPtr<T>,
-    /// Tells a model checker of reads, and of the freeing.
+    /// Reports reads, and the freeing, to the model checker.
     #[cfg(lowwater_loom)]
     pub(super) seen: UnsafeCell<()>,
 }
 
-// SAFETY: `seen` holds nothing; it is there for the model checker, which says itself when two threads are at it.
+// SAFETY: `seen` holds no data; the model checker uses it to detect concurrent access.
 #[cfg(lowwater_loom)]
 unsafe impl<T> Send for HashLink<T> {}
-// SAFETY: as for Send.
+// SAFETY: `seen` holds no data; the model checker uses it to detect concurrent access.
 #[cfg(lowwater_loom)]
 unsafe impl<T> Sync for HashLink<T> {}
 
-/// An object with a [`HashLink`] inside. Do not implement it by hand: [`hash_node!`](crate::hash_node)
-/// does.
+/// An object with a [`HashLink`] inside. Do not implement it by hand; use
+/// [`hash_node!`](crate::hash_node).
 ///
 /// # Safety
 ///
-/// [`link`](Self::link) returns always the same link, which is a part of the object, and of no
-/// other.
+/// [`link`](Self::link) always returns the same link. The link is a field of the object itself, and
+/// no other object returns it.
 #[doc(alias = "hlist_bl_node")]
 pub unsafe trait HashNode: Sized + Send + Sync + 'static {
-    /// The link.
+    /// Returns the link.
     fn link(&self) -> &HashLink<Self>;
 }
 
@@ -59,7 +59,7 @@ pub unsafe trait HashNode: Sized + Send + Sync + 'static {
 /// assert!(table.remove(7, &entry));
 /// ```
 ///
-/// The link is a part of the object itself, and not of one that it leads to:
+/// The link must be a field of the object itself, not behind a pointer:
 ///
 /// ```compile_fail,E0308
 /// # use lowwater_store::{hash_node, hash_chains::HashLink};
@@ -82,7 +82,8 @@ macro_rules! hash_node {
     (impl[$($generics:tt)*] for $type:ty { $field:ident $(,)? }) => {
         $crate::__base::__generic_parameters!($($generics)*);
 
-        // SAFETY: the link is a field of the object itself, or `__own_field` does not compile.
+        // SAFETY: the link is a field of the object itself: `__own_field` compiles for nothing
+        // else.
         unsafe impl<$($generics)*> $crate::hash_chains::HashNode for $type {
             #[inline]
             fn link(&self) -> &$crate::hash_chains::HashLink<Self> {
@@ -96,7 +97,7 @@ macro_rules! hash_node {
 // === impl HashLink ===
 
 impl<T> HashLink<T> {
-    /// A link that is on no chain.
+    /// Creates a link that is on no chain.
     #[inline]
     pub fn new() -> Self {
         Self {
@@ -106,38 +107,44 @@ impl<T> HashLink<T> {
         }
     }
 
-    /// Is the object on a chain? True for no longer than it takes to ask.
+    /// True if the object is on a chain. The answer may be outdated when it is returned.
     #[inline]
     pub fn is_linked(&self) -> bool {
-        // Relaxed: an answer that is old when it arrives orders nothing.
+        // Relaxed: the answer may be outdated anyway, so it orders nothing.
         self.next.load(Ordering::Relaxed).addr() & LINKED != 0
     }
 
-    /// Takes the object for a chain whose first is `head`, if it is on none (invariant 1).
+    /// Claims the object for a chain with `head` as its first object; returns false if it is on a
+    /// chain already (invariant 1).
     pub(super) fn claim(&self, head: *mut T) -> bool {
         // Relaxed: only compared.
         let old = self.next.load(Ordering::Relaxed);
-        // AcqRel: Acquire meets the Release in `leave` by whoever took it off last. Release: readers that stand on it since then
-        // follow this to `head`. Relaxed on failure: nothing was taken.
+        // AcqRel: Acquire pairs with the Release in `leave` of the thread that last removed the
+        // object. Release: readers that have stood on the object since then follow this store to
+        // `head`. Relaxed on failure: nothing was claimed.
         old.addr() & LINKED == 0
             && self.next.compare_exchange(old, tagged(head), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the object off: `before` is the head or the `next` that names it. The bucket's lock is held.
+    /// Unlinks the object: `before` is the head or the `next` that names it. The bucket's lock is
+    /// held.
     pub(super) fn leave(&self, before: &AtomicPtr<T>, before_is_head: bool) {
         // Relaxed: the lock is held (invariant 2).
         let next = untagged(self.next.load(Ordering::Relaxed));
-        // Release: meets the Acquire in `follow`; what comes behind was published to us under this lock.
+        // Release: pairs with the Acquire in `follow`; the following object was published to this
+        // thread under this lock.
         before.store(if before_is_head { next } else { tagged(next) }, Ordering::Release);
         self.take_off();
     }
 
-    /// Says that the object is on no chain, to which nothing leads any more; what is behind it. The bucket's lock is held, or the caller
-    /// has the only access to the table.
+    /// Marks the object as being on no chain and returns the next object. No head or `next` leads
+    /// to the object any more. The bucket's lock is held, or the caller has exclusive access to the
+    /// table.
     pub(super) fn take_off(&self) -> *mut T {
-        // Relaxed: nobody else changes it (invariant 2).
+        // Relaxed: no other thread changes it (invariant 2).
         let next = untagged(self.next.load(Ordering::Relaxed));
-        // Release: meets the Acquire in `claim`, and in `follow` for readers that stand here.
+        // Release: pairs with the Acquire in `claim`, and in `follow` for readers that stand on
+        // this object.
         self.next.store(next, Ordering::Release);
         next
     }

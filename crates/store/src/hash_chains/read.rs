@@ -1,7 +1,8 @@
-//! The read side of chains: as `lowwater-rcu`, but for things that are counted (`Arc`) and of any type, so that what is retired
-//! cannot be queued through itself.
+//! The read side of chains: as `lowwater-rcu`, but for reference-counted objects (`Arc`) of any
+//! type, so that a retired object cannot be linked into a queue through a field of its own.
 //!
-//! Under `std` it is crossbeam-epoch's default collector; without, and under loom, readers are counted.
+//! With `std` this is crossbeam-epoch's default collector; without `std`, and under loom, readers
+//! are counted.
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
 mod count;

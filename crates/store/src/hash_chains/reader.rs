@@ -3,24 +3,26 @@
 use super::read;
 use core::fmt;
 
-/// Proof that the thread is inside the read side. Cheap to make; what is removed meanwhile is freed only after it is dropped, so
-/// it is not for keeping. A leaked reader is inside for ever, even when its thread has ended.
+/// Proof that the thread is inside the read side. Cheap to create. Removed objects are freed only
+/// after all readers that may have seen them are dropped, so a reader should be short-lived. A
+/// leaked reader stays inside for ever, even after its thread has ended.
 ///
-/// Signals and forks: as for [`pin`](lowwater_rcu::pin()), but no call is allowed in the child of a
-/// process with several threads. With `std`, a thread that leaks `usize::MAX` readers panics;
-/// without, the process aborts as `pin` says.
+/// Signals and forks: as for [`pin`](lowwater_rcu::pin()), except that no call is allowed in the
+/// child of a process with several threads. With `std`, a thread that leaks `usize::MAX` readers
+/// panics; without `std`, the process aborts as documented at `pin`.
 ///
-/// Memory: with `std`, a thread's first reader allocates what the thread is known by, and what is
-/// removed waits in lists that grow. Where there is no memory for that, the process ends.
+/// Memory: with `std`, a thread's first reader allocates the thread's registration, and removed
+/// objects wait in lists that grow. Without memory for either, the process aborts.
 pub struct Reader(pub(super) read::Guard);
 
 // === impl Reader ===
 
 impl Reader {
-    /// Enters the read side. A few nanoseconds; next to nothing when the thread is inside already. Now and then objects are dropped here
-    /// that left their tables before.
+    /// Enters the read side. Takes a few nanoseconds, and almost no time if the thread is inside
+    /// already. A call may drop objects that left their tables earlier.
     ///
-    /// One that is leaked keeps everything that chains retire from then on in memory, for good.
+    /// If the reader is leaked, everything that chains retire from then on stays in memory for
+    /// good.
     #[inline]
     #[doc(alias = "rcu_read_lock")]
     pub fn enter() -> Self {

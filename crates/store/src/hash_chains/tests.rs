@@ -1,8 +1,8 @@
 //! The properties of a table of chains.
 //!
-//! 1. Inserted is found, removed is not, by hash and by what the closure compares.
-//! 2. An object is on one chain at most, whoever inserts it.
-//! 3. A found object is whole, and lives while its reader is inside (loom, stress).
+//! 1. An inserted object is found and a removed one is not, by its hash and by the closure.
+//! 2. An object is on at most one chain, whichever threads insert it.
+//! 3. A found object is fully initialized, and lives while its reader is inside (loom, stress).
 
 #[cfg(lowwater_loom)]
 mod loom;

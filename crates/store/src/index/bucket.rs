@@ -1,30 +1,37 @@
-//! One cache line of an index: the tags and numbers of up to twelve objects.
+//! A bucket: one cache line with the tags and numbers of up to twelve objects, and overflow counts.
 //!
 //! # Orderings
 //!
 //! ```text
-//!     put (under the segment's lock)           a reader
-//!       number = n            (Release)          tag is ours?          (Acquire)
+//!     insert (under the segment's lock)        a reader
+//!       number = n            (Release)          tag matches?          (Acquire)
 //!       tag = t               (Release)            n = number          (Acquire)
-//!                                                  the object's key is ours?
-//!     take                                         tags are the same?  (Relaxed)
+//!                                                  the object's key matches?
+//!     remove                                     tags unchanged?       (Relaxed)
 //!       tag = 0               (Release)
 //! ```
 //!
-//! - A tag that is seen leads to its number or a younger one, and that to the object as it was made.
-//! - A younger number may be one whose tag is not there yet, in a place that another object of the same tag left. Whoever stored it
-//!   took the tag away before, so the second look at the tags finds that out; without it a reader could find what the next reader does
+//! - A reader that sees a tag reads the number stored with that tag or a later number, and through
+//!   the number the object as it was initialized.
+//! - The tag of a later number may not be stored yet, in a way that an object with the same tag
+//!   left. The writer of that number cleared the tag before, so the second load of the tags detects
+//!   the change. Without the second load a reader could find an object that the next reader does
 //!   not find yet.
-//! - A number is never followed without its tag, so it is one of an object that was in the index after this reader came in. It is not
-//!   freed before the reader leaves.
-//! - A store changes one tag, or a count, and stores the whole word. So each is a Release: who sees another way's tag by it has what came
-//!   before that tag. The count itself needs no order: it goes up before the tag of who is further on is there, and down after.
+//! - A number is used only together with its tag, so it is the number of an object that was in the
+//!   index after this reader entered its read-side section. The object is not freed before the
+//!   reader leaves.
+//! - A store changes one tag, or one count, and rewrites the whole word, so every store is a
+//!   Release: a reader that sees the tag of another way through it also sees everything that was
+//!   stored before that tag. The count itself needs no ordering: it is incremented before the tag
+//!   of the overflowed object is stored, and decremented after the tag is cleared.
 //!
-//! # Who is further on
+//! # Overflow counts
 //!
-//! Objects that found no way here are in buckets behind, and counted: eight counts of four bits, by three bits of the hash. In a bucket that
-//! one or two had to pass, seven of eight lookups of what is nowhere need not look further. A count that is full stays so, as it is not known
-//! any more by how many it is too small: that costs a look, and only hashes that are not spread lead there.
+//! An object that found no free way in its home bucket is in a later bucket, and every bucket that
+//! it had to pass counts it. A bucket has eight counts of four bits, selected by three bits of the
+//! hash. In a bucket that one or two objects had to pass, seven of eight lookups of an absent key
+//! stop there. A count that has reached its maximum stays there, because its true value is lost:
+//! this costs a probe of the next bucket, and happens only with hashes that are not spread.
 
 mod bit_mask;
 
@@ -33,10 +40,11 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use bit_mask::WAYS;
 use bit_mask::{BitMask, FIRST_AT};
 
-/// See the module.
+/// One cache line of a segment; see the module.
 #[repr(align(64))]
 pub(super) struct Bucket {
-    /// Eight tags; four tags, and above them how many objects that belong here, or before, are in buckets further on.
+    /// Eight tags; then four tags and, in the upper half, the overflow counts of objects that
+    /// belong in this bucket or one before it and are in a later one.
     tags: [AtomicU64; 2],
     numbers: [AtomicU32; WAYS],
 }
@@ -44,24 +52,24 @@ pub(super) struct Bucket {
 #[cfg(not(lowwater_loom))]
 const _: () = assert!(size_of::<Bucket>() == 64, "a bucket is a cache line");
 
-/// The most that a count of those further on tells.
+/// The value at which an overflow count saturates.
 const OVERFLOW_MAX: u64 = 15;
 
-/// Counts of those further on.
+/// Overflow counts per bucket.
 pub(super) const OVERFLOW_COUNTS: usize = 8;
-/// Which of them is that of a hash: by bits of it that choose neither its tag nor its bucket.
+/// Selects the overflow count of a hash, by bits that select neither its tag nor its bucket.
 #[inline]
 pub(super) fn overflow_class(hash: u64) -> usize {
     hash as usize >> 8 & (OVERFLOW_COUNTS - 1)
 }
 
-/// Where in the second word a count is.
+/// The position of an overflow count in the second word, in bits.
 #[inline]
 fn overflow_shift(count: usize) -> u32 {
     u64::BITS / 2 + count as u32 * 4
 }
 
-/// The tag of a hash: not 0.
+/// The tag of a hash; never 0, which marks a free way.
 #[inline]
 pub(super) fn tag(hash: u64) -> u8 {
     (hash as u8).max(1)
@@ -72,10 +80,11 @@ impl Bucket {
         Self { tags: [AtomicU64::new(0), AtomicU64::new(0)], numbers: core::array::from_fn(|_| AtomicU32::new(0)) }
     }
 
-    /// Both words of tags. What is in one of them stays there, so it does not matter which is read first.
+    /// Loads both words of tags. A tag never moves between the words, so the order of the two loads
+    /// does not matter.
     #[inline]
     fn tags(&self, ordering: Ordering) -> [u64; 2] {
-        // Acquire where `find` asks: meets the Release in `put`.
+        // Acquire where `find` passes it: pairs with the Release in `put`.
         [self.tags[0].load(ordering), self.tags[1].load(ordering)]
     }
 
@@ -86,25 +95,28 @@ impl Bucket {
         (self.tags[at / 8].load(ordering) >> (at % 8 * 8) as u32) as u8
     }
 
-    /// The first number under the tag of `hash` whose object `is_wanted`, for a reader.
+    /// Returns the first result of `is_wanted` for a number under the tag of `hash`. For readers.
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> FirstProbe<R> {
         'again: loop {
             let tags = self.tags(Ordering::Acquire);
             let mut ways = BitMask::tagged(tags, tag(hash));
             while let Some(way) = ways.first() {
-                // Acquire: meets the Release in `replace`, for a number that is younger than the tag we saw.
+                // Acquire: pairs with the Release in `replace`, for a number that is newer than the
+                // tag loaded above.
                 let number = self.numbers[way].load(Ordering::Acquire);
                 let Some(found) = is_wanted(number) else {
                     ways = ways.others();
                     continue;
                 };
-                // Relaxed: not before the number's Acquire. All tags at once, as that is quicker than to ask for the one.
+                // Relaxed: ordered after the number's Acquire load. Both words, because comparing
+                // them is faster than extracting one tag.
                 if self.tags(Ordering::Relaxed) == tags || crate::mutated!("without_second_look") {
                     return FirstProbe::Found(found);
                 }
-                // Taken out meanwhile, or a neighbour came or went. What is wanted may have come elsewhere; each turn somebody else got
-                // something done.
+                // The object was removed meanwhile, or a tag beside it changed. The wanted object
+                // may have been inserted in another way: probe again. Each retry means that a
+                // writer has made progress.
                 continue 'again;
             }
             return if tags[1] >> overflow_shift(overflow_class(hash)) & OVERFLOW_MAX == 0 {
@@ -115,42 +127,42 @@ impl Bucket {
         }
     }
 
-    /// Every number, for a reader.
+    /// Calls `f` with every number. For readers.
     pub(super) fn each(&self, mut f: impl FnMut(u32)) {
         for way in 0..WAYS {
-            // Acquire: as in `find`.
+            // Acquire: pairs with the Release in `put`, as in `find`.
             if self.tag_of(way, Ordering::Acquire) != 0 {
-                // Acquire: as in `find`.
+                // Acquire: pairs with the Release in `replace`, as in `find`.
                 f(self.numbers[way].load(Ordering::Acquire));
             }
         }
     }
 
-    // === what follows is for who holds the segment's lock ===
+    // === The functions from here on require the segment's lock. ===
 
-    /// The same, elsewhere.
+    /// Returns a copy of the bucket, for a new segment.
     pub(super) fn copy(&self) -> Self {
         Self {
-            // Relaxed, both: they change under the lock only.
+            // Relaxed, both: they change only under the lock, which the caller holds.
             tags: self.tags(Ordering::Relaxed).map(AtomicU64::new),
             numbers: core::array::from_fn(|way| AtomicU32::new(self.number(way))),
         }
     }
 
-    /// The first way under `tag` whose object `is_wanted`.
+    /// The first way with `tag` and a number for which `is_wanted` returns true.
     #[inline]
     pub(super) fn way_of(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
-        // Relaxed, here and below: they change under the lock only.
+        // Relaxed, here and below: they change only under the lock.
         BitMask::tagged(self.tags(Ordering::Relaxed), tag).each().find(|&way| is_wanted(self.number(way)))
     }
 
-    /// The first way whose object `is_wanted`.
+    /// The first way in use with a number for which `is_wanted` returns true, with any tag.
     pub(super) fn any_way(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
-        // Relaxed: as in `way_of`.
+        // Relaxed: tags change only under the lock.
         (0..WAYS).find(|&way| self.tag_of(way, Ordering::Relaxed) != 0 && is_wanted(self.number(way)))
     }
 
-    /// A way without an object.
+    /// The first free way.
     #[inline]
     pub(super) fn free_way(&self) -> Option<usize> {
         BitMask::tagged(self.tags(Ordering::Relaxed), 0).first()
@@ -160,26 +172,29 @@ impl Bucket {
         self.numbers[way].load(Ordering::Relaxed)
     }
 
-    /// Puts a number into a free way.
+    /// Stores a number and its tag in a free way.
     #[inline]
     pub(super) fn put(&self, way: usize, tag: u8, number: u32) {
         self.replace(way, number);
-        // Release: meets the Acquire in `find`, so that the number is no older than the tag.
+        // Release: pairs with the Acquire in `find`, so that the number is at least as new as the
+        // tag.
         let relaxed = crate::mutated!("tag_relaxed") || crate::mutated!("put_relaxed");
         self.set_tag(way, tag, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
-    /// Puts a number of the same tag in the place of another.
+    /// Replaces the number in a way by one with the same tag.
     #[inline]
     pub(super) fn replace(&self, way: usize, number: u32) {
-        // Release: meets the Acquire in `find`, so that the object is seen as it was made, and the way's tag not as it was before.
+        // Release: pairs with the Acquire in `find`, so that the reader sees the object
+        // initialized, and the way's tag no older than the number.
         let relaxed = crate::mutated!("number_relaxed") || crate::mutated!("put_relaxed");
         self.numbers[way].store(number, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
     #[inline]
     pub(super) fn take(&self, way: usize) {
-        // Release: the neighbours' tags are stored with it, and meet the Acquire in `find`. Who frees the object has the read side's order.
+        // Release: the word holds the neighbours' tags too, which pair with the Acquire in `find`.
+        // The freeing of the object is ordered by the grace period.
         self.set_tag(way, 0, if crate::mutated!("take_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }
 
@@ -191,18 +206,19 @@ impl Bucket {
         word.store(tags, ordering);
     }
 
-    /// Counts an object of `hash` that belongs here, or before, and is further on.
+    /// Adds one to the overflow count of `hash`: an object that belongs in this bucket or before it
+    /// is stored in a later one.
     #[inline]
     pub(super) fn pass(&self, hash: u64) {
-        // Release: tags are stored with it, as in `take`.
+        // Release: the word holds tags too, which pair with the Acquire in `find`.
         let ordering = if crate::mutated!("pass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.count_passed(hash, 1, ordering);
     }
 
-    /// Counts one less.
+    /// Subtracts one from the overflow count of `hash`, unless the count is saturated.
     #[inline]
     pub(super) fn unpass(&self, hash: u64) {
-        // Release: as in `pass`.
+        // Release: the word holds tags too, which pair with the Acquire in `find`.
         let ordering = if crate::mutated!("unpass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.count_passed(hash, -1, ordering);
     }
@@ -215,13 +231,13 @@ impl Bucket {
         }
     }
 
-    /// How many objects are further on that belong here, or before, and have the same count as `hash`; or many.
+    /// The overflow count of `hash`; at [`OVERFLOW_MAX`] it is a lower bound.
     #[inline]
     pub(super) fn overflow_count(&self, hash: u64) -> u32 {
         (self.tags[1].load(Ordering::Relaxed) >> overflow_shift(overflow_class(hash)) & OVERFLOW_MAX) as u32
     }
 
-    /// Panics unless so many are further on, by their counts.
+    /// Panics unless the overflow counts are `passed`; a saturated count is accepted.
     pub(super) fn assert_overflow(&self, passed: [u32; OVERFLOW_COUNTS]) {
         for (count, nr) in passed.into_iter().enumerate() {
             let counted = self.tags[1].load(Ordering::Relaxed) >> overflow_shift(count) & OVERFLOW_MAX;
@@ -243,7 +259,7 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    /// Of one tag, and with the count of this number.
+    /// A hash with a fixed tag and with overflow count number `count`.
     fn hash(count: u64) -> u64 {
         count << 8 | 7
     }
@@ -264,11 +280,11 @@ mod tests {
             }
             let further =
                 (0..OVERFLOW_COUNTS as u64).filter(|&other| look(&bucket, hash(other)) == FirstProbe::Overflowed);
-            assert!(further.eq([count]), "nobody else");
+            assert!(further.eq([count]), "no other overflow count");
             (0..3).for_each(|_| bucket.unpass(hash(count)));
         }
         bucket.put(3, 7, 100);
-        assert_eq!(look(&bucket, hash(5)), FirstProbe::Found(100), "those in their ways are as they were");
+        assert_eq!(look(&bucket, hash(5)), FirstProbe::Found(100), "objects in their home bucket are unaffected");
         bucket.assert_overflow([0; OVERFLOW_COUNTS]);
     }
 

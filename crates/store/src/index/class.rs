@@ -1,39 +1,45 @@
-//! The sizes that a segment may have.
+//! Size classes of segments.
 
 use super::bucket::WAYS;
 
-/// How many buckets a segment may have: 1, 2, 3, 4, 6, 8, 12, 16, 25, 33, .., from class 1 on.
+/// The size class of a segment. Numbers of buckets from class 1 on: 1, 2, 3, 4, 6, 8, 12, 16, 25,
+/// 33, ...
 pub(super) type Class = u8;
-/// The class of the smallest.
+/// The class of the smallest segment.
 pub(super) const CLASS_MIN: Class = 1;
-/// From here on a full segment is split, if that helps: 101 buckets.
+/// From this class on (101 buckets) a full segment is split, if a split separates its objects.
 pub(super) const CLASS_SPLIT: Class = if cfg!(lowwater_loom) { 1 } else { 13 };
-/// The largest there can be, for objects whose hashes do not differ.
+/// The largest class, reached only by objects with equal hashes.
 pub(super) const CLASS_MAX: Class = 57;
-/// As many as an address has room for ([`Directory`](super::Directory)).
+/// The number of class values that fit into the low bits of a segment's address
+/// ([`Directory`](super::Directory)).
 pub(super) const CLASSES: usize = 64;
 
-/// Buckets of a class: twice as many for each second one, and from 16 on a 17th more, less one for the header: so a [`SegmentPool`] has units for
-/// them of which a chunk is full.
+/// The number of buckets of a class: doubled every second class. From 16 buckets on it is increased
+/// by 1/16 and reduced by one for the header, so that whole segments fill the units of a
+/// [`SegmentPool`]'s chunk.
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
-    // None is larger; so that the compiler knows.
+    // The modulus changes nothing, since no class is larger; it removes the bounds check.
     BUCKETS[class as usize % CLASSES] as usize
 }
 
-/// By class: a lookup asks, and a line that is always close is quicker than reckoning.
+/// Buckets by class. A table, because every lookup needs it, and reading a line that stays cached
+/// is faster than computing the value.
 const BUCKETS: [u32; CLASSES] = {
     let mut buckets = [0; CLASSES];
     let mut class = CLASS_MIN as usize;
     while class <= CLASS_MAX as usize {
-        // 135 / 128 is 17 / 16 about, and rounds as wanted; the half is that of each first one.
+        // 135 / 128 is about 17 / 16 and rounds as wanted; the half is the factor of every first
+        // class of a pair.
         buckets[class] = ((((2 | (class as u64 & 1)) << (class >> 1)) * 135) >> 8) as u32;
         class += 1;
     }
     buckets
 };
 
-/// Objects in a segment of this class, so that few are far from their bucket.
+/// The number of objects at which a segment of this class is full: few of them are far from their
+/// home bucket.
 pub(super) const fn len_max(class: Class) -> usize {
     if cfg!(lowwater_loom) {
         return buckets(class) * WAYS;
@@ -41,7 +47,7 @@ pub(super) const fn len_max(class: Class) -> usize {
     buckets(class) * WAYS / 6 * 5
 }
 
-/// The smallest class for so many objects.
+/// The smallest class that has room for `len` objects.
 pub(super) fn class_for(len: usize) -> Class {
     (CLASS_MIN..CLASS_MAX).find(|&class| len_max(class) >= len).unwrap_or(CLASS_MAX)
 }

@@ -1,16 +1,16 @@
-//! Where a walk is.
+//! Positions of walks over an index.
 
-/// How far a walk over an index has come.
+/// The position of a walk over an index.
 #[derive(Clone, Debug)]
 pub struct Cursor(pub(super) Option<u64>);
 
 impl Cursor {
-    /// At the beginning.
+    /// The beginning of a walk.
     pub const fn new() -> Self {
         Self(Some(0))
     }
 
-    /// Was everything seen?
+    /// True if the walk has visited all segments.
     pub const fn is_done(&self) -> bool {
         self.0.is_none()
     }

@@ -1,4 +1,4 @@
-//! From the first bits of a hash to its segment.
+//! The directory: maps the first bits of a hash to a segment.
 
 use super::class::{Class, CLASSES};
 use super::segment::View;
@@ -10,28 +10,31 @@ use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 
-/// The low bits of a segment's address, where its class is kept.
+/// The low bits of a segment's address, which hold the segment's class.
 const CLASS: usize = CLASSES - 1;
 
-/// A directory goes by fewer bits than a hash has.
+/// The depth of a directory is below this, so that a shift by the rest of the hash is valid.
 const DEPTH_END: u8 = 63;
 
-/// An array of segments by the first `depth` bits of a hash. Replaced by one of twice the length when a segment needs one bit more.
+/// An array of segments, indexed by the first `depth` bits of a hash. Replaced by one of twice the
+/// length when a segment needs one more bit.
 pub(crate) struct Directory {
-    /// How far to the right a hash is shifted, after one. Never changes; a cell only so that model checks see who reads it before it is
-    /// published.
+    /// How far a hash is shifted to the right, after a shift by one. Never changes; a cell only so
+    /// that model checks detect a read before the directory is published.
     shift: UnsafeCell<u8>,
     segments: Box<[AtomicPtr<Segment>]>,
-    /// For who frees it.
+    /// The link for the deferred free.
     retired: UnsafeCell<*mut Directory>,
 }
 
-// SAFETY: segments may be used from any thread, and `retired` is used only by who frees the directory.
+// SAFETY: the segments may be used from any thread, and `retired` is used only by the thread that
+// frees the directory.
 unsafe impl Send for Directory {}
-// SAFETY: as for Send.
+// SAFETY: shared access reads atomics and `shift`, which never changes; `retired` is used only by
+// the thread that frees the directory.
 unsafe impl Sync for Directory {}
 
-// SAFETY: one static; nobody uses the link of a retired Directory.
+// SAFETY: `kind` returns one static, and no other code uses the link of a retired Directory.
 unsafe impl Retired for Directory {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.retired
@@ -44,7 +47,8 @@ unsafe impl Retired for Directory {
 
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
-        // SAFETY: it is live, says the caller, who alone has it.
+        // SAFETY: the caller's contract: the directory is live, and the caller has exclusive
+        // access.
         let this = unsafe { &mut *this };
         for segment in &mut this.segments {
             segment.with_mut(|_| ());
@@ -53,21 +57,21 @@ unsafe impl Retired for Directory {
 }
 
 impl Directory {
-    /// One whose segments are all `segment`, or twice those of `old`; none without memory.
+    /// Creates a directory with the segment `segment(index)` at each index; `None` without memory.
     pub(super) fn try_new(depth: u8, segment: impl Fn(usize) -> *mut Segment) -> Option<Box<Self>> {
         let segments = try_slice(1 << depth, |at| AtomicPtr::new(segment(at)))?;
         let shift = UnsafeCell::new(DEPTH_END - depth);
         try_box(Self { shift, segments, retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
-    /// How many bits of a hash it goes by.
+    /// The number of bits of a hash that select a segment.
     pub(super) fn depth(&self) -> u8 {
         DEPTH_END - self.shift()
     }
 
     #[inline]
     fn shift(&self) -> u8 {
-        // SAFETY: nobody writes it after `try_new`.
+        // SAFETY: `shift` is written only in `try_new`, before the directory is shared.
         self.shift.with(|shift| unsafe { *shift })
     }
 
@@ -75,46 +79,49 @@ impl Directory {
         self.segments.len()
     }
 
-    /// Which is that of `hash`.
+    /// The index of the segment of `hash`.
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
         (hash >> 1 >> self.shift()) as usize
     }
 
-    /// What is at `at`: a segment's address and its class.
+    /// The tagged pointer at `at`: a segment's address and its class.
     #[inline]
     pub(super) fn raw(&self, at: usize) -> *mut Segment {
-        // Acquire: meets the Release in `set`, so that the segment is seen as it was made.
+        // Acquire: pairs with the Release in `set`, so that the segment is seen initialized.
         self.segments[at].load(Ordering::Acquire)
     }
 
     /// # Safety
     ///
-    /// Segments that are here are not freed during `'g`.
+    /// The segments of this directory are not freed during `'g`.
     #[inline]
     pub(super) unsafe fn view<'g>(&self, at: usize) -> View<'g> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's clause: the segment at `at` is not freed during `'g`. `raw` came
+        // from `tagged`.
         unsafe { view(self.raw(at)) }
     }
 
-    /// The segment of a hash.
+    /// Returns the segment of a hash.
     ///
     /// # Safety
     ///
-    /// As for [`view`](Self::view).
+    /// The segments of this directory are not freed during `'g`.
     #[inline]
     pub(super) unsafe fn view_of<'g>(&self, hash: u64) -> View<'g> {
-        // SAFETY: there are two to the power of `depth`, and so many bits are left of the hash.
+        // SAFETY: the array has two to the power of `depth` elements, and `index` leaves `depth`
+        // bits of the hash.
         let segment = unsafe { self.segments.get_unchecked(self.index(hash)) };
-        // Acquire: as in `raw`.
+        // Acquire: pairs with the Release in `set`, so that the segment is seen initialized.
         let raw = segment.load(Ordering::Acquire);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's clause: the segment is not freed during `'g`. `raw` came from
+        // `tagged`.
         unsafe { view(raw) }
     }
 
-    /// Puts a segment at `at`, as [`tagged`] gives it.
+    /// Stores a segment, as returned by [`tagged`], at `at`.
     pub(super) fn set(&self, at: usize, segment: *mut Segment) {
-        // Release: meets the Acquire in `raw`.
+        // Release: pairs with the Acquire in `raw` and `view_of`.
         let ordering = if crate::mutated!("segment_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.segments[at].store(segment, ordering);
     }
@@ -124,12 +131,12 @@ impl Directory {
     }
 }
 
-/// A segment's address with its class.
+/// Adds the class to a segment's address.
 pub(super) fn tagged(segment: *mut Segment, class: Class) -> *mut Segment {
     segment.map_addr(|address| address | usize::from(class))
 }
 
-/// A segment's address without.
+/// Removes the class from a segment's address.
 pub(super) fn untagged(segment: *mut Segment) -> *mut Segment {
     segment.map_addr(|address| address & !CLASS)
 }
@@ -140,8 +147,10 @@ pub(super) fn untagged(segment: *mut Segment) -> *mut Segment {
 #[inline]
 pub(super) unsafe fn view<'g>(raw: *mut Segment) -> View<'g> {
     let class = (raw.addr() & CLASS) as Class;
-    // SAFETY: a segment's address is not null.
+    // SAFETY: a segment's address is not null, and segments are aligned beyond the bits that are
+    // cleared.
     let at = unsafe { NonNull::new_unchecked(untagged(raw)) };
-    // SAFETY: the class was put there with it; the rest says the caller.
+    // SAFETY: `tagged` stored the segment's class; the caller's clause: it is not freed during
+    // `'g`.
     unsafe { View::new(at, class) }
 }

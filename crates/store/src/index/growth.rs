@@ -1,16 +1,17 @@
-//! The part of an index that only its writers need.
+//! The part of an index that only its writers use.
 
 use super::pool::SegmentPool;
 use core::ptr::NonNull;
 
-/// What only those need to know who change the directory.
+/// State used only by operations that change the directory.
 pub(super) struct Growth {
     pub(super) segments: usize,
-    /// From many segments on; closed at the index' end.
+    /// `Some` from `POOLED_DEPTH` on; closed when the index is dropped.
     pub(super) pool: Option<NonNull<SegmentPool>>,
 }
 
-// SAFETY: a pool may be used from any thread, and is there as long as the index, whoever's it is.
+// SAFETY: a pool may be used from any thread, and exists as long as its index, whichever thread
+// owns the index.
 unsafe impl Send for Growth {}
 
 impl Growth {

@@ -1,18 +1,18 @@
-//! Why an object was not put in.
+//! The error of an insert.
 
 use crate::slab::{Slot, Slotted};
 use core::fmt;
 
-/// An object was not put in; its handle is given back.
+/// An object was not inserted; its handle is returned.
 #[derive(thiserror::Error)]
 pub enum InsertError<T: Slotted> {
-    /// There is no memory for the index to grow.
+    /// No memory for the index to grow.
     #[error("no memory for an index to grow")]
     NoMemory(Slot<T>),
-    /// The caller's own `add` refused.
-    #[error("the object was refused by what was to own it")]
+    /// The caller's own `add` refused the object.
+    #[error("the object was refused by the caller's `add`")]
     Refused(Slot<T>),
-    /// It is in an index already.
+    /// The object is in an index already.
     #[error("the object is in an index already")]
     Indexed(Slot<T>),
 }

@@ -1,4 +1,4 @@
-//! The memory of an index, and its checks.
+//! Memory accounting, memory release and self-checks of an index.
 
 use super::mix::mix;
 use super::pool::SegmentPool;
@@ -6,12 +6,13 @@ use super::{segment_header, ExtendibleIndex};
 use crate::slab::Slotted;
 use lowwater_base::ByteSize;
 
-/// Segments that are moved when there is time: what a long reader held back came too late for those that grew meanwhile.
+/// Segments that one [`collect`](ExtendibleIndex::collect) moves at most. Growing segments move
+/// others too, but not while a long reader holds their slots.
 const MOVES: usize = 64;
 
 impl<T: Slotted> ExtendibleIndex<T> {
-    /// Memory that the index has for itself, without its slab: segments, also those that wait for readers in a large index, chunks of them
-    /// that are not full, and what leads to them. O(segments).
+    /// Memory of the index without its slab, in bytes: segments (in a large index also those that
+    /// wait for readers), partly used chunks of segments, and the directory. O(segments).
     pub fn footprint(&self) -> ByteSize {
         let guard = lowwater_rcu::pin();
         let Some(directory) = self.directory(&guard) else { return ByteSize::new(size_of::<Self>() as u64) };
@@ -25,12 +26,15 @@ impl<T: Slotted> ExtendibleIndex<T> {
         ByteSize::new(bytes as u64)
     }
 
-    /// Gives back what can be given back at once: [`Slab::collect`](crate::Slab::collect) of its slab, and chunks that are kept for the next segments; moves a few
-    /// segments, so that more can go. Says what had to stay of objects.
+    /// Releases what can be released at once: calls [`Slab::collect`](crate::Slab::collect) on its
+    /// slab, releases the spare chunks of segments, and moves a few segments, so that more chunks
+    /// can be released. Returns the bytes of retired objects that remain.
     ///
-    /// O(what waits), as there. Not to be called by what is called under an index' lock.
+    /// O(waiting objects), as for the slab. Must not be called from a closure that runs under an
+    /// index's lock.
     pub fn collect(&self) -> ByteSize {
-        // Each has its own read side, so that those before need not wait for the last.
+        // Each move has its own read-side section, so that the earlier segments need not wait for
+        // the last move.
         (0..MOVES).take_while(|_| self.tidy(&lowwater_rcu::pin())).for_each(drop);
         if let Some(pool) = self.pool() {
             pool.give_spare_back();
@@ -38,11 +42,12 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.slab.collect()
     }
 
-    /// Checks the structure; `hasher` says the hash of any object. Locks each segment; for tests.
+    /// Checks the structure; `hasher` returns the hash of any object. Locks each segment; for
+    /// tests.
     ///
     /// # Panics
     ///
-    /// When something is wrong, with a sentence that says what should hold.
+    /// If an invariant is violated, with a sentence that states the invariant.
     pub fn assert_valid(&self, hasher: &impl Fn(&T) -> u64) {
         let guard = lowwater_rcu::pin();
         let Some(directory) = self.directory(&guard) else { return };
@@ -52,7 +57,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
             if !locked.is_dead() {
                 locked.assert_valid(|number| {
                     let object = self.object(number);
-                    assert!(object.state().is_indexed(), "what is in an index says so");
+                    assert!(object.state().is_indexed(), "an object in the index is marked as indexed");
                     mix(hasher(object))
                 });
             }

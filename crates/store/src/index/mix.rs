@@ -1,8 +1,9 @@
-//! Mixing of hashes.
+//! Hash mixing.
 
 use lowwater_base::hash::GOLDEN_RATIO;
 
-/// Spreads a hash over all bits: hashers are allowed to leave some of them poor. Both halves of one product, as in wyhash and its kin.
+/// Spreads a hash over all bits, because hashers may leave some of them poor. Combines both halves
+/// of one product, as wyhash does.
 #[inline]
 pub(super) fn mix(hash: u64) -> u64 {
     let product = u128::from(hash) * u128::from(GOLDEN_RATIO);

@@ -1,21 +1,26 @@
-//! Memory of the segments of a large index: chunks of 64 KiB, each for segments of one class.
+//! Memory of the segments of a large index: chunks of 64 KiB, each for segments of one size class.
 //!
 //! ```text
-//!     chunk    a line that leads to the pool, and 60 units of 17 lines: 60 segments of a unit, 30 of two, 20, 15 or 10
+//!     chunk    one line with the header, and 60 units of 17 lines: 60 segments of one unit, 30 of two, 20, 15 or 10
 //! ```
 //!
-//! Hashes are spread evenly, so all segments of an index grow at about the same time. What they leave is of a size that nobody wants
-//! any more, between others that live on: an allocator would keep it, a quarter of what is used. Chunks alone would be no better, as one
-//! goes back only with its last segment. So when there are as many free slots of a class as a chunk has, the segments of one chunk
-//! [leave](SegmentPool::evacuating) for slots in the others, one with each segment that is replaced anyway, and the chunk goes back. A segment is moved
-//! by a copy that readers do not notice, as it is when one grows, but without asking for a hash.
+//! Hashes are spread evenly, so all segments of an index grow at about the same time. The freed
+//! segments are then of a size that no longer is in demand, between others that are live: a general
+//! allocator would keep that memory, a quarter of the memory in use. Chunks alone would be no
+//! better, because a chunk is released only with its last segment. So when a class has as many free
+//! slots as a chunk has in all, the segments of one chunk are [evacuated](SegmentPool::evacuating)
+//! to slots in other chunks, one with each segment that is replaced anyway, and the chunk is
+//! released. A segment is moved by a copy that readers do not notice, as when a segment grows, but
+//! without computing hashes.
 //!
-//! A pool outlives its index until the last segment is free: those that were retired wait for readers of others, too.
+//! A pool outlives its index until its last segment is free: retired segments wait for readers,
+//! also for those of other structures.
 //!
 //! # Locks
 //!
-//! The pool's own, behind every other, and only when a segment is made or freed. What is in a pool's memory is written without it, but for
-//! a segment's header: it is written under the lock, so that who looks for one that is to leave can read which it is.
+//! The pool has one lock. It is taken after every other lock, and only to allocate or free a
+//! segment. Memory of the pool is written without the lock, except the header of a segment: the
+//! header is written under the lock, so that the search for a segment to evacuate can read it.
 
 mod chunk;
 mod chunk_format;
@@ -38,31 +43,33 @@ use lowwater_base::poison::poison;
 use lowwater_base::poison::unpoison;
 use size_class::SizeClass;
 
-/// What an index points to has five times its memory, so what it leaves unused by huge pages is as small a part of all as with a slab's.
+/// Small spans. The memory that an index points to is five times its own, so the part that it
+/// leaves unused of huge pages is as small, relative to all memory, as a slab's.
 const BLOCKS_SMALL: usize = 2;
 
-/// See the module.
+/// A pool of memory for segments; see the module.
 pub(super) struct SegmentPool(Mutex<PoolState>);
 
 struct PoolState {
     blocks: Spans,
     chunks: Vec<SegmentChunk>,
-    /// The first number without a chunk; the others are joined to it.
+    /// The head of the list of chunk numbers without a chunk, linked by their `group_link`.
     unused: u32,
-    /// Chunks that there are.
+    /// The number of chunks.
     nr: usize,
     size_classes: [SizeClass; SIZE_CLASSES],
-    /// Has its index ended?
+    /// True after the index has been dropped.
     closed: bool,
-    /// Where chunks say they belong to: the pool, as it came from its box.
+    /// The pool itself, as it came from its box; stored in each chunk's header.
     pool: *mut SegmentPool,
 }
 
-// SAFETY: what is in here is memory that nobody else uses but as segments, which are `Send`; the pool itself is not used through here.
+// SAFETY: all memory in here is used only as segments, which are `Send`; the pointer `pool` is not
+// dereferenced through this type.
 unsafe impl Send for PoolState {}
 
 impl SegmentPool {
-    /// An empty pool, to be [closed](Self::close); none without memory.
+    /// Creates an empty pool, to be [closed](Self::close); `None` without memory.
     pub(super) fn try_new() -> Option<NonNull<Self>> {
         let state = PoolState {
             blocks: Spans::new(BLOCKS_SMALL),
@@ -74,123 +81,132 @@ impl SegmentPool {
             pool: ptr::null_mut(),
         };
         let this = NonNull::new(Box::into_raw(try_box(Self(Mutex::new(state)))?))?;
-        // SAFETY: it came from a box just now, and nobody else knows it.
+        // SAFETY: the pointer came from a box just now, and no other thread has it.
         unsafe { this.as_ref() }.0.lock().pool = this.as_ptr();
         Some(this)
     }
 
-    /// Is it for segments of this class?
+    /// True if segments of this class are allocated from a pool.
     pub(super) fn is_for(class: Class) -> bool {
         CLASSES.contains(&class)
     }
 
-    /// Memory for a segment, whose header is put there; none without memory, or without a chunk that stays. The buckets behind it are
-    /// the caller's to make. It goes back by [`insert`](Self::insert). O(1).
+    /// Allocates a segment and writes its header; `None` without memory, or if `room` allows no
+    /// chunk. The caller initializes the buckets behind the header. The segment is freed by
+    /// [`put`](Self::put). O(1).
     pub(super) fn take(&self, header: Segment, room: Room) -> Option<NonNull<Segment>> {
         let mut state = self.0.lock();
         let slot = state.take(header.class, room)?;
-        // SAFETY: it is a slot of the pool, of so many bytes.
+        // SAFETY: `slot` is a free slot of the pool, with `bytes(class)` bytes.
         unsafe { unpoison(slot.as_ptr().cast(), bytes(header.class)) };
-        // SAFETY: it is a slot that nobody has, as large as the header and aligned for it.
+        // SAFETY: `slot` is a slot that was just allocated to this caller, large enough for the
+        // header and aligned for it.
         unsafe { slot.write(header) };
         Some(slot)
     }
 
-    /// Takes a segment's memory back. O(1).
+    /// Frees a segment's memory. O(1).
     ///
     /// # Safety
     ///
-    /// It came from [`take`](Self::take) of some pool, and nobody uses it any more.
+    /// `segment` came from [`take`](Self::take) of some pool, and no other code uses it.
     pub(super) unsafe fn put(segment: *mut Segment) {
         let header = segment.map_addr(|address| address & !(GEOMETRY.full - 1)).cast::<SegmentChunkHeader>();
-        // SAFETY: chunks are aligned to their size and begin with this, and one is there while a segment in it is.
+        // SAFETY: chunks are aligned to their size and begin with this header, and a chunk exists
+        // while a segment in it is allocated.
         let SegmentChunkHeader { pool, number } = unsafe { header.read() };
         let pool = pool.cast::<Self>();
-        // SAFETY: a pool is there while it has a chunk.
+        // SAFETY: a pool exists while it has a chunk.
         let mut state = unsafe { &*pool }.0.lock();
-        // SAFETY: nobody uses it, says the caller; who looks for one that is to leave has the lock.
+        // SAFETY: the caller's clause: no other code uses the segment. The search for a segment to
+        // evacuate reads headers under the lock, which is held.
         unsafe { segment.drop_in_place() };
         #[cfg(lowwater_poison)]
         let class = state.chunks[number as usize].class;
         #[cfg(lowwater_poison)]
-        // SAFETY: the caller's clause: nobody uses the segment any more.
+        // SAFETY: the caller's clause: no other code uses the segment.
         unsafe {
             poison(segment.cast(), bytes(class), 0);
         }
         state.put(segment.addr(), number);
         let is_over = state.is_over();
         drop(state);
-        // SAFETY: the chunk's header had it as it came from a box.
+        // SAFETY: the chunk's header has the pool's pointer as it came from its box, and `is_over`
+        // was read under the lock of this `put`.
         unsafe { Self::free_if(is_over, pool) };
     }
 
-    /// Says that its index has ended: nothing is taken any more.
+    /// Closes the pool when its index ends: no segment is allocated afterwards.
     ///
     /// # Safety
     ///
-    /// It came from [`try_new`](Self::try_new), and is used only to put segments back from now on.
+    /// `this` came from [`try_new`](Self::try_new), and is used from now on only to free segments.
     pub(super) unsafe fn close(this: NonNull<Self>) {
-        // SAFETY: it is there until it is closed and has no chunk.
+        // SAFETY: the pool exists until it is closed and has no chunk.
         let mut state = unsafe { this.as_ref() }.0.lock();
         state.closed = true;
         let is_over = state.is_over();
         drop(state);
-        // SAFETY: it came from a box, says the caller.
+        // SAFETY: `this` came from a box (the caller's clause), and `is_over` was read under the
+        // lock of this `close`.
         unsafe { Self::free_if(is_over, this.as_ptr()) };
     }
 
-    /// Frees the pool if it is over.
+    /// Frees the pool if `is_over`.
     ///
     /// # Safety
     ///
-    /// It came from a box, and the caller saw whether it is over under the lock where it closed it or put something back.
+    /// `this` came from a box, and the caller computed `is_over` under the lock under which it
+    /// closed the pool or freed a segment.
     unsafe fn free_if(is_over: bool, this: *mut Self) {
         if is_over {
-            // SAFETY: it is over for one caller, the later one of who closed it and who put the last segment back. After those nobody
-            // comes.
+            // SAFETY: `is_over` is true for exactly one caller: the later one of the `close` and
+            // the `put` of the last segment. No call follows them.
             drop(unsafe { Box::from_raw(this) });
         }
     }
 
-    /// The next segment that is to leave its chunk, and the prefix of its hashes; none if none is. It may be one that the index does not
-    /// have: not yet, or not any more. O(1).
+    /// Returns the next segment to evacuate from its chunk and the prefix of its hashes; `None` if
+    /// there is none. The segment may not be in the index: not yet published, or replaced already.
+    /// O(1).
     pub(super) fn evacuating(&self) -> Option<(*mut Segment, u64)> {
         let mut state = self.0.lock();
         let segment = state.evacuating()?.as_ptr();
-        // SAFETY: it is out, so it has a header, which was written under this lock, is dropped under it, and but for cells never changes.
+        // SAFETY: the slot is allocated, so it has a header. The header is written and dropped
+        // under this lock, which is held, and apart from its cells never changes.
         let prefix = unsafe { &*segment }.prefix;
         Some((segment, prefix))
     }
 
-    /// Gives chunks that are kept for the next segments back to the system.
+    /// Returns spare chunks to the system.
     pub(super) fn give_spare_back(&self) {
         self.0.lock().blocks.give_spare_back();
     }
 
-    /// Bytes of all chunks, and of this.
+    /// Bytes of all chunks, and of the pool's own bookkeeping.
     pub(super) fn footprint(&self) -> usize {
         let state = self.0.lock();
         let chunks = state.nr * GEOMETRY.full + state.chunks.capacity() * size_of::<SegmentChunk>();
         size_of::<Self>() + chunks + state.blocks.footprint()
     }
 
-    /// Panics unless the counts agree.
+    /// Panics unless the counts agree with the chunks.
     pub(super) fn assert_valid(&self) {
         let state = self.0.lock();
         let chunks = || state.chunks.iter().filter(|chunk| chunk.is_there());
         assert_eq!(chunks().count(), state.nr, "chunks are counted");
-        assert!(chunks().all(|chunk| !chunk.is_empty()), "an empty chunk is given back");
+        assert!(chunks().all(|chunk| !chunk.is_empty()), "an empty chunk is released");
         state.size_classes.iter().for_each(|size_class| size_class.assert_valid(&state.chunks));
     }
 }
 
-/// Where the size_class of a class is.
+/// The index of a class's `SizeClass`.
 fn place(class: Class) -> usize {
     usize::from(class - CLASSES.start())
 }
 
 impl PoolState {
-    /// Is it closed, and without a segment?
+    /// True if the pool is closed and has no segment, so that it can be freed.
     fn is_over(&self) -> bool {
         self.closed && self.nr == 0
     }
@@ -214,12 +230,12 @@ impl PoolState {
             let memory = chunk.memory.take().expect("a segment was in it");
             chunk.group_link.next = core::mem::replace(&mut self.unused, at);
             self.nr -= 1;
-            // SAFETY: it came from there, and no slot of it is out.
+            // SAFETY: the memory came from these spans, and no slot of the chunk is allocated.
             unsafe { self.blocks.put(memory, &GEOMETRY) };
         }
     }
 
-    /// Makes a chunk.
+    /// Adds a chunk.
     fn add(&mut self, class: Class) -> Option<u32> {
         let at = match self.unused {
             NONE => {
@@ -229,7 +245,7 @@ impl PoolState {
             unused => unused,
         };
         let memory = self.blocks.get(GEOMETRY.full, &GEOMETRY)?;
-        // SAFETY: the chunk begins with room for its header, and is nobody else's yet.
+        // SAFETY: the chunk begins with room for its header, and is not yet shared.
         unsafe { memory.base.cast().write(SegmentChunkHeader { pool: self.pool.cast(), number: at }) };
         let chunk = SegmentChunk::new(memory, class);
         if at as usize == self.chunks.len() {
@@ -243,7 +259,7 @@ impl PoolState {
         Some(at)
     }
 
-    /// The next one that is to leave, of any class.
+    /// The next segment to evacuate, of any class.
     fn evacuating(&mut self) -> Option<NonNull<Segment>> {
         let Self { size_classes, chunks, .. } = self;
         size_classes.iter_mut().find_map(|size_class| size_class.evacuating(chunks))

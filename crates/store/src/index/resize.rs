@@ -1,4 +1,4 @@
-//! An index that grows and shrinks: a segment is replaced by another, or by two.
+//! Growing and shrinking: a segment is replaced by another one, or split into two.
 
 use super::class::{class_for, Class, CLASS_MAX, CLASS_MIN, CLASS_SPLIT};
 use super::directory::{tagged, untagged, Directory};
@@ -16,44 +16,48 @@ use lowwater_base::prefetch::prefetch;
 use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 
-/// Bits by which segments can be told apart. The rest of a hash chooses the bucket and the tag.
+/// The most bits by which segments are told apart. The rest of a hash selects the bucket and the
+/// tag.
 const DEPTH_MAX: u8 = 24;
-/// A directory is not made longer than so many times the segments: hashes that begin alike are not worth it.
+/// The directory is not doubled beyond this many places per segment: hashes with a long common
+/// prefix are not worth it.
 const PLACES_PER_SEGMENT: usize = 16;
-/// A split that leaves less than this part on one side is none.
+/// A split that leaves less than this fraction of the objects on one side is not made.
 const SIDE_PARTS: usize = 16;
-/// From so many segments on, at least, their memory is a pool's. Before, its chunks would be more than it spares.
+/// From this depth on (2^7 segments) segments are allocated from a pool. With fewer segments, the
+/// pool's chunks would cost more than they save.
 const POOLED_DEPTH: u8 = 7;
-/// How far ahead an object is asked for whose hash will be wanted.
+/// How many objects ahead of the computation of its hash an object is prefetched.
 const AHEAD: usize = 8;
 
 /// A hash and its object's number.
 type Hashed = (u64, u32);
 
 impl<T: Slotted> ExtendibleIndex<T> {
-    /// Makes the first segment, if there is none.
+    /// Creates the first segment and the directory, if there are none.
     #[cold]
     pub(super) fn begin(&self) -> Result<(), AllocError> {
         let segment = New::try_new(None, CLASS_MIN, 0, 0).ok_or(AllocError)?;
         let mut growth = self.growth.lock();
-        // Relaxed: it changes under this lock.
+        // Relaxed: the directory changes only under this lock.
         if !self.directory.load(Ordering::Relaxed).is_null() {
             return Ok(());
         }
         let segment = tagged(segment.publish(), CLASS_MIN);
         let Some(directory) = Directory::try_new(0, |_| segment) else {
-            // SAFETY: nobody has seen it.
+            // SAFETY: the segment was not published: the directory that was to hold it does not
+            // exist.
             unsafe { <Segment as crate::rcu::Retired>::free(untagged(segment)) };
             return Err(AllocError);
         };
         growth.segments = 1;
-        // Release: meets the Acquire in `directory`.
+        // Release: pairs with the Acquire in `directory`.
         let ordering = if crate::mutated!("first_directory_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.directory.store(Box::into_raw(directory), ordering);
         Ok(())
     }
 
-    /// Replaces a segment that is full by a larger one, or by two.
+    /// Replaces a full segment by a larger one, or splits it into two.
     #[cold]
     #[inline(never)]
     pub(super) fn grow(
@@ -98,7 +102,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         guard: &Guard,
         hasher: &impl Fn(&T) -> u64,
     ) -> Result<(), AllocError> {
-        // Not quite room for as many again: a class is not twice another to the last object.
+        // Not quite room for twice the objects: classes are not exact multiples of each other.
         let class = class_for(segment.len() * 2 - segment.len() / 8);
         let objects = self.hashed(segment, hasher)?;
         let header = segment.view().header();
@@ -107,15 +111,16 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.replace(segment, core::iter::once(smaller), guard)
     }
 
-    /// Puts the next segment elsewhere whose chunk is to be emptied. Was there one? Not under a segment's lock.
+    /// Moves the next segment that is to be evacuated from its chunk. Returns false if there is
+    /// none. Must not be called under a segment's lock.
     #[cold]
     pub(super) fn tidy(&self, guard: &Guard) -> bool {
         let Some(pool) = self.pool() else { return false };
         let Some((at, prefix)) = pool.evacuating() else { return false };
         let Some(mut segment) = self.lock_there(prefix, guard) else { return false };
-        // Else it was not published yet, or replaced already.
+        // If they differ, the segment was not published yet, or has been replaced already.
         if ptr::eq(segment.view().as_ptr(), at) {
-            // Without room elsewhere it stays.
+            // Without room in another chunk the segment stays.
             let _moved = self.move_out(&mut segment, Some(pool), guard);
         }
         true
@@ -132,14 +137,14 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.replace(segment, core::iter::once(copy), guard)
     }
 
-    /// The pool, if there is one.
+    /// The segment pool, if there is one.
     pub(super) fn pool(&self) -> Option<&SegmentPool> {
         let pool = self.growth.lock().pool?;
-        // SAFETY: it is there until the index closes it, at its end.
+        // SAFETY: the pool exists until the index closes it, when the index is dropped.
         Some(unsafe { pool.as_ref() })
     }
 
-    /// The pool, if that is where segments of this depth should be, and there is memory for one.
+    /// The pool, if segments of this depth are allocated from one and there is memory for it.
     fn pool_for(&self, depth: u8) -> Option<&SegmentPool> {
         if depth < POOLED_DEPTH {
             return None;
@@ -150,7 +155,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.pool()
     }
 
-    /// What is in a segment, with its hashes.
+    /// The objects of a segment, with their hashes.
     fn hashed(&self, segment: &LockedSegment<'_>, hasher: &impl Fn(&T) -> u64) -> Result<Vec<Hashed>, AllocError> {
         let mut objects = Vec::new();
         objects.try_reserve_exact(segment.len()).map_err(|_| AllocError)?;
@@ -165,17 +170,18 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok(objects)
     }
 
-    /// Is a segment of this depth to be split, as far as the directory is concerned?
+    /// True if the directory permits a split of a segment of this depth.
     fn may_split(&self, depth: u8) -> bool {
         let growth = self.growth.lock();
-        // Relaxed: it changes under this lock.
+        // Relaxed: the directory changes only under this lock.
         let directory = self.directory.load(Ordering::Relaxed);
-        // SAFETY: it is there, as it has a segment, and is not retired before another is published, under this lock.
+        // SAFETY: the directory exists because a segment does, and it is retired only after its
+        // replacement is published, under this lock.
         let directory = unsafe { &*directory };
         depth < directory.depth() || directory.len() <= growth.segments * PLACES_PER_SEGMENT
     }
 
-    /// Publishes what takes a segment's place.
+    /// Publishes the segments that replace a segment, and retires it.
     fn replace(
         &self,
         segment: &mut LockedSegment<'_>,
@@ -183,25 +189,27 @@ impl<T: Slotted> ExtendibleIndex<T> {
         guard: &Guard,
     ) -> Result<(), AllocError> {
         let mut growth = self.growth.lock();
-        // Relaxed: it changes under this lock.
+        // Relaxed: the directory changes only under this lock.
         let mut directory = self.directory.load(Ordering::Relaxed);
         let header = segment.view().header();
         let nr = by.len();
         let mut retired = segment_header::bytes(segment.view().class());
-        // SAFETY: as in `may_split`.
+        // SAFETY: the directory exists because a segment does, and it is retired only below, under
+        // this lock.
         let old = unsafe { &*directory };
         if nr == 2 && header.depth == old.depth() {
             let double = Directory::try_new(old.depth() + 1, |at| old.raw(at / 2)).ok_or(AllocError)?;
             let double = Box::into_raw(double);
-            // Release: meets the Acquire in `directory`.
+            // Release: pairs with the Acquire in `directory`.
             let ordering = if crate::mutated!("directory_relaxed") { Ordering::Relaxed } else { Ordering::Release };
             self.directory.store(double, ordering);
-            // SAFETY: it came from a box, and readers that enter from now on find the new one.
+            // SAFETY: the directory came from a box, and readers that enter from now on find the
+            // new one.
             unsafe { guard.retire(directory) };
             retired += old.bytes();
             directory = double;
         }
-        // SAFETY: as above.
+        // SAFETY: the directory in use is retired only under this lock, which is held.
         let directory = unsafe { &*directory };
         for new in by {
             let (class, depth, prefix) = new.what();
@@ -213,8 +221,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
         growth.segments += nr - 1;
         segment.kill();
-        // SAFETY: the directory does not have it any more, nor does a later one; it is not used after its lock is given back, but
-        // by readers.
+        // SAFETY: the directory has no entry for this segment any more, and a later directory is
+        // copied from this one. After its lock is released, only readers use it.
         unsafe { guard.retire(segment.view().as_ptr()) };
         drop(growth);
         if let Some(shared) = self.slab.shared() {
@@ -223,31 +231,34 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok(())
     }
 
-    /// Frees what the index has for itself, without looking at objects. It is not used afterwards.
+    /// Frees the memory of the index itself, without reading the objects. The index is not used
+    /// afterwards.
     pub(super) fn free(&mut self) {
-        // Relaxed: nobody else has access.
+        // Relaxed: `&mut self`, no other thread has access.
         let directory = self.directory.swap(ptr::null_mut(), Ordering::Relaxed);
         if directory.is_null() {
             return;
         }
-        // SAFETY: it came from a box, and nobody else has access.
+        // SAFETY: the directory came from a box, and `&mut self` is the only access.
         let directory = unsafe { Box::from_raw(directory) };
         let mut at = 0;
         while at < directory.len() {
             let segment = untagged(directory.raw(at));
-            // SAFETY: it is not freed yet.
+            // SAFETY: the segment is freed only below.
             at += 1 << (directory.depth() - unsafe { &*segment }.depth);
-            // SAFETY: the directory had it, in all of its places that were just passed, and nobody else has access.
+            // SAFETY: `at` has passed all of the segment's entries in the directory, and `&mut
+            // self` is the only access.
             unsafe { <Segment as crate::rcu::Retired>::free(segment) };
         }
         if let Some(pool) = self.growth.get_mut().pool.take() {
-            // SAFETY: it came from there, and nobody else has access; what was retired is put back alone.
+            // SAFETY: the pool came from `try_new`; nothing is allocated from it any more, and
+            // retired segments are only put back.
             unsafe { SegmentPool::close(pool) };
         }
     }
 }
 
-/// A new segment with these in it.
+/// Creates a segment with these objects in it.
 fn filled(
     pool: Option<&SegmentPool>,
     class: Class,
@@ -258,7 +269,7 @@ fn filled(
     let segment = New::try_new(pool, class, depth, prefix).ok_or(AllocError)?;
     let mut locked = segment.locked();
     for (hash, number) in objects {
-        let place = locked.room(hash).expect("the class was chosen for them");
+        let place = locked.room(hash).expect("the class has room for the objects");
         locked.put(hash, place, number);
     }
     drop(locked);

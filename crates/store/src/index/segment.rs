@@ -1,7 +1,9 @@
-//! A small hash table with a lock: those objects whose hashes begin with the same bits.
+//! A segment: a small hash table with a lock, for objects with hashes that begin with the same
+//! bits.
 //!
-//! An object stays in the way where it was put. A segment that must grow, shrink or split is replaced by another, under its lock,
-//! and stays as it is for the readers that have it.
+//! An object stays in the way where it was inserted. A segment that must grow, shrink or split is
+//! replaced by another, under its lock, and stays unchanged for the readers that hold a reference
+//! to it.
 
 use super::bucket::{overflow_class, tag, Bucket, OVERFLOW_COUNTS};
 use super::class::{buckets, len_max, Class, CLASS_MIN};
@@ -14,7 +16,7 @@ use alloc::alloc::{alloc, dealloc};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-// SAFETY: one static; nobody uses the link of a retired Segment.
+// SAFETY: `kind` returns one static, and no other code uses the link of a retired Segment.
 unsafe impl Retired for Segment {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.retired
@@ -26,42 +28,47 @@ unsafe impl Retired for Segment {
     }
 
     unsafe fn free(this: *mut Self) {
-        // SAFETY: it is live until now.
+        // SAFETY: the caller's contract: the segment is live, and freed only here.
         let &Self { class, pooled, .. } = unsafe { &*this };
         if pooled {
-            // SAFETY: it came from a pool, and nobody uses it, says the caller.
+            // SAFETY: a pooled segment came from `SegmentPool::take`; the caller's contract: no
+            // other code uses it.
             return unsafe { SegmentPool::put(this) };
         }
-        // SAFETY: a segment has a header that may need to be dropped; nobody reads it, says the caller. (Buckets have nothing to drop.)
+        // SAFETY: the caller's contract: no other code reads the segment. Its header may need a
+        // drop; buckets do not.
         unsafe { this.drop_in_place() };
-        let layout = layout(class).expect("as when it was made");
-        // SAFETY: it was allocated with this layout.
+        let layout = layout(class).expect("the layout with which it was allocated");
+        // SAFETY: the segment was allocated by the allocator with this layout (`try_with`).
         unsafe { dealloc(this.cast(), layout) };
     }
 
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
         let first = this.wrapping_add(1).cast::<Bucket>();
-        // SAFETY: it is live, says the caller, who alone has it.
+        // SAFETY: the caller's contract: the segment is live, and the caller has exclusive access.
         let class = unsafe { &*this }.class;
         for bucket in 0..buckets(class) {
-            // SAFETY: it is the caller's alone.
+            // SAFETY: the segment has `buckets(class)` buckets behind its header, and the caller
+            // has exclusive access.
             unsafe { &mut *first.wrapping_add(bucket) }.assert_unread();
         }
     }
 }
 
-/// A segment that was not published yet.
+/// A segment that is not published yet.
 pub(super) struct New(NonNull<Segment>);
 
 impl New {
-    /// An empty segment, in the pool's memory if it is for such; none without memory.
+    /// Creates an empty segment, in the pool's memory if its class is pooled; `None` without
+    /// memory.
     pub(super) fn try_new(pool: Option<&SegmentPool>, class: Class, depth: u8, prefix: u64) -> Option<Self> {
         let pool = pool.filter(|_| SegmentPool::is_for(class)).map(|pool| (pool, Room::Any));
         Self::try_with(pool, Segment::new(class, depth, prefix), |_| Bucket::new())
     }
 
-    /// What is in `of`, in a chunk of the pool that stays, or else in the allocator's memory; none without memory.
+    /// Copies the segment `of` into a chunk of the pool that is not being evacuated, or without a
+    /// pool into the allocator's memory; `None` without memory.
     pub(super) fn copy(of: &LockedSegment<'_>, pool: Option<&SegmentPool>) -> Option<Self> {
         let Segment { class, depth, prefix, .. } = *of.view().header();
         let pool = pool.map(|pool| (pool, Room::Staying));
@@ -75,18 +82,19 @@ impl New {
         let this = match pool {
             Some((pool, room)) => pool.take(Segment { pooled: true, ..header }, room)?,
             None => {
-                // SAFETY: the size is not 0.
+                // SAFETY: the size is not 0, because a segment has a header.
                 let this = NonNull::new(unsafe { alloc(layout(class)?) }.cast::<Segment>())?;
-                // SAFETY: it is fresh memory of the right layout.
+                // SAFETY: `this` is fresh memory of a segment's layout.
                 unsafe { this.write(header) };
                 this
             }
         };
         let first = this.as_ptr().wrapping_add(1).cast::<Bucket>();
         for at in 0..buckets(class) {
-            // SAFETY: there is room for so many behind the segment, by the layout, or as the pool promises.
+            // SAFETY: the layout, or the contract of the pool, has room for `buckets(class)`
+            // buckets behind the segment.
             let place = unsafe { first.add(at) };
-            // SAFETY: it is fresh memory, aligned as the segment is.
+            // SAFETY: the place is fresh memory, aligned as the segment is.
             unsafe { place.write(bucket(at)) };
         }
         Some(Self(this))
@@ -94,7 +102,7 @@ impl New {
 
     /// Its class, depth and prefix.
     pub(super) fn what(&self) -> (Class, u8, u64) {
-        // SAFETY: it is ours.
+        // SAFETY: `self` owns the segment.
         let header = unsafe { self.0.as_ref() };
         (header.class, header.depth, header.prefix)
     }
@@ -105,27 +113,28 @@ impl New {
         this
     }
 
-    /// It, while nobody else sees it.
+    /// Locks the segment. No other thread can contend, because it is not published.
     pub(super) fn locked(&self) -> LockedSegment<'_> {
-        // SAFETY: it is not freed while `self` is there.
+        // SAFETY: the segment is not freed while `self` exists.
         let header = unsafe { self.0.as_ref() };
-        // SAFETY: as above.
+        // SAFETY: the header's class is the segment's, and the segment is not freed while `self`
+        // exists.
         unsafe { View::new(self.0, header.class) }.lock()
     }
 }
 
 impl Drop for New {
     fn drop(&mut self) {
-        // SAFETY: it was not published.
+        // SAFETY: the segment was not published, so `self` is its only user.
         unsafe { Segment::free(self.0.as_ptr()) };
     }
 }
 
-/// A segment that stays at least as long as `'g`.
+/// A reference to a segment that is not freed during `'g`.
 #[derive(Clone, Copy)]
 pub(super) struct View<'g> {
     at: NonNull<Segment>,
-    /// Its class, which a reader has from the directory.
+    /// Its class, which a reader has from the directory's entry.
     class: Class,
     guard: PhantomData<&'g Segment>,
 }
@@ -133,19 +142,20 @@ pub(super) struct View<'g> {
 impl<'g> View<'g> {
     /// # Safety
     ///
-    /// The segment is of this class and not freed during `'g`.
+    /// The segment has this class and is not freed during `'g`.
     #[inline]
     pub(super) unsafe fn new(at: NonNull<Segment>, class: Class) -> Self {
         Self { at, class, guard: PhantomData }
     }
 
-    /// For who retires it: a reference to the header is no right to its buckets, nor to free it.
+    /// The segment's address, for retiring it: a reference to the header gives access neither to
+    /// the buckets nor to the allocation.
     pub(super) fn as_ptr(self) -> *mut Segment {
         self.at.as_ptr()
     }
 
     pub(super) fn header(self) -> &'g Segment {
-        // SAFETY: it is not freed meanwhile.
+        // SAFETY: the contract of `new`: the segment is not freed during `'g`.
         unsafe { self.at.as_ref() }
     }
 
@@ -156,20 +166,21 @@ impl<'g> View<'g> {
     #[inline]
     fn bucket(self, at: usize) -> &'g Bucket {
         let buckets = self.at.as_ptr().wrapping_add(1).cast::<Bucket>();
-        // SAFETY: its buckets come behind it, and callers count modulo how many there are.
+        // SAFETY: the buckets follow the header, and callers pass `at` below the number of buckets.
         let bucket = unsafe { buckets.add(at) };
-        // SAFETY: it was made with the segment, which is not freed meanwhile; all in it is atomic.
+        // SAFETY: the bucket was initialized with the segment, which is not freed during `'g`
+        // (`new`); all its fields are atomic.
         unsafe { &*bucket }
     }
 
-    /// Buckets from that of `hash` on, all of them once.
+    /// The indices of all buckets, from the home bucket of `hash` on, each once.
     #[inline]
     fn probe(self, hash: u64) -> Probe {
         let nr = buckets(self.class);
         Probe { at: home(hash, nr), nr, left: nr }
     }
 
-    /// The first object of `hash` that `is_wanted` in its own bucket, for a reader.
+    /// Probes the home bucket of `hash` for an object that `is_wanted`. For readers.
     #[inline]
     pub(super) fn probe_first<R>(self, hash: u64, is_wanted: impl FnMut(u32) -> Option<R>) -> FirstProbe<R> {
         #[cfg(lowwater_loom)]
@@ -177,7 +188,8 @@ impl<'g> View<'g> {
         self.bucket(home(hash, buckets(self.class))).find(hash, is_wanted)
     }
 
-    /// [`near`](Self::near), in the buckets behind that. Of its own, so that what mostly happens is short.
+    /// Probes the buckets behind the home bucket, after [`probe_first`](Self::probe_first) returned
+    /// [`FirstProbe::Overflowed`]. A function of its own, so that the common case stays short.
     #[cold]
     pub(super) fn beyond<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
         for at in self.probe(hash).skip(1) {
@@ -190,12 +202,13 @@ impl<'g> View<'g> {
         None
     }
 
-    /// Every number, for a reader.
+    /// Calls `f` with every number. For readers.
     pub(super) fn each(self, mut f: impl FnMut(u32)) {
         (0..buckets(self.class)).for_each(|at| self.bucket(at).each(&mut f));
     }
 
-    /// Brings the lines closer that who puts in or takes out an object of `hash` needs first: the lock, and its bucket.
+    /// Prefetches the cache lines that an insert or a removal of `hash` needs first: the lock, and
+    /// the home bucket.
     #[inline]
     pub(super) fn prefetch(self, hash: u64) {
         lowwater_base::prefetch::prefetch(self.header());
@@ -209,7 +222,8 @@ impl<'g> View<'g> {
     }
 }
 
-/// See [`View::probe`]. Not two ranges joined: here the first step, which mostly is the only one, asks nothing that is not needed.
+/// The iterator of [`View::probe`]. Not two chained ranges: here the first step, which mostly is
+/// the only one, evaluates nothing that it does not need.
 struct Probe {
     at: usize,
     nr: usize,
@@ -228,10 +242,10 @@ impl Iterator for Probe {
     }
 }
 
-/// A segment whose lock is held; given back on drop.
+/// A locked segment; dropping this releases the lock.
 pub(super) struct LockedSegment<'g>(View<'g>);
 
-/// Where in a segment.
+/// The position of an object in a segment.
 #[derive(Clone, Copy)]
 pub(super) struct WayIndex {
     bucket: usize,
@@ -245,41 +259,41 @@ impl<'g> LockedSegment<'g> {
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        // SAFETY: the lock is held.
+        // SAFETY: the segment's lock, which guards `state`, is held.
         self.0.header().state.with(|state| unsafe { (*state).len })
     }
 
     #[inline]
     fn set_len(&mut self, len: usize) {
-        // SAFETY: the lock is held.
+        // SAFETY: the segment's lock, which guards `state`, is held.
         self.0.header().state.with_mut(|state| unsafe { (*state).len = len });
     }
 
     #[inline]
     pub(super) fn is_dead(&self) -> bool {
-        // SAFETY: the lock is held.
+        // SAFETY: the segment's lock, which guards `state`, is held.
         self.0.header().state.with(|state| unsafe { (*state).dead })
     }
 
-    /// It was replaced; nothing in it changes any more.
+    /// Marks the segment as replaced; nothing in it changes any more.
     pub(super) fn kill(&mut self) {
-        // SAFETY: the lock is held.
+        // SAFETY: the segment's lock, which guards `state`, is held.
         self.0.header().state.with_mut(|state| unsafe { (*state).dead = true });
     }
 
-    /// Is it time for a larger one?
+    /// True if the segment should be replaced by a larger one.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len() >= len_max(self.0.class)
     }
 
-    /// Is it much too large?
+    /// True if the segment is much too large.
     #[inline]
     pub(super) fn is_sparse(&self) -> bool {
         self.0.class > CLASS_MIN && self.len() * 4 < len_max(self.0.class)
     }
 
-    /// Where the object of `hash` is that `is_wanted`.
+    /// The position of the object with `hash` and a number for which `is_wanted` returns true.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
         let tag = tag(hash);
@@ -299,13 +313,13 @@ impl<'g> LockedSegment<'g> {
         self.0.bucket(at.bucket).number(at.way)
     }
 
-    /// A free place for `hash`.
+    /// A free way for `hash`, as near to its home bucket as possible.
     #[inline]
     pub(super) fn room(&self, hash: u64) -> Option<WayIndex> {
         self.0.probe(hash).find_map(|bucket| Some(WayIndex { bucket, way: self.0.bucket(bucket).free_way()? }))
     }
 
-    /// Puts a number into a place that [`room`](Self::room) gave for this hash.
+    /// Stores a number in a way that [`room`](Self::room) returned for this hash.
     #[inline]
     pub(super) fn put(&mut self, hash: u64, at: WayIndex, number: u32) {
         for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
@@ -320,7 +334,7 @@ impl<'g> LockedSegment<'g> {
         self.0.bucket(at.bucket).replace(at.way, number);
     }
 
-    /// Empties the place where an object of `hash` is.
+    /// Removes the number in a way; `hash` is the hash under which it was inserted.
     #[inline]
     pub(super) fn take(&mut self, hash: u64, at: WayIndex) {
         self.0.bucket(at.bucket).take(at.way);
@@ -330,7 +344,7 @@ impl<'g> LockedSegment<'g> {
         self.set_len(self.len() - 1);
     }
 
-    /// Where the object is that `is_wanted`, whatever its hash.
+    /// The position of the number for which `is_wanted` returns true, under any hash.
     pub(super) fn find_anywhere(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
         (0..buckets(self.0.class)).find_map(|bucket| {
             let way = self.0.bucket(bucket).any_way(&mut is_wanted)?;
@@ -338,20 +352,20 @@ impl<'g> LockedSegment<'g> {
         })
     }
 
-    /// Empties a place. Which buckets counted its object as further on nobody knows: they go on
-    /// doing so, which costs a look.
+    /// Removes the number in a way, without knowing its hash. The overflow counts that include the
+    /// object are unknown and remain too high, which costs later lookups a probe.
     pub(super) fn take_anywhere(&mut self, at: WayIndex) {
         self.0.bucket(at.bucket).take(at.way);
         self.set_len(self.len() - 1);
     }
 
-    /// Panics unless what is in it is where it should be; `hash` of a number.
+    /// Panics unless every object is where its hash requires; `hash` returns the hash of a number.
     pub(super) fn assert_valid(&self, hash: impl Fn(u32) -> u64) {
         let nr = buckets(self.0.class);
         let mut passed = alloc::vec![[0_u32; OVERFLOW_COUNTS]; nr];
         let mut len = 0;
         let header = self.0.header();
-        assert_eq!(header.class, self.0.class, "a directory knows its segments' classes");
+        assert_eq!(header.class, self.0.class, "the directory entry has the segment's class");
         for at in 0..nr {
             self.0.bucket(at).each(|number| {
                 let hash = hash(number);
@@ -381,9 +395,10 @@ impl Drop for LockedSegment<'_> {
     }
 }
 
-/// The bucket of a hash among so many.
+/// The home bucket of a hash among `nr` buckets.
 #[inline]
 fn home(hash: u64, nr: usize) -> usize {
-    // The middle bits, that is the first ones of the second half: the first ones of all choose the segment, the last ones are the tag.
+    // The middle bits, that is, the highest bits of the lower half: the highest bits of the hash
+    // select the segment, the lowest are the tag.
     (((hash & 0xffff_ffff) * nr as u64) >> 32) as usize
 }

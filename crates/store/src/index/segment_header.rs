@@ -7,34 +7,34 @@ use crate::sync::UnsafeCell;
 use core::alloc::Layout;
 use core::ptr;
 
-/// See the module. The buckets come behind it.
+/// The header of a segment. The buckets follow it in memory.
 #[repr(C, align(64))]
 pub(crate) struct Segment {
     pub(super) lock: RawLock,
     pub(super) class: Class,
-    /// How many bits its objects' hashes share.
+    /// The number of leading bits that the hashes of all its objects share.
     pub(super) depth: u8,
-    /// Is its memory a pool's, not the allocator's?
+    /// True if the memory comes from a pool, not from the allocator.
     pub(super) pooled: bool,
-    /// Those bits, the first ones of a word.
+    /// The shared bits, as the highest bits of a word.
     pub(super) prefix: u64,
     pub(super) state: UnsafeCell<SegmentState>,
-    /// For who frees it.
+    /// The link for the deferred free.
     pub(super) retired: UnsafeCell<*mut Segment>,
-    /// Never changes: so that a model check sees who comes before it is published.
+    /// Never changes: a model check uses it to detect a read before the segment is published.
     #[cfg(lowwater_loom)]
     pub(super) made: UnsafeCell<()>,
 }
 
-/// Guarded by the lock.
+/// The mutable part of a header, guarded by its lock.
 pub(super) struct SegmentState {
     pub(super) len: usize,
-    /// Was it replaced?
+    /// True after the segment has been replaced.
     pub(super) dead: bool,
 }
 
 impl Segment {
-    /// The header of an empty one.
+    /// Creates the header of an empty segment.
     pub(super) fn new(class: Class, depth: u8, prefix: u64) -> Self {
         Self {
             lock: RawLock::new(),
@@ -50,12 +50,14 @@ impl Segment {
     }
 }
 
-// SAFETY: `state` is guarded by the lock, `retired` used only by who frees it; all else never changes, or is atomic.
+// SAFETY: `state` is guarded by the lock, `retired` is used only by the thread that frees the
+// segment; all other fields never change or are atomic.
 unsafe impl Send for Segment {}
-// SAFETY: as for Send.
+// SAFETY: `state` is accessed only under the lock, `retired` only by the thread that frees the
+// segment; all other fields never change or are atomic.
 unsafe impl Sync for Segment {}
 
-/// Bytes of a segment of this class, which there is.
+/// Bytes of a segment of this class, which must be a valid class.
 pub(super) const fn bytes(class: Class) -> usize {
     size_of::<Segment>() + buckets(class) * size_of::<Bucket>()
 }

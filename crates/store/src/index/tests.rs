@@ -1,4 +1,5 @@
-//! The index against a plain map, with good hashes and bad ones, alone and among threads.
+//! The index compared with a plain map, with good and bad hashes, single-threaded and
+//! multi-threaded.
 
 #[cfg(lowwater_loom)]
 mod loom;
@@ -20,16 +21,17 @@ pub(super) struct Entry {
     links: CompressedLinks,
     state: SlotState,
     key: u64,
-    /// A cell, so that model checks see who reads it too early, or too late.
+    /// A cell, so that model checks detect reads that come too early or too late.
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: nobody writes the value but who makes the entry, and who drops it in a model check, which then is the check.
+// SAFETY: the value is written only when the entry is created, and in a model check when it is
+// dropped, where the check itself detects a race.
 unsafe impl Sync for Entry {}
 
 impl Entry {
     pub(super) fn value(&self) -> u64 {
-        // SAFETY: nobody writes it while there are readers; a model check says so if somebody does.
+        // SAFETY: no thread writes the value while there are readers; a model check verifies this.
         self.value.with(|value| unsafe { *value })
     }
 }
@@ -38,7 +40,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if !crate::sync::unwinding() {
-            // SAFETY: none; loom says whether somebody still reads it.
+            // SAFETY: none; loom detects a reader that is still inside.
             self.value.with_mut(|value| unsafe { *value = 0 });
         }
     }
@@ -46,8 +48,8 @@ impl Drop for Entry {
 
 crate::slotted!(impl[] for Entry { links, state, weight: |_| 48 });
 
-/// The footprint, once it is `most` at most, or after 20 s. What other tests' readers hold back comes too late for those that grow or
-/// shrink, which move others out.
+/// Returns the footprint once it is at most `most`, or after 20 s: readers of other tests may hold
+/// back segments until it is too late for operations of this index to free them.
 #[cfg(not(lowwater_loom))]
 pub(super) fn settled(index: &ExtendibleIndex<Entry>, most: u64) -> u64 {
     for _ in 0..20_000 {
@@ -66,7 +68,7 @@ pub(super) fn entry(index: &ExtendibleIndex<Entry>, key: u64, value: u64) -> Slo
     index.slab().alloc(entry, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
 }
 
-/// Puts a new entry in, whose handle `own` keeps; that of the one it replaced is given back.
+/// Inserts a new entry with its handle kept by `own`; returns the handle of the replaced entry.
 pub(super) fn put<'g, R>(
     index: &'g ExtendibleIndex<Entry>,
     key: u64,
@@ -92,7 +94,7 @@ pub(super) fn put<'g, R>(
 
 pub(super) fn get(index: &ExtendibleIndex<Entry>, key: u64, hash: &impl Fn(u64) -> u64, guard: &Guard) -> Option<u64> {
     let is = |entry: &Entry| {
-        entry.value(); // Who looks at a key looks at the entry, for a model check.
+        entry.value(); // A comparison of keys reads the whole entry, so that a model check sees the access.
         entry.key == key
     };
     index.get(hash(key), guard, is).map(Entry::value)

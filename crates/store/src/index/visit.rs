@@ -1,4 +1,4 @@
-//! Visits of all objects of an index.
+//! Walks over all objects of an index.
 
 use super::cursor::Cursor;
 use super::ExtendibleIndex;
@@ -7,21 +7,26 @@ use lowwater_base::NodeId;
 use lowwater_rcu::Guard;
 
 impl<T: Slotted> ExtendibleIndex<T> {
-    /// Shows the objects of the next segment, without a lock: at most some 1,200, but for bad hashers.
+    /// Calls `f` with each object of the next segment, without a lock: at most about 1,200 objects,
+    /// except with a bad hasher.
     ///
-    /// Over a whole walk, each object that is in the index throughout is shown once; one that comes, goes or is replaced meanwhile
-    /// may be or not. `f` may use the index.
+    /// Over a whole walk, an object that is in the index throughout is visited exactly once; an
+    /// object that is inserted, removed or replaced meanwhile may be visited or not. `f` may use
+    /// the index.
     pub fn visit<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T)) {
         self.visit_numbers(cursor, guard, |number| f(self.object(number)));
     }
 
-    /// As [`visit`](Self::visit), of the objects alone that are in chunks which a [compaction](crate::Slab::begin_compaction) is to empty,
-    /// with the node whose memory that is.
+    /// As [`visit`](Self::visit), but only for objects in chunks that a
+    /// [compaction](crate::Slab::begin_compaction) evacuates; `f` also receives the node of the
+    /// object's memory.
     pub fn visit_evacuating<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T, NodeId)) {
         self.visit_numbers(cursor, guard, |number| {
-            // SAFETY: what is in the index is in its slab, and its slot not free while the guard is there.
+            // SAFETY: an object in the index is in its slab, and its slot is not freed while the
+            // guard exists.
             let object = unsafe { SharedSlab::<T>::at(number) };
-            // SAFETY: as above.
+            // SAFETY: `object` is in the index's slab, and its slot is not freed while the guard
+            // exists.
             if let Some(node) = unsafe { SharedSlab::leaves(object) } {
                 f(self.object(number), node);
             }
@@ -33,7 +38,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let Some(view) = self.view(from, guard) else { return cursor.0 = None };
         let header = view.header();
         view.each(f);
-        // Segments are split, and never joined: the next one begins where this one ends.
+        // Segments are split and never merged, so the next segment begins where this one ends.
         let end = header
             .prefix
             .checked_add((1 << 63) >> header.depth)

@@ -1,9 +1,9 @@
-//! Objects that nobody can find any more, joined by their own links.
+//! Bags: queues of retired objects, linked through the objects' own links.
 
 use core::ptr::NonNull;
 use lowwater_lru_core::list::{Hook, LinkLayout, RawQueue};
 
-/// See the module.
+/// A queue of objects that no new reader can find.
 pub(super) struct Bag {
     queue: RawQueue,
     pub(super) len: u32,
@@ -17,64 +17,67 @@ impl Bag {
         Self { queue: RawQueue::new(), len: 0 }
     }
 
-    /// Takes an object over, and remembers what it [weighs](Self::weight).
+    /// Adds an object and stores its [weight](Self::weight) in its links.
     ///
     /// # Safety
     ///
-    /// The links are those of an object that the bag owns from now on, given as its handle was; of one shape for all.
+    /// `links` are the links of an object, and its ownership passes to the bag; all objects of a
+    /// bag have the same `shape`.
     #[inline]
     pub(super) unsafe fn push(&mut self, shape: &LinkLayout, links: NonNull<Hook>, weight: u32) {
-        // SAFETY: the object is on no list, as its handle was the caller's; a queue does not use `prev`.
+        // SAFETY: the caller owns the object's only handle, so the object is on no list; a queue
+        // does not use `prev`.
         unsafe { shape.set_spare(links, weight) };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller's clause: `links` have this shape.
         let node = unsafe { shape.node(links) };
-        // SAFETY: the object is on no list: its handle was the caller's.
+        // SAFETY: the object is on no list, because the caller owned its handle.
         unsafe { self.queue.push_back(shape, node) };
         self.len += 1;
     }
 
-    /// What an object weighs by the call that pushed it.
+    /// Returns the weight with which an object was pushed.
     ///
     /// # Safety
     ///
-    /// The links came from a bag of this shape, and the caller has the only access to them.
+    /// The links came from a bag of this shape, and the caller has exclusive access to them.
     #[inline]
     pub(super) unsafe fn weight(shape: &LinkLayout, links: NonNull<Hook>) -> u32 {
-        // SAFETY: the clause of the caller; `push` wrote it.
+        // SAFETY: the caller's clause: exclusive access to links of this shape; `push` wrote the
+        // weight.
         unsafe { shape.spare(links) }
     }
 
     #[inline]
     pub(super) fn pop(&mut self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
-        // SAFETY: the bag owns what is on it.
+        // SAFETY: the bag owns the objects in it.
         let node = unsafe { self.queue.pop_front(shape) }?;
         self.len -= 1;
         Some(node.at)
     }
 
-    /// Moves the one that comes off next behind what is in the other; which it is.
+    /// Moves the first object to the end of `to`, and returns it.
     pub(super) fn move_first(&mut self, shape: &LinkLayout, to: &mut Self) -> Option<NonNull<Hook>> {
-        // SAFETY: the bag owns what is on it.
+        // SAFETY: the bag owns the objects in it.
         let node = unsafe { self.queue.pop_front(shape) }?;
         self.len -= 1;
-        // SAFETY: it was taken off just now, and is the other bag's from here on.
+        // SAFETY: the object was removed from this bag just now, and from here on belongs to `to`.
         unsafe { to.queue.push_back(shape, node) };
         to.len += 1;
         Some(node.at)
     }
 
-    /// Puts everything of the other before what is here.
+    /// Puts all objects of `other` before the objects of this bag.
     pub(super) fn append(&mut self, shape: &LinkLayout, other: &mut Self) {
         let other = core::mem::replace(other, Self::new());
-        // SAFETY: both own what is on them.
+        // SAFETY: each bag owns the objects in it.
         unsafe { self.queue.splice_front(shape, other.queue) };
         self.len += other.len;
     }
 
-    /// The one that comes off next.
+    /// The object that `pop` returns next.
     #[inline]
     pub(super) fn first(&self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
-        // SAFETY: the bag owns what is in it.
+        // SAFETY: the bag owns the objects in it.
         unsafe { self.queue.first(shape) }.map(|node| node.at)
     }
 }

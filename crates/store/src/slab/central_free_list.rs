@@ -1,6 +1,7 @@
-//! The chunks of a slab, and the slots in them that nobody has.
+//! The central free list: the chunks of a slab, and the slots in them that no thread cache has.
 //!
-//! A chunk with free slots is in a bin by how full it is; slots are taken from the fullest, so that the emptiest can empty.
+//! A chunk with free slots is in a group by how full it is; slots are taken from the fullest
+//! chunks, so that the emptiest can become empty.
 
 use super::free::{Free, FreeList};
 use super::fullness_groups::{FullnessGroups, GroupLink, HasGroupLink, NONE};
@@ -15,16 +16,17 @@ use sum::Sum;
 mod compaction;
 mod sum;
 
-/// Bins of a node: the emptiest first.
+/// Fullness groups of a node: the emptiest chunks first.
 const BINS: usize = 4;
-/// What asks for huge pages then leaves a fifth of its memory unused at most.
+/// The number of spans without huge pages. When later spans use huge pages, at most a fifth of the
+/// memory is unused.
 const BLOCKS_SMALL: usize = 4;
 
-/// See the module. Behind the slab's lock.
+/// The chunks of a slab and their free slots. Guarded by the slab's lock.
 pub(super) struct CentralFreeList {
     geometry: ChunkLayout,
     chunks: Vec<SlabChunk>,
-    /// The first number without a chunk; the others are joined to it.
+    /// The head of the list of chunk numbers without a chunk, linked by their `group_link`.
     unused: u32,
     nodes: Vec<NodeChunks>,
     blocks: Spans,
@@ -32,13 +34,13 @@ pub(super) struct CentralFreeList {
     pub(super) bytes: usize,
     /// Slots of all chunks.
     pub(super) slots: usize,
-    /// Slots of all chunks that nobody has.
+    /// Free slots of all chunks, without those in thread caches.
     pub(super) free: usize,
-    /// Has the slab's owner dropped it?
+    /// True after the slab's owner has dropped it.
     pub(super) closed: bool,
 }
 
-/// Chunks of a node's memory.
+/// The chunks in one node's memory.
 #[derive(Clone)]
 struct NodeChunks {
     bins: FullnessGroups<BINS>,
@@ -47,19 +49,19 @@ struct NodeChunks {
 
 struct SlabChunk {
     memory: Option<Memory>,
-    /// Slots that were had and came back.
+    /// Free slots that were used before.
     back: FreeList,
-    /// Slots that nobody had yet begin here.
+    /// The index of the first slot that has never been used.
     fresh: u32,
     slots: u32,
     free: u32,
     node: u16,
-    /// Is it to be emptied, so that it is in no bin until it is?
+    /// True while the chunk is being evacuated; then it is in no group.
     leaves: bool,
     group_link: GroupLink,
 }
 
-// SAFETY: what is in here is memory that nobody else uses, from whichever thread.
+// SAFETY: everything in here is memory that only this list uses, whichever thread holds the lock.
 unsafe impl Send for CentralFreeList {}
 
 impl HasGroupLink for SlabChunk {
@@ -89,12 +91,13 @@ impl CentralFreeList {
         }
     }
 
-    /// Moves up to `nr` free slots of the node's chunks to `to`. False if there is not one, and no memory for more.
+    /// Moves up to `nr` free slots of the node's chunks to `to`. Returns false if there is not a
+    /// single one, and no memory for more.
     pub(super) fn take(&mut self, nr: u32, node: NodeId, slab: *const (), to: &mut FreeList) -> bool {
         let before = to.len();
         while to.len() < before + nr {
             let Some(at) = self.fullest(node) else {
-                // Not for more than one that is needed.
+                // A new chunk is added only if not a single slot was found.
                 if to.len() > before || self.add(node, slab).is_none() {
                     break;
                 }
@@ -105,13 +108,14 @@ impl CentralFreeList {
             let wanted = (before + nr - to.len()).min(chunk.free);
             for _ in 0..wanted {
                 let slot = chunk.back.pop().unwrap_or_else(|| {
-                    let base = chunk.memory.as_ref().expect("a chunk in a bin has memory").base;
+                    let base = chunk.memory.as_ref().expect("a chunk in a group has memory").base;
                     let offset = geometry.first + chunk.fresh as usize * geometry.slot;
                     chunk.fresh += 1;
-                    // SAFETY: it has free slots and none that came back, so `fresh` is one of its slots.
+                    // SAFETY: the chunk has free slots and an empty `back`, so `fresh` is the index
+                    // of one of its slots.
                     unsafe { base.add(offset) }.cast()
                 });
-                // SAFETY: it is a slot that nobody has.
+                // SAFETY: the slot is free, and was just removed from its chunk.
                 unsafe { to.push(slot) };
             }
             chunk.free -= wanted;
@@ -122,14 +126,14 @@ impl CentralFreeList {
         to.len() > before
     }
 
-    /// Takes a slot back; gives its chunk back if it was the last.
+    /// Returns a slot to its chunk, and the chunk to its span if all its slots are free.
     ///
     /// # Safety
     ///
-    /// It came from [`take`](Self::take), of the chunk of number `at`, and nobody uses it.
+    /// The slot came from [`take`](Self::take), of chunk number `at`, and no other code uses it.
     pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, at: u32) {
         let chunk = &mut self.chunks[at as usize];
-        // SAFETY: nobody uses it, says the caller.
+        // SAFETY: the caller's clause: no other code uses the slot.
         unsafe { chunk.back.push(slot) };
         chunk.free += 1;
         self.free += 1;
@@ -140,26 +144,28 @@ impl CentralFreeList {
         }
         let slots = chunk.slots as usize;
         all.sub(chunk.sum());
-        let memory = chunk.memory.take().expect("its slots were had");
+        let memory = chunk.memory.take().expect("a chunk with slots has memory");
         self.put_in(at, None);
         self.chunks[at as usize].group_link.next = core::mem::replace(&mut self.unused, at);
         self.slots -= slots;
         self.free -= slots;
         self.bytes -= memory.bytes;
-        // SAFETY: it is there until it is given back below.
+        // SAFETY: the chunk's memory, with its header, exists until `put` below.
         let frame = unsafe { memory.base.cast::<ChunkHeader>().as_ref() }.table_number;
-        // SAFETY: none of its slots is used, and so none of their numbers: readers left each before it was freed.
+        // SAFETY: none of the chunk's slots is in use, so none of their numbers is: readers had
+        // left before each slot was freed.
         unsafe { ChunkTable::global().unregister(frame) };
-        // SAFETY: it came from there, and none of its slots is used: readers left each before it was freed.
+        // SAFETY: the memory came from these spans, and none of its slots is in use: readers had
+        // left before each slot was freed.
         unsafe { self.blocks.put(memory, &self.geometry) };
     }
 
-    /// Gives what is kept for the next chunks back to the system.
+    /// Returns the spare chunks to the system.
     pub(super) fn give_spare_back(&mut self) {
         self.blocks.give_spare_back();
     }
 
-    /// Bytes of all chunks and of what leads to them, but for this itself.
+    /// Bytes of all chunks and of their tables, without this struct itself.
     pub(super) fn footprint(&self) -> usize {
         let tables = self.chunks.capacity() * size_of::<SlabChunk>() + self.nodes.capacity() * size_of::<NodeChunks>();
         self.bytes + tables + self.blocks.footprint()
@@ -169,26 +175,26 @@ impl CentralFreeList {
         self.nodes.get(node.index())?.bins.last(0)
     }
 
-    /// Makes a chunk.
+    /// Adds a chunk.
     fn add(&mut self, node: NodeId, slab: *const ()) -> Option<()> {
         let at = if self.unused == NONE { self.chunks.len() } else { self.unused as usize };
         if at == self.chunks.len() {
             self.chunks.try_reserve(1).ok()?;
         }
         if self.nodes.len() <= node.index() {
-            // What follows has room, here and for chunks: it allocates nothing.
+            // The capacity is reserved above and in `chunks`, so nothing below allocates.
             self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
             self.nodes.resize(node.index() + 1, NodeChunks { bins: FullnessGroups::new(), all: Sum::default() });
         }
         let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
         let Some(frame) = ChunkTable::global().register(memory.base.as_ptr(), self.geometry.numbers_end()) else {
-            // SAFETY: it came from there just now.
+            // SAFETY: the memory came from these spans just now.
             unsafe { self.blocks.put(memory, &self.geometry) };
             return None;
         };
         let slots = self.geometry.slots(memory.bytes) as u32;
         let base = memory.base;
-        // SAFETY: the chunk begins with room for its header, and is nobody else's yet.
+        // SAFETY: the chunk begins with room for its header, and is not yet shared.
         unsafe { base.cast::<ChunkHeader>().write(ChunkHeader::new(slab, at as u32, frame, node)) };
         self.bytes += memory.bytes;
         self.slots += slots as usize;
@@ -213,7 +219,7 @@ impl CentralFreeList {
         Some(())
     }
 
-    /// Puts a chunk in the bin where it belongs.
+    /// Moves a chunk to the group for its fullness.
     fn rebin(&mut self, at: u32) {
         let chunk = &self.chunks[at as usize];
         let bin = match chunk.free {
@@ -229,7 +235,7 @@ impl CentralFreeList {
         self.nodes[node].bins.put(&mut self.chunks, at, bin);
     }
 
-    /// Panics unless the counts agree.
+    /// Panics unless the counts agree with the chunks.
     pub(super) fn assert_valid(&self) {
         let chunks = || self.chunks.iter().filter(|chunk| chunk.memory.is_some());
         assert_eq!(chunks().map(|c| c.slots as usize).sum::<usize>(), self.slots, "slots are counted");
@@ -243,10 +249,14 @@ impl CentralFreeList {
             );
         }
         for chunk in chunks() {
-            assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "what is free came back or is fresh");
-            assert!(chunk.free < chunk.slots, "an empty chunk is given back");
+            assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "a free slot was freed or never used");
+            assert!(chunk.free < chunk.slots, "an empty chunk is released");
             let is_found = chunk.group_link.bin().is_some();
-            assert_eq!(is_found, chunk.free > 0 && !chunk.leaves, "what has room can be found, but what is evacuating");
+            assert_eq!(
+                is_found,
+                chunk.free > 0 && !chunk.leaves,
+                "a chunk with room is in a group, unless it is evacuated"
+            );
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Free slots, joined through themselves.
+//! Lists of free slots, linked through the slots themselves.
 
 use core::ptr::NonNull;
 
-/// What a free slot holds.
+/// The contents of a free slot.
 pub(super) struct Free {
     next: Option<NonNull<Free>>,
 }
 
-/// See the module.
+/// A list of free slots.
 #[derive(Clone, Copy)]
 pub(super) struct FreeList {
     first: Option<NonNull<Free>>,
@@ -25,9 +25,9 @@ impl FreeList {
 
     /// # Safety
     ///
-    /// The slot is one that nobody uses, at least as large as [`Free`].
+    /// No other code uses the slot, and it is at least as large as [`Free`].
     pub(super) unsafe fn push(&mut self, slot: NonNull<Free>) {
-        // SAFETY: nobody uses it, says the caller.
+        // SAFETY: the caller's clause: no other code uses the slot, and it is large enough.
         unsafe { slot.write(Free { next: self.first }) };
         self.first = Some(slot);
         self.len += 1;
@@ -35,7 +35,7 @@ impl FreeList {
 
     pub(super) fn pop(&mut self) -> Option<NonNull<Free>> {
         let slot = self.first?;
-        // SAFETY: what is on the list was written by `push`.
+        // SAFETY: slots on the list were written by `push`.
         self.first = unsafe { slot.as_ref() }.next;
         self.len -= 1;
         Some(slot)

@@ -1,35 +1,36 @@
-//! Chunks in bins by how full they are, each in one at most.
+//! Fullness groups: chunks in lists by how full they are, each chunk in at most one.
 //!
-//! Whose chunks they are says which bin is for what; they lie in an array, and are joined by their numbers in it.
+//! The owner of the chunks decides which group is for which fullness; the chunks lie in an array,
+//! and are linked by their indices in it.
 
 /// No chunk.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The first chunk of each bin; the others are joined to it.
+/// The first chunk of each group; the other chunks of a group are linked to it.
 #[derive(Clone)]
 pub(crate) struct FullnessGroups<const N: usize>([u32; N]);
 
-/// What joins a chunk to the others of its bin.
+/// The link of a chunk in its group.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupLink {
     bin: Option<u8>,
     prev: u32,
-    /// Of a chunk that is in no bin, this is its owner's.
+    /// While the chunk is in no group, its owner may use this field.
     pub(crate) next: u32,
 }
 
-/// A chunk that can be in a bin.
+/// A chunk that can be in a group.
 pub(crate) trait HasGroupLink {
     fn group_link(&mut self) -> &mut GroupLink;
 }
 
 impl GroupLink {
-    /// That of a chunk which is in no bin.
+    /// The link of a chunk that is in no group.
     pub(crate) const fn new() -> Self {
         Self { bin: None, prev: NONE, next: NONE }
     }
 
-    /// In which bin.
+    /// The group of the chunk.
     pub(crate) fn bin(&self) -> Option<u8> {
         self.bin
     }
@@ -40,17 +41,17 @@ impl<const N: usize> FullnessGroups<N> {
         Self([NONE; N])
     }
 
-    /// A chunk of the last bin that has one, from `first` on.
+    /// A chunk of the last non-empty group, from `first` on.
     pub(crate) fn last(&self, first: u8) -> Option<u32> {
         self.0.iter().skip(first.into()).rev().copied().find(|&at| at != NONE)
     }
 
-    /// A chunk of the first bin that has one, from `first` on.
+    /// A chunk of the first non-empty group, from `first` on.
     pub(crate) fn first(&self, first: u8) -> Option<u32> {
         self.0.iter().skip(first.into()).copied().find(|&at| at != NONE)
     }
 
-    /// Puts a chunk in a bin, or in none; out of the one in which it is. O(1).
+    /// Moves a chunk to a group, or to none. O(1).
     pub(crate) fn put(&mut self, chunks: &mut [impl HasGroupLink], at: u32, bin: Option<u8>) {
         let GroupLink { bin: was, prev, next } = *chunks[at as usize].group_link();
         if bin == was {
@@ -84,7 +85,7 @@ mod tests {
         }
     }
 
-    /// Any order of moves, beside a plain list for each bin.
+    /// Random moves, compared with a plain list for each group.
     #[test]
     fn bins_hold_what_was_put_there_last() {
         const BINS: u8 = 3;

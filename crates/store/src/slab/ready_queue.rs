@@ -1,18 +1,18 @@
-//! Objects that their readers have left. Who drops them would wait for one after the other, as all left long ago: so with each slot that is
-//! given out one more is asked for ahead.
+//! Objects after their grace period. The objects are no longer cached, so dropping them one after
+//! the other would stall on memory: each slot allocation prefetches one more object of the queue.
 
 use super::bag::Bag;
 use core::ptr::NonNull;
 use lowwater_lru_core::list::{Hook, LinkLayout};
 
-/// See the module.
+/// A queue of objects without readers, with a prefetch cursor.
 pub(super) struct ReadyQueue {
     bag: Bag,
-    /// The one that was asked for last; in the bag.
+    /// The object that was prefetched last; it is in the bag.
     ahead: Option<NonNull<Hook>>,
 }
 
-// SAFETY: it owns its objects as its bag does, and the one that was asked for last is one of them.
+// SAFETY: it owns its objects as its bag does, and `ahead` is one of them.
 unsafe impl Send for ReadyQueue {}
 
 impl ReadyQueue {
@@ -33,7 +33,7 @@ impl ReadyQueue {
         Some(links)
     }
 
-    /// The first of them, at most so many.
+    /// Takes the first objects, at most `most`.
     pub(super) fn pop_some(&mut self, shape: &LinkLayout, most: usize) -> Bag {
         let mut some = Bag::new();
         for _ in 0..most {
@@ -45,19 +45,19 @@ impl ReadyQueue {
         some
     }
 
-    /// Puts what their readers have just left before the others: it is nearer.
+    /// Puts newly ready objects before the others: they are more likely to be cached.
     pub(super) fn prepend(&mut self, shape: &LinkLayout, bag: &mut Bag) {
         self.bag.append(shape, bag);
         self.ahead = None;
     }
 
-    /// The next one to be asked for, from the first to the last.
+    /// Advances the prefetch cursor and returns the object to prefetch, from the first to the last.
     #[inline]
     pub(super) fn prefetch_next(&mut self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
         self.ahead = if let Some(ahead) = self.ahead {
-            // SAFETY: it is in the bag.
+            // SAFETY: `ahead` is in the bag.
             let next = unsafe { shape.next(ahead) };
-            // SAFETY: it is none, or in the bag.
+            // SAFETY: `next` is empty, or names an object in the bag.
             unsafe { shape.find(next) }
         } else {
             self.bag.first(shape)
@@ -65,7 +65,7 @@ impl ReadyQueue {
         self.ahead
     }
 
-    /// Everything, to be dropped.
+    /// Takes all objects, to drop them.
     pub(super) fn take(&mut self) -> Bag {
         core::mem::replace(self, Self::new()).bag
     }

@@ -1,37 +1,37 @@
-//! Counts of bytes that were retired and are not dropped yet: of one slab, and of all slabs that
-//! share a count.
+//! Counters of bytes that are retired and not yet dropped: of one slab, and of all slabs that share
+//! a counter.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use core::fmt;
 use lowwater_base::ByteSize;
 
-/// The [weight](super::Slotted::weight) of objects that were retired and are not dropped yet, of
-/// all slabs that were [made with it](super::Slab::with_retired), but for 4 KiB at most for each
-/// thread_cache of each of them.
+/// The [weight](super::Slotted::weight) of objects that are retired and not yet dropped, of all
+/// slabs that were [created with it](super::Slab::with_retired). Exact up to 4 KiB for each thread
+/// cache of each slab.
 ///
-/// An object is counted from when its [`Slot`](super::Slot) is dropped, until its `Drop` has run.
-/// One without a `Drop` is counted until its readers have left: from then on it is a free slot.
+/// An object is counted from the drop of its [`Slot`](super::Slot) until its `Drop` has run. An
+/// object without a `Drop` is counted until its readers have left: from then on it is a free slot.
 pub struct RetiredBytes(AtomicU64);
 
 impl RetiredBytes {
-    /// Nothing was retired yet.
+    /// Creates a counter at zero.
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// How much it is now.
+    /// The current number of bytes.
     #[inline]
     pub fn get(&self) -> ByteSize {
-        // Relaxed: a number to look at. Two thread_caches may say in either order that an object came and
-        // that it went.
+        // Relaxed: a statistic. Two thread caches may report an object's addition and removal in
+        // either order, so the sum may be negative for a moment.
         let bytes = self.0.load(Ordering::Relaxed) as i64;
         ByteSize::new(u64::try_from(bytes).unwrap_or(0))
     }
 
-    /// Counts so many more bytes, or less, if `more` is negative: also for an owner of objects that are kept from being freed outside of a slab,
-    /// who takes back what it has added.
+    /// Adds `more` bytes, or subtracts if `more` is negative. Also for an owner that delays the
+    /// freeing of objects outside of a slab; it later subtracts as much as it has added.
     pub fn add(&self, more: i64) {
-        // Relaxed: as in `get`.
+        // Relaxed: a statistic, as in `get`.
         self.0.fetch_add(more as u64, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,5 @@
-//! What a slab and the handles of its objects share. It goes with the last of them.
+//! The part of a slab that the slab and its objects' handles share. It is freed with the last of
+//! them.
 
 mod alloc;
 mod collect;
@@ -21,30 +22,30 @@ use core::ptr::NonNull;
 use lowwater_base::slots::{ChunkHeader, ChunkLayout, PtrCompressor};
 use lowwater_base::NodeId;
 
-/// See the module.
+/// The shared part of a slab; see the module.
 pub(crate) struct SharedSlab<T: Slotted> {
     pub(super) thread_caches: ThreadCaches,
     pool: Mutex<CentralFreeList>,
     /// Slots of all chunks.
     slots: AtomicUsize,
-    /// Bytes that were retired and are not dropped yet.
+    /// Bytes that are retired and not yet dropped.
     pub(super) waiting: RetiredBytes,
-    /// The same, of other slabs as well.
+    /// The same count over several slabs.
     total: Option<Arc<RetiredBytes>>,
-    /// Is there more than one node?
+    /// True if chunks are on more than one node.
     mixed: AtomicBool,
-    /// Are there chunks that are to be emptied?
+    /// True while chunks are being evacuated.
     compacting: AtomicBool,
     pub(super) drop_panics: AtomicU64,
     objects: PhantomData<T>,
-    /// Never changes: so that a model check sees who comes before it is published.
+    /// Never changes: a model check uses it to detect a read before the shared part is published.
     #[cfg(lowwater_loom)]
     made: crate::sync::UnsafeCell<()>,
 }
 
 impl<T: Slotted> SharedSlab<T> {
     const GEOMETRY: ChunkLayout = ChunkLayout::of::<T>();
-    /// Objects, in their slots.
+    /// Compresses pointers to objects in their slots.
     const COMPRESSOR: PtrCompressor = PtrCompressor::of::<T>(0);
 
     pub(super) fn new(total: Option<Arc<RetiredBytes>>) -> Self {
@@ -76,8 +77,8 @@ impl<T: Slotted> SharedSlab<T> {
     #[inline]
     pub(super) unsafe fn header<'a>(object: NonNull<T>) -> &'a ChunkHeader {
         let chunk = object.as_ptr().map_addr(|address| address & !(Self::GEOMETRY.full - 1)).cast::<ChunkHeader>();
-        // SAFETY: chunks are aligned to the size of a full one and no larger; one begins with its header, and is there while
-        // one of its slots is not free.
+        // SAFETY: chunks are aligned to the size of a full one and no larger, and begin with a
+        // header; a chunk exists while one of its slots is not free.
         unsafe { &*chunk }
     }
 
@@ -85,36 +86,38 @@ impl<T: Slotted> SharedSlab<T> {
     ///
     /// # Safety
     ///
-    /// As for [`header`](Self::header).
+    /// The object is in a slab, and its slot is not free.
     #[inline]
     pub(crate) unsafe fn number(object: NonNull<T>) -> u32 {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's clause: the object is in a slab, so in a registered chunk.
         unsafe { Self::COMPRESSOR.compress(object.as_ptr().cast()) }
     }
 
-    /// The object of this number.
+    /// The object with a number.
     ///
     /// # Safety
     ///
-    /// The number is that of a `T` whose slot is not free; the caller is in the read side, or otherwise knows that it stays so.
+    /// The number is that of a `T` in a slot that is not free; the caller is in the read side, or
+    /// has other means to keep the slot from being freed.
     #[inline]
     pub(crate) unsafe fn at(number: u32) -> NonNull<T> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's clause: the number is that of an object in a slot that is not free.
         let object = unsafe { Self::COMPRESSOR.decompress(number) };
-        // SAFETY: a chunk that has a slot which is not free is not null.
+        // SAFETY: an allocated slot's address is not null.
         unsafe { NonNull::new_unchecked(object.cast()) }
     }
 
-    // === moving what is left together ===
+    // === compaction ===
 
-    /// Are most slots of some node free, but for those that thread_caches have at hand?
+    /// True if most slots of some node are free, not counting those in thread caches.
     pub(super) fn is_sparse(&self) -> bool {
         self.pool.lock().is_sparse()
     }
 
-    /// Has the emptiest chunks emptied, as [`CentralFreeList::begin_compaction`]. 0 if some are already.
+    /// Begins a compaction, as [`CentralFreeList::begin_compaction`]. Returns 0 if one is running
+    /// already.
     pub(super) fn begin_compaction(&self) -> usize {
-        // Relaxed: a hint, as in `take_back`; who begins ends it.
+        // Relaxed: a hint for `take_back`; the caller that begins a compaction also ends it.
         if self.compacting.swap(true, Ordering::Relaxed) {
             return 0;
         }
@@ -129,32 +132,33 @@ impl<T: Slotted> SharedSlab<T> {
         slots
     }
 
-    /// As [`CentralFreeList::end_compaction`].
+    /// Ends a compaction, as [`CentralFreeList::end_compaction`].
     pub(super) fn end_compaction(&self) {
         self.pool.lock().end_compaction();
-        // Relaxed: a hint, as in `take_back`.
+        // Relaxed: a hint for `take_back`.
         self.compacting.store(false, Ordering::Relaxed);
     }
 
-    /// Of which node is an object, if it is in a chunk that is to be emptied?
+    /// The node of an object, if its chunk is being evacuated.
     ///
     /// # Safety
     ///
-    /// As for [`header`](Self::header).
+    /// The object is in a slab, and its slot is not free.
     pub(crate) unsafe fn leaves(object: NonNull<T>) -> Option<NodeId> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's clause: the object is in a slab, and its slot is not free.
         let header = unsafe { Self::header(object) };
         // Relaxed: a hint, as in `CentralFreeList::begin_compaction`.
         header.evacuating.load(Ordering::Relaxed).then_some(header.node)
     }
 
-    /// The owner is gone, and with it every reader.
+    /// Closes the slab: its owner is dropped, and with it every reader has left.
     ///
     /// # Safety
     ///
-    /// `this` came from a box; the caller does not use it afterwards. No reader has a reference to one of its objects.
+    /// `this` came from a box; the caller does not use it afterwards. No reader has a reference to
+    /// an object of this slab.
     pub(super) unsafe fn close(this: NonNull<Self>) {
-        // SAFETY: it lives at least until the pool is closed below.
+        // SAFETY: the shared part lives at least until its pool is closed below.
         let shared = unsafe { this.as_ref() };
         for thread_cache in shared.thread_caches.all() {
             let mut locked = thread_cache.lock();
@@ -172,7 +176,8 @@ impl<T: Slotted> SharedSlab<T> {
             all.append(T::LAYOUT, &mut locked.pending);
             shared.flush(&mut locked, &mut shared.pool.lock(), 0);
             drop(locked);
-            // SAFETY: nobody has them, there are no readers by the caller's promise, and the lock was given back. The pool is not closed yet.
+            // SAFETY: there is no handle to these objects, the caller's clause excludes readers,
+            // and the lock was released. The pool is not closed yet.
             unsafe { Self::end_all(all) };
         }
         let mut pool = shared.pool.lock();
@@ -180,23 +185,24 @@ impl<T: Slotted> SharedSlab<T> {
         let is_last = pool.free == pool.slots;
         drop(pool);
         if is_last {
-            // SAFETY: it came from a box, says the caller; no object is left that leads to it.
+            // SAFETY: the caller's clause: `this` came from a box. No object is left, and so no
+            // handle that could use it.
             drop(unsafe { Box::from_raw(this.as_ptr()) });
         }
     }
 
-    /// Bytes of memory that this has.
+    /// Bytes of the slab's memory.
     pub(super) fn footprint(&self) -> usize {
         size_of::<Self>() + self.thread_caches.footprint() + self.pool.lock().footprint()
     }
 
-    /// Slots that no thread_cache has.
+    /// Slots that are in no thread cache and free.
     #[cfg(all(test, lowwater_loom))]
     pub(crate) fn free(&self) -> usize {
         self.pool.lock().free
     }
 
-    /// Slots that are not free, those at hand in thread_caches included.
+    /// Slots that are not free, including those in thread caches.
     #[cfg(test)]
     pub(crate) fn out(&self) -> usize {
         let pool = self.pool.lock();

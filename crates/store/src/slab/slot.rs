@@ -1,4 +1,4 @@
-//! What the handle of an object in a slab does.
+//! The handle of an object in a slab.
 
 use super::shared::SharedSlab;
 use super::slotted::{Slot, Slotted};
@@ -8,33 +8,36 @@ use lowwater_base::NodeId;
 use lowwater_lru_core::list::Handle;
 
 impl<T: Slotted> Slot<T> {
-    /// The node whose memory it is in.
+    /// The node of the object's memory.
     pub fn node(&self) -> NodeId {
-        // SAFETY: the object is in a slab, as is every object that has such a handle.
+        // SAFETY: an object with a `Slot` is in a slab, and its slot is not free.
         unsafe { SharedSlab::<T>::header(self.0) }.node
     }
 
-    /// Is the object in an index? Exact: what another thread did before it took the object out is
-    /// seen by whoever is told no, and what this thread did before it asked is seen by whoever
-    /// takes the object out after that. An exchange of one byte.
+    /// True if the object is in an index. Exact: if this returns false, the caller sees everything
+    /// that another thread did before it removed the object; if it returns true, the thread that
+    /// removes the object later sees everything that the caller did before this call. Costs an
+    /// atomic read-modify-write of one byte.
     pub fn is_indexed(&self) -> bool {
         self.state().is_still_indexed()
     }
 
-    /// The object itself, if it never was in an index; else nobody may move it.
+    /// Returns the object itself if it never was in an index; otherwise readers may use it, and it
+    /// must not be moved.
     ///
     /// # Errors
     ///
-    /// The handle, when readers may look at the object.
+    /// Returns the handle if readers may use the object.
     pub fn into_inner(self) -> Result<T, Self> {
         if self.state().was_seen() {
             return Err(self);
         }
         let object = self.0;
         core::mem::forget(self);
-        // SAFETY: the handle was the only one, nobody else has ever seen the object, and its slot is given back below.
+        // SAFETY: this was the only handle, no reader has ever seen the object, and its slot is
+        // given back below.
         let value = unsafe { object.read() };
-        // SAFETY: it was moved out, and nobody else knows the slot.
+        // SAFETY: the object was moved out, and no other code has the slot.
         unsafe { SharedSlab::give_back(object) };
         Ok(value)
     }
@@ -47,19 +50,20 @@ impl<T: Slotted> Drop for Slot<T> {
             return;
         }
         if !self.state().is_over() {
-            // Readers find it, so it stays until the index takes it out. Only a hash that changes, or panics, leads here.
+            // Readers can still find the object, so it stays until the index removes it. Happens
+            // only if the object's hash changes, or hashing panics.
             return;
         }
-        // SAFETY: the handle was the only one, and no index has the object any more.
+        // SAFETY: this was the only handle, and no index has the object.
         unsafe { SharedSlab::retire(self.0) };
     }
 }
 
-// SAFETY: an object neither moves nor is freed while its handle is there, turned into a pointer or not; the pointer is the one that the
-// slab gave out, for all of the object.
+// SAFETY: an object neither moves nor is freed while its handle exists, as a `Slot` or as a raw
+// pointer; the pointer is the one that the slab returned, valid for the whole object.
 unsafe impl<T: Slotted> Handle for Slot<T> {
     type Target = T;
-    // There is one handle, and only it can be added to a list.
+    // An object has one handle, and only the handle can be added to a list.
     const UNIQUE: bool = true;
 
     #[inline]

@@ -1,40 +1,46 @@
-//! Objects that can live in a slab, and their handles.
+//! The trait of objects that can live in a slab, and their handle.
 
 use super::state::SlotState;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use lowwater_lru_core::Linked;
 
-/// An object that can live in a [`Slab`](super::Slab). Do not implement it by hand: [`slotted!`](crate::slotted) does.
+/// An object that can live in a [`Slab`](super::Slab). Do not implement it by hand; use
+/// [`slotted!`](crate::slotted).
 ///
 /// # Safety
 ///
-/// `state` is always the same [`SlotState`], a part of the object, and of no other.
+/// `state` always returns the same [`SlotState`], a field of the object itself, which no other
+/// object returns.
 pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
     /// The object's byte of state.
     fn state(&self) -> &SlotState;
 
-    /// About how many bytes of memory end with the object. Asked once, when its handle is dropped, without a lock. With `std` a panic
-    /// counts as in [`Slab::drop_panics`](super::Slab::drop_panics), and the object as the size of its type; without, the panic goes on to whoever drops the handle,
-    /// and the object is leaked.
+    /// The approximate number of bytes that are freed with the object. Called once, when the handle
+    /// is dropped, without a lock. With `std`, a panic is counted in
+    /// [`Slab::drop_panics`](super::Slab::drop_panics) and the object weighs the size of its type;
+    /// without `std`, the panic goes on to the thread that drops the handle, and the object is
+    /// leaked.
     fn weight(&self) -> u64;
 }
 
-/// An object in a [`Slab`](super::Slab), and the right to say when it ends.
+/// The unique handle of an object in a [`Slab`](super::Slab).
 ///
-/// There is one for each object. When it is dropped, the object is dropped and its slot used again as soon as every reader that may have
-/// found it has left. Unless the object is in an [`ExtendibleIndex`](crate::ExtendibleIndex): then it stays there, lost to everybody else, until it is taken
-/// out, or the index ends.
+/// When the handle is dropped, the object is dropped and its slot is reused as soon as every reader
+/// has left that may have found the object. Exception: an object that is still in an
+/// [`ExtendibleIndex`](crate::ExtendibleIndex) stays there, without an owner, until it is removed
+/// or the index is dropped.
 ///
-/// It can be dropped when its slab is gone, on any thread, and as late as a thread's end. One that is leaked keeps the object, its chunk of
-/// memory, and what the slab's objects share.
+/// A handle can be dropped after its slab, on any thread, and as late as in a thread's destructors.
+/// A leaked handle leaks the object, its chunk of memory, and the slab's shared part.
 ///
-/// It is a [`Handle`](lowwater_lru_core::Handle): a list can own it.
+/// A `Slot` is a [`Handle`](lowwater_lru_core::Handle): a list can own it.
 pub struct Slot<T: Slotted>(pub(crate) NonNull<T>);
 
-// SAFETY: it owns an object that is Send and Sync (bounds of `Slotted`); the slab it goes back to is behind locks.
+// SAFETY: the handle owns an object that is Send and Sync (bounds of `Slotted`); the slab to which
+// the slot returns is behind locks.
 unsafe impl<T: Slotted> Send for Slot<T> {}
-// SAFETY: as for Send.
+// SAFETY: shared access gives `&T` only, of a type that is Sync (a bound of `Slotted`).
 unsafe impl<T: Slotted> Sync for Slot<T> {}
 
 impl<T: Slotted> Deref for Slot<T> {
@@ -42,13 +48,14 @@ impl<T: Slotted> Deref for Slot<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the object lives while it has its handle.
+        // SAFETY: the object is live while its handle exists.
         unsafe { self.0.as_ref() }
     }
 }
 
-/// Implements [`Linked`](lowwater_lru_core::Linked), with [`Slot`] for a handle, and [`Slotted`] for a type with a field of type
-/// [`CompressedLinks`](crate::CompressedLinks) and one of type [`SlotState`].
+/// Implements [`Linked`](lowwater_lru_core::Linked), with [`Slot`] as the handle, and [`Slotted`]
+/// for a type with a field of type [`CompressedLinks`](crate::CompressedLinks) and one of type
+/// [`SlotState`].
 ///
 /// ```
 /// #![forbid(unsafe_code)]
@@ -62,7 +69,7 @@ impl<T: Slotted> Deref for Slot<T> {
 /// slotted!(impl[K: Send + Sync + 'static] for Entry<K> { links, state, weight: |entry| size_of_val(entry) as u64 });
 /// ```
 ///
-/// Both are a part of the object itself, and not of one that it leads to:
+/// Both fields must be in the object itself, not behind a pointer:
 ///
 /// ```compile_fail,E0308
 /// # use lowwater_store::{slab::SlotState, slotted, CompressedLinks};
@@ -97,10 +104,11 @@ macro_rules! slotted {
     (impl[$($generics:tt)*] for $type:ty { $links:tt, $state:tt, weight: $weight:expr $(,)? }) => {
         $crate::__lru_core::linked!(@impl[$($generics)*] for $type { $links: CompressedLinks, handle: $crate::slab::Slot<Self> });
 
-        // SAFETY: the only handle is a slot of a slab.
+        // SAFETY: the only handle is a `Slot`, so the object is in a slot of a slab.
         unsafe impl<$($generics)*> $crate::__lru_core::list::InSlots for $type {}
 
-        // SAFETY: it is a field of the object itself, or `__own_field` does not compile.
+        // SAFETY: the state is a field of the object itself: `__own_field` compiles for nothing
+        // else.
         unsafe impl<$($generics)*> $crate::slab::Slotted for $type {
             #[inline]
             fn state(&self) -> &$crate::slab::SlotState {

@@ -1,10 +1,12 @@
-//! Where full chunks come from: blocks of 2 MiB from the system, to which chunks go back when they are empty.
+//! Memory of full chunks: spans of 2 MiB from the system, to which empty chunks are returned.
 //!
-//! The allocator would keep what is freed. A block is one mapping however its chunks come and go, and can be one huge page.
+//! A general allocator would keep freed chunks. A span is a single mapping, however its chunks are
+//! used, and can be one huge page.
 //!
-//! To give memory back takes a call that reaches every processor which runs a thread of ours, and the next use of it a fault for each page.
-//! So some empty chunks are kept for the next that are wanted: 32 of them, or a sixteenth of all that is mapped. When a block is
-//! empty it goes back at once, and its spare chunks with it: mostly they were emptied one after the other.
+//! Returning memory takes a system call that reaches every processor that runs a thread of this
+//! process, and the next use of the memory faults once per page. So some empty chunks are kept for
+//! later allocations: at most 32, and at most 1/16 of all mapped chunks. An empty span is unmapped
+//! at once, together with its spare chunks: usually its chunks were emptied one after the other.
 
 #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
 mod system;
@@ -15,7 +17,7 @@ use core::ptr::NonNull;
 use lowwater_base::poison::unpoison;
 use lowwater_base::slots::ChunkLayout;
 
-/// Memory of one chunk.
+/// The memory of one chunk.
 pub(crate) struct Memory {
     pub(crate) base: NonNull<u8>,
     pub(crate) bytes: usize,
@@ -23,15 +25,15 @@ pub(crate) struct Memory {
     block: Option<u32>,
 }
 
-/// A slab's blocks.
+/// The spans of a slab.
 pub(crate) struct Spans {
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
     system: system::Spans,
 }
 
 impl Spans {
-    /// None. The first `small` blocks that there will be at one time ask for no huge pages: what is not used of those that follow is then a
-    /// part of what is.
+    /// Creates an empty set of spans. The first `small` spans that exist at one time do not use
+    /// huge pages; the unused memory in later spans is then a bounded fraction of the used memory.
     pub(crate) const fn new(small: usize) -> Self {
         #[cfg(not(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri))))]
         let _ = small;
@@ -41,7 +43,7 @@ impl Spans {
         }
     }
 
-    /// Bytes that it takes to know the blocks.
+    /// Bytes of the bookkeeping.
     pub(crate) fn footprint(&self) -> usize {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         return self.system.footprint();
@@ -49,7 +51,7 @@ impl Spans {
         0
     }
 
-    /// Memory of so many bytes, aligned to a full chunk.
+    /// Allocates `bytes` bytes, aligned to a full chunk.
     pub(crate) fn get(&mut self, bytes: usize, geometry: &ChunkLayout) -> Option<Memory> {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         if bytes == geometry.full && bytes <= system::BLOCK {
@@ -67,27 +69,31 @@ impl Spans {
         })
     }
 
-    /// Gives the spare chunks' memory back to the system.
+    /// Returns the memory of the spare chunks to the system.
     pub(crate) fn give_spare_back(&mut self) {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         self.system.give_all_spare_back();
     }
 
-    /// Takes memory back.
+    /// Frees the memory of a chunk.
     ///
     /// # Safety
     ///
-    /// It came from [`get`](Self::get) of this, with the same geometry, and nobody uses it any more.
+    /// `memory` came from [`get`](Self::get) of this set with the same geometry, and no other code
+    /// uses it.
     pub(crate) unsafe fn put(&mut self, memory: Memory, geometry: &ChunkLayout) {
-        // SAFETY: the memory came from here.
+        // SAFETY: the caller's clause: the memory came from this set, so it is `memory.bytes` long.
         unsafe { unpoison(memory.base.as_ptr(), memory.bytes) };
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         if let Some(block) = memory.block {
-            // SAFETY: it came from that block, and nobody uses it, says the caller.
+            // SAFETY: the caller's clause: the memory came from that span, and no other code uses
+            // it.
             return unsafe { self.system.put(memory.base, memory.bytes, block) };
         }
-        let layout = Layout::from_size_align(memory.bytes, geometry.full).expect("as when it was got");
-        // SAFETY: it was allocated with this layout, and nobody uses it, says the caller.
+        let layout =
+            Layout::from_size_align(memory.bytes, geometry.full).expect("the layout with which it was allocated");
+        // SAFETY: it was allocated with this layout in `get`; the caller's clause: no other code
+        // uses it.
         unsafe { dealloc(memory.base.as_ptr(), layout) };
     }
 }

@@ -1,95 +1,107 @@
-//! A byte inside each object of a slab: two bits of ours, six of the owner's.
+//! A byte of state inside each object of a slab: two bits for the slab and the index, six for the
+//! owner.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use core::fmt;
 
-/// Is the object in an index? Then it is not freed, whoever drops its [`Slot`](super::Slot).
+/// Set while the object is in an index: it is then not freed when its [`Slot`](super::Slot) is
+/// dropped.
 const INDEXED: u8 = 1 << 7;
-/// Was it ever? Then readers may look at it. An object that is in an index without this has no handle any more: its end is for whoever
-/// takes it out.
+/// Set once the object has been in an index, so that readers may use it. `INDEXED` without this bit
+/// means that the handle of an indexed object has been dropped: the thread that removes the object
+/// retires it.
 const SEEN: u8 = 1 << 6;
 
-/// One byte of state inside an object that lives in a [`Slab`](super::Slab): six bits are the owner's, to do with what it wants.
+/// One byte of state inside an object that lives in a [`Slab`](super::Slab): six bits are the
+/// owner's, for any use.
 pub struct SlotState(AtomicU8);
 
 impl SlotState {
-    /// The bits that are the owner's.
+    /// The owner's bits.
     pub const OWN: u8 = SEEN - 1;
 
-    /// The state of an object that is nowhere yet; of `bits` only [`OWN`](Self::OWN) are kept.
+    /// Creates the state of an object that is in no index; of `bits` only [`OWN`](Self::OWN) are
+    /// kept.
     pub fn new(bits: u8) -> Self {
         Self(AtomicU8::new(bits & Self::OWN))
     }
 
-    /// The owner's bits.
+    /// Returns the owner's bits.
     #[inline]
     pub fn bits(&self) -> u8 {
-        // Relaxed: hints; what must be seen with them has its own order.
+        // Relaxed: hints; data that must be seen with them has its own ordering.
         self.0.load(Ordering::Relaxed) & Self::OWN
     }
 
-    /// Changes the owner's bits as `change` says, which may be asked again if another thread changes them meanwhile; none: they
-    /// stay. Of what it says only [`OWN`](Self::OWN) are kept.
+    /// Changes the owner's bits to the result of `change`, which is called again if another thread
+    /// changes them meanwhile; `None` leaves them unchanged. Of the result only [`OWN`](Self::OWN)
+    /// are kept.
     #[inline]
     pub fn update(&self, mut change: impl FnMut(u8) -> Option<u8>) {
-        // Relaxed: as in `bits`; the exchange is of one word.
+        // Relaxed: hints, as in `bits`; the exchange is of one byte.
         let _unchanged = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| {
             change(all & Self::OWN).map(|bits| all & !Self::OWN | bits & Self::OWN)
         });
     }
 
     pub(crate) fn is_indexed(&self) -> bool {
-        // Acquire: meets the Release in `leave`, so that who finds it in no index, and retires it, does so after it was taken out.
+        // Acquire: pairs with the Release in `leave`, so that a thread that finds the object in no
+        // index, and retires it, does so after the removal.
         let ordering = if crate::mutated!("indexed_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         self.0.load(ordering) & INDEXED != 0
     }
 
-    /// Is the object in an index still, for whoever has put its handle where others look for it:
-    /// either whoever takes the object out finds the handle there, or this is false. See
-    /// [`Slot::is_indexed`](super::Slot::is_indexed).
+    /// True if the object is still in an index. For a caller that has stored the handle where other
+    /// threads look for it: either the thread that removes the object finds the handle there, or
+    /// this returns false. See [`Slot::is_indexed`](super::Slot::is_indexed).
     pub fn is_still_indexed(&self) -> bool {
-        // AcqRel, and an exchange: of this one and that in `leave` the later meets the earlier, so
-        // one of the two sees what the other did before.
+        // AcqRel and a read-modify-write: of this one and that in `leave`, the later synchronizes
+        // with the earlier, so one of the two threads sees everything that the other did before.
         if crate::mutated!("still_indexed_by_a_load") {
-            // Acquire: it is wrong anyway.
+            // Acquire: this mutant is wrong with any ordering.
             return self.0.load(Ordering::Acquire) & INDEXED != 0;
         }
         self.0.fetch_or(0, Ordering::AcqRel) & INDEXED != 0
     }
 
     pub(crate) fn was_seen(&self) -> bool {
-        // Relaxed: set by who had the handle, which came from there; it stays, unless nobody saw the object.
+        // Relaxed: set by a thread that had the handle, which this thread got from it; never
+        // cleared, unless no reader saw the object.
         self.0.load(Ordering::Relaxed) & SEEN != 0
     }
 
-    /// Before it is put in. The caller has its handle; readers may have the object, if it was in an index before.
+    /// Called before the object is inserted. The caller has its handle; readers may hold references
+    /// if it was in an index before.
     pub(crate) fn enter(&self) {
-        // Relaxed, all: who has the handle next gets it from the caller.
+        // Relaxed, all: the next owner of the handle gets it from the caller.
         let all = self.0.load(Ordering::Relaxed);
         if all & SEEN == 0 || crate::mutated!("entered_by_a_store") {
-            // No exchange: nobody else knows it.
+            // A plain store: no other thread has access to the object yet.
             self.0.store(all | INDEXED | SEEN, Ordering::Relaxed);
         } else {
             self.0.fetch_or(INDEXED, Ordering::Relaxed);
         }
     }
 
-    /// It was not put in after all; nobody saw it.
+    /// Called if the insertion failed; no reader saw the object.
     pub(crate) fn withdraw(&self) {
-        // Relaxed, both: as in `enter`. No exchange: nobody saw it.
+        // Relaxed, both: as in `enter`, the next owner of the handle gets it from the caller. A
+        // plain store: no other thread has access.
         self.0.store(self.0.load(Ordering::Relaxed) & !(INDEXED | SEEN), Ordering::Relaxed);
     }
 
-    /// After it was taken out. Is its handle gone, so that its end is the caller's?
+    /// Called after the object was removed. True if its handle has been dropped, so that the caller
+    /// has to retire it.
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
-        // Release: meets the Acquire in `is_indexed`. Acquire: meets the Release in `abandon` and in
-        // `is_still_indexed`.
+        // Release: pairs with the Acquire in `is_indexed`. Acquire: pairs with the Release in
+        // `abandon` and in `is_still_indexed`.
         let before = self.0.fetch_and(!INDEXED, Ordering::AcqRel);
         before & (INDEXED | SEEN) == INDEXED && !crate::mutated!("left_without_an_end")
     }
 
-    /// Its handle is dropped. Is its end the caller's? Else it is in an index, and is for whoever takes it out.
+    /// Called when the handle is dropped. True if the caller has to retire the object; false if it
+    /// is in an index, and the thread that removes it will retire it.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         !self.is_indexed() || self.abandon()
@@ -97,9 +109,11 @@ impl SlotState {
 
     #[cold]
     fn abandon(&self) -> bool {
-        // Release: meets the Acquire in `leave`, so that all that was done by the handle comes before the object's end.
+        // Release: pairs with the Acquire in `leave`, so that everything done through the handle
+        // happens before the object's drop.
         let release = if crate::mutated!("abandon_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        // Acquire, if it was taken out meanwhile: as in `is_indexed`.
+        // Acquire, if the object was removed meanwhile: pairs with the Release in `leave`, as in
+        // `is_indexed`.
         self.0.fetch_update(release, Ordering::Acquire, |all| (all & INDEXED != 0).then_some(all & !SEEN)).is_err()
     }
 }

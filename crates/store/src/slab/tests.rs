@@ -1,4 +1,5 @@
-//! Slabs: what is given back is used again, what is empty goes back to the system, and nothing goes under a reader.
+//! Slabs: freed slots are reused, empty chunks return to the system, and no object is freed while a
+//! reader uses it.
 
 #[cfg(lowwater_loom)]
 mod loom;

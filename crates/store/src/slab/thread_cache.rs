@@ -1,7 +1,8 @@
-//! A part of a slab for some of the threads, so that two meet seldom: free slots at hand, and objects that wait for their readers.
+//! Thread caches: a part of a slab for some of the threads, to reduce contention. Holds free slots,
+//! and retired objects that wait for their readers.
 //!
 //! ```text
-//!     retire --> open --full--> sealed, with the moment --readers left--> passed --dropped, a few at a time--> free --> alloc
+//!     retire --> open --full--> sealed, with a grace period --readers left--> ready --dropped, a few at a time--> free --> alloc
 //! ```
 
 use super::bag::Bag;
@@ -11,42 +12,44 @@ use crate::rcu::GracePeriod;
 use lowwater_base::NodeId;
 use lowwater_lru_core::list::LinkLayout;
 
-/// A bag that is closed.
+/// A bag that takes no more objects and waits for its grace period.
 pub(super) struct Sealed {
     pub(super) bag: Bag,
-    /// What was counted for it that nobody counts down when an object is dropped.
+    /// The bytes counted for the bag that are subtracted when its readers have left, and not when
+    /// an object is dropped.
     pub(super) bytes: u64,
     stamp: GracePeriod,
 }
 
-/// See the module.
+/// A thread cache; see the module.
 #[doc(alias = "magazine")]
 pub(super) struct ThreadCache {
     pub(super) free: FreeList,
-    /// Of which node the free slots are.
+    /// The node of the free slots.
     pub(super) node: NodeId,
     pub(super) open: Bag,
-    /// What the objects in the open bag weigh, and what was retired beside them.
+    /// The weight of the objects in the open bag, and of memory that was retired beside them.
     pub(super) open_bytes: u64,
-    /// Of these, what is not counted down when an object is dropped.
+    /// The part of `open_bytes` that is subtracted when the readers have left, not when an object
+    /// is dropped.
     pub(super) beside_bytes: u64,
-    /// Bytes that were retired less those that were dropped, and nobody was told of yet.
+    /// Bytes retired less bytes dropped that are not yet added to the slab's counter.
     pub(super) unreported: i64,
-    /// Objects of the bag that was closed last.
+    /// The number of objects in the bag that was sealed last.
     pub(super) bag_len: u32,
-    /// Two moments: the older, and the latest, which all that comes later joins.
+    /// Two grace periods: the older one, and the latest, which all later bags join.
     pub(super) sealed: [Option<Sealed>; 2],
     pub(super) ready: ReadyQueue,
-    /// Does somebody drop objects that were in `passed`?
+    /// True while a thread drops objects that were in `ready`.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     pub(super) dropping: bool,
-    /// What others would drop meanwhile, for him to drop: see the module `nest`.
+    /// Objects that other calls leave meanwhile to the dropping thread: see the module `nest`.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     pub(super) pending: Bag,
     pub(super) closed: bool,
 }
 
-// SAFETY: free slots are memory that nobody uses.
+// SAFETY: the free slots are memory that no other code uses; bags and the ready queue are Send.
 unsafe impl Send for ThreadCache {}
 
 impl ThreadCache {
@@ -69,7 +72,8 @@ impl ThreadCache {
         }
     }
 
-    /// Is it for the caller to drop objects of this thread_cache? Else `some` of them are left to whoever does already.
+    /// Returns true if the caller should drop objects of this thread cache. Otherwise leaves `some`
+    /// of them to the thread that is dropping already.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     pub(super) fn begin_drops(&mut self, shape: &LinkLayout, some: impl FnOnce(&mut ReadyQueue) -> Bag) -> bool {
         let is_first = !core::mem::replace(&mut self.dropping, true);
@@ -79,7 +83,8 @@ impl ThreadCache {
         is_first
     }
 
-    /// Closes the open bag. `stamp` is a moment after its last object was made unreachable. Does another one wait already?
+    /// Seals the open bag. `stamp` was taken after its last object became unreachable. Returns true
+    /// if an older bag is waiting already.
     pub(super) fn seal(&mut self, shape: &LinkLayout, stamp: GracePeriod) -> bool {
         let bag = core::mem::replace(&mut self.open, Bag::new());
         self.bag_len = bag.len;
@@ -91,7 +96,7 @@ impl ThreadCache {
         } else {
             if let Some(waiting) = &mut self.sealed[1] {
                 sealed.bag.append(shape, &mut waiting.bag);
-                // Wrapping: what was added to the slab's count, which does the same.
+                // Wrapping, as the slab's counter to which the same bytes were added.
                 sealed.bytes = sealed.bytes.wrapping_add(waiting.bytes);
             }
             self.sealed[1] = Some(sealed);
@@ -99,12 +104,12 @@ impl ThreadCache {
         }
     }
 
-    /// Moves those whose readers have left on; how many bytes are to be counted down for that. A
-    /// fence that reaches every processor is run only if `may_fence`;
-    /// without it, one that somebody else has run since will do.
+    /// Moves bags to `ready` after their grace period; returns the bytes to subtract from the
+    /// slab's counter for them. Issues a fence on every processor only if `may_fence`; otherwise
+    /// uses a fence that another thread has issued since.
     pub(super) fn advance(&mut self, shape: &LinkLayout, may_fence: bool) -> u64 {
         let mut bytes = 0;
-        // The later moment first: if it is past, so is the other.
+        // The later grace period first: if it has passed, so has the older one.
         for at in [1, 0] {
             let is_past = |sealed: &Sealed| (may_fence || sealed.stamp.is_fenced()) && sealed.stamp.poll();
             if self.sealed[at].as_ref().is_some_and(is_past) {
@@ -124,7 +129,8 @@ impl ThreadCache {
     }
 }
 
-/// The right to drop a thread_cache's objects, should an object's `Drop` panic, which without `std` nobody catches.
+/// The right to drop a thread cache's objects. Released on drop, for a panic in an object's `Drop`,
+/// which without `std` is not caught.
 #[cfg(any(not(feature = "std"), lowwater_loom))]
 pub(super) struct Turn<'a>(pub(super) &'a crate::sync::Mutex<ThreadCache>);
 

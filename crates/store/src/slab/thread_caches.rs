@@ -1,4 +1,5 @@
-//! The thread_caches of a slab: one at first, one for each few threads when it is worth it.
+//! The thread caches of a slab: one at first; more, each for a few threads, when the slab is large
+//! enough.
 
 use super::thread_cache::ThreadCache;
 use crate::fallible::{try_box, try_slice};
@@ -9,19 +10,19 @@ use core::ptr;
 use crossbeam_utils::CachePadded;
 use lowwater_base::{cpu, thread_slot};
 
-/// At most so many.
+/// The maximum number of thread caches.
 const MAX: usize = 64;
 
 struct More {
     thread_caches: Box<[CachePadded<Mutex<ThreadCache>>]>,
-    /// Never changes: so that a model check sees who comes before they are published.
+    /// Never changes: a model check uses it to detect a read before the caches are published.
     #[cfg(lowwater_loom)]
     made: crate::sync::UnsafeCell<()>,
 }
 
 pub(super) struct ThreadCaches {
     first: Mutex<ThreadCache>,
-    /// The others; null until there are some.
+    /// The other thread caches; null until they are allocated.
     more: AtomicPtr<More>,
 }
 
@@ -30,7 +31,7 @@ impl ThreadCaches {
         Self { first: Mutex::new(ThreadCache::new()), more: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// That of this thread.
+    /// The thread cache of the calling thread.
     #[inline]
     pub(super) fn local(&self) -> &Mutex<ThreadCache> {
         match self.more() {
@@ -45,24 +46,27 @@ impl ThreadCaches {
 
     #[inline]
     fn more(&self) -> Option<&[CachePadded<Mutex<ThreadCache>>]> {
-        // Acquire: meets the Release in `grow`, so that the thread_caches are seen as they were made.
+        // Acquire: pairs with the Release in `grow`, so that the thread caches are seen
+        // initialized.
         let more = self.more.load(Ordering::Acquire);
-        // SAFETY: once set, it stays until this is dropped.
+        // SAFETY: once set, the pointer stays valid until this is dropped.
         let more = (!more.is_null()).then(|| unsafe { &*more })?;
         #[cfg(lowwater_loom)]
         more.made.with(|_| ());
         Some(&more.thread_caches)
     }
 
-    /// Makes the others, if they are not there and there is memory. What is in the first stays there until somebody collects.
+    /// Allocates the other thread caches, if they do not exist and there is memory. The contents of
+    /// the first cache stay there until a collection.
     ///
-    /// For who has the slab and holds the pool's lock: beside the slab's end somebody could find thread_caches that nobody closes.
+    /// The caller has the slab and holds the pool's lock: otherwise, concurrently with the slab's
+    /// drop, a thread could use thread caches that are never closed.
     pub(super) fn grow(&self) {
         if self.more().is_some() {
             return;
         }
         let nr = (2 * cpu::allowed()).next_power_of_two().min(MAX);
-        // Without memory threads meet in the first; the next chunk asks again.
+        // Without memory all threads share the first cache; the next chunk tries again.
         let Some(thread_caches) = try_slice(nr, |_| CachePadded::new(Mutex::new(ThreadCache::new()))) else { return };
         let more = More {
             thread_caches,
@@ -70,7 +74,8 @@ impl ThreadCaches {
             made: crate::sync::UnsafeCell::new(()),
         };
         let Some(more) = try_box(more) else { return };
-        // Release: meets the Acquire in `more`. Nobody else stores: the pool's lock is held.
+        // Release: pairs with the Acquire in `more`. No other thread stores: the pool's lock is
+        // held.
         let ordering = if crate::mutated!("stripes_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.more.store(Box::into_raw(more), ordering);
     }
@@ -85,13 +90,13 @@ impl Drop for ThreadCaches {
         if cfg!(any(debug_assertions, lowwater_loom)) {
             assert!(
                 self.all().all(|thread_cache| thread_cache.try_lock().is_some()),
-                "nobody holds a thread_cache that goes"
+                "a thread cache is unlocked when it is dropped"
             );
         }
-        // Relaxed: we have the only access.
+        // Relaxed: `&mut self`, no other thread has access.
         let more = self.more.load(Ordering::Relaxed);
         if !more.is_null() {
-            // SAFETY: it came from a box, and nobody else has access.
+            // SAFETY: the pointer came from a box, and `&mut self` is the only access.
             drop(unsafe { Box::from_raw(more) });
         }
     }

@@ -1,4 +1,4 @@
-//! Hooks, listeners and destructors that panic, or use what called them.
+//! Hooks, listeners and destructors that panic, or use the object that called them.
 
 use crate::common::{in_a_process, within};
 use crate::leaks::{item, Hook, Item};
@@ -39,7 +39,8 @@ fn a_hook_may_do_anything_to_its_tree() {
             assert_eq!(tree.get(dying.id()).as_ref(), Some(parent));
             tree.drain_stock();
             let _ = (tree.footprint(), tree.len(), parent.children(), dying.protection(tree.root()));
-            // The last handle of a group, one more group's end inside of this one's, and the hook's own end.
+            // Drops the last handle of a group, ends one more group inside this end, and removes
+            // the hook itself.
             self.kept.lock().unwrap().clear();
             if call < 3 {
                 new.offline().unwrap();
@@ -64,7 +65,7 @@ fn a_hook_may_do_anything_to_its_tree() {
         let _ = child.try_charge(ByteSize::kib(3)).unwrap();
         child.offline().unwrap();
         assert_eq!(busy.calls.load(Relaxed), 4, "of the child, and one in the other of what the hook made and ended");
-        // The last was not ended; and the hook has removed itself.
+        // The last group was not ended, because the hook has removed itself.
         let [last] = &parent.children()[..] else { panic!("one is left: {:?}", parent.children()) };
         last.offline().unwrap();
         parent.offline().unwrap();
@@ -125,7 +126,7 @@ fn a_hook_that_panics_when_it_is_dropped_does_not_keep_the_groups() {
     group.uncharge(ByteSize::kib(3));
 }
 
-/// What it may not is to call the list that it hears of, whose lock is held.
+/// It must not call the list that it gets reports from, because that list's lock is held.
 #[test]
 fn an_occupancy_may_use_other_lists_and_groups() {
     #[derive(Default)]
@@ -171,7 +172,7 @@ fn an_occupancy_may_use_other_lists_and_groups() {
     });
 }
 
-/// Replaces itself in its cell when it is dropped, a number of times.
+/// Replaces itself in its cell when it is dropped, `left` times.
 struct Again {
     cell: Weak<RcuCell<Again>>,
     left: u32,
@@ -203,7 +204,7 @@ fn a_value_may_replace_itself_when_it_is_dropped() {
         drop(cell);
         dropped
     });
-    // On whichever thread, when the readers of other tests have left.
+    // Dropped on any thread, after readers of other tests have left.
     let start = std::time::Instant::now();
     while Arc::strong_count(&dropped) > 1 && start.elapsed() < crate::common::PATIENCE {
         RcuCell::new().replace(None, 1, &pin());
@@ -225,7 +226,7 @@ impl Drop for Panics {
 
 #[test]
 fn a_value_that_panics_when_it_is_dropped_is_dropped_once() {
-    // In a process of its own: whoever retires something next drops it.
+    // In a separate process: the next thread that retires a value drops it.
     in_a_process("callbacks::a_value_that_panics_when_it_is_dropped_is_dropped_once", || {
         let dropped = Arc::new(AtomicU32::new(0));
         let cell = RcuCell::new();
@@ -237,7 +238,7 @@ fn a_value_that_panics_when_it_is_dropped_is_dropped_once() {
             let _ = catch_unwind(AssertUnwindSafe(replace));
         }
         let _ = catch_unwind(AssertUnwindSafe(|| cell.clear(&pin())));
-        // Each panic leaves the others that waited to the next.
+        // Each panic leaves the remaining values to the next call.
         for _ in 0..50 {
             let other = RcuCell::new();
             let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -268,7 +269,7 @@ fn a_comparison_that_panics_lies_or_says_again_ends() {
         assert!(panics.is_err() && earliest.get() == EarliestDeadline::NONE);
         assert!(earliest.lower(7, |_, _| true) && earliest.lower(9, |_, _| true) && !earliest.lower(1, |_, _| false));
         assert_eq!(earliest.get(), 9);
-        // Said again from inside, and begun again.
+        // `lower` called from inside, then a new sweep.
         let depth = AtomicU32::new(0);
         assert!(earliest.lower(5, |_, _| {
             if depth.fetch_add(1, Relaxed) < 3 {

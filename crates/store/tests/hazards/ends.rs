@@ -1,4 +1,4 @@
-//! Numbers, texts and files at their ends.
+//! Numbers, texts and files at their limits.
 
 use crate::leaks::{item, Hook, Item, Name};
 use lowwater_lru_core::list_lru::baseline::EagerListLru;
@@ -37,14 +37,14 @@ fn ids_that_nothing_has_find_nothing() {
         assert_eq!(MemcgId::new(n).index(), n as usize);
     }
     assert_eq!(other.get(id), None);
-    // A hook's id is its tree's own.
+    // A hook's id belongs to its tree.
     let hook = Arc::new(Hook);
     let (_, second) = (tree.add_hook(hook.clone()), tree.add_hook(hook.clone()));
     other.remove_hook(second);
     tree.remove_hook(second);
     tree.remove_hook(second);
     assert_eq!(Arc::strong_count(&hook), 2);
-    // Nodes are not counted: any has a list.
+    // The number of nodes is unlimited: every node has a list.
     let lists = ListLru::<Item>::new();
     let last = NodeId::new(u16::MAX);
     assert_eq!(lists.count_one(tree.root(), last), 0);
@@ -90,7 +90,7 @@ fn limits_and_charges_at_their_ends() {
     }
 }
 
-/// What [`Memcg::uncharge`](lowwater_lru_core::Memcg::uncharge) documents.
+/// The behaviour that [`Memcg::uncharge`](lowwater_lru_core::Memcg::uncharge) documents.
 #[test]
 fn more_is_uncharged_than_was_charged() {
     let tree = MemcgTree::new(0);
@@ -99,7 +99,7 @@ fn more_is_uncharged_than_was_charged() {
     let uncharged = catch_unwind(AssertUnwindSafe(|| group.uncharge(ByteSize::kib(2))));
     assert_eq!(uncharged.is_err(), cfg!(debug_assertions));
     assert_eq!(group.usage(), ByteSize::ZERO);
-    // The tree goes on.
+    // The tree stays usable.
     let _ = group.try_charge(ByteSize::kib(4)).unwrap();
     assert_eq!(group.usage(), ByteSize::kib(4));
     group.offline().unwrap();
@@ -124,7 +124,7 @@ fn a_node_that_the_eager_lists_do_not_have_is_refused() {
         let add = || eager.add(refused.clone(), tree.root(), beyond);
         assert!(catch_unwind(AssertUnwindSafe(add)).is_err(), "{nodes} nodes");
         assert_eq!(Arc::strong_count(&refused), 1);
-        // Neither is it another group's list.
+        // Another group's list is not affected.
         if nodes > 0 {
             eager.add(item(2), &child, NodeId::ZERO).unwrap();
         }
@@ -135,7 +135,7 @@ fn a_node_that_the_eager_lists_do_not_have_is_refused() {
     }
 }
 
-/// A directory as `/sys/devices/system/node`.
+/// A directory in the format of `/sys/devices/system/node`.
 struct Fake(PathBuf);
 
 impl Fake {

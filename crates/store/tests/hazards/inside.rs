@@ -1,4 +1,5 @@
-//! Containers, and proofs of being inside the read side, that are dropped inside of callbacks, and items whose `Drop` uses lists.
+//! Containers and read-side guards that are dropped inside callbacks, and items with a `Drop` that
+//! uses lists.
 
 use crate::common::{at_the_end_of_a_thread, within};
 use crate::leaks::{entry, item, name, put, Entry, Item, Name};
@@ -19,7 +20,7 @@ const N0: NodeId = NodeId::ZERO;
 
 type OnDrop = Mutex<Option<Box<dyn FnOnce() + Send>>>;
 
-/// An object of any container, that calls a function when it is dropped.
+/// An object for every container, which calls a function when it is dropped.
 struct Object {
     links: Links,
     link: HashLink<Object>,
@@ -66,7 +67,7 @@ fn in_slot(slab: &Slab<InSlot>, f: impl FnOnce() + Send + 'static) -> Slot<InSlo
     slab.alloc(object, N0).ok().expect("memory")
 }
 
-/// Tells when it is dropped.
+/// Counts its drop.
 struct Told(Arc<AtomicU32>);
 
 impl Drop for Told {
@@ -75,8 +76,8 @@ impl Drop for Told {
     }
 }
 
-/// Calls `f` inside of each callback of the containers: what is asked and told, and `Drop`s of what is in them, which whoever
-/// uses the read side then calls.
+/// Calls `f` inside each callback of the containers: closures, traits, and the `Drop`s of their
+/// objects, which run on any thread that uses the read side.
 fn in_each_callback(f: fn(), on_drop: impl Fn() -> Box<dyn FnOnce() + Send>) {
     let (index, guard) = (ExtendibleIndex::<Entry>::new(), pin());
     let hash = |entry: &Entry| entry.2;
@@ -157,7 +158,7 @@ fn hold(more: usize) {
     HELD.with_borrow_mut(|all| all.extend(held));
 }
 
-/// Drops a guard and a reader that were made outside, if there are any on this thread.
+/// Drops a guard and a reader that were created outside the callback, if this thread has any.
 fn let_go() {
     let held = HELD.with_borrow_mut(Vec::pop);
     drop(held);
@@ -173,7 +174,7 @@ fn guards_and_readers_may_be_dropped_in_any_callback() {
                 let_go();
             }
         }
-        // Nobody is inside any more: what is retired goes.
+        // No guard is left on this thread, so retired values are freed.
         let (cell, dropped) = (RcuCell::new(), Arc::new(AtomicU32::new(0)));
         assert!(cell.replace(None, Told(dropped.clone()), &pin()));
         cell.clear(&pin());
@@ -181,7 +182,7 @@ fn guards_and_readers_may_be_dropped_in_any_callback() {
     });
 }
 
-/// Other tests' readers come and go.
+/// Readers of other tests may delay the drops.
 fn until_dropped(dropped: &AtomicU32, all: u32) {
     let start = std::time::Instant::now();
     while dropped.load(Relaxed) != all {
@@ -194,7 +195,7 @@ fn until_dropped(dropped: &AtomicU32, all: u32) {
     }
 }
 
-/// All that can be dropped, with what is in it.
+/// One of everything that can be dropped, with contents.
 fn world() -> Box<dyn Any + Send> {
     let (index, other) = (ExtendibleIndex::<Entry>::new(), ExtendibleIndex::<Entry>::new());
     let slots: Vec<_> = (0..200).map(|n| put(&index, n)).collect();
@@ -237,7 +238,7 @@ fn containers_may_be_dropped_in_any_callback_of_others() {
     });
 }
 
-/// Items whose `Drop` adds to, walks and asks the lists that they were on.
+/// Items with a `Drop` that adds to, walks and counts the lists that they were on.
 #[test]
 fn items_may_use_their_lists_when_they_are_dropped() {
     #[derive(Default)]
@@ -255,7 +256,7 @@ fn items_may_use_their_lists_when_they_are_dropped() {
             if left > 0 {
                 lists.add(uses(&theirs, left - 1), root, N0).map_err(drop).unwrap();
             }
-            // One more goes inside of this.
+            // Another item is dropped inside this drop.
             let mut gone = Isolated::new();
             lists.walk_one(root, N0, &mut 1, |it| it.isolate(&mut gone));
             assert!(lists.count_one(root, N0) < 1_000);
@@ -272,19 +273,19 @@ fn items_may_use_their_lists_when_they_are_dropped() {
                 lists.add(uses(&weak, n % 3), if n % 2 == 0 { root } else { &group }, N0).map_err(drop).unwrap();
             }
         };
-        // By the one who took them off, one by one and all at once,
+        // Dropped by the owner of the isolated items, one by one and all at once,
         fill();
         let mut gone = Isolated::new();
         lists.walk_one(&group, N0, &mut 9, |it| it.isolate(&mut gone));
         drop(gone.pop());
         drop(gone);
-        // in a walk, whose lock was given back,
+        // in a walk that has released its lock,
         lists.walk_one(&group, N0, &mut 100, |it| {
             let (handle, unlocked) = it.remove();
             drop(handle);
             unlocked.retry()
         });
-        // with the error of an add,
+        // with the error of an `add`,
         fill();
         let twice = uses(&weak, 2);
         lists.add(twice.clone(), &group, N0).map_err(drop).unwrap();
@@ -292,7 +293,7 @@ fn items_may_use_their_lists_when_they_are_dropped() {
         assert!(lists.del(&twice).is_some());
         drop(twice);
         drop(error);
-        // and in the place of another.
+        // and by a replacement.
         let (old, new) = (uses(&weak, 1), uses(&weak, 1));
         lists.add(old.clone(), root, N0).map_err(drop).unwrap();
         drop(lists.replace(&old, new));
@@ -309,7 +310,7 @@ fn items_may_use_their_lists_when_they_are_dropped() {
     });
 }
 
-/// A counted value that panics, and makes and drops others, when it is dropped.
+/// A shared value that panics, and creates and drops others, when it is dropped.
 #[test]
 fn a_counted_value_may_do_anything_when_it_is_dropped() {
     struct Value {

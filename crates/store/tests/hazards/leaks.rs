@@ -1,4 +1,4 @@
-//! What is leaked costs its memory, and stops nobody.
+//! A leaked value costs its own memory, and blocks no other code.
 
 use crate::common::{in_a_process, within};
 use lowwater_base::compact_bytes::CompactBytes;
@@ -38,7 +38,8 @@ pub fn entry(n: u64) -> Entry {
     Entry(CompressedLinks::new(), SlotState::new(0), n)
 }
 
-/// Puts an object in. Its handle, to be dropped after the index: what is in one when its handle goes is lost.
+/// Inserts an object and returns its handle, to be dropped after the index: an object is not freed
+/// while it is in an index.
 pub fn put(index: &ExtendibleIndex<Entry>, n: u64) -> Slot<Entry> {
     let slot = index.slab().alloc(entry(n), N0).ok().expect("memory");
     let (is, hasher) = (|there: &Entry, new: &Entry| there.2 == new.2, |entry: &Entry| entry.2);
@@ -58,7 +59,7 @@ fn what_is_leaked_costs_its_memory_and_nothing_else() {
             let tree = MemcgTree::new(2);
             let group = tree.root().create("leaked").unwrap();
             for round in 0..3 {
-                // Handles, and errors with handles inside.
+                // Handles, and errors that contain handles.
                 forget(group.clone());
                 group.set_high(ByteSize::ZERO);
                 group.set_max(ByteSize::MAX);
@@ -71,7 +72,7 @@ fn what_is_leaked_costs_its_memory_and_nothing_else() {
                 forget(other.root().create("child").unwrap());
                 forget(other);
 
-                // What is read without a lock.
+                // Values that are read without a lock.
                 let cell = RcuCell::new();
                 assert!(cell.replace(None, vec![round; 100], &pin()));
                 assert!(cell.replace(cell.load(&pin()), vec![round; 100], &pin()));
@@ -90,7 +91,7 @@ fn what_is_leaked_costs_its_memory_and_nothing_else() {
                 forget(index.slab().alloc(entry(2), N0));
                 forget((index, table));
 
-                // Lists, with what is on them.
+                // Lists with items.
                 let lists = ListLru::<Item>::new();
                 for n in 0..10 {
                     lists.add(item(n), &group, N0).unwrap();
@@ -110,7 +111,7 @@ fn what_is_leaked_costs_its_memory_and_nothing_else() {
                 forget((ZeroedAtomics::try_new(100_000), Fixed::new(3), CompactBytes::share(Arc::new(1_u64), 2)));
                 forget(CompactBytes::<u64>::own(Box::from(*b"bytes"), 1));
             }
-            // Everybody else goes on: a handle that is leaked keeps its group and its id.
+            // All other code continues: a leaked handle keeps its group and its id.
             let lists = ListLru::<Item>::new();
             lists.add(item(1), &group, N0).unwrap();
             group.offline().unwrap();
@@ -143,7 +144,7 @@ fn a_walk_of_groups_that_is_leaked_keeps_its_group_and_no_other() {
             assert_eq!(top.descendants().count(), 1);
             let new = top.create("new").unwrap();
             assert_eq!(top.descendants().last(), Some(new.clone()));
-            // Walks that stood on the first three have leaked a handle on each.
+            // Walks that stood on the first three groups have leaked a handle on each.
             assert_eq!(ids.iter().filter(|id| tree.get(**id).is_some_and(|group| group != new)).count(), 3);
             new.offline().unwrap();
             top.offline().unwrap();

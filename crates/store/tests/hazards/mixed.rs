@@ -1,4 +1,4 @@
-//! Things of one tree, index or cell given to another.
+//! Objects of one tree, index or cell passed to another.
 
 use crate::common::within;
 use crate::leaks::{item, put, Entry, Item};
@@ -20,7 +20,7 @@ fn groups_of_another_tree_are_strangers() {
     assert_eq!(a.protection(theirs.root()), Protection::default());
     assert_eq!(b.protection(ours.root()), Protection::default());
     assert_eq!((theirs.root().usage(), ours.root().usage()), (ByteSize::ZERO, ByteSize::mib(2)));
-    // The id is that of another group there.
+    // In the other tree the id belongs to another group.
     assert_eq!(theirs.get(a.id()), Some(b.clone()));
     drop(ours);
     assert_eq!(b.create("child").unwrap().parent(), Some(&b));
@@ -52,7 +52,7 @@ fn a_cursor_of_another_index_ends() {
                     _ => large.visit(&mut at, &guard, |entry| assert!(seen.insert(entry.2), "twice")),
                 }
             }
-            // Asked once more, it says nothing more.
+            // A finished walk visits nothing more.
             large.visit(&mut at, &guard, |_| panic!("all was seen"));
         }
         drop(guard);
@@ -71,7 +71,7 @@ fn a_cell_replaces_only_what_is_its_own() {
     let before = a.load(&guard);
     assert!(a.replace(before, 2, &guard));
     assert!(!a.replace(before, 3, &guard), "that one was replaced");
-    // Values without a size have no place of their own: any is as good as the one that is there.
+    // Values of size zero have no address of their own: any is accepted as the current one.
     let nothing = RcuCell::new();
     assert!(nothing.replace(None, (), &guard));
     let there = nothing.load(&guard);

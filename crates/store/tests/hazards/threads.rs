@@ -1,4 +1,5 @@
-//! What belongs to a thread cannot be sent from it: said by the compiler, and checked here so that it stays so.
+//! Types that belong to a thread cannot be sent: enforced by the compiler, and checked here so that
+//! it stays so.
 
 use crate::leaks::Item;
 use lowwater_base::ZeroedAtomics;
@@ -8,7 +9,8 @@ use lowwater_rcu::{Guard, RcuCell};
 use lowwater_store::hash_chains::{ChainIter, Found, HashChains, Reader};
 use lowwater_store::{ExtendibleIndex, Slab};
 
-/// Two impls that overlap for a `Send` type, so that naming the method is ambiguous for it, and does not compile.
+/// Two implementations that overlap for a `Send` type: naming the method is then ambiguous and does
+/// not compile.
 trait IsNotSend<Which> {
     fn is_so() {}
 }
@@ -25,7 +27,7 @@ fn what_belongs_to_a_thread_cannot_leave_it() {
     <Reader as IsNotSend<_>>::is_so();
     <Isolate<'static, Item> as IsNotSend<_>>::is_so();
     <LruStatus<'static> as IsNotSend<_>>::is_so();
-    // It holds nothing, and is bound to its call of the callback by a lifetime.
+    // It owns nothing, and a lifetime binds it to the call of the callback.
     is_send_and_sync::<Unlocked<'static>>();
 
     is_send_and_sync::<(Memcg, MemcgTree, RcuCell<u64>, ZeroedAtomics)>();

@@ -1,31 +1,35 @@
-//! One leaf for all numbers, from the system, which gives its pages when they are first touched.
+//! One leaf for all numbers, mapped from the system, which allocates its pages on first access.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicPtr;
 use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 
-/// All bits that a number has: for 256 GiB of chunks.
+/// The number of bits of a number: for 256 GiB of chunks.
 pub const LEAF_BITS: u32 = 22;
 pub const LEAVES: usize = 1;
 
 pub type Leaf = [AtomicPtr<u8>; 1 << LEAF_BITS];
 
-/// An empty one.
+/// Creates an empty leaf; `None` if the system refuses.
 pub fn make() -> Option<NonNull<Leaf>> {
-    // Without a reserve: nearly all of it is never touched.
+    // Without reserved swap space: nearly all of it is never accessed.
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a new mapping, wherever there is room.
+    // SAFETY: a new mapping at an address that the system chooses.
     let leaf = unsafe { mmap_anonymous(ptr::null_mut(), size_of::<Leaf>(), ProtFlags::READ | ProtFlags::WRITE, flags) };
     let leaf = leaf.ok()?;
-    // SAFETY: it was just mapped. Where a system gives huge pages to whoever does not object, the first number would take one.
+    // SAFETY: the range was just mapped. With transparent huge pages always enabled, the first
+    // number would otherwise take a huge page.
     let _advised = unsafe { madvise(leaf, size_of::<Leaf>(), Advice::LinuxNoHugepage) };
     NonNull::new(leaf.cast::<Leaf>())
 }
 
+/// Unmaps a leaf.
+///
 /// # Safety
 ///
-/// It was [made](make), and nobody uses it any more.
+/// It was created by [`make`], and no code uses it any more.
 pub unsafe fn drop(leaf: NonNull<Leaf>) {
-    // SAFETY: it is a whole mapping, that nobody uses, says the caller. Should it fail, it stays, and takes nothing.
+    // SAFETY: the range is a whole mapping that no code uses (this function's clause). If the call
+    // fails, the mapping stays, which is harmless.
     let _unmapped = unsafe { munmap(leaf.as_ptr().cast(), size_of::<Leaf>()) };
 }

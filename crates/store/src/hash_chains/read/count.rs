@@ -1,19 +1,19 @@
-//! Readers are counted ([`ReaderCount`]).
+//! The read side for builds without `std` and for loom: readers are counted ([`ReaderCount`]).
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use lowwater_rcu::reader_count::{Garbage, ReaderCount};
 
-/// What is to be called with what.
+/// A deferred call.
 struct Call {
     ptr: *mut (),
     free: unsafe fn(*mut ()),
 }
 
-// SAFETY: only things that another thread may free are retired (a promise to `retire_by`).
+// SAFETY: the clause of `retire_by`: the call may be made on any thread.
 unsafe impl Send for Call {}
 
-/// Calls that wait for readers.
+/// Deferred calls that wait for readers.
 struct Calls(Vec<Call>);
 
 impl Garbage for Calls {
@@ -26,12 +26,14 @@ impl Garbage for Calls {
     }
 
     unsafe fn free(self) {
-        /// The others are freed though one panics, which without `std` goes on to the caller.
+        /// Frees the remaining calls even if one of them panics; without `std` the panic goes on to
+        /// the caller.
         struct Rest(alloc::vec::IntoIter<Call>);
         impl Rest {
             fn free(&mut self) {
                 for call in &mut self.0 {
-                    // SAFETY: by the caller's promise no reader sees it; and it is called once, as it is taken out.
+                    // SAFETY: the caller's clause: no reader uses the object. Each call is taken
+                    // from the iterator, so it is made once.
                     unsafe { (call.free)(call.ptr) };
                 }
             }
@@ -53,8 +55,8 @@ static READERS: ReaderCount<Calls> = ReaderCount::new(Calls(Vec::new()));
     static ref READERS: ReaderCount<Calls> = ReaderCount::new(Calls(Vec::new()));
 }
 
-/// Proof that the thread is inside the read side. Not `Send`, as `std` builds' guards are not: a
-/// feature must not remove an implementation.
+/// Proof that the thread is inside the read side. Not `Send`, as the guard of `std` builds is not:
+/// enabling a feature must not remove a trait implementation.
 pub(in crate::hash_chains) struct Guard(PhantomData<*const ()>);
 
 /// Enters the read side.
@@ -64,25 +66,28 @@ pub(in crate::hash_chains) fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Calls `free(ptr)` once every reader that may have seen what `ptr` names is gone. Where no memory is left to remember it,
-    /// that never happens.
+    /// Calls `free(ptr)` once every reader that may have seen the object at `ptr` has left. Without
+    /// memory to record the call, it is never made and the object leaks.
     ///
     /// # Safety
     ///
-    /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
+    /// The object at `ptr` is unreachable for readers that enter from now on; `free` may be called
+    /// with it once, on any thread.
     pub(in crate::hash_chains) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
         let push = |Calls(garbage): &mut Calls| {
             if garbage.try_reserve(1).is_ok() {
                 garbage.push(Call { ptr, free });
             }
         };
-        // SAFETY: the guard is inside, and what `ptr` names is unreachable (this function's clause).
+        // SAFETY: the guard is inside, and the object at `ptr` is unreachable (this function's
+        // clause).
         unsafe { READERS.put(push) };
     }
 }
 
 impl Guard {
-    /// Has what waits freed as soon as it can be: here it always is.
+    /// Frees waiting objects as soon as possible. Does nothing here: a reader's exit always frees
+    /// them.
     pub(in crate::hash_chains) fn flush(&self) {}
 }
 
@@ -92,7 +97,7 @@ impl Drop for Guard {
         if crate::sync::unwinding() {
             return;
         }
-        // SAFETY: the guard entered, and is dropped once.
+        // SAFETY: `pin` entered the read side, and the guard is dropped once.
         unsafe { READERS.leave() };
     }
 }

@@ -1,9 +1,9 @@
-//! Two threads; a chain of two objects. Each check runs in seconds, all executions.
+//! Two threads and a chain of two objects. Each model checks all executions within seconds.
 
 use super::*;
 use crate::sync::{thread, with_mutant};
 
-/// A reader on the chain while the object it finds is removed, and its successor inserted.
+/// A reader walks the chain while the object that it finds is removed, and its successor inserted.
 fn check() {
     crate::sync::model(|| {
         let table = Arc::new(HashChains::<Item>::new(1));
@@ -59,7 +59,8 @@ fn not_if_it_is_collected_relaxed() {
     with_mutant("collect_relaxed", check);
 }
 
-/// A reader of one table beside a thread that moves the object it stands on to another table, which it drops then.
+/// A reader of one table, while another thread moves the reader's object to another table and drops
+/// that table.
 fn a_reader_beside_the_end_of_another_table() {
     let (table, other) = (Arc::new(HashChains::<Item>::new(1)), HashChains::<Item>::new(1));
     let moved = item(1);
@@ -93,7 +94,8 @@ fn but_not_if_that_frees_its_objects_at_once() {
     with_mutant("chain_end_at_once", || crate::sync::model(a_reader_beside_the_end_of_another_table));
 }
 
-/// Two threads insert one object into two tables: one succeeds, and it is found there.
+/// Two threads insert one object into two tables: exactly one insertion succeeds, and the object is
+/// found in that table.
 #[test]
 fn an_object_is_claimed_once() {
     crate::sync::model(|| {

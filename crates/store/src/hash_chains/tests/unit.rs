@@ -2,7 +2,7 @@ use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// A hash whose high bits make two chains of the keys.
+/// A hash with high bits that distribute the keys over two chains.
 fn hash(key: u64) -> u64 {
     key << 63
 }
@@ -53,7 +53,7 @@ fn the_table_gives_its_count_back() {
     assert_eq!(Arc::strong_count(&x), 2);
     drop(table);
     assert!(!x.link.is_linked());
-    // Other tests' readers come and go.
+    // Readers of other tests may delay the drop.
     while Arc::strong_count(&x) != 1 {
         drop(Reader::enter());
     }

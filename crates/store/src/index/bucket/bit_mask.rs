@@ -1,22 +1,23 @@
-//! Which ways of a bucket have a tag: all sixteen bytes of its two words compared at once.
+//! Sets of ways of a bucket: all sixteen bytes of its two tag words are compared at once.
 
-/// Of the bytes of both words, the first way's tag. In a model check all tags share a word with the count, as some do elsewhere.
+/// The byte in the two words where the tags begin. In a model check all tags are in the second
+/// word, with the overflow counts, because that is the harder case.
 pub(super) const FIRST_AT: usize = if cfg!(lowwater_loom) { 8 } else { 0 };
 /// Objects in a bucket.
 pub(in crate::index) const WAYS: usize = if cfg!(lowwater_loom) { 2 } else { 12 };
 
-/// The ways of a bucket that have some property: a bit for each.
+/// A set of ways of a bucket: one bit for each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BitMask(u64);
 
 impl BitMask {
-    /// The first of them.
+    /// The lowest way in the set.
     #[inline]
     pub(super) fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
-    /// Those behind the first.
+    /// The set without its lowest way.
     #[inline]
     pub(super) fn others(self) -> Self {
         Self(self.0 & self.0.wrapping_sub(1))
@@ -27,14 +28,15 @@ impl BitMask {
         core::iter::successors(Some(self), |ways| Some(ways.others())).map_while(Self::first)
     }
 
-    /// Those of both words of tags that are `tag`.
+    /// The ways with the tag `tag`, in both words.
     #[inline]
     pub(super) fn tagged(tags: [u64; 2], tag: u8) -> Self {
         Self(u64::from(bytes_that_are(tag, tags) >> FIRST_AT) & ((1 << WAYS) - 1))
     }
 }
 
-/// A bit for each byte of the two words that is `byte`, the first word's lowest first.
+/// One bit for each byte of the two words that equals `byte`, beginning with the lowest byte of the
+/// first word.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[inline]
 fn bytes_that_are(byte: u8, words: [u64; 2]) -> u32 {
@@ -47,19 +49,20 @@ fn bytes_that_are(byte: u8, words: [u64; 2]) -> u32 {
         _mm_movemask_epi8(_mm_cmpeq_epi8(words, _mm_set1_epi8(byte.cast_signed()))).cast_unsigned()
     }
 
-    // SAFETY: this is built only where every processor that it may run on has SSE2.
+    // SAFETY: this function is compiled only if the target has SSE2 as a static target feature.
     unsafe { compared(byte, words) }
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 use portable::bytes_that_are;
 
-/// The same a word at a time, for other processors, and for kernels, which leave vector registers alone.
+/// The portable version, a word at a time: for other processors, and for kernels, which do not use
+/// vector registers.
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 mod portable {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    /// Brings the lowest bit of each byte to its place in the highest byte.
+    /// Multiplied by this, the lowest bit of each byte moves to its own bit of the highest byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
 
     #[inline]
@@ -68,7 +71,7 @@ mod portable {
         first | second << 8
     }
 
-    /// A bit for each byte of `word` that is 0, exactly.
+    /// One bit for each byte of `word` that is 0, without false positives.
     #[inline]
     fn zeros(word: u64) -> u32 {
         let highest = !((word & LOW).wrapping_add(LOW) | word | LOW);
@@ -85,7 +88,7 @@ mod tests {
         let mut state = 1_u64;
         let mut next = || {
             state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            // Few different bytes, so that some are the same.
+            // Few distinct byte values, so that equal bytes occur.
             (state >> 8) & 0x8103_0181_0003_8001
         };
         for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! A chunk: which of its slots are out.
+//! A chunk of a segment pool: which of its slots are allocated.
 
 use super::chunk_format::{slots, SegmentChunkHeader, GEOMETRY};
 use crate::index::class::Class;
@@ -6,13 +6,14 @@ use crate::index::segment_header::{bytes, Segment};
 use crate::slab::{GroupLink, HasGroupLink, Memory};
 use core::ptr::NonNull;
 
-/// What is known of a chunk.
+/// The bookkeeping of a chunk.
 pub(super) struct SegmentChunk {
     pub(super) memory: Option<Memory>,
-    /// One bit for each slot that is out.
+    /// One bit for each allocated slot.
     pub(super) out: u64,
     pub(super) class: Class,
-    /// Is it to be emptied, so that nothing is put in it while there is room elsewhere?
+    /// True while the chunk is being evacuated: no slot is allocated in it while other chunks have
+    /// room.
     pub(super) leaves: bool,
     pub(super) group_link: GroupLink,
 }
@@ -36,27 +37,27 @@ impl SegmentChunk {
         self.out == 0
     }
 
-    /// Slots that are not out.
+    /// The number of free slots.
     pub(super) fn free(&self) -> u32 {
         slots(self.class) - self.out.count_ones()
     }
 
-    /// Of a chunk that is not full.
+    /// Allocates the first free slot. The chunk must not be full.
     pub(super) fn take(&mut self) -> NonNull<Segment> {
         let slot = self.out.trailing_ones();
         self.out |= 1 << slot;
         self.slot(slot)
     }
 
-    /// Takes the slot at an address back.
+    /// Frees the slot at an address.
     pub(super) fn put(&mut self, address: usize) {
         let slot = (address % GEOMETRY.full - size_of::<SegmentChunkHeader>()) / bytes(self.class);
         self.out &= !(1 << slot);
     }
 
     pub(super) fn slot(&self, slot: u32) -> NonNull<Segment> {
-        let base = self.memory.as_ref().expect("a chunk in a bin has memory").base;
-        // SAFETY: the chunk has so many slots of this size behind its header.
+        let base = self.memory.as_ref().expect("a chunk in a group has memory").base;
+        // SAFETY: the chunk has more than `slot` slots of this size behind its header.
         unsafe { base.add(size_of::<SegmentChunkHeader>() + slot as usize * bytes(self.class)) }.cast()
     }
 }

@@ -1,10 +1,10 @@
-//! How the chunks of a pool of segments are laid out.
+//! The layout of the chunks of a segment pool.
 
 use crate::index::class::Class;
 use crate::index::segment_header::bytes;
 use lowwater_base::slots::ChunkLayout;
 
-/// What a segment's address leads to. Never changes while the chunk is there.
+/// The header of a chunk, found from a segment's address. Never changes while the chunk exists.
 #[repr(align(64))]
 pub(super) struct SegmentChunkHeader {
     /// The pool, as `*mut SegmentPool`.
@@ -12,23 +12,24 @@ pub(super) struct SegmentChunkHeader {
     pub(super) number: u32,
 }
 
-/// The classes whose segments are here: of 1, 1.5, 2, 3, 4 and 6 units. Smaller ones the allocator packs well enough, and larger ones are
-/// those of bad hashers.
+/// The classes of pooled segments: of 1, 1.5, 2, 3, 4 and 6 units. The allocator packs smaller
+/// segments well enough, and larger ones occur only with bad hashers.
 pub(super) const CLASSES: core::ops::RangeInclusive<Class> = 8..=13;
 pub(super) const SIZE_CLASSES: usize = (*CLASSES.end() - *CLASSES.start()) as usize + 1;
 
-/// What all classes but one are multiples of, so that a chunk has room for as many bytes of each: 60 is one of 1, 2, 3, 4 and 6.
+/// A unit, of which the segments of all classes but one are multiples, so that a chunk has room for
+/// the same number of bytes of each: 60 is a multiple of 1, 2, 3, 4 and 6.
 #[repr(align(64))]
 struct Unit(#[expect(dead_code, reason = "only its size counts")] [u8; 17 * 64]);
 
 pub(super) const GEOMETRY: ChunkLayout = ChunkLayout::of::<Unit>();
-// In a model check segments are larger, and no index is large enough.
+// In a model check segments are larger, and no index is large enough for a pool.
 #[cfg(not(lowwater_loom))]
 const _: () = assert!(GEOMETRY.full == 64 << 10 && bytes(*CLASSES.start()) == size_of::<Unit>());
 #[cfg(not(lowwater_loom))]
 const _: () = assert!((GEOMETRY.full - size_of::<SegmentChunkHeader>()) / size_of::<Unit>() == 60);
 
-/// Slots of a chunk for this class.
+/// The number of slots of a chunk for this class.
 pub(super) const fn slots(class: Class) -> u32 {
     ((GEOMETRY.full - size_of::<SegmentChunkHeader>()) / bytes(class)) as u32
 }

@@ -1,7 +1,8 @@
-//! The chunks of one class, in bins by how full they are.
+//! The chunks of one size class, in fullness groups.
 //!
-//! Slots are taken from the fullest, so that the emptiest can empty. One that is to be emptied comes last of all: then nothing is lost if a
-//! segment stays in it after all, as one may that its maker has not published yet when it is asked for.
+//! Slots are allocated from the fullest chunk, so that the emptiest can become empty. A chunk that
+//! is being evacuated comes last: no memory is wasted if one of its segments stays after all, for
+//! example because it was not yet published when it was to be moved.
 
 use super::chunk::SegmentChunk;
 use super::chunk_format::slots;
@@ -10,29 +11,29 @@ use crate::index::segment_header::Segment;
 use crate::slab::{FullnessGroups, NONE};
 use core::ptr::NonNull;
 
-/// Bins: those that are to be emptied, then the emptiest first.
+/// Fullness groups: the evacuated chunks, then the emptiest chunks first.
 const BINS: usize = 5;
-/// The bin of chunks that are to be emptied.
+/// The group of chunks that are being evacuated.
 const LEAVING: u8 = 0;
 
-/// Which chunks a segment may be put in.
+/// The chunks in which a segment may be allocated.
 #[derive(Clone, Copy, PartialEq)]
 pub(in crate::index) enum Room {
-    /// Any; one is made if there is none.
+    /// Any chunk; a new one is added if none has room.
     Any,
-    /// Those alone that stay.
+    /// Only chunks that are not being evacuated; no chunk is added.
     Staying,
 }
 
-/// See the module.
+/// The chunks of one size class; see the module.
 pub(super) struct SizeClass {
     class: Class,
     bins: FullnessGroups<BINS>,
-    /// Free slots of those that are not to be emptied.
+    /// Free slots of the chunks that are not being evacuated.
     free: u32,
-    /// The chunk whose segments are asked to leave.
+    /// The chunk that is being evacuated.
     evacuating: u32,
-    /// A bit for each of its slots whose segment was asked.
+    /// One bit for each slot of that chunk: `evacuating` has returned its segment.
     asked: u64,
 }
 
@@ -41,18 +42,18 @@ impl SizeClass {
         Self { class, bins: FullnessGroups::new(), free: 0, evacuating: NONE, asked: 0 }
     }
 
-    /// The chunk to put a segment in.
+    /// The chunk in which to allocate a segment.
     pub(super) fn fullest(&self, room: Room) -> Option<u32> {
         self.bins.last(if room == Room::Any { LEAVING } else { LEAVING + 1 })
     }
 
-    /// A new chunk.
+    /// Adds a new chunk.
     pub(super) fn add(&mut self, chunks: &mut [SegmentChunk], at: u32) {
         self.free += slots(self.class);
         self.rebin(chunks, at);
     }
 
-    /// A slot of a chunk that [`fullest`](Self::fullest) gave, or that is new.
+    /// Allocates a slot of a chunk that [`fullest`](Self::fullest) returned, or that is new.
     pub(super) fn take(&mut self, chunks: &mut [SegmentChunk], at: u32) -> NonNull<Segment> {
         let chunk = &mut chunks[at as usize];
         if core::mem::take(&mut chunk.leaves) {
@@ -67,7 +68,7 @@ impl SizeClass {
         slot
     }
 
-    /// Takes the slot at an address back. A chunk that is empty then is not of this size_class any more.
+    /// Frees the slot at an address. A chunk that becomes empty is removed from this size class.
     pub(super) fn put(&mut self, chunks: &mut [SegmentChunk], at: u32, address: usize) {
         let chunk = &mut chunks[at as usize];
         chunk.put(address);
@@ -82,12 +83,13 @@ impl SizeClass {
         self.bins.put(chunks, at, None);
     }
 
-    /// The next segment that is to leave, if those of a chunk fit into the others.
+    /// Returns the next segment to evacuate, if the segments of a chunk fit into the other chunks.
     pub(super) fn evacuating(&mut self, chunks: &mut [SegmentChunk]) -> Option<NonNull<Segment>> {
         if let Some(next) = self.next_leaving(chunks) {
             return Some(next);
         }
-        // Those that were asked wait for their readers; the next chunk's may leave meanwhile.
+        // All segments of the chunk were returned once, and those that moved wait for their
+        // readers; meanwhile the next chunk can be evacuated.
         self.evacuating = NONE;
         if self.free < slots(self.class) {
             return None;
@@ -111,7 +113,7 @@ impl SizeClass {
         Some(chunk.slot(next))
     }
 
-    /// Puts a chunk in the bin where it belongs.
+    /// Moves a chunk to the group for its fullness.
     fn rebin(&mut self, chunks: &mut [SegmentChunk], at: u32) {
         let chunk = &chunks[at as usize];
         let bin = match chunk.free() {
@@ -122,15 +124,19 @@ impl SizeClass {
         self.bins.put(chunks, at, bin);
     }
 
-    /// Panics unless the counts agree.
+    /// Panics unless the counts agree with the chunks.
     pub(super) fn assert_valid(&self, chunks: &[SegmentChunk]) {
         let ours = || chunks.iter().filter(|chunk| chunk.is_there() && chunk.class == self.class);
         let free = ours().filter(|chunk| !chunk.leaves).map(SegmentChunk::free).sum::<u32>();
         assert_eq!(free, self.free, "free slots are counted");
         for chunk in ours() {
             let bin = chunk.group_link.bin();
-            assert_eq!(bin.is_none(), chunk.free() == 0, "what has room can be found");
-            assert_eq!(bin == Some(LEAVING), chunk.leaves && chunk.free() != 0, "what is to be emptied comes last");
+            assert_eq!(bin.is_none(), chunk.free() == 0, "a chunk with room is in a group");
+            assert_eq!(
+                bin == Some(LEAVING),
+                chunk.leaves && chunk.free() != 0,
+                "an evacuated chunk with room is in the last group"
+            );
         }
     }
 }

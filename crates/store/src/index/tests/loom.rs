@@ -1,4 +1,5 @@
-//! Every interleaving of small stories. A segment is one bucket of two here, so that the third object splits it.
+//! All interleavings of small models. A segment is one bucket with two ways here, so the third
+//! object splits it.
 
 use super::*;
 use crate::sync::{model, with_mutant};
@@ -7,19 +8,22 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use lowwater_rcu::pin;
 
-/// Leaked until [`end`]: a story that fails is not taken down, as loom may not be called while it is unwound.
+/// Leaked until [`end`]: a failed model is not cleaned up, because loom must not be called while it
+/// unwinds.
 fn index() -> &'static ExtendibleIndex<Entry> {
     Box::leak(Box::new(ExtendibleIndex::new()))
 }
 
 fn end(index: &'static ExtendibleIndex<Entry>, handles: Vec<Slot<Entry>>) {
     index.assert_valid(&|entry: &Entry| hash(entry.key));
-    // SAFETY: it came from `Box::leak`, the story's other threads are joined, and this is its end.
+    // SAFETY: the reference came from `Box::leak`; the model's other threads are joined, and the
+    // index is not used afterwards.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop(handles);
 }
 
-/// Keys below 256 have one tag each; bit 7 of a key is the first bit of what its hash becomes, more or less.
+/// Keys below 256 have distinct tags; bit 7 of a key is approximately the first bit of its mixed
+/// hash.
 fn hash(key: u64) -> u64 {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -32,7 +36,8 @@ fn look(index: &'static ExtendibleIndex<Entry>, key: u64) -> Option<u64> {
     get(index, key, &hash, &pin())
 }
 
-/// A reader beside the first put of its key finds nothing, or the entry as it was made; and once it is found it stays so.
+/// A reader beside the first insertion of its key finds either nothing or the initialized entry,
+/// and from then on always the entry.
 fn a_reader_beside_a_put() {
     let index = index();
     let handles = Vec::from([add(index, 1, 10)]);
@@ -53,7 +58,7 @@ fn a_reader_beside_a_put_finds_all_of_it_or_nothing() {
     model(a_reader_beside_a_put);
 }
 
-/// A reader beside a put that replaces: it finds the one or the other, as they were made.
+/// A reader beside a replacement finds either the old or the new entry, both initialized.
 fn a_reader_beside_a_replacement() {
     let index = index();
     let first = add(index, 1, 10);
@@ -77,7 +82,7 @@ fn and_less_when_numbers_are_published_relaxed() {
     with_mutant("number_relaxed", || model(a_reader_beside_a_replacement));
 }
 
-/// Puts an entry in that is there already, among those whose hash is 7.
+/// Inserts an existing entry again, among entries with hash 7.
 fn enter(index: &'static ExtendibleIndex<Entry>, slot: Slot<Entry>) -> Slot<Entry> {
     let (guard, hasher) = (pin(), |_: &Entry| 7);
     match index.insert(slot, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) {
@@ -86,7 +91,8 @@ fn enter(index: &'static ExtendibleIndex<Entry>, slot: Slot<Entry>) -> Slot<Entr
     }
 }
 
-/// An entry ends, and another of the same tag comes into its way: nobody who sees that one's tag follows the old number.
+/// An entry is removed, and another one with the same tag takes its way: a reader that sees the new
+/// tag must not follow the old number.
 fn a_reader_beside_a_new_tenant_of_a_way() {
     let index = index();
     let same = |_: u64| 7;
@@ -101,7 +107,8 @@ fn a_reader_beside_a_new_tenant_of_a_way() {
     index.slab().collect();
     let second = enter(index, second);
     reader.join().unwrap();
-    // SAFETY: as in `end`, which would ask for other hashes.
+    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
+    // other threads are joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop(second);
 }
@@ -117,7 +124,8 @@ fn or_another_is_when_tags_are_published_relaxed() {
     with_mutant("tag_relaxed", || model(a_reader_beside_a_new_tenant_of_a_way));
 }
 
-/// Three keys, of which the first is alone in its half of the hashes: a segment that is full of two of them splits.
+/// Three keys, of which only the first is in its half of the hashes: a full segment with two of
+/// them splits.
 fn keys() -> [u64; 3] {
     let half = |key: &u64| crate::index::mix(hash(*key)) >> 63;
     let of = |wanted| (1..).filter(move |key| half(key) == wanted);
@@ -125,7 +133,7 @@ fn keys() -> [u64; 3] {
     [low.next(), high.next(), high.next()].map(|key| key.expect("there are enough"))
 }
 
-/// A segment that splits, and a directory that doubles, hide nothing that is there throughout.
+/// A segment that splits, and a directory that doubles, hide no entry that is present throughout.
 fn a_reader_beside_a_split() {
     let (index, [one, two, three]) = (index(), keys());
     let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
@@ -149,7 +157,7 @@ fn but_it_does_when_the_directory_is_published_relaxed() {
     with_mutant("directory_relaxed", || model(a_reader_beside_a_split));
 }
 
-/// Three keys of one hash: the segment grows, and the directory stays.
+/// Three keys with one hash: the segment grows, and the directory stays.
 fn a_reader_beside_a_growth() {
     let index = index();
     let same = |_: u64| 7;
@@ -160,7 +168,8 @@ fn a_reader_beside_a_growth() {
     handles.push(put(index, 3, 30, &same, &pin(), |slot, _| slot).1);
     reader.join().unwrap();
     assert_eq!([1, 2, 3].map(|key| get(index, key, &same, &pin())), [Some(10), Some(20), Some(30)]);
-    // SAFETY: as in `end`, which would ask for other hashes.
+    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
+    // other threads are joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop(handles);
 }
@@ -182,7 +191,8 @@ fn but_it_does_when_the_old_one_is_not_waited_for() {
     with_mutant("free_without_waiting", || model(a_reader_beside_a_split));
 }
 
-/// A segment that is moved, as it is, hides nothing that is there throughout, nor what comes next.
+/// A segment that is moved by a copy hides no entry that is present throughout, nor one that is
+/// inserted next.
 fn a_reader_beside_a_move() {
     let index = index();
     let mut handles = Vec::from([add(index, 1, 10)]);
@@ -217,7 +227,7 @@ fn but_it_does_when_the_one_that_was_moved_is_not_waited_for() {
     with_mutant("free_without_waiting", || model(a_reader_beside_a_move));
 }
 
-/// A put waits for a segment that is moved, and goes where it went: nothing is lost.
+/// An insertion waits for a segment that is being moved, and goes to the copy: nothing is lost.
 #[test]
 fn a_put_beside_a_move_is_not_lost() {
     model(|| {
@@ -235,7 +245,8 @@ fn a_put_beside_a_move_is_not_lost() {
     });
 }
 
-/// Of two puts of one key, one replaces the other; a reader finds one of them once it has found any.
+/// Of two insertions of one key, one replaces the other; a reader that has found one of them always
+/// finds one.
 #[test]
 fn of_two_puts_of_one_key_one_replaces_the_other() {
     model(|| {
@@ -256,7 +267,8 @@ fn of_two_puts_of_one_key_one_replaces_the_other() {
     });
 }
 
-/// A key that is taken out, and another of the same tag put in its way: who finds that one finds it again.
+/// A key is removed, and another with the same tag takes its way: a reader that finds the new one
+/// finds it again.
 fn a_reader_beside_a_way_that_changes_hands() {
     let index = index();
     let same_tag = |_: u64| 7;
@@ -271,7 +283,8 @@ fn a_reader_beside_a_way_that_changes_hands() {
     assert_eq!(remove(index, 1, &same_tag, &pin()), Some(10));
     let second = put(index, 257, 20, &same_tag, &pin(), |slot, _| slot).1;
     reader.join().unwrap();
-    // SAFETY: as in `end`, which would ask for other hashes.
+    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
+    // other threads are joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop([first, second]);
 }
@@ -287,7 +300,8 @@ fn but_not_without_the_second_look() {
     with_mutant("without_second_look", || model(a_reader_beside_a_way_that_changes_hands));
 }
 
-/// A removal beside a put that splits: what was to go is gone, and what was to come is there.
+/// A removal beside an insertion that splits the segment: the removed key is absent, and the
+/// inserted one present.
 #[test]
 fn a_removal_beside_a_split_takes_it_out_once() {
     model(|| {
@@ -301,7 +315,8 @@ fn a_removal_beside_a_split_takes_it_out_once() {
     });
 }
 
-/// One thread takes an entry out, and another, who has its handle, drops that as soon as it may: a reader who comes then does not find it.
+/// One thread removes an entry, and another drops its handle as soon as allowed: a reader that
+/// enters then does not find it.
 fn an_end_beside_a_removal() {
     let index = index();
     let handle = add(index, 1, 10);
@@ -332,8 +347,8 @@ fn but_not_when_it_is_asked_relaxed() {
     with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
 }
 
-/// One thread takes an entry out, and another drops its handle beside that, with or without regard to where it is: the entry ends once,
-/// after both.
+/// One thread removes an entry while another drops its handle, checking for the index or not: the
+/// entry is retired once, after both.
 fn a_handle_dropped_beside_a_removal() {
     let index = index();
     let handle = add(index, 1, 10);
@@ -367,8 +382,9 @@ fn and_not_after_its_handles_last_use_if_that_is_dropped_relaxed() {
     with_mutant("abandon_relaxed", || model(a_handle_dropped_beside_a_removal));
 }
 
-/// A way changes hands as in `a_reader_beside_a_new_tenant_of_a_way`, and then something else in the same word does: a neighbour, or the
-/// count of who is further on. Who sees the new tenant's tag by that does not follow the old number.
+/// A way gets a new entry as in `a_reader_beside_a_new_tenant_of_a_way`, and then another part of
+/// the same word changes: a neighbour's tag, or an overflow count. A reader that sees the new tag
+/// through that store must not follow the old number.
 fn a_reader_beside_a_word_that_changes(then: fn(&'static ExtendibleIndex<Entry>) -> Option<Slot<Entry>>) {
     let index = index();
     let mut handles: Vec<_> = [1, 2, 3].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
@@ -384,7 +400,8 @@ fn a_reader_beside_a_word_that_changes(then: fn(&'static ExtendibleIndex<Entry>)
     handles.extend(then(index));
     reader.join().unwrap();
     index.assert_valid(&|_| 7);
-    // SAFETY: as in `end`, which would ask for other hashes.
+    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
+    // other threads are joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop(handles);
 }
@@ -436,7 +453,8 @@ fn but_not_by_the_end_of_one_further_on_relaxed() {
     with_mutant("unpass_relaxed", || model(a_reader_beside_the_end_of_one_further_on));
 }
 
-/// A reader beside the first put of all finds nothing, or the entry in a directory and a segment as they were made.
+/// A reader beside the very first insertion finds either nothing, or the entry in an initialized
+/// directory and segment.
 fn a_reader_beside_the_first_put() {
     let index = index();
     let reader = thread::spawn(move || {
@@ -459,7 +477,8 @@ fn but_not_when_the_first_directory_is_published_relaxed() {
     with_mutant("first_directory_relaxed", || model(a_reader_beside_the_first_put));
 }
 
-/// A reader beside an entry for which the slab makes a chunk, with a number of its own: it finds that one, and those before it.
+/// A reader beside an insertion for which the slab adds a chunk with a new number: it finds this
+/// entry and earlier ones.
 fn a_reader_beside_a_new_chunk() {
     let index = index();
     let mut handles = Vec::from([add(index, 1, 10)]);

@@ -1,4 +1,4 @@
-//! Random histories against a plain map.
+//! Random histories, compared with a plain map.
 
 use super::*;
 use crate::index::{Cursor, FirstProbe};
@@ -30,7 +30,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// How keys are hashed: well, by themselves, a few values only, one value only.
+/// The hash functions: a good one, the identity, one with few values, one with long runs of equal
+/// values.
 const HASHES: [fn(u64) -> u64; 4] =
     [|key| key.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29), |key| key, |key| key % 97, |key| key / 512];
 
@@ -41,14 +42,15 @@ proptest! {
     fn a_history_is_a_maps(ops in prop::collection::vec(op(), 1..40), hash in 0..HASHES.len()) {
         let hash = &HASHES[hash];
         let hasher = |entry: &Entry| hash(entry.key);
-        // Before the index, which so goes first: what is in an index is not freed.
+        // Declared before the index, so that the index is dropped first: an object is not freed
+        // while it is in an index.
         let (mut map, mut handles) = (HashMap::<u64, u64>::new(), HashMap::new());
         let index = ExtendibleIndex::<Entry>::new();
         for op in ops {
             let mut put = |key, value, map: &mut HashMap<_, _>| {
                 let (replaced, slot) = put(&index, key, value, hash, &pin(), |slot, _| slot);
                 assert_eq!(replaced, map.insert(key, value));
-                // The replaced one's handle is dropped here, after the call.
+                // The handle of the replaced entry is dropped here, after the call.
                 handles.insert(key, slot);
             };
             match op {
@@ -81,7 +83,7 @@ proptest! {
     }
 }
 
-/// What one look tells of a key.
+/// The result of a first probe for a key.
 fn probe_first(index: &ExtendibleIndex<Entry>, key: u64, hash: &impl Fn(u64) -> u64) -> FirstProbe<u64> {
     match index.probe_first(hash(key), &pin(), |entry| entry.key == key) {
         FirstProbe::Found(entry) => FirstProbe::Found(entry.value()),
@@ -90,7 +92,7 @@ fn probe_first(index: &ExtendibleIndex<Entry>, key: u64, hash: &impl Fn(u64) -> 
     }
 }
 
-/// An index of the keys below `n`, each with itself for a value, and their handles.
+/// An index with the keys below `n`, each with itself as its value, and the handles.
 fn filled(n: u64, hash: &impl Fn(u64) -> u64) -> (ExtendibleIndex<Entry>, Vec<Slot<Entry>>) {
     let index = ExtendibleIndex::<Entry>::new();
     let handles = (0..n).map(|key| put(&index, key, key, hash, &pin(), |slot, _| slot).1).collect();
@@ -110,7 +112,7 @@ fn one_look_tells_no_lie() {
                 (FirstProbe::Overflowed, _) => {}
             }
         }
-        // In this order: what is in an index is not freed.
+        // In this order: an object is not freed while it is in an index.
         drop(index);
         drop(handles);
     }
@@ -133,7 +135,7 @@ fn one_look_is_enough_for_most_however_poor_the_hash_is() {
         let (index, handles) = filled(n, hash);
         let found = (0..n).filter(|&key| probe_first(&index, key, hash) == FirstProbe::Found(key)).count() as u64;
         assert!(found > n / 100 * 95, "{found} of {n} for hash {which}");
-        // In this order: what is in an index is not freed.
+        // In this order: an object is not freed while it is in an index.
         drop(index);
         drop(handles);
     }
@@ -181,7 +183,7 @@ fn an_add_that_refuses_changes_nothing() {
         },
     );
     let Err(InsertError::Refused(slot)) = refused else { panic!("it was refused") };
-    assert_eq!(slot.into_inner().map(|entry| entry.value()).ok(), Some(11), "nobody saw it");
+    assert_eq!(slot.into_inner().map(|entry| entry.value()).ok(), Some(11), "no reader saw it");
     assert_eq!(get(&index, 1, hash, &guard), Some(10));
     let again = index.insert(first, hash(1), &guard, |e, _| e.key == 1, &hasher, |slot, _| Ok(slot));
     let Err(InsertError::Indexed(first)) = again else { panic!("it is in the index") };
@@ -218,14 +220,15 @@ fn a_hash_that_panics_while_a_segment_grows_changes_nothing() {
 }
 
 #[test]
-#[should_panic = "an object can be put in the index only whose slab it is in"]
+#[should_panic = "an object can be inserted only into the index of its own slab"]
 fn an_object_of_another_slab_is_not_put_in() {
     let (index, other) = (ExtendibleIndex::<Entry>::new(), ExtendibleIndex::<Entry>::new());
     let hasher = |entry: &Entry| entry.key;
     let _ = index.insert(entry(&other, 1, 10), 1, &pin(), |_, _| false, &hasher, |slot, _| Ok(slot));
 }
 
-/// What a removal returns is dropped without the segment's lock, and the index goes on, if the hash of another panics.
+/// The result of a removal is dropped without the segment's lock, and the index stays usable, if
+/// the hasher of another entry panics.
 #[test]
 fn a_removal_beside_a_hasher_that_panics_is_done() {
     struct Looks<'a>(&'a ExtendibleIndex<Entry>, u64);

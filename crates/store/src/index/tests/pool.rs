@@ -1,4 +1,4 @@
-//! The memory of a large index: what segments leave is used again, or goes back.
+//! The memory of a large index: freed slots of segments are reused, and empty chunks are released.
 
 use super::*;
 use crate::index::class::Class;
@@ -9,11 +9,11 @@ use core::ptr::NonNull;
 use lowwater_rcu::pin;
 
 const CHUNK: usize = 64 << 10;
-/// Segments of 68 lines, of which a chunk has 15.
+/// Segments of 68 cache lines, 15 of them per chunk.
 const CLASS: Class = 12;
 const SLOTS: usize = 15;
 
-/// A pool that is closed at the end.
+/// A pool that is closed on drop.
 struct Own(NonNull<SegmentPool>);
 
 impl Own {
@@ -26,14 +26,14 @@ impl core::ops::Deref for Own {
     type Target = SegmentPool;
 
     fn deref(&self) -> &SegmentPool {
-        // SAFETY: it is closed when this is dropped.
+        // SAFETY: the pool exists until it is closed when this is dropped.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // SAFETY: it came from a pool's `try_new`, and is not used any more but by segments.
+        // SAFETY: the pool came from `try_new`, and is used afterwards only to free segments.
         unsafe { SegmentPool::close(self.0) };
     }
 }
@@ -42,9 +42,9 @@ fn take(pool: &SegmentPool, class: Class, prefix: u64) -> *mut Segment {
     pool.take(Segment::new(class, 64, prefix), Room::Any).expect("memory").as_ptr()
 }
 
-/// Puts a segment back that [`take`] gave.
+/// Frees a segment that [`take`] returned.
 fn put(segment: *mut Segment) {
-    // SAFETY: each test puts what it took back once.
+    // SAFETY: each test frees each segment once.
     unsafe { SegmentPool::put(segment) };
 }
 
@@ -80,7 +80,8 @@ fn a_pool_ends_with_its_last_segment() {
     segments.into_iter().for_each(put);
 }
 
-/// Of many chunks every second segment is free: half of the chunks can go, and do when each segment that is asked to leaves.
+/// Every second segment of many chunks is free: half of the chunks can be released, and are, if
+/// each segment that is to be evacuated moves.
 #[test]
 fn those_that_leave_leave_whole_chunks() {
     let pool = Own::new();
@@ -91,12 +92,12 @@ fn those_that_leave_leave_whole_chunks() {
     assert!(pool.footprint() >= full, "no chunk is empty");
     let (mut moved, mut waiting) = (0, Vec::new());
     while let Some((old, prefix)) = pool.evacuating() {
-        assert_eq!(segments[prefix as usize], Some(old), "it says which it is, and one is asked once");
+        assert_eq!(segments[prefix as usize], Some(old), "each segment is returned once, with its prefix");
         let new = pool.take(Segment::new(CLASS, 64, prefix), Room::Staying).expect("there is room for it").as_ptr();
         assert!(segments.iter().flatten().all(|&segment| segment != new));
         segments[prefix as usize] = Some(new);
         pool.assert_valid();
-        // As readers would, some of them hold it back.
+        // As with readers, which delay the freeing of some segments.
         waiting.push(old);
         if waiting.len() == 8 {
             waiting.drain(..).for_each(put);
@@ -111,7 +112,8 @@ fn those_that_leave_leave_whole_chunks() {
     segments.into_iter().flatten().for_each(put);
 }
 
-/// One that was asked to leave and stays harms nobody: its chunk is used again, when no other has room.
+/// An evacuated segment that stays does no harm: its chunk is used again when no other chunk has
+/// room.
 #[test]
 fn a_chunk_is_used_again_whose_segments_stay() {
     let pool = Own::new();
@@ -128,32 +130,34 @@ fn a_chunk_is_used_again_whose_segments_stay() {
     segments.into_iter().for_each(put);
 }
 
-/// So that the emptiest chunks can empty.
+/// Segments go to the fullest chunk, so that the emptiest chunks can become empty.
 #[test]
 fn a_segment_is_put_in_the_fullest_chunk() {
-    let pool = Own::new();
-    let mut segments: Vec<_> = (0..2 * SLOTS as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
-    let chunk = |segment: *mut Segment| segment.addr() / CHUNK;
-    let (first, second) = (chunk(segments[0]), chunk(segments[SLOTS]));
-    assert_ne!(first, second);
-    // Two of 15 are free in the first one, and 12 in the second one, which had room last.
-    segments.drain(..2).for_each(put);
-    segments.drain(SLOTS - 2..SLOTS + 10).for_each(put);
-    let (a, b) = (take(&pool, CLASS, 0), take(&pool, CLASS, 1));
-    assert_eq!([a, b].map(chunk), [first; 2]);
-    let c = take(&pool, CLASS, 2);
-    assert_eq!(chunk(c), second, "the first one is full");
-    segments.into_iter().chain([a, b, c]).for_each(put);
+    // `free` of 15 slots are free in the first chunk, and 12 in the second, which had room last.
+    for free in [2, 8, 11] {
+        let pool = Own::new();
+        let mut segments: Vec<_> = (0..2 * SLOTS as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
+        let chunk = |segment: *mut Segment| segment.addr() / CHUNK;
+        let (first, second) = (chunk(segments[0]), chunk(segments[SLOTS]));
+        assert_ne!(first, second);
+        segments.drain(..free).for_each(put);
+        segments.drain(SLOTS - free..SLOTS - free + 12).for_each(put);
+        let taken: Vec<_> = (0..free as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
+        assert!(taken.iter().all(|segment| chunk(*segment) == first), "{free} were free");
+        let next = take(&pool, CLASS, 0);
+        assert_eq!(chunk(next), second, "the first one is full");
+        segments.into_iter().chain(taken).chain([next]).for_each(put);
+    }
 }
 
 fn hash(key: u64) -> u64 {
     key.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
 }
 
-/// Of three classes, one that has room and one that is being emptied.
+/// For three size classes, one chunk with room and one being evacuated.
 const CHUNKS_MAX: usize = 6;
 
-/// What the pool has is what its segments need, and a few chunks, at each size.
+/// The pool's memory is that of its segments plus a few chunks, at every size of the index.
 #[test]
 #[cfg_attr(miri, ignore = "it would take hours")]
 fn a_large_index_is_in_chunks_that_are_full() {
@@ -175,7 +179,7 @@ fn a_large_index_is_in_chunks_that_are_full() {
     assert!((0..1_200_000).all(|key| get(&index, key, &hash, &pin()) == Some(key)));
 }
 
-/// ByteSize of segments outside the pool, and of all.
+/// The bytes of segments outside the pool, and of all segments.
 fn unpooled_and_used(index: &ExtendibleIndex<Entry>) -> (usize, usize) {
     let guard = pin();
     let (mut unpooled, mut used) = (0, 0);
@@ -186,7 +190,8 @@ fn unpooled_and_used(index: &ExtendibleIndex<Entry>) -> (usize, usize) {
     (unpooled, used)
 }
 
-/// Segments move while others put and look: what is there throughout is found.
+/// Segments move while other threads insert and look up: entries that are present throughout are
+/// found.
 #[test]
 #[cfg_attr(miri, ignore = "it would take hours")]
 fn threads_that_grow_a_large_index_lose_nothing() {

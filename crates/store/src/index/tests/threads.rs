@@ -1,4 +1,4 @@
-//! Many threads on one index.
+//! Several threads on one index.
 
 use super::*;
 use crate::index::Cursor;
@@ -14,7 +14,8 @@ fn hash(key: u64) -> u64 {
     key.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
 }
 
-/// Keys that stay are always found, whatever comes and goes beside them; a value is always one that was put under its key.
+/// Keys that are never removed are always found, whatever changes beside them; a value is always
+/// one that was inserted under its key.
 #[test]
 fn what_is_there_throughout_is_always_found_and_seen_once() {
     const STAY: u64 = 3_000;
@@ -51,7 +52,7 @@ fn what_is_there_throughout_is_always_found_and_seen_once() {
                                 index.remove(hash(key), &guard, |e| e.key == key, &hasher, |entry| lru.del(entry));
                             let gone = gone.and_then(|(_, handle)| handle);
                             drop(guard);
-                            assert!(gone.is_some(), "nobody else takes {key} out");
+                            assert!(gone.is_some(), "no other thread removes {key}");
                         }
                     }
                 })

@@ -1,26 +1,27 @@
-//! Which chunks are to be emptied, so that what is left in few of many slots needs fewer.
+//! Selection of the chunks to evacuate, so that few objects in many chunks take fewer chunks.
 
 use super::sum::Sum;
 use super::CentralFreeList;
 use crate::sync::atomic::Ordering;
 use lowwater_base::slots::ChunkHeader;
 
-/// A node of whose slots more than one in so many are used is left as it is.
+/// A node is compacted only if at most 1/`SPARSE_PARTS` of its slots is in use.
 const SPARSE_PARTS: usize = 2;
-/// And one that has fewer chunks.
+/// And only if it has at least this many chunks.
 const CHUNKS_MIN: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
-/// Chunks are told apart by how full they are, in so many steps. Coarse, so that of chunks that are about as full those go which lie together:
-/// a block goes back to the system as a whole.
+/// The number of fullness steps that are told apart. Coarse, so that among chunks of about the same
+/// fullness adjacent ones are selected: a span returns to the system only as a whole.
 const SHADES: usize = 8;
 
 impl CentralFreeList {
-    /// Is there a node most of whose slots nobody has? O(nodes).
+    /// True if some node is sparse enough to be compacted. O(nodes).
     pub(crate) fn is_sparse(&self) -> bool {
         self.nodes.iter().any(|node| is_sparse(node.all))
     }
 
-    /// Has the emptiest chunks of each node emptied, as many as there is room for in the others: nothing is put in them any more. How many
-    /// slots are to be left. O(chunks).
+    /// Selects the emptiest chunks of each node for evacuation, as many as the remaining chunks
+    /// have room for: no object is put in them any more. Returns the number of used slots in them.
+    /// O(chunks).
     pub(crate) fn begin_compaction(&mut self) -> usize {
         (0..self.nodes.len()).map(|node| self.begin_on(node)).sum()
     }
@@ -40,7 +41,7 @@ impl CentralFreeList {
             }
             is_room
         };
-        // All of the emptiest shades, and some of the next.
+        // All chunks of the emptiest steps, and some of the next step.
         let whole = shades.iter().take_while(|&&shade| fits(shade)).count();
         for at in 0..self.chunks.len() {
             let Some(chunk) = self.of(at, node) else { continue };
@@ -52,7 +53,7 @@ impl CentralFreeList {
         moved
     }
 
-    /// What was to be emptied, and is not, is used again. O(chunks).
+    /// Selected chunks that are not empty are allocated from again. O(chunks).
     pub(crate) fn end_compaction(&mut self) {
         for at in 0..self.chunks.len() {
             if self.chunks[at].memory.is_some() && self.chunks[at].leaves {
@@ -65,13 +66,15 @@ impl CentralFreeList {
         self.chunks[at].leaves = evacuating;
         self.rebin(at as u32);
         let Some(memory) = &self.chunks[at].memory else { return };
-        // SAFETY: a chunk's memory begins with its header, and is there while we hold the pool.
+        // SAFETY: a chunk's memory begins with its header, and exists while the pool's lock is
+        // held.
         let header = unsafe { memory.base.cast::<ChunkHeader>().as_ref() };
-        // Relaxed: a hint. Who misses it puts one object more there, or leaves one where it is.
+        // Relaxed: a hint. A thread that misses it puts one more object into the chunk, or leaves
+        // one there.
         header.evacuating.store(evacuating, Ordering::Relaxed);
     }
 
-    /// A node's chunks by how full they are, the emptiest first.
+    /// The node's chunks by fullness step, the emptiest first.
     fn shades(&self, node: usize) -> [Sum; SHADES] {
         let mut shades = [Sum::default(); SHADES];
         for chunk in (0..self.chunks.len()).filter_map(|at| self.of(at, node)) {
@@ -80,7 +83,7 @@ impl CentralFreeList {
         shades
     }
 
-    /// One chunk, if it is the node's.
+    /// The counts of one chunk, if it belongs to the node.
     fn of(&self, at: usize, node: usize) -> Option<Sum> {
         let chunk = &self.chunks[at];
         (chunk.memory.is_some() && usize::from(chunk.node) == node).then(|| chunk.sum())
@@ -91,7 +94,7 @@ fn is_sparse(node: Sum) -> bool {
     node.chunks >= CHUNKS_MIN && node.used() * SPARSE_PARTS < node.slots
 }
 
-/// Of a chunk; the last one's are nearly full.
+/// The fullness step of a chunk; the last step is nearly full.
 fn shade(chunk: Sum) -> usize {
     (chunk.used() * SHADES / chunk.slots).min(SHADES - 1)
 }

@@ -1,11 +1,11 @@
-//! How many slots some chunks have.
+//! Sums of slots over several chunks.
 
-/// Of some chunks.
+/// The number of chunks, and of their slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) chunks: usize,
     pub(super) slots: usize,
-    /// Slots that nobody has.
+    /// Free slots, without those in thread caches.
     pub(super) free: usize,
 }
 

@@ -12,26 +12,26 @@ use lowwater_base::poison::unpoison;
 use lowwater_base::prefetch::prefetch;
 use lowwater_base::NodeId;
 
-/// Slots that a thread cache gets or gives at once.
+/// Slots that a thread cache takes or returns at once.
 const REFILL_MAX: usize = 128;
-/// A slab of so many slots has thread caches.
+/// The number of slots from which a slab has several thread caches.
 const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
 
 impl<T: Slotted> SharedSlab<T> {
-    /// Puts an object into a slot. `this` goes into the headers of chunks, so that the last handle can free what is behind it: that is why
-    /// it is no reference.
+    /// Puts an object into a slot. `this` is a raw pointer, not a reference, because it is stored
+    /// in the headers of chunks, where the last handle uses it to free the shared part.
     ///
     /// # Safety
     ///
-    /// `this` came from a box, whose owner is there.
+    /// `this` came from a box, and its owner exists during the call.
     #[inline]
     pub(in crate::slab) unsafe fn alloc(this: NonNull<Self>, node: NodeId, value: T) -> Result<NonNull<T>, T> {
-        // SAFETY: it is live, says the caller.
+        // SAFETY: the caller's clause: the owner of `this` exists, so it is live.
         let Some(slot) = unsafe { this.as_ref() }.slot(node, this) else { return Err(value) };
         let object = slot.cast::<T>();
-        // SAFETY: the slot is ours.
+        // SAFETY: the slot was just allocated to this call.
         unsafe { unpoison(object.as_ptr().cast(), size_of::<T>()) };
-        // SAFETY: the slot is ours, large enough, and aligned.
+        // SAFETY: the slot was just allocated to this call, is large enough, and aligned.
         unsafe { object.write(value) };
         Ok(object)
     }
@@ -42,7 +42,7 @@ impl<T: Slotted> SharedSlab<T> {
         if let Some(links) = thread_cache.ready.prefetch_next(T::LAYOUT) {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
-            // SAFETY: bags own what is in them, and the thread_cache's lock is held.
+            // SAFETY: bags own their objects, and the thread cache's lock is held.
             prefetch(unsafe { object.as_ref() });
         }
         if thread_cache.node == node {
@@ -62,7 +62,8 @@ impl<T: Slotted> SharedSlab<T> {
     ) -> Option<NonNull<Free>> {
         let mut pool = self.pool.lock();
         if thread_cache.node != node {
-            // Relaxed: once set it stays; a slot that is missed goes to another node's use once.
+            // Relaxed: once set it stays; a thread that misses it may put one slot into a cache of
+            // the wrong node.
             self.mixed.store(true, Ordering::Relaxed);
             self.flush(thread_cache, &mut pool, 0);
             thread_cache.node = node;

@@ -1,4 +1,4 @@
-//! Collection of all objects that wait.
+//! Collection of all waiting objects.
 
 use super::super::bag::Bag;
 use super::super::slotted::Slotted;
@@ -7,18 +7,20 @@ use super::SharedSlab;
 use crate::rcu;
 use crate::sync::Mutex;
 
-/// Objects that are dropped at once when everything is collected.
+/// Objects that a collection drops between two acquisitions of the lock.
 const COLLECT: usize = 64;
 
 impl<T: Slotted> SharedSlab<T> {
-    /// Seals everything, drops what can be dropped, `most` objects at most, and gives free slots back. What had to stay, in bytes.
+    /// Seals everything, drops at most `most` objects without readers, and returns free slots to
+    /// their chunks. Returns the bytes that remain.
     pub(in crate::slab) fn collect(&self, most: usize) -> u64 {
         self.seal_all();
         self.drop_passed(most);
         self.waiting.get().get()
     }
 
-    /// Seals what is open in every thread_cache, without a fence: so that one is enough for all.
+    /// Seals the open bag of every thread cache, without a fence, so that a single fence serves
+    /// all.
     pub(in crate::slab) fn seal_all(&self) {
         for thread_cache in self.thread_caches.all() {
             let mut thread_cache = thread_cache.lock();
@@ -28,8 +30,8 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Drops what is sealed and can be dropped, `most` objects at most; gives free slots back, and
-    /// tells exactly what stays. How many it dropped.
+    /// Drops at most `most` sealed objects without readers, returns free slots to their chunks, and
+    /// makes the byte counter exact. Returns the number of dropped objects.
     pub(in crate::slab) fn drop_passed(&self, most: usize) -> usize {
         let mut left = most;
         for thread_cache in self.thread_caches.all() {
@@ -39,14 +41,16 @@ impl<T: Slotted> SharedSlab<T> {
         most - left
     }
 
-    /// Gives empty chunks that are kept for the next objects back to the system.
+    /// Returns spare chunks to the system.
     pub(in crate::slab) fn give_spare_back(&self) {
         self.pool.lock().give_spare_back();
     }
 
-    /// Drops what a thread_cache's readers have left, `most` at most, and gives its free slots back. How many it dropped.
+    /// Drops at most `most` ready objects of a thread cache, and returns its free slots to their
+    /// chunks. Returns the number of dropped objects.
     pub(super) fn empty(&self, thread_cache: &Mutex<ThreadCache>, most: usize) -> usize {
-        // Each turn makes the bag smaller; what others add meanwhile is theirs to drop.
+        // Each iteration shortens the queue; objects that other threads add meanwhile are left to
+        // them.
         let all = most.min(thread_cache.lock().ready.len() as usize);
         let mut left = all;
         loop {
@@ -65,7 +69,8 @@ impl<T: Slotted> SharedSlab<T> {
             drop(locked);
             left = left.saturating_sub(COLLECT);
             if batch.len != 0 {
-                // SAFETY: they were in the slab's bags, so nobody has them; their readers have left, and the lock was given back.
+                // SAFETY: the objects were in this slab's bags, so there is no handle to them;
+                // their readers have left, and the lock was released.
                 unsafe { Self::end_passed(thread_cache, batch) };
             }
             if left == 0 {
@@ -74,16 +79,17 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// As [`end_all`](Self::end_all), for what is of this thread_cache of a slab that stays.
+    /// As [`end_all`](Self::end_all), for objects of this thread cache, while the slab exists.
     ///
     /// # Safety
     ///
-    /// As there. Without `std`, [`ThreadCache::begin_drops`] of that thread_cache said that the caller should.
+    /// The clauses of [`end_all`](Self::end_all). Without `std`, also: [`ThreadCache::begin_drops`]
+    /// of that thread cache returned true to the caller.
     pub(super) unsafe fn end_passed(thread_cache: &Mutex<ThreadCache>, batch: Bag) {
         #[cfg(all(feature = "std", not(lowwater_loom)))]
         {
             let _ = thread_cache;
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the caller's clauses are those of `end_all`.
             unsafe { Self::end_all(batch) };
         }
         #[cfg(any(not(feature = "std"), lowwater_loom))]
@@ -91,7 +97,8 @@ impl<T: Slotted> SharedSlab<T> {
             let mut batch = batch;
             while batch.len != 0 {
                 let turn = super::super::thread_cache::Turn(thread_cache);
-                // SAFETY: the caller's promise is the same, or they were left by somebody who had them from the thread_cache's bags.
+                // SAFETY: the caller's clauses are those of `end_all`; objects left by other calls
+                // came from the thread cache's bags, under the same clauses.
                 unsafe { Self::end_all(batch) };
                 core::mem::forget(turn);
                 let mut thread_cache = thread_cache.lock();

@@ -1,4 +1,4 @@
-//! Dropping of objects whose readers have left, and freeing of their slots.
+//! Dropping of objects after their readers have left, and freeing of their slots.
 
 use super::super::bag::Bag;
 use super::super::central_free_list::CentralFreeList;
@@ -16,53 +16,63 @@ use core::ptr::NonNull;
 use lowwater_base::poison::poison;
 use lowwater_lru_core::list::Hook;
 
-/// Objects that are dropped for each one that is retired, at most.
+/// The maximum number of objects that are dropped for each retired one.
 pub(super) const DROPS_MAX: usize = 2;
-/// Free slots that a thread cache keeps at hand.
+/// The maximum number of free slots in a thread cache.
 const FREE_MAX: u32 = 512;
 
-/// Objects that one call drops.
+/// The objects that one call drops.
 pub(super) type Batch = [Option<NonNull<Hook>>; DROPS_MAX];
 
 impl<T: Slotted> SharedSlab<T> {
-    /// Drops objects without a lock, and then takes their slots back, under one; and so what calls of this inside of this one leave to it.
-    /// The slab may be dropped meanwhile: then it goes with the last slot, and is not used after that.
+    /// Drops objects without a lock, then frees their slots under one lock; then drops the objects
+    /// that nested calls left to this one. The slab may be dropped meanwhile: its shared part is
+    /// then freed with the last slot, and not used afterwards.
     ///
     /// # Safety
     ///
-    /// They are this slab's, at least one, of the thread_cache `here`; nobody has them, and their readers have left.
+    /// The objects are this slab's, at least one, of the thread cache `here`; there is no handle to
+    /// them, and their readers have left.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     #[inline]
     pub(super) unsafe fn drop_some(this: *const Self, _here: *const Mutex<ThreadCache>, batch: Batch) {
         nest::Frame::with::<T>(|frame| {
-            // SAFETY: the caller's promise on the objects is the same.
+            // SAFETY: the caller's clause: there is no handle to the objects, and their readers
+            // have left.
             let bytes = unsafe { Self::drop_batch(&batch) };
-            // SAFETY: a slab's shared part is there while one of its slots is not free.
+            // SAFETY: a slab's shared part exists while one of its slots is not free, and the
+            // batch's slots are not.
             let thread_cache = unsafe { &*this }.thread_caches.local().lock();
             // SAFETY: the batch is this slab's, and was dropped above.
             unsafe { Self::slots_back(this, thread_cache, batch, bytes) };
             while let Some(links) = frame.pop(T::LAYOUT) {
-                // SAFETY: whoever left it there had it from a bag whose readers have left, of a slab of this type. No lock is held.
+                // SAFETY: the object was left by a call that took it from a bag without readers, of
+                // a slab of this type. No lock is held.
                 unsafe { Self::end(links) };
             }
         });
     }
 
-    /// The same where no thread has memory of its own: what other calls leave to this one is in the thread_cache.
+    /// The same for builds without thread-local storage: objects that other calls leave to this one
+    /// are in the thread cache.
     ///
     /// # Safety
     ///
-    /// The objects are this slab's, at least one, of the thread_cache `here`; nobody has them, and their readers have left.
-    /// [`ThreadCache::begin_drops`] of that thread_cache said that the caller should drop them.
+    /// The objects are this slab's, at least one, of the thread cache `here`; there is no handle to
+    /// them, and their readers have left. [`ThreadCache::begin_drops`] of that thread cache
+    /// returned true to the caller.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     pub(super) unsafe fn drop_some(this: *const Self, here: *const Mutex<ThreadCache>, mut batch: Batch) {
         loop {
-            // SAFETY: the slab, and its thread_cache, is there while a slot of the batch is not free.
+            // SAFETY: the slab's shared part, with its thread cache, exists while a slot of the
+            // batch is not free.
             let turn = super::super::thread_cache::Turn(unsafe { &*here });
-            // SAFETY: the caller's promise on the objects is the same, or they are of the thread_cache's, which has the same from who left them.
+            // SAFETY: the caller's clause, or for the objects in `pending` the same clause of the
+            // call that left them.
             let bytes = unsafe { Self::drop_batch(&batch) };
             core::mem::forget(turn);
-            // SAFETY: the slots of the batch are not free yet.
+            // SAFETY: the slots of the batch are not free yet, so the shared part with its thread
+            // cache exists.
             let mut thread_cache = unsafe { &*here }.lock();
             let next: Batch = core::array::from_fn(|_| thread_cache.pending.pop(T::LAYOUT));
             thread_cache.dropping = next[0].is_some();
@@ -70,33 +80,37 @@ impl<T: Slotted> SharedSlab<T> {
                 // SAFETY: the batch is this slab's, and was dropped above.
                 return unsafe { Self::slots_back(this, thread_cache, batch, bytes) };
             }
-            // SAFETY: the batch is this slab's, and was dropped above; `next` keeps the slab there.
+            // SAFETY: the batch is this slab's, and was dropped above; the slots of `next` are not
+            // free and keep the shared part alive.
             unsafe { Self::slots_back(this, thread_cache, batch, bytes) };
             batch = next;
         }
     }
 
-    /// Drops objects. What was counted for them, in bytes.
+    /// Drops objects. Returns the bytes that were counted for them.
     ///
     /// # Safety
     ///
-    /// Nobody has the objects, their readers have left, and they are not used afterwards.
+    /// There is no handle to the objects, their readers have left, and they are not used
+    /// afterwards.
     #[inline]
     pub(super) unsafe fn drop_batch(batch: &Batch) -> i64 {
         let mut bytes = 0;
         for &links in batch.iter().flatten() {
-            // SAFETY: batches come from bags; the rest is the caller's promise.
+            // SAFETY: batches come from bags; the caller's clause: no handle, no readers, no later
+            // use.
             bytes += unsafe { Self::drop_object(links) };
         }
         bytes
     }
 
-    /// Takes the slots of a batch back into a thread_cache, and counts its bytes down.
+    /// Frees the slots of a batch into a thread cache, and subtracts `bytes` from the counters.
     ///
     /// # Safety
     ///
-    /// The objects are this slab's, and the thread_cache is; they were dropped, and nobody else knows their slots. The slab is not used
-    /// afterwards, unless the caller knows of another slot that is not free.
+    /// The objects are this slab's, and so is the thread cache; the objects were dropped, and no
+    /// other code knows their slots. The slab is not used afterwards, unless another slot is
+    /// certain not to be free.
     #[inline]
     pub(super) unsafe fn slots_back(
         this: *const Self,
@@ -104,8 +118,9 @@ impl<T: Slotted> SharedSlab<T> {
         batch: Batch,
         bytes: i64,
     ) {
-        // SAFETY: the slab is there while a slot of the batch is not free; where the thread_cache is not closed, as long as its lock is
-        // held, as the pool is closed after all thread_caches.
+        // SAFETY: the shared part exists while a slot of the batch is not free; and if the thread
+        // cache is not closed, as long as its lock is held, because the pool is closed after all
+        // thread caches.
         let shared = unsafe { &*this };
         if !thread_cache.closed {
             shared.count_retired(&mut thread_cache, bytes.wrapping_neg());
@@ -113,47 +128,50 @@ impl<T: Slotted> SharedSlab<T> {
             return;
         }
         shared.add_retired(bytes.wrapping_neg());
-        // Given back, not kept: the thread_cache may go with the last slot.
+        // Released before the loop: the thread cache may be freed with the last slot.
         let _held = crate::mutated!("slots_back_under_lock").then_some(thread_cache);
         for links in batch.into_iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
-            // SAFETY: it was dropped, and nobody else knows the slot, by the caller's promise.
+            // SAFETY: the caller's clause: the object was dropped, and no other code has the
+            // slot.
             unsafe { Self::give_back(object) };
         }
     }
 
-    /// Takes the slot of a dropped object back, into a thread_cache that is not closed.
+    /// Frees the slot of a dropped object into a thread cache that is not closed.
     pub(super) fn take_back(&self, thread_cache: &mut ThreadCache, links: NonNull<Hook>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
-        // Relaxed: as in `refill`, and of `compacting` and `evacuating`: hints, as in `CentralFreeList::begin_compaction`.
+        // Relaxed, all: `mixed` is set once, see `refill`; `compacting` and `evacuating` are hints,
+        // see `CentralFreeList::begin_compaction`.
         let is_ours = !self.mixed.load(Ordering::Relaxed) && !self.compacting.load(Ordering::Relaxed) || {
-            // SAFETY: its slot is not free yet.
+            // SAFETY: the object's slot is not free yet.
             let header = unsafe { Self::header(object) };
             header.node == thread_cache.node && !header.evacuating.load(Ordering::Relaxed)
         };
         if !is_ours {
-            // SAFETY: it was dropped, and nobody else knows the slot.
+            // SAFETY: the object was dropped, and no other code has the slot.
             return unsafe { Self::give_back(object) };
         }
-        // SAFETY: the object was dropped by the caller, and nobody else knows the slot.
+        // SAFETY: the object was dropped by the caller, and no other code has the slot.
         unsafe { poison(object.as_ptr().cast(), size_of::<T>(), size_of::<Free>()) };
-        // SAFETY: it was dropped, and nobody else knows the slot.
+        // SAFETY: the object was dropped, and no other code has the slot.
         unsafe { thread_cache.free.push(object.cast()) };
         if thread_cache.free.len() > FREE_MAX {
             self.flush(thread_cache, &mut self.pool.lock(), FREE_MAX / 2);
         }
     }
 
-    /// Gives a thread_cache's free slots back but for so many.
+    /// Returns a thread cache's free slots to their chunks, except for `keep` of them.
     pub(super) fn flush(&self, thread_cache: &mut ThreadCache, pool: &mut MutexGuard<'_, CentralFreeList>, keep: u32) {
         let before = pool.slots;
         while thread_cache.free.len() > keep {
             let Some(slot) = thread_cache.free.pop() else { break };
-            // SAFETY: its slot is not free for the pool.
+            // SAFETY: for the pool the slot is not free, so its chunk exists.
             let number = unsafe { Self::header(slot.cast()) }.number;
-            // SAFETY: it came from the pool, and nobody uses it.
+            // SAFETY: the slot came from this pool's chunk of that number, and no other code uses
+            // it.
             unsafe { pool.put(slot, number) };
         }
         if pool.slots != before {
@@ -161,79 +179,86 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Gives one slot back to the pool, and with the last one of a slab that is closed, the slab: unless the caller knows that there are
-    /// other slots which are not free, or that the pool is not closed, it does not use the slab afterwards, nor hold one of its locks.
+    /// Returns one slot to its chunk. If it was the last slot of a closed slab, frees the slab's
+    /// shared part: afterwards the caller neither uses the slab nor holds one of its locks, unless
+    /// another slot is certain not to be free, or the pool certain not to be closed.
     ///
     /// # Safety
     ///
-    /// The slot is one of a slab's, not free, what was in it is gone, and nobody else knows it.
+    /// The slot is a slab's, and not free; its contents are gone, and no other code has it.
     pub(in crate::slab) unsafe fn give_back(object: NonNull<T>) {
-        // SAFETY: its slot is not free.
+        // SAFETY: the object's slot is not free.
         let header = unsafe { Self::header(object) };
         let shared = header.slab.cast::<Self>();
-        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        // SAFETY: a slab's shared part exists while one of its slots is not free.
         let this = unsafe { &*shared };
         let mut pool = this.pool.lock();
-        // SAFETY: the caller's clause: what was in the slot is gone, and nobody else knows it.
+        // SAFETY: the caller's clause: the slot's contents are gone, and no other code has it.
         unsafe { poison(object.as_ptr().cast(), size_of::<T>(), size_of::<Free>()) };
-        // SAFETY: it came from the pool, and nobody uses it.
+        // SAFETY: the slot came from this pool's chunk of that number, and no other code uses it.
         unsafe { pool.put(object.cast(), header.number) };
         let is_last = pool.closed && pool.free == pool.slots;
         drop(pool);
         if is_last {
-            // SAFETY: it came from a box; its owner is gone, and so is every object: nobody is left who could reach it.
+            // SAFETY: the shared part came from a box; its owner and every object are gone, so no
+            // other code can reach it.
             drop(unsafe { Box::from_raw(shared.cast_mut()) });
         }
     }
 
-    /// Drops an object, and gives its slot back, with what [`give_back`](Self::give_back) says of the slab.
+    /// Drops an object and returns its slot to its chunk, with the effect on the slab that
+    /// [`give_back`](Self::give_back) documents.
     ///
     /// # Safety
     ///
-    /// The links came from a bag, nobody has the object, its readers have left, and it is not used afterwards. No lock of the slab is held.
+    /// The links came from a bag, there is no handle to the object, its readers have left, and it
+    /// is not used afterwards. No lock of the slab is held.
     pub(super) unsafe fn end(links: NonNull<Hook>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's clause: links from a bag, no handle, no readers, no later use.
         let bytes = unsafe { Self::drop_object(links) };
-        // SAFETY: its slot is not free.
+        // SAFETY: the object's slot is not free.
         let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
-        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        // SAFETY: a slab's shared part exists while one of its slots is not free.
         unsafe { &*shared }.add_retired(bytes.wrapping_neg());
-        // SAFETY: it was dropped just now, and nobody else knows the slot.
+        // SAFETY: the object was dropped just now, and no other code has the slot.
         unsafe { Self::give_back(object) };
     }
 
-    /// Drops an object. What was counted for it, in bytes. Its slot, which is not free yet, keeps the slab there, whatever the object's
-    /// `Drop` does.
+    /// Drops an object. Returns the bytes that were counted for it. The object's slot is not free
+    /// yet and keeps the shared part alive, whatever the object's `Drop` does.
     ///
     /// # Safety
     ///
-    /// The links came from a bag, nobody has the object, its readers have left, and it is not used afterwards.
+    /// The links came from a bag, there is no handle to the object, its readers have left, and it
+    /// is not used afterwards.
     pub(super) unsafe fn drop_object(links: NonNull<Hook>) -> i64 {
         if !core::mem::needs_drop::<T>() {
             return 0;
         }
-        // SAFETY: the links came from a bag, and nobody else has the object (clause of the caller).
+        // SAFETY: the caller's clause: the links came from a bag, and no other code has the object.
         let bytes = unsafe { Bag::weight(T::LAYOUT, links) };
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
-        // SAFETY: nobody has it, by the caller's promise.
+        // SAFETY: the caller's clause: no handle, no readers, no later use.
         let drop_it = || unsafe { object.drop_in_place() };
         if unwind::caught(drop_it).is_none() {
-            // SAFETY: its slot is not free.
+            // SAFETY: the object's slot is not free.
             let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
-            // SAFETY: a slab's shared part is there while one of its slots is not free.
+            // SAFETY: a slab's shared part exists while one of its slots is not free.
             unsafe { &*shared }.count_panic();
         }
         i64::from(bytes)
     }
 
-    /// Drops objects and gives their slots back, as [`end`](Self::end), or leaves them to a call on this thread that does so already.
+    /// Drops objects and frees their slots, as [`end`](Self::end), or leaves them to an enclosing
+    /// call on this thread.
     ///
     /// # Safety
     ///
-    /// They are of slabs of this type, nobody has them, their readers have left, and no lock of a slab is held.
+    /// The objects are of slabs of this type, there is no handle to them, their readers have left,
+    /// and no lock of a slab is held.
     pub(super) unsafe fn end_all(mut bag: Bag) {
         #[cfg(all(feature = "std", not(lowwater_loom)))]
         if core::mem::needs_drop::<T>() {
@@ -242,13 +267,15 @@ impl<T: Slotted> SharedSlab<T> {
             }
             return nest::Frame::with::<T>(|frame| {
                 while let Some(links) = bag.pop(T::LAYOUT).or_else(|| frame.pop(T::LAYOUT)) {
-                    // SAFETY: the caller's promise is the same, and that of whoever left it in the frame.
+                    // SAFETY: the caller's clause, or for objects in the frame the same clause of
+                    // the call that left them.
                     unsafe { Self::end(links) };
                 }
             });
         }
         while let Some(links) = bag.pop(T::LAYOUT) {
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the caller's clause: no handle, no readers, no lock held; the links came from
+            // a bag.
             unsafe { Self::end(links) };
         }
     }

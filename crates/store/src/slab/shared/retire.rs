@@ -12,35 +12,37 @@ use crate::sync::atomic::Ordering;
 use crate::unwind;
 use core::ptr::NonNull;
 
-/// Of all slots, those whose objects may wait before they are sealed.
+/// The divisor of the slab's slots for the number of objects at which an open bag is sealed.
 const OPEN_PARTS: usize = 64;
-/// The least of them.
+/// The lower bound of that number.
 pub(in crate::slab) const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
-/// The most of them.
+/// The upper bound of that number.
 const OPEN_MAX: usize = 4096;
-/// And the most bytes of them.
+/// The bytes at which an open bag is sealed, whatever the number of its objects.
 const OPEN_BYTES_MAX: u64 = 128 << 10;
-/// How often a thread cache looks whether the readers have left what is fenced: every so many objects that are retired.
+/// A thread cache checks after this many retired objects whether a fenced bag's readers have left.
 const LOOK_EVERY: u32 = 64;
-/// A thread cache reports what it has retired and dropped when it is so many bytes more, or less, than
-/// when it last did.
+/// A thread cache adds its retired and dropped bytes to the slab's counter when their difference
+/// reaches this many bytes.
 const REPORT_EVERY: u64 = if cfg!(lowwater_loom) { 1 } else { 4 << 10 };
 
 impl<T: Slotted> SharedSlab<T> {
-    /// Drops an object, and has its slot used again, when its readers have left.
+    /// Drops an object and reuses its slot after its readers have left.
     ///
     /// # Safety
     ///
-    /// The object was given out by a slab, nobody has it any more, and no reader that enters from now on finds it.
+    /// The object was allocated by a slab, there is no handle to it any more, and no reader that
+    /// enters from now on finds it.
     pub(crate) unsafe fn retire(object: NonNull<T>) {
-        // SAFETY: its slot is not free.
+        // SAFETY: the object's slot is not free.
         let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
-        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        // SAFETY: a slab's shared part exists while one of its slots is not free.
         let this = unsafe { &*shared };
-        // SAFETY: nobody else ends it, so it is live. No lock is held, as this calls the owner's code.
+        // SAFETY: no other code drops the object, so it is live. No lock is held, because this
+        // calls the owner's code.
         let weight = this.weigh(unsafe { object.as_ref() });
         let bytes = u64::from(weight);
-        // SAFETY: it is not dropped yet (clause of the caller).
+        // SAFETY: the object is not dropped yet (the caller's clause).
         let links = unsafe { T::links(object) };
         let here = this.thread_caches.local();
         let mut thread_cache = here.lock();
@@ -49,23 +51,25 @@ impl<T: Slotted> SharedSlab<T> {
                 this.add_retired(bytes as i64);
             }
             let mut one = Bag::new();
-            // SAFETY: the object is the caller's, and goes over to the bag.
+            // SAFETY: the caller owns the object and passes it to the bag.
             unsafe { one.push(T::LAYOUT, links, weight) };
             #[cfg(all(feature = "std", not(lowwater_loom)))]
             {
                 drop(thread_cache);
-                // SAFETY: the slab was dropped, so no reader is in it, and nobody has the object. No lock is held.
+                // SAFETY: the slab was dropped, so it has no readers, and there is no handle to the
+                // object. No lock is held.
                 unsafe { Self::end_all(one) };
             }
             #[cfg(any(not(feature = "std"), lowwater_loom))]
             if thread_cache.begin_drops(T::LAYOUT, |_| core::mem::replace(&mut one, Bag::new())) {
                 drop(thread_cache);
-                // SAFETY: as there; and by its slot the slab's shared part is there, with this thread_cache.
+                // SAFETY: the slab was dropped, so it has no readers, and there is no handle to the
+                // object; the object's slot keeps the shared part, with this thread cache, alive.
                 unsafe { Self::drop_some(shared, here, [one.pop(T::LAYOUT), None]) };
             }
             return;
         }
-        // SAFETY: the object is the caller's, and goes over to the bag.
+        // SAFETY: the caller owns the object and passes it to the bag.
         unsafe { thread_cache.open.push(T::LAYOUT, links, weight) };
         thread_cache.open_bytes += bytes;
         if !core::mem::needs_drop::<T>() {
@@ -98,12 +102,13 @@ impl<T: Slotted> SharedSlab<T> {
         }
         let batch = core::array::from_fn(|n| (n < due).then(|| thread_cache.ready.pop(T::LAYOUT)).flatten());
         drop(thread_cache);
-        // SAFETY: they were of the thread_cache of this slab, so nobody has them; and their readers have left. The slab is there while one of
-        // their slots is not free, and so are its thread_caches.
+        // SAFETY: the objects were in this slab's thread cache, so there is no handle to them, and
+        // their readers have left. Their slots are not free and keep the shared part, with its
+        // thread caches, alive.
         unsafe { Self::drop_some(shared, here, batch) };
     }
 
-    /// The object's weight, 4 GiB at most; if it panics, the size of its slot.
+    /// The object's weight, at most 4 GiB; the size of its slot if the weigher panics.
     #[inline]
     pub(super) fn weigh(&self, object: &T) -> u32 {
         let mut bytes = size_of::<T>() as u64;
@@ -115,18 +120,19 @@ impl<T: Slotted> SharedSlab<T> {
 
     #[cold]
     pub(super) fn count_panic(&self) {
-        // Relaxed: a number to look at.
+        // Relaxed: a statistic.
         self.drop_panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many objects may be in an open bag.
+    /// The maximum number of objects in an open bag.
     pub(super) fn open_max(&self) -> usize {
-        // Relaxed: as in `count`.
+        // Relaxed: a number that bounds a batch, as in `count`.
         (self.slots.load(Ordering::Relaxed) / OPEN_PARTS).clamp(OPEN_MIN, OPEN_MAX)
     }
 
-    /// Closes the open bag, and moves on what can be. A fence on every processor takes 20 us where other threads run, so there is one for two
-    /// bags; or for more, where other thread_caches' fences come in between.
+    /// Seals the open bag, and advances the sealed bags. A fence on every processor takes 20 us if
+    /// other threads run, so there is one for two bags, or for more if other thread caches issue
+    /// fences meanwhile.
     pub(super) fn seal(&self, thread_cache: &mut ThreadCache) {
         let is_second = thread_cache.seal(T::LAYOUT, rcu::start_poll());
         self.advance(thread_cache, is_second);
@@ -137,7 +143,7 @@ impl<T: Slotted> SharedSlab<T> {
         self.count_retired(thread_cache, (bytes as i64).wrapping_neg());
     }
 
-    /// Counts so many bytes more that are retired, or less, if that is negative.
+    /// Adds `more` retired bytes, or subtracts if negative.
     #[inline]
     pub(super) fn count_retired(&self, thread_cache: &mut ThreadCache, more: i64) {
         thread_cache.unreported = thread_cache.unreported.wrapping_add(more);
@@ -146,12 +152,12 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Tells what the thread_cache has retired and dropped since it last did.
+    /// Adds the thread cache's unreported bytes to the slab's counter.
     pub(super) fn report(&self, thread_cache: &mut ThreadCache) {
         self.add_retired(core::mem::take(&mut thread_cache.unreported));
     }
 
-    /// Counts so many bytes more for everybody to see, or less, if that is negative.
+    /// Adds `more` bytes to the slab's counter and the shared one, or subtracts if negative.
     pub(super) fn add_retired(&self, more: i64) {
         if more == 0 {
             return;
@@ -162,8 +168,8 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Counts memory that was retired beside objects, which readers of the index hold back as they
-    /// do these: until those readers have left that are inside now.
+    /// Counts memory that was retired beside objects, and that readers of the index hold back in
+    /// the same way: it is counted until all readers have left that are inside now.
     pub(crate) fn retire_beside(&self, bytes: usize) {
         let mut thread_cache = self.thread_caches.local().lock();
         if !thread_cache.closed {
@@ -173,8 +179,9 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// How many objects to drop for one that is retired: one, so that slots come back as they are needed; more, when more than two bags passed,
-    /// or what readers held back once would be as much from then on.
+    /// The number of objects to drop for one retired object: one, so that slots are freed as fast
+    /// as they are needed; more if the queue is longer than two bags, because otherwise a backlog
+    /// that readers once caused would never shrink.
     pub(super) fn due(thread_cache: &ThreadCache) -> usize {
         if thread_cache.ready.len() > 2 * thread_cache.bag_len {
             DROPS_MAX

@@ -7,44 +7,47 @@ use rustix::mm::{madvise, munmap, Advice};
 
 pub(super) const BLOCK: usize = HUGE;
 const NONE: u32 = u32::MAX;
-/// Spare chunks, at most, and of all chunks that are mapped one in so many.
+/// Spare chunks: at most `SPARE_MAX`, and at most 1/`SPARE_PARTS` of all mapped chunks.
 const SPARE_MAX: usize = 32;
 const SPARE_PARTS: usize = 16;
-/// Spans that one chunk which is too many looks at for spare ones.
+/// The number of spans that are searched for spare chunks when there is one too many.
 const LOOKS_MAX: usize = 64;
 
 pub(super) struct Spans {
     blocks: Vec<Block>,
-    /// The first that has room, of those with spare chunks, which go first, and of those without; the others are joined to it.
+    /// The first span with room, of those with spare chunks, which are used first, and of those
+    /// without; the other spans are linked to it.
     roomy: [u32; 2],
-    /// The first number without a block; the others are joined to it.
+    /// The first number without a span; the others are linked to it.
     unused: u32,
     mapped: usize,
-    /// Of so many none asks for a huge page.
+    /// Up to this number of mapped spans, a new one uses no huge page.
     small: usize,
-    /// Chunks that are spare.
+    /// The number of spare chunks.
     spare: usize,
-    /// Bytes of one.
+    /// Bytes of one chunk.
     chunk: usize,
-    /// The block that is looked at next for spare ones.
+    /// The span that was last searched for spare chunks.
     hand: usize,
 }
 
 struct Block {
-    /// Null: none.
+    /// Null if there is no span of this number.
     base: *mut u8,
-    /// One bit for each chunk that is out.
+    /// One bit for each allocated chunk.
     out: u32,
-    /// One bit for each chunk that is not, and has its memory still.
+    /// One bit for each free chunk that still has its memory.
     spare: u32,
-    /// Was memory of it given back since it was last full? Then it asks for no huge page, or the system would make one of what is left
-    /// by and by, and take memory for the holes.
+    /// True if memory of the span was returned since it was last full. It then uses no huge page:
+    /// the system would gradually build a huge page from the rest, and allocate memory for the
+    /// holes.
     has_holes: bool,
     prev: u32,
     next: u32,
 }
 
-// SAFETY: a block is memory that nobody else knows; it may be mapped and unmapped from any thread.
+// SAFETY: the spans' memory is used only through this; it may be mapped and unmapped from any
+// thread.
 unsafe impl Send for Spans {}
 
 impl Spans {
@@ -70,7 +73,7 @@ impl Spans {
         self.spare -= (block.spare >> chunk & 1) as usize;
         block.spare &= !(1 << chunk);
         block.out |= 1 << chunk;
-        // SAFETY: the bit is of a chunk inside the block.
+        // SAFETY: the bit is that of a chunk inside the span.
         let base = unsafe { block.base.add(chunk as usize * bytes) };
         if block.out != all(bytes) {
             self.link(at);
@@ -82,7 +85,7 @@ impl Spans {
 
     /// # Safety
     ///
-    /// `base` came from [`get`](Self::get) with this block, and nobody uses it.
+    /// `base` came from [`get`](Self::get) with this span, and no other code uses it.
     pub(super) unsafe fn put(&mut self, base: NonNull<u8>, bytes: usize, at: u32) {
         let block = &mut self.blocks[at as usize];
         let was_full = block.out == all(bytes);
@@ -97,7 +100,7 @@ impl Spans {
             let base = core::mem::replace(&mut block.base, ptr::null_mut());
             block.next = core::mem::replace(&mut self.unused, at);
             self.mapped -= 1;
-            // SAFETY: it was mapped with this size, and no chunk of it is out.
+            // SAFETY: the span was mapped with this size, and none of its chunks is allocated.
             let _unmapped = unsafe { munmap(base.cast(), BLOCK) };
             return;
         }
@@ -111,7 +114,7 @@ impl Spans {
         }
     }
 
-    /// The spare chunks of the next block that has some, but for so many of all.
+    /// Returns the spare chunks of the next span that has some, but keeps `keep` in all.
     fn give_some_spare_back(&mut self, keep: usize) {
         for _ in 0..LOOKS_MAX.min(self.blocks.len()) {
             self.hand = (self.hand + 1) % self.blocks.len();
@@ -125,7 +128,8 @@ impl Spans {
         (0..self.blocks.len()).for_each(|at| self.give_spare_back(at, 0));
     }
 
-    /// Those of a block, until so many of all are left. A call for each run of chunks.
+    /// Returns the spare chunks of one span until `keep` are left in all. One system call for each
+    /// run of adjacent chunks.
     fn give_spare_back(&mut self, at: usize, keep: usize) {
         let mut spare = self.blocks[at].spare;
         while spare != 0 && self.spare - (spare.count_ones() as usize) < keep {
@@ -146,9 +150,9 @@ impl Spans {
             let first = spare.trailing_zeros();
             let nr = (spare >> first).trailing_ones();
             spare &= !(run(nr) << first);
-            // SAFETY: the chunk is inside the block.
+            // SAFETY: the chunk is inside the span.
             let base = unsafe { block.base.add(first as usize * self.chunk) };
-            // SAFETY: the chunks are inside the block, and not out, so nobody uses them.
+            // SAFETY: the chunks are inside the span and not allocated, so no code uses them.
             let _given_back = unsafe { madvise(base.cast(), nr as usize * self.chunk, Advice::LinuxDontNeed) };
         }
     }
@@ -182,7 +186,7 @@ impl Spans {
         }
     }
 
-    /// Before its spare chunks become some, or none.
+    /// Unlinks a span, before it gains its first spare chunk or loses its last.
     fn unlink(&mut self, at: u32) {
         let list = self.blocks[at as usize].list();
         let (prev, next) = (self.blocks[at as usize].prev, self.blocks[at as usize].next);
@@ -197,25 +201,26 @@ impl Spans {
 }
 
 impl Block {
-    /// That where it is while it has room.
+    /// The list of a span with room: with spare chunks or without.
     fn list(&self) -> usize {
         usize::from(self.spare == 0)
     }
 
-    /// For one that is mapped. Some systems give huge pages to all who ask for none, so that is said, too.
+    /// Must be mapped. Some systems use huge pages unless told not to, so both cases are advised.
     fn ask_for_huge(&self, is_wanted: bool) {
         let advice = if is_wanted { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        // SAFETY: neither changes what is in the block, nor whose it is. If it is not taken it is slower, or larger, and nothing else.
+        // SAFETY: neither advice changes the contents or ownership of the span. If it is refused,
+        // only speed or memory use suffers.
         let _advised = unsafe { madvise(self.base.cast(), BLOCK, advice) };
     }
 }
 
-/// The bits of all chunks of a block.
+/// The bits of all chunks of a span.
 fn all(bytes: usize) -> u32 {
     run((BLOCK / bytes) as u32)
 }
 
-/// So many bits, at least one.
+/// A mask of the lowest `nr` bits; `nr` is at least 1.
 fn run(nr: u32) -> u32 {
     u32::MAX >> (32 - nr)
 }
@@ -226,7 +231,7 @@ mod tests {
 
     const CHUNK: usize = BLOCK / 32;
 
-    /// Which advice the mapping has that begins there.
+    /// The huge page advice of the mapping that begins at `base`.
     fn flags(base: NonNull<u8>) -> alloc::string::String {
         let all = std::fs::read_to_string("/proc/self/smaps").expect("a process may look at its own");
         let is_begin = |line: &&str| {
@@ -248,7 +253,7 @@ mod tests {
             return std::println!("skipped: this system has no huge pages, or does not tell");
         }
         for &(base, at) in &out[10..12] {
-            // SAFETY: it came from there, and goes back once.
+            // SAFETY: the chunk came from `blocks`, and is returned once.
             unsafe { blocks.put(base, CHUNK, at) };
         }
         assert_eq!(flags(first), "hg", "nothing was given back yet");
@@ -259,7 +264,7 @@ mod tests {
         blocks.get(CHUNK).expect("memory");
         assert_eq!(flags(first), "hg", "it is full");
         for (base, at) in out {
-            // SAFETY: all are out again, and each goes back once.
+            // SAFETY: all chunks are allocated again, and each is returned once.
             unsafe { blocks.put(base, CHUNK, at) };
         }
     }
@@ -270,7 +275,7 @@ mod tests {
         let out: Vec<_> = (0..5 * 32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
         let mut least = usize::MAX;
         for (nr, &(base, at)) in (1..).zip(&out[64..95]) {
-            // SAFETY: it came from there, and goes back once.
+            // SAFETY: the chunk came from `blocks`, and is returned once.
             unsafe { blocks.put(base, CHUNK, at) };
             least = least.min(if nr < 5 { usize::MAX } else { blocks.spare });
             assert!(blocks.spare <= 10, "one in 16 at most, not {}", blocks.spare);
@@ -279,7 +284,7 @@ mod tests {
         for (base, at) in
             out.into_iter().enumerate().filter_map(|(nr, chunk)| (!(64..95).contains(&nr)).then_some(chunk))
         {
-            // SAFETY: it came from there, and was not given back above.
+            // SAFETY: the chunk came from `blocks`, and was not returned above.
             unsafe { blocks.put(base, CHUNK, at) };
         }
         assert!(blocks.mapped == 0 && blocks.spare == 0);
@@ -289,9 +294,10 @@ mod tests {
     fn what_is_spare_is_used_before_what_the_system_would_have_to_give() {
         let mut blocks = Spans::new(usize::MAX);
         let out: Vec<_> = (0..3 * 32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
-        // The seventh is too many: its block, which the hand comes to, has none then, but the others have all that may be.
+        // The seventh is one too many: the span that is searched next loses its only spare chunk,
+        // and the others keep the six that are allowed.
         for at in [0, 1, 2, 64, 65, 66, 32] {
-            // SAFETY: it came from there, and goes back once.
+            // SAFETY: the chunk came from `blocks`, and is returned once.
             unsafe { blocks.put(out[at].0, CHUNK, out[at].1) };
         }
         assert_eq!(blocks.spare, 6);
@@ -302,7 +308,7 @@ mod tests {
         assert_eq!(blocks.get(CHUNK).expect("memory"), out[32], "what is left is there, too");
         assert!(blocks.roomy == [NONE; 2] && blocks.mapped == 3);
         for (base, at) in out {
-            // SAFETY: all are out again, and each goes back once.
+            // SAFETY: all chunks are allocated again, and each is returned once.
             unsafe { blocks.put(base, CHUNK, at) };
         }
         assert!(blocks.roomy == [NONE; 2] && blocks.mapped == 0 && blocks.spare == 0);

@@ -1,4 +1,4 @@
-//! Every interleaving of small stories, and what is wrong when one thing is left out.
+//! All interleavings of small models, and their mutants, each without one ordering.
 
 use crate::slab::{Slab, Slot, SlotState};
 use crate::sync::atomic::{AtomicBool, AtomicPtr};
@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use lowwater_base::NodeId;
 use lowwater_rcu::pin;
 
-/// An object that a model checker watches: read by readers, written when it is dropped.
+/// An object that a model checker observes: read by readers, written when it is dropped.
 struct Watched {
     links: CompressedLinks,
     state: SlotState,
@@ -19,7 +19,7 @@ struct Watched {
 
 // SAFETY: loom checks each access to the cell; that is the test.
 unsafe impl Sync for Watched {}
-// SAFETY: as for Sync.
+// SAFETY: loom checks each access to the cell, from whichever thread.
 unsafe impl Send for Watched {}
 
 crate::slotted!(impl[] for Watched { links, state, weight: |_| 1 });
@@ -27,7 +27,7 @@ crate::slotted!(impl[] for Watched { links, state, weight: |_| 1 });
 impl Drop for Watched {
     fn drop(&mut self) {
         if !crate::sync::unwinding() {
-            // SAFETY: none; loom says whether somebody still reads it.
+            // SAFETY: none; loom detects a reader that is still inside.
             self.content.with_mut(|content| unsafe { *content = 0 });
         }
     }
@@ -39,7 +39,8 @@ fn watched(slab: &Slab<Watched>, content: u32) -> Slot<Watched> {
     slab.alloc(watched, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
 }
 
-/// An object that a reader finds through a pointer is not dropped, nor its slot used for another, while the reader looks.
+/// An object that a reader finds through a pointer is not dropped, nor its slot reused, while the
+/// reader uses it.
 fn a_reader_beside_an_end() {
     let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
     let first = watched(slab, 1);
@@ -48,7 +49,7 @@ fn a_reader_beside_an_end() {
         let guard = pin();
         let found = place.load(Ordering::Acquire);
         if !found.is_null() {
-            // SAFETY: none; loom says whether it is dropped meanwhile.
+            // SAFETY: none; loom detects a concurrent drop.
             let content = unsafe { &*found }.content.with(|content| unsafe { *content });
             assert_eq!(content, 1, "it is the one that was there");
         }
@@ -66,9 +67,9 @@ fn a_reader_beside_an_end() {
     slab.collect();
     slab.assert_valid();
     assert_eq!(slab.shared().unwrap().out(), 0, "the chunk went back");
-    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    // SAFETY: the slab came from `Box::leak`, and the other thread is joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
-    // SAFETY: as above.
+    // SAFETY: `place` came from `Box::leak`, and the other thread is joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(place).cast_mut()) });
 }
 
@@ -83,7 +84,8 @@ fn and_before_when_nobody_waits() {
     with_mutant("stamp_without_waiting", || model(a_reader_beside_an_end));
 }
 
-/// Two threads retire, and a third thing is made: slots and chunks go from hand to hand under locks.
+/// Two threads retire an object each, and a third object is allocated: slots and chunks change
+/// hands only under locks.
 #[test]
 fn two_ends_at_once_leave_the_slab_in_order() {
     model(|| {
@@ -97,12 +99,13 @@ fn two_ends_at_once_leave_the_slab_in_order() {
         slab.collect();
         slab.assert_valid();
         assert_eq!(slab.shared().unwrap().out(), 0);
-        // SAFETY: it came from `Box::leak`, and the other thread is joined.
+        // SAFETY: the slab came from `Box::leak`, and the other thread is joined.
         drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
     });
 }
 
-/// Handles are dropped beside the end of their slab. Whoever gives the last slot back takes the slab along, and holds none of its locks.
+/// Handles are dropped beside the drop of their slab. The call that frees the last slot frees the
+/// shared part, while it holds none of its locks.
 fn ends_beside_the_end_of_the_slab() {
     let slab = Slab::new();
     let handles = [watched(&slab, 1), watched(&slab, 2)];
@@ -122,7 +125,8 @@ fn but_not_under_its_own_lock() {
     with_mutant("slots_back_under_lock", || model(ends_beside_the_end_of_the_slab));
 }
 
-/// Two threads make the first objects, and one of them what they share, and the thread_caches.
+/// Two threads allocate the first objects; one of them creates the shared part and the thread
+/// caches.
 fn a_first_object_beside_another() {
     let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
     let other = thread::spawn(move || watched(slab, 1));
@@ -131,7 +135,7 @@ fn a_first_object_beside_another() {
     slab.collect();
     slab.assert_valid();
     assert_eq!(slab.shared().unwrap().out(), 0);
-    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    // SAFETY: the slab came from `Box::leak`, and the other thread is joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
 }
 
@@ -152,7 +156,8 @@ fn and_what_all_objects_share_is_not_if_nothing_says_so() {
     with_mutant("slab_relaxed", || model(a_first_object_beside_another));
 }
 
-/// A reader that found an object when it was in an index changes the owner's bits while it is put into one again.
+/// A reader that found an object in an index changes the owner's bits while the object is inserted
+/// again.
 fn a_change_beside_a_second_entry() {
     let state: &'static SlotState = Box::leak(Box::new(SlotState::new(0)));
     state.enter();
@@ -174,26 +179,27 @@ fn but_not_if_that_is_a_plain_store() {
     with_mutant("entered_by_a_store", || model(a_change_beside_a_second_entry));
 }
 
-/// An object is taken out of its index while its handle is put back where others look for it: one
-/// of the two finds it there, and ends it.
+/// An object is removed from its index while its handle is stored where other threads look for it:
+/// exactly one of the two threads finds the handle and drops it.
 fn a_handle_that_is_put_back_beside_a_removal() {
     struct Both {
         state: SlotState,
-        /// Where the handle is looked for, as a list's links are before its lock is taken.
+        /// Stands for the place where the handle is looked for, as a list's links are before the
+        /// list's lock is taken.
         is_there: AtomicBool,
     }
     let both: &'static Both = Box::leak(Box::new(Both { state: SlotState::new(0), is_there: AtomicBool::new(false) }));
     both.state.enter();
     let remover = thread::spawn(move || {
         both.state.leave();
-        // Relaxed: the exchanges of the state are what orders it; that is the test.
+        // Relaxed: the read-modify-writes of the state provide the ordering; that is the test.
         both.is_there.load(Ordering::Relaxed)
     });
-    // Relaxed: as above.
+    // Relaxed: the read-modify-writes of the state provide the ordering; that is the test.
     both.is_there.store(true, Ordering::Relaxed);
     let is_ours = !both.state.is_still_indexed();
-    assert!(remover.join().unwrap() || is_ours, "somebody ends it");
-    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    assert!(remover.join().unwrap() || is_ours, "one of the two ends it");
+    // SAFETY: `both` came from `Box::leak`, and the other thread is joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(both).cast_mut()) });
 }
 

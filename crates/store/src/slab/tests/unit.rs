@@ -1,4 +1,4 @@
-//! One property, one test.
+//! Unit tests: one property per test.
 
 use crate::slab::thread_cache::ThreadCache;
 use crate::slab::{RetiredBytes, SharedSlab, Slab, Slot, SlotState, Slotted};
@@ -11,7 +11,7 @@ use lowwater_base::NodeId;
 use lowwater_lru_core::list::Linked;
 use lowwater_rcu::pin;
 
-/// Counts those of its kind that were dropped.
+/// An object that counts its drop in a counter.
 struct Thing {
     links: CompressedLinks,
     state: SlotState,
@@ -39,24 +39,24 @@ fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUs
     slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
 }
 
-/// Has this test's thread stay where it is: what one processor has at hand is not another's.
+/// Keeps the test's thread on one processor, so that it always uses the same thread cache.
 fn stay_on_one_processor() {
     #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
     {
         use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
-        let allowed = sched_getaffinity(None).expect("its own processors may be asked for");
+        let allowed = sched_getaffinity(None).expect("the thread's affinity can be read");
         let mut one = CpuSet::new();
         one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("it runs on one"));
         sched_setaffinity(None, &one).expect("that one is allowed");
     }
 }
 
-/// Of a slab that had objects.
+/// The shared part of a slab that has had objects.
 fn shared<T: Slotted>(slab: &Slab<T>) -> &SharedSlab<T> {
     slab.shared().expect("objects were made")
 }
 
-/// Other tests' readers come and go.
+/// Readers of other tests may delay a condition.
 fn eventually(mut is: impl FnMut() -> bool) {
     while !is() {
         crate::sync::yield_now();
@@ -94,7 +94,7 @@ fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
     slab.assert_valid();
 }
 
-/// Two of each 64 KiB's objects stay in the second half, so that no block goes back as a whole.
+/// Two objects per 64 KiB remain in the second half, so that no span is released as a whole.
 #[test]
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 fn a_few_empty_chunks_are_kept_for_the_next_objects() {
@@ -115,7 +115,8 @@ fn a_few_empty_chunks_are_kept_for_the_next_objects() {
     let most = (2 << 20).min(full / 16 + (2 << 20) / 16);
     assert!(spare >= CHUNK && spare <= most, "{spare} of {full} bytes are spare");
     assert!(slab.footprint().get() < full * 6 / 10, "{:?} of {full}", slab.footprint());
-    // Some is spare again, at least half of what may be; what finds no room beside others is put there first.
+    // Some chunks become spare again, at least half of the maximum; objects that find no room in
+    // other chunks go there first.
     number = 0;
     things.retain(|_| {
         number += 1;
@@ -141,7 +142,7 @@ fn nothing_is_dropped_while_a_reader_is_inside() {
     assert_eq!((dropped.load(Ordering::Relaxed), slab.waiting().get()), (5_000, 0));
 }
 
-/// One that says it is large, so that a bag is full with few.
+/// An object with a large weight, so that few of them fill a bag.
 struct Large {
     links: CompressedLinks,
     state: SlotState,
@@ -170,7 +171,7 @@ fn what_readers_held_back_once_does_not_wait_from_then_on() {
         (0..retired).for_each(|_| drop(large()));
     }
     let started = std::time::Instant::now();
-    // Eight bags of 16.
+    // Eight bags of 16 objects.
     while retired - dropped.load(Ordering::Relaxed) > 128 {
         drop(large());
         retired += 1;
@@ -193,14 +194,14 @@ fn who_has_no_time_for_all_drops_some() {
         count() > 0
     });
     assert_eq!(count(), 100);
-    // Other tests' readers may hold some bags back.
+    // Readers of other tests may hold some bags back.
     let mut waiting = 0;
     eventually(|| {
         waiting = slab.collect_some(200 - count()).get();
         count() >= 200
     });
     assert_eq!((waiting, count()), (stays(200), 200), "what is not dropped yet is there");
-    // As whoever goes over several slabs does it.
+    // As for a caller that goes over several slabs.
     slab.seal();
     let mut more = 0;
     eventually(|| {
@@ -224,7 +225,7 @@ fn slabs_that_share_a_count_tell_it_what_they_have_retired() {
     }
     assert!(near(of(6_000)), "{total:?}, and {} were retired", of(6_000));
     for slab in &slabs {
-        // Sealed, told to the last byte, and held back.
+        // Sealed, counted exactly, and held back by the reader.
         assert_eq!(slab.collect().get(), of(3_000));
     }
     assert_eq!(total.get().get(), of(6_000));
@@ -247,7 +248,7 @@ fn slabs_that_share_a_count_tell_it_what_they_have_retired() {
 #[test]
 fn an_object_that_no_index_had_can_be_moved_out() {
     let (slab, dropped) = (Slab::new(), Arc::default());
-    let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("nobody saw it");
+    let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("no reader saw it");
     assert_eq!((inner.number, dropped.load(Ordering::Relaxed)), (7, 0));
     let seen = thing(&slab, 8, &dropped);
     seen.state.enter();
@@ -264,10 +265,10 @@ fn handles_outlive_the_slab() {
     assert_eq!(dropped.load(Ordering::Relaxed), 10);
     assert_eq!(things[2_999].number, 2_999);
     drop(things);
-    assert_eq!(dropped.load(Ordering::Relaxed), 3_010, "there is nobody to wait for");
+    assert_eq!(dropped.load(Ordering::Relaxed), 3_010, "there are no readers to wait for");
 }
 
-/// Drops the slab that it is in, if it is the first to be asked.
+/// The first one that is dropped drops the slab that contains it.
 struct Owner {
     links: CompressedLinks,
     state: SlotState,
@@ -302,7 +303,8 @@ fn a_slab_may_end_while_its_objects_are_dropped() {
     };
     eventually(pass);
     *place.lock() = Some(slab);
-    // Two others end, of which the first drops the slab and everything else, so that these two are the last to give their slots back.
+    // Two other objects are retired, of which the first drops the slab and everything else, so that
+    // these two return their slots last.
     drop(last);
     assert_eq!(Arc::strong_count(&place), 1, "everything was dropped");
 }
@@ -320,23 +322,28 @@ fn what_is_dropped_next_is_asked_for_in_that_order() {
     };
     eventually(advance);
     let shape = Thing::LAYOUT;
-    // Who is given a slot asks for the first.
+    // The slot allocation prefetches the first object.
     let given = thing(&slab, 0, &dropped);
     let mut thread_cache = shared(&slab).thread_caches.local().lock();
     let [second, third] = core::array::from_fn(|_| thread_cache.ready.prefetch_next(shape).unwrap());
     let pop = |thread_cache: &mut ThreadCache| {
         let links = thread_cache.ready.pop(shape).unwrap();
-        // SAFETY: they came from a bag, and wait again.
+        // SAFETY: the links came from a bag, and return to one.
         unsafe { thread_cache.open.push(shape, links, 0) };
         links
     };
     let _first = pop(&mut thread_cache);
     assert_eq!(pop(&mut thread_cache), second);
     let fourth = thread_cache.ready.prefetch_next(shape).unwrap();
-    assert_eq!([pop(&mut thread_cache), pop(&mut thread_cache)], [third, fourth], "what went was not asked for again");
+    assert_eq!(
+        [pop(&mut thread_cache), pop(&mut thread_cache)],
+        [third, fourth],
+        "the prefetch cursor skips removed objects"
+    );
     let left = thread_cache.ready.len();
     for _ in 0..2 {
-        // The one that was asked for last has gone: from the first on, to the last, and again.
+        // The last prefetched object is gone: prefetching restarts at the first object, proceeds to
+        // the last, and restarts.
         let asked = core::iter::from_fn(|| thread_cache.ready.prefetch_next(shape)).count();
         assert_eq!(asked, left as usize);
     }
@@ -344,7 +351,7 @@ fn what_is_dropped_next_is_asked_for_in_that_order() {
     drop(given);
 }
 
-// Without `std` nobody can catch it.
+// Without `std` the panic cannot be caught.
 #[cfg(feature = "std")]
 #[test]
 fn a_drop_that_panics_is_counted_and_harms_nobody() {
@@ -398,13 +405,14 @@ fn threads_that_allocate_and_retire_lose_nothing() {
     slab.assert_valid();
 }
 
-/// One object of twelve stays, everywhere, on each of `nodes` nodes.
+/// One object of twelve remains, distributed over all chunks, on each of `nodes` nodes.
 #[cfg(not(miri))]
 fn scattered(slab: &Slab<Thing>, nodes: u16, dropped: &Arc<AtomicUsize>) -> Vec<Slot<Thing>> {
     thinned(slab, nodes, dropped, |at| at % 12 < usize::from(nodes))
 }
 
-/// Of many objects on `nodes` nodes those stay whose place in the order of their making is so.
+/// Of many objects on `nodes` nodes, those remain for which `stays` returns true; its argument is
+/// the index in the order of allocation.
 #[cfg(not(miri))]
 fn thinned(
     slab: &Slab<Thing>,
@@ -426,11 +434,11 @@ fn thinned(
 
 #[cfg(not(miri))]
 fn leaves(slot: &Slot<Thing>) -> Option<NodeId> {
-    // SAFETY: it has its handle.
+    // SAFETY: the object has its handle, so its slot is not free.
     unsafe { SharedSlab::leaves(slot.0) }
 }
 
-/// Without a migration no chunk is empty.
+/// Without compaction no chunk would become empty.
 #[test]
 #[cfg(not(miri))]
 fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
@@ -443,7 +451,7 @@ fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
         let evacuating = slab.begin_compaction();
         assert!(evacuating > things.len() * 3 / 4 && evacuating <= things.len(), "{evacuating} of {}", things.len());
         assert_eq!(slab.begin_compaction(), 0, "it is under way");
-        // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
+        // Slots that are freed meanwhile in evacuated chunks are not used for new objects.
         let mut moved = 0;
         for slot in &mut things {
             if let Some(node) = leaves(slot) {
@@ -477,7 +485,7 @@ fn chunks_that_were_not_emptied_are_used_again() {
     slab.assert_valid();
 }
 
-/// What came back to a thread_cache before is as much in chunks that are to be emptied as anything.
+/// Free slots that a thread cache got before the compaction may be in evacuated chunks, too.
 #[test]
 #[cfg(not(miri))]
 fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
@@ -501,7 +509,7 @@ fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
     slab.assert_valid();
 }
 
-/// All chunks are about as full, and a little less than half: not all can go.
+/// All chunks are about equally full, a little less than half: not all of them can be evacuated.
 #[test]
 #[cfg(not(miri))]
 fn no_more_chunks_are_emptied_than_there_is_room_for_in_the_others() {
