@@ -1,6 +1,7 @@
-//! What does an object on another node cost? An add and a removal, and a walk, from the processors of the first node, of objects that were
-//! allocated there and of such as were allocated on the others. `ci/vm.sh numa` runs it in guests too, where all memory is equally
-//! near: there it shows only that it runs. On a machine with one node there is nothing to compare, and it says so.
+//! The cost of an object on a remote node: an add and a removal, and a walk, on the processors of
+//! the first node, with objects allocated on that node and on the others. `ci/vm.sh numa` also runs
+//! it in guests, where all memory is equally near: there it shows only that it runs. On a machine
+//! with one node it prints that there is nothing to compare.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -21,7 +22,7 @@ mod linux {
     use lowwater_lru_core::{linked, Links, ListLru, MemcgTree, NodeId};
     use rustix::thread::{sched_setaffinity, CpuSet};
 
-    /// More than a cache holds, with what is around them.
+    /// More objects than fit into a cache.
     const OBJECTS: usize = 200_000;
     const ROUNDS: usize = 5;
 
@@ -50,7 +51,7 @@ mod linux {
         }
     }
 
-    /// Nanoseconds of a pair, and of an object in a walk.
+    /// Returns the nanoseconds of an add and a removal, and of a visit in a walk.
     fn round(topology: &Sysfs, here: NodeId, node: NodeId) -> (f64, f64) {
         bind(topology, node);
         let objects: Vec<Box<Object>> =
@@ -78,7 +79,8 @@ mod linux {
     fn bind(topology: &Sysfs, node: NodeId) {
         let mut cpus = CpuSet::new();
         topology.cpus_of(node).iter().for_each(|cpu| cpus.set(*cpu));
-        // A node of memory only, or one that we may not use: then the objects are wherever they come to be.
+        // A memory-only node, or one that this process may not use: then the location of the
+        // objects is unspecified.
         let _not_allowed = sched_setaffinity(None, &cpus);
     }
 }

@@ -1,9 +1,11 @@
-//! The parts that a kernel brings: the lock, the read side, and the processor's number. See [`lowwater_base::embedder`].
+//! The parts that a kernel provides: the lock, the read side and the processor's number. See
+//! [`lowwater_base::embedder`].
 
 pub use lowwater_base::embedder::*;
 pub use lowwater_rcu::{readers_left, waiting};
 
-/// Names the embedder's [`Lock`], [`ReadSide`] and [`Processor`], once in a program: [`lowwater_base::embedder!`].
+/// Registers the embedder's [`Lock`], [`ReadSide`] and [`Processor`]; exactly once in a program.
+/// See [`lowwater_base::embedder!`].
 #[macro_export]
 macro_rules! embedder {
     ($($tokens:tt)*) => {

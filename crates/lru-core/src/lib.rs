@@ -1,18 +1,20 @@
-//! Memory control groups, NUMA nodes, and LRU lists that exist only for those groups and nodes which use them.
+//! Memory control groups, NUMA nodes, and LRU lists that exist only for the (group, node) pairs
+//! that use them.
 //!
-//! This crate knows nothing of shrinkers: a list calls its listener ([`Occupancy`]) when it stops being empty.
+//! The crate does not depend on shrinkers: a list calls its listener ([`Occupancy`]) when it
+//! becomes non-empty.
 //!
-//! The modules, in the order in which an object meets them:
+//! The modules, in the order in which an object passes through them:
 //!
-//! | module | what the object gets there |
+//! | module | contents |
 //! |---|---|
-//! | [`memcg`] | a group, whose limits count its bytes, in itself and in all groups above |
-//! | [`topology`] | a node, asked of the machine |
-//! | [`list`] | links inside itself, and an owner while it is on a list |
-//! | [`list_lru`] | the list of its group on its node, made when it is first needed, split when threads contend for it; a place in a walk, oldest first on each part |
+//! | [`memcg`] | groups and their limits; a charge is counted in the group and in all its ancestors |
+//! | [`topology`] | the machine's nodes, and the node of the calling thread |
+//! | [`list`] | intrusive links inside the object, and the handle by which a list owns it |
+//! | [`list_lru`] | one list for each (group, node): created on first use, sharded under contention, walked from the oldest item on |
 //!
-//! Locks, atomics, [`ByteSize`] and [`NodeId`] are those of `lowwater-base`; lists are freed after the readers of
-//! `lowwater-rcu` have left.
+//! Locks, atomics, [`ByteSize`] and [`NodeId`] come from `lowwater-base`. A list that ends is freed
+//! after a grace period of `lowwater-rcu`.
 //!
 //! ```
 //! use lowwater_lru_core::{linked, ByteSize, Isolated, Links, ListLru, MemcgTree, NodeId};
@@ -34,7 +36,7 @@
 //!     pages.add(Arc::new(Page { links: Links::new(), number }), &shop, NodeId::ZERO)?;
 //! }
 //!
-//! // The two oldest go; their bytes are given back when nothing is locked any more.
+//! // Evict the two oldest pages; uncharge them after the walk has released the list's lock.
 //! let mut old = Isolated::new();
 //! pages.walk_one(&shop, NodeId::ZERO, &mut 2, |it| it.isolate(&mut old));
 //! for page in old {
@@ -49,18 +51,21 @@
 //!
 //! | feature | brings |
 //! |---|---|
-//! | `std` (default) | parking_lot's locks, a read side that costs two stores (crossbeam-epoch where the system does not help), the topology of Linux' sysfs |
-//! | `hwloc` | the topology as the C library of that name sees it, and synthetic ones |
-//! | `embedder` | without `std`: locks and read side from outside, as in a kernel (`embedder`) |
+//! | `std` (default) | parking_lot's locks, a read side whose pin costs two stores (crossbeam-epoch where the system has no `membarrier`), the topology from Linux' sysfs |
+//! | `hwloc` | the topology from the C library of that name, and synthetic topologies |
+//! | `embedder` | without `std`: locks and read side are provided by the program, as in a kernel (`embedder`) |
 //!
-//! Without `std` the crate needs `core`, `alloc` and atomic pointers: locks spin, and memory that leaves a list is freed by the last
-//! reader. Where 64-bit atomics are missing, portable-atomic stands in. `--cfg lowwater_loom` builds it on loom; it is not meant for programs.
+//! Without `std` the crate needs `core`, `alloc` and atomic pointers: locks spin, and retired
+//! memory is freed by the last reader that leaves. Where 64-bit atomics are missing,
+//! portable-atomic replaces them. `--cfg lowwater_loom` builds the crate on loom, for model checks
+//! only.
 //!
 //! # Fork
 //!
-//! The child of a `fork` has one thread. A lock that another thread held is never given back there, and what it guards may be in the
-//! middle of a change. So the child of a process with several threads must neither use nor drop anything of this crate: it calls `exec`,
-//! or ends by `_exit`.
+//! The child of a `fork` has one thread. A lock that another thread held at the fork is never
+//! released in the child, and the data it guards may be half changed. So the child of a
+//! multi-threaded process must neither use nor drop anything of this crate: it calls `exec`, or
+//! ends by `_exit`.
 //!
 //! # Safety
 //!
@@ -73,7 +78,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom, test))]
 extern crate std;
 
-/// For macros: a program may have another crate under the name `core`.
+/// `core`, for the macros: in the calling program another crate may have that name.
 #[doc(hidden)]
 pub use core as __core;
 

@@ -4,15 +4,17 @@
 //!     RawList { first, last }
 //!         |                          \
 //!         v                           v
-//!     Hook <---prev/next---> ... Hook      each inside its object, which its list owns by a Handle turned raw
+//!     Hook <---prev/next---> ... Hook      each in its object, which the list owns by a raw Handle
 //! ```
 //!
-//! Links name each other by address ([`Links`]: 24 bytes), or, where all objects are in slots of a `Slab` of `lowwater-store`, by the numbers of
-//! their slots ([`CompressedLinks`]: 16 bytes).
+//! Links refer to each other by address ([`Links`]: 24 bytes). If all objects are in slots of a
+//! `Slab` of `lowwater-store`, they may refer to each other by slot number instead
+//! ([`CompressedLinks`]: 16 bytes).
 //!
-//! The intrusive-collections crate is the well-kept library for this, and was weighed first. Its lists are owned by one place
-//! and know their element type; ours are spliced between groups under two locks, must be found from the element alone
-//! (a [`Hook`] names the list it is on), and are walked by code that does not know the type.
+//! The intrusive-collections crate is the maintained library for intrusive lists, and was
+//! considered first. Its lists are owned by one place and have a static element type. The lists of
+//! this crate are spliced between groups under two locks, must be found from the element alone (a
+//! [`Hook`] names its list), and are walked by code that does not have the type.
 
 mod compressed_links;
 mod cursor_link;

@@ -1,7 +1,8 @@
-//! LRU lists per group and per node, that exist only while they are used.
+//! LRU lists per group and per node that exist only while they are used.
 //!
-//! A [`ListLru`] is one kind of object's lists: all inodes of a mount, all entries of a cache. It holds a list of its own for each
-//! (group, node) of which an object was ever added, 64 bytes and a slot each, and nothing at all for any other.
+//! A [`ListLru`] holds the lists of one kind of object: all inodes of a mount, all entries of a
+//! cache. It has one list for each (group, node) to which an object was ever added, at 64 bytes and
+//! one table slot each, and nothing for any other pair.
 //!
 //! ```text
 //!     ABSENT --first add, or prepare--> LIVE(n) --group goes offline--> DEAD --last reader leaves--> freed
@@ -9,35 +10,46 @@
 //!                                        add/del   LIVE(0) --sweep------+ +-- items: to the parent's list
 //! ```
 //!
-//! * Adding and removing take one lock, that of the (group, node) list, and allocate nothing once the list is there.
-//! * The first add makes the list, and those of the group's ancestors before it, outside every lock; [`ListLru::prepare`] does it
-//!   ahead for callers that cannot.
-//! * An item knows its list. So removing needs no group and cannot name the wrong one.
-//! * A list for which threads contend is split, by itself, and joined again when it is quiet; see below.
-//! * A group's end moves its lists to its parent in O(lists of that group), each whole, however long it is.
-//! * Groups of several trees may use one `ListLru`. Where their ids are the same, finding a list
-//!   takes a step more for each tree.
+//! * Adding and removing take one lock, that of the (group, node) list, and allocate nothing once
+//!   the list exists.
+//! * The first add creates the list, and before it those of the group's ancestors, outside all
+//!   locks. [`ListLru::prepare`] creates it ahead of time, for callers that cannot allocate later.
+//! * An item stores a pointer to its list. So removal takes no group and cannot hit the wrong list.
+//! * A contended list is split into shards automatically, and joined again when contention ends
+//!   (see below).
+//! * When a group goes offline, its lists are spliced into its parent's, in O(lists of the group),
+//!   whatever their length.
+//! * Groups of several trees may share one `ListLru`. Where groups of different trees have the same
+//!   id, a lookup takes one more step for each of those trees.
 //!
 //! # A list that is split
 //!
-//! When adds to one (group, node) found its lock taken 64 times between two [sweeps](sweep()), it gets parts beside it, at most as
-//! many as processors (and 32), of 128 bytes each. Adds go to the part of their processor; removing finds an item where it is. A
-//! sweep joins the parts again when all but the busiest were little used since the last, and the group's end does in any case.
-//! A split needs memory. Where there is none, the list stays as it is.
+//! When adds to one (group, node) list found its lock taken 64 times between two [sweeps](sweep()),
+//! the list gets shards beside it, of 128 bytes each: at most one for each processor, and at most
+//! 32. Adds go to the shard of the calling processor; a removal finds the item on whichever shard
+//! holds it. A sweep joins the shards when all but the busiest were little used since the last
+//! sweep; the group's offline always joins them. A split needs memory; without memory the list
+//! stays unsplit.
 //!
-//! The counts are sums, and the promises are the same but for the order of a walk: **oldest first on each, and round and round from
-//! one to the next.** A walk of all items shows those of one after those of another. A walk of some shows of each its share: as many
-//! of a hundred as it holds of a hundred, so that what is shown is about what is oldest. The next one begins with the one behind that at
-//! which the last ended. When parts are joined, what they hold goes one after the other behind what was there before the split.
+//! Counts are sums over the shards. All guarantees are those of an unsplit list except the order of
+//! a walk, which is **oldest first on each shard, and round robin over the shards.** A walk of all
+//! items visits shard after shard. A shorter walk visits of each shard a share proportional to the
+//! shard's length, so that the visited items are about the oldest. The next walk begins at the
+//! shard after the one at which the last walk ended. Joining appends the shards' items, shard after
+//! shard, behind those of the original list.
 //!
 //! # How this differs from the kernel's `list_lru`
 //!
-//! 1. State per (group, node), not per group with all its nodes.
-//! 2. A group's lists are chained on the group: offline does not visit lists that the group never used.
-//! 3. `del` takes no group and no node; the kernel corrupts a list when given the wrong ones, this cannot be.
-//! 4. The callback's verdict is typed (see [`walk`]): returning with the lock in the wrong state does not compile.
-//! 5. Listeners hear of 0 -> 1 under the list's lock, so never about a group whose offline is over.
-//! 6. A contended list is split; in the kernel it has one lock, whatever happens.
+//! 1. State is per (group, node), not per group with all its nodes.
+//! 2. A group's lists are chained on the group: offline does not visit lists that the group never
+//!    used.
+//! 3. `del` takes no group and no node. The kernel corrupts a list when it is given the wrong ones;
+//!    this error cannot occur here.
+//! 4. The callback's verdict is typed (see [`walk`]): returning with the lock in the wrong state
+//!    does not compile.
+//! 5. Listeners are called on the transition 0 -> 1 under the list's lock, so never for a group
+//!    whose offline has finished.
+//! 6. A contended list is split; in the kernel a list always has one lock.
 
 mod aliasable_box;
 #[cfg(any(test, feature = "baseline"))]
@@ -116,33 +128,36 @@ use refusable::try_box;
 /// ```
 #[doc(alias = "list_lru")]
 pub struct ListLru<T: Linked> {
-    // The lists point back to it: it may not move.
+    // Boxed at a fixed address: the lists hold pointers to it.
     raw: AliasableBox<RawListLru>,
     items: PhantomData<T::Handle>,
 }
 
-// SAFETY: the lists own their items by handles, which may be sent; everything else is behind locks and atomics.
+// SAFETY: the lists own their items by handles, and `T::Handle: Send` lets these move to another
+// thread. All other state is behind locks and atomics.
 unsafe impl<T: Linked> Send for ListLru<T> where T::Handle: Send {}
-// SAFETY: as for Send. What is shared through `&ListLru` are items under a lock, one at a time, and a handle which is `Send`
-// allows what it gives access to from any thread.
+// SAFETY: `&ListLru` gives access to items one at a time, under a list's lock, so never to one item
+// from two threads at once; this is as if the handle moved between threads, which `T::Handle: Send`
+// permits. All other state is behind locks and atomics.
 unsafe impl<T: Linked> Sync for ListLru<T> where T::Handle: Send {}
 
-/// An item was not added; it is given back.
+/// An item that could not be added; each variant returns the item.
 #[derive(thiserror::Error)]
 pub enum AddError<H> {
-    /// It is on a list already, perhaps on this one. `add` is idempotent for *a* list, not for *this* list.
+    /// The item is on a list already, perhaps on this one. `add` is idempotent for *a* list, not
+    /// for *this* list.
     #[error("the item is on a list already")]
     Linked(H),
-    /// There is no memory for the group's list, nor is there a list of one of its ancestors.
-    #[error("no memory for the list of the item's group; `prepare` it where that can be dealt with")]
+    /// There is no memory for the group's list, and no ancestor has a list on the node.
+    #[error("no memory for the list of the item's group: call `prepare` where the error can be handled")]
     NoMemory(H),
-    /// The list holds 2^31 - 1 items.
+    /// The list holds 2^31 - 1 items, the maximum.
     #[error("the list of the item's group on this node is full (2^31 - 1 items)")]
     Full(H),
 }
 
 impl<H> AddError<H> {
-    /// The item.
+    /// Returns the item.
     pub fn into_handle(self) -> H {
         match self {
             Self::Linked(handle) | Self::NoMemory(handle) | Self::Full(handle) => handle,
@@ -160,58 +175,63 @@ impl<H> fmt::Debug for AddError<H> {
     }
 }
 
-/// There is no memory for a list.
+/// An allocation failure: there is no memory for a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for the list of this group on this node")]
 pub struct AllocError;
 
 impl<T: Linked> ListLru<T> {
-    /// Lists that nobody listens to.
+    /// Creates lists without a listener. Aborts when there is no memory; see
+    /// [`try_new`](Self::try_new).
     pub fn new() -> Self {
         Self { raw: Box::new(RawListLru::new(None, T::LAYOUT)).into(), items: PhantomData }
     }
 
-    /// As [`new`](Self::new), for who can do without.
+    /// As [`new`](Self::new), but returns an error when there is no memory.
     ///
     /// # Errors
     ///
-    /// [`AllocError`] without memory.
+    /// [`AllocError`] if there is no memory.
     pub fn try_new() -> Result<Self, AllocError> {
         let raw = try_box(RawListLru::new(None, T::LAYOUT)).ok_or(AllocError)?;
         Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
-    /// As [`with_occupancy`](Self::with_occupancy), for who can do without.
+    /// As [`with_occupancy`](Self::with_occupancy), but returns an error when there is no memory.
     ///
     /// # Errors
     ///
-    /// [`AllocError`] without memory.
+    /// [`AllocError`] if there is no memory.
     pub fn try_with_occupancy(occupancy: Arc<dyn Occupancy>) -> Result<Self, AllocError> {
         let raw = try_box(RawListLru::new(Some(occupancy), T::LAYOUT)).ok_or(AllocError)?;
         Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
-    /// Lists that tell `occupancy` when one of them goes from empty to not empty.
+    /// Creates lists that call `occupancy` when one of them goes from empty to non-empty.
     pub fn with_occupancy(occupancy: Arc<dyn Occupancy>) -> Self {
         Self { raw: Box::new(RawListLru::new(Some(occupancy), T::LAYOUT)).into(), items: PhantomData }
     }
 
-    /// Adds an item as the youngest of its group on `node`. The list owns it until it is removed.
+    /// Adds an item as the youngest of its group on `node`. The list owns the item until it is
+    /// removed.
     ///
-    /// If the group is dying, or there is no memory for its list, the nearest ancestor that has one takes the item. O(1); the first
-    /// time for a (group, node) O(depth of the group). Allocates then, and when it splits a list for which threads contend
-    /// ([module](self)), which it does holding no lock, and does without where it is refused.
+    /// If the group is dying, or there is no memory for its list, the item goes to the list of the
+    /// nearest ancestor that has one. O(1); the first add to a (group, node) is O(depth of the
+    /// group) and allocates. A split of a contended list ([module](self)) allocates, too: without
+    /// holding a lock, and if the allocation fails the list stays unsplit.
     ///
     /// # Errors
     ///
-    /// The item comes back in [`AddError`] when it is on a list already, and when no list can be had. Of several threads that add
-    /// the same item (clones of an `Arc`), exactly one succeeds (L4).
+    /// [`AddError`], which contains the item, if the item is on a list already, if no list could be
+    /// created or found, or if the list is full. Of several threads that add the same item (clones
+    /// of an `Arc`), exactly one succeeds (L4).
     #[doc(alias = "list_lru_add")]
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
-        // SAFETY: a handle gives a pointer to an object.
+        // SAFETY: `into_raw` returned a pointer to a live object, which we own.
         let links = unsafe { T::links(object) };
-        // SAFETY: they are a `T`'s, by the pointer that its handle was turned into.
+        // SAFETY: the links are those of a `T`, and derive from the pointer that `into_raw`
+        // returned.
         let links = unsafe { T::LAYOUT.node(links) };
         let added = if T::Handle::UNIQUE {
             self.raw.add::<true>(links, memcg, node)
@@ -219,7 +239,7 @@ impl<T: Linked> ListLru<T> {
             self.raw.add::<false>(links, memcg, node)
         };
         added.map_err(|refused| {
-            // SAFETY: it was turned into this pointer above, and the list did not take it.
+            // SAFETY: `into_raw` returned this pointer above, and the list did not take ownership.
             let item = unsafe { T::Handle::from_raw(object) };
             match refused {
                 Refused::Linked => AddError::Linked(item),
@@ -229,42 +249,51 @@ impl<T: Linked> ListLru<T> {
         })
     }
 
-    /// Removes an item, if it is on one of these lists, and returns the handle the list had. O(1).
+    /// Removes an item if it is on one of these lists, and returns the handle by which the list
+    /// owned it. O(1).
     ///
-    /// `None` when the item is on no list, on another `ListLru`'s, or isolated by a walk: whoever isolated it owns it now. Of
-    /// several threads that remove the same item, exactly one gets the handle (L4).
+    /// Returns `None` if the item is on no list, on another `ListLru`'s, or isolated by a walk:
+    /// then the [`Isolated`] owns it. Of several threads that remove the same item, exactly one
+    /// gets the handle (L4).
     #[doc(alias = "list_lru_del")]
     pub fn del(&self, item: &T) -> Option<T::Handle> {
-        // SAFETY: it is a reference to an object.
+        // SAFETY: a reference is a pointer to a live object.
         let links = unsafe { T::links(NonNull::from(item)) };
-        // SAFETY: the links are a part of `item`, which is borrowed.
+        // SAFETY: `item` is borrowed during the call, and the links are a part of it, so they are
+        // live.
         let pushed = unsafe { self.raw.del(links) }?;
-        // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
+        // SAFETY: only links of a `T` are on these lists, and the list has given up its ownership
+        // of this one.
         Some(unsafe { handle_of::<T>(pushed) })
     }
 
-    /// How many items the group's own list holds on `node`. O(1) (O(parts) when it is split), without a lock; 0 while it has no list, and once it is dying
+    /// Returns the number of items on the group's own list on `node`, without a lock. O(1), or
+    /// O(shards) if the list is split. Returns 0 while the group has no list, and once it is dying
     /// and its items are its parent's (L2).
     #[doc(alias = "list_lru_count_one")]
     pub fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.raw.count_one(memcg, node)
     }
 
-    /// How many items of all groups there are on `node`: never below what was there throughout (L3,
-    /// R11), though an item may be counted more than once while its group ends or its list's parts
-    /// are joined. O(groups that have a list here), without a lock; again for each such end
-    /// meanwhile.
+    /// Returns the number of items of all groups on `node`, without a lock. The result is never
+    /// below the number of items that were on the node throughout the call (L3, R11); an item may
+    /// be counted more than once while its group goes offline or the shards of its list are joined.
+    /// O(groups that have a list on the node); the count is repeated for each such move that
+    /// happens meanwhile.
     #[doc(alias = "list_lru_count_node")]
     pub fn count_node(&self, node: NodeId) -> u64 {
         self.raw.count_node(node)
     }
 
-    /// Walks the group's list on `node`, oldest first, and does with each item what `callback` says ([`walk`] has the table).
-    /// Returns how many were removed. A list that is split is walked part by part ([module](self)).
+    /// Walks the group's list on `node`, oldest first, and does with each item what `callback`
+    /// returns (the table is in [`walk`]). Returns the number of removed items. A split list is
+    /// walked shard by shard ([module](self)).
     ///
-    /// At most `nr_to_walk` items are shown, which falls by one for each, removed or not: it is scanned, not freed (L11). An item
-    /// is not shown twice unless the callback asks for it; a walk whose callback gave the lock back goes on where it was. The callback runs under the list's lock: it must be short, must not
-    /// block, and must not use this `ListLru`, unless it gives the lock back first.
+    /// At most `nr_to_walk` items are visited. It falls by one for each visited item, removed or
+    /// not: it counts scanned items, not freed ones (L11). An item is not visited twice unless the
+    /// callback returns a retry. A walk whose callback released the lock resumes at its position.
+    /// The callback runs under the list's lock: it must be short, must not block, and must not use
+    /// this `ListLru` unless it releases the lock first.
     #[doc(alias = "list_lru_walk_one")]
     pub fn walk_one(
         &self,
@@ -276,10 +305,12 @@ impl<T: Linked> ListLru<T> {
         self.raw.walk_one(memcg, node, nr_to_walk, callback)
     }
 
-    /// Walks the lists of all groups on `node`, in no particular order of groups. Returns how many items were removed.
+    /// Walks the lists of all groups on `node`, in no particular order of groups. Returns the
+    /// number of removed items.
     ///
-    /// Allocates a list of the groups, without a lock; where memory does not suffice, those of them are walked for which it does.
-    /// `nr_to_walk` is shared among them, and the rules of [`walk_one`](Self::walk_one) hold.
+    /// Collects the groups first, which allocates, without holding a lock; if memory runs out, only
+    /// the groups that fit are walked. All groups share `nr_to_walk`, and the rules of
+    /// [`walk_one`](Self::walk_one) hold.
     #[doc(alias = "list_lru_walk_node")]
     pub fn walk_node(
         &self,
@@ -291,32 +322,36 @@ impl<T: Linked> ListLru<T> {
         groups.iter().map(|memcg| self.raw.walk_one(memcg, node, nr_to_walk, &mut callback)).sum()
     }
 
-    /// Does something with an item's links and the list on which it is, locked; `None` if that is none of these.
+    /// Locks the list that holds `item` and calls `f` with it and the item's links. `None` if the
+    /// item is on none of these lists.
     fn at_home<R>(&self, item: &T, f: impl FnOnce(LockedList<'_>, NonNull<Hook>) -> R) -> Option<R> {
-        // SAFETY: it is a reference to an object.
+        // SAFETY: a reference is a pointer to a live object.
         let links = unsafe { T::links(NonNull::from(item)) };
         let guard = pin();
-        // SAFETY: the links are a part of `item`, which is borrowed.
+        // SAFETY: `item` is borrowed during the call, and the links are a part of it, so they are
+        // live.
         let list = self.raw.lock_home(unsafe { links.as_ref() }, None, &guard)?;
         Some(f(list, links))
     }
 
-    /// What these lists cost beyond the items: this structure, its table, 64 bytes for each (group, node), and parts of split ones.
-    /// O(1); O(lists) while one is split.
+    /// Returns the memory that these lists use beyond the items: this structure, its table, 64
+    /// bytes for each (group, node), and the shards of split lists. O(1); O(lists) while a list is
+    /// split.
     pub fn footprint(&self) -> ByteSize {
         ByteSize::new((size_of::<Self>() + size_of::<RawListLru>() + self.raw.bytes()) as u64)
     }
 
-    /// How many (group, node) lists exist; a split one is one.
+    /// Returns the number of (group, node) lists. A split list counts as one.
     pub fn pairs(&self) -> usize {
         self.raw.pairs()
     }
 
-    /// Checks the structure: counts, links, table, ancestors. Takes every lock in turn; for tests.
+    /// Checks the structure: counts, links, table, ancestors. Takes all locks, one after the other;
+    /// for tests.
     ///
     /// # Panics
     ///
-    /// When something is wrong, with a sentence that says what should hold.
+    /// If an invariant is violated; the message names it.
     pub fn assert_valid(&self) {
         self.raw.assert_valid();
     }
@@ -329,20 +364,22 @@ impl<T: Linked> Default for ListLru<T> {
 }
 
 impl<T: Linked> Drop for ListLru<T> {
-    /// Drops the lists and what is on them (the kernel's `list_lru_destroy` leaks it; L20). O(lists + items).
+    /// Drops the lists and the items on them (the kernel's `list_lru_destroy` leaks the items;
+    /// L20). O(lists + items).
     ///
-    /// An item whose own drop panics keeps no other item: the first panic goes on when all are
-    /// dropped, and none does while the thread unwinds already (without the feature `std` a second
-    /// panic aborts).
+    /// If the drop of an item panics, all other items are dropped as well, and then the first panic
+    /// is resumed. If the thread is unwinding already, none is resumed (without the feature `std` a
+    /// second panic aborts).
     #[doc(alias = "list_lru_destroy")]
     fn drop(&mut self) {
         let mut items = Isolated::<T>::new();
         self.raw.drain(|item| {
-            // SAFETY: only a `T`'s links are on these lists, and `drain` gave the item up, marked
+            // SAFETY: only links of a `T` are on these lists, and `drain` gave the item up, marked
             // private.
             unsafe { items.push_links(item) };
         });
-        // Code of the items runs last, when no group leads here any more: a drop may panic.
+        // The items' destructors run last, when no group refers to these lists any more: a
+        // destructor may panic.
         drop(items);
     }
 }

@@ -1,4 +1,4 @@
-//! Memory control groups: who used the memory, and how much of it they may use.
+//! Memory control groups: accounting of the memory that a tenant uses, and limits on it.
 //!
 //! A [`MemcgTree`] owns the groups, a [`Memcg`] is a handle on one of them. Names, limits and the
 //! meaning of each limit are those of cgroup v2's `memory.*` files; amounts are
@@ -10,40 +10,40 @@
 //!     create --> Online --offline()--> Dying --last handle dropped--> gone, its id is free
 //! ```
 //!
-//! | state | found by name, walk, children | its id means | may be charged | may get lists |
+//! | state | found by name, walk, children | id refers to | may be charged | may get lists |
 //! |---|---|---|---|---|
 //! | Online | yes | itself | yes | yes |
 //! | Dying | no | its nearest online ancestor | yes (its ancestors carry it) | no, its parent gets them |
-//! | gone | no | nobody, or a new group | | |
+//! | gone | no | no group, or a new one | | |
 //!
-//! A dying group lives for as long as an object, a list or a child names it. Its bytes stay counted
-//! where they were charged, and its counters stay part of all sums above.
+//! A dying group lives as long as an object, a list or a child holds a handle on it. Its bytes stay
+//! counted where they were charged, and its counters stay part of the sums of all ancestors.
 //!
-//! # Parts
+//! # Files
 //!
-//! From the lowest to the highest; `group` has the types that name each other, and the files above
-//! it their behaviour.
+//! In dependency order, lowest first. `group` contains the types that refer to each other; the
+//! files after it contain their behaviour.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `error` | why a group could not be made or taken offline |
-//! | `id` | the number of a group, and the pool of numbers |
-//! | `group_handle` | what `table` and `stock` use of a handle on a group |
+//! | `error` | errors of creating a group and of taking it offline |
+//! | `id` | the number of a group |
+//! | `group_handle` | the part of a group's handle that `table` and `stock` use |
 //! | `table` | the groups of a tree by id and by name, and the links between them |
 //! | `stock` | bytes that are charged and not used yet, for each processor |
 //! | `hook` | the list of hooks that are called when a group goes offline |
 //! | `limits` | the settings of a group, as numbers |
 //! | `attached/lists` | the chain of lists that are attached to a group |
-//! | `group` | the handle, the group, and what the groups of a tree share |
-//! | `held` | a handle that readers look at without a lock |
-//! | `ancestry` | the way up to the root |
-//! | `protection` | what the guarantees of a group are worth under its ancestors' |
-//! | `usage` | counting bytes in a group and in all groups above |
-//! | `drain` | uncharging what is in stock |
+//! | `group` | the handle, the group, and the state shared by the groups of a tree |
+//! | `held` | a handle that lock-free readers may access while it is released |
+//! | `ancestry` | the path from a group to the root |
+//! | `protection` | effective guarantees: those of a group, limited by its ancestors' |
+//! | `usage` | counting bytes in a group and in all groups above it |
+//! | `drain` | filling and draining the stock |
 //! | `charge` | charging and uncharging |
 //! | `limit` | setting limits |
 //! | `attached` | reparenting the attached lists of a dying group |
-//! | `create`, `offline` | how a group comes and goes |
+//! | `create`, `offline` | creating groups and taking them offline |
 //! | `walk` | children and descendants |
 //! | `tree` | the owner of a tree |
 

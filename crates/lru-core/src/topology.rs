@@ -1,12 +1,13 @@
-//! Which NUMA node memory and threads are on: asked, not guessed.
+//! The NUMA nodes of the machine: their processors, their distances, and the node of the calling
+//! thread.
 //!
 //! | source | where | `current()` |
 //! |---|---|---|
-//! | [`Fixed`] | everywhere; tests, kernels, model checks | what it was told |
-//! | `Sysfs` | `std` on Linux, no C library; what [`detect`] takes | `sched_getcpu` and a table, a few ns |
-//! | `Hwloc` | feature `hwloc`: what sysfs does not tell, and synthetic machines | the same |
+//! | [`Fixed`] | everywhere; tests, kernels, model checks | the configured node |
+//! | `Sysfs` | `std` on Linux, no C library; the choice of [`detect`] | `sched_getcpu` and a table, a few ns |
+//! | `Hwloc` | feature `hwloc`: machines without sysfs, and synthetic ones | the same |
 //!
-//! Nodes are counted from 0 without gaps here ([`NodeId`]), whatever numbers the machine gives them.
+//! Nodes are numbered from 0 without gaps ([`NodeId`]), whatever numbers the operating system uses.
 
 mod detect;
 #[cfg(feature = "std")]
@@ -32,39 +33,43 @@ pub use self::text::{parse_distances, parse_list, TextError, LIST_END};
 
 use lowwater_base::NodeId;
 
-/// The NUMA nodes of a machine, real or not. They do not change while it exists.
+/// The NUMA nodes of a machine, real or synthetic. They do not change during the topology's life.
 ///
-/// Asked by any thread, also by those that hold locks of the library: no method may panic, wait, or use what asks it. What a
-/// topology that answers otherwise leads to is memory on the wrong node, counts that lack a node, or an error where the number of nodes
-/// is compared; nothing that is not safe.
+/// Any thread may call the methods, also one that holds locks of this library. So no method may
+/// panic, block, or use an object that uses the topology. A topology that returns wrong values can
+/// cause memory on the wrong node, counts that omit a node, or an error where node counts are
+/// compared. No topology can cause undefined behaviour.
 pub trait Topology: Send + Sync {
-    /// Number of nodes, at least 1. Every [`NodeId`] of this topology has a lower index.
+    /// Returns the number of nodes, at least 1. Every [`NodeId`] of this topology has a lower
+    /// index.
     #[doc(alias = "nr_node_ids")]
     fn nodes(&self) -> usize;
 
-    /// The node on which the calling thread runs right now; it may be moved at any time. Costs a few nanoseconds.
+    /// Returns the node on which the calling thread runs now; the scheduler may move the thread at
+    /// any time. Costs a few nanoseconds.
     #[doc(alias = "numa_node_id")]
     fn current(&self) -> NodeId;
 
-    /// The operating system's numbers of the node's processors, ascending; none for a node of memory only, and where nobody
-    /// knows.
+    /// Returns the operating system's numbers of the node's processors, ascending. Empty for a
+    /// memory-only node, and where the processors are unknown.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// If the node does not exist.
     #[doc(alias = "cpumask_of_node")]
     fn cpus_of(&self, node: NodeId) -> &[usize];
 
-    /// How far the memory of `b` is from the processors of `a`, in the units of ACPI's SLIT: 10 is local, 20 is twice that.
+    /// Returns the distance from the processors of `a` to the memory of `b`, in the units of ACPI's
+    /// SLIT: 10 is local, 20 is twice as far.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// If the node does not exist.
     #[doc(alias = "node_distance")]
     fn distance(&self, a: NodeId, b: NodeId) -> u32;
 }
 
 /// The distance of a node from itself.
 const LOCAL_DISTANCE: u32 = 10;
-/// The distance of another node where nobody says more.
+/// The distance of another node where the system reports none.
 const REMOTE_DISTANCE: u32 = 20;

@@ -1,4 +1,5 @@
-//! L19: once a list is there, adding, removing and walking allocate nothing and free nothing but what they let go of.
+//! L19: once a list exists, adding, removing and walking allocate nothing, and free nothing but the
+//! objects themselves.
 
 #![cfg(not(lowwater_loom))]
 
@@ -12,16 +13,16 @@ struct Counting;
 
 thread_local! { static ALLOCATIONS: Cell<u64> = const { Cell::new(0) } }
 
-// SAFETY: everything is the system allocator's; counting does not allocate.
+// SAFETY: all calls are forwarded to the system allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clause is that of `System.alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clause is that of `System.dealloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -35,7 +36,7 @@ struct Item {
 
 linked!(impl[] for Item { links, handle: Arc<Item> });
 
-/// Allocations of this thread during `work`.
+/// Returns the number of this thread's allocations during `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();

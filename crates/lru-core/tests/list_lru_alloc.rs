@@ -1,10 +1,11 @@
-//! The lists against an allocator that counts and that fails.
+//! The lists with an allocator that counts and that fails on request.
 //!
-//! * L17, L6: each allocation of a population fails once; the lists stay valid, nothing leaks, and the next try succeeds.
-//! * L16: bytes follow what is live, not what has been.
-//! * What others do while one waits for memory.
+//! * L17, L6: each allocation of a population fails once; the lists stay valid, nothing leaks, and
+//!   the next attempt succeeds.
+//! * L16: the footprint follows the live lists, not those that existed before.
+//! * Actions of other threads while one waits for memory.
 
-// crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory.
+// crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
 #[path = "../../base/tests/faulty/mod.rs"]
@@ -26,15 +27,16 @@ fn item() -> Arc<Item> {
     Arc::new(Item(Links::new()))
 }
 
-/// One test at a time: what one retires another would free, and count.
+/// Serializes the tests: memory that one retires would be freed, and counted, by another.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    sweep(MemcgTree::new(0).root()); // Frees what the last one left.
+    sweep(MemcgTree::new(0).root()); // Frees the memory that the previous test retired.
     guard
 }
 
-/// What a thread allocates once is not a list's; and where that fails, the thread's reads are counted elsewhere.
+/// Makes the allocations that happen once per thread; if these failed in a test, the thread's reads
+/// would be counted differently.
 fn warm_up() {
     ListLru::<Item>::new().count_one(MemcgTree::new(0).root(), N0);
 }
@@ -43,7 +45,7 @@ fn chain(tree: &MemcgTree) -> Memcg {
     tree.root().create("a").unwrap().create("b").unwrap().create("c").unwrap()
 }
 
-/// Fails each allocation of one population in turn; how many there are.
+/// Fails each allocation of one population in turn. Returns their number.
 fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) -> usize {
     warm_up();
     for nth in 0.. {
@@ -52,8 +54,8 @@ fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) ->
         let lru = ListLru::<Item>::new();
         let empty = lru.footprint();
         let (populated, failed) = refused_after(nth, || populate(&lru, &group));
-        lru.assert_valid(); // L6 among others
-        assert_eq!(populated, !failed, "allocation {nth} failed, and it was told");
+        lru.assert_valid(); // Checks L6 among others.
+        assert_eq!(populated, !failed, "the result must report whether allocation {nth} failed");
         if !failed {
             return nth;
         }
@@ -118,7 +120,7 @@ fn l17_each_allocation_of_a_first_add_may_fail() {
 fn l17_failed_populations_leak_nothing() {
     let _alone = alone();
     let series = || fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok());
-    // What waits for readers to leave comes and goes by the bag; after a while it is as much as it will be.
+    // Retired memory is freed in batches; after a while its maximum is reached.
     const BAG_BYTES: isize = 16 << 10;
     (0..100).for_each(|_| assert!(series() > 0));
     let before = ALLOCATED.get();
@@ -158,7 +160,7 @@ fn l16_a_million_groups_one_after_another_leave_the_footprint_flat() {
     assert!(most <= first + first / 4, "{first} bytes after a thousand, {most} after {GROUPS}");
 }
 
-/// Lists with an item of each of so many groups more, the first of which is number `from`.
+/// Adds an item to the lists of each of `count` more groups, the first of which has number `from`.
 fn add_groups(tree: &MemcgTree, lru: &ListLru<Item>, from: usize, count: usize) {
     for n in from..from + count {
         let group = if n == 0 { tree.root().clone() } else { tree.root().create(&n.to_string()).unwrap() };

@@ -1,8 +1,10 @@
-//! `ListLru::footprint` against an allocator that counts: exact to the byte, whoever makes tables that nobody needs in the end.
+//! `ListLru::footprint` compared with an allocator that counts: exact to the byte, also when
+//! concurrently created tables turn out to be unnecessary.
 //!
-//! One test, as what another one's thread leaves behind would be freed, and counted, here.
+//! A single test, since memory retired by another test's thread would be freed, and counted, here.
 
-// crossbeam-epoch, which is the read side with `lowwater_epoch`, frees later, and allocates for what it remembers.
+// crossbeam-epoch, the read side with `lowwater_epoch`, frees later, and allocates for retired
+// objects.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
 #[path = "../../base/tests/faulty/mod.rs"]
@@ -23,7 +25,7 @@ linked!(impl[] for Item { 0, handle: Arc<Item> });
 fn l16_a_table_that_is_too_small_when_it_is_made_is_given_back() {
     let tree = MemcgTree::new(0);
     let groups: Vec<_> = (0..40).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
-    // Frees what was retired; for the first time, also allocates what a thread needs.
+    // Frees retired memory; the first call also makes the allocations that happen once per thread.
     let flush = || list_lru::sweep(MemcgTree::new(0).root());
     flush();
     let before = ALLOCATED.get();

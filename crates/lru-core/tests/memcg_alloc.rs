@@ -1,6 +1,6 @@
-//! Groups, trees and hooks against an allocator that fails: whatever says that it returns an error
-//! without memory does so for each allocation in turn, on a stable compiler, and leaves nothing
-//! behind.
+//! Groups, trees and hooks with an allocator that fails on request: each function that is
+//! documented to return an error without memory does so for each of its allocations in turn, on a
+//! stable compiler, and leaves nothing behind.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use lowwater_base::fallible::{try_box, TryArc};
 use lowwater_lru_core::{ByteSize, HookId, Memcg, MemcgError, MemcgTree, OfflineHook};
 
-/// Holds a group of its tree: a cycle, which the end of the tree breaks.
+/// A hook with a handle on a group of its tree: a cycle, which the drop of the tree breaks.
 struct Counts(Arc<AtomicUsize>, Memcg);
 
 impl OfflineHook for Counts {
@@ -24,8 +24,8 @@ impl OfflineHook for Counts {
     }
 }
 
-/// Runs `f` with each of its allocations refused in turn, the last time with none. How many there
-/// are.
+/// Runs `f` with each of its allocations failing in turn, the last time with none failing. Returns
+/// their number.
 fn each<R>(mut f: impl FnMut() -> R, mut check: impl FnMut(R, bool)) -> usize {
     for nth in 0.. {
         let (result, refused) = refused_after(nth, &mut f);
@@ -37,7 +37,7 @@ fn each<R>(mut f: impl FnMut() -> R, mut check: impl FnMut(R, bool)) -> usize {
     unreachable!("it ends")
 }
 
-/// What a thread allocates once is no tree's.
+/// Makes the allocations that happen once per thread.
 fn warm_up() {
     let tree = MemcgTree::new(2);
     let group = tree.root().create("first").unwrap();
@@ -70,7 +70,7 @@ fn l17_each_allocation_of_a_tree_may_fail() {
 fn l17_each_allocation_of_a_group_may_fail() {
     warm_up();
     let tree = MemcgTree::new(0);
-    // More than a word of ids, so that all tables grow.
+    // More groups than bits in a word of ids, so that all tables grow.
     let mut groups = Vec::with_capacity(200);
     for n in 0..200 {
         let name = format!("group {n}");
@@ -78,7 +78,7 @@ fn l17_each_allocation_of_a_group_may_fail() {
             || tree.root().create(&name),
             |made, refused| match made {
                 Ok(group) => {
-                    assert!(!refused, "it says that there was memory for all");
+                    assert!(!refused, "success means that no allocation failed");
                     groups.push(group);
                 }
                 Err(error) => {
@@ -126,12 +126,12 @@ fn l17_each_allocation_of_a_hook_may_fail_and_a_removal_needs_none() {
             [0, 1, 2].map(|n: usize| calls[n].load(Relaxed))
         };
         assert_eq!(ends(), [1, 1, 1], "each once, however often it was tried");
-        // Of another tree: it is none of ours.
+        // A hook of another tree: its id removes nothing here.
         let other = MemcgTree::new(0);
         let theirs = other.add_hook(Arc::new(Counts(Arc::clone(&calls[0]), other.root().clone())));
         tree.remove_hook(theirs);
         assert_eq!(ends(), [1, 1, 1]);
-        // Each with no memory at all.
+        // Each removal without any memory.
         for (n, expected) in [(1, [1, 0, 1]), (0, [0, 0, 1]), (2, [0, 0, 0])] {
             let ((), _) = refused_after(0, || tree.root().remove_hook(ids[n]));
             assert_eq!(ends(), expected);

@@ -1,4 +1,5 @@
-//! `MemcgTree::footprint` against an allocator that counts: exact to the byte, at every step of a tree's life.
+//! `MemcgTree::footprint` compared with an allocator that counts: exact to the byte, at every step
+//! of a tree's life.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -16,14 +17,15 @@ impl OfflineHook for Nothing {
     fn offline(&self, _: &Memcg, _: &Memcg) {}
 }
 
-/// ByteSize allocated by this thread since `before`.
+/// Returns the bytes allocated by this thread since `before`.
 fn since(before: isize) -> ByteSize {
     ByteSize::new(u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before"))
 }
 
 #[test]
 fn footprint_is_what_is_allocated() {
-    // What a thread allocates once, for the lists' deferred free, is not the tree's.
+    // Allocations that happen once per thread, for the lists' deferred free, are not part of the
+    // tree.
     MemcgTree::new(0).root().create("first").and_then(|first| first.offline()).unwrap();
     let before = ALLOCATED.get();
     let tree = MemcgTree::new(3);
@@ -35,7 +37,7 @@ fn footprint_is_what_is_allocated() {
     let rest = |tree: &MemcgTree| ByteSize::new(tree.footprint().get() + hooked);
     assert_eq!(rest(&tree), since(before), "with a hook");
 
-    // Dropped at the end, after the last look.
+    // Dropped at the end, after the last comparison.
     let mut groups = Vec::with_capacity(500);
     let vec = groups.capacity() as u64 * size_of::<Memcg>() as u64;
     let expected = |tree: &MemcgTree| ByteSize::new(rest(tree).get() + vec);
@@ -57,7 +59,7 @@ fn footprint_is_what_is_allocated() {
     assert_eq!(since(before), ByteSize::ZERO);
 }
 
-/// A group is one allocation for itself and one for its name, and its share of the tables.
+/// A group is one allocation for itself and one for its name, plus its share of the tables.
 #[test]
 fn a_group_costs_less_than_three_hundred_bytes() {
     let tree = MemcgTree::new(0);

@@ -1,5 +1,4 @@
-//! Groups of two trees in the lists of one `ListLru`. Their ids are the same numbers, and mean
-//! different groups.
+//! Groups of two trees in the lists of one `ListLru`. The same ids refer to different groups.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -17,7 +16,7 @@ fn item() -> Arc<Item> {
     Arc::new(Item(Links::new()))
 }
 
-/// Two trees, and a group of each that has the same id.
+/// Creates two trees, and in each a group with the same id.
 fn two_groups() -> [(MemcgTree, Memcg); 2] {
     let groups = [(); 2].map(|()| {
         let tree = MemcgTree::new(0);
@@ -105,7 +104,7 @@ fn r10_a_tree_that_is_gone_leaves_nothing_to_one_that_comes() {
         lru.add(item(), &group, N0).unwrap();
         assert_eq!(lru.count_one(&group, N0), 1);
     }
-    // Their lists are there as long as they hold something, and with them the groups.
+    // The lists exist as long as they have items, and keep the groups alive.
     assert_eq!((lru.count_node(N0), lru.pairs()), (100, 200));
     lru.assert_valid();
 }

@@ -1,12 +1,12 @@
-//! What an object carries to be on a list if it lives in a slab.
+//! Links of an object that lives in a slab.
 
 use super::hook::Hook;
 use crate::sync::UnsafeCell;
 use core::fmt;
 
-/// The links inside an object that lives in a `Slab` of `lowwater-store`: which list it is on, next and previous, these by the numbers of their
-/// slots. 16 bytes.
-// The hook comes first in all links.
+/// The links inside an object that lives in a `Slab` of `lowwater-store`: the list it is on, and
+/// the next and previous object by slot number. 16 bytes.
+// `repr(C)`: a pointer to any kind of links is also one to its hook, the first field.
 #[repr(C)]
 pub struct CompressedLinks {
     hook: Hook,
@@ -14,16 +14,18 @@ pub struct CompressedLinks {
     pub(super) prev: UnsafeCell<u32>,
 }
 
-// SAFETY: `next` and `prev` are only touched by whoever the hook's invariants 1 to 3 name, one at a time; the hook is atomic.
+// SAFETY: `next` and `prev` are accessed only by the thread that the hook's invariants 1 to 3
+// permit, one at a time; the hook is atomic.
 unsafe impl Send for CompressedLinks {}
-// SAFETY: as for Send.
+// SAFETY: the hook's invariants 1 to 3 also synchronize shared access to `next` and `prev`; the
+// hook is atomic.
 unsafe impl Sync for CompressedLinks {}
 
 #[cfg(all(target_pointer_width = "64", not(lowwater_loom)))]
 const _: () = assert!(size_of::<CompressedLinks>() == 16, "links of a slot cost 16 bytes (DESIGN: an entry)");
 
 impl CompressedLinks {
-    /// Links that are on no list.
+    /// Creates links that are on no list.
     pub fn new() -> Self {
         Self::with(Hook::new())
     }
@@ -32,7 +34,8 @@ impl CompressedLinks {
         Self { hook, next: UnsafeCell::new(0), prev: UnsafeCell::new(0) }
     }
 
-    /// Is the object on a list (a private one counts)? True for no longer than it takes to ask.
+    /// Returns whether the object is on a list; an `Isolated` counts as one. The result may be
+    /// outdated when it is returned.
     pub fn is_linked(&self) -> bool {
         self.hook.is_linked()
     }

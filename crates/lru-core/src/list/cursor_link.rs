@@ -1,4 +1,4 @@
-//! Where a walk goes on: links that are no object's.
+//! The cursor of a walk: links that belong to no object.
 
 use super::compressed_links::CompressedLinks;
 use super::hook::Hook;
@@ -7,7 +7,7 @@ use super::link_ref::LinkNode;
 use super::links::Links;
 use core::ptr::NonNull;
 
-/// Links of the shape of those among which they are left.
+/// Links of both layouts, of which the one is used that matches the list.
 pub(crate) struct CursorLink {
     links: Links,
     compressed_links: CompressedLinks,
@@ -26,7 +26,8 @@ impl CursorLink {
         }
     }
 
-    /// A name for it on lists of this shape, until it is given back. `None`: there is none, nor memory for one.
+    /// Returns the cursor's link node for lists of this layout, registered until
+    /// `unregister_external`. `None`: there is no number left, or no memory.
     pub(crate) fn name(&self, shape: &LinkLayout) -> Option<LinkNode> {
         shape.register_external(self.of(shape))
     }

@@ -1,28 +1,28 @@
-//! The pointer by which a list owns what is on it.
+//! Handles: the pointers by which a list owns its items.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 
-/// An owning pointer that can be kept as a raw one: `Box<T>`, or `Arc<T>` (then the list holds one reference).
+/// An owning pointer that can be converted to a raw pointer and back: `Box<T>`, or `Arc<T>` (then
+/// the list owns one reference).
 ///
 /// # Safety
 ///
-/// `into_raw` gives a pointer to a live `Target` that neither moves nor is freed before `from_raw` takes it back, and that
-/// may be used for everything the handle could be used for.
+/// `into_raw` returns a pointer to a live `Target` that neither moves nor is freed before
+/// `from_raw` takes it back, and that may be used for everything that the handle could be used for.
 pub unsafe trait Handle {
-    /// What is pointed to.
+    /// The type that the handle points to.
     type Target;
 
-    /// Is there one handle for each object? Then no other thread can add the object meanwhile, and adding needs no atomic exchange.
-    ///
-    /// True only if there is.
+    /// Whether there is at most one handle for each object. Then no other thread can add the object
+    /// concurrently, and adding needs no atomic exchange. Must not be true otherwise.
     const UNIQUE: bool = false;
 
-    /// Turns the handle into a pointer.
+    /// Converts the handle to a raw pointer.
     fn into_raw(self) -> NonNull<Self::Target>;
 
-    /// Turns the pointer back.
+    /// Converts the raw pointer back to the handle.
     ///
     /// # Safety
     ///
@@ -30,10 +30,11 @@ pub unsafe trait Handle {
     unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
 }
 
-// SAFETY: a box's content lives at a fixed place until the box is dropped, and `into_raw` does not drop it.
+// SAFETY: a box's content lives at a fixed address until the box is dropped, and `into_raw` does
+// not drop it.
 unsafe impl<T> Handle for Box<T> {
     type Target = T;
-    // Nobody else has a reference to a box's content while the box is given away.
+    // A box is the only handle on its content.
     const UNIQUE: bool = true;
 
     #[inline]
@@ -43,25 +44,28 @@ unsafe impl<T> Handle for Box<T> {
 
     #[inline]
     unsafe fn from_raw(raw: NonNull<T>) -> Self {
-        // SAFETY: `raw` came from `Box::leak`, once, says the caller.
+        // SAFETY: `raw` came from `Box::leak` in `into_raw`, and is taken back once (this
+        // function's clause).
         unsafe { Box::from_raw(raw.as_ptr()) }
     }
 }
 
-// SAFETY: an Arc's content lives at a fixed place while one reference is held, and `into_raw` keeps its reference.
+// SAFETY: an `Arc`'s content lives at a fixed address while a reference exists, and `into_raw`
+// keeps its reference.
 unsafe impl<T> Handle for Arc<T> {
     type Target = T;
 
     #[inline]
     fn into_raw(self) -> NonNull<T> {
         let raw = Arc::into_raw(self).cast_mut();
-        // SAFETY: an Arc never points to null.
+        // SAFETY: `Arc::into_raw` never returns null.
         unsafe { NonNull::new_unchecked(raw) }
     }
 
     #[inline]
     unsafe fn from_raw(raw: NonNull<T>) -> Self {
-        // SAFETY: `raw` came from `Arc::into_raw`, and its reference is taken back once, says the caller.
+        // SAFETY: `raw` came from `Arc::into_raw`, and its reference is taken back once (this
+        // function's clause).
         unsafe { Arc::from_raw(raw.as_ptr()) }
     }
 }

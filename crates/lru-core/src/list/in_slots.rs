@@ -1,12 +1,12 @@
-//! Objects that are on lists only while they are in slots.
+//! The restriction of slot-number links to objects in slots.
 
 use super::link_layout::LinkLayout;
 use super::linked::Linked;
 
 /// An object that is on a list only while it is in a slot of a chunk.
 ///
-/// Without this trait no type has links that are numbers of slots, so safe code makes none for
-/// objects outside of slots:
+/// Only a type with this trait can have links that are slot numbers, so safe code cannot create
+/// them for objects outside of slots:
 ///
 /// ```compile_fail,E0277
 /// use lowwater_lru_core::{linked, CompressedLinks};
@@ -18,13 +18,13 @@ use super::linked::Linked;
 ///
 /// # Safety
 ///
-/// Each handle of the type leads to an object in a slot of a chunk that is laid out as
+/// Every handle of the type points to an object in a slot of a chunk that is laid out as
 /// [`ChunkLayout::of::<Self>()`](lowwater_base::slots::ChunkLayout::of) and registered.
 pub unsafe trait InSlots: Linked {}
 
 /// Returns the layout of [`CompressedLinks`](super::CompressedLinks), `offset` bytes into each `T`.
 pub const fn in_slots<T: InSlots>(offset: usize) -> LinkLayout {
-    // SAFETY: a list takes a `T` by a handle of the type, which leads to a slot of such a chunk
-    // (the clause of `InSlots`).
+    // SAFETY: a list takes a `T` by a handle of the type, which points to an object in a slot of
+    // such a chunk (clause of `InSlots`).
     unsafe { LinkLayout::in_slots::<T>(offset) }
 }

@@ -1,6 +1,8 @@
-//! How the links of one kind of object name each other: by address, or by the number of the object's slot.
+//! How the links of one type of object refer to each other: by address, or by the object's slot
+//! number.
 //!
-//! Lists do not know the type of what is on them, so they are told the shape of its links.
+//! The code of the lists does not depend on the item type, so the layout is passed to each
+//! operation.
 
 use super::compressed_links::CompressedLinks;
 use super::hook::Hook;
@@ -10,18 +12,18 @@ use crate::sync::UnsafeCell;
 use core::ptr::NonNull;
 use lowwater_base::slots::PtrCompressor;
 
-/// The shape of the links of one kind of object; a part of [`Linked`](super::Linked).
+/// The layout of the links of one type of object; a part of [`Linked`](super::Linked).
 #[derive(Debug)]
 pub struct LinkLayout {
-    /// None: by address.
+    /// `None`: the links refer to each other by address.
     slots: Option<PtrCompressor>,
 }
 
 impl LinkLayout {
-    /// [`Links`], of objects that may be anywhere.
+    /// The layout of [`Links`], for objects anywhere in memory.
     pub const ANYWHERE: &'static Self = &Self { slots: None };
 
-    /// [`CompressedLinks`], `offset` bytes into each `T`. Safe code calls
+    /// Returns the layout of [`CompressedLinks`] at `offset` bytes in each `T`. Safe code calls
     /// [`in_slots`](super::in_slots()) instead.
     ///
     /// # Safety
@@ -36,63 +38,69 @@ impl LinkLayout {
         self.slots.is_some()
     }
 
-    /// The links that are named.
+    /// Returns the links that `by` refers to, or `None`.
     ///
     /// # Safety
     ///
-    /// None are, or those of an object that is live, or of a mark that was lent this name.
+    /// `by` is none, or refers to the links of a live object, or of a cursor that is registered
+    /// under this reference.
     #[inline]
     pub unsafe fn find(&self, by: LinkRef) -> Option<NonNull<Hook>> {
         match &self.slots {
             None => NonNull::new(by.0),
             Some(_) if by.is_none() => None,
-            // SAFETY: by the shape a live object is in a slot; the rest says the caller.
+            // SAFETY: with this layout a live object is in a slot of a registered chunk, and `by`
+            // refers to one or to a registered cursor (this function's clause).
             Some(place) => NonNull::new(unsafe { place.decompress(by.number()) }.cast()),
         }
     }
 
-    /// As [`find`](Self::find), where some are.
+    /// As [`find`](Self::find), for a reference that is not none.
     ///
     /// # Safety
     ///
-    /// As there, and some are.
+    /// The clause of [`find`](Self::find), and `by` is not none.
     #[inline]
     pub unsafe fn get(&self, by: LinkRef) -> NonNull<Hook> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clause includes that of `find`.
         let found = unsafe { self.find(by) };
-        // SAFETY: as above.
+        // SAFETY: `by` is not none (this function's clause), so `find` returned some.
         unsafe { found.unwrap_unchecked() }
     }
 
-    /// Brings the object closer whose links are named, if it is in a slot.
+    /// Prefetches the object that `by` refers to, if it is in a slot.
     ///
     /// # Safety
     ///
-    /// As for [`find`](Self::find).
+    /// The clause of [`find`](Self::find).
     #[inline]
     pub(super) unsafe fn prefetch(&self, by: LinkRef) {
         if let (Some(place), false) = (&self.slots, by.is_none()) {
-            // SAFETY: by the shape a live object is in a slot; the rest says the caller.
+            // SAFETY: with this layout a live object is in a slot of a registered chunk, and `by`
+            // refers to one or to a registered cursor (this function's clause).
             unsafe { place.prefetch(by.number()) };
         }
     }
 
-    /// What links are named by.
+    /// Returns the links together with the reference by which other links point to them.
     ///
     /// # Safety
     ///
-    /// They are of this shape, in an object that its owner turned into the pointer from which this one came.
+    /// The links have this layout and are in an object; `at` derives from the pointer that the
+    /// object's handle was converted to.
     #[inline]
     pub unsafe fn node(&self, at: NonNull<Hook>) -> LinkNode {
         let by = match &self.slots {
             None => LinkRef(at.as_ptr()),
-            // SAFETY: by the shape the object is in a slot, and the pointer is for all of its chunk.
+            // SAFETY: with this layout the object is in a slot, and `at` has the provenance of the
+            // handle's pointer, which covers the whole chunk.
             Some(place) => LinkRef::of_number(unsafe { place.compress(at.as_ptr().cast()) }),
         };
         LinkNode { at, by }
     }
 
-    /// As [`node`](Self::node), for a mark, which is in no slot. `None`: there is no number, nor memory for more.
+    /// As [`node`](Self::node), for a cursor, which is in no slot: registers it under a number.
+    /// `None`: there is no number left, or no memory.
     pub(super) fn register_external(&self, at: NonNull<Hook>) -> Option<LinkNode> {
         let by = match &self.slots {
             None => LinkRef(at.as_ptr()),
@@ -101,79 +109,94 @@ impl LinkLayout {
         Some(LinkNode { at, by })
     }
 
-    /// Takes back what was lent.
+    /// Unregisters a cursor's reference.
     ///
     /// # Safety
     ///
-    /// It was, and the mark is on no list.
+    /// `by` was returned by `register_external` of this layout and not unregistered yet, and the
+    /// cursor is on no list.
     pub unsafe fn unregister_external(&self, by: LinkRef) {
         if let Some(place) = &self.slots {
-            // SAFETY: the caller says so.
+            // SAFETY: `by` is registered, and the cursor is on no list, so its number is not used
+            // any more (this function's clause).
             unsafe { place.unregister_external(by.number()) };
         }
     }
 
+    /// Returns the reference to the next links.
+    ///
     /// # Safety
     ///
-    /// `of` is live, and the caller is the one who may touch its `next` (the hook's invariants 1 to 3).
+    /// `of` is live and has this layout, and the caller may access its `next` (invariants 1 to 3 of
+    /// [`Hook`]).
     #[inline]
     pub unsafe fn next(&self, of: NonNull<Hook>) -> LinkRef {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clause is that of `read` for `next`.
         unsafe { self.read(of, |links| &links.next, |links| &links.next) }
     }
 
+    /// Returns the reference to the previous links.
+    ///
     /// # Safety
     ///
-    /// As for [`next`](Self::next), of `prev`.
+    /// The clause of [`next`](Self::next), for `prev`.
     #[inline]
     pub(super) unsafe fn prev(&self, of: NonNull<Hook>) -> LinkRef {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clause is that of `read` for `prev`.
         unsafe { self.read(of, |links| &links.prev, |links| &links.prev) }
     }
 
+    /// Sets the reference to the next links.
+    ///
     /// # Safety
     ///
-    /// As for [`next`](Self::next).
+    /// The clause of [`next`](Self::next).
     #[inline]
     pub(super) unsafe fn set_next(&self, of: NonNull<Hook>, to: LinkRef) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clause is that of `write` for `next`.
         unsafe { self.write(of, to, |links| &links.next, |links| &links.next) };
     }
 
+    /// Sets the reference to the previous links.
+    ///
     /// # Safety
     ///
-    /// As for [`next`](Self::next), of `prev`.
+    /// The clause of [`next`](Self::next), for `prev`.
     #[inline]
     pub(super) unsafe fn set_prev(&self, of: NonNull<Hook>, to: LinkRef) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clause is that of `write` for `prev`.
         unsafe { self.write(of, to, |links| &links.prev, |links| &links.prev) };
     }
 
-    /// Keeps 32 bits in links that are on no list, or on a [`RawQueue`](super::RawQueue), which has no use for `prev`.
+    /// Stores 32 bits in links that are on no list, or on a [`RawQueue`](super::RawQueue), which
+    /// does not use `prev`.
     ///
     /// # Safety
     ///
-    /// As for [`next`](Self::next), of `prev`.
+    /// The clause of [`next`](Self::next), for `prev`.
     #[inline]
     pub unsafe fn set_spare(&self, of: NonNull<Hook>, bits: u32) {
-        // SAFETY: the clause of the caller is that of `set_prev`.
+        // SAFETY: this function's clause is that of `set_prev`.
         unsafe { self.set_prev(of, LinkRef::of_number(bits)) };
     }
 
-    /// What [`set_spare`](Self::set_spare) kept last.
+    /// Returns the bits that [`set_spare`](Self::set_spare) stored last.
     ///
     /// # Safety
     ///
-    /// As there; and the links were on no list but a queue since.
+    /// The clause of [`set_spare`](Self::set_spare); and since that call the links were on no list
+    /// but a queue.
     #[inline]
     pub unsafe fn spare(&self, of: NonNull<Hook>) -> u32 {
-        // SAFETY: the clause of the caller is that of `prev`.
+        // SAFETY: this function's clause includes that of `prev`.
         unsafe { self.prev(of) }.number()
     }
 
+    /// Reads the cell that the closure of the matching layout selects.
+    ///
     /// # Safety
     ///
-    /// As for [`next`](Self::next), of the cell that both choose.
+    /// The clause of [`next`](Self::next), for the selected cell.
     #[inline]
     unsafe fn read(
         &self,
@@ -182,21 +205,27 @@ impl LinkLayout {
         compressed_links: impl Fn(&CompressedLinks) -> &UnsafeCell<u32>,
     ) -> LinkRef {
         if self.is_in_slots() {
-            // SAFETY: live, says the caller, and by the shape these links.
+            // SAFETY: `of` is live and has this layout (this function's clause), so it points to
+            // `CompressedLinks`.
             let cell = compressed_links(unsafe { of.cast().as_ref() });
-            // SAFETY: nobody else touches it, says the caller.
+            // SAFETY: the caller may access the cell (this function's clause), so no other thread
+            // writes it.
             LinkRef::of_number(cell.with(|number| unsafe { *number }))
         } else {
-            // SAFETY: live, says the caller, and by the shape these links.
+            // SAFETY: `of` is live and has this layout (this function's clause), so it points to
+            // `Links`.
             let cell = links(unsafe { of.cast().as_ref() });
-            // SAFETY: nobody else touches it, says the caller.
+            // SAFETY: the caller may access the cell (this function's clause), so no other thread
+            // writes it.
             cell.with(|by| unsafe { *by })
         }
     }
 
+    /// Writes the cell that the closure of the matching layout selects.
+    ///
     /// # Safety
     ///
-    /// As for [`next`](Self::next), of the cell that both choose.
+    /// The clause of [`next`](Self::next), for the selected cell.
     #[inline]
     unsafe fn write(
         &self,
@@ -206,14 +235,18 @@ impl LinkLayout {
         compressed_links: impl Fn(&CompressedLinks) -> &UnsafeCell<u32>,
     ) {
         if self.is_in_slots() {
-            // SAFETY: live, says the caller, and by the shape these links.
+            // SAFETY: `of` is live and has this layout (this function's clause), so it points to
+            // `CompressedLinks`.
             let cell = compressed_links(unsafe { of.cast().as_ref() });
-            // SAFETY: nobody else touches it, says the caller.
+            // SAFETY: the caller may access the cell (this function's clause), so no other thread
+            // accesses it.
             cell.with_mut(|number| unsafe { *number = to.number() });
         } else {
-            // SAFETY: live, says the caller, and by the shape these links.
+            // SAFETY: `of` is live and has this layout (this function's clause), so it points to
+            // `Links`.
             let cell = links(unsafe { of.cast().as_ref() });
-            // SAFETY: nobody else touches it, says the caller.
+            // SAFETY: the caller may access the cell (this function's clause), so no other thread
+            // accesses it.
             cell.with_mut(|by| unsafe { *by = to });
         }
     }

@@ -1,27 +1,28 @@
-//! How links name other links.
+//! References between links.
 
 use super::hook::Hook;
 use core::ptr::{self, NonNull};
 
-/// What links name other links by: their address, or a number as an address that is none. Null: none.
+/// A reference to links: their address, or a slot number stored as a pointer without provenance.
+/// Null: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRef(pub(in crate::list) *mut Hook);
 
-/// Links that are on a list, and what other links name them by.
+/// Links together with the reference by which other links point to them.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkNode {
     /// The address of the links.
     pub at: NonNull<Hook>,
-    /// The name by which other links lead to them.
+    /// The reference to the links.
     pub by: LinkRef,
 }
 
 impl LinkRef {
-    /// No links.
+    /// The reference to no links.
     pub const NONE: Self = Self(ptr::null_mut());
 
     #[inline]
-    /// Does it name no links?
+    /// Returns whether this refers to no links.
     pub fn is_none(self) -> bool {
         self.0.is_null()
     }
@@ -36,7 +37,7 @@ impl LinkRef {
         self.bits() as u32
     }
 
-    /// As many of these bits as a pointer has.
+    /// Stores as many of the low bits as a pointer has.
     #[inline]
     pub(in crate::list) const fn of_bits(bits: u64) -> Self {
         Self(ptr::without_provenance_mut(bits as usize))

@@ -1,4 +1,4 @@
-//! An object that can be on a list.
+//! The trait of objects that can be on a list.
 
 use super::handle::Handle;
 use super::hook::Hook;
@@ -6,33 +6,34 @@ use super::link_layout::LinkLayout;
 use super::link_ref::LinkRef;
 use core::ptr::NonNull;
 
-/// An object with [`Links`](super::Links) or [`CompressedLinks`](super::CompressedLinks) inside. Do not implement it by hand:
-/// [`linked!`](crate::linked) and `slotted!` of `lowwater-store` do, without unsafe code of yours.
+/// An object with [`Links`](super::Links) or [`CompressedLinks`](super::CompressedLinks) inside.
+/// Implement it with [`linked!`](crate::linked), or `slotted!` of `lowwater-store`, which need no
+/// unsafe code, and not by hand.
 ///
 /// # Safety
 ///
-/// 1. `links` and `from_links` are inverse and only do arithmetic: they lead to links that are part
-///    of the object, always the same ones, of this shape.
-/// 2. What has the links of a slot is nowhere but in slots.
+/// 1. `links` and `from_links` are inverse and only do pointer arithmetic: they lead to links that
+///    are part of the object, always the same ones, of the layout `LAYOUT`.
+/// 2. If `LAYOUT` is one of slots, every object on a list is in a slot.
 pub unsafe trait Linked: Sized {
     /// How a list owns the object: `Box<Self>`, `Arc<Self>`, or `Slot<Self>`.
     type Handle: Handle<Target = Self>;
 
-    /// Which links it has.
+    /// The layout of the object's links.
     const LAYOUT: &'static LinkLayout;
 
-    /// The links of an object.
+    /// Returns the links of an object.
     ///
     /// # Safety
     ///
     /// `object` points to memory of the object's layout, in one allocation.
     unsafe fn links(object: NonNull<Self>) -> NonNull<Hook>;
 
-    /// The object of these links.
+    /// Returns the object that contains these links.
     ///
     /// # Safety
     ///
-    /// `links` came from [`links`](Self::links) of this type, and the object is where it was.
+    /// `links` came from [`links`](Self::links) of this type, and the object has not moved since.
     unsafe fn from_links(links: NonNull<Hook>) -> NonNull<Self>;
 }
 

@@ -1,6 +1,6 @@
-//! The macro that makes a type an object of lists.
+//! The macro that implements `Linked` for a type.
 
-/// Implements [`Linked`](crate::Linked) for a type that has a field of type [`Links`](crate::Links).
+/// Implements [`Linked`](crate::Linked) for a type with a field of type [`Links`](crate::Links).
 ///
 /// ```
 /// #![forbid(unsafe_code)]
@@ -21,7 +21,7 @@
 /// linked!(impl[K: Send, V] for Entry<K, V> { lru, handle: Box<Entry<K, V>> });
 /// ```
 ///
-/// The links are a part of the object itself, and not of one that it leads to:
+/// The links must be a part of the object itself, not of another object that it points to:
 ///
 /// ```compile_fail,E0308
 /// # use lowwater_lru_core::{linked, Links};
@@ -65,7 +65,7 @@
 /// linked!(impl[] for Packed { links, handle: Box<Packed> }); // error: reference to field of packed struct is unaligned
 /// ```
 ///
-/// Whatever the program calls `core`:
+/// This holds also if the program uses the name `core` for another crate:
 ///
 /// ```compile_fail,E0308
 /// # use lowwater_lru_core::{linked, Links};
@@ -75,7 +75,7 @@
 /// # fn main() {}
 /// ```
 ///
-/// Between the brackets are parameters, and nothing else:
+/// The brackets accept generic parameters, and nothing else:
 ///
 /// ```compile_fail
 /// # use lowwater_lru_core::{linked, Links};
@@ -88,8 +88,9 @@ macro_rules! linked {
     (impl[$($generics:tt)*] for $type:ty { $field:tt, handle: $handle:ty $(,)? }) => {
         $crate::linked!(@impl[$($generics)*] for $type { $field: Links, handle: $handle });
     };
-    // For `slotted!` of `lowwater-store`: either kind of links, from which the layout follows. Safe
-    // code can name this arm too, so the layout of slots is one that only a type with `InSlots` has.
+    // Used by `slotted!` of `lowwater-store`: accepts either kind of links, which determines the
+    // layout. Safe code can name this arm, too, so the layout of slots requires a type with
+    // `InSlots`.
     (@impl[$($generics:tt)*] for $type:ty { $field:tt: $links:ident, handle: $handle:ty }) => {
         $crate::__base::__generic_parameters!($($generics)*);
 
@@ -105,14 +106,14 @@ macro_rules! linked {
             #[inline]
             unsafe fn links(object: $crate::__core::ptr::NonNull<Self>) -> $crate::__core::ptr::NonNull<$crate::list::Hook> {
                 $crate::__base::__own_field!($field: $crate::$links);
-                // SAFETY: the field lies inside the object (clause of the caller).
+                // SAFETY: the field lies inside the object's memory (this function's clause).
                 unsafe { object.byte_add($crate::__core::mem::offset_of!(Self, $field)).cast() }
             }
 
             #[inline]
             unsafe fn from_links(links: $crate::__core::ptr::NonNull<$crate::list::Hook>) -> $crate::__core::ptr::NonNull<Self> {
-                // SAFETY: `links` is the field of an object (clause of the caller), so the object
-                // begins before it.
+                // SAFETY: `links` is the field of an object (this function's clause), so the
+                // object begins this many bytes before it.
                 unsafe { links.byte_sub($crate::__core::mem::offset_of!(Self, $field)).cast() }
             }
         }

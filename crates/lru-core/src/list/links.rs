@@ -1,14 +1,16 @@
-//! What an object carries to be on a list, wherever in memory it is.
+//! Links of an object anywhere in memory.
 
 use super::hook::Hook;
 use super::link_ref::LinkRef;
 use crate::sync::UnsafeCell;
 use core::fmt;
 
-/// The links inside an object: which list it is on, next and previous. 24 bytes.
+/// The links inside an object: the list it is on, and the addresses of the next and previous
+/// object. 24 bytes.
 ///
-/// Objects in a `Slab` of `lowwater-store` do with less: [`CompressedLinks`](super::CompressedLinks).
-// The hook comes first in all links.
+/// Objects in a `Slab` of `lowwater-store` can use the smaller
+/// [`CompressedLinks`](super::CompressedLinks).
+// `repr(C)`: a pointer to any kind of links is also one to its hook, the first field.
 #[repr(C)]
 pub struct Links {
     pub(crate) hook: Hook,
@@ -16,13 +18,15 @@ pub struct Links {
     pub(super) prev: UnsafeCell<LinkRef>,
 }
 
-// SAFETY: `next` and `prev` are only touched by whoever the hook's invariants 1 to 3 name, one at a time; the hook is atomic.
+// SAFETY: `next` and `prev` are accessed only by the thread that the hook's invariants 1 to 3
+// permit, one at a time; the hook is atomic.
 unsafe impl Send for Links {}
-// SAFETY: as for Send.
+// SAFETY: the hook's invariants 1 to 3 also synchronize shared access to `next` and `prev`; the
+// hook is atomic.
 unsafe impl Sync for Links {}
 
 impl Links {
-    /// Links that are on no list.
+    /// Creates links that are on no list.
     pub fn new() -> Self {
         Self::with(Hook::new())
     }
@@ -31,7 +35,8 @@ impl Links {
         Self { hook, next: UnsafeCell::new(LinkRef::NONE), prev: UnsafeCell::new(LinkRef::NONE) }
     }
 
-    /// Is the object on a list (a private one counts)? True for no longer than it takes to ask.
+    /// Returns whether the object is on a list; an `Isolated` counts as one. The result may be
+    /// outdated when it is returned.
     pub fn is_linked(&self) -> bool {
         self.hook.is_linked()
     }

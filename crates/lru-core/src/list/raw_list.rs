@@ -6,9 +6,10 @@ use super::link_ref::{LinkNode, LinkRef};
 use super::tail_and_prefetch::TailAndPrefetch;
 use core::ptr::NonNull;
 
-/// A doubly linked list of links of one [`LinkLayout`], without a lock, a length or an opinion on who owns what.
+/// A doubly linked list of links of one [`LinkLayout`], without a lock, a length or a notion of
+/// ownership.
 ///
-/// Every call is given the same shape.
+/// Every call must pass the same layout (`shape`).
 #[derive(Debug)]
 pub(crate) struct RawList {
     first: LinkRef,
@@ -25,114 +26,125 @@ impl RawList {
         self.first
     }
 
-    /// Links `node` behind the last.
+    /// Appends `node` at the young end.
     ///
     /// # Safety
     ///
-    /// `node` points to live links that are on no list, and stays live until removed. The caller has the only access to this
-    /// list and to the links of everything on it.
+    /// `node` points to live links that are on no list, and stays live until removed. The caller
+    /// has exclusive access to this list and to the links of everything on it.
     #[inline]
     pub(crate) unsafe fn push_back(&mut self, shape: &LinkLayout, node: LinkNode) {
-        // SAFETY: `node` is live and ours, says the caller.
+        // SAFETY: `node` is live, and the caller has exclusive access to it (this function's
+        // clause).
         unsafe { shape.set_prev(node.at, self.tail.last(shape)) };
-        // SAFETY: as above.
+        // SAFETY: `node` is live, and the caller has exclusive access to it (this function's
+        // clause).
         unsafe { shape.set_next(node.at, LinkRef::NONE) };
-        // SAFETY: if there is a last one, it is on this list, so it is live and ours.
+        // SAFETY: `last` is none or on this list, so it is live.
         match unsafe { shape.find(self.tail.last(shape)) } {
             None => self.first = node.by,
-            // SAFETY: as above.
+            // SAFETY: `last` is on this list, so it is live, and the caller has exclusive access to
+            // its links.
             Some(last) => unsafe { shape.set_next(last, node.by) },
         }
         self.tail.set_last(shape, node.by);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller has exclusive access to this list (this function's clause).
         unsafe { self.prefetch_next(shape) };
     }
 
-    /// Says where the next walk will begin, so that what it will come to is asked for, one with each that is put behind.
+    /// Sets the prefetch cursor to the position at which the next walk will begin, and prefetches
+    /// that item. Each later append prefetches one more.
     ///
     /// # Safety
     ///
-    /// `next` is none, or on this list.
+    /// `next` is none, or refers to links on this list.
     #[inline]
     pub(crate) unsafe fn expect(&mut self, shape: &LinkLayout, next: LinkRef) {
-        // SAFETY: it is none, or on this list, so it is live.
+        // SAFETY: `next` is none or on this list (this function's clause), so it is live.
         unsafe { shape.prefetch(next) };
         self.tail.set_prefetch_cursor(shape, next);
     }
 
-    /// Asks for one more ahead, until there is none.
+    /// Advances the prefetch cursor by one item, until it reaches the end.
     ///
     /// # Safety
     ///
-    /// The caller has the only access to this list and to the links of everything on it.
+    /// The caller has exclusive access to this list and to the links of everything on it.
     #[inline]
     unsafe fn prefetch_next(&mut self, shape: &LinkLayout) {
-        // SAFETY: it is none, or on this list.
+        // SAFETY: the prefetch cursor is none or on this list, so it is live.
         if let Some(ahead) = unsafe { shape.find(self.tail.prefetch_cursor(shape)) } {
-            // SAFETY: it is on this list.
+            // SAFETY: `ahead` is on this list, and the caller has exclusive access to its links.
             let next = unsafe { shape.next(ahead) };
-            // What was just put behind is near.
+            // The item that was just appended is in the cache already.
             let is_last = next == self.tail.last(shape);
-            // SAFETY: it is none, or on this list.
+            // SAFETY: `next` is none or on this list.
             unsafe { self.expect(shape, if is_last { LinkRef::NONE } else { next }) };
         }
     }
 
-    /// Links `node` before `at`.
+    /// Inserts `node` before `at`.
     ///
     /// # Safety
     ///
-    /// As for [`push_back`](Self::push_back); `at` is on this list.
+    /// The clauses of [`push_back`](Self::push_back), and `at` is on this list.
     pub(crate) unsafe fn insert_before(&mut self, shape: &LinkLayout, node: LinkNode, at: NonNull<Hook>) {
-        // SAFETY: `at` is on this list, so it is live and ours.
+        // SAFETY: `at` is on this list, so it is live, and the caller has exclusive access to its
+        // links.
         let prev = unsafe { shape.prev(at) };
-        // SAFETY: `node` is live and ours, says the caller.
+        // SAFETY: `node` is live, and the caller has exclusive access to it (clause of
+        // `push_back`).
         unsafe { shape.set_prev(node.at, prev) };
-        // SAFETY: as above, of what is before it.
+        // SAFETY: `prev` is none or on this list, so it is live.
         let next = match unsafe { shape.find(prev) } {
             None => core::mem::replace(&mut self.first, node.by),
             Some(prev) => {
-                // SAFETY: `prev` is on this list.
+                // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
                 let next = unsafe { shape.next(prev) };
-                // SAFETY: as above.
+                // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
                 unsafe { shape.set_next(prev, node.by) };
                 next
             }
         };
-        // SAFETY: as for `prev` of `node`.
+        // SAFETY: `node` is live, and the caller has exclusive access to it (clause of
+        // `push_back`).
         unsafe { shape.set_next(node.at, next) };
-        // SAFETY: as for `prev`.
+        // SAFETY: `at` is on this list, so it is live, and the caller has exclusive access to its
+        // links.
         unsafe { shape.set_prev(at, node.by) };
     }
 
-    /// Unlinks `node`, and returns what it was pushed as.
+    /// Unlinks `node`, and returns the reference by which it was pushed.
     ///
     /// # Safety
     ///
-    /// `node` points to links that are on this list. The caller has the only access to this list and to the links of
-    /// everything on it.
+    /// `node` points to links that are on this list. The caller has exclusive access to this list
+    /// and to the links of everything on it.
     #[inline]
     pub(crate) unsafe fn remove(&mut self, shape: &LinkLayout, node: NonNull<Hook>) -> LinkRef {
-        // SAFETY: `node` is on this list, so it is live and ours.
+        // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
+        // links.
         let next = unsafe { shape.next(node) };
-        // SAFETY: as above.
+        // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
+        // links.
         let prev = unsafe { shape.prev(node) };
-        // What was pushed may reach the whole object; `node` perhaps only its links.
-        // SAFETY: it is none, or on this list.
+        // Return the reference that the neighbour stores: its provenance covers the whole object,
+        // while that of `node` may cover only the links.
+        // SAFETY: `prev` is none or on this list, so it is live.
         let pushed = match unsafe { shape.find(prev) } {
             None => core::mem::replace(&mut self.first, next),
             Some(prev) => {
-                // SAFETY: `prev` is on this list.
+                // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
                 let pushed = unsafe { shape.next(prev) };
-                // SAFETY: as above.
+                // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
                 unsafe { shape.set_next(prev, next) };
                 pushed
             }
         };
-        // SAFETY: as above.
+        // SAFETY: `next` is none or on this list, so it is live.
         match unsafe { shape.find(next) } {
             None => self.tail.set_last(shape, prev),
-            // SAFETY: `next` is on this list.
+            // SAFETY: `next` is on this list, and the caller has exclusive access to its links.
             Some(next) => unsafe { shape.set_prev(next, prev) },
         }
         if self.tail.prefetch_cursor(shape) == pushed {
@@ -141,90 +153,93 @@ impl RawList {
         pushed
     }
 
-    /// Links `by` where `node` is, and returns what that one was pushed as.
+    /// Puts `by` in the place of `node`, and returns the reference by which `node` was pushed.
     ///
     /// # Safety
     ///
-    /// As for [`remove`](Self::remove) of `node`, and for [`push_back`](Self::push_back) of `by`.
+    /// The clauses of [`remove`](Self::remove) for `node`, and of [`push_back`](Self::push_back)
+    /// for `by`.
     pub(crate) unsafe fn replace(&mut self, shape: &LinkLayout, node: NonNull<Hook>, by: LinkNode) -> LinkRef {
-        // SAFETY: `node` is on this list, so it is live and ours.
+        // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
+        // links.
         let next = unsafe { shape.next(node) };
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this function's clauses include those of `remove` for `node`.
         let pushed = unsafe { self.remove(shape, node) };
-        // SAFETY: it is none, or on this list.
+        // SAFETY: `next` is none or on this list, so it is live.
         match unsafe { shape.find(next) } {
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: this function's clauses include those of `push_back` for `by`.
             None => unsafe { self.push_back(shape, by) },
-            // SAFETY: the caller's promise is the same; `next` is on this list.
+            // SAFETY: this function's clauses include those of `push_back` for `by`, and `next` is
+            // on this list.
             Some(next) => unsafe { self.insert_before(shape, by, next) },
         }
         pushed
     }
 
-    /// Moves everything on `other` before our first, in order. O(1).
+    /// Moves all items of `other` to the old end, in order. O(1).
     ///
     /// # Safety
     ///
-    /// The caller has the only access to both lists and to the links of everything on them.
+    /// The caller has exclusive access to both lists and to the links of everything on them. Both
+    /// have the same layout.
     pub(crate) unsafe fn splice_front(&mut self, shape: &LinkLayout, other: &mut RawList) {
-        // SAFETY: it is none, or on `other`.
         let theirs = other.tail.last(shape);
-        // SAFETY: it is none, or on `other`.
+        // SAFETY: `theirs` is none or on `other`, so it is live.
         let Some(last) = (unsafe { shape.find(theirs) }) else { return };
-        // SAFETY: it is on `other`.
+        // SAFETY: `last` is on `other`, and the caller has exclusive access to its links.
         unsafe { shape.set_next(last, self.first) };
-        // SAFETY: it is none, or on this list.
+        // SAFETY: `first` is none or on this list, so it is live.
         match unsafe { shape.find(self.first) } {
             None => self.tail.set_last(shape, theirs),
-            // SAFETY: `first` is on this list.
+            // SAFETY: `first` is on this list, and the caller has exclusive access to its links.
             Some(first) => unsafe { shape.set_prev(first, theirs) },
         }
         self.first = other.first;
         *other = Self::new();
     }
 
-    /// Moves everything on `other` behind our last, in order. O(1).
+    /// Moves all items of `other` to the young end, in order. O(1).
     ///
     /// # Safety
     ///
-    /// As for [`splice_front`](Self::splice_front).
+    /// The clause of [`splice_front`](Self::splice_front).
     pub(crate) unsafe fn splice_back(&mut self, shape: &LinkLayout, other: &mut RawList) {
         core::mem::swap(self, other);
-        // SAFETY: the caller's promise is the same for the two in either order.
+        // SAFETY: the clause of `splice_front` is symmetric in the two lists.
         unsafe { self.splice_front(shape, other) };
     }
 
-    /// The item that was asked for last.
+    /// Returns the item that was prefetched last.
     #[cfg(all(test, not(lowwater_loom), target_pointer_width = "64"))]
     pub(crate) fn prefetch_cursor(&self, shape: &LinkLayout) -> LinkRef {
         self.tail.prefetch_cursor(shape)
     }
 
-    /// Panics unless the list holds together and has `len` elements, not counting the marks of walks.
+    /// Panics unless the list is consistent and has `len` items, not counting the cursors of walks.
     ///
     /// # Safety
     ///
-    /// The caller has the only access to this list and to the links of everything on it.
+    /// The caller has exclusive access to this list and to the links of everything on it.
     pub(crate) unsafe fn assert_valid(&self, shape: &LinkLayout, len: usize) {
         let (mut seen, mut prev, mut by) = (0, LinkRef::NONE, self.first);
         let mut ahead = self.tail.prefetch_cursor(shape);
-        // SAFETY: it is none, or on this list.
+        // SAFETY: `by` is none or on this list, so it is live.
         while let Some(node) = unsafe { shape.find(by) } {
-            // SAFETY: `node` is on this list.
+            // SAFETY: `node` is on this list, so it is live.
             let is_item = !unsafe { node.as_ref() }.is_mark();
             assert!(!is_item || seen < len, "the list must not hold more than the {len} items that were counted");
-            // SAFETY: as above.
+            // SAFETY: `node` is on this list, and the caller has exclusive access to its links.
             assert_eq!(unsafe { shape.prev(node) }, prev, "an item's `prev` must be the item before it");
             if by == ahead {
                 ahead = LinkRef::NONE;
             }
             prev = by;
-            // SAFETY: as above.
+            // SAFETY: `node` is on this list, and the caller has exclusive access to its links.
             by = unsafe { shape.next(node) };
             seen += usize::from(is_item);
         }
         assert_eq!(seen, len, "the list must hold as many items as were counted");
-        assert_eq!(ahead, LinkRef::NONE, "what is asked for ahead must be on the list");
+        assert_eq!(ahead, LinkRef::NONE, "the prefetch cursor must be on the list");
         assert_eq!(self.tail.last(shape), prev, "`last` must be the item that has none behind it");
     }
 }

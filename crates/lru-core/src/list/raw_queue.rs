@@ -1,15 +1,17 @@
-//! A queue of links: what is on it is only ever taken off at its front, so each names the one behind it and none the one before.
+//! A queue of links. Links are removed only at the front, so each refers to the next one and none
+//! to the previous one.
 
 use super::link_layout::LinkLayout;
 use super::link_ref::{LinkNode, LinkRef};
 
-/// A singly linked list of links of one [`LinkLayout`], without a length or an opinion on who owns what. Taking the first off touches no other.
+/// A singly linked list of links of one [`LinkLayout`], without a length or a notion of ownership.
+/// Removing the first links accesses no others.
 ///
-/// Every call is given the same shape.
+/// Every call must pass the same layout (`shape`).
 #[derive(Debug)]
 pub struct RawQueue {
     first: LinkRef,
-    /// None if there is no first.
+    /// None exactly if `first` is none.
     last: LinkRef,
 }
 
@@ -20,59 +22,57 @@ impl Default for RawQueue {
 }
 
 impl RawQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub const fn new() -> Self {
         Self { first: LinkRef::NONE, last: LinkRef::NONE }
     }
 
-    /// The one that is taken off next.
+    /// Returns the links that [`pop_front`](Self::pop_front) removes next.
     ///
     /// # Safety
     ///
-    /// Every call is given the same `shape`, and what is on the queue is live.
-    ///
-    /// What is on the queue is live.
+    /// Every call on this queue passes the same `shape`, and everything on the queue is live.
     #[inline]
     pub unsafe fn first(&self, shape: &LinkLayout) -> Option<LinkNode> {
         let by = self.first;
-        // SAFETY: it is none, or on this queue.
+        // SAFETY: `first` is none or on this queue, so it is live (this function's clause).
         let at = unsafe { shape.find(by) }?;
         Some(LinkNode { at, by })
     }
 
-    /// Puts `node` behind the last.
+    /// Appends `node`.
     ///
     /// # Safety
     ///
-    /// Every call is given the same `shape`, and what is on the queue is live.
-    ///
-    /// `node` points to live links that are on no list, and stays live until taken off. The caller has the only access to this queue and to the
-    /// links of everything on it.
+    /// 1. Every call on this queue passes the same `shape`, and everything on the queue is live.
+    /// 2. `node` points to live links that are on no list, and stays live until removed.
+    /// 3. The caller has exclusive access to this queue and to the links of everything on it.
     #[inline]
     pub unsafe fn push_back(&mut self, shape: &LinkLayout, node: LinkNode) {
-        // SAFETY: `node` is live and ours, says the caller.
+        // SAFETY: `node` is live and on no list (clause 2), so only the caller accesses its links.
         unsafe { shape.set_next(node.at, LinkRef::NONE) };
-        // SAFETY: if there is a last one, it is on this queue, so it is live and ours.
+        // SAFETY: `last` is none or on this queue, so it is live (clause 1).
         match unsafe { shape.find(self.last) } {
             None => self.first = node.by,
-            // SAFETY: as above.
+            // SAFETY: `last` is on this queue, and the caller has exclusive access to its links
+            // (clause 3).
             Some(last) => unsafe { shape.set_next(last, node.by) },
         }
         self.last = node.by;
     }
 
-    /// Takes the first off.
+    /// Removes and returns the first links.
     ///
     /// # Safety
     ///
-    /// Every call is given the same `shape`, and what is on the queue is live.
-    ///
-    /// The caller has the only access to this queue and to the links of everything on it.
+    /// 1. Every call on this queue passes the same `shape`, and everything on the queue is live.
+    /// 2. The caller has exclusive access to this queue and to the links of everything on it.
     #[inline]
     pub unsafe fn pop_front(&mut self, shape: &LinkLayout) -> Option<LinkNode> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: clause 1 is that of `first`.
         let node = unsafe { self.first(shape) }?;
-        // SAFETY: it is on this queue.
+        // SAFETY: `node` is on this queue, and the caller has exclusive access to its links (clause
+        // 2).
         self.first = unsafe { shape.next(node.at) };
         if self.first.is_none() {
             self.last = LinkRef::NONE;
@@ -80,17 +80,17 @@ impl RawQueue {
         Some(node)
     }
 
-    /// Puts everything on `other` before our first, in order. O(1).
+    /// Prepends all links of `other`, in order. O(1).
     ///
     /// # Safety
     ///
-    /// Every call is given the same `shape`, and what is on the queue is live.
-    ///
-    /// The caller has the only access to both queues and to the links of everything on them.
+    /// 1. Every call on both queues passes the same `shape`, and everything on them is live.
+    /// 2. The caller has exclusive access to both queues and to the links of everything on them.
     pub unsafe fn splice_front(&mut self, shape: &LinkLayout, other: Self) {
-        // SAFETY: it is none, or on `other`.
+        // SAFETY: `last` is none or on `other`, so it is live (clause 1).
         let Some(last) = (unsafe { shape.find(other.last) }) else { return };
-        // SAFETY: it is on `other`.
+        // SAFETY: `last` is on `other`, and the caller has exclusive access to its links (clause
+        // 2).
         unsafe { shape.set_next(last, self.first) };
         if self.first.is_none() {
             self.last = other.last;

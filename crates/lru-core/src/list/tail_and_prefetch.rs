@@ -1,17 +1,19 @@
-//! Where a list ends; and of slots, how far what a walk will come to was asked for ahead.
+//! The end of a list and, for lists of slots, the prefetch cursor.
 //!
-//! A walk goes from item to item, each on a line that nobody has touched for long: it would wait for one after the other. So a list of slots keeps
-//! in mind who comes next, and each item that is put behind asks for one more ahead: as many are added as are let go.
+//! A walk visits items one after the other, each on a cache line that has not been used for long,
+//! so it would wait for memory at each item. So a list of slots keeps a prefetch cursor, the item
+//! that was prefetched last, and each append prefetches the next item after it. In the steady state
+//! of a cache, as many items are appended as are evicted, so the cursor keeps pace with the walks.
 
 use super::link_layout::LinkLayout;
 use super::link_ref::LinkRef;
 
-/// In the space of one name: the number of the last, and above it that of the one that was asked for last, where pointers have room for
-/// both. By address: the last.
+/// With slot numbers: the number of the last item, and above it that of the item that was
+/// prefetched last, where a pointer has room for both. With addresses: the last item.
 #[derive(Debug)]
 pub(super) struct TailAndPrefetch(LinkRef);
 
-/// Bits of a number.
+/// The bits of a slot number.
 const NUMBER: u32 = u32::BITS;
 
 impl TailAndPrefetch {
@@ -33,11 +35,11 @@ impl TailAndPrefetch {
         };
     }
 
-    /// The one that was asked for last; always on the list.
+    /// Returns the item that was prefetched last; it is always on the list.
     #[inline]
     pub(super) fn prefetch_cursor(&self, shape: &LinkLayout) -> LinkRef {
         match shape.is_in_slots() {
-            // As 64 bits: where pointers have 32, nothing is above the number.
+            // Shifted as 64 bits: where pointers have 32, the result is 0, which is none.
             true => LinkRef::of_number((self.0.bits() >> NUMBER) as u32),
             false => LinkRef::NONE,
         }

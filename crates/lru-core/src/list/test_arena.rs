@@ -1,4 +1,5 @@
-//! Slots for tests, without the slab of `lowwater-store`: chunks that are freed with the arena.
+//! A slot allocator for tests, without the slab of `lowwater-store`: chunks are freed with the
+//! arena.
 
 use super::Handle;
 use crate::sync::Mutex;
@@ -11,22 +12,22 @@ use core::ops::Deref;
 use core::ptr::{self, NonNull};
 use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkTable};
 
-/// Chunks of slots for `T`s. Its handles must be dropped before it.
+/// Chunks of slots for `T`s. All handles must be dropped before the arena.
 pub(crate) struct Arena<T>(Mutex<Chunks>, PhantomData<T>);
 
 #[derive(Default)]
 struct Chunks {
     chunks: Vec<NonNull<u8>>,
-    /// Slots of the last chunk that are used.
+    /// The number of used slots in the last chunk.
     used: usize,
 }
 
-/// The handle of an object in an [`Arena`]. Its slot is not used again.
+/// The handle of an object in an [`Arena`]. Its slot is not reused.
 pub(crate) struct ArenaSlot<T>(NonNull<T>);
 
-// SAFETY: the pointers are used under the lock.
+// SAFETY: the pointers are used only under the arena's lock.
 unsafe impl Send for Chunks {}
-// SAFETY: it owns a `T`, as a box does.
+// SAFETY: a slot owns a `T`, as a box does, and `T` is `Send`.
 unsafe impl<T: Send> Send for ArenaSlot<T> {}
 
 impl<T> Arena<T> {
@@ -43,7 +44,7 @@ impl<T> Arena<T> {
     pub(crate) fn alloc(&self, value: T) -> ArenaSlot<T> {
         let mut this = self.0.lock();
         if this.chunks.is_empty() || this.used == Self::LAYOUT.slots(Self::LAYOUT.full) {
-            // SAFETY: the size is not 0.
+            // SAFETY: the size of the layout is not 0.
             let chunk = NonNull::new(unsafe { alloc(Self::layout()) }).unwrap();
             let number = ChunkTable::global().register(chunk.as_ptr(), Self::LAYOUT.numbers_end()).unwrap();
             let header = ChunkHeader::new(ptr::null(), 0, number, NodeId::ZERO);
@@ -54,9 +55,9 @@ impl<T> Arena<T> {
         }
         let offset = Self::LAYOUT.first + this.used * Self::LAYOUT.slot;
         this.used += 1;
-        // SAFETY: it is a slot of the chunk.
+        // SAFETY: `offset` is that of a slot of the chunk.
         let slot = unsafe { this.chunks.last().unwrap().add(offset) }.cast::<T>();
-        // SAFETY: the slot is not used yet.
+        // SAFETY: the slot has not been used yet.
         unsafe { slot.write(value) };
         ArenaSlot(slot)
     }
@@ -65,11 +66,12 @@ impl<T> Arena<T> {
 impl<T> Drop for Arena<T> {
     fn drop(&mut self) {
         for chunk in &self.0.lock().chunks {
-            // SAFETY: the chunk begins with its header.
+            // SAFETY: the chunk begins with its header, which `alloc` initialized.
             let number = unsafe { chunk.cast::<ChunkHeader>().as_ref() }.table_number;
-            // SAFETY: it was registered, and no handle is left.
+            // SAFETY: the number was registered in `alloc`, and no handle exists any more (contract
+            // of `Arena`).
             unsafe { ChunkTable::global().unregister(number) };
-            // SAFETY: it was allocated with this layout.
+            // SAFETY: the chunk was allocated with this layout.
             unsafe { dealloc(chunk.as_ptr(), Self::layout()) };
         }
     }
@@ -79,19 +81,19 @@ impl<T> Deref for ArenaSlot<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the object lives while it has its handle.
+        // SAFETY: the object lives as long as its handle.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for ArenaSlot<T> {
     fn drop(&mut self) {
-        // SAFETY: there is one handle.
+        // SAFETY: there is one handle for each object, so it is dropped once.
         unsafe { self.0.drop_in_place() };
     }
 }
 
-// SAFETY: an object neither moves nor is freed while it has its handle, turned into a pointer or not.
+// SAFETY: an object neither moves nor is freed while its handle exists, as a value or as a pointer.
 unsafe impl<T> Handle for ArenaSlot<T> {
     type Target = T;
     const UNIQUE: bool = true;
@@ -107,11 +109,12 @@ unsafe impl<T> Handle for ArenaSlot<T> {
     }
 }
 
-/// Implements [`Linked`](super::Linked) for a type with [`CompressedLinks`](super::CompressedLinks).
+/// Implements [`Linked`](super::Linked) for a type with
+/// [`CompressedLinks`](super::CompressedLinks).
 macro_rules! in_arena {
     ($type:ty { $links:ident }) => {
         $crate::linked!(@impl[] for $type { $links: CompressedLinks, handle: $crate::list::test_arena::ArenaSlot<Self> });
-        // SAFETY: the only handle of the type is that of a slot.
+        // SAFETY: the only handle of the type is `ArenaSlot`, which is in a registered chunk.
         unsafe impl $crate::list::InSlots for $type {}
     };
 }

@@ -1,4 +1,4 @@
-//! Links of slots without a list of anybody's around them.
+//! Links in slots, without a `ListLru` around them.
 
 use super::tail_and_prefetch::TailAndPrefetch;
 use super::test_arena::{in_arena, Arena, ArenaSlot};
@@ -16,7 +16,7 @@ in_arena!(Thing { links });
 
 const LAYOUT: &LinkLayout = Thing::LAYOUT;
 
-/// So many things, turned into nodes; they are dropped with this.
+/// A number of things as link nodes, which own them.
 struct Things {
     nodes: Vec<LinkNode>,
     _arena: Arena<Thing>,
@@ -29,9 +29,10 @@ impl Things {
             let thing = Thing { number, links: CompressedLinks::new() };
             let thing = arena.alloc(thing);
             assert_eq!(thing.number, number);
-            // SAFETY: a handle gives a pointer to an object.
+            // SAFETY: `into_raw` returns a pointer to a live object.
             let links = unsafe { Thing::links(thing.into_raw()) };
-            // SAFETY: they are a `Thing`'s, given as its handle was turned into.
+            // SAFETY: the links are those of a `Thing`, and derive from the pointer that `into_raw`
+            // returned.
             unsafe { LAYOUT.node(links) }
         };
         Self { nodes: (0..count).map(node).collect(), _arena: arena }
@@ -41,22 +42,22 @@ impl Things {
 impl Drop for Things {
     fn drop(&mut self) {
         for node in &self.nodes {
-            // SAFETY: the links of a `Thing`.
+            // SAFETY: the links are those of a live `Thing`.
             let thing = unsafe { Thing::from_links(node.at) };
-            // SAFETY: its handle was turned into this, once.
+            // SAFETY: `into_raw` returned this pointer, and it is taken back once.
             drop(unsafe { ArenaSlot::from_raw(thing) });
         }
     }
 }
 
-/// The list's items, by their places among the things.
+/// Returns the list's items, as indices into the things.
 fn places(things: &Things, list: &RawList) -> Vec<usize> {
     let (mut places, mut by) = (Vec::new(), list.first());
     while !by.is_none() {
         places.push(things.nodes.iter().position(|node| node.by == by).unwrap());
-        // SAFETY: it is on the list.
+        // SAFETY: `by` is on the list.
         let at = unsafe { LAYOUT.get(by) };
-        // SAFETY: as above.
+        // SAFETY: `at` is on the list, to which only this test has access.
         by = unsafe { LAYOUT.next(at) };
     }
     places
@@ -69,44 +70,44 @@ fn each_that_is_added_asks_for_one_more_ahead_until_the_last() {
     let mut list = RawList::new();
     let prefetch_cursor = |list: &RawList| things.nodes.iter().position(|node| node.by == list.prefetch_cursor(LAYOUT));
     for node in &things.nodes[..6] {
-        // SAFETY: it is on no list.
+        // SAFETY: the links are live and on no list, and only this test has access.
         unsafe { list.push_back(LAYOUT, *node) };
-        assert_eq!(prefetch_cursor(&list), None, "nobody walked yet");
+        assert_eq!(prefetch_cursor(&list), None, "there was no walk yet");
     }
-    // SAFETY: it is on the list.
+    // SAFETY: the links are on the list.
     unsafe { list.expect(LAYOUT, list.first()) };
     assert_eq!(prefetch_cursor(&list), Some(0));
-    // SAFETY: it is on no list.
+    // SAFETY: the links are live and on no list, and only this test has access.
     unsafe { list.push_back(LAYOUT, things.nodes[6]) };
     assert_eq!(prefetch_cursor(&list), Some(1));
     for gone in [0, 1, 2] {
-        // SAFETY: it is on the list.
+        // SAFETY: the links are on the list, and only this test has access.
         let pushed = unsafe { list.remove(LAYOUT, things.nodes[gone].at) };
         assert_eq!(pushed, things.nodes[gone].by);
         assert_eq!(prefetch_cursor(&list), Some([1, 2, 3][gone]), "which is on the list");
     }
     for (at, expected) in [(0, Some(4)), (1, Some(5)), (2, Some(6)), (7, Some(0)), (8, Some(1)), (9, Some(2))] {
-        // SAFETY: it is on no list.
+        // SAFETY: the links are live and on no list, and only this test has access.
         unsafe { list.push_back(LAYOUT, things.nodes[at]) };
         assert_eq!(prefetch_cursor(&list), expected);
     }
     assert_eq!(places(&things, &list), [3, 4, 5, 6, 0, 1, 2, 7, 8, 9]);
     for gone in [7, 8] {
-        // SAFETY: it is on the list.
+        // SAFETY: the links are on the list, and only this test has access.
         unsafe { list.remove(LAYOUT, things.nodes[gone].at) };
     }
-    // SAFETY: it is on no list.
+    // SAFETY: the links are live and on no list, and only this test has access.
     unsafe { list.push_back(LAYOUT, things.nodes[7]) };
     assert_eq!(prefetch_cursor(&list), Some(9));
-    // SAFETY: it is on no list.
+    // SAFETY: the links are live and on no list, and only this test has access.
     unsafe { list.push_back(LAYOUT, things.nodes[8]) };
     assert_eq!(prefetch_cursor(&list), Some(7));
-    // SAFETY: it is on the list.
+    // SAFETY: the links are on the list, and only this test has access.
     unsafe { list.remove(LAYOUT, things.nodes[8].at) };
-    // SAFETY: it is on no list.
+    // SAFETY: the links are live and on no list, and only this test has access.
     unsafe { list.push_back(LAYOUT, things.nodes[8]) };
     assert_eq!(prefetch_cursor(&list), None, "what was just added is near");
-    // SAFETY: nobody else has it.
+    // SAFETY: only this test has access to the list.
     unsafe { list.assert_valid(LAYOUT, 10) };
 }
 
@@ -115,21 +116,21 @@ fn lists_that_are_joined_keep_what_is_ahead_of_the_one_that_stays() {
     let things = Things::new(6);
     let (mut list, mut other) = (RawList::new(), RawList::new());
     for (at, node) in things.nodes.iter().enumerate() {
-        // SAFETY: it is on no list.
+        // SAFETY: the links are live and on no list, and only this test has access.
         unsafe { if at < 3 { &mut list } else { &mut other }.push_back(LAYOUT, *node) };
     }
-    // SAFETY: each is on its list.
+    // SAFETY: the links are on `list`.
     unsafe { list.expect(LAYOUT, things.nodes[1].by) };
-    // SAFETY: as above.
+    // SAFETY: the links are on `other`.
     unsafe { other.expect(LAYOUT, things.nodes[4].by) };
-    // SAFETY: nobody else has them.
+    // SAFETY: only this test has access to the lists, which have the same layout.
     unsafe { list.splice_front(LAYOUT, &mut other) };
     assert_eq!(places(&things, &list), [3, 4, 5, 0, 1, 2]);
     assert!(other.first().is_none() && other.tail.prefetch_cursor(LAYOUT).is_none());
     if cfg!(target_pointer_width = "64") {
         assert_eq!(list.tail.prefetch_cursor(LAYOUT), things.nodes[1].by);
     }
-    // SAFETY: nobody else has it.
+    // SAFETY: only this test has access to the list.
     unsafe { list.assert_valid(LAYOUT, 6) };
 }
 
@@ -143,7 +144,7 @@ fn links_by_address_have_nothing_ahead() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Pushed to the one queue, or to the other, taken off, or all of the other put before what is on the one.
+    /// Pushes to one of two queues, pops, or prepends the other queue to the first.
     #[test]
     fn a_queue_is_one(ops in prop::collection::vec(0..4_u8, 1..60)) {
         let things = Things::new(ops.len());
@@ -152,35 +153,35 @@ proptest! {
         for (op, node) in ops.into_iter().zip(&things.nodes) {
             match op {
                 0 => {
-                    // SAFETY: it is on no list.
+                    // SAFETY: the links are live and on no list, and only this test has access.
                     unsafe { queue.push_back(LAYOUT, *node) };
                     model.push_back(node.by);
                 }
                 1 => {
-                    // SAFETY: it is on no list.
+                    // SAFETY: the links are live and on no list, and only this test has access.
                     unsafe { other.push_back(LAYOUT, *node) };
                     other_model.push_back(node.by);
                 }
                 2 => {
-                    // SAFETY: nobody else has it.
+                    // SAFETY: only this test has access to the queue.
                     let popped = unsafe { queue.pop_front(LAYOUT) }.map(|node| node.by);
                     prop_assert_eq!(popped, model.pop_front());
                 }
                 _ => {
-                    // SAFETY: nobody else has them.
+                    // SAFETY: only this test has access to the queues.
                     unsafe { queue.splice_front(LAYOUT, core::mem::take(&mut other)) };
                     other_model.append(&mut model);
                     core::mem::swap(&mut model, &mut other_model);
                 }
             }
-            // SAFETY: what is on it is live.
+            // SAFETY: everything on the queue is live.
             prop_assert_eq!(unsafe { queue.first(LAYOUT) }.map(|node| node.by), model.front().copied());
         }
         while let Some(expected) = model.pop_front() {
-            // SAFETY: nobody else has it.
+            // SAFETY: only this test has access to the queue.
             prop_assert_eq!(unsafe { queue.pop_front(LAYOUT) }.map(|node| node.by), Some(expected));
         }
-        // SAFETY: as above.
+        // SAFETY: only this test has access to the queue.
         let none = unsafe { queue.pop_front(LAYOUT) };
         prop_assert!(none.is_none(), "and nothing else");
     }

@@ -1,15 +1,16 @@
-//! A box that others have pointers into. A `Box` says with each move, as a `&mut` does, that nobody else has a way to what is in it.
+//! A box for a value to which other pointers exist. A move of a `Box` asserts, as a `&mut` does,
+//! that no other pointer to its contents is used; this type makes no such assertion.
 
 use alloc::boxed::Box;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-/// See the module.
+/// An owning pointer without `Box`'s uniqueness assertion; see the module.
 pub(super) struct AliasableBox<T>(NonNull<T>);
 
-// SAFETY: it owns a `T` and gives references to it, as a box does.
+// SAFETY: the type owns a `T`, so sending it sends the `T`, which is `Send`.
 unsafe impl<T: Send> Send for AliasableBox<T> {}
-// SAFETY: as for Send.
+// SAFETY: a shared reference only gives `&T` (by `Deref`), and `T` is `Sync`.
 unsafe impl<T: Sync> Sync for AliasableBox<T> {}
 
 impl<T> From<Box<T>> for AliasableBox<T> {
@@ -23,14 +24,14 @@ impl<T> Deref for AliasableBox<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: it came from a box, and is there until this is dropped.
+        // SAFETY: the pointer came from a box, and the value is live until `self` is dropped.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for AliasableBox<T> {
     fn drop(&mut self) {
-        // SAFETY: it came from a box, and goes with this.
+        // SAFETY: the pointer came from a box in `From::from`, and is turned back once, here.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -1,8 +1,10 @@
-//! The plain twin of [`ListLru`](super::ListLru): every list for every id on every node, made at once, under one lock.
+//! A simple reference implementation of [`ListLru`](super::ListLru): a list for every id on every
+//! node, allocated together, under one lock.
 //!
-//! It is what Linux did until 5.17, and what its two reports were about: the lists of a group that never used them cost as much
-//! as those of one that did, ids grow in bulk and never shrink, and a list outlives its group. It is slow and obvious. The
-//! tests run it beside the lazy lists as an oracle, and the benches as "before".
+//! Linux worked like this until 5.17, with two known problems: the lists of a group that never used
+//! them cost as much as those of one that did, and ids grow in bulk, never shrink, and outlive
+//! their group. The tests run this slow and obvious type beside `ListLru` as an oracle, and the
+//! benches use it as the "before".
 
 use super::AddError;
 use crate::list::{Handle, Hook, Linked};
@@ -14,8 +16,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::{self, NonNull};
 
-/// LRU lists for all groups that could be. To be added as a hook to the tree of its groups, which tells it of their ends: groups of
-/// other trees have the same ids. Where there is no memory for a list, the process ends.
+/// LRU lists for every possible group. It must be added as an offline hook to the tree of its
+/// groups, which reports the groups' ends to it; it serves one tree only, since groups of other
+/// trees have the same ids. If there is no memory for a list, the process aborts.
 ///
 /// ```
 /// use lowwater_lru_core::{linked, list_lru::baseline::EagerListLru, Links, MemcgTree, NodeId};
@@ -38,33 +41,34 @@ pub struct EagerListLru<T: Linked> {
     state: Mutex<Lists<T>>,
 }
 
-/// By id, then by node.
+/// Indexed by id, then by node.
 struct Lists<T: Linked>(Vec<VecDeque<Item<T>>>);
 
-/// An item that a list owns, as the pointer its handle was turned into.
+/// An item that a list owns, as the pointer that `Handle::into_raw` returned.
 struct Item<T: Linked>(NonNull<T>);
 
-// SAFETY: an item is a handle in another form, and handles may be sent.
+// SAFETY: an item is a handle in another form, and the handle is `Send`.
 unsafe impl<T: Linked> Send for Item<T> where T::Handle: Send {}
 
-/// What becomes of an item that a walk shows.
+/// The callback's verdict on a visited item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is taken off and given to the caller.
+    /// The item is removed and returned to the caller.
     Remove,
-    /// It stays, as the youngest.
+    /// The item stays, as the youngest.
     Rotate,
-    /// It stays where it is.
+    /// The item stays where it is.
     Skip,
 }
 
 impl<T: Linked> EagerListLru<T> {
-    /// Lists for the groups of a tree on so many nodes.
+    /// Creates lists for the groups of one tree on `nodes` nodes.
     pub fn new(nodes: usize) -> Self {
         Self { nodes, state: Mutex::new(Lists(Vec::new())) }
     }
 
-    /// Bytes of the lists themselves once `ids` groups have been, the root among them: exact, and never less afterwards.
+    /// Returns the bytes of the lists themselves once `ids` groups, the root included, have
+    /// existed: exact, and never less afterwards.
     pub fn bytes_for(nodes: usize, ids: usize) -> ByteSize {
         ByteSize::new((nodes * cache_ids(ids) * size_of::<VecDeque<Item<T>>>()) as u64)
     }
@@ -77,15 +81,15 @@ impl<T: Linked> EagerListLru<T> {
     ///
     /// # Panics
     ///
-    /// For a node that these lists were not made for.
+    /// If `node` is not below the number of nodes passed to [`new`](Self::new).
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         assert!(node.index() < self.nodes, "node {node} does not exist: there are {} nodes", self.nodes);
         let object = item.into_raw();
-        // SAFETY: a handle gives a pointer to an object.
+        // SAFETY: `into_raw` returned a pointer to a live object, which we own.
         let links = unsafe { T::links(object) };
-        // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
+        // SAFETY: the object is live: we own it by the raw handle.
         if !unsafe { links.as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
-            // SAFETY: it was turned into this pointer above.
+            // SAFETY: `into_raw` returned this pointer above, and no list took ownership.
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }
         let mut lists = self.state.lock();
@@ -106,7 +110,7 @@ impl<T: Linked> EagerListLru<T> {
     /// See [`ListLru::count_one`](super::ListLru::count_one).
     pub fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let mut lists = self.state.lock();
-        // A dying group's id has an empty list, until somebody has it anew.
+        // The id of a dying group has an empty list until the id is reused.
         let own = memcg.is_online().then(|| lists.of(memcg, node, self.nodes)).flatten();
         own.map_or(0, |list| list.len() as u64)
     }
@@ -120,10 +124,11 @@ impl<T: Linked> EagerListLru<T> {
         lists.0.iter().skip(node.index()).step_by(self.nodes).map(|list| list.len() as u64).sum()
     }
 
-    /// See [`ListLru::walk_one`](super::ListLru::walk_one); the removed come back at the end.
+    /// See [`ListLru::walk_one`](super::ListLru::walk_one); the removed items are returned at the
+    /// end.
     ///
-    /// `callback` runs under the lock of all lists: it must not use them, nor drop an item that does. If it panics, what it removed is
-    /// dropped, and all else stays.
+    /// `callback` runs under the lock of all lists: it must not use them, nor drop an item that
+    /// does. If it panics, the items removed so far are dropped, and all others stay.
     pub fn walk_one(
         &self,
         memcg: &Memcg,
@@ -131,7 +136,7 @@ impl<T: Linked> EagerListLru<T> {
         nr_to_walk: &mut u64,
         mut callback: impl FnMut(&T) -> Turn,
     ) -> Vec<T::Handle> {
-        // Dropped after the lock, also when the callback panics.
+        // Declared before the lock guard, so dropped after it, also when the callback panics.
         let mut removed = Vec::new();
         let mut lists = self.state.lock();
         let Some(list) = lists.of(memcg, node, self.nodes).filter(|_| memcg.is_online()) else { return removed };
@@ -148,18 +153,19 @@ impl<T: Linked> EagerListLru<T> {
         removed
     }
 
-    /// Bytes of this and of its lists, without what the items' queues take.
+    /// Returns the bytes of this structure and of its lists, without the item queues' own
+    /// allocations.
     pub fn footprint(&self) -> ByteSize {
         let lists = self.state.lock();
         ByteSize::new((size_of::<Self>() + lists.0.capacity() * size_of::<VecDeque<Item<T>>>()) as u64)
     }
 }
 
-/// A list that is walked. When this is dropped, all is on it again.
+/// A list during a walk. Dropping it puts all items that were not removed back.
 struct Walk<'l, T: Linked> {
-    /// What was not shown yet.
+    /// Items that have not been visited yet.
     list: &'l mut VecDeque<Item<T>>,
-    /// What is shown.
+    /// The item that is being visited.
     at: Option<Item<T>>,
     kept: VecDeque<Item<T>>,
     rotated: VecDeque<Item<T>>,
@@ -168,14 +174,15 @@ struct Walk<'l, T: Linked> {
 impl<T: Linked> Walk<'_, T> {
     fn next(&mut self) -> Option<&T> {
         self.at = self.list.pop_front();
-        // SAFETY: the list owned it, and now this does, for as long as it is borrowed.
+        // SAFETY: the list owned the item, and `self.at` owns it while the reference is borrowed
+        // from `self`.
         self.at.as_ref().map(|item| unsafe { item.0.as_ref() })
     }
 }
 
 impl<T: Linked> Drop for Walk<'_, T> {
     fn drop(&mut self) {
-        // One for which there was no answer.
+        // An item for which the callback returned no verdict because it panicked.
         self.kept.extend(self.at.take());
         self.kept.append(self.list);
         self.kept.append(&mut self.rotated);
@@ -201,7 +208,8 @@ where
     }
 }
 
-/// How many ids Linux made room for when it had given out so many (5.10, `memcg_alloc_cache_id`): 4, 10, 22 ... 12286, 24574.
+/// Returns the number of ids for which Linux allocated once it had assigned `ids` of them (5.10,
+/// `memcg_alloc_cache_id`): 4, 10, 22 ... 12286, 24574.
 pub const fn cache_ids(ids: usize) -> usize {
     let mut size = 4;
     while size < ids {
@@ -220,18 +228,19 @@ impl<T: Linked> Lists<T> {
     }
 
     fn of(&mut self, memcg: &Memcg, node: NodeId, nodes: usize) -> Option<&mut VecDeque<Item<T>>> {
-        // A node beyond the last would be the next group's first.
+        // The index of a node beyond the last would be that of the next group's first node.
         self.0.get_mut(memcg.id().index() * nodes + node.index()).filter(|_| node.index() < nodes)
     }
 }
 
 impl<T: Linked> Item<T> {
     fn into_handle(self) -> T::Handle {
-        // SAFETY: a handle gave the pointer to the object, which we own.
+        // SAFETY: the pointer came from a handle that we own, so the object is live.
         let links = unsafe { T::links(self.0) };
-        // SAFETY: the object is live: we own it.
+        // SAFETY: we own the object, so it is live.
         unsafe { links.as_ref() }.set_home(ptr::null_mut());
-        // SAFETY: the handle was turned into this pointer, and is turned back once: we are consumed.
+        // SAFETY: `into_raw` returned this pointer, and `self` is consumed, so it is turned back
+        // once.
         unsafe { T::Handle::from_raw(self.0) }
     }
 }
@@ -239,7 +248,7 @@ impl<T: Linked> Item<T> {
 impl<T: Linked> Drop for Lists<T> {
     fn drop(&mut self) {
         let mut items = self.0.iter_mut().flat_map(|list| list.drain(..));
-        // An item's drop may panic, which shall not keep the others.
+        // If the drop of an item panics, the others are dropped as well.
         to_the_end(|| items.next().map(Item::into_handle).is_some());
     }
 }

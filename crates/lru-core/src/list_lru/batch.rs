@@ -1,4 +1,5 @@
-//! Many items at once: one lock for a batch of them, and nothing allocated, since they are handed over as an [`Isolated`].
+//! Batches: many items are added or removed under one lock acquisition. They are passed as an
+//! [`Isolated`], so nothing is allocated.
 
 use super::isolate::Isolated;
 use super::locked::LockedList;
@@ -9,16 +10,17 @@ use crate::rcu::pin;
 use crate::{Memcg, NodeId};
 use core::ptr::NonNull;
 
-/// Items that are moved under one hold of a lock, so that others are not kept waiting for long.
+/// The number of items that are moved per lock acquisition, so that other threads do not wait long.
 const BATCH: usize = 64;
 
 impl<T: Linked> ListLru<T> {
-    /// Adds all of `items` as the youngest of their group on `node`, in order, and says how many those were. As
-    /// [`add`](Self::add), but it takes the list's lock once for many.
+    /// Adds all of `items` as the youngest of their group on `node`, in order, and returns their
+    /// number. As [`add`](Self::add), but takes the list's lock once for every 64 items.
     ///
     /// # Errors
     ///
-    /// [`AllocError`] when no list can be had, or it is full; what was not added stays in `items`.
+    /// [`AllocError`] if no list could be created or found, or the list is full; the items that
+    /// were not added stay in `items`.
     ///
     /// ```
     /// use lowwater_lru_core::{linked, Isolated, Links, ListLru, MemcgTree, NodeId};
@@ -36,7 +38,7 @@ impl<T: Linked> ListLru<T> {
         let mut added = 0;
         while let Some(oldest) = items.first() {
             let guard = pin();
-            // SAFETY: the items are ours, so they are live.
+            // SAFETY: `items` owns its items, so they are live.
             let object = unsafe { oldest.at.as_ref() };
             let mut list = match self.raw.lock_to_add(object, memcg, node, false, &guard) {
                 Ok(list) => list,
@@ -53,10 +55,11 @@ impl<T: Linked> ListLru<T> {
         Ok(added)
     }
 
-    /// Removes those of `items` that are on one of these lists, and adds them to `to`. Says how many those were. As
-    /// [`del`](Self::del), but it takes the lock once for many that are on the same list one after the other.
+    /// Removes those of `items` that are on one of these lists, appends them to `to`, and returns
+    /// their number. As [`del`](Self::del), but consecutive items of the same list share one lock
+    /// acquisition.
     ///
-    /// No lock is held while `items` gives the next.
+    /// No lock is held while the next item is taken from `items`.
     pub fn del_batch<'i>(&self, items: impl IntoIterator<Item = &'i T>, to: &mut Isolated<T>) -> u64
     where
         T: 'i,
@@ -67,11 +70,12 @@ impl<T: Linked> ListLru<T> {
             let mut batch: [Option<NonNull<Hook>>; BATCH] = [None; BATCH];
             let mut len = 0;
             for item in items.by_ref().take(BATCH) {
-                // SAFETY: it is a reference to an object.
+                // SAFETY: a reference is a pointer to a live object.
                 batch[len] = Some(unsafe { T::links(NonNull::from(item)) });
                 len += 1;
             }
-            // SAFETY: they are parts of items that are borrowed.
+            // SAFETY: the links are parts of items that are borrowed for `'i`, so the objects are
+            // live.
             removed += unsafe { self.del_links(batch.into_iter().flatten(), to) };
             if len < BATCH {
                 return removed;
@@ -79,20 +83,23 @@ impl<T: Linked> ListLru<T> {
         }
     }
 
+    /// Removes a batch of items by their links; see [`del_batch`](Self::del_batch).
+    ///
     /// # Safety
     ///
-    /// The links are those of objects that are live.
+    /// The links are those of live objects.
     unsafe fn del_links(&self, batch: impl Iterator<Item = NonNull<Hook>>, to: &mut Isolated<T>) -> u64 {
         let guard = pin();
         let mut held: Option<LockedList<'_>> = None;
         let mut removed = 0;
         for links in batch {
-            // SAFETY: live, says the caller.
+            // SAFETY: the object is live (this function's clause).
             held = self.raw.lock_home(unsafe { links.as_ref() }, held.take(), &guard);
             let Some(list) = &mut held else { continue };
-            // SAFETY: it is on this list, whose lock we hold.
+            // SAFETY: `lock_home` returned the list that the item is on, and we hold its lock.
             let by = unsafe { list.unlink(links, Hook::PRIVATE) };
-            // SAFETY: it was just unlinked and marked private, and is named as it was pushed.
+            // SAFETY: the item was just unlinked and marked private, and `by` is the reference by
+            // which it was pushed.
             unsafe { to.push_links(LinkNode { at: links, by }) };
             removed += 1;
         }

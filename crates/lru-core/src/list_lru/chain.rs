@@ -1,7 +1,8 @@
-//! A group's own view: the lists that are made for it.
+//! The chain of a group's lists.
 //!
-//! Each group chains its published lists ([`ListLruOne`]), over all `ListLru`s and nodes, so that its offline costs as much as it used
-//! and not as much as there is. A thread that publishes or unpublishes a list of the group holds the chain's lock.
+//! Each group chains its published lists ([`ListLruOne`]) of all `ListLru`s and nodes, so that its
+//! offline costs as much as the group used, not as much as exists. A thread that publishes or
+//! unpublishes a list of the group holds the chain's lock.
 
 use super::list_lru_one::ListLruOne;
 use crate::memcg::attached::Attached;
@@ -21,7 +22,7 @@ impl<'a> Chain<'a> {
         memcg.attached().try_lock().map(Self)
     }
 
-    /// Is the group dying, so that nothing is published for it any more? (L8)
+    /// Whether the group is dying, so that no list is published for it any more (L8).
     pub(super) fn is_closed(&self) -> bool {
         self.0.is_closed
     }
@@ -30,51 +31,59 @@ impl<'a> Chain<'a> {
         self.0.first.cast()
     }
 
-    /// The one behind `one`.
+    /// Returns the list after `one`, or null.
     ///
     /// # Safety
     ///
     /// `one` is on this chain.
     pub(super) unsafe fn after(&self, one: *mut ListLruOne) -> *mut ListLruOne {
-        // SAFETY: it is on this chain, so it is live.
+        // SAFETY: `one` is on this chain (this function's clause), and a list is taken off its
+        // chain before it is retired, so it is live.
         let links = unsafe { &(*one).chain };
-        // SAFETY: the chain's lock is held, as we are borrowed from it.
+        // SAFETY: `next` is guarded by the chain's lock, which `self` holds.
         links.next.with(|p| unsafe { *p })
     }
 
+    /// Pushes `one` to the front of the chain.
+    ///
     /// # Safety
     ///
     /// `one` is live, stays so until removed, is on no chain and not dead.
     pub(super) unsafe fn push(&mut self, one: *mut ListLruOne) {
-        // SAFETY: live and on no chain, says the caller.
+        // SAFETY: `one` is live and on no chain (this function's clauses), and we hold the lock of
+        // the chain it joins.
         unsafe { set_next(one, self.first()) };
-        // SAFETY: as above.
+        // SAFETY: `one` is live and on no chain (this function's clauses), and we hold the lock of
+        // the chain it joins.
         unsafe { set_prev(one, ptr::null_mut()) };
         if !self.first().is_null() {
-            // SAFETY: `first` is on this chain.
+            // SAFETY: `first` is on this chain, so it is live, and we hold the chain's lock.
             unsafe { set_prev(self.first(), one) };
         }
         self.0.first = one.cast();
     }
 
+    /// Takes `one` off the chain.
+    ///
     /// # Safety
     ///
     /// `one` is on this chain.
     pub(super) unsafe fn remove(&mut self, one: *mut ListLruOne) {
-        // SAFETY: it is on this chain, so it is live.
+        // SAFETY: `one` is on this chain (this function's clause), and a list is taken off its
+        // chain before it is retired, so it is live.
         let links = unsafe { &(*one).chain };
-        // SAFETY: the chain's lock is held, as we are borrowed for writing.
+        // SAFETY: `next` is guarded by the chain's lock, which `self` holds.
         let next = links.next.with(|p| unsafe { *p });
-        // SAFETY: as above.
+        // SAFETY: `prev` is guarded by the chain's lock, which `self` holds.
         let prev = links.prev.with(|p| unsafe { *p });
         if prev.is_null() {
             self.0.first = next.cast();
         } else {
-            // SAFETY: its neighbour is on this chain.
+            // SAFETY: `prev` is on this chain, so it is live, and we hold the chain's lock.
             unsafe { set_next(prev, next) };
         }
         if !next.is_null() {
-            // SAFETY: its neighbour is on this chain.
+            // SAFETY: `next` is on this chain, so it is live, and we hold the chain's lock.
             unsafe { set_prev(next, prev) };
         }
     }
@@ -84,18 +93,18 @@ impl<'a> Chain<'a> {
 ///
 /// `one` is live, and the lock of the chain it is on, or will be on, is held.
 unsafe fn set_next(one: *mut ListLruOne, to: *mut ListLruOne) {
-    // SAFETY: live, says the caller.
+    // SAFETY: `one` is live (this function's clause).
     let cell = unsafe { &(*one).chain.next };
-    // SAFETY: the lock is held, says the caller.
+    // SAFETY: the lock that guards the cell is held (this function's clause).
     cell.with_mut(|p| unsafe { *p = to });
 }
 
 /// # Safety
 ///
-/// As for [`set_next`].
+/// `one` is live, and the lock of the chain it is on, or will be on, is held.
 unsafe fn set_prev(one: *mut ListLruOne, to: *mut ListLruOne) {
-    // SAFETY: live, says the caller.
+    // SAFETY: `one` is live (this function's clause).
     let cell = unsafe { &(*one).chain.prev };
-    // SAFETY: the lock is held, says the caller.
+    // SAFETY: the lock that guards the cell is held (this function's clause).
     cell.with_mut(|p| unsafe { *p = to });
 }

@@ -3,8 +3,8 @@
 use crate::sync::UnsafeCell;
 use core::ptr;
 
-/// The neighbours of a list on its group's chain. Two cells, as a dead list uses each for a purpose of its own (see
-/// [`ListLruOne`](super::list_lru_one::ListLruOne)).
+/// The neighbours of a list on its group's chain. Two cells, since a dead list uses each of them
+/// for a separate purpose (see [`ListLruOne`](super::list_lru_one::ListLruOne)).
 pub(crate) struct ChainLinks<L> {
     pub(super) next: UnsafeCell<*mut L>,
     pub(super) prev: UnsafeCell<*mut L>,

@@ -1,15 +1,18 @@
-//! Where a walk goes on after its callback gave the lock back.
+//! The position at which a walk resumes after its callback released the lock.
 //!
-//! The kernel's walk begins again at the oldest, and so shows what it skipped again after each retry: O(n) for each. Remembering
-//! the next item would not do either, since it may be gone. So the walk leaves a mark of its own between the items, right
-//! before the one it showed: links like an item's, on the walk's stack. Whatever happens to the items around it, it stays between
-//! those that were shown and those that were not, and when the group dies it goes to the parent's list with them.
+//! The kernel's walk restarts at the oldest item and so visits the skipped items again: O(n) for
+//! each retry. A pointer to the next item would not be safe, since another thread may remove and
+//! free that item. So the walk inserts a cursor into the list, right before the item that was
+//! visited: links like an item's, on the walk's stack. The cursor stays between the visited and the
+//! unvisited items, also if its neighbours are removed. When the group dies, the cursor is spliced
+//! into the parent's list together with the items.
 //!
 //! # Invariants
 //!
-//! 1. `on` is null, and the mark is on no list; or it is a list that counts a reference for the mark, and the mark is on the
-//!    effective list of that.
-//! 2. The mark is taken off before the walk's frame ends, also when the callback panics: its drop does.
+//! 1. Either `on` is null and the cursor is on no list, or `on` is a list that counts a reference
+//!    for the cursor, and the cursor is on that list's effective list.
+//! 2. The cursor is taken off before the walk's frame ends, also when the callback panics: `Drop`
+//!    does so.
 
 use super::list_lru_one::ListLruOne;
 use super::locked::LockedList;
@@ -20,25 +23,27 @@ use core::cell::Cell;
 use core::marker::PhantomPinned;
 use core::ptr::{self, NonNull};
 
-/// See the module.
+/// A cursor that a walk can insert into a list; see the module.
 pub(super) struct Cursor {
     mark: CursorLink,
     shape: &'static LinkLayout,
-    /// What the mark is known by.
+    /// The cursor's reference and address, once it has a reference.
     node: Cell<Option<LinkNode>>,
     on: Cell<*const ListLruOne>,
-    /// The mark's neighbours lead to it while it is dropped: to `Drop`'s `&mut` this says that it is not the only way there.
+    /// The cursor's neighbours point to it while it is dropped: `PhantomPinned` keeps the `&mut` in
+    /// `Drop` from asserting that it is the only pointer.
     _led_to: PhantomPinned,
 }
 
 impl Cursor {
-    /// For lists of links of this shape.
+    /// Creates a cursor for lists whose links have this layout.
     pub(super) fn new(shape: &'static LinkLayout) -> Self {
         let (mark, on) = (CursorLink::new(), Cell::new(ptr::null()));
         Self { mark, shape, node: Cell::new(None), on, _led_to: PhantomPinned }
     }
 
-    /// The mark under its name, which it has from the first time on that this is asked. None: there is no memory for a name.
+    /// Returns the cursor as a link node, and registers it with the layout on the first call.
+    /// `None`: there is no memory for the registration.
     fn node(&self) -> Option<LinkNode> {
         if self.node.get().is_none() {
             self.node.set(self.mark.name(self.shape));
@@ -46,37 +51,43 @@ impl Cursor {
         self.node.get()
     }
 
-    /// Leaves the mark before `item`; without memory for its name, nothing, and the walk ends.
+    /// Inserts the cursor before `item`. If there is no memory to register the cursor, does
+    /// nothing, and the walk ends.
     ///
     /// # Safety
     ///
-    /// `item` is on `list`, and the cursor neither moves nor ends without its drop until it is taken back.
+    /// `item` is on `list`, and until the cursor is taken back it neither moves nor is freed
+    /// without running its `Drop`.
     pub(super) unsafe fn leave_before(&self, item: NonNull<Hook>, list: &mut LockedList<'_>) {
         debug_assert!(self.on.get().is_null(), "a walk has one mark");
         let Some(mark) = self.node() else { return };
-        // SAFETY: the mark is on no list (invariant 1) and stays where it is, says the caller; the list's lock is held.
+        // SAFETY: the cursor is on no list (invariant 1) and does not move (this function's
+        // clause); `item` is on this list, and the list's lock is held.
         list.with_list(|l, shape| unsafe { l.insert_before(shape, mark, item) });
-        // INVARIANT 1: the list counts the mark.
+        // INVARIANT 1: the list counts a reference for the cursor.
         list.get();
         self.on.set(list.one());
     }
 
-    /// Takes the mark back. The list it was left on, locked, and what comes after the mark; `None` if there was no mark, or if the
-    /// group has died since: the rest is reached by its parent (R7).
+    /// Takes the cursor off its list, and returns the list, locked, and the link after the cursor.
+    /// `None` if the cursor was on no list, or if the group has died since: the remaining items are
+    /// the parent's then (R7).
     pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(LockedList<'a>, LinkRef)> {
         let on = self.on.replace(ptr::null());
         if on.is_null() {
             return None;
         }
         let mark = self.node.get()?.at;
-        // SAFETY: it counts our reference (invariant 1), so it is not retired; and it will not be while we are in the read side.
+        // SAFETY: the list counts a reference for the cursor (invariant 1), so it is not retired
+        // yet; and `guard` keeps it from being freed after the reference is given up below.
         let one = unsafe { &*on };
         let mut list = RawListLru::lock_effective_of(one, guard);
-        // SAFETY: the mark is on this list (invariant 1), whose lock we hold.
+        // SAFETY: the cursor is on this list (invariant 1), and we hold the list's lock.
         let next = unsafe { self.shape.next(mark) };
-        // SAFETY: as above.
+        // SAFETY: the cursor is on this list (invariant 1), and we hold the list's lock.
         let _mark = list.with_list(|l, shape| unsafe { l.remove(shape, mark) });
-        // SAFETY: the mark's reference is given up, and this is the effective list.
+        // SAFETY: `one` counts the cursor's reference, which is given up here, and `list` is its
+        // effective list.
         unsafe { list.put(one) };
         ptr::eq(list.one(), one).then_some((list, next))
     }
@@ -93,7 +104,8 @@ impl Drop for Cursor {
             drop(self.take_back(&pin()));
         }
         if let Some(mark) = self.node.get() {
-            // SAFETY: it was lent by this shape, and the mark is on no list any more.
+            // SAFETY: `node` registered this reference with the same layout, and the cursor is on
+            // no list any more.
             unsafe { self.shape.unregister_external(mark.by) };
         }
     }

@@ -1,4 +1,5 @@
-//! Items taken off their list, on a list of one owner: what a walk collects, to be freed when no lock is held.
+//! Isolated items: taken off their list by a walk and collected on a private list, to be freed when
+//! no lock is held.
 
 use super::AddError;
 use crate::list::{handle_of, Handle, Hook, LinkNode, Linked, RawQueue};
@@ -7,9 +8,9 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 
-/// A private list of isolated items. Owns them: what is left on it when it is dropped, is dropped.
+/// A private list of isolated items, which it owns: dropping it drops the items still on it.
 ///
-/// An item on it counts as linked: nobody can add it to a list, and nobody can take it off this one but its owner.
+/// An item on it counts as linked: no other thread can add it to a list or remove it from this one.
 #[doc(alias = "list_lru_isolate_move")]
 #[doc(alias = "dispose")]
 pub struct Isolated<T: Linked> {
@@ -18,76 +19,86 @@ pub struct Isolated<T: Linked> {
     items: PhantomData<T::Handle>,
 }
 
-// SAFETY: the list owns its items by handles, which may be sent; their links are touched by the list's owner only.
+// SAFETY: the list owns its items by handles, which are `Send`; only the owner of the list accesses
+// the links of its items.
 unsafe impl<T: Linked> Send for Isolated<T> where T::Handle: Send {}
 
 impl<T: Linked> Isolated<T> {
-    /// An empty list. Allocates nothing, ever.
+    /// Creates an empty list. Never allocates.
     pub const fn new() -> Self {
         Self { queue: RawQueue::new(), len: 0, items: PhantomData }
     }
 
-    /// How many items are on it.
+    /// Returns the number of items.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Is there none?
+    /// Returns whether there are no items.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds an item behind those that are here, to hand them all over at once with [`ListLru::add_batch`](crate::ListLru::add_batch).
+    /// Appends an item, to add many with one call of
+    /// [`ListLru::add_batch`](crate::ListLru::add_batch).
     ///
     /// # Errors
     ///
-    /// [`AddError::Linked`] and the item, when it is on a list already, or on another of these.
+    /// [`AddError::Linked`] with the item, if it is on a list or on an `Isolated` already.
     pub fn push(&mut self, item: T::Handle) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
-        // SAFETY: a handle gives a pointer to an object.
+        // SAFETY: `into_raw` returned a pointer to a live object, which we own.
         let links = unsafe { T::links(object) };
-        // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
+        // SAFETY: the object is live: we own it by the raw handle.
         if !unsafe { links.as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
-            // SAFETY: it was turned into this pointer above, and nobody took it.
+            // SAFETY: `into_raw` returned this pointer above, and no list took ownership.
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }
-        // SAFETY: they are a `T`'s, given as its handle was turned into.
+        // SAFETY: the links are those of a `T`, and derive from the pointer that `into_raw`
+        // returned.
         let node = unsafe { T::LAYOUT.node(links) };
-        // SAFETY: it was just claimed.
+        // SAFETY: `claim` marked the links private and ensured that they are on no list; this list
+        // takes the handle.
         unsafe { self.push_links(node) };
         Ok(())
     }
 
-    /// The links of the item that is taken off next.
+    /// Returns the links of the item that [`pop_links`](Self::pop_links) takes next.
     pub(super) fn first(&self) -> Option<LinkNode> {
-        // SAFETY: what is on the queue is live: we own it.
+        // SAFETY: this list owns the items on the queue, so they are live.
         unsafe { self.queue.first(T::LAYOUT) }
     }
 
-    /// Takes the links of the first item off, which stay private; the handle goes over to the caller.
+    /// Takes the first item's links off; they stay marked private. The caller takes over the
+    /// handle.
     pub(super) fn pop_links(&mut self) -> Option<LinkNode> {
-        // SAFETY: we own the list, and nobody else touches private links.
+        // SAFETY: `self` owns the items, so they are live, and no other thread accesses private
+        // links.
         let links = unsafe { self.queue.pop_front(T::LAYOUT) }?;
         self.len -= 1;
         Some(links)
     }
 
+    /// Appends an item by its links.
+    ///
     /// # Safety
     ///
-    /// `links` are those of a `T`, given as the pointer its handle was turned into, on no list and marked private. The handle
-    /// goes over to this list.
+    /// `links` are those of a `T`, derived from the pointer that `into_raw` returned, on no list
+    /// and marked private. This list takes over the handle.
     pub(super) unsafe fn push_links(&mut self, links: LinkNode) {
-        // SAFETY: the links are on no list and, being private, ours alone.
+        // SAFETY: the links are on no list, and since they are marked private no other thread
+        // accesses them (this function's clauses).
         unsafe { self.queue.push_back(T::LAYOUT, links) };
         self.len += 1;
     }
 
-    /// Takes the item off that was isolated first.
+    /// Removes and returns the item that was isolated first.
     pub fn pop(&mut self) -> Option<T::Handle> {
         let links = self.pop_links()?;
-        // SAFETY: the list owned its items, so it is live.
+        // SAFETY: the list owned the item, and the handle is still ours, so the object is live.
         unsafe { links.at.as_ref() }.set_home(ptr::null_mut());
-        // SAFETY: what was pushed are the links of a `T`, and the list gives it up.
+        // SAFETY: only links of a `T` are pushed (clause of `push_links`), and `pop_links` handed
+        // this one over.
         Some(unsafe { handle_of::<T>(links.by) })
     }
 }
@@ -127,7 +138,7 @@ impl<T: Linked> ExactSizeIterator for Isolated<T> {}
 
 impl<T: Linked> Drop for Isolated<T> {
     fn drop(&mut self) {
-        // An item's drop may panic, which shall not keep the others.
+        // If the drop of an item panics, the others are dropped as well.
         to_the_end(|| self.pop().is_some());
     }
 }

@@ -3,13 +3,13 @@
 use crate::memcg::MemcgId;
 use crate::{Memcg, NodeId};
 
-/// Whose list, and on which node. The group's address tells it from all others, those of other
-/// trees too; where a table looks first is computed from its id, as addresses would make the order
-/// of a table another one in each run.
+/// The group and the node of a list. The group's address identifies it among all groups, also those
+/// of other trees. The start of a table probe is computed from the id instead, so that the order of
+/// a table does not change from run to run as addresses do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) node: NodeId,
-    /// The id's hash.
+    /// The hash of the id.
     pub(crate) spread: u16,
     pub(crate) id: MemcgId,
     /// See [`Memcg::addr`].

@@ -1,29 +1,32 @@
-//! The list of one group on one node: its lock, its items, its count. 64 bytes.
+//! The list of one group on one node: lock, items and count, in 64 bytes.
 //!
 //! ```text
 //!     published --(reparent, sweep or list drop: drained, Dead)--> dead --(unpublished, last reference gone)--> retired
 //! ```
 //!
-//! A list for which threads contend gets [parts](super::split) beside it, which are lists of the same kind. For what is said
-//! here a part is a child's list, and the list that was split its parent's.
+//! A contended list gets [shards](super::shards), which are lists of the same type. In the
+//! invariants below a shard is treated like a child group's list, and the split list like its
+//! parent's.
 //!
 //! # Invariants
 //!
-//! 1. While not dead, `nr_items` is the number of items on `list`. Dead: `list` is empty, `nr_items` is 0, and
-//!    `forward` leads to the parent group's list, or from a part to the list it is a part of, which took the items over (and
-//!    may be dead by now, too). (L1)
-//! 2. An item whose home this is lies on [`effective`](super::RawListLru::lock_effective_of) of this: on this while it is not
-//!    dead, else on what the chain of forwards ends in. So the lock of the effective list guards such an item's links.
-//! 3. `refs` (64 bits, so that no number of handles that are forgotten makes it wrap) is 1 while
-//!    the table holds this (a part: while its [`ShardSet`](super::ShardSet) is in the table), plus the
-//!    items whose home this is, plus the lists of child groups and the parts that are in the table
-//!    or forward to this and are not retired, plus the [`Prepared`](super::Prepared) for it. It is
-//!    guarded by the lock of the effective list.
-//! 4. `memcg` is not given up while `refs` is not 0. A list that is not dead has one, as the table
-//!    holds it or it was not published.
-//! 5. `node` and the address of the group, by which it is found, never change. They name this group
-//!    alone for as long as this is in the table, which counts in `refs`; ids do not, as groups of
-//!    another tree have the same.
+//! 1. While the list is not dead, `nr_items` is the number of items on `list`. Dead: `list` is
+//!    empty, `nr_items` is 0, and `forward` points to the list that took the items over: the parent
+//!    group's, or for a shard the list it belongs to. That list may be dead by now, too. (L1)
+//! 2. An item whose home is this list lies on this list's
+//!    [`effective`](super::RawListLru::lock_effective_of) list: this one while it is not dead, else
+//!    the list at the end of the chain of forwards. So the lock of the effective list guards such
+//!    an item's links.
+//! 3. `refs` (64 bits, so that no number of forgotten handles makes it wrap) is 1 while the table
+//!    holds this list (for a shard: while its [`ShardSet`](super::ShardSet) is in the table), plus
+//!    the number of items whose home this list is, plus the number of child groups' lists and
+//!    shards that are in the table or forward to this list and are not retired, plus the number of
+//!    [`Prepared`](super::Prepared) for it. It is guarded by the lock of the effective list.
+//! 4. `memcg` is not released while `refs` is not 0. A list that is not dead has a group handle:
+//!    either the table holds the list, or the list was not published yet.
+//! 5. `node` and the address of the group, by which the list is found, never change. They identify
+//!    this group as long as the list is in the table, which counts in `refs`. The id alone does
+//!    not, since a group of another tree may have the same id.
 
 use super::chain_links::ChainLinks;
 use super::key::Key;
@@ -38,7 +41,7 @@ use crate::sync::UnsafeCell;
 use crate::{Memcg, NodeId};
 use core::ptr;
 
-/// See the module.
+/// The list of one group on one node; see the module.
 #[doc(alias = "list_lru_one")]
 pub(crate) struct ListLruOne {
     pub(super) lock: RawLock,
@@ -48,20 +51,23 @@ pub(crate) struct ListLruOne {
     pub(super) refs: UnsafeCell<u64>,
     pub(super) list: UnsafeCell<RawList>,
     pub(super) memcg: HeldMemcg,
-    /// Never changes; a cell only so that model checks see who reads it before it is published.
+    /// Never changes; a cell only so that model checks detect a read before publication.
     owner: UnsafeCell<*const ListsHead>,
-    /// Guarded by the group's [`Pairs`](super::Pairs) lock until dead. Afterwards `next` is `forward`, guarded by `lock`, and
-    /// `prev` joins what was released, owned by who released it, and then what is retired.
+    /// Guarded by the lock of the group's chain (`memcg::attached`) until the list is dead.
+    /// Afterwards `next` is `forward`, guarded by `lock`, and `prev` links released lists, owned by
+    /// the thread that released them, and then retired ones.
     pub(super) chain: ChainLinks<Self>,
 }
 
-// SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives
-// its published parts; `memcg` is a handle, which may be sent, and whose address never changes.
+// SAFETY: every cell is guarded by a lock that its invariant names; `owner` points to a structure
+// that outlives its published lists; `memcg` is a handle, which is `Send`, and its address never
+// changes.
 unsafe impl Send for ListLruOne {}
-// SAFETY: as for Send.
+// SAFETY: shared access to the cells is synchronized by the locks that the invariants name; the
+// other fields are atomics or never change.
 unsafe impl Sync for ListLruOne {}
 
-// SAFETY: one static; nobody uses the link of a retired One.
+// SAFETY: `kind` returns one static, and no code uses `chain.prev` of a retired list.
 unsafe impl Retired for ListLruOne {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.chain.prev
@@ -74,7 +80,7 @@ unsafe impl Retired for ListLruOne {
 
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
-        // SAFETY: it is live, says the caller.
+        // SAFETY: the object is live (clause of `assert_unread`).
         unsafe { &(*this).owner }.with_mut(|_| ());
     }
 }
@@ -84,7 +90,7 @@ const _: () =
     assert!(size_of::<ListLruOne>() == 64, "a list of one group on one node costs 64 bytes (DESIGN: cost table)");
 
 impl ListLruOne {
-    /// This list as the hooks of its items name it.
+    /// Returns this list as the `home` pointer that its items' hooks store.
     #[inline]
     pub(super) fn as_home(&self) -> *mut ListHome {
         ptr::from_ref(self).cast_mut().cast()
@@ -104,7 +110,7 @@ impl ListLruOne {
         }
     }
 
-    /// A part of the list of this group on this node.
+    /// Creates a shard of the list of this group on this node.
     pub(super) fn new_part(memcg: &Memcg, node: NodeId, owner: *const ListsHead) -> Self {
         let mut part = Self::new(memcg, node, owner);
         part.state = UnsafeCell::new(ListState::PART);
@@ -116,57 +122,59 @@ impl ListLruOne {
         self.node
     }
 
-    /// Is this the list, or a part of the list, that the key names? For what is found in a table.
+    /// Returns whether this is the list that `key` names, or a shard of it. For lists found in a
+    /// table.
     #[inline]
     pub(super) fn is_of(&self, key: Key) -> bool {
         (self.node, self.memcg.addr()) == (key.node, key.group)
     }
 
-    /// Under which it is in the table.
+    /// Returns the key under which the list is in the table.
     ///
     /// # Safety
     ///
-    /// As for [`memcg_of_published`](Self::memcg_of_published).
+    /// The clause of [`memcg_of_published`](Self::memcg_of_published) holds.
     pub(super) unsafe fn key_of_published(&self) -> Key {
-        // SAFETY: the clause is the same.
+        // SAFETY: this function's clause is that of `memcg_of_published`.
         Key::new(unsafe { self.memcg_of_published() }, self.node)
     }
 
-    /// The list this is a part of.
+    /// Returns the head of the `ListLru` to which this list belongs.
     #[inline]
     pub(super) fn owner(&self) -> *const ListsHead {
-        // SAFETY: nobody writes it after `new`.
+        // SAFETY: the cell is written only by `new`, before the list is shared.
         self.owner.with(|owner| unsafe { *owner })
     }
 
-    /// How many items are on it, without the lock.
+    /// Returns the number of items, read without the lock.
     #[inline]
     pub(super) fn nr_items(&self) -> u32 {
-        // Relaxed: a count is old when it arrives. A caller that must not miss an item brings the fence (see `Occupancy`).
+        // Relaxed: the count may be outdated when it is returned. A caller that must not miss an
+        // item executes the fence (see `Occupancy`).
         self.nr_items.load(Ordering::Relaxed)
     }
 
-    /// The group, for who knows that this is published.
+    /// Returns the group of a published list.
     ///
     /// # Safety
     ///
-    /// For as long as the answer is used this is in its owner's table, because the caller holds the
-    /// writer lock of the owner; or a part of what is there.
+    /// As long as the result is used, this list, or the list of which it is a shard, stays in its
+    /// owner's table: the caller holds the owner's writer lock.
     #[inline]
     pub(super) unsafe fn memcg_of_published(&self) -> &Memcg {
-        // SAFETY: the table counts in `refs` (invariant 3), so the handle is not given up
+        // SAFETY: the table counts in `refs` (invariant 3), so the handle is not released
         // (invariant 4).
         unsafe { self.memcg.get() }
     }
 }
 
 impl Drop for ListLruOne {
-    /// Of one that was not published. Else it is dead by now, and the handle was given up when it
-    /// was released.
+    /// Releases the group handle of a list that was never published. A published list is dead by
+    /// now, and its handle was released with the last reference.
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: `&mut self`: no other thread accesses the list.
         if self.state.with(|s| unsafe { *s }) < ListState::DEAD {
-            // SAFETY: only `retire_released` gives it up, of dead ones.
+            // SAFETY: only `retire_released` releases the handle otherwise, and only of dead lists.
             unsafe { self.memcg.release() };
         }
     }

@@ -1,22 +1,24 @@
 //! The state of a list.
 
-/// Where a list stands in its life, in one byte. Guarded by its lock.
+/// The stage of a list's life, in one byte. Guarded by the list's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) struct ListState(pub(super) u8);
 
 impl ListState {
-    /// In use, and no add had to wait for its lock since the last sweep.
+    /// In use, and no add found the lock taken since the last sweep. The values between `LIVE` and
+    /// `CONTENDED` count the adds that did.
     pub(super) const LIVE: Self = Self(0);
-    /// In use, and so many adds had to wait since the last sweep that it is to be split. What is between the two counts them.
+    /// The count of adds that found the lock taken since the last sweep reached the threshold of
+    /// 64: the list is due to be split.
     pub(super) const CONTENDED: Self = Self(64);
-    /// A sweep found it empty, and since then nothing was added: the next sweep gives it back.
+    /// A sweep found the list empty, and nothing was added since: the next sweep frees it.
     pub(super) const IDLE: Self = Self(65);
-    /// In use, with parts beside it.
+    /// In use, with shards beside it.
     pub(super) const SPLIT: Self = Self(66);
-    /// A part, in use.
+    /// A shard, in use.
     pub(super) const PART: Self = Self(67);
-    /// Its items are the parent's, for good.
+    /// The list's items have moved to the parent's list; final.
     pub(super) const DEAD: Self = Self(68);
-    /// A part, whose items are for good on the list it is a part of.
+    /// A shard whose items have moved to the list it belongs to; final.
     pub(super) const DEAD_PART: Self = Self(69);
 }

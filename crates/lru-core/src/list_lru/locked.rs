@@ -1,4 +1,5 @@
-//! A list whose lock is held: all that changes it. See [`list_lru_one`](super::list_lru_one) for the invariants.
+//! A list whose lock is held, and all operations that change a list. See
+//! [`list_lru_one`](super::list_lru_one) for the invariants.
 
 use super::key::Key;
 use super::list_lru_one::ListLruOne;
@@ -10,15 +11,16 @@ use crate::sync::atomic::Ordering;
 use crate::Memcg;
 use core::ptr::{self, NonNull};
 
-/// More items than this on one list are refused: two full lists can still be joined without the count overflowing.
+/// The maximum number of items on one list. Half of the count's range, so that joining two full
+/// lists does not overflow the count.
 pub(super) const ITEMS_MAX: u32 = u32::MAX / 2;
 
 impl ListLruOne {
-    /// Waits for the lock.
+    /// Locks the list, waiting if necessary.
     #[inline]
     pub(super) fn lock<'a>(&'a self, guard: &'a Guard) -> LockedList<'a> {
         #[cfg(lowwater_loom)]
-        self.owner(); // So that a model checker knows that it is read from here on.
+        self.owner(); // Makes loom record a read of `owner` here.
         self.lock.lock();
         LockedList { one: self, released: ptr::null(), guard }
     }
@@ -27,15 +29,16 @@ impl ListLruOne {
     #[inline]
     pub(super) fn try_lock<'a>(&'a self, guard: &'a Guard) -> Option<LockedList<'a>> {
         #[cfg(lowwater_loom)]
-        self.owner(); // As in `lock`.
+        self.owner(); // Makes loom record a read of `owner` here.
         self.lock.try_lock().then(|| LockedList { one: self, released: ptr::null(), guard })
     }
 }
 
-/// A list whose lock is held; given back on drop. What the last item of a dead list released is retired after that.
+/// A list whose lock is held; dropping it unlocks. Dead lists whose last reference was given up
+/// under the lock are retired after the unlock.
 pub(crate) struct LockedList<'a> {
     one: &'a ListLruOne,
-    /// Dead lists whose `refs` came to 0, joined by `chain.prev`.
+    /// Dead lists whose `refs` fell to 0, linked by `chain.prev`.
     released: *const ListLruOne,
     guard: &'a Guard,
 }
@@ -51,13 +54,13 @@ impl<'a> LockedList<'a> {
         self.state() >= ListState::DEAD
     }
 
-    /// Are there parts beside it?
+    /// Whether the list has shards beside it.
     #[inline]
     pub(super) fn is_split(&self) -> bool {
         self.state() == ListState::SPLIT
     }
 
-    /// Counts that an add had to wait for the lock; says whether the list is to be split now.
+    /// Counts an add that found the lock taken. Returns whether the list is now due to be split.
     pub(super) fn count_miss(&mut self) -> bool {
         let state = self.state();
         if state >= ListState::CONTENDED {
@@ -65,19 +68,21 @@ impl<'a> LockedList<'a> {
         }
         let state = ListState(state.0 + 1);
         let is_due = state == ListState::CONTENDED;
-        // Whether that comes off or not, the next try is as many waits away.
+        // Restart the count whether or not the split succeeds, so that a failed split is retried
+        // only after as many contended adds.
         self.set_state(if is_due { ListState::LIVE } else { state });
         is_due
     }
 
-    /// Begins to count anew how many had to wait.
+    /// Resets the count of contended adds.
     pub(super) fn forget_misses(&mut self) {
         if self.state() < ListState::CONTENDED {
             self.set_state(ListState::LIVE);
         }
     }
 
-    /// From here on there are so many parts beside it, each of which counts on it. Not for dead ones.
+    /// Marks the list as split, and counts a reference for each of its `parts` shards. The list
+    /// must not be dead.
     pub(super) fn begin_parts(&mut self, parts: usize) {
         if !crate::mutated!("parts_uncounted") {
             (0..parts).for_each(|_| self.get());
@@ -85,36 +90,37 @@ impl<'a> LockedList<'a> {
         self.set_state(ListState::SPLIT);
     }
 
-    /// Its last part was taken over.
+    /// Marks the list as no longer split, after the last shard was taken over.
     pub(super) fn end_parts(&mut self) {
         self.set_state(ListState::LIVE);
     }
 
     #[inline]
     fn state(&self) -> ListState {
-        // SAFETY: the lock is held.
+        // SAFETY: the cell is guarded by the list's lock, which `self` holds.
         self.one.state.with(|s| unsafe { *s })
     }
 
     #[inline]
     fn set_state(&mut self, state: ListState) {
-        // SAFETY: the lock is held.
+        // SAFETY: the cell is guarded by the list's lock, which `self` holds.
         self.one.state.with_mut(|s| unsafe { *s = state });
     }
 
-    /// The group whose list it is.
+    /// Returns the group of this list.
     ///
     /// # Panics
     ///
     /// If the list is dead.
     pub(super) fn memcg(&self) -> &Memcg {
         assert!(!self.is_dead(), "a dead list's group may be gone");
-        // SAFETY: it is not dead, nor will it be while the lock is held, so the handle is not given
-        // up (invariant 4).
+        // SAFETY: the list is not dead, and cannot die while we hold its lock, so the handle is not
+        // released (invariant 4).
         unsafe { self.one.memcg.get() }
     }
 
-    /// Under which it is in the table; of a part, the list it is a part of.
+    /// Returns the key under which the list is in the table; for a shard, that of the list it
+    /// belongs to.
     ///
     /// # Panics
     ///
@@ -123,34 +129,39 @@ impl<'a> LockedList<'a> {
         Key::new(self.memcg(), self.one.node)
     }
 
-    /// The list that took the items over. Only for dead ones; null when the whole list was dropped.
+    /// Returns the list that took the items over; null if the whole `ListLru` was dropped. Only for
+    /// dead lists.
     pub(super) fn forward(&self) -> *const ListLruOne {
         debug_assert!(self.is_dead(), "only a dead list forwards");
-        // SAFETY: a dead list is on no chain, so its `next` is its `forward`, written under this lock.
+        // SAFETY: a dead list is on no chain, so `next` is its `forward`, which was written under
+        // the lock that we hold.
         self.one.chain.next.with(|next| unsafe { (*next).cast_const() })
     }
 
-    /// The shape of the links on it.
+    /// Returns the layout of the links of its items.
     #[inline]
     pub(super) fn shape(&self) -> &'static LinkLayout {
-        // SAFETY: whoever has the lock of a list has its owner, or the chain of its group, which the owner waits for before it ends.
+        // SAFETY: the caller reached this list through a live `ListLru`, or through the chain of
+        // its group, and a `ListLru` that drops waits for that chain. So the head is live.
         unsafe { &*self.one.owner() }.layout
     }
 
     #[inline]
     pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut RawList, &'static LinkLayout) -> R) -> R {
         let shape = self.shape();
-        // SAFETY: the lock is held, and `self` is borrowed for as long as the reference lives.
+        // SAFETY: the cell is guarded by the list's lock, which `self` holds, and `self` is
+        // borrowed mutably for as long as the reference lives.
         self.one.list.with_mut(|l| f(unsafe { &mut *l }, shape))
     }
 
     #[inline]
     fn set_nr_items(&mut self, n: u32) {
-        // Relaxed: readers without the lock bring their own fence (see `Occupancy`); those with it have the lock.
+        // Relaxed: readers without the lock execute their own fence (see `Occupancy`); readers with
+        // the lock are ordered by it.
         self.one.nr_items.store(n, Ordering::Relaxed);
     }
 
-    /// Counts one more item; `None` when there are too many already.
+    /// Counts one more item and its reference. `None` if the list is full.
     #[inline]
     pub(super) fn count_in(&mut self) -> Option<FirstItem> {
         let n = self.one.nr_items();
@@ -159,30 +170,34 @@ impl<'a> LockedList<'a> {
         }
         self.set_nr_items(n + 1);
         self.get();
-        // Not always: the key beside it would have to wait for the store.
+        // Stored only when the state changes: an unconditional store would delay the load of the
+        // key next to it.
         if n == 0 && self.state() == ListState::IDLE {
             self.set_state(ListState::LIVE);
         }
         Some(FirstItem(n == 0))
     }
 
-    /// Counts one more reference. Not for dead ones.
+    /// Counts one more reference. The list must not be dead.
     #[inline]
     pub(super) fn get(&mut self) {
         debug_assert!(!self.is_dead(), "a dead list's references only go");
-        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        // SAFETY: the list is not dead, so its own lock, which `self` holds, guards its `refs`
+        // (invariant 3).
         self.one.refs.with_mut(|r| unsafe { *r += 1 });
     }
 
-    /// As if so many more had been prepared and forgotten.
+    /// Adds `n` references, as if as many `Prepared` had been leaked.
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn forget_refs(&mut self, n: u64) {
-        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        // SAFETY: the list is not dead, so its own lock, which `self` holds, guards its `refs`
+        // (invariant 3).
         self.one.refs.with_mut(|r| unsafe { *r += n });
     }
 
-    /// What a sweep makes of it. What is empty for the first time is marked. The owner's writer lock is held, so that no
-    /// child's list comes to count on it.
+    /// Returns how idle the list is, for a sweep; marks it if it is empty and not marked yet. The
+    /// caller holds the owner's writer lock, so that no child's list can count a reference on this
+    /// one meanwhile.
     pub(super) fn idleness(&mut self) -> Idleness {
         if self.state() > ListState::IDLE || self.one.nr_items() != 0 {
             return Idleness::Busy;
@@ -191,7 +206,8 @@ impl<'a> LockedList<'a> {
             self.set_state(ListState::IDLE);
             return Idleness::Marked;
         }
-        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        // SAFETY: the list is not dead, so its own lock, which `self` holds, guards its `refs`
+        // (invariant 3).
         if self.one.refs.with(|r| unsafe { *r }) == 1 {
             Idleness::Idle
         } else {
@@ -199,27 +215,29 @@ impl<'a> LockedList<'a> {
         }
     }
 
-    /// Takes an item off, to `to`: null or [`Hook::PRIVATE`]. Returns what it was added as.
+    /// Unlinks an item and sets its home to `to`: null or [`Hook::PRIVATE`]. Returns the reference
+    /// by which it was pushed.
     ///
     /// # Safety
     ///
     /// The item is on this list.
     #[inline]
     pub(super) unsafe fn unlink(&mut self, links: NonNull<Hook>, to: *mut ListHome) -> LinkRef {
-        // SAFETY: the item is on this list, says the caller, so it is live.
+        // SAFETY: the item is on this list (this function's clause), which owns it, so it is live.
         let hook = unsafe { links.as_ref() };
         let home = hook.home();
-        // SAFETY: as above, and the lock is held.
+        // SAFETY: the item is on this list (this function's clause), and the list's lock is held.
         let pushed = self.with_list(|l, shape| unsafe { l.remove(shape, links) });
         hook.set_home(to);
-        // The object may be gone from here on, unless the caller takes it over by what it gets.
+        // From here on another thread may free the object, unless the caller takes ownership by the
+        // returned reference.
         self.set_nr_items(self.one.nr_items().wrapping_sub(1));
         // SAFETY: `home` counted the item until now, and this is its effective list (invariant 2).
         unsafe { self.put(home.cast_const().cast()) };
         pushed
     }
 
-    /// Makes an item the youngest.
+    /// Moves an item to the young end.
     ///
     /// # Safety
     ///
@@ -227,57 +245,70 @@ impl<'a> LockedList<'a> {
     #[inline]
     pub(super) unsafe fn rotate(&mut self, links: NonNull<Hook>) {
         self.with_list(|l, shape| {
-            // SAFETY: the item is on this list, says the caller, and the lock is held.
+            // SAFETY: the item is on this list (this function's clause), and the list's lock is
+            // held.
             let by = unsafe { l.remove(shape, links) };
-            // SAFETY: it was just removed, and is as live as it was.
+            // SAFETY: `by` refers to the links just removed; the list still owns the object, so it
+            // is live.
             let at = unsafe { shape.get(by) };
-            // SAFETY: as above.
+            // SAFETY: the links were just removed, so they are on no list, and the lock is held.
             unsafe { l.push_back(shape, LinkNode { at, by }) };
         });
     }
 
-    /// Puts an object in an item's place, and counts it where that one was counted. Returns what that one was added as;
-    /// `None` if the object is on a list already.
+    /// Puts an object in an item's place, with the item's age and home. Returns the reference by
+    /// which the item was pushed; `None` if the object is on a list already.
     ///
     /// # Safety
     ///
-    /// The item is on this list, which owns the object from now on, by this pointer. `unique`: the caller alone can reach it.
+    /// 1. The item is on this list.
+    /// 2. The caller gives the object to this list, by the pointer in `by`.
+    /// 3. If `unique`, no other thread can reach the object.
     pub(super) unsafe fn replace(&mut self, links: NonNull<Hook>, by: LinkNode, unique: bool) -> Option<LinkRef> {
-        // SAFETY: the object is the caller's.
+        // SAFETY: the caller owned the object until now (clause 2), so it is live.
         let object = unsafe { by.at.as_ref() };
-        // SAFETY: the item is on this list, says the caller, so it is live.
+        // SAFETY: the item is on this list (clause 1), which owns it, so it is live.
         let item = unsafe { links.as_ref() };
-        // INVARIANT 3: its home, this or one that forwards here, has one item less and one more.
+        // INVARIANT 3: the item's home (this list or one that forwards here) counts one item less
+        // and one more.
         if !object.claim(item.home(), unique) {
             return None;
         }
-        // SAFETY: the lock is held; the item is on this list, says the caller, and by the claim the object on none.
+        // SAFETY: the lock is held, the item is on this list (clause 1), and by the claim the
+        // object is on no list.
         let pushed = self.with_list(|l, shape| unsafe { l.replace(shape, links, by) });
         item.set_home(ptr::null_mut());
         Some(pushed)
     }
 
-    /// Takes one reference off `one`, and off what it forwards to if that was its last.
+    /// Gives up one reference on `one`, and if it was the last one, also the reference that `one`
+    /// counts on its `forward`.
     ///
     /// # Safety
     ///
-    /// `one` counts a reference that is given up here, and this is its effective list.
+    /// `one` counts a reference that the caller gives up, and this is the effective list of `one`.
     #[inline]
     pub(super) unsafe fn put(&mut self, one: *const ListLruOne) {
-        // SAFETY: it counts our reference, so it is not retired.
+        // SAFETY: `one` still counts the reference that is given up (this function's clause), so it
+        // is not retired.
         let this = unsafe { &*one };
-        // SAFETY: we hold the lock of its effective list (invariant 3).
+        // SAFETY: `refs` is guarded by the lock of the effective list (invariant 3), which `self`
+        // holds (this function's clause).
         let left = this.refs.with(|r| unsafe { *r }) - 1;
-        // SAFETY: as above.
+        // SAFETY: `refs` is guarded by the lock of the effective list (invariant 3), which `self`
+        // holds (this function's clause).
         this.refs.with_mut(|r| unsafe { *r = left });
         if left == 0 {
-            // SAFETY: the last reference was given up, and this is its effective list.
+            // SAFETY: `refs` is 0 now, and `self` holds the lock of the effective list of `one`
+            // (this function's clause).
             self.released = unsafe { Self::release(one, self.released) };
         }
     }
 
-    /// Joins `one` to what is retired when the lock is given back, and gives up what it counts on. Takes and gives what is joined
-    /// as a value: borrowed, the right to the lock would live in memory on every way, not only on this one.
+    /// Prepends `one` to `released`, gives up the reference that it counts on its `forward`, and
+    /// repeats this for each `forward` whose last reference that was. Returns the new head.
+    /// `released` is passed and returned by value: a `&mut` to it would force the whole lock guard
+    /// into memory, also on the paths that release nothing.
     ///
     /// # Safety
     ///
@@ -286,28 +317,35 @@ impl<'a> LockedList<'a> {
     #[inline(never)]
     unsafe fn release(mut one: *const ListLruOne, mut released: *const ListLruOne) -> *const ListLruOne {
         loop {
-            // SAFETY: it is retired only by who releases it, and that is us.
+            // SAFETY: only the thread that releases a list retires it, and this thread does so
+            // later, on unlock.
             let this = unsafe { &*one };
-            // A model check shall end here, not in memory that was freed under the table.
+            // A model check must fail here, not by an access to memory that is freed while the
+            // table holds it.
             #[cfg(lowwater_loom)]
-            // SAFETY: its state is final if it is dead; else it is the effective list, whose lock is held.
+            // SAFETY: the state of a dead list is final; if it is not dead, it is the effective
+            // list itself, whose lock is held (this function's clause).
             assert!(
                 this.state.with(|s| unsafe { *s }) >= ListState::DEAD,
                 "the last reference to a live list is the table's"
             );
-            // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
+            // SAFETY: the list is dead, since otherwise the table's reference would be left; the
+            // `forward` of a dead list never changes.
             let forward = this.chain.next.with(|next| unsafe { *next });
-            // SAFETY: `refs` is 0, so it is ours (invariant 3).
+            // SAFETY: `refs` is 0, so this thread owns the list alone (invariant 3).
             this.chain.prev.with_mut(|prev| unsafe { *prev = released.cast_mut() });
             released = one;
             if forward.is_null() {
                 return released;
             }
-            // SAFETY: it counts the reference of what forwards to it, which is given up here.
+            // SAFETY: it counts a reference for the list that forwards to it, which is given up
+            // only below, so it is not retired.
             let next = unsafe { &*forward };
-            // SAFETY: its effective list is this one, too.
+            // SAFETY: the effective list of `forward` is that of `one`, whose lock is held (this
+            // function's clause).
             let left = next.refs.with(|r| unsafe { *r }) - 1;
-            // SAFETY: as above.
+            // SAFETY: the effective list of `forward` is that of `one`, whose lock is held (this
+            // function's clause).
             next.refs.with_mut(|r| unsafe { *r = left });
             if left != 0 {
                 return released;
@@ -316,10 +354,11 @@ impl<'a> LockedList<'a> {
         }
     }
 
-    /// Moves everything from `child` here, in order: a group's to the cold end (L9), a part's to the other. Marks `child` dead.
+    /// Moves all items of `child` here, in order, and marks `child` dead. The items of a child
+    /// group's list go to the cold end (L9), those of a shard to the young end.
     ///
-    /// The child's group must be dying, or its part be out of the table; it is on no chain any more, and counts as one of our
-    /// `refs` since it was published.
+    /// The child's group must be dying, or the shard be out of the table. `child` is on no chain
+    /// any more, and has counted as one of this list's `refs` since it was published.
     pub(super) fn take_over(&mut self, child: &mut LockedList<'_>) -> FirstItem {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
@@ -327,55 +366,59 @@ impl<'a> LockedList<'a> {
         child.with_list(|from, shape| {
             self.with_list(|to, _| {
                 if is_part {
-                    // SAFETY: both locks are held.
+                    // SAFETY: the locks of both lists are held, and both have the same layout.
                     unsafe { to.splice_back(shape, from) };
                 } else {
-                    // SAFETY: as above.
+                    // SAFETY: the locks of both lists are held, and both have the same layout.
                     unsafe { to.splice_front(shape, from) };
                 }
             });
         });
-        // Three lists of `ITEMS_MAX` items that are joined are too many for the count, which is too
-        // low from then on. Memory hangs on `refs`, which has room for them.
+        // Joining three lists of `ITEMS_MAX` items exceeds the range of the count, which is too low
+        // from then on. Memory safety depends on `refs` only, which has 64 bits.
         self.set_nr_items(had.saturating_add(moved));
         if moved != 0 {
-            // SAFETY: the owner waits for the chain of the group that ends, or takes part itself,
-            // before it ends.
+            // SAFETY: a `ListLru` that drops waits for the chain of a group that goes offline, or
+            // is itself the caller, so the head is live.
             unsafe { &*self.one.owner() }.note_move();
         }
         child.set_nr_items(0);
         if moved != 0 && self.state() == ListState::IDLE {
             self.set_state(ListState::LIVE);
         }
-        // INVARIANT 3: it counted as a child's list, and counts as a forward from here on.
+        // INVARIANT 3: until now `child` counted as a child's list; from here on it counts as a
+        // list that forwards here.
         child.kill(self.one);
         FirstItem(had == 0 && moved != 0)
     }
 
-    /// For a fault: what is counted off here next is counted off there.
+    /// Injects a fault for a model check: the next decrement of this list's count has its effect on
+    /// `parent`'s count.
     #[cfg(lowwater_loom)]
     pub(super) fn move_count_to(&mut self, parent: &ListLruOne) {
         self.set_nr_items(self.one.nr_items().wrapping_add(1));
         parent.nr_items.store(parent.nr_items().wrapping_sub(1), Ordering::Relaxed);
     }
 
-    /// Marks this dead; it must be empty, and on no chain any more.
+    /// Marks the list dead, with `forward` as its successor. The list must be empty and on no
+    /// chain.
     pub(super) fn kill(&mut self, forward: *const ListLruOne) {
         self.set_state(if self.state() == ListState::PART { ListState::DEAD_PART } else { ListState::DEAD });
-        // SAFETY: this is on no chain, so from here on `next` is `forward`, guarded by the lock that we hold.
+        // SAFETY: the list is on no chain, so from here on `next` is `forward`, guarded by the lock
+        // that `self` holds.
         self.one.chain.next.with_mut(|next| unsafe { *next = forward.cast_mut() });
     }
 
-    /// Panics unless invariant 1 holds, and `parts` is whether there are parts beside it.
+    /// Panics unless invariant 1 holds and the list is split exactly if `parts` is true.
     pub(super) fn assert_valid_with(&mut self, parts: bool) {
-        assert_eq!(self.is_split(), parts, "a list's state must say whether the table knows parts of it");
+        assert_eq!(self.is_split(), parts, "a list's state must be `SPLIT` if and only if the table has shards of it");
         self.assert_valid();
     }
 
     /// Panics unless invariant 1 holds.
     pub(super) fn assert_valid(&mut self) {
         let n = self.one.nr_items() as usize;
-        // SAFETY: the lock is held.
+        // SAFETY: the list's lock is held.
         self.with_list(|list, shape| unsafe { list.assert_valid(shape, n) });
         if self.is_dead() {
             assert_eq!(n, 0, "a dead list must be empty");
@@ -383,25 +426,25 @@ impl<'a> LockedList<'a> {
     }
 }
 
-/// How a sweep finds a list.
+/// The state in which a sweep finds a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Idleness {
-    /// It holds something, or a child's list or somebody's `Prepared` counts on it.
+    /// It has items, or a child's list, a shard or a `Prepared` counts on it.
     Busy,
-    /// It is empty, and was not at the last sweep; now it is marked.
+    /// It is empty, and was not marked yet; the sweep has marked it now.
     Marked,
-    /// It was empty at the last sweep and ever since, and nothing counts on it.
+    /// It was marked by the last sweep, is still empty, and nothing counts on it.
     Idle,
 }
 
-/// Did the list go from empty to not empty?
+/// Whether the list went from empty to non-empty.
 #[must_use]
 pub(super) struct FirstItem(pub(super) bool);
 
 impl Drop for LockedList<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the lock is held.
+        // SAFETY: `self` holds the lock.
         unsafe { self.one.lock.unlock() };
         if !self.released.is_null() {
             Self::retire_released(self.released, self.guard);
@@ -414,23 +457,27 @@ impl LockedList<'_> {
     #[inline(never)]
     fn retire_released(mut released: *const ListLruOne, guard: &Guard) {
         while !released.is_null() {
-            // SAFETY: `refs` is 0, so we alone own it (invariant 3).
+            // SAFETY: `refs` is 0, so this thread owns the list alone (invariant 3).
             let one = unsafe { &*released };
-            // SAFETY: as above.
+            // SAFETY: `refs` is 0, so this thread owns the list alone (invariant 3).
             let next = one.chain.prev.with(|prev| unsafe { *prev });
-            // The group's handle goes now, not a grace period later, so that its id can return at
-            // once.
-            // SAFETY: a list is released and retired once; readers that still see it dead only
-            // compare the address.
+            // Release the group's handle now and not a grace period later, so that the group's id
+            // can be reused at once.
+            // SAFETY: a list is released and retired once; readers that still find it, dead,
+            // compare only the group's address.
             unsafe { one.memcg.release() };
-            // SAFETY: `refs` is 0, so we alone own it (invariant 3).
+            // SAFETY: `refs` is 0, so this thread owns the list alone (invariant 3).
             if one.state.with(|s| unsafe { *s }) == ListState::DEAD_PART {
-                // SAFETY: as below; by its state it is a part.
+                // SAFETY: the shard left the table with its set, and no item names it as home, so
+                // no new reader finds it; its state says that it is a shard, so it came from the
+                // box of a `Shard`.
                 unsafe { guard.retire(Shard::of(released)) };
             } else {
-                // As the box gave it: homes and forwards are made from references, through which nothing may be freed.
+                // Use the pointer with the box's provenance: homes and forwards derive from
+                // references, through which the allocation must not be freed.
                 let one = ptr::with_exposed_provenance_mut::<ListLruOne>(released.addr());
-                // SAFETY: it left the table and no item names it as home, so no new reader finds it; it came from a box.
+                // SAFETY: the list left the table, and no item names it as home, so no new reader
+                // finds it; it came from a box.
                 unsafe { guard.retire(one) };
             }
             released = next;

@@ -1,23 +1,27 @@
-//! The trait by which a list tells those above that it holds something. The layers above implement it; this one only calls.
+//! The listener trait: a list reports that it became non-empty. Higher layers implement the trait;
+//! lists only call it.
 
 use crate::{Memcg, NodeId};
 
-/// Somebody who must know which groups hold something on which node: a shrinker's map of bits.
+/// A listener that tracks which groups hold items on which node, such as a shrinker's bitmap.
 ///
-/// # Who must not miss what
+/// # Protocol: no item may be missed
 ///
-/// A listener remembers (a bit is set), and forgets only after it asked [`count_one`](crate::ListLru::count_one) again. Adding is:
-/// count, then tell; forgetting is: clear, then count. Both are a store and then a load of what the other stores, so each side
-/// needs a full fence in between, and both fences are the listener's: first thing in [`occupied`](Self::occupied), and between
-/// its clearing and its count.
+/// A listener sets a bit when it is called, and clears it only together with a re-check by
+/// [`count_one`](crate::ListLru::count_one). An add stores the count and then loads the bit, to set
+/// it if necessary; a clear stores the bit and then loads the count. Each side stores one location
+/// and then loads the other, so each needs a full fence in between. Both fences are the listener's
+/// duty: the first action in [`occupied`](Self::occupied), and between its clear and its count.
 ///
-/// The call comes under the list's lock. So it comes before that group's offline is over, always
-/// names a group whose list is not drained yet, and must neither wait for anything that waits for a
-/// list nor call the list. A listener that panics loses no item: the item is on the list by then.
-/// At a group's end all lists join the parent's first, and then the first panic goes on.
+/// The call is made under the list's lock. So it happens before the offline of its group is over,
+/// and always names a group whose list is not drained yet. The listener must not wait for anything
+/// that waits for a list, and must not call the list. A listener that panics loses no item: the
+/// item is on the list already. When a group goes offline, all its lists are joined to the parent's
+/// first, and then the first panic is resumed.
 pub trait Occupancy: Send + Sync {
-    /// The list of `memcg` on `node` went from empty to not empty. `memcg` is whose list it is, which need not be the group that
-    /// was named in `add`: a dying group's objects go to its parent's list (R3).
+    /// Called when the list of `memcg` on `node` goes from empty to non-empty. `memcg` is the group
+    /// of the list, which may differ from the group that was passed to `add`: a dying group's
+    /// objects go to its parent's list (R3).
     #[doc(alias = "set_shrinker_bit")]
     fn occupied(&self, memcg: &Memcg, node: NodeId);
 }

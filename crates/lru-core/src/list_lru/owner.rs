@@ -1,4 +1,4 @@
-//! Taking an item off, and learning whose list it was on.
+//! Finding the group that owns the list an item is on.
 
 use super::ListLru;
 use crate::list::{handle_of, Linked};
@@ -6,14 +6,16 @@ use crate::Memcg;
 use core::ptr;
 
 impl<T: Linked> ListLru<T> {
-    /// On whose list an item is; none if on none of these. True for no longer than it takes to ask.
+    /// Returns the group on whose list an item is; `None` if it is on none of these lists. The
+    /// result may be outdated when it is returned.
     #[doc(alias = "mem_cgroup_from_obj")]
     pub fn memcg_of(&self, item: &T) -> Option<Memcg> {
         self.at_home(item, |list, _| list.memcg().clone())
     }
 
-    /// As [`del`](Self::del), and says on whose list the item was: the group it was added for, or the ancestor that took that one's
-    /// items over. What the item was charged for is counted there.
+    /// As [`del`](Self::del), and also returns the group on whose list the item was: the group it
+    /// was added for, or the ancestor that took over that group's items. The item's charge is
+    /// counted in that group.
     ///
     /// ```
     /// use lowwater_lru_core::{linked, Links, ListLru, MemcgTree, NodeId};
@@ -34,9 +36,10 @@ impl<T: Linked> ListLru<T> {
     pub fn del_with_memcg(&self, item: &T) -> Option<(T::Handle, Memcg)> {
         self.at_home(item, |mut list, links| {
             let memcg = list.memcg().clone();
-            // SAFETY: the item is on this list, whose lock we hold.
+            // SAFETY: `at_home` locked the list that the item is on.
             let pushed = unsafe { list.unlink(links, ptr::null_mut()) };
-            // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
+            // SAFETY: only links of a `T` are on these lists, and `unlink` gave up the list's
+            // ownership.
             (unsafe { handle_of::<T>(pushed) }, memcg)
         })
     }

@@ -1,4 +1,4 @@
-//! A list that is there, for those who cannot allocate later.
+//! Preparing a list ahead of time, for callers that cannot allocate in `add`.
 
 use super::list_lru_one::ListLruOne;
 use super::{AllocError, ListLru};
@@ -7,27 +7,32 @@ use crate::{Memcg, NodeId};
 use core::fmt;
 use core::ptr::NonNull;
 
-/// The promise of [`ListLru::prepare`]: while this is kept, no sweep gives the list back, so adding to it allocates nothing.
+/// A guarantee from [`ListLru::prepare`]: as long as it exists, no sweep frees the list, so adding
+/// to it allocates nothing.
 ///
-/// When the group dies, the promise is the parent's list's. Dropping it is cheap; the list stays while it is used.
+/// When the group dies, the guarantee applies to the parent's list. Dropping it takes one lock; the
+/// list stays as long as it is used otherwise.
 #[must_use = "the list may be given back as soon as this is dropped"]
 pub struct Prepared<'a, T: Linked> {
     lru: &'a ListLru<T>,
     one: NonNull<ListLruOne>,
 }
 
-// SAFETY: all it does is to count, under the list's lock, from any thread.
+// SAFETY: the drop only decrements a count under the list's lock, which any thread may do.
 unsafe impl<T: Linked> Send for Prepared<'_, T> where T::Handle: Send {}
-// SAFETY: as for Send.
+// SAFETY: a shared reference gives access to nothing.
 unsafe impl<T: Linked> Sync for Prepared<'_, T> where T::Handle: Send {}
 
 impl<T: Linked> ListLru<T> {
-    /// Makes the group's list on `node`, so that `add` needs no memory while the answer is kept; a dying group's nearest online
-    /// ancestor's, to which `add` would go. (One that splits the list asks for some, and does without.) O(depth of the group).
+    /// Creates the group's list on `node`, so that `add` needs no memory as long as the result
+    /// exists. For a dying group, creates the list of the nearest online ancestor, to which `add`
+    /// would go. (An add that splits the list does allocate, but works without memory.) O(depth of
+    /// the group).
     ///
     /// # Errors
     ///
-    /// [`AllocError`] without memory; what was made on the way (lists of ancestors) stays and is whole (L6, L17).
+    /// [`AllocError`] if there is no memory; lists of ancestors that were created already stay,
+    /// complete (L6, L17).
     #[doc(alias = "memcg_list_lru_alloc")]
     pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<Prepared<'_, T>, AllocError> {
         let one = self.raw.prepare(memcg, node).ok_or(AllocError)?;
@@ -36,7 +41,7 @@ impl<T: Linked> ListLru<T> {
 }
 
 impl<'a, T: Linked> Prepared<'a, T> {
-    /// `one` counts a reference that is given up when this is dropped.
+    /// `one` counts a reference, which the drop gives up.
     pub(super) fn new(lru: &'a ListLru<T>, one: NonNull<ListLruOne>) -> Self {
         Self { lru, one }
     }

@@ -1,11 +1,12 @@
-//! Making an item the youngest, for orders that move on every use.
+//! Moving an item to the young end, for LRU orders that move an item on every use.
 
 use super::ListLru;
 use crate::list::Linked;
 
 impl<T: Linked> ListLru<T> {
-    /// Makes an item the youngest of its list. False if it is on none of these: removed, or isolated by a walk. O(1), with the list's
-    /// lock: most orders only mark a use, and [rotate](super::Isolate::rotate) at the walk.
+    /// Makes an item the youngest of its list. Returns false if it is on none of these lists:
+    /// removed, or isolated by a walk. O(1), with the list's lock: most users only mark a use, and
+    /// [rotate](super::Isolate::rotate) marked items in the walk.
     ///
     /// ```
     /// use lowwater_lru_core::{linked, Isolated, Links, ListLru, MemcgTree, NodeId};
@@ -30,7 +31,7 @@ impl<T: Linked> ListLru<T> {
     /// ```
     #[doc(alias = "mark_page_accessed")]
     pub fn promote(&self, item: &T) -> bool {
-        // SAFETY: the item is on this list, whose lock we hold.
+        // SAFETY: `at_home` locked the list that the item is on.
         let touched = self.at_home(item, |mut list, links| unsafe { list.rotate(links) });
         touched.is_some()
     }

@@ -1,41 +1,45 @@
-//! The machine behind [`ListLru`](super::ListLru): everything that does not know the type of the items.
+//! The implementation of [`ListLru`](super::ListLru) that does not depend on the type of the items.
 //!
 //! ```text
-//!     ListTable: (group, node) -> ListLruOne      read without a lock; published and unpublished under `writer`
-//!     Memcg::pairs: group -> its Ones  the same Ones, for the group's end
+//!     ListTable: (group, node) -> ListLruOne     read without a lock; published and unpublished under `writer`
+//!     Memcg::attached: group -> its lists        the same lists, for the group's offline
 //! ```
 //!
-//! Lock order: the caller's own locks, a group's `pairs`, `writer`, a list's lock, its parts' (one at a time), an ancestor's list's
-//! lock. Whoever listens ([`Occupancy`]) is called under a list's lock, so its locks come last.
+//! Lock order: the caller's own locks, the lock of a group's chain, `writer`, a list's lock, the
+//! locks of its shards (one at a time), the lock of an ancestor's list. The listener
+//! ([`Occupancy`]) is called under a list's lock, so its locks come last.
 //!
-//! # A group dies while somebody adds to it (R1, R2)
+//! # A group goes offline during an add (R1, R2)
 //!
 //! ```text
-//!     offline                              add, del, walk
-//!       close the group's chain              find the ListLruOne, or publish one if the chain is open
-//!       lock the ListLruOne and its parent's        lock it
-//!       move the items, mark it dead         dead? go on with the parent's (add), or with `forward` (del)
-//!       unpublish it                         not found? go on with the parent's
+//!     offline                                    add, del, walk
+//!       close the group's chain                    find the ListLruOne, or publish one if the chain is open
+//!       lock the ListLruOne and its parent's       lock it
+//!       move the items, mark it dead               dead? continue with the parent's (add), or with `forward` (del)
+//!       unpublish it                               not found? continue with the parent's
 //! ```
 //!
-//! It is drained and marked dead before it is unpublished. So whoever finds it locks it and either comes before the drain, or
-//! sees the mark; and whoever does not find it any more finds everything at the parent's already.
+//! The list is drained and marked dead before it is unpublished. So a thread that finds the list
+//! either locks it before the drain or finds it dead; and a thread that no longer finds it finds
+//! all items on the parent's list already.
 //!
-//! Where a list has [parts](super::split), its lock is held until they are empty, too.
+//! If the list has [shards](super::shards), its lock is held until they are empty, too.
 //!
-//! # A sweep gives an empty list back while somebody adds to it
+//! # A sweep frees an empty list during an add
 //!
 //! ```text
-//!     sweep                                add
-//!       lock the writer, and the ListLruOne         find the ListLruOne, lock it
-//!       empty, and counted on by nobody?
-//!       mark it dead, take it out            dead, and the group is online? look again: it is out by now
-//!       unlock both                          not found? publish one, with the writer locked
+//!     sweep                                      add
+//!       lock the writer and the ListLruOne         find the ListLruOne, lock it
+//!       empty, and no other reference?
+//!       mark it dead, take it out                  dead, and the group is online? look up again: it is out by now
+//!       unlock both                                not found? publish one, with the writer locked
 //! ```
 //!
-//! A dead list means "its group died" or "it was idle". The group's own state tells which: it is dying before its first list
-//! is drained. A child's list counts as a reference on its parent's from the moment it is published, under the writer lock;
-//! so what a sweep takes out has no child, and ancestors are there for as long as they are needed (L6).
+//! A dead list means either that its group died or that it was idle. The group's own state
+//! distinguishes the two: the group is dying before its first list is drained. A child's list
+//! counts as a reference on its parent's from its publication on, which happens under the writer
+//! lock. So a list that a sweep takes out has no child, and ancestors' lists exist as long as they
+//! are needed (L6).
 
 mod count;
 mod items;
@@ -63,31 +67,31 @@ use crate::{Memcg, NodeId};
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 
-/// See the module.
+/// The lists of one `ListLru`, without the item type; see the module.
 #[repr(C)]
 pub(crate) struct RawListLru {
-    // First: a pointer to it, which its lists have, is one to the whole.
+    // The first field: the lists' pointers to the head are also pointers to the whole structure.
     head: ListsHead,
     table: AtomicPtr<ListTable>,
     writer: Mutex<Writer>,
-    /// The split whose parts are emptied now, when the slot leads to its list already; or null.
-    /// Changes under the writer lock.
+    /// The split whose shards are being joined, from before the table slot refers to the list again
+    /// until the shards are empty; else null. Changes under the writer lock.
     ending: AtomicPtr<ShardSet>,
     occupancy: Option<Arc<dyn Occupancy>>,
 }
 
-/// What only writers of the table need to know.
+/// Table bookkeeping that only writers use.
 struct Writer {
     /// Lists in the table.
     live: u32,
-    /// Slots that are not null: lists, and marks of lists that went.
+    /// Slots that are not null: lists, and tombstones of lists that were removed.
     used: u32,
-    /// Lists that have parts.
+    /// Lists that have shards.
     split: u32,
 }
 
 impl Writer {
-    /// The capacity of a table with room for one more; `None` when there are more lists than can be counted.
+    /// Returns the capacity of a table with room for one more list; `None` at the limit of lists.
     fn capacity_needed(&self) -> Option<usize> {
         (self.live < PAIRS_MAX).then(|| ListTable::capacity_for(self.live as usize + 1))
     }
@@ -97,10 +101,11 @@ impl Writer {
     }
 }
 
-/// More (group, node) lists than this are refused as memory would be. Their table alone would take 8 GiB.
+/// The maximum number of (group, node) lists; further ones are refused as if there were no memory.
+/// Their table alone would take 8 GiB.
 const PAIRS_MAX: u32 = 1 << 29;
 
-/// Why there is no list of a group on a node.
+/// The reason why a list could not be created.
 #[derive(Debug)]
 enum Unpopulated {
     /// The group is dying.
@@ -110,22 +115,25 @@ enum Unpopulated {
 }
 
 impl RawListLru {
-    /// This, as its lists point to it.
+    /// Returns the pointer to this structure that its lists store.
     pub(super) fn as_owner(&self) -> *const ListsHead {
         ptr::from_ref(self).cast()
     }
 
-    /// The `ListLru` of a list.
+    /// Returns the `RawListLru` that a list belongs to.
     ///
     /// # Safety
     ///
-    /// The answer is used only while the owner is there: the caller has the list's lock, or the chain of its group, on which the list is.
+    /// As long as the result is used, the caller holds the list's lock, or the lock of the chain
+    /// that the list is on, so that the owner is not dropped.
     pub(super) unsafe fn of<'a>(one: &ListLruOne) -> &'a Self {
-        // SAFETY: each list was made by a `RawListLru`, which `as_owner` turned into this pointer; it is live (this function's clause).
+        // SAFETY: every list was created with the pointer from `as_owner`, which is one to a whole
+        // `RawListLru`; that is live (this function's clause).
         unsafe { &*one.owner().cast::<Self>() }
     }
 
-    /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
+    /// Creates the list to which `add` would add, and counts a reference on it. `None` if there is
+    /// no memory.
     pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> Option<NonNull<ListLruOne>> {
         let guard = pin();
         let mut group = memcg;
@@ -154,40 +162,45 @@ impl RawListLru {
     /// Gives up a reference that [`prepare`](Self::prepare) counted.
     pub(super) fn unprepare(&self, one: NonNull<ListLruOne>) {
         let guard = pin();
-        // SAFETY: it counts our reference, so it is not retired.
+        // SAFETY: it counts the reference of `prepare`, which is given up only below, so it is not
+        // retired.
         let one = unsafe { one.as_ref() };
         let mut list = Self::lock_effective_of(one, &guard);
-        // SAFETY: the reference is given up, and this is the effective list.
+        // SAFETY: the reference of `prepare` is given up, and this is the effective list.
         unsafe { list.put(one) };
     }
 
     #[inline]
     fn table<'a>(&self, _guard: &'a Guard) -> Option<TableRef<'a>> {
-        // Acquire: meets the Release in `replace_table`, so that the array is seen filled.
+        // Acquire: meets the Release in `replace_table`, so that the array's contents are visible.
         let table = self.table.load(Ordering::Acquire);
-        // SAFETY: a published table is live in the read side.
+        // SAFETY: a table is retired after it was replaced, and the caller is in the read side for
+        // `'a`, so it is live.
         NonNull::new(table).map(|table| unsafe { TableRef::of(table) })
     }
 
     #[inline]
     fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<Pair<'a>> {
-        // SAFETY: what the table holds is live in the read side.
+        // SAFETY: entries of the table are live in the read side, in which `guard` keeps the
+        // caller.
         self.table(guard)?.get(key).map(|slot| unsafe { slot.pair() })
     }
 
-    /// The list itself, with or without parts beside it.
+    /// Returns the list itself, whether or not it has shards.
     fn whole<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a ListLruOne> {
         self.lookup(key, guard).map(Pair::whole)
     }
 
-    /// All lists, without the parts.
+    /// Iterates over all lists, without the shards.
     fn wholes<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a ListLruOne> {
-        // SAFETY: what the table holds is live in the read side.
+        // SAFETY: entries of the table are live in the read side, in which `guard` keeps the
+        // caller.
         self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() }.whole())
     }
 
     fn splits<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a ShardSet> {
-        // SAFETY: as in `wholes`.
+        // SAFETY: entries of the table are live in the read side, in which `guard` keeps the
+        // caller.
         let pairs = self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() });
         pairs.filter_map(|pair| match pair {
             Pair::ShardSet(split) => Some(split),
@@ -195,8 +208,8 @@ impl RawListLru {
         })
     }
 
-    /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's. `missed`: the
-    /// caller has found it taken already.
+    /// Locks the list to which an object of `memcg` is added: the group's own list, created now if
+    /// necessary, or the nearest ancestor's. `missed`: the caller has found the lock taken already.
     pub(super) fn lock_to_add<'a>(
         &'a self,
         object: &Hook,
@@ -227,10 +240,10 @@ impl RawListLru {
                         return Ok(list);
                     }
                     if group.is_online() {
-                        continue; // It was idle, or a part, and is out of the table by now.
+                        continue; // It was idle, or a shard, and is out of the table by now.
                     }
                 }
-                // No list is made for an object that will not be on it.
+                // Do not create a list for an object that cannot be added to it.
                 None if object.is_on_a_list() => return Err(Refused::Linked),
                 None if may_populate => match self.populate(group, node, guard) {
                     Ok(()) => continue,
@@ -239,13 +252,14 @@ impl RawListLru {
                 },
                 None => {}
             }
-            // Dying, or nothing to be had: the parent's list is where its items are, or where this one must do.
+            // The group is dying or its list cannot be created: the item goes to the parent's list.
             group = group.parent().ok_or(Refused::NoMemory)?;
         }
     }
 
-    /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: it
-    /// was the root's, and nothing counts on it.
+    /// Locks the list that holds the items whose home is `one` (invariant 2 of `ListLruOne`). A
+    /// dead list without a forward is its own effective list: it was the root's, and nothing counts
+    /// on it.
     pub(super) fn lock_effective_of<'a>(one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
         Self::lock_effective_slow(one.lock(guard), guard)
     }
@@ -254,7 +268,8 @@ impl RawListLru {
     #[inline(never)]
     fn lock_effective_slow<'a>(mut list: LockedList<'a>, guard: &'a Guard) -> LockedList<'a> {
         while list.is_dead() && !list.forward().is_null() {
-            // SAFETY: a dead list counts on what it forwards to until it is retired, and we entered the read side before that.
+            // SAFETY: a dead list counts a reference on its `forward` until it is retired, and the
+            // caller entered the read side before that.
             let next = unsafe { &*list.forward() };
             drop(list);
             list = next.lock(guard);
@@ -262,7 +277,8 @@ impl RawListLru {
         list
     }
 
-    /// The list of a published list's parent, which counts it (One's invariant 3); `None` for the root's.
+    /// Returns the list of a published list's parent group, which counts a reference for the
+    /// child's list (invariant 3 of `ListLruOne`); `None` for the root's.
     fn parent_of<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<&'a ListLruOne> {
         let parent = memcg.parent()?;
         let one = self.whole(Key::new(parent, node), guard);
@@ -276,7 +292,7 @@ impl RawListLru {
         }
     }
 
-    /// Panics unless the structure holds together. Takes every lock, one after the other; for tests.
+    /// Panics unless all invariants hold. Takes all locks, one after the other; for tests.
     pub(super) fn assert_valid(&self) {
         let guard = pin();
         let writer = self.writer.lock();
@@ -289,7 +305,7 @@ impl RawListLru {
         assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "lists that are none must have no table");
         assert_eq!(self.splits(&guard).count(), writer.split as usize, "as many lists must have parts as were split");
         for slot in slots {
-            // SAFETY: we are in the read side.
+            // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
             let pair = unsafe { slot.pair() };
             let one = pair.whole();
             // SAFETY: the writer lock is held, and `one` is in the table.

@@ -1,10 +1,10 @@
-//! [`try_box`] and [`try_vec`] of `lowwater-base`, which tests can have refused.
+//! [`try_box`] and [`try_vec`] of `lowwater-base`, with fault injection for tests.
 
 use crate::fallible;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// [`fallible::try_box`].
+/// As [`fallible::try_box`]; a test can make it fail.
 pub(super) fn try_box<T>(value: T) -> Option<Box<T>> {
     #[cfg(test)]
     if fault::is_now() {
@@ -13,7 +13,7 @@ pub(super) fn try_box<T>(value: T) -> Option<Box<T>> {
     fallible::try_box(value)
 }
 
-/// [`fallible::try_vec`].
+/// As [`fallible::try_vec`]; a test can make it fail.
 pub(super) fn try_vec<T>(capacity: usize) -> Option<Vec<T>> {
     #[cfg(test)]
     if fault::is_now() {
@@ -22,16 +22,18 @@ pub(super) fn try_vec<T>(capacity: usize) -> Option<Vec<T>> {
     fallible::try_vec(capacity)
 }
 
-/// Refusals for tests, on the thread that asks for them.
+/// Allocation failures for tests, injected per thread.
 #[cfg(test)]
 pub(super) mod fault {
     extern crate std;
     use core::cell::Cell;
 
-    // In a model check too: nobody is refused there, and its threads are one.
+    // A std thread-local also under loom, where all threads of the model share one OS thread:
+    // `after`, which arms it, is compiled out there.
     std::thread_local! { static AFTER: Cell<Option<usize>> = const { Cell::new(None) }; }
 
-    /// Runs `f`, in which so many are not refused and then one is. Says whether it came to that.
+    /// Runs `f`, in which `n` allocations may succeed and the next one fails. Returns also whether
+    /// the failure happened.
     #[cfg(not(lowwater_loom))]
     pub(in crate::list_lru) fn after<R>(n: usize, f: impl FnOnce() -> R) -> (R, bool) {
         AFTER.set(Some(n));

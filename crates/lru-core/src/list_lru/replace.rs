@@ -1,15 +1,16 @@
-//! Another object in an item's place.
+//! Replacing an item by another object in place.
 
 use super::ListLru;
 use crate::list::{handle_of, Handle, Linked};
 
 impl<T: Linked> ListLru<T> {
-    /// Puts an object where an item is, as old as that one, and returns the item's handle. What the lists count does not change, so nobody
-    /// is told. O(1), and needs no memory.
+    /// Puts an object in an item's place, with the item's age, and returns the item's handle. The
+    /// list's count does not change, so the listener is not called. O(1), allocates nothing.
     ///
     /// # Errors
     ///
-    /// The object, if the item is on none of these lists (it may be isolated by a walk), or the object is on a list itself.
+    /// The object, if the item is on none of these lists (a walk may have isolated it), or if the
+    /// object is on a list itself.
     ///
     /// ```
     /// use lowwater_lru_core::{linked, Isolated, Links, ListLru, MemcgTree, NodeId};
@@ -36,18 +37,22 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "list_replace")]
     pub fn replace(&self, item: &T, by: T::Handle) -> Result<T::Handle, T::Handle> {
         let object = by.into_raw();
-        // SAFETY: a handle gives a pointer to an object.
+        // SAFETY: `into_raw` returned a pointer to a live object, which we own.
         let links = unsafe { T::links(object) };
-        // SAFETY: they are a `T`'s, by the pointer that its handle was turned into.
+        // SAFETY: the links are those of a `T`, and derive from the pointer that `into_raw`
+        // returned.
         let node = unsafe { T::LAYOUT.node(links) };
         let replaced = self.at_home(item, |mut list, links| {
-            // SAFETY: the item is on this list, whose lock we hold, and the object was the caller's, who gave it up above.
+            // SAFETY: `at_home` locked the list that the item is on; the caller gave the object up
+            // by `by.into_raw()`; and if handles are `UNIQUE`, the one passed in was the only way
+            // to the object.
             unsafe { list.replace(links, node, T::Handle::UNIQUE) }
         });
         match replaced.flatten() {
-            // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
+            // SAFETY: only links of a `T` are on these lists, and `replace` gave up the list's
+            // ownership of this one.
             Some(pushed) => Ok(unsafe { handle_of::<T>(pushed) }),
-            // SAFETY: it was turned into this pointer above, and the list did not take it.
+            // SAFETY: `into_raw` returned this pointer above, and the list did not take ownership.
             None => Err(unsafe { T::Handle::from_raw(object) }),
         }
     }

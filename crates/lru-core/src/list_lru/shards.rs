@@ -1,25 +1,31 @@
-//! A list for which threads contend: parts beside it, of which each thread uses the one of its processor.
+//! Shards of a contended list: further lists beside it, of which each thread uses the one of its
+//! processor.
 //!
 //! ```text
-//!     one list  --adds waited for its lock 64 times between two sweeps-->  the list, and a part for each processor
+//!     one list  --adds found its lock taken 64 times between two sweeps-->  the list, and a shard for each processor
 //!               <--few adds between two sweeps; offline; drop------------
 //! ```
 //!
-//! A part is a [`ListLruOne`] of the same key on cache lines of its own, and to the list what a child group's list is to its parent's: it
-//! counts as a reference, and when it ends, it forwards there. So an item knows its part as it knows any list, and removing
-//! is what it always is. What was on the list stays there; what is added goes to the parts.
+//! A shard is a [`ListLruOne`] of the same key on cache lines of its own. Its relation to the split
+//! list is that of a child group's list to its parent's: it counts as a reference, and when it
+//! ends, it forwards to the list. So an item's home may be a shard as well as any list, and removal
+//! has no special case. The items that were on the list at the split stay there; new ones go to the
+//! shards.
 //!
-//! The parts stand in a [`ShardSet`], to which the slot of the table leads in place of the list. Nothing but that slot, which is only
-//! read, is shared by threads that add and remove.
+//! The shards are in a [`ShardSet`], to which the table's slot points instead of the list. That
+//! slot, which is only read, is the only memory that all adding and removing threads share.
 //!
 //! # Invariants
 //!
-//! 1. The slot leads to the split if and only if the list's state says so. Both change under the lock of the group's chain, the
-//!    writer lock and the lock of the list: that of the list first, then the parts', one after the other.
-//! 2. When the parts end, the list's lock is held from before the slot leads back to it until the last part is empty. So whoever
-//!    finds a dead part finds its items on the list, as soon as that one's lock is had; and whoever does not find the split any more
-//!    finds all items on the list.
-//! 3. While a walk goes round, no sweep ends the parts: an item does not change places under it, unless its group dies.
+//! 1. The slot points to the split if and only if the list's state is `SPLIT`. Both change under
+//!    the lock of the group's chain, the writer lock and the lock of the list. The shards' locks
+//!    are taken after the list's, one at a time.
+//! 2. When the shards end, the list's lock is held from before the slot points to the list again
+//!    until the last shard is empty. So a thread that finds a dead shard finds its items on the
+//!    list once it gets the list's lock; and a thread that no longer finds the split finds all
+//!    items on the list.
+//! 3. While a walk over the shards is in progress, no sweep joins them: an item does not change
+//!    lists during the walk unless its group dies.
 
 mod cpu_hint;
 pub(super) mod shard;
@@ -36,38 +42,41 @@ use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use shard::{Shard, QUIET};
 
-/// More parts are not made, however many processors there are.
+/// The maximum number of shards of a list, however many processors there are.
 pub(super) const PARTS_MAX: usize = 32;
 
-/// See the module.
+/// The shards of one list; see the module.
 pub(crate) struct ShardSet {
     key: Key,
     whole: *const ListLruOne,
-    /// As many as a power of two.
+    /// A power of two of them.
     parts: Vec<NonNull<Shard>>,
-    /// Guarded by the lock of the list.
+    /// Guarded by the lock of the split list.
     rounds: UnsafeCell<Rounds>,
-    /// For who frees it.
+    /// The link of the queue of retired objects.
     retired: UnsafeCell<*mut ShardSet>,
 }
 
-/// What walks and the end of the parts need to know of each other.
+/// The state by which walks keep the shards from being joined.
 #[derive(Default)]
 struct Rounds {
-    /// Walks that go round now.
+    /// The number of walks in progress.
     walks: u32,
-    /// Where the next one begins: 0 is the list itself.
+    /// The number of the list with which the next walk begins; 0 is the split list itself.
     next: u16,
-    /// The parts have ended.
+    /// Whether the shards were joined.
     ended: bool,
 }
 
-// SAFETY: what it points to may be used from any thread; `rounds` is guarded by a lock, `retired` used by who frees it alone.
+// SAFETY: the lists it points to may be used from any thread; `rounds` is guarded by the split
+// list's lock; `retired` is used only by the thread that frees it.
 unsafe impl Send for ShardSet {}
-// SAFETY: as for Send.
+// SAFETY: shared access to `rounds` is synchronized by the split list's lock, and the other fields
+// do not change until the set is retired.
 unsafe impl Sync for ShardSet {}
 
-// SAFETY: one static; nobody uses the link of a retired Split.
+// SAFETY: `kind` returns one static, and no code but the retire queue uses the link of a retired
+// `ShardSet`.
 unsafe impl Retired for ShardSet {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.retired
@@ -80,13 +89,13 @@ unsafe impl Retired for ShardSet {
 
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
-        // SAFETY: it is live, says the caller.
+        // SAFETY: the object is live (clause of `assert_unread`).
         unsafe { &(*this).rounds }.with_mut(|_| ());
     }
 }
 
 impl ShardSet {
-    /// So many parts for the list of a group on a node; `None` without memory.
+    /// Creates `parts` shards for the list of a group on a node; `None` if there is no memory.
     pub(super) fn try_new(memcg: &Memcg, whole: &ListLruOne, parts: usize) -> Option<Box<Self>> {
         debug_assert!(parts.is_power_of_two(), "a part is chosen by a mask");
         let mut split = try_box(Self {
@@ -107,10 +116,11 @@ impl ShardSet {
         Some(split)
     }
 
-    /// Frees one that was not published, and its parts.
+    /// Frees a set that was not published, and its shards.
     pub(super) fn discard(self) {
         for part in &self.parts {
-            // SAFETY: it came from a box, and nobody saw it.
+            // SAFETY: the shard came from a box and was never published, so no other thread has a
+            // pointer to it.
             drop(unsafe { Box::from_raw(part.as_ptr()) });
         }
     }
@@ -123,16 +133,17 @@ impl ShardSet {
     /// The list that was split.
     #[inline]
     pub(super) fn whole(&self) -> &ListLruOne {
-        // SAFETY: a split is retired before its list, and whoever has a reference is in the read side.
+        // SAFETY: the split list outlives its set, which is retired first, and a caller with a
+        // reference to the set is in the read side.
         unsafe { &*self.whole }
     }
 
-    /// The parts' lists.
+    /// Iterates over the shards' lists.
     pub(super) fn parts(&self) -> impl Iterator<Item = &ListLruOne> {
         (0..self.parts.len()).map(|n| self.part(n).one())
     }
 
-    /// The list itself and its parts, by number.
+    /// Returns a list by number: 0 is the split list itself, the others are the shards.
     pub(super) fn list(&self, index: usize) -> &ListLruOne {
         match index.checked_sub(1) {
             None => self.whole(),
@@ -142,32 +153,36 @@ impl ShardSet {
 
     #[inline]
     fn part(&self, n: usize) -> &Shard {
-        // SAFETY: its parts are retired after the split, and whoever has a reference to that is in the read side.
+        // SAFETY: the shards are retired no earlier than the set, and a caller with a reference to
+        // the set is in the read side. The mask keeps the index in bounds.
         unsafe { self.parts[n & (self.parts.len() - 1)].as_ref() }
     }
 
-    /// This thread's part, for an add. It may be dead.
+    /// Returns the list of the shard that this thread uses, for an add. It may be dead.
     #[inline]
     pub(super) fn here(&self) -> &ListLruOne {
         self.part(cpu_hint::get()).count_add()
     }
 
-    /// As [`here`](Self::here), after somebody was found there: from now on the thread's part is another.
+    /// As [`here`](Self::here), after this thread's shard was found locked: assigns another shard
+    /// to the thread.
     pub(super) fn elsewhere(&self) -> &ListLruOne {
         self.part(cpu_hint::next(cpu_hint::get())).count_add()
     }
 
-    /// How many items are on the list and its parts, without a lock. Not while the parts end: see `RawListLru::count_one`.
+    /// Returns the number of items on the list and its shards, without a lock. The sum is wrong
+    /// while the shards are being joined: see `RawListLru::count_one`.
     pub(super) fn nr_items(&self) -> u64 {
         self.parts().map(|part| u64::from(part.nr_items())).sum::<u64>() + u64::from(self.whole().nr_items())
     }
 
-    /// Bytes of the parts and of what joins them.
+    /// Returns the bytes of the shards and of this set.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.parts.capacity() * size_of::<NonNull<Shard>>() + self.parts.len() * size_of::<Shard>()
     }
 
-    /// Shall the parts end? They were little used since the last time this was asked, and no walk goes round. `whole` is its list.
+    /// Returns whether the shards should be joined: all but the busiest were little used since the
+    /// last call, and no walk is in progress. `whole` is the split list.
     pub(super) fn is_quiet(&self, whole: &mut LockedList<'_>) -> bool {
         let (mut all, mut most) = (0_u64, 0);
         for n in 0..self.parts.len() {
@@ -179,8 +194,9 @@ impl ShardSet {
         (walks == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
     }
 
-    /// Counts a walk in: where it is to begin, which is not where another is that goes round, and how many lists there are. `None`: the
-    /// parts have ended. `whole` is its list.
+    /// Registers a walk. Returns the number of the list to begin with, which differs between
+    /// concurrent walks, and the number of lists. `None`: the shards were joined. `whole` is the
+    /// split list.
     pub(super) fn begin_round(&self, whole: &mut LockedList<'_>) -> Option<(usize, usize)> {
         let lists = 1 + self.parts.len();
         self.with_rounds(whole, |rounds| {
@@ -190,15 +206,16 @@ impl ShardSet {
         })
     }
 
-    /// Counts a walk out, and says where the next one begins. `whole` is its list.
+    /// Unregisters a walk, and stores the number of the list with which the next one begins.
+    /// `whole` is the split list.
     pub(super) fn end_round(&self, whole: &mut LockedList<'_>, next: usize) {
         self.with_rounds(whole, |rounds| {
             rounds.walks -= 1;
-            rounds.next = next as u16; // No more than `PARTS_MAX`.
+            rounds.next = next as u16; // At most `PARTS_MAX`.
         });
     }
 
-    /// The parts have ended. `whole` is its list.
+    /// Marks the shards as joined. `whole` is the split list.
     pub(super) fn set_ended(&self, whole: &mut LockedList<'_>) {
         self.with_rounds(whole, |rounds| rounds.ended = true);
     }
@@ -208,17 +225,19 @@ impl ShardSet {
             ptr::eq(whole.one(), self.whole),
             "the rounds are guarded by the lock of the list that was split"
         );
-        // SAFETY: the lock is held, and `whole` is borrowed for as long as the reference lives.
+        // SAFETY: `rounds` is guarded by the lock that `whole` holds, and `whole` is borrowed
+        // mutably for as long as the reference lives.
         self.rounds.with_mut(|rounds| f(unsafe { &mut *rounds }))
     }
 }
 
-/// How many parts are worth having.
+/// Returns the number of shards to create for a list: the number of processors that the process may
+/// use, rounded up to a power of two.
 pub(super) fn parts_wanted() -> usize {
     lowwater_base::cpu::allowed().next_power_of_two().clamp(2, PARTS_MAX)
 }
 
-/// From here on this thread uses this part.
+/// Assigns this shard to the calling thread.
 #[cfg(test)]
 pub(super) fn set_place(place: usize) {
     cpu_hint::set(place);

@@ -1,13 +1,14 @@
-//! The sweep: lists that have been empty for a while are given back.
+//! The sweep: frees lists that have been empty for a while.
 //!
-//! A group that used a list once and does not any more would keep 64 bytes and a slot for it until the group or the list
-//! ends. So the reclaimer, when it has nothing else to do, goes round the groups. What it finds empty it marks, and what it
-//! finds marked, since nothing was added between two rounds, it gives back: a list that fills and empties all the time is not
-//! made again and again.
+//! A group that no longer uses a list would keep 64 bytes and a table slot for it until the group
+//! or the `ListLru` ends. So an idle reclaimer sweeps all groups. A sweep marks each empty list,
+//! and frees each list that the previous sweep marked and that got no item since. Two sweeps are
+//! needed so that a list that fills and empties all the time is not recreated again and again.
 //!
-//! It also joins what was split and is quiet ([`split`](super::split)), and begins to count anew how often adds had to wait.
+//! A sweep also joins the shards of lists that are no longer contended ([`shards`](super::shards)),
+//! and resets the counts of adds that found the lock taken.
 //!
-//! Nobody registers: every group chains its own lists ([`Pairs`](super::Pairs)).
+//! No registration is needed: every group chains its own lists ([`chain`](super::chain)).
 
 use super::chain::Chain;
 use super::locked::Idleness;
@@ -17,23 +18,26 @@ use crate::rcu::{flush, pin};
 use crate::Memcg;
 use alloc::vec::Vec;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Lists that were given back.
+    /// The number of lists that were freed.
     pub given_back: u64,
-    /// Empty lists that the next sweep gives back if they stay so.
+    /// The number of empty lists that the next sweep frees if they stay empty.
     pub marked: u64,
 }
 
-/// Gives back the lists of `root` and the groups below it that nothing was added to since the last sweep, and that hold
-/// nothing: of all [`ListLru`](crate::ListLru)s and nodes, children's before their parents'.
+/// Frees the lists of `root` and of the groups below it that are empty and got no item since the
+/// last sweep: those of all [`ListLru`](crate::ListLru)s and nodes, children's before their
+/// parents'.
 ///
-/// The parts of a list that was [split](super#a-list-that-is-split) are joined when all but the busiest were little used since
-/// the last sweep, and not at the first one after the split.
+/// The shards of a [split](super#a-list-that-is-split) list are joined if all but the busiest were
+/// little used since the last sweep, but not by the first sweep after the split.
 ///
-/// A list somebody [prepared](crate::ListLru::prepare) stays for as long as that is kept, an ancestor's as long as a child's.
-/// Without memory for a list of the groups only the first in the order of the tree are looked at. O(groups + their lists); holds a group's chain of lists while it is there, so that first adds of that group wait.
+/// A list for which a [`Prepared`](crate::ListLru::prepare) exists stays as long as the `Prepared`,
+/// and an ancestor's list as long as a child's. If there is no memory for the vector of groups,
+/// only those that fit are swept, in tree order from `root` on. O(groups + their lists). Holds a
+/// group's chain of lists while it sweeps that group, so that first adds of that group wait.
 ///
 /// ```
 /// use lowwater_lru_core::{linked, list_lru, Links, ListLru, MemcgTree, NodeId};
@@ -51,7 +55,7 @@ pub struct Swept {
 /// # Ok::<(), lowwater_lru_core::AllocError>(())
 /// ```
 pub fn sweep(root: &Memcg) -> Swept {
-    // The other way round than pre-order, children come before their parents.
+    // Reversed pre-order visits children before their parents.
     let mut groups = Vec::new();
     for memcg in root.descendants() {
         if try_push(&mut groups, memcg).is_err() {
@@ -62,7 +66,7 @@ pub fn sweep(root: &Memcg) -> Swept {
     for memcg in groups.iter().rev() {
         sweep_group(memcg, &mut swept);
     }
-    // What waits for its readers shall not wait for more of its kind.
+    // Start freeing the retired lists now, instead of when enough of them have accumulated.
     flush();
     swept
 }
@@ -71,20 +75,21 @@ pub(super) fn sweep_group(memcg: &Memcg, swept: &mut Swept) {
     let guard = pin();
     let mut chain = Chain::lock(memcg);
     if chain.is_closed() {
-        return; // Its end is under way, which deals with all its lists.
+        return; // The group is going offline, which handles all its lists.
     }
     let mut next = chain.first();
     while !next.is_null() {
-        // SAFETY: what is on the chain is live, and not freed before we leave the read side.
+        // SAFETY: a list on the chain is live, and `guard` keeps it from being freed.
         let one = unsafe { &*next };
-        // SAFETY: it is on this chain.
+        // SAFETY: the list is on this chain, and we hold the chain's lock.
         next = unsafe { chain.after(next) };
-        // SAFETY: it is in its owner's table, so the owner does not finish dropping before it has had this chain's lock.
+        // SAFETY: the list is in its owner's table, and an owner that drops waits for this chain's
+        // lock, which we hold, so it is live.
         let owner = unsafe { RawListLru::of(one) };
         match owner.sweep(one, &mut chain, &guard) {
             Idleness::Busy => owner.shrink_table(&guard),
             Idleness::Marked => swept.marked += 1,
-            // The owner may be gone from here on.
+            // From here on the owner may be dropped.
             Idleness::Idle => swept.given_back += 1,
         }
     }

@@ -1,9 +1,11 @@
-//! Which groups have a list here, and where: read without a lock, written under the list's writer lock.
+//! The table of a `ListLru`'s lists by (group, node): read without a lock, written under the writer
+//! lock.
 //!
-//! Open addressing with linear probing over one array of pointers. A reader finds an entry, nothing (null), or the mark of an entry
-//! that went ([`TOMB`]), over which it steps. An entry is a list, or, told by a bit of the pointer, a list with its parts. Growth
-//! copies into a new array and publishes that; an array is freed when its readers are gone. A list that holds nothing has no
-//! array at all.
+//! Open addressing with linear probing over one array of pointers. A slot is empty (null), an
+//! entry, or the tombstone of a removed entry ([`TOMB`]), over which readers step. An entry is a
+//! list, or, distinguished by a bit of the pointer, a list with its shards. Growth copies the
+//! entries into a new array and publishes it; the old array is freed after a grace period. A
+//! `ListLru` without lists has no array.
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -21,17 +23,17 @@ use core::ptr::{self, NonNull};
 
 const TOMB: *mut ListLruOne = ptr::without_provenance_mut(1);
 
-/// The bit of a slot that leads to a [`ShardSet`].
+/// The bit of a slot's pointer that marks a [`ShardSet`].
 const SPLIT: usize = 2;
 
-/// No list and no split has an address with one of these.
+/// The tag bits. No list and no `ShardSet` has an address with one of these set.
 const TAGS: usize = 3;
 
 /// An entry of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TableSlot(*mut ListLruOne);
 
-/// What an entry leads to.
+/// The target of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Pair<'a> {
     ListLruOne(&'a ListLruOne),
@@ -48,28 +50,33 @@ impl TableSlot {
         Self(split.map_addr(|addr| addr | SPLIT).cast())
     }
 
+    /// Returns the target of the entry.
+    ///
     /// # Safety
     ///
-    /// It came from a table while the caller was in the read side, and is used no longer than that.
+    /// The entry was read from a table while the caller was in the read side, and the result is not
+    /// used after the caller leaves it.
     #[inline]
     pub(super) unsafe fn pair<'a>(self) -> Pair<'a> {
         if self.0.addr() & SPLIT == 0 {
-            // SAFETY: what a slot holds is live in the read side, says the caller.
+            // SAFETY: the caller is in the read side (this function's clause), in which a table
+            // entry is live; without the bit it is a list.
             Pair::ListLruOne(unsafe { &*self.0 })
         } else {
-            // SAFETY: as above; by the bit it is a split.
+            // SAFETY: the caller is in the read side (this function's clause), in which a table
+            // entry is live; by the bit it is a `ShardSet`.
             Pair::ShardSet(unsafe { &*self.split() })
         }
     }
 
-    /// The split to which it leads, as it was given.
+    /// Returns the pointer that was passed to [`of_split`](Self::of_split).
     pub(super) fn split(self) -> *mut ShardSet {
         self.0.map_addr(|addr| addr & !TAGS).cast()
     }
 }
 
 impl<'a> Pair<'a> {
-    /// The list itself, with or without parts beside it.
+    /// Returns the list itself, whether or not it has shards.
     #[inline]
     pub(super) fn whole(self) -> &'a ListLruOne {
         match self {
@@ -78,7 +85,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// How many items are on it and on its parts.
+    /// Returns the number of items on the list and its shards.
     pub(super) fn nr_items(self) -> u64 {
         match self {
             Self::ListLruOne(one) => one.nr_items().into(),
@@ -86,7 +93,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The list and the parts beside it.
+    /// Iterates over the list and its shards.
     pub(super) fn lists(self) -> impl Iterator<Item = &'a ListLruOne> {
         let parts = match self {
             Self::ListLruOne(_) => None,
@@ -96,25 +103,29 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The head of an array of slots, which lie right behind it, so that a reader follows one pointer to both. The capacity is a
-/// power of two.
+/// The head of an array of slots. The slots follow it in the same allocation, so that a reader
+/// follows one pointer to both. The capacity is a power of two.
 #[repr(C)]
 pub(crate) struct ListTable {
     capacity: usize,
-    /// For who frees it.
+    /// The link of the queue of retired objects.
     retired: UnsafeCell<*mut ListTable>,
 }
 
-/// A table that is live for `'a`. Not a reference, as that would lead to the head alone.
+/// A table that is live for `'a`. Not a reference, since a reference's provenance would cover the
+/// head only.
 #[derive(Clone, Copy)]
 pub(super) struct TableRef<'a>(NonNull<ListTable>, PhantomData<&'a ListTable>);
 
-// SAFETY: what the slots hold may be used from any thread, and `retired` is used only by who frees the table.
+// SAFETY: the lists that the slots point to may be used from any thread, and `retired` is used only
+// by the thread that frees the table.
 unsafe impl Send for ListTable {}
-// SAFETY: as for Send.
+// SAFETY: the slots are atomics, the capacity does not change, and `retired` is used only by the
+// thread that frees the table.
 unsafe impl Sync for ListTable {}
 
-// SAFETY: one static; nobody uses the link of a retired ListTable.
+// SAFETY: `kind` returns one static, and no code but the retire queue uses the link of a retired
+// `ListTable`.
 unsafe impl Retired for ListTable {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.retired
@@ -126,28 +137,30 @@ unsafe impl Retired for ListTable {
     }
 
     unsafe fn free(this: *mut Self) {
-        // SAFETY: what is retired is not null.
+        // SAFETY: a retired pointer is not null.
         let table = unsafe { NonNull::new_unchecked(this) };
-        // SAFETY: it is live until we are done, says the caller.
+        // SAFETY: the table came from `try_new`, and only this call frees it (clause of `free`),
+        // below.
         let table = unsafe { TableRef::of(table) };
         let layout = Self::layout(table.capacity()).expect("it was allocated with this layout");
         let slots = table.slots_raw().as_ptr();
-        // SAFETY: nobody else has it.
+        // SAFETY: no other thread has the table any more (clause of `free`).
         unsafe { ptr::drop_in_place(slots) };
-        // SAFETY: as above.
+        // SAFETY: no other thread has the table any more (clause of `free`).
         unsafe { ptr::drop_in_place(this) };
-        // SAFETY: it came from `try_new`, which allocates with this layout.
+        // SAFETY: the memory came from `try_new`, which allocates with this layout.
         unsafe { dealloc(this.cast(), layout) };
     }
 
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
-        // SAFETY: what is retired is not null.
+        // SAFETY: a retired pointer is not null.
         let table = unsafe { NonNull::new_unchecked(this) };
-        // SAFETY: it is live, says the caller, who alone has it.
+        // SAFETY: the table is live, and the caller alone has it (clause of `assert_unread`).
         let table = unsafe { TableRef::of(table) };
         let slots = table.slots_raw().as_ptr();
-        // SAFETY: as above.
+        // SAFETY: the caller alone has the table (clause of `assert_unread`), so the reference is
+        // unique.
         for slot in unsafe { &mut *slots } {
             slot.with_mut(|_| ());
         }
@@ -155,30 +168,30 @@ unsafe impl Retired for ListTable {
 }
 
 impl ListTable {
-    /// An empty array of `capacity` slots, a power of two; `None` without memory.
+    /// Creates an empty array of `capacity` slots, a power of two; `None` if there is no memory.
     pub(super) fn try_new(capacity: usize) -> Option<NonNull<Self>> {
         debug_assert!(capacity.is_power_of_two(), "probing masks with the capacity");
         #[cfg(test)]
         if super::refusable::fault::is_now() {
             return None;
         }
-        // SAFETY: the layout's size is not 0, as the head has one.
+        // SAFETY: the layout includes the head, so its size is not 0.
         let table = NonNull::new(unsafe { alloc(Self::layout(capacity)?) })?.cast::<Self>();
         let head = Self { capacity, retired: UnsafeCell::new(ptr::null_mut()) };
-        // SAFETY: this is fresh memory, and the head comes first.
+        // SAFETY: the memory is freshly allocated with this layout, and the head comes first.
         unsafe { table.write(head) };
         for n in 0..capacity {
-            // SAFETY: so many slots lie behind the head.
+            // SAFETY: the allocation has `capacity` slots behind the head, and `n` is less.
             let slot = unsafe { Self::first_slot(table).add(n) };
-            // SAFETY: as above.
+            // SAFETY: `slot` lies in the fresh allocation, aligned.
             unsafe { slot.write(AtomicPtr::new(ptr::null_mut())) };
         }
         Some(table)
     }
 
-    /// Frees one that was not published.
+    /// Frees an array that was not published.
     pub(super) fn discard(this: NonNull<Self>) {
-        // SAFETY: it came from `try_new`, and nobody saw it.
+        // SAFETY: it came from `try_new` and was not published, so no other thread has it.
         unsafe { Self::free(this.as_ptr()) };
     }
 
@@ -195,11 +208,13 @@ impl ListTable {
                 "the slots begin where the head ends"
             )
         };
-        // SAFETY: the allocation goes on behind the head.
+        // SAFETY: the allocation continues behind the head with the slots (possibly none, then this
+        // is one past its end).
         unsafe { this.add(1) }.cast()
     }
 
-    /// How many entries, present or gone, an array of this capacity takes before probing gets long. Small ones may fill.
+    /// Returns the number of slots, entries and tombstones, that may be used in an array of this
+    /// capacity before probes become long. Arrays of up to 8 slots may fill up.
     pub(super) fn used_max(capacity: usize) -> usize {
         if capacity <= 8 {
             capacity
@@ -208,7 +223,8 @@ impl ListTable {
         }
     }
 
-    /// The capacity for so many entries. An eighth stays free beyond that, so that the next replacement is as many changes away.
+    /// Returns the capacity for `live` entries. An eighth of it stays free beyond that, so that the
+    /// next replacement is as many changes away.
     pub(super) fn capacity_for(live: usize) -> usize {
         let mut capacity = live.next_power_of_two();
         while capacity > 8 && live + capacity / 8 > Self::used_max(capacity) {
@@ -219,9 +235,11 @@ impl ListTable {
 }
 
 impl<'a> TableRef<'a> {
+    /// Wraps a pointer to a table.
+    ///
     /// # Safety
     ///
-    /// It came from [`ListTable::try_new`], and is not freed as long as this is used.
+    /// `table` came from [`ListTable::try_new`], and is not freed as long as the result is used.
     #[inline]
     pub(super) unsafe fn of(table: NonNull<ListTable>) -> Self {
         Self(table, PhantomData)
@@ -229,13 +247,14 @@ impl<'a> TableRef<'a> {
 
     #[inline]
     pub(super) fn capacity(self) -> usize {
-        // SAFETY: it is live for as long as we are.
+        // SAFETY: the table is live for `'a` (clause of `of`).
         unsafe { (*self.0.as_ptr()).capacity }
     }
 
     #[inline]
     fn slots(self) -> &'a [AtomicPtr<ListLruOne>] {
-        // SAFETY: so many slots lie behind the head, and are live for as long as we are.
+        // SAFETY: `try_new` initialized `capacity` slots behind the head, and the table is live for
+        // `'a` (clause of `of`).
         unsafe { self.slots_raw().as_ref() }
     }
 
@@ -244,10 +263,11 @@ impl<'a> TableRef<'a> {
         NonNull::slice_from_raw_parts(ListTable::first_slot(self.0), self.capacity())
     }
 
-    /// Where probing begins, before the mask.
+    /// Returns the slot at which a probe begins, before masking.
     #[inline]
     fn start(key: Key) -> usize {
-        // The node is at hand when the group is looked at, so that all this adds to the way there is two additions.
+        // The node is known before the group is loaded, so its multiplication overlaps with that
+        // load: two additions are all that is added to the critical path.
         let (of_node, high) = (usize::from(key.node.get()).wrapping_mul(0x9E37_79B1), (key.id.get() as usize) << 16);
         usize::from(key.spread).wrapping_add(of_node).wrapping_add(high)
     }
@@ -257,18 +277,19 @@ impl<'a> TableRef<'a> {
         (0..=mask).map(move |i| &slots[start.wrapping_add(i) & mask])
     }
 
-    /// The entry of `key`. Lock-free; the caller is in the read side.
+    /// Returns the entry of `key`. Lock-free; the caller is in the read side.
     #[inline]
     pub(super) fn get(self, key: Key) -> Option<TableSlot> {
         let (mask, slots) = (self.capacity() - 1, self.slots());
         let start = Self::start(key);
         for i in 0..=mask {
-            // Acquire: meets the Release in `insert` and `replace`, so that the list is seen as it was made, and its parts.
+            // Acquire: meets the Release in `insert` and `replace`, so that the contents of the
+            // list and its shards are visible.
             let one = slots[start.wrapping_add(i) & mask].load(Ordering::Acquire);
             if one.is_null() {
                 break;
             }
-            // SAFETY: what a slot holds is live for readers in the read side.
+            // SAFETY: the caller is in the read side, in which a table entry is live.
             let is_it = one != TOMB
                 && match unsafe { TableSlot(one).pair() } {
                     Pair::ListLruOne(one) => one.is_of(key),
@@ -281,8 +302,9 @@ impl<'a> TableRef<'a> {
         None
     }
 
-    /// Puts an entry into the first free slot of its probe. `used` says afterwards how many slots are not null.
-    /// The caller holds the writer lock, `key` is not in, and there is room.
+    /// Puts an entry into the first free slot of its probe sequence, and adds one to `used` if the
+    /// slot was null before. The caller holds the writer lock, `key` is not in the table, and there
+    /// is room.
     pub(super) fn insert(self, key: Key, entry: TableSlot, used: &mut u32) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
@@ -298,7 +320,7 @@ impl<'a> TableRef<'a> {
         unreachable!("the writer makes room before it inserts");
     }
 
-    /// Puts an entry in place of another. The caller holds the writer lock.
+    /// Replaces an entry. The caller holds the writer lock.
     pub(super) fn replace(self, key: Key, old: TableSlot, new: TableSlot) {
         // Relaxed: only writers store, and we hold their lock.
         let slot = self.probe(key).find(|slot| slot.load(Ordering::Relaxed) == old.0);
@@ -307,12 +329,13 @@ impl<'a> TableRef<'a> {
         slot.expect("a published list is in the table").store(new.0, ordering);
     }
 
-    /// Takes an entry out. The caller holds the writer lock.
+    /// Removes an entry, which leaves a tombstone. The caller holds the writer lock.
     pub(super) fn remove(self, key: Key, entry: TableSlot) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
             if slot.load(Ordering::Relaxed) == entry.0 {
-                // Relaxed: nothing is read through a TOMB. That readers leave first is the read side's doing.
+                // Relaxed: nothing is read through a TOMB. The removed list is kept alive for
+                // readers by the read side.
                 slot.store(TOMB, Ordering::Relaxed);
                 return;
             }
@@ -320,14 +343,16 @@ impl<'a> TableRef<'a> {
         unreachable!("a published list is in the table");
     }
 
-    /// Everything in the table, as a writer or a reader in the read side sees it.
+    /// Iterates over all entries, for a caller that holds the writer lock or is in the read side.
     pub(super) fn iter(self) -> impl Iterator<Item = TableSlot> + 'a {
-        // Acquire: as in `get`.
+        // Acquire: meets the Release in `insert` and `replace`, so that the contents of the lists
+        // are visible.
         let slots = self.slots().iter().map(|slot| slot.load(Ordering::Acquire));
         slots.filter(|&one| !one.is_null() && one != TOMB).map(TableSlot)
     }
 
-    /// The first entry at or after `slot` that `is_wanted`, and its slot. The caller holds the writer lock.
+    /// Returns the first entry at or after `slot` for which `is_wanted` holds, and its slot. The
+    /// caller holds the writer lock.
     pub(super) fn find_from(self, slot: usize, is_wanted: impl Fn(&TableSlot) -> bool) -> Option<(usize, TableSlot)> {
         // Relaxed: only writers store, and we hold their lock.
         let slots = self.slots().iter().enumerate().skip(slot).map(|(i, one)| (i, one.load(Ordering::Relaxed)));
@@ -335,7 +360,7 @@ impl<'a> TableRef<'a> {
         entries.find(|(_, entry)| is_wanted(entry))
     }
 
-    /// Bytes of an array of `capacity` slots.
+    /// Returns the size of the allocation.
     pub(super) fn bytes(self) -> usize {
         size_of::<ListTable>() + size_of_val(self.slots())
     }

@@ -1,18 +1,19 @@
-//! Properties of [`ListLru`](crate::ListLru), by the numbers of docs/INVARIANTS.md, and where each is named:
+//! Tests of [`ListLru`](crate::ListLru) by the numbers of docs/INVARIANTS.md, and the modules that
+//! contain them:
 //!
 //! | | |
 //! |---|---|
-//! | `model` | L1 to L7, L9, L11, L13, L16, L17, L20: a random history against a plain model, the eager twin beside it, checked after each step |
-//! | `unit` | L2, L4, L5, L7 to L12, L15, L17, L18 (ids), L20: one each |
-//! | `resume` | L11 to L14, R7: walks that give the lock back; many at once |
-//! | `sweep` | L6, L16: what is idle is given back |
-//! | `split` | L1, L4, L9 to L13, L16, L17, L20, R7 for a list that has parts |
+//! | `model` | L1 to L7, L9, L11, L13, L16, L17, L20: a random history against a simple model and the eager baseline, checked after each step |
+//! | `unit` | L2, L4, L5, L7 to L12, L15, L17, L18 (ids), L20: one test each |
+//! | `resume` | L11 to L14, R7: walks that release the lock; batches |
+//! | `sweep` | L6, L16: idle lists are freed |
+//! | `split` | L1, L4, L9 to L13, L16, L17, L20, R7 for a list that has shards |
 //! | `threads` | L4, L9, L14, L18 (lock order) under contention |
-//! | `loom` | R1 to R11, L1, L3, L4, L6, L10, L14, L20 in every interleaving, and the orderings that were wrong once as faults |
-//! | `raw/tests` | R2, and what else only somebody sees who comes at the wrong moment |
-//! | `table/tests` | sizes of tables, and where probing begins |
+//! | `loom` | R1 to R11, L1, L3, L4, L6, L10, L14, L20 in every interleaving, and orderings that were once wrong as injected faults |
+//! | `raw/tests` | R2, and other states that are visible only for an instant |
+//! | `table/tests` | sizes of tables, and the start of probes |
 //! | `tests/list_lru_alloc.rs` | L16, L17: each allocation fails once; a million groups |
-//! | `tests/list_lru_footprint.rs` | L16: what is counted is what is allocated |
+//! | `tests/list_lru_footprint.rs` | L16: the footprint is the number of allocated bytes |
 //! | `tests/allocation_free.rs` | L19 |
 
 #[cfg(lowwater_loom)]
@@ -35,7 +36,7 @@ mod unit;
 use crate::Links;
 use alloc::sync::Arc;
 
-/// An object that knows its number.
+/// An object with a number.
 pub(super) struct Item {
     links: Links,
     #[cfg_attr(lowwater_loom, expect(dead_code, reason = "model checks tell items apart by their handles"))]
@@ -48,7 +49,7 @@ pub(super) fn item(number: usize) -> Arc<Item> {
     Arc::new(Item { links: Links::new(), number })
 }
 
-/// The numbers on the list of a group, oldest first.
+/// Returns the numbers on the list of a group, oldest first.
 #[cfg(not(lowwater_loom))]
 pub(super) fn numbers(lru: &crate::ListLru<Item>, memcg: &crate::Memcg, node: crate::NodeId) -> alloc::vec::Vec<usize> {
     let mut numbers = alloc::vec::Vec::new();
@@ -59,7 +60,7 @@ pub(super) fn numbers(lru: &crate::ListLru<Item>, memcg: &crate::Memcg, node: cr
     numbers
 }
 
-/// How many ids are taken: groups that are online, and dead ones that something still names.
+/// Returns the number of ids in use: of online groups, and of dead groups on which a handle exists.
 #[cfg(not(lowwater_loom))]
 pub(super) fn ids(tree: &crate::MemcgTree) -> usize {
     let ids = if cfg!(miri) { 40 } else { 2_000 };

@@ -1,22 +1,26 @@
-//! The walk: oldest first, and the callback answers for each item, and for the lock.
+//! The walk over a list, oldest item first; the callback decides about each item and about the
+//! lock.
 //!
-//! In the kernel six return codes say what became of the item, and three of them also promise that the callback gave the lock
-//! back; a wrong promise corrupts a list. Here the lock is a value. The callback gets it inside an [`Isolate`] and can only
-//! produce the [`LruStatus`] that fits what it did with it:
+//! In the kernel, six return codes state what the callback did with the item, and three of them
+//! also state that it released the lock; a wrong return code corrupts a list. Here the lock is a
+//! value: the callback gets it inside an [`Isolate`], and can produce only the [`LruStatus`] that
+//! matches its actions:
 //!
 //! | kernel | here | the lock |
 //! |---|---|---|
 //! | `LRU_REMOVED` | [`it.isolate(&mut private)`](Isolate::isolate) | kept |
 //! | `LRU_ROTATE` | [`it.rotate()`](Isolate::rotate) | kept |
 //! | `LRU_SKIP` | [`it.skip()`](Isolate::skip) | kept |
-//! | `LRU_RETRY` | [`it.unlock().retry()`](Unlocked::retry) | given back |
-//! | `LRU_REMOVED_RETRY` | [`it.remove()`](Isolate::remove), then `.retry()` | given back |
-//! | `LRU_STOP` | [`it.unlock().stop()`](Unlocked::stop) | given back |
+//! | `LRU_RETRY` | [`it.unlock().retry()`](Unlocked::retry) | released |
+//! | `LRU_REMOVED_RETRY` | [`it.remove()`](Isolate::remove), then `.retry()` | released |
+//! | `LRU_STOP` | [`it.unlock().stop()`](Unlocked::stop) | released |
 //!
-//! A walk of a list that is split goes round: the list and its parts, each once, each oldest first, and of each its share of what
-//! is to be shown. No part ends meanwhile but by the group's death, which ends the walk.
+//! A walk over a split list visits the list and its shards once each, oldest item first, and of
+//! each a share proportional to its length. The shards are not joined meanwhile, unless the group
+//! dies, which ends the walk.
 //!
-//! A verdict is bound to its call by a lifetime, so that none can be kept for later:
+//! A verdict is bound to its callback invocation by a lifetime, so that it cannot be kept for
+//! later:
 //!
 //! ```compile_fail
 //! # use lowwater_lru_core::{linked, Links, ListLru, Memcg, NodeId};
@@ -45,11 +49,12 @@ use core::mem::ManuallyDrop;
 use core::ops::ControlFlow;
 use core::ptr::NonNull;
 
-/// Ties a value to one call of the callback: neither shorter nor longer will do.
+/// Ties a value to one invocation of the callback: invariant in `'a`, so neither a shorter nor a
+/// longer lifetime fits.
 type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
-/// An item under its list's lock: the right, and the duty, to say what becomes of it. Leaked, it keeps that lock, as any lock's guard does:
-/// who comes to the list after that waits for ever.
+/// An item under its list's lock, on which the callback must decide. If this is leaked, the lock
+/// stays taken, as with any lock guard, and all later operations on the list block for ever.
 #[must_use = "the walk needs a verdict"]
 pub struct Isolate<'a, T: Linked> {
     list: LockedList<'a>,
@@ -59,7 +64,7 @@ pub struct Isolate<'a, T: Linked> {
     call: Call<'a>,
 }
 
-/// What became of an item and of the lock; made by [`Isolate`] and [`Unlocked`].
+/// The verdict on an item and the state of the lock; created by [`Isolate`] and [`Unlocked`].
 #[must_use = "the walk needs a verdict"]
 #[doc(alias = "lru_status")]
 pub struct LruStatus<'a> {
@@ -69,15 +74,16 @@ pub struct LruStatus<'a> {
 }
 
 enum Then<'a> {
-    /// The lock is held; go on with the next item.
+    /// The lock is held: continue with the next item.
     GoOn(LockedList<'a>),
-    /// The lock was given back: take it again and go on with the same item, or what comes after it.
+    /// The lock was released: take it again and continue with the same item or, if that is gone,
+    /// the one after it.
     Retry,
-    /// The lock was given back: end the walk.
+    /// The lock was released: end the walk.
     Stop,
 }
 
-/// Proof that the callback gave the lock back.
+/// Proof that the callback released the lock.
 #[must_use = "the walk needs a verdict"]
 pub struct Unlocked<'a> {
     removed: bool,
@@ -85,78 +91,86 @@ pub struct Unlocked<'a> {
 }
 
 impl<'a, T: Linked> Isolate<'a, T> {
-    /// The item. The lock of its list is held: the usual order is the item's own lock first, so only *try* that one here.
+    /// Returns the item. The lock of its list is held, and the usual lock order is the item's own
+    /// lock first, so the callback may only *try* the item's lock.
     pub fn item(&self) -> &T {
-        // SAFETY: these are the links of a `T` (only such are added to a `ListLru<T>`).
+        // SAFETY: only links of a `T` are added to a `ListLru<T>`.
         let object = unsafe { T::from_links(self.links) };
-        // SAFETY: the item is on the list, whose lock we hold, so it lives while `self` is borrowed.
+        // SAFETY: the item is on the list, and we hold the list's lock, so it is live while `self`
+        // is borrowed.
         unsafe { object.as_ref() }
     }
 
-    /// Takes the item off, onto a private list, to be freed when the lock is not held any more. It counts as removed.
+    /// Moves the item to a private list, to be freed after the lock is released. It counts as
+    /// removed.
     #[doc(alias = "LRU_REMOVED")]
     pub fn isolate(mut self, to: &mut Isolated<T>) -> LruStatus<'a> {
-        // SAFETY: the item is on this list, whose lock we hold.
+        // SAFETY: the item is on this list, and we hold the list's lock.
         let by = unsafe { self.list.unlink(self.links, Hook::PRIVATE) };
-        // SAFETY: it was just unlinked and marked private, and is named as it was pushed.
+        // SAFETY: the item was just unlinked and marked private, and `by` is the reference by which
+        // it was pushed.
         unsafe { to.push_links(LinkNode { at: self.links, by }) };
         LruStatus { removed: true, then: Then::GoOn(self.list), call: PhantomData }
     }
 
-    /// Leaves the item, as the youngest.
+    /// Keeps the item, as the youngest.
     #[doc(alias = "LRU_ROTATE")]
     pub fn rotate(mut self) -> LruStatus<'a> {
-        // SAFETY: the item is on this list, whose lock we hold.
+        // SAFETY: the item is on this list, and we hold the list's lock.
         unsafe { self.list.rotate(self.links) };
         LruStatus { removed: false, then: Then::GoOn(self.list), call: PhantomData }
     }
 
-    /// Leaves the item where it is.
+    /// Keeps the item where it is.
     #[doc(alias = "LRU_SKIP")]
     pub fn skip(self) -> LruStatus<'a> {
         LruStatus { removed: false, then: Then::GoOn(self.list), call: PhantomData }
     }
 
-    /// Gives the lock back and leaves the item, which may be gone at once.
+    /// Releases the lock and keeps the item, which another thread may remove and free at once.
     pub fn unlock(mut self) -> Unlocked<'a> {
-        // SAFETY: the item is on this list; the walk's frame keeps the cursor, and it outlives this call.
+        // SAFETY: the item is on this list; the cursor is a local of the walk's frame, which
+        // outlives this call and drops the cursor.
         unsafe { self.cursor.leave_before(self.links, &mut self.list) };
         Unlocked { removed: false, call: PhantomData }
     }
 
-    /// Takes the item off and gives the lock back.
+    /// Removes the item and releases the lock.
     #[doc(alias = "LRU_REMOVED_RETRY")]
     pub fn remove(mut self) -> (T::Handle, Unlocked<'a>) {
-        // SAFETY: the item is on this list; the walk's frame keeps the cursor, and it outlives this call.
+        // SAFETY: the item is on this list; the cursor is a local of the walk's frame, which
+        // outlives this call and drops the cursor.
         unsafe { self.cursor.leave_before(self.links, &mut self.list) };
-        // SAFETY: the item is on this list, whose lock we hold.
+        // SAFETY: the item is on this list, and we hold the list's lock.
         let pushed = unsafe { self.list.unlink(self.links, core::ptr::null_mut()) };
-        // SAFETY: these are the links of a `T`, and the list gave it up.
+        // SAFETY: the links are those of a `T`, and `unlink` gave up the list's ownership.
         let handle = unsafe { handle_of::<T>(pushed) };
         (handle, Unlocked { removed: true, call: PhantomData })
     }
 }
 
 impl<T: Linked<Handle = Arc<T>>> Isolate<'_, T> {
-    /// A handle of one's own, to use the item after the lock is given back.
+    /// Returns a new handle on the item, to use it after the lock is released.
     pub fn arc(&self) -> Arc<T> {
-        // SAFETY: these are the links of a `T`.
+        // SAFETY: only links of a `T` are added to a `ListLru<T>`.
         let object = unsafe { T::from_links(self.links) };
-        // SAFETY: the list owns one reference, which stays its own: this one is never dropped.
+        // SAFETY: the list owns one reference to the live item. `ManuallyDrop` keeps this `Arc`,
+        // which represents the list's reference, from dropping it.
         let lists = ManuallyDrop::new(unsafe { Arc::from_raw(object.as_ptr()) });
         Arc::clone(&lists)
     }
 }
 
 impl<'a> Unlocked<'a> {
-    /// Go on: take the lock again and show the same item, or if it is gone, the one after it. Not what was shown before. What
-    /// was counted stays counted, so this ends (L12). If the group died meanwhile, the walk is over (R7).
+    /// Continues the walk: takes the lock again and visits the same item, or if that is gone, the
+    /// one after it; never an item that was visited before. Each visit counts against `nr_to_walk`,
+    /// so the walk ends (L12). If the group died meanwhile, the walk is over (R7).
     #[doc(alias = "LRU_RETRY")]
     pub fn retry(self) -> LruStatus<'a> {
         LruStatus { removed: self.removed, then: Then::Retry, call: PhantomData }
     }
 
-    /// End the walk.
+    /// Ends the walk.
     #[doc(alias = "LRU_STOP")]
     pub fn stop(self) -> LruStatus<'a> {
         LruStatus { removed: self.removed, then: Then::Stop, call: PhantomData }
@@ -182,7 +196,8 @@ impl RawListLru {
             let (index, items) = round.turn();
             let share = match whole >= round.items {
                 true => *nr_to_walk,
-                // No more than `whole`, which is less than the items there are; rounded up, so that all shares are enough.
+                // At most `whole`, which is less than the number of items; rounded up, so that the
+                // shares add up to at least `whole`.
                 false => (u128::from(whole) * u128::from(items)).div_ceil(u128::from(round.items)) as u64,
             };
             let given = share.min(*nr_to_walk);
@@ -196,7 +211,8 @@ impl RawListLru {
         removed
     }
 
-    /// Walks one list: that of the group on the node, or by its number one of its parts. `Break`: a verdict ended the walk.
+    /// Walks one list by number: 0 is the group's list on the node, the others are its shards.
+    /// `Break`: a verdict ended the walk.
     fn walk_list<T: Linked>(
         &self,
         memcg: &Memcg,
@@ -221,14 +237,15 @@ impl RawListLru {
                     (list, next, left)
                 }
             };
-            // Rotated items come round again; that they are not shown twice is what `left` counts.
-            // SAFETY: it is none, or on the list, whose lock we hold.
+            // Rotated items come up again at the end; `left` keeps them from being visited twice.
+            // SAFETY: `next` is none, or refers to links on this list, and we hold the list's lock.
             while let (Some(links), true, true) = (unsafe { T::LAYOUT.find(next) }, left > 0, *nr_to_walk > 0) {
-                // SAFETY: as above.
+                // SAFETY: the links are on this list, and we hold the list's lock.
                 next = unsafe { T::LAYOUT.next(links) };
-                // SAFETY: as above.
+                // SAFETY: the links are on this list, and we hold the list's lock, so they are
+                // live.
                 if unsafe { links.as_ref() }.is_mark() {
-                    continue; // Another walk's.
+                    continue; // Another walk's cursor.
                 }
                 left -= 1;
                 *nr_to_walk -= 1;
@@ -237,14 +254,14 @@ impl RawListLru {
                 match verdict.then {
                     Then::GoOn(held) => list = held,
                     Then::Retry => {
-                        // The same item again, if it is still there.
+                        // The same item again, if it is still there: it is not counted as visited.
                         begun = Some(left + u32::from(!verdict.removed));
                         continue 'relock;
                     }
                     Then::Stop => return ControlFlow::Break(()),
                 }
             }
-            // SAFETY: it is none, or on the list, whose lock we hold.
+            // SAFETY: `next` is none, or refers to links on this list, and we hold the list's lock.
             list.with_list(|l, shape| unsafe { l.expect(shape, next) });
             break;
         }

@@ -1,4 +1,4 @@
-//! Reparenting: the lists that are attached to a dying group go to its parent.
+//! Reparenting: the lists attached to a dying group move to its parent.
 
 mod lists;
 
@@ -13,10 +13,11 @@ use super::group::Memcg;
 static REPARENT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// Installs the function that hands the lists of a dying group, whose chain is closed, to its
-/// parent. To be called before the first list is attached, always with the same function.
+/// parent. Must be called before the first list is attached, always with the same function.
 pub(crate) fn install(reparent: fn(&Memcg)) {
-    // Relaxed: the function is code, nothing has to be published with it. That `reparent` sees it is
-    // given by the lock of the group's attached lists, under which a list is attached afterwards.
+    // Relaxed: the function is code, and no data is published with it. `reparent` sees the store
+    // because a list is attached afterwards, under the lock of the group's attached lists, which
+    // `reparent` takes first.
     REPARENT.store(reparent as *mut (), Ordering::Relaxed);
 }
 

@@ -11,27 +11,28 @@ use lowwater_base::ByteSize;
 pub enum Charged {
     /// Every group up to the root is within its `high`.
     Within,
-    /// This group is above its `high`; of several, the one nearest to the charged group. Reclaim
-    /// should begin there.
+    /// This group is above its `high`. If several are, it is the one nearest to the charged group.
+    /// Reclaim should begin at this group.
     AboveHigh(Memcg),
 }
 
-/// A charge was refused; nothing is charged.
+/// A refused charge; nothing is charged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot charge {requested} bytes: group {path} uses {used} of at most {max} bytes; reclaim from it, or raise its max",
     path = memcg.path(), used = memcg.usage(), max = ByteSize::new(memcg.limits().max())
 )]
 pub struct OverLimit {
-    /// The group whose `max` refused: the charged group or an ancestor. Reclaim from here helps.
+    /// The group whose `max` refused: the charged group or an ancestor. Reclaim from this group
+    /// helps.
     pub memcg: Memcg,
-    /// What was to be charged.
+    /// The size of the refused charge.
     pub requested: ByteSize,
 }
 
 impl Memcg {
-    /// The part of [`usage`](Self::usage) that is in this processor's stock, for this group or a
-    /// group below it. Zero also while another thread is at that stock. O(depth).
+    /// Returns the part of [`usage`](Self::usage) that is in this processor's stock, for this group
+    /// or a group below it. Zero also while another thread uses that stock. O(depth).
     pub fn in_stock(&self) -> ByteSize {
         ByteSize::new(self.tree().stock().bytes_here(|group| group.is_descendant_of(self)))
     }
@@ -52,38 +53,55 @@ impl Memcg {
     pub fn try_charge(&self, bytes: ByteSize) -> Result<Charged, OverLimit> {
         match self.tree().take_stock(self, bytes.get()) {
             Take::Taken => Ok(Charged::Within),
-            take => self.try_charge_slow(bytes, take),
+            take => self.try_charge_slow(bytes, take, BATCH),
+        }
+    }
+
+    /// As [`try_charge`](Self::try_charge), and takes at most `stock` more bytes for the stock of this
+    /// processor: for callers that have made room for several charges. O(depth).
+    ///
+    /// # Errors
+    ///
+    /// [`OverLimit`], with the group that refused.
+    pub fn try_charge_with_stock(&self, bytes: ByteSize, stock: ByteSize) -> Result<Charged, OverLimit> {
+        let batch = bytes.saturating_add(stock).get().min(BATCH);
+        match self.tree().take_stock(self, bytes.get()) {
+            Take::Taken => Ok(Charged::Within),
+            // A slot is not taken from another group for nothing.
+            Take::ChargeBatch if batch == bytes.get() => self.try_charge_exactly(bytes),
+            take => self.try_charge_slow(bytes, take, batch),
         }
     }
 
     /// Charges `bytes` if this processor has them in stock for this group: they were counted when
-    /// they came there. False: nothing is charged; [`try_charge`](Self::try_charge) may do it. For
-    /// callers that evict something rather than take stock.
+    /// the stock was filled. False: nothing is charged; [`try_charge`](Self::try_charge) may
+    /// succeed. For callers that evict rather than fill the stock.
     #[inline]
     pub fn try_charge_from_stock(&self, bytes: ByteSize) -> bool {
         self.tree().take_stock_if_there(self, bytes.get())
     }
 
-    /// As [`try_charge`](Self::try_charge), and takes nothing for the stock: for callers that evict
-    /// as much as they charge, near a limit. O(depth).
+    /// As [`try_charge`](Self::try_charge), but does not fill the stock: for callers near a limit
+    /// that evict as much as they charge. O(depth).
     ///
     /// # Errors
     ///
     /// [`OverLimit`], with the group that refused.
     pub fn try_charge_exactly(&self, bytes: ByteSize) -> Result<Charged, OverLimit> {
-        self.try_charge_slow(bytes, Take::ChargeExactly)
+        self.try_charge_slow(bytes, Take::ChargeExactly, BATCH)
     }
 
+    /// Charges `batch` bytes, if `take` says so, and puts those beyond `bytes` into the stock; else `bytes`.
     #[cold]
-    fn try_charge_slow(&self, bytes: ByteSize, take: Take) -> Result<Charged, OverLimit> {
+    fn try_charge_slow(&self, bytes: ByteSize, take: Take, batch: u64) -> Result<Charged, OverLimit> {
         let tree = self.tree();
-        if take == Take::ChargeBatch && self.add_usage(BATCH, stock_max).is_ok() {
-            tree.put_stock(self, BATCH - bytes.get());
+        if take == Take::ChargeBatch && self.add_usage(batch, stock_max).is_ok() {
+            tree.put_stock(self, batch - bytes.get());
             return Ok(Charged::Within);
         }
         let mut refused_before = None;
-        // Each turn but the last drains the stock below another group, nearer to the root: bounded
-        // by the depth.
+        // Each iteration but the last drains the stock below another group, nearer to the root:
+        // bounded by the depth.
         loop {
             match self.add_usage(bytes.get(), Limits::max) {
                 Ok(()) => return Ok(self.above_high().cloned().map_or(Charged::Within, Charged::AboveHigh)),
@@ -100,11 +118,11 @@ impl Memcg {
         }
     }
 
-    /// Takes back what was charged to this group, or a part of it. The group may be dying: objects
-    /// outlive their group.
+    /// Uncharges `bytes` that were charged to this group. The group may be dying: objects outlive
+    /// their group.
     ///
-    /// What fits goes into the stock of this processor, if that holds this group's; the rest is
-    /// subtracted up to the root.
+    /// Bytes that fit go into the stock of this processor, if it is this group's; otherwise they
+    /// are subtracted in all groups up to the root.
     ///
     /// # Panics
     ///
@@ -118,13 +136,14 @@ impl Memcg {
     }
 }
 
-/// The usage up to which stock may be taken: never above a `high`, so that a charge from stock need
-/// not compare.
+/// The usage up to which stock may be filled: never above a `high`, so that a charge from stock
+/// needs no comparison.
 fn stock_max(limits: &Limits) -> u64 {
     limits.max().min(limits.high())
 }
 
-// The calls of the stock that `Memcg`'s inline functions make: one copy of each, in this crate.
+// Non-inline forwarders to the stock for `Memcg`'s inline functions: one copy of each, in this
+// crate.
 impl Tree {
     fn take_stock(&self, memcg: &Memcg, bytes: u64) -> Take {
         self.stock().take(memcg, bytes)

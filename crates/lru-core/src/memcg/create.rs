@@ -1,4 +1,4 @@
-//! How a group comes into a tree.
+//! Creation of groups.
 
 use super::error::{MemcgError, DEPTH_MAX, NAME_MAX};
 use super::group::{Memcg, Tree};
@@ -6,7 +6,7 @@ use super::id::MemcgId;
 use crate::fallible::{try_str, TryArc};
 
 impl Memcg {
-    /// Makes a child. It lives until it is [taken offline](Self::offline), whether or not the
+    /// Creates a child. It exists until it is [taken offline](Self::offline), whether or not the
     /// handle is kept.
     ///
     /// O(1). Allocates the group outside of the tree's lock; the tree's tables may grow under it.
@@ -30,15 +30,15 @@ impl Memcg {
 }
 
 impl Tree {
-    /// Makes a group below `parent`; the root if there is none.
+    /// Creates a group below `parent`; without a parent, the root.
     pub(super) fn insert(this: &TryArc<Self>, parent: Option<&Memcg>, name: &str) -> Result<Memcg, MemcgError> {
         let id = this.table().write().reserve(parent, name)?;
-        // The group is made without the lock.
+        // The group is allocated without the lock.
         let Some(own_name) = try_str(name) else {
             this.release(MemcgId::new(id), name);
             return Err(MemcgError::NoMemory);
         };
-        // From here on the group's drop gives the id back.
+        // From here on the group's drop releases the id.
         let memcg = Memcg::try_new(this, parent, MemcgId::new(id), own_name)?;
         let linked = this.table().write().link(&memcg);
         linked.map(|()| memcg)

@@ -1,11 +1,10 @@
-//! What goes into the stock and comes out of it, but for charges: bytes that come out are
-//! uncharged.
+//! Filling and draining the stock, apart from charges: drained bytes are uncharged.
 
 use super::group::{Memcg, Tree};
 use super::stock::Drained;
 
 impl Tree {
-    /// Puts bytes that are charged to `memcg` into stock, or uncharges them.
+    /// Puts bytes that are charged to `memcg` into the stock, or uncharges them if they do not fit.
     pub(super) fn put_stock(&self, memcg: &Memcg, bytes: u64) {
         match self.stock().put(memcg, bytes, || memcg.is_within_max()) {
             Ok(displaced) => uncharge(displaced),
@@ -18,7 +17,7 @@ impl Tree {
         uncharge(self.stock().drain(selected));
     }
 
-    /// As [`drain_stock`](Self::drain_stock), and the groups keep their slots.
+    /// As [`drain_stock`](Self::drain_stock), but the groups keep their slots.
     pub(super) fn drain_stock_bytes(&self, selected: impl Fn(&Memcg) -> bool) {
         uncharge(self.stock().drain_bytes(selected));
     }
@@ -30,8 +29,7 @@ impl Tree {
     }
 }
 
-/// Uncharges what came out of slots, and drops the handles, one after the other: not under a slot's
-/// lock.
+/// Uncharges drained bytes and drops the handles, one after the other, outside of the slots' locks.
 fn uncharge(drained: impl IntoIterator<Item = Drained<Memcg>>) {
     drained.into_iter().for_each(|(memcg, bytes)| memcg.sub_usage(bytes));
 }

@@ -1,11 +1,11 @@
-//! Why a group could not be made or taken offline, and the bounds that such an error names.
+//! Errors of creating a group or taking it offline, and the bounds that they name.
 
-/// Levels below the root that a group may be.
+/// The maximum number of levels below the root.
 pub(super) const DEPTH_MAX: usize = 128;
-/// Bytes that a group's name may have.
+/// The maximum length of a group's name in bytes.
 pub(super) const NAME_MAX: usize = 255;
 
-/// A group could not be made or taken offline; nothing has changed.
+/// A group could not be created or taken offline; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemcgError {
@@ -15,11 +15,11 @@ pub enum MemcgError {
     /// An online sibling has this name.
     #[error("the parent already has a child of this name: get it with `child`, or choose another name")]
     NameTaken,
-    /// The name is empty, too long, or has a `/` in it.
+    /// The name is empty, too long, or contains a `/`.
     #[error("not a name for a group: 1 to {} bytes without `/` are", NAME_MAX)]
     BadName,
     /// Every id is in use.
-    #[error("all group ids are in use: take groups offline, and let go of what is still charged to dying ones")]
+    #[error("all group ids are in use: take groups offline, and uncharge what is still charged to dying ones")]
     OutOfIds,
     /// The group would be more than [`DEPTH_MAX`](crate::Memcg::DEPTH_MAX) levels below the root.
     #[error("too deep: a group may be {} levels below the root", DEPTH_MAX)]
@@ -27,17 +27,17 @@ pub enum MemcgError {
     /// The root cannot go offline.
     #[error("the root group cannot go offline: drop the tree instead")]
     Root,
-    /// Children are online, or on their way offline on another thread.
+    /// A child is online, or another thread's call that takes it offline has not returned.
     #[error("the group still has children: take them offline first, and wait for those calls to return")]
     HasChildren,
     /// The group is dying already.
     #[error("the group has been taken offline already")]
     AlreadyDying,
-    /// There is no memory for the group, or for its place in the tree.
+    /// There is no memory for the group or its table slot.
     #[error("no memory for the group: have something reclaimed, and try again")]
     NoMemory,
-    /// The group is of another tree. Returned by types that own a tree and take groups, such as
-    /// lowwater's `Runtime`.
+    /// The group belongs to another tree. Returned by types that own a tree and take groups, such
+    /// as lowwater's `Runtime`.
     #[error("the group is one of another tree: ask the owner of that")]
     Foreign,
     /// The [`MemcgTree`](crate::MemcgTree) has been dropped.

@@ -1,10 +1,10 @@
-//! A group: the handle, what is behind the handle, and what all groups of a tree share.
+//! A group: the handle, the group behind it, and the state shared by all groups of a tree.
 //!
 //! These types are one recursive type: a handle owns a group, a group owns its parent and its tree,
-//! and a tree owns a table, a stock and hooks that name handles. This file has the types and their
-//! fields' accessors; the behaviour stands in the files above.
+//! and a tree owns a table, a stock and hooks that contain handles. This file has the types and the
+//! accessors of their fields; the files that build on it have the behaviour.
 //!
-//! # Who holds whom
+//! # Ownership
 //!
 //! ```text
 //!     MemcgTree --> Tree --> table: one strong handle on each online group
@@ -12,16 +12,16 @@
 //!                    +-- every group --> its parent
 //! ```
 //!
-//! The handle of the tree on its groups is a cycle on purpose: an online group exists whether or
-//! not anybody holds it. Going offline breaks the cycle for one group, the drop of
-//! [`MemcgTree`](crate::MemcgTree) for all. A dying group lives for as long as an object, a list or
-//! a dying child holds it, and is nothing but memory and a number.
+//! The tree's handles on its groups form an intended cycle: an online group exists whether or not
+//! any other handle does. Going offline breaks the cycle for one group, the drop of
+//! [`MemcgTree`](crate::MemcgTree) for all groups. A dying group exists as long as an object, a
+//! list or a dying child has a handle on it, and consists only of its memory and its id.
 //!
 //! # Lock order
 //!
-//! The locks of this module are leaves: the table's, the hooks' and each stock slot's are never
-//! held together, nor while code of a hook or a list runs, nor while a handle is dropped, since the
-//! last handle of a group locks the table.
+//! The locks of this module are leaves. The table's, the hooks' and each stock slot's lock are
+//! never held together, nor while code of a hook or a list runs, nor while a handle is dropped,
+//! since the drop of a group's last handle locks the table.
 
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
@@ -42,8 +42,9 @@ use lowwater_base::ByteSize;
 /// A handle on a group: one pointer, cheap to clone, equal to another handle if and only if both
 /// are on the same group.
 ///
-/// A handle keeps the group's memory and its id, not the group online. Handles outlive the
-/// [`MemcgTree`](crate::MemcgTree); then they only count.
+/// A handle keeps the group's memory and its id alive; it does not keep the group online. Handles
+/// may outlive the [`MemcgTree`](crate::MemcgTree); then they still count charges, and do nothing
+/// else.
 ///
 /// ```
 /// use lowwater_lru_core::{ByteSize, MemcgState, MemcgTree};
@@ -68,7 +69,7 @@ use lowwater_base::ByteSize;
 #[doc(alias = "mem_cgroup")]
 pub struct Memcg(TryArc<MemcgCore>);
 
-/// What is behind a handle.
+/// The group that a handle points to.
 ///
 /// # Invariants
 ///
@@ -82,15 +83,15 @@ pub(super) struct MemcgCore {
     parent: Option<Memcg>,
     name: Box<str>,
     id: MemcgId,
-    /// Where the tables of `list_lru` look for the group first: computed once, as every add needs
-    /// it.
+    /// The hash from which the tables of `list_lru` start their probe: computed once, as every add
+    /// needs it.
     spread: u16,
     depth: u8,
     dying: AtomicBool,
     attached: AttachedLists,
 }
 
-/// What all groups of a tree share.
+/// The state that all groups of a tree share.
 pub(super) struct Tree {
     table: RwLock<GroupTable<Memcg>>,
     stock: Stock<Memcg>,
@@ -100,15 +101,15 @@ pub(super) struct Tree {
 /// A callback for groups that go offline, for state that is kept per group outside of this crate,
 /// such as the shrinkers' map.
 pub trait OfflineHook: Send + Sync {
-    /// Hands over what is kept for `dying` to `parent`. Called by [`Memcg::offline`], when `dying`
-    /// is dying already and its lists have joined those of `parent`.
+    /// Hands the state kept for `dying` to `parent`. Called by [`Memcg::offline`], when `dying` is
+    /// in the dying state already and its lists have joined those of `parent`.
     ///
     /// `parent` is online, and stays online until the last hook has returned. No lock of the tree
-    /// is held: the hook may call the tree, charge, and make groups. It runs on the thread that
+    /// is held: the hook may call the tree, charge, and create groups. It runs on the thread that
     /// called `offline`.
     ///
-    /// A hook that panics keeps no other hook from being called: the first panic goes on to the
-    /// caller of `offline` after the last.
+    /// If a hook panics, the remaining hooks are still called; then the first panic is resumed in
+    /// the caller of `offline`.
     fn offline(&self, dying: &Memcg, parent: &Memcg);
 }
 
@@ -117,20 +118,20 @@ pub trait OfflineHook: Send + Sync {
 pub enum MemcgState {
     /// The group can be found, and can have lists and children.
     Online,
-    /// [`Memcg::offline`] has been called. What the group had belongs to its parent, or will within
-    /// that call.
+    /// [`Memcg::offline`] has been called. The group's state belongs to its parent, or will before
+    /// that call returns.
     #[doc(alias = "CSS_DYING")]
     Dying,
 }
 
 impl Memcg {
-    /// Levels below the root that a group may be: the bound of every loop over ancestors.
+    /// The maximum number of levels below the root: the bound of every loop over ancestors.
     pub const DEPTH_MAX: usize = DEPTH_MAX;
-    /// Bytes that a group's name may have.
+    /// The maximum length of a group's name in bytes.
     pub const NAME_MAX: usize = NAME_MAX;
 
-    /// Makes a group that no table names yet. The drop of its last handle gives its id back, as an
-    /// error does.
+    /// Creates a group that is not in the table yet. The drop of its last handle releases its id,
+    /// also on an error.
     pub(super) fn try_new(
         tree: &TryArc<Tree>,
         parent: Option<&Memcg>,
@@ -162,7 +163,7 @@ impl Memcg {
         &self.0.name
     }
 
-    /// Returns the group above; none for the root. The parent of a dying group may be dying too.
+    /// Returns the parent group; none for the root. The parent of a dying group may be dying, too.
     pub fn parent(&self) -> Option<&Memcg> {
         self.0.parent.as_ref()
     }
@@ -181,48 +182,50 @@ impl Memcg {
         }
     }
 
-    /// Returns whether the group is online. It may go offline at any time after; code that must not
-    /// make a list for a dying group reads the state again under the list's lock.
+    /// Returns whether the group is online. It may go offline at any time afterwards; code that
+    /// must not create a list for a dying group reads the state again under the lock of the group's
+    /// chain.
     #[inline]
     pub fn is_online(&self) -> bool {
-        // Acquire: meets the Release in `set_dying`: a thread that sees a group dying sees all that
-        // was before its offline.
+        // Acquire: meets the Release in `set_dying`: a thread that sees a group dying sees
+        // everything that happened before its offline.
         !self.0.dying.load(Ordering::Acquire)
     }
 
-    /// Returns whether both groups are of one tree. O(1). An id means another group in another
-    /// tree.
+    /// Returns whether both groups belong to the same tree. O(1). The same id means a different
+    /// group in another tree.
     #[inline]
     pub fn is_in_tree_of(&self, other: &Memcg) -> bool {
         TryArc::ptr_eq(&self.0.tree, &other.0.tree)
     }
 
-    /// Returns the bytes charged to this group and the groups below it, and at most 32 KiB for each
-    /// stock slot on top.
+    /// Returns the bytes charged to this group and the groups below it, plus the bytes in stock for
+    /// them: at most 32 KiB per stock slot.
     #[doc(alias = "memory.current")]
     pub fn usage(&self) -> ByteSize {
-        // Relaxed: a number that moves; limits are kept by the compare-exchange in `add_usage`.
+        // Relaxed: a snapshot of a changing number; limits are enforced by the compare-exchange in
+        // `add_usage`.
         ByteSize::new(self.0.usage.load(Ordering::Relaxed))
     }
 
-    /// The lists that are attached to the group.
+    /// Returns the lists that are attached to the group.
     pub(crate) fn attached(&self) -> &AttachedLists {
         &self.0.attached
     }
 
-    /// The address of the group, which differs from all others while a handle exists. The group is
-    /// not read.
+    /// Returns the address of the group, which is unique while a handle exists. Does not read the
+    /// group.
     pub(crate) fn addr(&self) -> usize {
         TryArc::addr(&self.0)
     }
 
-    /// [`MemcgId::spread`] of the group's id.
+    /// Returns [`MemcgId::spread`] of the group's id.
     #[inline]
     pub(crate) fn spread(&self) -> u16 {
         self.0.spread
     }
 
-    /// The counter behind [`usage`](Self::usage).
+    /// Returns the counter behind [`usage`](Self::usage).
     pub(super) fn usage_counter(&self) -> &AtomicU64 {
         &self.0.usage
     }
@@ -231,7 +234,7 @@ impl Memcg {
         &self.0.limits
     }
 
-    /// The tree of this group, with its reference count.
+    /// Returns the tree of this group, with its reference count.
     pub(super) fn tree(&self) -> &TryArc<Tree> {
         &self.0.tree
     }
@@ -295,13 +298,13 @@ impl Drop for MemcgCore {
             return;
         }
         self.tree.release(self.id, &self.name);
-        // The parent's handle is dropped next, and may be its last: a recursion of at most
+        // The parent's handle is dropped next, and may be its last one: a recursion of at most
         // `DEPTH_MAX` levels.
     }
 }
 
 impl Tree {
-    /// A tree without a root, whose ids will all be below `end`.
+    /// Creates a tree without a root. All its ids will be below `end`.
     pub(super) fn new(stock: Stock<Memcg>, end: u32) -> Self {
         Self { table: RwLock::new(GroupTable::new(end)), stock, hooks: Hooks::new() }
     }
@@ -318,7 +321,7 @@ impl Tree {
         &self.hooks
     }
 
-    /// Gives the id of a group back that has no handle any more, or was not made.
+    /// Releases the id of a group that has no handle any more, or that could not be created.
     pub(super) fn release(&self, id: MemcgId, name: &str) {
         self.table.write().release(id.get(), name);
     }

@@ -9,16 +9,16 @@ use super::id::MemcgId;
 ///
 /// Two handles are equal if and only if both are on the same group.
 pub(crate) trait GroupHandle: Clone + Eq {
-    /// The address of the group, which differs from all others while a handle exists.
+    /// Returns the address of the group, which is unique while a handle exists.
     fn addr(&self) -> usize;
 
-    /// The number of the group.
+    /// Returns the number of the group.
     fn id(&self) -> MemcgId;
 
-    /// The group above; none for the root.
+    /// Returns the parent group; none for the root.
     fn parent(&self) -> Option<&Self>;
 
-    /// The name below the parent.
+    /// Returns the name below the parent.
     fn name(&self) -> &str;
 
     /// Returns whether the group is online.

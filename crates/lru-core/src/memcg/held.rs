@@ -1,12 +1,11 @@
-//! A handle on a group in a structure that readers without a lock read while the handle is given
-//! up.
+//! A group handle inside a structure that lock-free readers may read while the handle is released.
 
 use super::group::Memcg;
 use core::mem::ManuallyDrop;
 use core::ptr;
 
-/// A handle that is given up once, by [`release`](Self::release) and not by a drop, and whose
-/// address stays to compare with.
+/// A handle that is released once, by [`release`](Self::release) and not by a drop. Its address
+/// remains readable for comparison.
 pub(crate) struct HeldMemcg(ManuallyDrop<Memcg>);
 
 impl HeldMemcg {
@@ -14,29 +13,31 @@ impl HeldMemcg {
         Self(ManuallyDrop::new(memcg))
     }
 
-    /// [`Memcg::addr`] of the group, which does not look at the group. No other group has it as
-    /// long as the handle is not given up.
+    /// Returns [`Memcg::addr`] of the group, without reading the group. It is unique as long as the
+    /// handle is not released.
     #[inline]
     pub(crate) fn addr(&self) -> usize {
         self.0.addr()
     }
 
+    /// Returns the handle.
+    ///
     /// # Safety
     ///
-    /// The handle is not given up as long as the answer is used.
+    /// The handle is not released as long as the result is used.
     #[inline]
     pub(crate) unsafe fn get(&self) -> &Memcg {
         &self.0
     }
 
-    /// Gives the handle up.
+    /// Releases the handle.
     ///
     /// # Safety
     ///
-    /// It was not given up before.
+    /// It was not released before.
     pub(crate) unsafe fn release(&self) {
-        // SAFETY: the handle is valid and is taken out once (clause of the caller); what stays
-        // behind is never dropped, and is looked at by its address alone (clause of `get`).
+        // SAFETY: the handle is valid, and is read out once (this function's clause). The bits that
+        // remain are never dropped, and only their address is used (clause of `get`).
         drop(unsafe { ptr::read(&*self.0) });
     }
 }

@@ -17,11 +17,12 @@ pub struct HookId {
     tree: usize,
 }
 
-/// A shared hook of the trait object type `H`. The variant says who counts its references.
+/// A shared hook of the trait object type `H`. The variant determines the owner of the reference
+/// count.
 enum SharedHook<H: ?Sized> {
-    /// Its owner, who may have more references.
+    /// Counted by the caller's `Arc`, of which more references may exist.
     Theirs(Arc<H>),
-    /// The hook lists of this tree.
+    /// Counted by the hook lists of this tree.
     Ours(TryArc<Box<H>>),
 }
 
@@ -29,7 +30,7 @@ enum SharedHook<H: ?Sized> {
 struct HookEntry<H: ?Sized> {
     id: HookId,
     hook: SharedHook<H>,
-    /// The hook is to be in no list, but there was no memory for a list without it.
+    /// Whether the hook was removed. Without memory for a list without it, its entry stays.
     removed: AtomicBool,
 }
 
@@ -55,8 +56,8 @@ impl<H: ?Sized> HookEntry<H> {
     }
 
     fn is_removed(&self) -> bool {
-        // Relaxed: written and read under the lock, except by calls that are under way, which may
-        // see the store or not.
+        // Relaxed: written and read under the lock, except by concurrent calls of `for_each`, which
+        // may or may not see the store.
         self.removed.load(Ordering::Relaxed)
     }
 }
@@ -69,7 +70,7 @@ pub(super) struct Hooks<H: ?Sized>(Mutex<HookList<H>>);
 
 /// The list of hooks, and the number of the next hook.
 struct HookList<H: ?Sized> {
-    /// None: empty.
+    /// `None` if empty.
     list: Option<TryArc<Vec<HookEntry<H>>>>,
     next: u64,
 }
@@ -79,12 +80,12 @@ impl<H: ?Sized> Hooks<H> {
         Self(Mutex::new(HookList { list: None, next: 0 }))
     }
 
-    /// Adds a hook. None without memory.
+    /// Adds a hook. `None` if there is no memory.
     pub(super) fn try_add(&self, hook: Arc<H>) -> Option<HookId> {
         self.try_add_shared(SharedHook::Theirs(hook))
     }
 
-    /// Adds a hook that no other owner shares. None without memory.
+    /// Adds a hook that no other owner shares. `None` if there is no memory.
     pub(super) fn try_add_boxed(&self, hook: Box<H>) -> Option<HookId> {
         self.try_add_shared(SharedHook::Ours(TryArc::try_new(hook)?))
     }
@@ -97,13 +98,13 @@ impl<H: ?Sized> Hooks<H> {
             hooks.next += 1;
             hooks.list.replace(list)
         });
-        // The old list, or `hook` where there is no memory, may be the last reference to a hook,
-        // whose drop is its owner's code: not under our lock.
+        // The old list, or `hook` if there was no memory, may be the last reference to a hook,
+        // whose drop runs user code: not under the lock.
         drop(hooks);
         old.map(|_| id)
     }
 
-    /// Removes a hook, if it is one of this list.
+    /// Removes a hook, if it is in this list.
     pub(super) fn remove(&self, id: HookId) {
         let mut hooks = self.0.lock();
         let Some(entry) = hooks.iter().find(|entry| entry.id == id) else { return };
@@ -112,7 +113,8 @@ impl<H: ?Sized> Hooks<H> {
         let is_last = hooks.iter().all(HookEntry::is_removed);
         let old = match is_last {
             true => hooks.list.take(),
-            // Without memory for a shorter list it stays as it is.
+            // If there is no memory for a shorter list, the list stays as it is, with the entry
+            // marked removed.
             false => hooks.try_copy(None).and_then(|list| hooks.list.replace(list)),
         };
         drop(hooks);
@@ -125,15 +127,15 @@ impl<H: ?Sized> Hooks<H> {
         drop(old);
     }
 
-    /// Calls `call` with every hook that is in the list now, without a lock, also after one that
-    /// panics.
+    /// Calls `call` with every hook that is in the list now, without a lock. If one panics, the
+    /// others are called all the same.
     pub(super) fn for_each(&self, call: impl Fn(&H)) {
         let list = self.0.lock().list.clone();
         let mut hooks = list.iter().flat_map(|list| list.iter()).filter(|entry| !entry.is_removed());
         to_the_end(|| hooks.next().map(|entry| call(entry.hook())).is_some());
     }
 
-    /// Bytes allocated for the list, without the hooks themselves.
+    /// Returns the bytes allocated for the list, without the hooks themselves.
     pub(super) fn allocated(&self) -> usize {
         let ours = |entry: &HookEntry<H>| matches!(entry.hook, SharedHook::Ours(_));
         let size = |list: &TryArc<Vec<HookEntry<H>>>| {
@@ -149,7 +151,7 @@ impl<H: ?Sized> HookList<H> {
         self.list.iter().flat_map(|list| list.iter())
     }
 
-    /// Copies the list without the entries that are removed, and adds `more`; none without memory.
+    /// Copies the list without the removed entries, and adds `more`; `None` if there is no memory.
     /// No hook is dropped: each hook of the copy is in this list, too, or the caller has a
     /// reference.
     fn try_copy(&self, more: Option<HookEntry<H>>) -> Option<TryArc<Vec<HookEntry<H>>>> {
@@ -157,7 +159,7 @@ impl<H: ?Sized> HookList<H> {
         let mut list = Vec::new();
         list.try_reserve_exact(stays().count() + usize::from(more.is_some())).ok()?;
         let copies = stays().map(|entry| HookEntry::new(entry.id, entry.hook.clone()));
-        // There is room.
+        // Cannot fail: the capacity was reserved.
         copies.chain(more).try_for_each(|entry| try_push(&mut list, entry)).ok()?;
         TryArc::try_new(list)
     }

@@ -1,22 +1,25 @@
 //! Group ids.
 //!
-//! A structure that is indexed by group id is as long as the highest id in use, so a new group takes the lowest id that is free. An
-//! id is free only when the last handle of its group is gone, not when the group goes offline: until then it still means
-//! that group (R10 of docs/INVARIANTS.md: two live groups with one id is the bug to fear).
+//! A structure that is indexed by group id is as long as the highest id in use, so a new group
+//! takes the lowest free id. An id becomes free only when the last handle of its group is gone, not
+//! when the group goes offline: until then it still refers to that group. Two live groups with one
+//! id would be a bug (R10 of docs/INVARIANTS.md).
 
 use core::fmt;
 use lowwater_base::hash::GOLDEN_RATIO;
 
 /// The number of a group: dense, counted from the root's 0, the lowest free number first.
 ///
-/// An id belongs to its group until the last handle of the group is gone; then it may be given to a new group.
+/// An id belongs to its group until the last handle of the group is gone; afterwards it may be
+/// assigned to a new group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "kmemcg_id")]
 #[doc(alias = "mem_cgroup_id")]
 pub struct MemcgId(u32);
 
 impl MemcgId {
-    /// A hash of it. Ids are dense, and who uses a thing may be every n-th: neighbours and such shall spread alike.
+    /// Returns a hash of the id. Ids are dense, and the groups that use a table may be every n-th
+    /// one: consecutive ids and arithmetic sequences spread equally well.
     pub(crate) fn spread(self) -> u16 {
         // Fibonacci hashing.
         (u64::from(self.0).wrapping_mul(GOLDEN_RATIO) >> 48) as u16
@@ -25,19 +28,20 @@ impl MemcgId {
     /// The root of every tree.
     pub const ROOT: Self = Self(0);
 
-    /// Id number `n`, as read from a file or a command; whether it names a group is for [`MemcgTree::get`] to say.
+    /// Returns the id with number `n`, as read from a file or a command. [`MemcgTree::get`] finds
+    /// out whether a group has it.
     ///
     /// [`MemcgTree::get`]: crate::MemcgTree::get
     pub const fn new(n: u32) -> Self {
         Self(n)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The number, as an index.
+    /// Returns the number, as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

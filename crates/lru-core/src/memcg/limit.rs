@@ -1,19 +1,19 @@
-//! The four limits of a group, as its owner reads and sets them.
+//! The four limits of a group: their meaning, getters and setters.
 //!
-//! | limit | default | means |
+//! | limit | default | meaning |
 //! |---|---|---|
 //! | `min` | 0 | reclaim does not touch a group that uses no more than this |
-//! | `low` | 0 | reclaim touches it only when nothing else gives enough |
-//! | `high` | max | charges succeed above it, and say so: reclaim should begin |
-//! | `max` | max | charges that would go above it fail |
+//! | `low` | 0 | reclaim touches such a group only when nothing else gives enough |
+//! | `high` | max | charges above it succeed, and report that reclaim should begin |
+//! | `max` | max | charges that would exceed it fail |
 
 use super::group::Memcg;
 use lowwater_base::ByteSize;
 
 /// # Limits
 ///
-/// In bytes, as cgroup v2's `memory.min`, `.low`, `.high` and `.max`. Each may be set at any time,
-/// also to something that makes no sense together with the others: the stricter one wins.
+/// In bytes, as cgroup v2's `memory.min`, `.low`, `.high` and `.max`. Each may be set at any time
+/// and to any value; where two contradict each other, the stricter one applies.
 impl Memcg {
     /// Returns the usage below which reclaim does not touch the group. 0 unless set.
     #[doc(alias = "memory.min")]
@@ -28,7 +28,7 @@ impl Memcg {
         ByteSize::new(self.limits().low.setting())
     }
 
-    /// Returns the usage above which charges ask for reclaim. [`ByteSize::MAX`] unless set.
+    /// Returns the usage above which charges request reclaim. [`ByteSize::MAX`] unless set.
     #[doc(alias = "memory.high")]
     pub fn high(&self) -> ByteSize {
         ByteSize::new(self.limits().high())
@@ -56,11 +56,10 @@ impl Memcg {
     }
 
     /// Sets [`max`](Self::max). It may be below the usage: then charges fail until enough is
-    /// uncharged. A charge that is being decided on another thread right now may still go by the
-    /// old value.
+    /// uncharged. A concurrent charge on another thread may still use the old value.
     ///
     /// A lower `max` drains the stock of the group and of the groups below it, so that nothing is
-    /// charged from there either: O(slots).
+    /// charged from stock either: O(slots).
     pub fn set_max(&self, max: ByteSize) {
         if max.get() < self.limits().swap_max(max.get()) {
             self.tree().drain_stock(|memcg| memcg.is_descendant_of(self));

@@ -1,4 +1,4 @@
-//! The settings of one group, and the sums that belong to them.
+//! The settings of one group, and the sums derived from them.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +13,8 @@ pub(super) struct Limits {
 /// `min` or `low` of one group, in bytes.
 pub(super) struct Guarantee {
     pub(super) setting: AtomicU64,
-    /// What of the setting the parent counts: `min(usage, setting)` when nothing is in progress, 0
-    /// for a dying group.
+    /// The part of the setting that the parent counts: `min(usage, setting)` when no change is in
+    /// progress, 0 for a dying group.
     pub(super) claim: AtomicU64,
     /// The sum of the children's claims.
     pub(super) children: AtomicU64,
@@ -31,24 +31,24 @@ impl Limits {
     }
 
     pub(super) fn high(&self) -> u64 {
-        // Relaxed: one number, that nothing else depends on.
+        // Relaxed: a single number on which no other data depends.
         self.high.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_high(&self, high: u64) {
-        // Relaxed: as in `high`.
+        // Relaxed: a single number on which no other data depends.
         self.high.store(high, Ordering::Relaxed);
     }
 
     pub(super) fn max(&self) -> u64 {
-        // Relaxed: one number, that nothing else depends on.
+        // Relaxed: a single number on which no other data depends.
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Sets `max` and returns the value before.
+    /// Sets `max` and returns the previous value.
     pub(super) fn swap_max(&self, max: u64) -> u64 {
-        // Relaxed: as in `max`; a thread that fills a stock slot reads it under that slot's lock,
-        // which the drain takes after this.
+        // Relaxed: a single number on which no other data depends. A thread that fills a stock slot
+        // reads it under that slot's lock, which the drain takes after this store.
         self.max.swap(max, Ordering::Relaxed)
     }
 }
@@ -59,14 +59,14 @@ impl Guarantee {
     }
 
     pub(super) fn setting(&self) -> u64 {
-        // Relaxed: one number; where it must meet the usage, the caller fences.
+        // Relaxed: a single number; where its order with the usage matters, the caller fences.
         self.setting.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the group has this guarantee, or had it a moment ago.
+    /// Returns whether the group has this guarantee, or has a claim left from it.
     pub(super) fn is_used(&self) -> bool {
-        // Relaxed: a thread that makes this true while we read false refreshes after our change of
-        // usage (see "Orderings" in `protection`).
+        // Relaxed: if a thread makes this true while we read false, its refresh follows our change
+        // of usage (see "Orderings" in `protection`).
         self.setting() != 0 || self.claim.load(Ordering::Relaxed) != 0
     }
 }

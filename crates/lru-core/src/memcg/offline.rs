@@ -1,4 +1,4 @@
-//! How a group goes offline.
+//! Taking a group offline.
 
 use super::attached;
 use super::error::MemcgError;
@@ -8,15 +8,15 @@ use crate::unwind::AtEnd;
 
 impl Memcg {
     /// Takes the group offline: it cannot be found any more, its name is free at once, and its
-    /// lists and all that the [hooks](crate::OfflineHook) keep for it join those of its parent. Its
-    /// memory and its id stay until its last handle is gone.
+    /// lists and the state that [hooks](crate::OfflineHook) keep for it join those of its parent.
+    /// Its memory and its id stay until its last handle is gone.
     ///
     /// In this order: the state changes; the group's stock is drained; its lists are reparented;
     /// hooks are called; the tree drops its handle. O(lists of this group) and the hooks' own cost.
     ///
-    /// lowwater's `Runtime` keeps groups by name, with a handle on each. Its groups are taken
-    /// offline by `Runtime::end_group`, which drops that handle too; after a call of this function
-    /// the runtime keeps the group's memory until the name is next looked up.
+    /// lowwater's `Runtime` keeps groups by name, with a handle on each. Take its groups offline
+    /// with `Runtime::end_group`, which also drops that handle; after a direct call of this
+    /// function the runtime keeps the group's memory until the name is next looked up.
     ///
     /// # Errors
     ///
@@ -28,13 +28,13 @@ impl Memcg {
         let parent = self.parent().ok_or(MemcgError::Root)?;
         let tree = self.tree();
         let kept = tree.table().write().begin_offline(self)?;
-        // From here on `parent` counts this group as a child, so it stays online; also if a hook
-        // panics, until that is undone.
+        // From here on `parent` counts this group as a child, so it stays online until `_end` is
+        // dropped, also if a hook panics.
         let _end = EndOffline { tree, parent: parent.id() };
         self.forget_protection();
         tree.drain_stock(|other| other == self);
-        // Also if a listener of the lists panics: the hooks hand on state that is the parent's from
-        // now on.
+        // Called also if a listener of the lists panics: the hooks hand over state that belongs to
+        // the parent from now on.
         let hooks = AtEnd(|| tree.hooks().for_each(|hook| hook.offline(self, parent)));
         attached::reparent(self);
         drop(hooks);

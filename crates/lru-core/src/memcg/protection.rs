@@ -1,30 +1,30 @@
-//! Effective protection: what the guarantees of a group are worth under those of its ancestors.
+//! Effective protection: the guarantees of a group, limited by those of its ancestors.
 //!
-//! A guarantee holds against the siblings, and a parent can give its children no more than it has
+//! A guarantee protects against siblings, and a parent can give its children no more than it has
 //! itself: the effective value of a group is bounded by its parent's. With `claim = min(usage,
 //! setting)`, and `E` the effective value:
 //!
 //! ```text
 //!     E(child of the group where reclaim starts) = its setting
 //!     E(other) = claim                                        if the siblings' claims fit into E(parent)
-//!              = claim x E(parent) / sum of claims            if they do not: all give way in proportion
-//!     and what of E(parent) nobody claims goes to the children in proportion to what they use beyond their claims
+//!              = claim x E(parent) / sum of claims            otherwise: all are reduced in proportion
+//!     and the unclaimed part of E(parent) goes to the children in proportion to their usage beyond their claims
 //! ```
 //!
-//! The last line is cgroup v2's `memory_recursiveprot`: a guarantee of a group also serves children
-//! that have none. It is not an option here: without it a child of a protected group could not
-//! decline a guarantee.
+//! The last line is cgroup v2's `memory_recursiveprot`: a guarantee of a group also protects
+//! children that have none. It is always on here: without it, a child of a protected group would be
+//! unprotected unless it sets a guarantee itself.
 //!
 //! # The sums
 //!
-//! A pass computes this for every group, so the sum of the siblings' claims is kept in the parent.
-//! Each group adds the difference to its parent's sum whenever its usage or its setting changed;
-//! groups without guarantees, nearly all, only read two zeros.
+//! A reclaim pass computes this for every group, so each parent stores the sum of its children's
+//! claims. Each group adds the difference to its parent's sum whenever its usage or its setting
+//! changes. Groups without guarantees, which is nearly all of them, only read two zeros.
 //!
 //! # Orderings
 //!
-//! A change of usage and a change of the setting may meet. Each side writes its own number first
-//! and reads the other's after:
+//! A change of usage may race with a change of the setting. Each side writes its own number first
+//! and reads the other's afterwards:
 //!
 //! ```text
 //!     charge                        set_low
@@ -34,12 +34,12 @@
 //! ```
 //!
 //! - If the charge's fence comes first, `set_low` reads the new usage.
-//! - If the other comes first, the charge reads the new setting.
+//! - If the fence of `set_low` comes first, the charge reads the new setting.
 //!
 //! The charge needs the fence because it does nothing for a group without the guarantee. `set_low`
-//! and going offline always refresh; of two refreshes at once the later one sees all that the
-//! earlier saw, by the swap of the claim. Checked by `tests/loom.rs`:
-//! `a_claim_is_not_lost_between_charge_and_setting`, and its twin without the fence.
+//! and going offline always refresh. Of two concurrent refreshes the later one sees everything that
+//! the earlier one saw, by the swap of the claim. Checked by `tests/loom.rs`:
+//! `a_claim_is_not_lost_between_charge_and_setting`, and its variant without the fence.
 
 use super::group::Memcg;
 use super::limits::{Guarantee, Limits};
@@ -71,16 +71,15 @@ impl Guarantee {
         }
     }
 
-    /// Brings the parent's sum up to date. The caller has changed the usage, the setting or the
-    /// state.
+    /// Updates the parent's sum after a change of the usage, the setting or the state.
     fn refresh(&self, memcg: &Memcg, in_parent: &Self) {
-        // Ends when usage, setting and state did not change meanwhile: then the claim in the sum is
-        // right.
+        // Ends when usage, setting and state did not change during an iteration: then the claim in
+        // the sum is right.
         loop {
             let claim = self.claim_now(memcg);
-            // AcqRel: of two refreshes at once the later meets the earlier's Release here, and so
-            // sees below at least the usage and setting that the earlier saw: it cannot leave an
-            // older claim behind.
+            // AcqRel: of two concurrent refreshes the later one synchronizes with the earlier one's
+            // Release here. So its reads below see at least the usage and the setting that the
+            // earlier one saw, and it cannot leave an older claim behind.
             let ordering = if mutated!("claim swap relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
             let before = self.claim.swap(claim, ordering);
             // Relaxed: a sum of differences, whose order does not matter; wrapping, since a
@@ -97,7 +96,7 @@ impl Guarantee {
         share(ShareInputs {
             above,
             parent_usage: parent.usage().get(),
-            // Relaxed: a snapshot of numbers that move.
+            // Relaxed: a snapshot of changing numbers.
             claims: in_parent.children.load(Ordering::Relaxed),
             usage: memcg.usage().get(),
             claim: self.claim_now(memcg),
@@ -118,10 +117,9 @@ pub(super) struct ShareInputs {
     pub(super) claim: u64,
 }
 
-/// Computes the effective value of one child. See the formulae at the top.
+/// Computes the effective value of one child. See the formulae in the module's documentation.
 ///
-/// The numbers may be of slightly different instants; whatever they are, the result is at most
-/// `above`.
+/// The inputs may be from slightly different instants; in any case the result is at most `above`.
 pub(super) fn share(inputs: ShareInputs) -> u64 {
     if inputs.claims > inputs.above {
         return part(inputs.above, inputs.claim.min(inputs.claims), inputs.claims);
@@ -132,7 +130,7 @@ pub(super) fn share(inputs: ShareInputs) -> u64 {
     inputs.claim.saturating_add(part(unclaimed, beyond, all_beyond)).min(inputs.above)
 }
 
-/// `whole` x `mine` / `all`, rounded down.
+/// Returns `whole` x `mine` / `all`, rounded down; an `all` of 0 counts as 1.
 fn part(whole: u64, mine: u64, all: u64) -> u64 {
     let part = u128::from(whole) * u128::from(mine) / u128::from(all.max(1));
     u64::try_from(part).unwrap_or(u64::MAX)
@@ -140,9 +138,9 @@ fn part(whole: u64, mine: u64, all: u64) -> u64 {
 
 impl Memcg {
     /// Returns the part of this group's usage that is protected from a reclaim that starts at
-    /// `reclaim_root`: the settings on the way down, cut to what their parents can give (see the
-    /// formulae in the source). Zeros for a reclaim that starts at this group, and for one that
-    /// starts outside of its ancestors.
+    /// `reclaim_root`: the settings on the path down, each limited to what its parent can give (see
+    /// the formulae in the source). Zeros for a reclaim that starts at this group, or at a group
+    /// that is not an ancestor.
     ///
     /// A snapshot; O(depth).
     #[doc(alias = "mem_cgroup_calculate_protection")]
@@ -171,9 +169,9 @@ impl Memcg {
         }
     }
 
-    /// Sets the guarantee that `which` selects.
+    /// Sets the guarantee that `which` selects to `to`.
     pub(super) fn set_guarantee(&self, which: impl Fn(&Limits) -> &Guarantee, to: ByteSize) {
-        // Relaxed: the fence below orders it before the refresh's reads.
+        // Relaxed: the fence below orders the store before the refresh's reads.
         which(self.limits()).setting.store(to.get(), Ordering::Relaxed);
         fence_before_refresh();
         if let Some(parent) = self.parent() {
@@ -181,7 +179,7 @@ impl Memcg {
         }
     }
 
-    /// Takes the claims of this group, which is dying now, out of its parent's sums.
+    /// Removes the claims of this group, which is dying now, from its parent's sums.
     pub(super) fn forget_protection(&self) {
         if let Some(parent) = self.parent() {
             self.limits().min.refresh(self, &parent.limits().min);
@@ -189,7 +187,7 @@ impl Memcg {
         }
     }
 
-    /// Brings the claims up the chain up to date after a change of usage.
+    /// Updates the claims of this group and its ancestors after a change of usage.
     pub(super) fn refresh_chain(&self) {
         fence_before_refresh();
         for (memcg, parent) in self.ancestry().filter_map(|memcg| Some((memcg, memcg.parent()?))) {
@@ -214,7 +212,7 @@ fn fence_before_refresh() {
 
 #[cfg(test)]
 impl Memcg {
-    /// Checks that the sums of claims are those of the online children, when nothing is in
+    /// Checks that the sums of claims are those of the online children, when no change is in
     /// progress.
     pub(super) fn assert_claims_valid(&self) {
         fn guarantees(memcg: &Memcg) -> [&Guarantee; 2] {
@@ -223,7 +221,7 @@ impl Memcg {
         for which in 0..2 {
             let claim = |child: &Memcg| guarantees(child)[which].setting().min(child.usage().get());
             let claims: u64 = self.children().iter().map(claim).sum();
-            // Relaxed: nothing is in progress.
+            // Relaxed: no other thread changes it during the check.
             let counted = guarantees(self)[which].children.load(Ordering::Relaxed);
             assert_eq!(counted, claims, "{self:?} counts other claims than its children have");
         }

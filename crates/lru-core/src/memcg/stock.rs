@@ -1,16 +1,16 @@
-//! Bytes that are charged already and not used yet.
+//! Stock: bytes that are charged already and not used yet.
 //!
-//! Every charge ends at the root, so without a stock the root's counter would be the one cache line
-//! that all processors write. With a stock a thread charges 32 KiB at once, and takes and puts back
-//! small amounts in a slot of its processor.
+//! Every charge is counted up to the root, so without a stock the root's counter would be one cache
+//! line that all processors write. With a stock, a thread charges 32 KiB at once, and takes and
+//! returns small amounts in a slot of its processor.
 //!
-//! Costs: a slot holds up to 32 KiB that look used and are not; a charge that would fail empties
-//! the slots first. A group that charges only now and then stocks nothing: a slot goes over only to
-//! a group that asked twice in a row, so that a thread which serves a thousand tenants in turn does
-//! not carry 32 KiB from one to the next each time.
+//! Costs: a slot holds up to 32 KiB that count as used but are not; a charge that would fail drains
+//! the slots first. A group that charges only rarely stocks nothing: a slot changes over only to a
+//! group that tried twice in a row, so that a thread that serves a thousand tenants in turn does
+//! not move 32 KiB from one to the next each time.
 //!
-//! The stock itself counts nothing. Its caller ([`charge`](super::charge)) uncharges what comes out
-//! of a slot, after the slot's lock has been released.
+//! The stock itself changes no counter. Its caller ([`charge`](super::charge)) uncharges the bytes
+//! that come out of a slot, after the slot's lock has been released.
 //!
 //! # Invariants
 //!
@@ -20,10 +20,10 @@
 //!    changed.
 //! 3. A closed slot holds nothing.
 //! 4. A slot holds nothing of a group that uses more than its `max`, or is below one that does:
-//!    such charges are refused, and what is uncharged is subtracted. Only a `max` that is lowered
-//!    leads there. `put` compares them under the slot's lock, and
-//!    [`set_max`](crate::Memcg::set_max) drains, which takes that lock, after it has changed;
-//!    `put_back` finds no slot of the group then.
+//!    charges to such a group are refused, and uncharged bytes are subtracted. Only a lowered `max`
+//!    leads to this state. `put` compares usage and `max` under the slot's lock, and
+//!    [`set_max`](crate::Memcg::set_max) drains, taking that lock, after the change; afterwards
+//!    `put_back` finds no slot of the group.
 
 use alloc::boxed::Box;
 use core::ops::DerefMut;
@@ -34,11 +34,11 @@ use crate::fallible::try_slice;
 use crate::mutated;
 use crate::sync::Mutex;
 
-/// What is charged at once for the stock, and the most a slot holds.
+/// The bytes that are charged at once for the stock, and the capacity of a slot.
 #[doc(alias = "MEMCG_CHARGE_BATCH")]
 pub(super) const BATCH: u64 = 32 << 10;
 
-/// A slot for each processor (more or less: two threads that meet in one lose nothing but speed).
+/// A slot for each processor. Approximately: two threads that use one slot lose only speed.
 #[doc(alias = "memcg_stock_pcp")]
 pub(super) struct Stock<G> {
     slots: Box<[CachePadded<Mutex<StockSlot<G>>>]>,
@@ -49,34 +49,34 @@ struct StockSlot<G> {
     group: Option<G>,
     /// 0 if there is no group.
     bytes: u64,
-    /// Address of the group that last asked in vain; never followed.
+    /// Address of the group that last found no stock; never dereferenced.
     asked: usize,
     closed: bool,
 }
 
-/// What a group may do that found no stock.
+/// The result of taking bytes from the stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Take {
-    /// The bytes were there and are the caller's now.
+    /// The bytes were in stock, and belong to the caller now.
     Taken,
-    /// The bytes were not there, and the caller should charge a batch and [`put`](Stock::put) the
-    /// rest.
+    /// The bytes were not in stock, and the caller should charge a batch and [`put`](Stock::put)
+    /// the rest.
     ChargeBatch,
-    /// The bytes were not there, and the caller should charge what it needs.
+    /// The bytes were not in stock, and the caller should charge exactly the bytes it needs.
     ChargeExactly,
 }
 
-/// A group, and its bytes that came out of a slot. The receiver uncharges them.
+/// A group and the bytes that came out of its slot. The receiver uncharges them.
 pub(super) type Drained<G> = (G, u64);
 
 impl<G: GroupHandle> Stock<G> {
-    /// None without memory.
+    /// Creates a stock of `slots` slots; `None` if there is no memory.
     pub(super) fn try_new(slots: usize) -> Option<Self> {
         Some(Self { slots: try_slice(slots, |_| CachePadded::new(Mutex::new(StockSlot::new())))? })
     }
 
-    /// Takes `bytes` for `group` from the slot of this processor, or says what to do instead. Never
-    /// waits.
+    /// Takes `bytes` for `group` from the slot of this processor, or returns how to charge them
+    /// instead. Never blocks.
     pub(super) fn take(&self, group: &G, bytes: u64) -> Take {
         let Some(mut slot) = self.here() else { return Take::ChargeExactly };
         let is_ours = slot.group.as_ref() == Some(group);
@@ -92,8 +92,8 @@ impl<G: GroupHandle> Stock<G> {
         }
     }
 
-    /// Takes `bytes` for `group` from the slot of this processor, if they are there. In contrast to
-    /// [`take`](Self::take) the slot does not record that the group asked.
+    /// Takes `bytes` for `group` from the slot of this processor if it has them. Unlike
+    /// [`take`](Self::take), does not record in the slot that the group tried.
     pub(super) fn take_if_there(&self, group: &G, bytes: u64) -> bool {
         self.here().is_some_and(|mut slot| {
             let is_there = slot.bytes >= bytes && slot.group.as_ref() == Some(group);
@@ -104,8 +104,8 @@ impl<G: GroupHandle> Stock<G> {
         })
     }
 
-    /// Puts bytes that are charged to `group` into the slot of this processor, in place of what
-    /// another group has there, which is returned. An error: the bytes are still the caller's.
+    /// Puts bytes that are charged to `group` into the slot of this processor. If another group had
+    /// the slot, its bytes are returned. On an error the bytes still belong to the caller.
     ///
     /// `is_within_max` is called under the slot's lock.
     pub(super) fn put(
@@ -128,22 +128,22 @@ impl<G: GroupHandle> Stock<G> {
         Ok(slot.replace(Some(group.clone()), bytes))
     }
 
-    /// Puts bytes that are charged to `group` back where the group has a slot already. False: they
-    /// are still the caller's.
+    /// Puts bytes that are charged to `group` into the slot of this processor if that is the
+    /// group's. False: they still belong to the caller.
     pub(super) fn put_back(&self, group: &G, bytes: u64) -> bool {
         // INVARIANT 2, 3, 4: a slot that holds the group is not closed, and not drained yet if the
         // group is dying, or its max lowered.
         self.here().is_some_and(|mut slot| slot.group.as_ref() == Some(group) && slot.add(bytes))
     }
 
-    /// The bytes in the slot of this processor, if `selected` returns true for its group; 0 also
-    /// while another thread is in the slot.
+    /// Returns the bytes in the slot of this processor, if `selected` returns true for its group; 0
+    /// also while another thread uses the slot.
     pub(super) fn bytes_here(&self, selected: impl Fn(&G) -> bool) -> u64 {
         self.here().filter(|slot| slot.group.as_ref().is_some_and(selected)).map_or(0, |slot| slot.bytes)
     }
 
-    /// Empties each slot for whose group `selected` returns true, one with each step of the
-    /// iterator. Waits for the thread that is in a slot; none stays there.
+    /// Empties each slot for whose group `selected` returns true, one per step of the iterator.
+    /// Waits for a thread that uses a slot, which is for a short time only.
     pub(super) fn drain<'a>(&'a self, selected: impl Fn(&G) -> bool + 'a) -> impl Iterator<Item = Drained<G>> + 'a {
         self.slots.iter().filter_map(move |slot| {
             let mut slot = slot.lock();
@@ -152,7 +152,7 @@ impl<G: GroupHandle> Stock<G> {
     }
 
     /// As [`drain`](Self::drain), for a charge that the group of `selected` refused: the groups
-    /// keep their slots, so that the bytes they uncharge next are there for their next charge.
+    /// keep their slots, so that the bytes they uncharge next are in stock for their next charge.
     pub(super) fn drain_bytes<'a>(
         &'a self,
         selected: impl Fn(&G) -> bool + 'a,
@@ -164,7 +164,7 @@ impl<G: GroupHandle> Stock<G> {
         })
     }
 
-    /// Closes all slots: nothing is put into them any more. A drain must follow.
+    /// Closes all slots: nothing is put into them any more. The caller must drain afterwards.
     pub(super) fn close(&self) {
         for slot in &self.slots {
             slot.lock().closed = true;
@@ -175,27 +175,32 @@ impl<G: GroupHandle> Stock<G> {
         self.slots.is_empty()
     }
 
-    /// Bytes allocated for the slots.
+    /// Returns the number of slots.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the bytes allocated for the slots.
     pub(super) fn allocated(&self) -> usize {
         size_of_val(&*self.slots)
     }
 
-    /// The bytes in all slots of groups for which `selected` returns true.
+    /// Returns the bytes in all slots of groups for which `selected` returns true.
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn bytes(&self, selected: impl Fn(&G) -> bool) -> u64 {
         let of = |slot: &StockSlot<G>| slot.group.as_ref().is_some_and(&selected).then_some(slot.bytes);
         self.slots.iter().filter_map(|slot| of(&slot.lock())).sum()
     }
 
-    /// The slot of this processor, if no other thread is in it.
+    /// Returns the slot of this processor, locked; `None` if another thread uses it.
     fn here(&self) -> Option<impl DerefMut<Target = StockSlot<G>> + '_> {
-        // None, too, where there are no slots.
+        // `None`, too, if there are no slots.
         let index = lowwater_base::cpu::hint().checked_rem(self.slots.len())?;
         self.slots[index].try_lock()
     }
 }
 
-/// Bytes were not put into a slot.
+/// The bytes were not put into a slot.
 #[derive(Debug)]
 pub(super) struct NotStocked;
 
@@ -204,7 +209,7 @@ impl<G> StockSlot<G> {
         Self { group: None, bytes: 0, asked: 0, closed: false }
     }
 
-    /// Adds to what is there, if that stays within a batch.
+    /// Adds `bytes` if the sum stays within a batch.
     fn add(&mut self, bytes: u64) -> bool {
         let fits = bytes <= BATCH - self.bytes;
         if fits {

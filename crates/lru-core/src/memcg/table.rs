@@ -2,31 +2,31 @@
 //!
 //! # Why not a list of children in each group
 //!
-//! A group without children would pay for an empty list, and a list of strong handles in each
-//! parent together with each child's handle on its parent would be as many cycles as there are
+//! A group without children would have to store an empty list, and a list of strong handles in each
+//! parent together with each child's handle on its parent would form as many cycles as there are
 //! groups. Here the links are four ids in the slot, and the names of all groups share one hash
 //! table of ids, so a group costs 32 bytes of slot and about 6 of index, whether it has no children
 //! or 10,000. Creating, finding by name and going offline are O(1).
 //!
 //! # The life of a slot
 //!
-//! | state | id taken | `group` | linked to the parent | who leaves it |
+//! | state | id taken | `group` | linked to the parent | ended by |
 //! |---|---|---|---|---|
 //! | vacant | no | none | no | `reserve` |
-//! | reserved | yes | none | no | `link`, or `release` when the name was lost to another |
+//! | reserved | yes | none | no | `link`, or `release` if another group took the name meanwhile |
 //! | online | yes | some | yes | `begin_offline` |
-//! | dying | yes | none | while a walk stands on it or below it | `release`, by the drop of the last handle |
+//! | dying | yes | none | while a walk's position is on it or below it | `release`, by the drop of the last handle |
 //!
-//! A dying slot keeps its `parent`: that is how its id stays an alias of the nearest ancestor that
-//! is online. The parent's slot cannot be given to another group meanwhile, since every group holds
-//! a handle on its parent.
+//! A dying slot keeps its `parent`, so that its id stays an alias of the nearest online ancestor.
+//! The parent's slot cannot be assigned to another group meanwhile, since every group holds a
+//! handle on its parent.
 //!
 //! # Walks
 //!
-//! A walk must find its way from a group that went offline while it stood there. So a walk counts
-//! itself in the slot it stands on (`cursors`), and a dying slot leaves its parent's list only when
-//! no walk stands on it and no dying child is still linked below it. Without walks, dying groups
-//! are in nobody's way, however long their objects keep them.
+//! A walk must be able to continue from a group that went offline while the walk was positioned on
+//! it. So a walk counts itself in the slot of its position (`cursors`), and a dying slot leaves its
+//! parent's list only when no walk is positioned on it and no dying child is still linked below it.
+//! Without walks, dying groups are in no list, however long their objects keep them alive.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasher as _;
@@ -40,18 +40,18 @@ use lowwater_base::id_pool::{IdPool, NoId};
 #[cfg(test)]
 mod tests;
 
-/// No group.
+/// The null id.
 const NIL: u32 = u32::MAX;
-/// A table that has shrunk to this part of its capacity gives the rest back.
+/// A table whose length has fallen to 1/`SHRINK_AT` of its capacity is shrunk.
 const SHRINK_AT: usize = 4;
-/// A table no longer than this is not worth shrinking, until only the root is left.
+/// A table with at most this capacity is not worth shrinking, until only the root is left.
 const SHRINK_FROM: usize = 64;
-/// Slots that the root alone takes: what a `Vec` begins with.
+/// The slots allocated for the root alone: the initial capacity of a `Vec`.
 const SLOTS_MIN: usize = 4;
 
-/// What the table keeps for one id.
+/// The table's slot for one id.
 pub(super) struct GroupSlot<G> {
-    /// The tree's own handle: there while the group is online.
+    /// The tree's own handle: present while the group is online.
     group: Option<G>,
     parent: u32,
     first_child: u32,
@@ -60,9 +60,9 @@ pub(super) struct GroupSlot<G> {
     /// The next older sibling; for the oldest, the youngest, so that the parent need not store it.
     /// `NIL`: not linked.
     prev: u32,
-    /// Walks that stand here.
+    /// The number of walks whose position is this slot.
     cursors: u32,
-    /// Children that are online, or whose way offline is not finished.
+    /// The number of children that are online, or whose offline has not finished.
     children: u32,
 }
 
@@ -80,15 +80,16 @@ pub(super) struct GroupTable<G> {
     names: HashTable<u32>,
     hasher: DefaultHashBuilder,
     online: usize,
-    /// Groups with a handle somewhere, and the bytes of their names.
+    /// The number of groups that have a handle: reserved, online or dying.
     alive: usize,
+    /// The total length of the names of those groups.
     name_bytes: usize,
-    /// The owner of the tree is gone.
+    /// Whether the owner of the tree was dropped.
     closed: bool,
 }
 
 impl<G: GroupHandle> GroupTable<G> {
-    /// A table without groups whose ids are all below `end`, and so none is `NIL`.
+    /// Creates a table without groups. All its ids will be below `end`, so none is `NIL`.
     pub(super) fn new(end: u32) -> Self {
         Self {
             slots: Vec::new(),
@@ -102,13 +103,13 @@ impl<G: GroupHandle> GroupTable<G> {
         }
     }
 
-    /// Number of online groups.
+    /// Returns the number of online groups.
     pub(super) fn online(&self) -> usize {
         self.online
     }
 
-    /// Takes an id for a group of this name below `parent` (none: the root), if such a group may be
-    /// made.
+    /// Reserves an id for a group of this name below `parent` (none: the root), if such a group may
+    /// be created.
     pub(super) fn reserve(&mut self, parent: Option<&G>, name: &str) -> Result<u32, MemcgError> {
         self.may_create(parent, name)?;
         let id = self.ids.take().map_err(|none| match none {
@@ -128,10 +129,10 @@ impl<G: GroupHandle> GroupTable<G> {
         Ok(id)
     }
 
-    /// Brings a group online whose id was reserved. On an error the caller drops its handle,
-    /// without the lock.
+    /// Brings a group online whose id was reserved. On an error the caller drops its handle, after
+    /// releasing the lock.
     pub(super) fn link(&mut self, memcg: &G) -> Result<(), MemcgError> {
-        // The lock was given back since `reserve`: ask again.
+        // The lock was released since `reserve`: check again.
         self.may_create(memcg.parent(), memcg.name())?;
         let id = memcg.id().get();
         if let Some(parent) = memcg.parent() {
@@ -163,7 +164,7 @@ impl<G: GroupHandle> GroupTable<G> {
         }
     }
 
-    /// The online child of this name.
+    /// Returns the online child of this name.
     pub(super) fn child(&self, parent: &G, name: &str) -> Option<&G> {
         let parent = parent.id().get();
         let is_it =
@@ -172,7 +173,7 @@ impl<G: GroupHandle> GroupTable<G> {
         self.slots[*id as usize].group.as_ref()
     }
 
-    /// The group of this id, or the nearest online ancestor of a dying one.
+    /// Returns the group of this id, or the nearest online ancestor of a dying group.
     pub(super) fn get(&self, id: u32) -> Option<&G> {
         let mut slot = self.slots.get(id as usize)?;
         // Bounded by the depth: a parent's slot is nearer to the root, which is online.
@@ -185,12 +186,12 @@ impl<G: GroupHandle> GroupTable<G> {
         }
     }
 
-    /// Number of children that are online or on their way offline.
+    /// Returns the number of children that are online or whose offline has not finished.
     pub(super) fn children_len(&self, parent: u32) -> usize {
         self.slots.get(parent as usize).map_or(0, |slot| slot.children as usize)
     }
 
-    /// The online children, oldest first.
+    /// Iterates over the online children, oldest first.
     pub(super) fn children(&self, parent: u32) -> impl Iterator<Item = &G> {
         let first = self.slots.get(parent as usize).map_or(NIL, |slot| slot.first_child);
         core::iter::successors(self.slots.get(first as usize), |slot| self.slots.get(slot.next as usize))
@@ -199,7 +200,7 @@ impl<G: GroupHandle> GroupTable<G> {
 
     // === going offline ===
 
-    /// Makes the group dying and gives out the tree's handle on it: nobody finds it any more, and
+    /// Makes the group dying and returns the tree's handle on it: it cannot be found any more, and
     /// its name is free.
     pub(super) fn begin_offline(&mut self, memcg: &G) -> Result<G, MemcgError> {
         let id = memcg.id().get();
@@ -221,14 +222,15 @@ impl<G: GroupHandle> GroupTable<G> {
         Ok(kept.expect("an online group is in its slot"))
     }
 
-    /// Records that a child of `parent` has finished its way offline; `parent` may follow.
+    /// Records that a child of `parent` has finished going offline; `parent` may go offline itself
+    /// now.
     pub(super) fn end_offline(&mut self, parent: u32) {
         if let Some(slot) = self.slots.get_mut(parent as usize) {
             slot.children -= 1;
         }
     }
 
-    /// The last handle of a group is gone: its id is free.
+    /// Releases the id of a group whose last handle is gone.
     pub(super) fn release(&mut self, id: u32, name: &str) {
         self.alive -= 1;
         self.name_bytes -= name.len();
@@ -241,8 +243,8 @@ impl<G: GroupHandle> GroupTable<G> {
         self.shrink();
     }
 
-    /// Lets go of every group at once: for the end of the tree. The caller drops what it gets
-    /// without the lock.
+    /// Removes all groups at once, for the end of the tree. The caller drops the result after
+    /// releasing the lock.
     pub(super) fn close(&mut self) -> Vec<GroupSlot<G>> {
         self.closed = true;
         self.online = 0;
@@ -250,8 +252,8 @@ impl<G: GroupHandle> GroupTable<G> {
         core::mem::take(&mut self.slots)
     }
 
-    /// Gives memory back when the highest ids are free and the rest is small against what was
-    /// allocated.
+    /// Frees memory when the highest ids are free and the rest is small compared with the
+    /// allocation.
     fn shrink(&mut self) {
         while self.slots.len().checked_sub(1).is_some_and(|last| !self.ids.is_used(last as u32)) {
             self.slots.pop();
@@ -259,14 +261,14 @@ impl<G: GroupHandle> GroupTable<G> {
         let len = self.slots.len();
         let only_root = len == 1;
         if only_root || self.slots.capacity() > SHRINK_FROM && len * SHRINK_AT <= self.slots.capacity() {
-            // Twice what is needed, so that the next few groups do not allocate again.
+            // Twice the necessary size, so that the next few groups do not allocate again.
             try_shrink(&mut self.slots, (2 * len).max(SLOTS_MIN));
             self.ids.shrink_to(len);
             self.shrink_names();
         }
     }
 
-    /// Moves the names to a table that fits, if there is memory for it.
+    /// Moves the names to a smaller table, if there is memory for it.
     fn shrink_names(&mut self) {
         let (slots, hasher) = (&self.slots, &self.hasher);
         let hash_of = |id: &u32| slot_hash(slots, hasher, *id);
@@ -282,7 +284,7 @@ impl<G: GroupHandle> GroupTable<G> {
         self.names = smaller;
     }
 
-    /// The number of groups that have a handle somewhere, and the bytes of their names and of this
+    /// Returns the number of groups that have a handle, and the bytes of their names and of this
     /// table.
     pub(super) fn allocated(&self) -> (usize, usize) {
         let table =
@@ -304,8 +306,8 @@ impl<G: GroupHandle> GroupTable<G> {
         }
     }
 
-    /// Takes a dying slot out of its parent's list if no walk needs it there, and then its
-    /// ancestors for the same reason.
+    /// Removes a dying slot from its parent's list if no walk needs it there, and then, by the same
+    /// rule, its ancestors.
     fn unlink_idle(&mut self, mut id: u32) {
         // Bounded by the depth.
         loop {
@@ -333,7 +335,7 @@ impl<G: GroupHandle> GroupTable<G> {
 
     // === walks ===
 
-    /// A walk steps on to the group that follows `at` in pre-order below `top`; at the start to
+    /// Advances a walk to the group that follows `at` in pre-order below `top`; at the start, to
     /// `top` itself.
     pub(super) fn step(&mut self, at: Option<u32>, top: u32) -> Option<G> {
         if self.closed {
@@ -346,13 +348,14 @@ impl<G: GroupHandle> GroupTable<G> {
         if let Some(next) = next {
             self.slots[next as usize].cursors += 1;
         }
+        // After `following`, which needs the links of `at` that this may remove.
         if let Some(at) = at {
             self.step_off(at);
         }
         next.and_then(|next| self.slots[next as usize].group.clone())
     }
 
-    /// A walk that stood on `at` ends.
+    /// Ends a walk whose position is `at`.
     pub(super) fn step_off(&mut self, at: u32) {
         if let Some(slot) = self.slots.get_mut(at as usize) {
             slot.cursors -= 1;
@@ -360,11 +363,13 @@ impl<G: GroupHandle> GroupTable<G> {
         }
     }
 
+    /// Returns the online group that follows `at` in pre-order below `top`.
     fn following(&self, mut at: u32, top: u32) -> Option<u32> {
-        // Below a dying group everything is dying.
+        // All groups below a dying group are dying.
         let mut may_descend = self.slots[at as usize].group.is_some();
-        // Bounded: each turn goes to a slot later in post-order, and the dying ones are as many as
-        // walks hold.
+        // Bounded by the dying slots that are linked, and the depth: after at most one step to a
+        // first child, each iteration moves to a slot later in post-order. A walk keeps no dying
+        // slots linked but its position and the position's ancestors.
         loop {
             let slot = &self.slots[at as usize];
             if may_descend && slot.first_child != NIL {
@@ -389,7 +394,7 @@ fn hash(hasher: &DefaultHashBuilder, parent: u32, name: &str) -> u64 {
     hasher.hash_one((parent, name))
 }
 
-/// The hash of an id in the index; only online groups are there.
+/// Returns the hash of an id in the index, which contains online groups only.
 fn slot_hash<G: GroupHandle>(slots: &[GroupSlot<G>], hasher: &DefaultHashBuilder, id: u32) -> u64 {
     let slot = &slots[id as usize];
     hash(hasher, slot.parent, slot.group.as_ref().map_or("", G::name))

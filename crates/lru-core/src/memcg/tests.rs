@@ -1,14 +1,16 @@
-//! What a tree promises:
+//! The guarantees of a tree:
 //!
-//! 1. Ids are dense, unique among groups that exist, the lowest free first, and reused only when the last handle is gone.
-//! 2. The id of a dying group means its nearest online ancestor.
+//! 1. Ids are dense, unique among groups that exist, the lowest free first, and reused only when
+//!    the last handle is gone.
+//! 2. The id of a dying group refers to its nearest online ancestor.
 //! 3. Names are unique among online siblings, and free again at once when a group goes offline.
-//! 4. `usage` is what is charged here and below plus what is in stock for that, and a charge never takes it above `max`.
-//! 5. A walk sees each group that is online throughout exactly once.
+//! 4. `usage` is the sum of the bytes charged here and below and of the bytes in stock for them,
+//!    and a charge never takes it above `max`.
+//! 5. A walk visits each group that is online throughout exactly once.
 //! 6. Parents go offline after their children.
-//! 7. What protects a group is what its ancestors can give.
+//! 7. A group's effective protection is bounded by its ancestors'.
 //!
-//! `model` checks 1-4 and the sums behind 7 against a plain twin, step by step.
+//! `model` checks 1-4 and the sums for 7 against a simple reference implementation, step by step.
 
 #[cfg(not(lowwater_loom))]
 mod life;

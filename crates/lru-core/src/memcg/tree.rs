@@ -13,8 +13,8 @@ use crate::sync::Arc;
 use crate::unwind::AtEnd;
 use lowwater_base::ByteSize;
 
-/// The owner of a tree of groups. Handles and ids come from here; when it is dropped, no group can
-/// be made any more, and each group ends with its last handle.
+/// The owner of a tree of groups. All handles and ids originate here. When it is dropped, no group
+/// can be created any more, and each group ends with its last handle.
 ///
 /// ```
 /// use lowwater_lru_core::{ByteSize, Charged, MemcgTree};
@@ -37,16 +37,16 @@ pub struct MemcgTree {
 }
 
 impl MemcgTree {
-    /// Makes a tree with nothing but a root, and room for `stock_slots` threads to keep charged
-    /// bytes in stock (see [`Memcg::try_charge`]): as many as processors serves best; with 0,
-    /// [`usage`](Memcg::usage) is exact at all times.
+    /// Creates a tree that consists of a root, with `stock_slots` slots in which threads keep
+    /// charged bytes in stock (see [`Memcg::try_charge`]). The number of processors is the best
+    /// value; with 0, [`usage`](Memcg::usage) is exact at all times. Aborts if there is no memory.
     ///
     /// A slot costs 128 bytes, and may hold back up to 32 KiB of one group.
     pub fn new(stock_slots: usize) -> Self {
         Self::try_new(stock_slots).unwrap_or_else(|_| abort::<Tree>())
     }
 
-    /// As [`new`](Self::new), with an error instead of an abort.
+    /// As [`new`](Self::new), but returns an error instead of aborting.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl MemcgTree {
         Self::try_with_ids(stock_slots, u32::MAX)
     }
 
-    /// A tree whose ids are all below `end`.
+    /// Creates a tree whose ids are all below `end`.
     #[cfg(all(test, not(lowwater_loom)))]
     pub(crate) fn with_ids(stock_slots: usize, end: u32) -> Self {
         Self::try_with_ids(stock_slots, end).unwrap_or_else(|_| abort::<Tree>())
@@ -64,7 +64,7 @@ impl MemcgTree {
     fn try_with_ids(stock_slots: usize, end: u32) -> Result<Self, MemcgError> {
         let stock = Stock::try_new(stock_slots).ok_or(MemcgError::NoMemory)?;
         let tree = TryArc::try_new(Tree::new(stock, end)).ok_or(MemcgError::NoMemory)?;
-        // An empty tree takes a root, if there is memory.
+        // In an empty tree, creating the root can only fail for lack of memory.
         let root = Tree::insert(&tree, None, "")?;
         Ok(Self { root })
     }
@@ -74,8 +74,8 @@ impl MemcgTree {
         &self.root
     }
 
-    /// Returns the group of this id. For the id of a dying group that is its nearest online
-    /// ancestor, until the group's last handle is gone; then the id is free.
+    /// Returns the group of this id. For the id of a dying group it returns the group's nearest
+    /// online ancestor, until the group's last handle is gone; then the id is free.
     ///
     /// O(1) for an online group, O(depth) for a dying one.
     #[doc(alias = "mem_cgroup_from_private_id")]
@@ -83,25 +83,31 @@ impl MemcgTree {
         self.tree().table().read().get(id.get()).cloned()
     }
 
-    /// Returns the number of online groups, the root among them.
+    /// Returns the number of online groups, including the root.
     #[expect(clippy::len_without_is_empty, reason = "a tree is never empty: it has a root")]
     pub fn len(&self) -> usize {
         self.tree().table().read().online()
     }
 
-    /// Uncharges all bytes in stock, so that each [`usage`](Memcg::usage) is what is in use, if no
-    /// thread charges meanwhile. O(slots).
+    /// Returns the number of slots in which threads keep charged bytes in stock: the number that
+    /// [`new`](Self::new) was given. O(1).
+    pub fn stock_slots(&self) -> usize {
+        self.tree().stock().slots()
+    }
+
+    /// Uncharges all bytes in stock, so that each [`usage`](Memcg::usage) is the number of bytes in
+    /// use, unless another thread charges meanwhile. O(slots).
     pub fn drain_stock(&self) {
         self.tree().drain_stock(|_| true);
     }
 
-    /// Adds a hook that is called whenever a group goes offline, after those that were added before
-    /// it.
+    /// Adds a hook that is called whenever a group goes offline, after the hooks that were added
+    /// before it. Aborts if there is no memory.
     pub fn add_hook(&self, hook: Arc<dyn OfflineHook>) -> HookId {
         self.try_add_hook(hook).unwrap_or_else(|_| abort::<Tree>())
     }
 
-    /// As [`add_hook`](Self::add_hook), with an error instead of an abort.
+    /// As [`add_hook`](Self::add_hook), but returns an error instead of aborting.
     ///
     /// # Errors
     ///
@@ -110,8 +116,8 @@ impl MemcgTree {
         self.tree().hooks().try_add(hook).ok_or(MemcgError::NoMemory)
     }
 
-    /// As [`try_add_hook`](Self::try_add_hook), of a hook that was made where there may be no
-    /// memory, which an `Arc` cannot say ([`fallible::try_box`](crate::fallible::try_box)).
+    /// As [`try_add_hook`](Self::try_add_hook), for a hook in a `Box`, which unlike an `Arc` can be
+    /// allocated fallibly ([`fallible::try_box`](crate::fallible::try_box)).
     ///
     /// # Errors
     ///
@@ -121,14 +127,14 @@ impl MemcgTree {
     }
 
     /// Removes a hook; an id of another tree removes nothing. A group that is going offline on
-    /// another thread right now may still call the hook. Without memory for a shorter list the hook
-    /// is called no more, and dropped when the list changes next.
+    /// another thread at the moment may still call the hook. If there is no memory for a shorter
+    /// list, the hook is no longer called, and is dropped when the list next changes.
     pub fn remove_hook(&self, id: HookId) {
         self.tree().hooks().remove(id);
     }
 
     /// Returns the bytes that this tree has allocated: groups, names, table, ids, stock and hook
-    /// list; without what the lists allocate.
+    /// list; without the allocations of the attached lists.
     pub fn footprint(&self) -> ByteSize {
         let tree = self.tree();
         let (groups, table) = tree.table().read().allocated();
@@ -146,8 +152,8 @@ impl MemcgTree {
 }
 
 impl Default for MemcgTree {
-    /// Makes a tree with a stock slot for each processor; with one slot where the number of
-    /// processors is not known.
+    /// Creates a tree with a stock slot for each processor, or one slot if the number of processors
+    /// is unknown.
     fn default() -> Self {
         Self::new(lowwater_base::cpu::count())
     }
@@ -161,8 +167,8 @@ impl Drop for MemcgTree {
         }
         let tree = self.tree().clone();
         tree.close_stock();
-        // Also when a hook panics in its own `Drop`: otherwise tree and groups keep each other for
-        // ever.
+        // Runs also if a hook panics in its own `Drop`: otherwise tree and groups would keep each
+        // other alive for ever.
         let _close = AtEnd(|| {
             let groups = tree.table().write().close();
             drop(groups);
@@ -178,7 +184,7 @@ impl fmt::Debug for MemcgTree {
 }
 
 impl Memcg {
-    /// Removes a hook of this group's tree, as [`MemcgTree::remove_hook`], for callers that keep
+    /// Removes a hook of this group's tree, as [`MemcgTree::remove_hook`], for callers that have
     /// groups and not the tree.
     pub fn remove_hook(&self, id: HookId) {
         self.tree().hooks().remove(id);
@@ -187,7 +193,7 @@ impl Memcg {
 
 #[cfg(test)]
 impl MemcgTree {
-    /// Checks the tree against itself, when nothing is in progress.
+    /// Checks the consistency of the tree, when no change is in progress.
     pub(super) fn assert_valid(&self) {
         self.tree().table().read().assert_valid();
         for memcg in self.root.descendants() {
@@ -197,7 +203,7 @@ impl MemcgTree {
         }
     }
 
-    /// Bytes in stock of this group and those below it.
+    /// Returns the bytes in stock for this group and those below it.
     #[cfg(not(lowwater_loom))]
     pub(super) fn in_stock(&self, memcg: &Memcg) -> u64 {
         self.tree().stock().bytes(|group| group.is_descendant_of(memcg))

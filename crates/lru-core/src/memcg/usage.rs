@@ -1,24 +1,25 @@
-//! The counting of bytes in a group and in all groups above it.
+//! Counting the bytes of a group, in the group and in all groups above it.
 //!
 //! # In pseudo-code
 //!
 //! ```text
 //!     for group in self, parent, .., root:
-//!         usage' = group.usage + bytes;  usage' > group.max?  take back what was added below, fail
+//!         usage' = group.usage + bytes;  usage' > group.max?  subtract again from the groups below, fail
 //!         compare_exchange(group.usage, usage')
 //! ```
 //!
-//! The kernel's page counters add first and take back when the sum is too high, so that for an
+//! The kernel's page counters add first and subtract again if the sum is too high, so that for an
 //! instant the counter is above the limit, and a second charge may fail because of one that fails
-//! itself. Here a counter is changed only to a value that its limit allows. (Below the group that
-//! refuses, bytes are counted for an instant that will not stay, so there a second charge may still
-//! fail in vain. The caller reclaims and tries again, as after any other failure.)
+//! itself. Here a counter only changes to a value that its limit allows. (Below the group that
+//! refuses, bytes of the failing charge are counted for an instant, so there a second charge may
+//! still fail unnecessarily. The caller reclaims and retries, as after any other failure.)
 //!
 //! # Invariants
 //!
-//! 1. No charge takes `usage` above the `max` it read.
-//! 2. When nothing is in progress, the `usage` of a group is the sum of what is charged to it and
-//!    the groups below and not uncharged, plus what is in [stock](super::stock) for those.
+//! 1. No charge takes `usage` above the `max` that the charge read.
+//! 2. When no operation is in progress, the `usage` of a group is the sum of the bytes charged to
+//!    it and to the groups below and not uncharged yet, plus the bytes in [stock](super::stock) for
+//!    those.
 
 use super::group::Memcg;
 use super::limits::Limits;
@@ -26,17 +27,17 @@ use crate::mutated;
 use crate::sync::atomic::Ordering;
 
 impl Memcg {
-    /// Adds `bytes` here and in all groups above, up to `limit` of each group. An error names the
-    /// group that refused.
+    /// Adds `bytes` here and in all groups above, up to `limit` of each group. An error contains
+    /// the group that refused.
     pub(super) fn add_usage(&self, bytes: u64, limit: impl Fn(&Limits) -> u64) -> Result<(), &Memcg> {
         // Bounded by the depth.
         for memcg in self.ancestry() {
-            // Relaxed: the counter is only a number; no memory is read on the strength of it. The
-            // limit is kept by the exchange of one word. Here and for the exchange.
+            // Relaxed, here and in the exchange: the counter is only a number, and no memory access
+            // depends on it. The limit is enforced by the exchange of one word.
             let add = |usage: u64| usage.checked_add(bytes).filter(|sum| *sum <= limit(memcg.limits()));
             let usage = memcg.usage_counter();
             if mutated!("charge without exchange") {
-                // Relaxed: it is wrong anyway.
+                // Relaxed: this variant is wrong on purpose.
                 usage.store(add(usage.load(Ordering::Relaxed)).unwrap_or(0), Ordering::Relaxed);
             } else if usage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
                 self.sub_usage_below(memcg, bytes);
@@ -61,18 +62,19 @@ impl Memcg {
 
     fn sub_own(&self, bytes: u64) {
         let sub = |usage: u64| Some(usage.saturating_sub(bytes));
-        // Relaxed: as in `add_usage`. An update that cannot fail.
+        // Relaxed: the counter is only a number, and no memory access depends on it. The closure
+        // always returns `Some`, so the update cannot fail.
         let before = self.usage_counter().fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub).unwrap_or(0);
         debug_assert!(before >= bytes, "{self:?}: {bytes} bytes uncharged, but only {before} are charged");
     }
 
-    /// Returns whether no group on the way up uses more than its `max`: none was lowered below what
-    /// is used.
+    /// Returns whether no group up to the root uses more than its `max`; one can, if its `max` was
+    /// lowered below the usage.
     pub(super) fn is_within_max(&self) -> bool {
         self.ancestry().all(|memcg| memcg.usage().get() <= memcg.limits().max())
     }
 
-    /// The nearest group on the way up that uses more than its `high`.
+    /// Returns the nearest group up to the root that uses more than its `high`.
     pub(super) fn above_high(&self) -> Option<&Memcg> {
         self.ancestry().find(|memcg| memcg.usage().get() > memcg.limits().high())
     }

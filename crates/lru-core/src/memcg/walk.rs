@@ -1,4 +1,4 @@
-//! The groups below a group: by name, its children, the walk over its subtree.
+//! The groups below a group: lookup by name, its children, the walk over its subtree.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,7 +17,7 @@ impl Memcg {
         let table = self.tree().table();
         let id = self.id().get();
         let mut children = Vec::new();
-        // Ends as soon as no more children were made meanwhile than there was room for. The memory
+        // Repeats until no more children were created meanwhile than there is capacity for. Memory
         // is not allocated under the lock.
         loop {
             let len = table.read().children_len(id);
@@ -41,14 +41,14 @@ impl Memcg {
 /// from [`Memcg::descendants`].
 ///
 /// Groups may come and go during the walk. A group that is online from before the first step until
-/// after the last is seen exactly once; a group that comes or goes in between is seen once or not
-/// at all. The walking thread may take the group last seen offline. A step takes the tree's lock
-/// for O(1) on average; between steps nothing is held but one handle.
+/// after the last is returned exactly once; a group that comes or goes in between is returned once
+/// or not at all. The walking thread may take the group returned last offline. A step takes the
+/// tree's lock for O(1) on average; between steps the walk holds nothing but one handle.
 #[doc(alias = "mem_cgroup_iter")]
 #[doc(alias = "css_next_descendant_pre")]
 pub struct Descendants {
     top: Memcg,
-    /// The group last seen; counted as a cursor in that group's slot.
+    /// The group returned last; counted as a cursor in that group's slot.
     at: Option<Memcg>,
     done: bool,
 }
@@ -69,7 +69,7 @@ impl Iterator for Descendants {
         let at = self.at.as_ref().map(|at| at.id().get());
         let next = self.top.tree().table().write().step(at, self.top.id().get());
         self.done = next.is_none();
-        // The handle on the last group is dropped here, without the lock.
+        // The handle on the previous group is dropped here, after the lock is released.
         self.at.clone_from(&next);
         next
     }

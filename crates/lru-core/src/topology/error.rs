@@ -1,39 +1,39 @@
-//! Why a topology could not be read.
+//! Errors of reading a topology.
 
 use alloc::string::String;
 use std::path::PathBuf;
 
 use super::TextError;
 
-/// A machine's topology could not be read. [`detect`](super::detect) takes a single node then.
+/// A machine's topology could not be read. [`detect`](super::detect) falls back to a single node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// A file is not there or cannot be read.
+    /// A file does not exist or cannot be read.
     #[error("cannot read {}: {source}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file says something that makes no sense.
+    /// The content of a file is malformed.
     #[error("{} says {text:?}: {reason}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What is in it, without the line's end.
+        /// Its content, without the line's end.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: TextError,
     },
-    /// hwloc does not know the machine, or does not understand a description.
+    /// hwloc cannot detect the machine, or does not understand a description.
     #[cfg(feature = "hwloc")]
     #[error("hwloc finds no topology in {what}: {reason}")]
     Hwloc {
         /// The description, or "this machine".
         what: String,
-        /// What hwloc says.
+        /// hwloc's error message.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A topology that is what it was told to be.
+//! A topology with a fixed number of nodes.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -7,7 +7,8 @@ use super::{Topology, LOCAL_DISTANCE, REMOTE_DISTANCE};
 use crate::sync::atomic::{AtomicU16, Ordering};
 use lowwater_base::NodeId;
 
-/// A number of equal nodes without processors, for tests, kernels, and machines that tell nothing.
+/// A number of equal nodes without processors, for tests, kernels, and machines that report no
+/// topology.
 ///
 /// ```
 /// use lowwater_lru_core::topology::{Fixed, Topology};
@@ -23,16 +24,17 @@ pub struct Fixed {
     current: CurrentNode,
 }
 
-/// Where the answer of [`Topology::current`] comes from.
+/// The source of [`Topology::current`].
 enum CurrentNode {
-    /// The same for all threads, until it is set.
+    /// A stored node, the same for all threads.
     Set(AtomicU16),
-    /// Asked each time: a kernel's `numa_node_id`, a test's thread local.
+    /// A function that is called each time: a kernel's `numa_node_id`, a test's thread local.
     Asked(Box<dyn Fn() -> NodeId + Send + Sync>),
 }
 
 impl Fixed {
-    /// `nodes` nodes; every thread runs on the first until [`set_current`](Self::set_current).
+    /// Creates a topology of `nodes` nodes. Every thread is on the first node until
+    /// [`set_current`](Self::set_current) is called.
     ///
     /// # Panics
     ///
@@ -41,7 +43,8 @@ impl Fixed {
         Self { nodes: checked(nodes), current: CurrentNode::Set(AtomicU16::new(0)) }
     }
 
-    /// `nodes` nodes, where `current` says on which a thread runs. A node that does not exist is taken for the first.
+    /// Creates a topology of `nodes` nodes, in which `current` returns the calling thread's node. A
+    /// node that does not exist is replaced by the first one.
     ///
     /// # Panics
     ///
@@ -50,17 +53,18 @@ impl Fixed {
         Self { nodes: checked(nodes), current: CurrentNode::Asked(Box::new(current)) }
     }
 
-    /// From now on every thread runs on `node`.
+    /// Sets the node on which every thread is from now on.
     ///
     /// # Panics
     ///
-    /// If there is no such node, or if the topology was made by [`with_current`](Self::with_current).
+    /// If the node does not exist, or if the topology was created by
+    /// [`with_current`](Self::with_current).
     pub fn set_current(&self, node: NodeId) {
         self.assert_has(node);
         match &self.current {
-            // Relaxed: one number, that nothing else depends on.
+            // Relaxed: a single number on which no other data depends.
             CurrentNode::Set(current) => current.store(node.get(), Ordering::Relaxed),
-            CurrentNode::Asked(_) => panic!("this topology asks a function for the current node: it cannot be set"),
+            CurrentNode::Asked(_) => panic!("this topology calls a function for the current node: it cannot be set"),
         }
     }
 
@@ -81,7 +85,7 @@ impl Topology for Fixed {
 
     fn current(&self) -> NodeId {
         let node = match &self.current {
-            // Relaxed: as in `set_current`.
+            // Relaxed: a single number on which no other data depends.
             CurrentNode::Set(current) => NodeId::new(current.load(Ordering::Relaxed)),
             CurrentNode::Asked(current) => current(),
         };

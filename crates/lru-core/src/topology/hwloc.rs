@@ -1,10 +1,12 @@
-//! The topology as the C library hwloc finds it, on any system it knows, or makes it up.
+//! The topology reported by the C library hwloc, for this machine or for a synthetic description.
 //!
-//! hwloc is asked once. Its own "where do I run" costs 40 to 280 ns a call, against 2 ns for the table that is made here, so
-//! it takes no part in [`current`](Topology::current).
+//! hwloc is queried once. Its own query for the current processor costs 40 to 280 ns a call,
+//! compared with 2 ns for the table that is built here, so [`current`](Topology::current) does not
+//! use it.
 //!
-//! hwloc's calls that bind threads or memory return success and do nothing when the topology is not that of this machine;
-//! who binds by what is found here asks [`is_this_machine`](Hwloc::is_this_machine) first.
+//! hwloc's calls that bind threads or memory return success and do nothing if the topology is not
+//! that of this machine. Code that binds by the contents of this topology must check
+//! [`is_this_machine`](Hwloc::is_this_machine) first.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -19,10 +21,11 @@ use lowwater_base::NodeId;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-/// What a machine is called that was not described.
+/// The name of the machine in error messages, if there is no description.
 const THIS_MACHINE: &str = "this machine";
 
-/// The nodes of this machine or of a description, as hwloc tells them, in the order of the operating system's numbers.
+/// The nodes of this machine or of a description, as reported by hwloc, in the order of the
+/// operating system's numbers.
 ///
 /// ```
 /// use lowwater_lru_core::topology::{Hwloc, Topology};
@@ -41,7 +44,7 @@ pub struct Hwloc {
 }
 
 impl Hwloc {
-    /// This machine.
+    /// Reads the topology of this machine.
     ///
     /// # Errors
     ///
@@ -51,10 +54,12 @@ impl Hwloc {
         Self::read(THIS_MACHINE, &topology)
     }
 
-    /// A machine that is described, such as `numa:4 core:8 pu:2`: 4 nodes of 8 cores with 2 threads each.
+    /// Creates the topology of a synthetic machine from a description such as `numa:4 core:8 pu:2`:
+    /// 4 nodes of 8 cores with 2 threads each.
     ///
-    /// A thread's processor is looked up by its real number: on a described machine that has at least as many processors as
-    /// this one, [`current`](Topology::current) tells the node which that number has there.
+    /// A thread's processor is looked up by its real number: if the described machine has at least
+    /// as many processors as this one, [`current`](Topology::current) returns the node that has
+    /// this number in the description.
     ///
     /// # Errors
     ///
@@ -67,7 +72,8 @@ impl Hwloc {
         Self::read(description, &topology)
     }
 
-    /// Is this the machine we run on? If not, its processors and nodes are not there to be bound to.
+    /// Returns whether this is the topology of the machine that the program runs on. If not, its
+    /// processors and nodes cannot be bound to.
     pub fn is_this_machine(&self) -> bool {
         self.is_this_machine
     }
@@ -94,7 +100,8 @@ impl Hwloc {
 }
 
 fn cpus_of(node: &TopologyObject) -> Vec<usize> {
-    // A set without end is hwloc's "all processors, however many": nothing that a table could hold.
+    // An infinite set is hwloc's notation for "all processors, however many"; a table cannot hold
+    // it.
     let cpus = node.cpuset().filter(|set| set.weight().is_some());
     cpus.map_or_else(Vec::new, |set| set.iter_set().map(usize::from).collect())
 }

@@ -8,25 +8,27 @@ use super::Topology;
 use lowwater_base::cpu;
 use lowwater_base::NodeId;
 
-/// A NUMA node as the system describes it.
+/// A NUMA node as the system reports it.
 #[derive(Debug)]
 pub(super) struct NumaNode {
     pub(super) cpus: Vec<usize>,
-    /// To each node, in their order.
+    /// The distances to all nodes, in their order.
     pub(super) distances: Vec<u32>,
     pub(super) has_memory: bool,
 }
 
-/// The nodes, and the table from processor to node that makes `current` cheap.
+/// The nodes, and a table from processor to node that makes `current` cheap.
 #[derive(Debug)]
 pub(super) struct Machine {
     nodes: Box<[NumaNode]>,
-    /// By the operating system's number; the first node for a number that no node has.
+    /// Indexed by the operating system's processor number; the first node for a number that belongs
+    /// to no node.
     node_of_cpu: Box<[NodeId]>,
 }
 
 impl Machine {
-    /// Builds the table. There is at least one node, and each has a distance to all.
+    /// Builds the table. There must be at least one node, and each must have a distance to every
+    /// node.
     pub(super) fn new(nodes: Vec<NumaNode>) -> Self {
         let cpus_end = nodes.iter().flat_map(|node| &node.cpus).max().map_or(0, |last| last + 1);
         let mut node_of_cpu = vec![NodeId::ZERO; cpus_end];
@@ -39,7 +41,7 @@ impl Machine {
         Self { nodes: nodes.into(), node_of_cpu: node_of_cpu.into() }
     }
 
-    /// The node from which a thread on this processor gets its memory.
+    /// Returns the node from which a thread on this processor gets its memory.
     #[inline]
     pub(super) fn node_of(&self, cpu: Option<usize>) -> NodeId {
         cpu.and_then(|cpu| self.node_of_cpu.get(cpu)).copied().unwrap_or(NodeId::ZERO)
@@ -51,7 +53,8 @@ impl Machine {
     }
 }
 
-/// The node that serves the processors of `node`: itself if it has memory.
+/// Returns the node that serves the processors of `node`: itself if it has memory, else the nearest
+/// node that has.
 #[doc(alias = "numa_mem_id")]
 fn nearest_with_memory(nodes: &[NumaNode], node: &NumaNode) -> NodeId {
     let candidates = nodes.iter().zip(&node.distances).enumerate().filter(|(_, (other, _))| other.has_memory);

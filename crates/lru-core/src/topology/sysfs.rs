@@ -1,14 +1,14 @@
-//! The topology as Linux tells it in `/sys/devices/system/node`: no C library, no privileges.
+//! The topology reported by Linux in `/sys/devices/system/node`: no C library, no privileges.
 //!
-//! | file | says | if missing |
+//! | file | contents | if missing |
 //! |---|---|---|
-//! | `online` | which nodes there are; numbers may have gaps | an error: this kernel knows no nodes |
-//! | `nodeN/cpulist` | the processors of node N; empty for a node of memory only | an error |
-//! | `nodeN/distance` | how far the online nodes are, in their order | 10 to itself, 20 to others |
-//! | `has_memory` | which nodes have memory | all have |
+//! | `online` | the numbers of the nodes, possibly with gaps | an error: this kernel has no NUMA support |
+//! | `nodeN/cpulist` | the processors of node N; empty for a memory-only node | an error |
+//! | `nodeN/distance` | the distances to the online nodes, in their order | 10 to itself, 20 to others |
+//! | `has_memory` | the nodes that have memory | all have |
 //!
-//! Nodes and processors that come or go later are not noticed: a thread on a processor that was not there counts as on the
-//! first node. That costs speed, not correctness.
+//! Nodes and processors that come or go later are not noticed: a thread on a processor that was not
+//! online at the time counts as on the first node. That costs speed, not correctness.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,10 +24,10 @@ use lowwater_base::NodeId;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-/// This machine's nodes, read once. Without memory for them the process ends.
+/// This machine's nodes, read once. Aborts if there is no memory for them.
 ///
-/// A node that has processors but no memory exists, but a thread there is [current](Topology::current) on the nearest node
-/// that has memory, since that is where its allocations go.
+/// A node that has processors but no memory is listed, but the [current](Topology::current) node of
+/// a thread there is the nearest node that has memory, since its allocations go there.
 ///
 /// ```no_run
 /// use lowwater_lru_core::topology::{Sysfs, Topology};
@@ -47,16 +47,16 @@ impl Sysfs {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Read`] where the kernel was built without NUMA or `/sys` is not mounted.
+    /// [`TopologyError::Read`] if the kernel was built without NUMA or `/sys` is not mounted.
     pub fn detect() -> Result<Self, TopologyError> {
         Self::read(Path::new("/sys/devices/system/node"))
     }
 
-    /// Reads the nodes from a directory of the same form.
+    /// Reads the nodes from a directory of the same format.
     ///
     /// # Errors
     ///
-    /// [`TopologyError`] names the file, and what is wrong with its text.
+    /// [`TopologyError`], which contains the file and the reason.
     pub fn read(root: &Path) -> Result<Self, TopologyError> {
         let os_nodes = list(&root.join("online"))?;
         if os_nodes.is_empty() {
@@ -80,11 +80,11 @@ impl Sysfs {
         Ok(Self { machine: Machine::new(nodes), os_nodes })
     }
 
-    /// The number that the operating system gives this node, for calls such as `mbind`.
+    /// Returns the operating system's number of this node, for calls such as `mbind`.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// If the node does not exist.
     pub fn os_node(&self, node: NodeId) -> usize {
         self.os_nodes[node.index()]
     }

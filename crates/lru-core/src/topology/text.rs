@@ -1,44 +1,45 @@
-//! The two forms of text in which Linux tells a topology: lists of numbers, and lines of distances.
+//! Parsers for the two text formats in which Linux reports a topology: lists of numbers, and lines
+//! of distances.
 //!
-//! Pure functions from text to values, so that they can be fed anything, on any system.
+//! Pure functions from text to values, so that tests can run on any input and any system.
 
 use alloc::vec::Vec;
 
-/// One more than the highest number that a list may name. Linux is built for 8,192 processors at most.
+/// The exclusive upper bound of the numbers in a list. Linux is built for 8,192 processors at most.
 pub const LIST_END: usize = 1 << 16;
 
-/// A text is not what it should be.
+/// The reason why a text is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// Between two commas stands neither a number nor a range.
+    /// There is neither a number nor a range between two commas.
     #[error("not a list of numbers and ranges such as 0-3,8,10-11")]
     NotAList,
-    /// A range ends before it begins, or begins before the one in front of it ends.
+    /// A range ends before it begins, or begins before the previous one ends.
     #[error("the numbers of a list must ascend")]
     NotAscending,
     /// A number is [`LIST_END`] or higher.
     #[error("a list may name numbers below {LIST_END}")]
     TooHigh,
-    /// Something else than numbers with blanks between.
+    /// The text is not a sequence of numbers separated by blanks.
     #[error("not a line of distances such as 10 21")]
     NotDistances,
-    /// Another number of distances than there are nodes.
+    /// The number of distances is not the number of nodes.
     #[error("there must be one distance for each node that is online")]
     WrongLength,
     /// No node is online.
     #[error("at least one node must be online")]
     NoNode,
-    /// Another node has one of these processors, too.
+    /// A processor is listed on two nodes.
     #[error("a processor can be on one node only")]
     OnTwoNodes,
 }
 
-/// Reads a list as in `cpulist` files: `0-3,8,10-11`. An empty text is an empty list.
+/// Parses a list as in `cpulist` files: `0-3,8,10-11`. An empty text is an empty list.
 ///
 /// # Errors
 ///
-/// [`TextError`] for anything that Linux would not write.
+/// [`TextError`] if the text is not in the format that Linux writes.
 ///
 /// ```
 /// use lowwater_lru_core::topology::parse_list;
@@ -67,11 +68,12 @@ fn number(text: &str) -> Result<usize, TextError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(TextError::NotAList);
     }
-    // Digits that do not parse are too many.
+    // A string of digits that does not parse is out of range.
     text.parse().ok().filter(|n| *n < LIST_END).ok_or(TextError::TooHigh)
 }
 
-/// Reads a line as in a node's `distance` file: the distances to the `nodes` nodes that are online, in their order.
+/// Parses a line as in a node's `distance` file: the distances to the `nodes` online nodes, in
+/// their order.
 ///
 /// # Errors
 ///
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(parse_distances("10 -1\n", 2), Err(TextError::NotDistances));
     }
 
-    /// A list the way the kernel prints it.
+    /// Formats a list as the kernel does.
     fn written(set: &BTreeSet<usize>) -> String {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for n in set {

@@ -11,7 +11,7 @@ use crate::{Memcg, NodeId};
 use alloc::vec::Vec;
 
 impl RawListLru {
-    /// How many items the group's own list holds.
+    /// Returns the number of items on the group's own list and its shards.
     pub(in super::super) fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let guard = pin();
         let key = Key::new(memcg, node);
@@ -29,30 +29,32 @@ impl RawListLru {
         }
     }
 
-    /// How many items there are on a node. Items that go from one list to another meanwhile may be
-    /// counted more than once, and are not missed (R11).
+    /// Returns the number of items on a node. Items that move between lists meanwhile may be
+    /// counted more than once, but are not missed (R11).
     ///
     /// ```text
-    ///     items go over              a count
-    ///       to: count up               moves
-    ///       moves + 1                  each list, each part
-    ///       from: count down           moves: another? again
+    ///     a move of items            a count
+    ///       raise the target's count   load `moves`
+    ///       moves + 1                  add up all lists and shards
+    ///       lower the source's count   load `moves` again: changed? start over
     /// ```
     ///
-    /// If a count misses items that left a list, they left it after the first load of `moves`: else
-    /// that load would have made their new list's count visible. Then the second load sees the
-    /// move.
+    /// If the count misses items that left a list, they left it after the first load of `moves`:
+    /// otherwise that load would have made the raised count of their new list visible. Then the
+    /// second load sees the move.
     pub(in super::super) fn count_node(&self, node: NodeId) -> u64 {
         let guard = pin();
-        // Lock-free: a repetition means that a group's end, or the end of parts, got on.
+        // Lock-free: a repetition means that the offline of a group, or the joining of shards, made
+        // progress.
         loop {
-            // Acquire: meets the Release in `note_move`, so that the lists are seen with the items
-            // of all moves up to this one.
+            // Acquire: meets the Release in `note_move`, so that the raised counts of all moves up
+            // to this one are visible.
             let moves = self.head.moves.load(Ordering::Acquire);
             let n = self.sum_of_node(node, &guard);
-            // Acquire: between the counts and `moves`; meets the Release fence in `note_move`.
+            // Acquire: orders the counts before the second load of `moves`; meets the Release fence
+            // in `note_move`.
             fence(Ordering::Acquire);
-            // Relaxed: ordered by the fence.
+            // Relaxed: ordered by the fence above.
             if self.head.moves.load(Ordering::Relaxed) == moves || crate::mutated!("count_node_once") {
                 return n;
             }
@@ -61,13 +63,14 @@ impl RawListLru {
 
     fn sum_of_node(&self, node: NodeId, guard: &Guard) -> u64 {
         let Some(table) = self.table(guard) else { return 0 };
-        // SAFETY: we are in the read side.
+        // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
         let pairs = table.iter().map(|slot| unsafe { slot.pair() });
         let sum: u64 = pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum();
-        // Acquire: meets the Release in `end_parts` either way: the split is seen as it was made;
-        // or null, and the moves of its end.
+        // Acquire: meets both Releases in `end_parts`. If the split is loaded, its contents are
+        // visible; if null, the moves of its end are.
         let ending = self.ending.load(Ordering::Acquire);
-        // SAFETY: `end_parts` stores null before it retires the split, and we are in the read side.
+        // SAFETY: `end_parts` stores null before it retires the split, and `guard` keeps this
+        // thread in the read side.
         match unsafe { ending.as_ref() } {
             Some(split) if split.key().node == node && !crate::mutated!("ending_parts_uncounted") => {
                 sum + split.parts().map(|part| u64::from(part.nr_items())).sum::<u64>()
@@ -76,7 +79,8 @@ impl RawListLru {
         }
     }
 
-    /// The groups that have a list on a node; as far as there is memory for them, which is asked for without the lock.
+    /// Returns the groups that have a list on a node, or as many of them as there is memory for.
+    /// Allocates outside the lock.
     pub(in super::super) fn groups_on(&self, node: NodeId) -> Vec<Memcg> {
         let mut groups = Vec::new();
         loop {
@@ -85,12 +89,12 @@ impl RawListLru {
             while groups.try_reserve_exact(room).is_err() {
                 room /= 2;
             }
-            // Before the lock: values that waited for their readers may be dropped where the guard
-            // ends.
+            // Pinned before the lock, so that the lock is released first: the end of the guard may
+            // run destructors of retired values.
             let guard = pin();
             let writer = self.writer.lock();
             if room == all && groups.capacity() < writer.live as usize {
-                continue; // Some have come meanwhile.
+                continue; // More lists were created meanwhile.
             }
             let on_node = self.wholes(&guard).filter(|one| one.node() == node).take(groups.capacity());
             // SAFETY: the writer lock is held, and `one` is in the table.
@@ -99,7 +103,7 @@ impl RawListLru {
         }
     }
 
-    /// Bytes of what this keeps beyond itself: lists and table.
+    /// Returns the bytes of the lists, the shards and the table.
     pub(in super::super) fn bytes(&self) -> usize {
         let guard = pin();
         let writer = self.writer.lock();
@@ -110,10 +114,8 @@ impl RawListLru {
         writer.live as usize * size_of::<ListLruOne>() + self.table(&guard).map_or(0, TableRef::bytes) + parts
     }
 
-    /// How many (group, node) lists exist.
+    /// Returns the number of (group, node) lists.
     pub(in super::super) fn pairs(&self) -> usize {
         self.writer.lock().live as usize
     }
-
-    // === finding and locking ===
 }

@@ -12,7 +12,7 @@ use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
 impl RawListLru {
-    /// Links an object at the end of its group's list.
+    /// Adds an object at the young end of its group's list.
     #[inline]
     pub(in super::super) fn add<const UNIQUE: bool>(
         &self,
@@ -37,7 +37,7 @@ impl RawListLru {
         self.add_slow::<UNIQUE>(object, memcg, node, missed, &guard)
     }
 
-    /// The list is not there, or not any more; or somebody has it.
+    /// The slow path of `add`: the list does not exist (any more), or its lock is taken.
     #[cold]
     #[inline(never)]
     fn add_slow<const UNIQUE: bool>(
@@ -48,7 +48,7 @@ impl RawListLru {
         missed: bool,
         guard: &Guard,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller owns the object.
+        // SAFETY: the caller owns the object, so it is live.
         let list = self.lock_to_add(unsafe { object.at.as_ref() }, memcg, node, missed, guard)?;
         #[cfg(lowwater_loom)]
         if crate::mutated!("bit_of_the_passed") && *list.memcg() != *memcg {
@@ -57,10 +57,11 @@ impl RawListLru {
         self.add_to::<UNIQUE>(list, object)
     }
 
-    // Always: handed over in memory, the lock would be read again before it is written, which costs more than all the rest.
+    // `inline(always)`: as a call, the guard would be passed in memory, and the lock word be
+    // reloaded before it is written, which costs more than all the rest.
     #[inline(always)]
     fn add_to<const UNIQUE: bool>(&self, mut list: LockedList<'_>, object: LinkNode) -> Result<(), Refused> {
-        // SAFETY: the caller owns the object.
+        // SAFETY: the caller owns the object, so it is live.
         let hook = unsafe { object.at.as_ref() };
         if !hook.claim(list.one().as_home(), UNIQUE) {
             return Err(Refused::Linked);
@@ -69,25 +70,28 @@ impl RawListLru {
             hook.set_home(ptr::null_mut());
             return Err(Refused::Full);
         };
-        // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns the object from now on.
+        // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns
+        // the object from here on.
         list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
         self.announce(first, &list);
         Ok(())
     }
 
-    /// R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
+    /// Injects the bug of R3, which Linux had from 4.19 to 7.1: reports the group that was passed,
+    /// not the one whose list it is.
     #[cfg(lowwater_loom)]
     fn add_and_announce_for(&self, passed: &Memcg, mut list: LockedList<'_>, object: LinkNode) -> Result<(), Refused> {
-        // SAFETY: as in `add_to`.
+        // SAFETY: the caller owns the object, so it is live.
         assert!(unsafe { object.at.as_ref() }.claim(list.one().as_home(), false));
         let _first = list.count_in();
-        // SAFETY: as in `add_to`.
+        // SAFETY: the lock is held, and by the claim the links are on no other list.
         list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
         self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().node()));
         Ok(())
     }
 
-    /// Links an object that is private to the caller, and which `take` takes off its private list. `false`: it is full.
+    /// Adds an object that is on the caller's private list, from which `take` removes it. `false`:
+    /// the list is full.
     pub(in super::super) fn add_private(
         &self,
         list: &mut LockedList<'_>,
@@ -97,15 +101,16 @@ impl RawListLru {
         let Some(first) = list.count_in() else { return false };
         let taken = take();
         debug_assert!(taken.is_some_and(|taken| taken.by == object.by), "the first is taken");
-        // SAFETY: the caller owned the object, which this list owns from now on.
+        // SAFETY: the caller owned the object, and this list owns it from here on, so it is live.
         unsafe { object.at.as_ref() }.set_home(list.one().as_home());
-        // SAFETY: the lock is held, and the links were taken off the list they were on.
+        // SAFETY: the lock is held, and `take` removed the links from the list they were on.
         list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
         self.announce(first, list);
         true
     }
 
-    /// The list on which an object is, if that is one of these: `held` if it is that one, or else locked now.
+    /// Locks the list that an object is on, if it belongs to this `ListLru`. Returns `held` if it
+    /// is that list already.
     pub(in super::super) fn lock_home<'a>(
         &self,
         links: &Hook,
@@ -119,7 +124,8 @@ impl RawListLru {
                 }
             }
             let home = self.home_of(links)?;
-            // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
+            // SAFETY: an item's home is not retired while the item is on a list, and `guard` keeps
+            // this thread in the read side, entered before the home was loaded.
             let one = unsafe { &*home };
             let list = match crate::mutated!("home_without_forward") {
                 true => one.lock(guard),
@@ -128,22 +134,24 @@ impl RawListLru {
             if ptr::eq(links.home().cast(), home) {
                 return Some(list);
             }
-            // Ask again: each turn somebody else got something done.
+            // The object moved: retry. Lock-free, since another thread made progress.
         }
     }
 
-    /// Unlinks an object, if it is on one of these lists: what it was added as.
+    /// Unlinks an object if it is on one of these lists, and returns the reference by which it was
+    /// pushed.
     ///
     /// # Safety
     ///
-    /// The links are those of an object that is live.
+    /// The links are those of a live object.
     #[inline]
     pub(in super::super) unsafe fn del(&self, links: NonNull<Hook>) -> Option<LinkRef> {
         let guard = pin();
-        // SAFETY: live, says the caller.
+        // SAFETY: the object is live (this function's clause).
         let hook = unsafe { links.as_ref() };
         let home = self.home_of(hook)?;
-        // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
+        // SAFETY: an item's home is not retired while the item is on a list, and this thread is in
+        // the read side since before the home was loaded.
         let list = unsafe { &*home }.lock(&guard);
         if !list.is_dead() && ptr::eq(hook.home().cast(), home) {
             return Some(self.take_off(list, links, &guard));
@@ -152,16 +160,17 @@ impl RawListLru {
         self.del_slow(links, &guard)
     }
 
-    /// It left, its list is dead, or it was added elsewhere before we had the lock.
+    /// The slow path of `del`: before the lock was taken, the object was removed or added
+    /// elsewhere, or its list died.
     #[cold]
     #[inline(never)]
     fn del_slow(&self, links: NonNull<Hook>, guard: &Guard) -> Option<LinkRef> {
-        // SAFETY: live, as in `del`.
+        // SAFETY: the object is live (clause of `del`, the only caller).
         let list = self.lock_home(unsafe { links.as_ref() }, None, guard)?;
         Some(self.take_off(list, links, guard))
     }
 
-    /// The home of an object, if that is one of these lists.
+    /// Returns the home of an object, if it is one of these lists. The caller is in the read side.
     #[inline]
     fn home_of(&self, links: &Hook) -> Option<*const ListLruOne> {
         let home = links.home();
@@ -169,22 +178,25 @@ impl RawListLru {
             return None;
         }
         let home: *const ListLruOne = home.cast_const().cast();
-        // SAFETY: an item's home is not retired while the item is on a list, and the caller is in the read side.
+        // SAFETY: an item's home is not retired while the item is on a list, and the caller is in
+        // the read side since before it was loaded.
         let owner = unsafe { &*home }.owner();
         ptr::eq(owner, self.as_owner()).then_some(home)
     }
 
     /// Unlinks an object that is on this list.
-    #[inline(always)] // As `add_to`.
+    #[inline(always)] // As a call, the guard would be passed in memory, as for `add_to`.
     fn take_off(&self, mut list: LockedList<'_>, links: NonNull<Hook>, _guard: &Guard) -> LinkRef {
         #[cfg(lowwater_loom)]
         if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
-            // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
+            // Injects the bug of R6, which Linux had until 5.16: the id refers to the parent
+            // already, and so does the count that is lowered.
             if let Some(parent) = self.parent_of(&list.memcg(), list.one().node(), _guard) {
                 list.move_count_to(parent);
             }
         }
-        // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
+        // SAFETY: by invariant 2 of `ListLruOne` the item is on this list, and we hold the list's
+        // lock.
         unsafe { list.unlink(links, ptr::null_mut()) }
     }
 }

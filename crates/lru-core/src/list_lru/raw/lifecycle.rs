@@ -1,4 +1,5 @@
-//! How lists come to be, and how they go: population from above, replacement of the table, a group's end, the sweep, the drop.
+//! The lifecycle of lists: creation from the root downwards, replacement of the table, reparenting,
+//! sweep and drop.
 
 use super::super::chain::Chain;
 use super::super::key::Key;
@@ -21,7 +22,7 @@ use alloc::boxed::Box;
 use core::ptr;
 
 impl RawListLru {
-    /// Without lists.
+    /// Creates the structure, without lists.
     pub(in super::super) fn new(occupancy: Option<Arc<dyn Occupancy>>, shape: &'static LinkLayout) -> Self {
         attached::install(reparent_group);
         Self {
@@ -33,12 +34,12 @@ impl RawListLru {
         }
     }
 
-    /// Makes the lists of a group and of its ancestors, those first (L6).
+    /// Creates the lists of a group and of its ancestors, the ancestors' first (L6).
     #[cold]
     pub(super) fn populate(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
         let populated = self.populate_from_above(memcg, node, guard);
         if populated.is_err() {
-            // Room that was made for a list that did not come.
+            // Free a table that was allocated for a list that was not created.
             let writer = self.writer.lock();
             if writer.live == 0 {
                 self.replace_table(ptr::null_mut(), guard);
@@ -63,7 +64,8 @@ impl RawListLru {
         }
     }
 
-    /// Makes one list, unless it is there. `false`: its parent's is not there, or not any more. Memory is got outside the locks.
+    /// Creates one list, unless it exists. `false`: the parent's list does not exist (any more).
+    /// Allocates outside the locks.
     fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<bool, Unpopulated> {
         let key = Key::new(memcg, node);
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
@@ -79,8 +81,8 @@ impl RawListLru {
                 }
                 if let Some(table) = self.table(guard).filter(|t| writer.has_room(*t)) {
                     if let Some(parent) = memcg.parent() {
-                        // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
-                        // the table holds is not dead.
+                        // The chain is open, so the parent does not die before we are done; and the
+                        // writer lock excludes sweeps. So the list in the table is not dead.
                         match self.whole(Key::new(parent, node), guard) {
                             Some(parent) => parent.lock(guard).get(),
                             None if crate::mutated!("populate_without_parent") => {}
@@ -88,9 +90,10 @@ impl RawListLru {
                         }
                     }
                     let one = Box::into_raw(one.take().expect("published once"));
-                    // For `retire_released`.
+                    // `retire_released` recovers this provenance.
                     one.expose_provenance();
-                    // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
+                    // SAFETY: `one` is new, on no chain and not dead; it stays live until it is
+                    // unpublished, and is taken off the chain before that.
                     unsafe { chain.push(one) };
                     table.insert(key, TableSlot::of_one(one), &mut writer.used);
                     writer.live += 1;
@@ -101,20 +104,22 @@ impl RawListLru {
         }
     }
 
-    /// Replaces the table by one that has room for at least one more, and not much more than that.
+    /// Replaces the table by one with room for at least one more list, sized to the number of
+    /// lists.
     fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
         let needed = self.writer.lock().capacity_needed().ok_or(Unpopulated::NoMemory)?;
         let new = ListTable::try_new(needed).ok_or(Unpopulated::NoMemory)?;
-        // SAFETY: it was made just now.
+        // SAFETY: `new` comes from `try_new`, and is freed only by this function or, after
+        // publication, once readers have left.
         let table = unsafe { TableRef::of(new) };
         let mut writer = self.writer.lock();
         if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
             ListTable::discard(new);
-            return Ok(()); // Others were faster; the caller looks again.
+            return Ok(()); // Another thread was faster; the caller looks up again.
         }
         let mut used = 0;
         for entry in self.table(guard).iter().flat_map(|old| old.iter()) {
-            // SAFETY: we are in the read side.
+            // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
             let one = unsafe { entry.pair() }.whole();
             // SAFETY: the writer lock is held, and `one` is in the table.
             table.insert(unsafe { one.key_of_published() }, entry, &mut used);
@@ -124,19 +129,22 @@ impl RawListLru {
         Ok(())
     }
 
-    /// The caller holds the writer lock.
+    /// Publishes a new table and retires the old one. The caller holds the writer lock.
     fn replace_table(&self, new: *mut ListTable, guard: &Guard) {
-        // Release: meets the Acquire in `table`. Acquire: we free what others published.
+        // Release: meets the Acquire in `table`. Acquire: the old table that is retired was
+        // published by another thread.
         let ordering = if crate::mutated!("table_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
         let old = self.table.swap(new, ordering);
         if !old.is_null() {
-            // SAFETY: it came from `try_new`, and readers that enter from now on find the new one.
+            // SAFETY: it came from `try_new`, and readers that enter from now on find the new
+            // table.
             unsafe { guard.retire(old) };
         }
     }
 
-    /// Takes a dead list out of the table, and gives up the table's reference. All of it under the writer lock: once that is
-    /// free, nothing of this touches the structure any more, and it may be dropped.
+    /// Takes a dead list out of the table, and gives up the table's reference, all under the writer
+    /// lock: once that is released, this function does not access the structure any more, which may
+    /// then be dropped.
     fn unpublish(&self, one: &ListLruOne, guard: &Guard) {
         let mut writer = self.writer.lock();
         self.take_out(one, &mut writer, guard);
@@ -145,7 +153,8 @@ impl RawListLru {
 
     fn take_out(&self, one: &ListLruOne, writer: &mut Writer, guard: &Guard) {
         if let Some(table) = self.table(guard) {
-            // SAFETY: it is in the table, and who has `writer` has the lock.
+            // SAFETY: `one` is in the table, and `writer` is borrowed from the writer lock's guard,
+            // so the lock is held.
             table.remove(unsafe { one.key_of_published() }, TableSlot::of_one(ptr::from_ref(one).cast_mut()));
         }
         writer.live -= 1;
@@ -155,21 +164,21 @@ impl RawListLru {
         }
     }
 
-    /// Gives up the table's reference on a list that was taken out; the writer lock is held.
+    /// Gives up the table's reference on a list that was taken out. The writer lock is held.
     fn put_of_table(one: &ListLruOne, _writer: &MutexGuard<'_, Writer>, guard: &Guard) {
         let mut list = Self::lock_effective_of(one, guard);
-        // SAFETY: the table's reference is given up, and this is the effective list.
+        // SAFETY: the table's reference is given up, once, and this is the effective list.
         unsafe { list.put(one) };
     }
 
-    /// Hands the items of a dying group's list to its parent's, and unmakes it. The group's chain is closed and locked, and
-    /// `one` just taken off it.
+    /// Hands the items of a dying group's list to its parent's list, and unpublishes it. The
+    /// group's chain is closed and locked, and `one` was just taken off it.
     fn reparent(&self, one: &ListLruOne, dying: &Memcg, guard: &Guard) {
         if crate::mutated!("erase_before_drain") {
             self.take_out(one, &mut self.writer.lock(), guard);
         }
-        // Without the locks, and though the listener panics: an add that finds a dead list in the
-        // table looks again for ever.
+        // Runs without the list locks, and also if the listener panics: an add that finds a dead
+        // list in the table would retry for ever.
         let _out = AtEnd(|| match crate::mutated!("erase_before_drain") {
             true => Self::put_of_table(one, &self.writer.lock(), guard),
             false => self.unpublish(one, guard),
@@ -188,7 +197,8 @@ impl RawListLru {
         }
     }
 
-    /// Gives the list back if it has been idle since the last sweep. Its group's chain is locked and open, and `one` on it.
+    /// Frees the list if it has been idle since the last sweep. The chain of its group is locked
+    /// and open, and `one` is on it.
     pub(in super::super) fn sweep(&self, one: &ListLruOne, chain: &mut Chain, guard: &Guard) -> Idleness {
         if !self.sweep_parts(one, chain, guard) || one.nr_items() != 0 {
             return Idleness::Busy;
@@ -198,10 +208,11 @@ impl RawListLru {
         let found = list.idleness();
         if found == Idleness::Idle {
             let parent = self.parent_of(list.memcg(), one.node(), guard);
-            // SAFETY: it is published, so it is on its group's chain.
+            // SAFETY: the list is published, so it is on its group's chain.
             unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
             list.kill(parent.map_or(ptr::null(), ptr::from_ref));
-            // Before its lock is free: who sees it dead does not find it again.
+            // Take it out before its lock is released: a thread that sees it dead must not find it
+            // again.
             self.take_out(one, &mut writer, guard);
             drop(list);
             Self::put_of_table(one, &writer, guard);
@@ -209,24 +220,26 @@ impl RawListLru {
         found
     }
 
-    /// Gives back room that the table does not need any more, if there is memory to do so.
+    /// Replaces the table by a smaller one if it is more than four times too large and there is
+    /// memory for the copy.
     pub(in super::super) fn shrink_table(&self, guard: &Guard) {
         let needed = || self.writer.lock().capacity_needed();
         if self.table(guard).is_some_and(|table| needed().is_some_and(|needed| table.capacity() > 4 * needed)) {
-            // Without memory it stays as large as it is.
+            // Without memory the table keeps its size.
             let _ = self.make_room(guard);
         }
     }
 
-    /// Unmakes every list and gives every item to `take`, private and as it was added. The caller
-    /// has the only access, except for groups that go offline meanwhile: so this is no `&mut`. No
-    /// code of the items runs here: a list that stayed because of a panic would lead its group to
-    /// an owner that is gone.
+    /// Unpublishes every list, and passes every item to `take`, marked private and with the
+    /// reference by which it was pushed. The caller has exclusive access except for groups that go
+    /// offline meanwhile, so this takes `&self`, not `&mut self`. No code of the items runs here: a
+    /// list that stayed because of a panic would leave its group with a pointer to a dropped owner.
     pub(in super::super) fn drain(&self, mut take: impl FnMut(LinkNode)) {
-        // A value of the user's (`RcuCell`) that waits for its readers is not dropped on this
-        // thread inside the read side.
+        // An outer pin, so that destructors of retired values (`RcuCell`) do not run on this thread
+        // between the steps.
         let _inside = pin();
-        // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
+        // Children first: so a group that goes offline meanwhile finds its parent's list to hand
+        // its items to.
         for depth in (0..=self.depth_max()).rev() {
             let mut slot = 0;
             while let Some(next) = self.drain_one(slot, depth, &mut take) {
@@ -235,7 +248,7 @@ impl RawListLru {
         }
     }
 
-    /// Levels below the root of the deepest group that has a list.
+    /// Returns the depth of the deepest group that has a list.
     fn depth_max(&self) -> usize {
         let guard = pin();
         let _writer = self.writer.lock();
@@ -244,19 +257,21 @@ impl RawListLru {
         ones.map(|one| unsafe { one.memcg_of_published() }.depth()).max().unwrap_or(0)
     }
 
-    /// Unmakes the first list in the table from `slot` on that is of a group of this depth; the slot to go on from.
+    /// Unpublishes the first list, in table order from `slot` on, of a group of this depth. Returns
+    /// the slot to continue from.
     fn drain_one(&self, slot: usize, depth: usize, take: &mut impl FnMut(LinkNode)) -> Option<usize> {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
             let is_turn = |slot: &TableSlot| {
-                // SAFETY: we are in the read side.
+                // SAFETY: `guard` keeps this thread in the read side, so the table's entries are
+                // live.
                 let one = unsafe { slot.pair() }.whole();
                 // SAFETY: the writer lock is held, and `one` is in the table.
                 unsafe { one.memcg_of_published() }.depth() == depth
             };
             let (slot, entry) = self.table(&guard)?.find_from(slot, is_turn)?;
-            // SAFETY: we are in the read side.
+            // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
             let one = unsafe { entry.pair() }.whole();
             // SAFETY: the writer lock is held, and `one` is in the table.
             (slot, one, unsafe { one.memcg_of_published() }.clone())
@@ -264,13 +279,14 @@ impl RawListLru {
         let mut chain = Chain::lock(&memcg);
         let mut list = self.lock_without_parts(one, &guard);
         if list.is_dead() {
-            return Some(slot); // Its group went offline meanwhile, and unpublished it before it gave us the chain.
+            return Some(slot); // Its group went offline and unpublished it before we got the chain.
         }
-        // SAFETY: it is not dead, so it is published and on the chain.
+        // SAFETY: the list is not dead, so it is published and on the chain of its group, which is
+        // locked.
         unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-        // SAFETY: if there is a first one, it is on the list, so it is live.
+        // SAFETY: the first reference is none, or refers to an item on the list, which is live.
         while let Some(first) = list.with_list(|l, shape| unsafe { shape.find(l.first()) }) {
-            // SAFETY: it is on this list, whose lock we hold.
+            // SAFETY: the item is on this list, and we hold the list's lock.
             let by = unsafe { list.unlink(first, Hook::PRIVATE) };
             take(LinkNode { at: first, by });
         }
@@ -281,20 +297,22 @@ impl RawListLru {
     }
 }
 
-/// Moves the lists of a dying group to its nearest ancestor's. O(lists of the group), however many items are on them.
+/// Moves the lists of a dying group to its nearest ancestor's. O(lists of the group), whatever the
+/// number of items on them.
 pub(crate) fn reparent_group(dying: &Memcg) {
     let guard = pin();
-    // A listener that panics for one list does not keep the others from the parent.
+    // If a listener panics for one list, the other lists are moved all the same.
     to_the_end(|| {
         let mut chain = Chain::lock(dying);
         if chain.first().is_null() {
             return false;
         }
-        // SAFETY: what is on the chain is live, and not freed before we leave the read side.
+        // SAFETY: a list on the chain is live, and `guard` keeps it from being freed.
         let one = unsafe { &*chain.first() };
-        // SAFETY: it is the first of this chain.
+        // SAFETY: `one` is the first list of this chain.
         unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-        // SAFETY: it is in its owner's table, so the owner does not finish dropping before it has had this chain's lock.
+        // SAFETY: the list is in its owner's table, and an owner that drops waits for this chain's
+        // lock, which we hold, so it is live.
         let owner = unsafe { RawListLru::of(one) };
         owner.reparent(one, dying, &guard);
         true

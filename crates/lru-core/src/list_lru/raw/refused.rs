@@ -1,11 +1,11 @@
-//! The reason for which an item is not added.
+//! The reason why an item is not added.
 
-/// Why an item was not added.
+/// The reason why an item was not added.
 pub(in super::super) enum Refused {
-    /// It is on a list already.
+    /// The item is on a list already.
     Linked,
-    /// There is no memory for the list, nor a populated ancestor.
+    /// There is no memory for the list, and no ancestor has a list.
     NoMemory,
-    /// The list holds as many items as can be counted.
+    /// The list holds `ITEMS_MAX` items.
     Full,
 }

@@ -1,4 +1,4 @@
-//! How a list comes to its [parts](super::super::split), and how they end.
+//! Creation and end of the [shards](super::super::shards) of a list.
 
 use super::super::chain::Chain;
 use super::super::key::Key;
@@ -16,8 +16,9 @@ use alloc::boxed::Box;
 use core::ptr;
 
 impl RawListLru {
-    /// Makes parts beside the list of a group on a node, unless there are; not when there is no memory, nor when somebody has
-    /// what it takes: threads that contend will be back. Waits for nothing but the list, which an add waits for anyway.
+    /// Creates shards beside the list of a group on a node. Returns false if they exist, if there
+    /// is no memory, or if the chain or the writer lock is taken: contending threads will trigger
+    /// another attempt. Waits for no lock but the list's, which an add waits for anyway.
     #[cold]
     #[inline(never)]
     pub(super) fn split(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> bool {
@@ -42,7 +43,8 @@ impl RawListLru {
         let (old, key) = (TableSlot::of_one(ptr::from_ref(one).cast_mut()), Key::new(memcg, one.node()));
         let table = self.table(guard).filter(|table| table.get(key) == Some(old));
         let Some(table) = table else { return Err(split) };
-        // Whoever unmakes a list holds the chain until it is out of the table: so this is not dead.
+        // A thread that unpublishes a list holds the chain until the list is out of the table. We
+        // hold it now, so the list is not dead.
         let mut list = one.lock(guard);
         list.begin_parts(split.parts().count());
         writer.split += 1;
@@ -50,7 +52,8 @@ impl RawListLru {
         Ok(())
     }
 
-    /// Locks a list whose parts, if it has some, end here; nobody is told of it. The lock of its group's chain is held.
+    /// Locks a list and joins its shards, if it has some, without calling the listener. The lock of
+    /// its group's chain is held.
     pub(super) fn lock_without_parts<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
         let list = one.lock(guard);
         if !list.is_split() {
@@ -63,9 +66,10 @@ impl RawListLru {
         list
     }
 
-    /// Ends the parts of a list if they are not worth having any more. `false`: there still are some. The chain is locked.
+    /// Joins the shards of a list if they were little used. `false`: shards remain. The chain is
+    /// locked.
     pub(super) fn sweep_parts(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
-        // Not to wait: a walk may have it, whose callback waits for the chain.
+        // `try_lock`, as a walk may hold the lock while its callback waits for the chain.
         let Some(mut list) = one.try_lock(guard) else { return false };
         if !list.is_split() {
             list.forget_misses();
@@ -81,67 +85,72 @@ impl RawListLru {
         let first = self.end_parts(&mut list, &mut writer, guard);
         drop(writer);
         if !crate::mutated!("end_parts_in_silence") {
-            // Who counted in the middle of it may have seen nothing, and have forgotten us.
+            // A listener that counted during the move may have seen no items, and have cleared its
+            // bit.
             self.announce(first, &list);
         }
         true
     }
 
-    /// Ends the parts: all they hold goes to the list, which is locked, and they forward there (invariant 2 of the parts).
+    /// Joins the shards: moves all their items to the list, which is locked, and makes them forward
+    /// to it (invariant 2 of the shards).
     fn end_parts(&self, list: &mut LockedList<'_>, writer: &mut Writer, guard: &Guard) -> FirstItem {
         let (one, key) = (list.one(), list.key());
         let slot = self.table(guard).and_then(|table| table.get(key));
-        // SAFETY: we are in the read side.
+        // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
         let pair = slot.map(|slot| unsafe { slot.pair() });
         let (Some(slot), Some(Pair::ShardSet(split))) = (slot, pair) else {
-            unreachable!("a list whose state says so has parts in the table");
+            unreachable!("a list in the state `SPLIT` has shards in the table");
         };
         let whole = TableSlot::of_one(ptr::from_ref(one).cast_mut());
         let table = self.table(guard).expect("it was found in there");
         let late = crate::mutated!("parts_die_before_they_are_out");
         // Release: meets the Acquire in `sum_of_node`. A reader that finds the list in the slot,
-        // which is stored with Release after this, finds the split here.
+        // which is stored with Release below, also finds the split here.
         self.ending.store(slot.split(), Ordering::Release);
         if !late {
             table.replace(key, slot, whole);
         }
         if !crate::mutated!("end_parts_without_fence") {
-            // Release: between the slot and the counts; meets the Acquire in `has_ended`.
+            // Release: orders the slot's store before the changes of the counts; meets the Acquire
+            // in `has_ended`.
             fence(Ordering::Release);
         }
         let mut is_first = false;
         for part in split.parts() {
             let FirstItem(first) = list.take_over(&mut part.lock(guard));
             is_first |= first;
-            // SAFETY: the split's reference is given up, and this is the effective list.
+            // SAFETY: the reference that the split counts on the shard is given up, and the list is
+            // the shard's effective list.
             unsafe { list.put(part) };
         }
         if late {
             table.replace(key, slot, whole);
         }
-        // Release: meets the Acquire in `sum_of_node`: a reader that finds null finds the moves,
-        // too.
+        // Release: meets the Acquire in `sum_of_node`: a reader that finds null also sees the
+        // moves.
         self.ending.store(ptr::null_mut(), Ordering::Release);
         list.end_parts();
         split.set_ended(list);
         writer.split -= 1;
-        // SAFETY: it came from a box, and readers that enter from now on do not find it.
+        // SAFETY: the split came from a box, and readers that enter from now on do not find it.
         unsafe { guard.retire(slot.split()) };
         FirstItem(is_first)
     }
 
-    /// Is this split out of the table, or was it when any of the counts was read that were read before? Then they are not one sum.
+    /// Returns whether this split is out of the table, or was when any of the preceding reads of
+    /// counts happened. Then the counts that were read do not form one sum.
     pub(super) fn has_ended(&self, split: &ShardSet, guard: &Guard) -> bool {
         if crate::mutated!("count_without_second_look") {
             return false;
         }
-        // Acquire: between the counts and the slot; meets the Release in `end_parts`.
+        // Acquire: orders the counts before the load of the slot; meets the Release in `end_parts`.
         fence(Ordering::Acquire);
         !matches!(self.lookup(split.key(), guard), Some(Pair::ShardSet(now)) if ptr::eq(now, split))
     }
 
-    /// One of the group's own lists, locked: by number, of which 0 is the list itself. `None` if there is none, or if its items
-    /// are the parent's by now.
+    /// Locks one of the group's own lists by number, where 0 is the list itself and the others are
+    /// shards. `None` if it does not exist, or if its items are on the parent's list by now.
     pub(in super::super) fn lock_one<'a>(
         &'a self,
         memcg: &Memcg,
@@ -159,7 +168,8 @@ impl RawListLru {
             return Some(list);
         }
         if index != 0 && !crate::mutated!("dead_part_without_waiting") {
-            // Its items are on their way to the parent's list: they shall be there when the caller looks (R2).
+            // The shard's items are being moved to the parent's list: wait until they are there, so
+            // that the caller finds them (R2).
             drop(pair.whole().lock(guard));
         }
         None
@@ -168,12 +178,14 @@ impl RawListLru {
 
 #[cfg(test)]
 impl<T: crate::Linked> crate::ListLru<T> {
-    /// Splits a list now, without anybody who contends for it. `false`: there is none, it has parts, or there is no memory.
+    /// Splits a list without contention. `false`: it does not exist, has shards already, or there
+    /// is no memory.
     pub(in super::super) fn split_now(&self, memcg: &Memcg, node: NodeId) -> bool {
         self.raw.split(memcg, node, &pin())
     }
 
-    /// Ends the parts of a list now, if it has some and no walk goes round, and tells whether.
+    /// Joins the shards of a list, if it has some and no walk is in progress, and returns whether
+    /// it did.
     pub(in super::super) fn end_parts_now(&self, memcg: &Memcg, node: NodeId) -> bool {
         let guard = pin();
         let chain = Chain::lock(memcg);
@@ -182,47 +194,48 @@ impl<T: crate::Linked> crate::ListLru<T> {
             return false;
         }
         let calm = |split: &ShardSet| split.is_quiet(&mut split.whole().lock(&guard));
-        // What was counted since the last sweep is forgotten.
+        // Reset the counts of adds since the last sweep.
         calm(split);
         self.raw.sweep_parts(split.whole(), &chain, &guard)
     }
 
-    /// Is there a list?
+    /// Whether the group has a list on the node.
     #[cfg(not(lowwater_loom))]
     pub(in super::super) fn is_populated(&self, memcg: &Memcg, node: NodeId) -> bool {
         self.raw.lookup(Key::new(memcg, node), &pin()).is_some()
     }
 
-    /// How many parts there are.
+    /// Returns the number of shards.
     pub(in super::super) fn parts(&self, memcg: &Memcg, node: NodeId) -> usize {
         self.raw.lookup(Key::new(memcg, node), &pin()).map_or(0, |pair| pair.lists().count() - 1)
     }
 }
 
-/// A walk that goes round a list and its parts, which stay while this is there.
+/// A round-robin walk over a list and its shards, which no sweep joins while this exists.
 pub(in super::super) struct WalkRound<'a> {
     lru: &'a RawListLru,
     memcg: &'a Memcg,
     node: NodeId,
-    /// How many lists there are.
+    /// The number of lists: the list itself and its shards.
     pub(in super::super) lists: usize,
-    /// The number of the list to go on with, or that the next walk begins with.
+    /// The number of the next list to walk; at the end, the one with which the next walk begins.
     pub(in super::super) next: usize,
-    /// How many items there were on all of them.
+    /// The number of items on all of the lists at the start.
     pub(in super::super) items: u64,
 }
 
 impl<'a> WalkRound<'a> {
-    /// `None`: there are no parts.
+    /// Begins a walk over the shards. `None`: there are none.
     pub(in super::super) fn begin(lru: &'a RawListLru, memcg: &'a Memcg, node: NodeId) -> Option<Self> {
         let guard = pin();
         let Some(Pair::ShardSet(split)) = lru.lookup(Key::new(memcg, node), &guard) else { return None };
-        // If they end before we are in, their items are on the list when we come to that: it is locked until then.
+        // If the shards end before the walk is registered, their items are on the list once we get
+        // its lock, which is held until the move is complete.
         let (next, lists) = split.begin_round(&mut split.whole().lock(&guard))?;
         Some(Self { lru, memcg, node, lists, next, items: split.nr_items() })
     }
 
-    /// How many items are on the next list, and its number.
+    /// Returns the number of the next list and the number of its items, and advances.
     pub(in super::super) fn turn(&mut self) -> (usize, u64) {
         let guard = pin();
         let index = self.next;
@@ -242,7 +255,7 @@ impl Drop for WalkRound<'_> {
             return;
         }
         let guard = pin();
-        // If it is not there any more, the group died.
+        // If the split is out of the table, the group died.
         if let Some(Pair::ShardSet(split)) = self.lru.lookup(Key::new(self.memcg, self.node), &guard) {
             split.end_round(&mut split.whole().lock(&guard), self.next);
         }

@@ -1,4 +1,5 @@
-//! What only somebody sees who comes at the wrong moment: the moment is held here, by the lock for which the others wait.
+//! Tests of states that are visible only for an instant: the test freezes the instant by holding
+//! the lock for which the other threads wait.
 
 use super::super::key::Key;
 use super::super::shards::shard::Shard;
@@ -15,11 +16,11 @@ use std::time::Instant;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Waits until it is so; not for ever.
+/// Waits until `is_so` returns true; fails after 20 seconds.
 fn wait(is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "it does not come to that");
+        assert!(begin.elapsed() < Duration::from_secs(20), "the awaited state was not reached");
         thread::yield_now();
     }
 }
@@ -32,7 +33,7 @@ fn r2_who_finds_a_dead_list_in_the_table_goes_on_to_the_parents_and_waits_for_no
     let (moved, late) = (item(0), item(1));
     lru.add(moved.clone(), &group, N0).unwrap();
     thread::scope(|s| {
-        // As long as this is held, nothing leaves the table.
+        // While this lock is held, nothing leaves the table.
         let writer = lru.raw.writer.lock();
         let end = s.spawn(|| group.offline().unwrap());
         wait(|| lru.count_one(tree.root(), N0) == 1);
@@ -108,7 +109,7 @@ fn splits_and_parts_that_are_retired_wait_through_room_of_their_own() {
     let Some(Pair::ShardSet(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
     assert!(has_room(split));
     for one in split.parts() {
-        // SAFETY: it is a part's list, and the part is live in the read side.
+        // SAFETY: `one` is a shard's list, and `guard` keeps the shard from being freed.
         assert!(has_room(unsafe { &*Shard::of(one) }));
     }
 }
@@ -126,7 +127,7 @@ fn l16_a_list_outlives_any_number_of_promises_that_are_forgotten() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     core::mem::forget(lru.prepare(tree.root(), N0).unwrap());
-    // A loop of a minute or two does it.
+    // Shortcut for a loop that would take a minute or two.
     let n = u64::from(u32::MAX) - 2;
     lru.raw.lock_one(tree.root(), N0, 0, &pin()).unwrap().forget_refs(n);
     (0..10).for_each(|_| core::mem::forget(lru.prepare(tree.root(), N0).unwrap()));
@@ -134,7 +135,7 @@ fn l16_a_list_outlives_any_number_of_promises_that_are_forgotten() {
     lru.add(it.clone(), tree.root(), N0).unwrap();
     assert!(lru.del(&it).is_some());
     (0..3).for_each(|_| _ = sweep(tree.root()));
-    assert!(lru.is_populated(tree.root(), N0), "somebody may rely on a promise");
+    assert!(lru.is_populated(tree.root(), N0), "a `Prepared` may still be in use");
     lru.add(it.clone(), tree.root(), N0).unwrap();
     assert_eq!(lru.count_one(tree.root(), N0), 1);
     lru.assert_valid();

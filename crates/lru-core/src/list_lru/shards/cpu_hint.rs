@@ -1,5 +1,6 @@
-//! Which part a thread uses: as its processor's number says when it first asks, and again whenever it finds the part taken. So
-//! threads that run at the same time come apart, and one that nobody meets need not ask.
+//! The shard that a thread uses. It is derived from the processor's number on the thread's first
+//! add, and again whenever the thread finds the shard locked. So threads that run at the same time
+//! spread over the shards, and an uncontended thread need not query its processor.
 
 #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
 extern crate std;
@@ -15,7 +16,7 @@ pub(super) fn next(place: usize) -> usize {
 #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
 std::thread_local! { static PLACE: core::cell::Cell<usize> = const { core::cell::Cell::new(UNKNOWN) }; }
 
-// In a model each thread says which it uses.
+// In a model each thread sets the shard it uses.
 #[cfg(all(any(feature = "std", test), lowwater_loom))]
 loom::thread_local! { static PLACE: core::cell::Cell<usize> = core::cell::Cell::new(0); }
 
@@ -33,7 +34,8 @@ pub(super) fn get() -> usize {
     place
 }
 
-/// The place to use in place of one that is taken: the processor's, or if it was that, the one behind it.
+/// Assigns and returns the shard to use instead of one that is locked: the current processor's, or
+/// if that was the locked one, the one after it.
 #[cfg(any(feature = "std", test))]
 pub(super) fn next(place: usize) -> usize {
     let here = lowwater_base::cpu::hint();
@@ -43,7 +45,7 @@ pub(super) fn next(place: usize) -> usize {
 #[cfg(any(feature = "std", test))]
 #[cold]
 pub(super) fn set(place: usize) -> usize {
-    // One bit less, so that it is not taken for unknown.
+    // Clear the top bit, so that the value differs from `UNKNOWN`.
     let place = place & (usize::MAX >> 1);
     PLACE.with(|own| own.set(place));
     place

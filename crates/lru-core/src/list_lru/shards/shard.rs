@@ -1,4 +1,5 @@
-//! A part: a list, two cache lines long, so that neither a neighbour nor the processor's fetching by pairs of lines gets in its way.
+//! A shard: a list in two cache lines of its own, so that neither false sharing nor the
+//! adjacent-line prefetcher slows it down.
 
 use super::super::list_lru_one::ListLruOne;
 use super::super::lists_head::ListsHead;
@@ -10,25 +11,28 @@ use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 
-/// Fewer adds than this to all parts but the busiest, between two sweeps, and the parts end.
+/// The threshold for joining: if all shards but the busiest got fewer adds than this between two
+/// sweeps, the shards are joined.
 pub(super) const QUIET: u32 = 1024;
 
-/// See the module.
+/// One shard of a split list; see the module.
 #[repr(C, align(128))]
 pub(crate) struct Shard {
     one: ListLruOne,
-    /// How often somebody came to add, since the last sweep. Not exact: two that come at once may count one.
+    /// The number of adds since the last sweep. Approximate: concurrent adds may be counted once.
     adds: AtomicU32,
-    /// For who frees it.
+    /// The link of the queue of retired objects.
     retired: UnsafeCell<*mut Shard>,
 }
 
-// SAFETY: all cells are guarded by its list's lock, or used by who frees it alone.
+// SAFETY: all cells are guarded by the list's lock, except `retired`, which is used only by the
+// thread that frees the shard.
 unsafe impl Send for Shard {}
-// SAFETY: as for Send.
+// SAFETY: shared access to the cells is synchronized by the list's lock; `adds` is atomic.
 unsafe impl Sync for Shard {}
 
-// SAFETY: one static; nobody uses the link of a retired Shard.
+// SAFETY: `kind` returns one static, and no code but the retire queue uses the link of a retired
+// `Shard`.
 unsafe impl Retired for Shard {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.retired
@@ -41,7 +45,7 @@ unsafe impl Retired for Shard {
 
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
-        // SAFETY: the list is the first field, and live, says the caller.
+        // SAFETY: the object is live (clause of `assert_unread`), and the list is its first field.
         unsafe { ListLruOne::assert_unread(this.cast()) };
     }
 }
@@ -49,39 +53,42 @@ unsafe impl Retired for Shard {
 impl Shard {
     pub(super) fn try_new(memcg: &Memcg, node: NodeId, owner: *const ListsHead) -> Option<NonNull<Self>> {
         let one = ListLruOne::new_part(memcg, node, owner);
-        // Its first sweep finds it busy: what it saw of the parts' life was too short to tell.
+        // The first sweep after the split must find the shard busy: it has not observed the shard
+        // for a whole interval.
         let part = Self { one, adds: AtomicU32::new(QUIET), retired: UnsafeCell::new(ptr::null_mut()) };
         let part = Box::into_raw(try_box(part)?);
-        // For `of`.
+        // `of` recovers this provenance.
         part.expose_provenance();
         NonNull::new(part)
     }
 
-    /// The part whose list this is.
+    /// Returns the shard whose list this is.
     pub(in super::super) fn of(one: *const ListLruOne) -> *mut Self {
-        // The list is the first field. Through a reference to the list one may not reach the rest, which is freed with it.
+        // The list is the first field. The pointer needs the box's provenance: a reference to the
+        // list gives no access to the other fields, nor the right to free them.
         ptr::with_exposed_provenance_mut(one.addr())
     }
 
-    /// Its list.
+    /// Returns the shard's list.
     #[inline]
     pub(super) fn one(&self) -> &ListLruOne {
         &self.one
     }
 
-    /// Its list, for an add.
+    /// Counts an add, and returns the shard's list.
     #[inline]
     pub(super) fn count_add(&self) -> &ListLruOne {
-        // Relaxed: nothing is read on the strength of it. Not a read-modify-write, which would cost as much as a lock.
+        // Relaxed: the count orders nothing. A load and a store instead of a read-modify-write,
+        // which would cost as much as taking a lock.
         let adds = self.adds.load(Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: the count orders nothing.
         self.adds.store(adds.saturating_add(1), Ordering::Relaxed);
         &self.one
     }
 
-    /// How often somebody came to add since this was last asked.
+    /// Returns the number of adds since the last call, and resets it.
     pub(super) fn take_adds(&self) -> u32 {
-        // Relaxed: as in `count_add`.
+        // Relaxed: the count orders nothing.
         self.adds.swap(0, Ordering::Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! How large a table is, and where its probing begins.
+//! The sizes of tables, and the start of their probes.
 
 use super::{Key, ListTable, TableRef};
 use crate::{MemcgId, NodeId};
@@ -6,7 +6,8 @@ use alloc::vec;
 
 #[test]
 fn a_table_is_as_large_as_its_lists_need() {
-    // Up to 8 slots are filled; of more, three quarters, less the eighth that stays free.
+    // Tables of up to 8 slots are filled; larger ones up to three quarters, less the eighth that
+    // stays free.
     let needed =
         [(1, 1), (2, 2), (3, 4), (5, 8), (8, 8), (9, 16), (10, 16), (11, 32), (20, 32), (21, 64), (40, 64), (41, 128)];
     for (lists, capacity) in needed {
@@ -27,7 +28,8 @@ fn lists_begin_at_different_places() {
         }
         lists.into_iter().max().unwrap_or(0)
     };
-    // Of one node, of one group, of many of both, and more than a group's hash has values.
+    // Of one node, of one group, of many of both, and of more groups than the hash of an id has
+    // values.
     for (groups, nodes) in [(10_000, 1), (1, 1_000), (1_000, 16), (1 << 18, 1)] {
         let most = most_at_one_place(groups, nodes);
         assert!(most <= 2, "{most} lists of {groups} groups on {nodes} nodes begin at one place");

@@ -1,5 +1,5 @@
-//! Every interleaving, of small stories. Each ordering that a story
-//! rests on has a twin without it, which must fail.
+//! Model checks in every interleaving. Each ordering that a check depends on has a mutant without
+//! it, which must fail.
 
 mod listener;
 mod offline;
@@ -22,7 +22,8 @@ struct World {
     lru: ListLru<Item>,
 }
 
-/// Leaked until [`World::end`]: a story that fails is not taken down, as loom may not be called while it is unwound.
+/// Creates a world that is leaked until [`World::end`]: a failed execution is not torn down, as
+/// loom must not be called while it unwinds.
 fn world_heard_by(ear: Option<Arc<dyn Occupancy>>) -> &'static World {
     let tree = MemcgTree::new(1);
     let child = tree.root().create("c").unwrap();
@@ -35,10 +36,11 @@ fn world() -> &'static World {
 }
 
 impl World {
-    /// Checks the list, and drops everything. Nobody else is left.
+    /// Checks the list, and drops everything. All other threads have ended.
     fn end(&'static self) {
         self.lru.assert_valid();
-        // SAFETY: it came from `Box::leak`, the story's other threads are joined, and this is its end.
+        // SAFETY: the pointer came from `Box::leak`, the execution's other threads are joined, and
+        // `self` is not used afterwards.
         drop(unsafe { Box::from_raw(core::ptr::from_ref(self).cast_mut()) });
     }
 }
@@ -77,7 +79,8 @@ fn l4_l14_of_a_del_and_a_walk_one_gets_the_item() {
     });
 }
 
-/// Of a replacement and a del of the item, and of the group's end beside them: one gets the item, and what takes its place is where it was.
+/// A replacement and a del of the same item, or a replacement and the offline of the group: one
+/// operation gets the item, and the replacement has the item's place.
 #[test]
 fn l4_l9_of_a_replacement_and_a_del_one_gets_the_item() {
     for is_ending in [false, true] {

@@ -1,4 +1,4 @@
-//! A random history against a model that is plain enough to be believed; the eager twin runs beside.
+//! A random history compared with a simple model; the eager baseline runs beside both.
 
 use super::{item, numbers, Item};
 use crate::list_lru::baseline::{EagerListLru, Turn};
@@ -22,13 +22,13 @@ enum Op {
     Offline {
         group: usize,
     },
-    /// `refuse`: so many allocations succeed, then one does not.
+    /// `refuse`: after this many successful allocations one fails.
     Prepare {
         group: usize,
         node: u16,
         refuse: Option<usize>,
     },
-    /// `place`: the processor's number, by which a part is chosen.
+    /// `place`: the processor's number, which selects the shard.
     Add {
         item: usize,
         group: usize,
@@ -36,7 +36,7 @@ enum Op {
         place: usize,
         refuse: Option<usize>,
     },
-    /// `whose`: with the group it was on.
+    /// `whose`: remove it with `del_with_memcg`.
     Del {
         item: usize,
         whose: bool,
@@ -68,7 +68,7 @@ enum Op {
     },
 }
 
-/// Mostly nothing is refused.
+/// Mostly no allocation fails.
 fn refuse() -> impl Strategy<Value = Option<usize>> {
     prop_oneof![3 => Just(None), 1 => (0..6_usize).prop_map(Some)]
 }
@@ -97,20 +97,20 @@ struct Model {
     parent: Vec<usize>,
     online: Vec<bool>,
     lists: BTreeMap<(usize, u16), Lists>,
-    /// Lists that the last sweep found empty, and nothing was added to since.
+    /// Lists that the last sweep found empty, and that got no item since.
     idle: BTreeSet<(usize, u16)>,
-    /// Lists that had parts, so that their order is not the one in which items came.
+    /// Lists that had shards, so that their order is not that of the adds.
     mixed: BTreeSet<(usize, u16)>,
 }
 
-/// A list and its parts, each oldest first.
+/// A list and its shards, each oldest first.
 #[derive(Default)]
 struct Lists {
     whole: VecDeque<usize>,
     parts: Vec<VecDeque<usize>>,
-    /// Where the next walk begins: 0 is the list itself.
+    /// The number of the list with which the next walk begins: 0 is the list itself.
     next: usize,
-    /// A sweep has seen the parts.
+    /// Whether a sweep has visited the shards.
     is_swept: bool,
 }
 
@@ -127,7 +127,7 @@ impl Lists {
         core::iter::once(&mut self.whole).chain(&mut self.parts)
     }
 
-    /// What a walk shows, in its order.
+    /// Returns the items that a walk visits, in order.
     fn in_order(&self) -> impl Iterator<Item = usize> + '_ {
         let (before, from) = (self.all().take(self.next), self.all().skip(self.next));
         from.chain(before).flatten().copied()
@@ -145,7 +145,8 @@ impl Lists {
         self.next = 0;
     }
 
-    /// What a walk does: what is removed and what is rotated, in the order shown.
+    /// Performs a walk. Returns the removed and the rotated items, in the order of the visits, and
+    /// the number of visits.
     fn walk(&mut self, nr: usize, verdicts: u16) -> (Vec<usize>, Vec<usize>, usize) {
         let (mut gone, mut turned, mut turn, mut left) = (Vec::new(), Vec::new(), 0, nr);
         let (all, lists) = (self.len(), 1 + self.parts.len());
@@ -185,7 +186,7 @@ impl Model {
         group
     }
 
-    /// The group and node on whose list an item is, and the list or the part itself.
+    /// Returns the group and node on whose list an item is, and the list or the shard itself.
     fn find(&mut self, item: usize) -> Option<((usize, u16), &mut VecDeque<usize>)> {
         self.lists.iter_mut().find_map(|(key, lists)| {
             let list = lists.all_mut().find(|list| list.contains(&item))?;
@@ -204,7 +205,7 @@ impl Model {
         let below: Vec<_> = self.lists.keys().copied().filter(|key| self.is_below(key.0, top)).collect();
         for key in &below {
             let list = self.lists.get_mut(key).unwrap();
-            // The first time after a split it is not said to be quiet.
+            // The first sweep after a split does not join the shards.
             if core::mem::replace(&mut list.is_swept, true) && !list.parts.is_empty() {
                 list.end_parts();
             }
@@ -223,7 +224,8 @@ impl Model {
         }
     }
 
-    /// After a refused allocation: what was made of the lists that were wanted. No other was, and none went (L6, L17).
+    /// Updates the model after a failed allocation with the requested lists that were created. No
+    /// other list was created, and none was removed (L6, L17).
     fn populate_as_seen(&mut self, lru: &ListLru<Item>, groups: &[Memcg], mut group: usize, node: u16) {
         loop {
             let is_there = lru.is_populated(&groups[group], NodeId::new(node));
@@ -251,7 +253,7 @@ fn run(ops: Vec<Op>) {
     let eager = Arc::new(EagerListLru::<Item>::new(usize::from(NODES)));
     tree.add_hook(eager.clone());
     let items: Vec<Arc<Item>> = (0..ITEMS).map(item).collect();
-    // An item is on one list at a time, so the twin has its own.
+    // An item is on one list at a time, so the baseline has items of its own.
     let twins: Vec<Arc<Item>> = (0..ITEMS).map(item).collect();
     let mut groups: Vec<Memcg> = Vec::from([tree.root().clone()]);
     let mut model = Model { parent: Vec::from([0]), online: Vec::from([true]), ..Model::default() };
@@ -315,7 +317,8 @@ fn run(ops: Vec<Op>) {
                 let (added, refused) = fault::after(refuse.unwrap_or(usize::MAX), add);
                 if !linked {
                     model.populate_as_seen(&lru, &groups, effective, node);
-                    // A dying group's list is refused before it is known that none is to be made.
+                    // For a dying group, the allocation of its list may fail before the code finds
+                    // out that none is to be created.
                     assert!(model.lists.contains_key(&(effective, node)) || refused, "L17");
                     while effective != 0 && !model.lists.contains_key(&(effective, node)) {
                         effective = model.parent[effective];
@@ -375,7 +378,7 @@ fn run(ops: Vec<Op>) {
                 if let Some(((group, node), list)) = found {
                     list.retain(|&i| i != item);
                     list.push_back(item);
-                    // The twin's youngest is what was added last.
+                    // The baseline's youngest item is the one added last.
                     let twin = eager.del(&twins[item]).expect("L4");
                     assert!(eager.add(twin, &groups[group], NodeId::new(node)).is_ok(), "L4");
                 }
@@ -387,7 +390,7 @@ fn run(ops: Vec<Op>) {
                 assert_eq!(replaced.map_err(|it| it.number), found.as_ref().map_or(Err(by), |_| Ok(item)), "L4");
                 if let Some(((group, node), list)) = found {
                     list.iter_mut().filter(|i| **i == item).for_each(|i| *i = by);
-                    // The twin knows no such thing: all of its list is added anew.
+                    // The baseline has no `replace`: its whole list is added anew.
                     let (group, node) = (&groups[group], NodeId::new(node));
                     let mut nr = u64::MAX;
                     for twin in eager.walk_one(group, node, &mut nr, |_| Turn::Remove) {
@@ -396,7 +399,7 @@ fn run(ops: Vec<Op>) {
                     }
                 }
             }
-            Op::Sweep { .. } => {} // Below.
+            Op::Sweep { .. } => {} // Handled below.
             Op::Walk { group, node, nr, verdicts } => {
                 let group = group % groups.len();
                 let is_mixed = model.mixed.contains(&(group, node));
@@ -417,7 +420,7 @@ fn run(ops: Vec<Op>) {
                 assert_eq!((removed as usize, nr_to_walk), (gone.len(), nr - shown as u64), "L11");
                 assert_eq!(private.map(|it| it.number).collect::<Vec<_>>(), gone, "L13");
 
-                // The twin has no parts: what is done with which item is told by its number.
+                // The baseline has no shards: its verdicts are selected by item number.
                 let mut twins_nr_to_walk = if is_mixed { u64::MAX } else { nr };
                 let twins_gone =
                     eager.walk_one(&groups[group], NodeId::new(node), &mut twins_nr_to_walk, |it| match it.number {
@@ -476,7 +479,7 @@ fn run(ops: Vec<Op>) {
             );
         }
     }
-    // What a history leaves when nothing is kept (L16): no list, no part, no table.
+    // After all items are removed, sweeps free everything (L16): lists, shards, table.
     items.iter().for_each(|it| drop(lru.del(it)));
     while crate::list_lru::sweep(tree.root()) != Default::default() || lru.pairs() != 0 {}
     assert_eq!(lru.footprint(), empty);

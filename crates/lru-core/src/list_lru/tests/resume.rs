@@ -1,4 +1,5 @@
-//! A walk that gives the lock back goes on where it was (L11, L12, L13, R7), whatever happens meanwhile.
+//! A walk that released the lock resumes at its position (L11, L12, L13, R7), whatever happens
+//! meanwhile.
 
 use super::{item, numbers, Item};
 use crate::{Isolated, ListLru, MemcgTree, NodeId};

@@ -1,4 +1,5 @@
-//! Lists of objects in slots, whose links are numbers: beside a plain queue, in any order of calls; and marks among them.
+//! Lists of objects in slots, whose links are slot numbers: compared with a simple queue, for any
+//! sequence of calls; and walk cursors on such lists.
 
 use crate::list::test_arena::{in_arena, Arena, ArenaSlot};
 use crate::{AddError, CompressedLinks, Isolated, ListLru, Memcg, MemcgTree, NodeId};
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Of a size, and with links at a place, that no power of two divides.
+/// Neither the size nor the offset of the links is divisible by a large power of two.
 struct Item {
     number: u64,
     links: CompressedLinks,
@@ -23,7 +24,7 @@ fn item(arena: &Arena<Item>, number: u64) -> ArenaSlot<Item> {
     arena.alloc(item)
 }
 
-/// The item of a number that is on the list.
+/// Returns the item with this number that is on the list.
 fn find(lru: &ListLru<Item>, memcg: &Memcg, number: u64) -> Option<NonNull<Item>> {
     let mut found = None;
     lru.walk_one(memcg, N0, &mut u64::MAX.clone(), |it| {
@@ -51,16 +52,16 @@ fn a_walk_says_where_the_next_begins_and_adds_go_on_from_there() {
     let (tree, arena, lru) = (MemcgTree::new(1), Arena::new(), ListLru::<Item>::new());
     let shape: &LinkLayout = Item::LAYOUT;
     let memcg = tree.root();
-    // How many items before the one that was asked for last; none: nobody was asked for.
+    // The number of items before the prefetch cursor; none: the cursor is not set.
     let prefetch_cursor = || {
         let guard = crate::rcu::pin();
         let mut list = lru.raw.lock_one(memcg, N0, 0, &guard).unwrap();
         list.with_list(|list, _| {
             let (mut at, mut by) = (0, list.first());
             while by != list.prefetch_cursor(shape) {
-                // SAFETY: `by` is on the list, or the search would have ended at none.
+                // SAFETY: `by` is on the list, since otherwise the search would have ended at none.
                 let item = unsafe { shape.get(by) };
-                // SAFETY: as above, and the list's lock is held.
+                // SAFETY: `item` is on the list, and the list's lock is held.
                 by = unsafe { shape.next(item) };
                 at += 1;
             }
@@ -68,7 +69,7 @@ fn a_walk_says_where_the_next_begins_and_adds_go_on_from_there() {
         })
     };
     (0..10).for_each(|number| lru.add(item(&arena, number), memcg, N0).unwrap());
-    assert_eq!(prefetch_cursor(), None, "nobody walked yet");
+    assert_eq!(prefetch_cursor(), None, "there was no walk yet");
     let mut old = Isolated::new();
     lru.walk_one(memcg, N0, &mut 3, |it| it.isolate(&mut old));
     assert_eq!(prefetch_cursor(), Some(0));
@@ -90,9 +91,9 @@ enum Op {
     DelMany(Vec<usize>),
     Touch(usize),
     Replace(usize),
-    /// What becomes of each that is shown.
+    /// A walk with a verdict for each visited item.
     Walk(Vec<Fate>),
-    /// Its items go before those of the other group.
+    /// The group goes offline, and its items move to the other group.
     Offline,
 }
 
@@ -102,7 +103,7 @@ enum Fate {
     Rotate,
     Skip,
     Remove,
-    /// The lock is given back, and the next is shown.
+    /// The item is removed, the lock released, and the walk continues.
     RemoveAndGoOn,
     Stop,
 }
@@ -155,7 +156,7 @@ fn run(ops: Vec<Op>) {
                 let Some(n) = at(n, &twin) else { continue };
                 let number = twin.remove(n).unwrap();
                 let found = find(&lru, &group, number).unwrap();
-                // SAFETY: it is on the list, and nobody else is here.
+                // SAFETY: the item is on the list, and no other thread removes it.
                 assert_eq!(lru.del(unsafe { found.as_ref() }).unwrap().number, number);
             }
             Op::DelMany(some) => {
@@ -164,7 +165,7 @@ fn run(ops: Vec<Op>) {
                 some.dedup();
                 let items: Vec<_> = some.iter().map(|&number| find(&lru, &group, number).unwrap()).collect();
                 let mut to = Isolated::new();
-                // SAFETY: they are on the list, and nobody else is here.
+                // SAFETY: the items are on the list, and no other thread removes them.
                 let listed = items.iter().map(|item| unsafe { item.as_ref() });
                 assert_eq!(lru.del_batch(listed, &mut to), some.len() as u64);
                 assert!(to.map(|item| item.number).eq(some.iter().copied()));
@@ -173,14 +174,14 @@ fn run(ops: Vec<Op>) {
             Op::Touch(n) => {
                 let Some(n) = at(n, &twin) else { continue };
                 let number = twin.remove(n).unwrap();
-                // SAFETY: it is on the list, and nobody else is here.
+                // SAFETY: the item is on the list, and no other thread removes it.
                 assert!(lru.promote(unsafe { find(&lru, &group, number).unwrap().as_ref() }));
                 twin.push_back(number);
             }
             Op::Replace(n) => {
                 let Some(n) = at(n, &twin) else { continue };
                 let by = fresh();
-                // SAFETY: it is on the list, and nobody else is here.
+                // SAFETY: the item is on the list, and no other thread removes it.
                 let there = unsafe { find(&lru, &group, twin[n]).unwrap().as_ref() };
                 let old = lru.replace(there, item(&arena, by)).ok().unwrap();
                 assert_eq!(old.number, core::mem::replace(&mut twin[n], by));
@@ -189,7 +190,7 @@ fn run(ops: Vec<Op>) {
             Op::Offline => {
                 generation += 1;
                 let other = tree.root().create(&alloc::format!("g{generation}")).unwrap();
-                // What the root has is older, so it must be none.
+                // Items that the root had before would be older, so remove them.
                 let mut old = Isolated::new();
                 lru.walk_one(tree.root(), N0, &mut u64::MAX.clone(), |it| it.isolate(&mut old));
                 drop(old);
@@ -259,7 +260,7 @@ fn a_slot_that_is_on_a_list_comes_to_no_other() {
     let lists = [ListLru::<Item>::new(), ListLru::<Item>::new()];
     lists[0].add(item(&arena, 1), tree.root(), N0).unwrap();
     let there = find(&lists[0], tree.root(), 1).unwrap();
-    // SAFETY: it is on the list, and nobody else is here.
+    // SAFETY: the item is on the list, and no other thread removes it.
     let there = unsafe { there.as_ref() };
     assert!(there.links.is_linked());
     assert!(lists[1].del(there).is_none() && !lists[1].promote(there));
@@ -272,7 +273,8 @@ fn a_slot_that_is_on_a_list_comes_to_no_other() {
 const WALKS: u64 = if cfg!(miri) { 16 } else { 6_000 };
 const ITEMS: u64 = if cfg!(miri) { 20 } else { 2_000 };
 
-/// Walks that give the lock back leave a mark, which has a number while it is there; threads that add and remove meet it.
+/// Walks that release the lock leave a cursor, which is registered under a number meanwhile;
+/// threads that add and remove items encounter it.
 #[test]
 fn marks_among_slots_are_found_again_and_give_their_numbers_back() {
     let (tree, arena, lru) = (MemcgTree::default(), Arena::new(), ListLru::<Item>::new());

@@ -1,4 +1,5 @@
-//! A list for which threads contend gets parts, and loses them when it is quiet; what a list promises holds for all of them.
+//! A contended list is split into shards, which are joined when contention ends; all guarantees of
+//! a list hold for a split one.
 
 use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;
@@ -18,7 +19,8 @@ use std::thread;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// A group whose list was split after it got items `0..whole`; on each of two parts there are two more.
+/// Creates a group whose list was split after it got items `0..whole`; each of two shards has two
+/// more items.
 fn split_lists(whole: usize) -> (MemcgTree, Memcg, ListLru<Item>, Vec<Arc<Item>>) {
     let tree = MemcgTree::default();
     let group = tree.root().create("g").unwrap();
@@ -70,7 +72,8 @@ fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
     lru.assert_valid();
 }
 
-/// Where an item goes: the list of a group, locked by somebody who found it taken, or did not.
+/// Returns the list to which an item is added, for a thread that found the list locked (`missed`)
+/// or not.
 fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const ListLruOne {
     let guard = pin();
     let list = lru.raw.lock_to_add(&item(0).links.hook, memcg, N0, missed, &guard).ok().expect("there is a list");
@@ -102,7 +105,8 @@ fn who_finds_its_part_taken_goes_to_another() {
         set_place(place);
         let taken = locked_to_add(&lru, &group, false);
         assert_eq!(locked_to_add(&lru, &group, false), taken);
-        // The first time, unless the processor's number leads to the same part.
+        // The first attempt moves to another shard, unless the processor's number selects the same
+        // one again.
         let other = (0..10).map(|_| locked_to_add(&lru, &group, true)).find(|&part| part != taken);
         assert!(other.is_some_and(|other| locked_to_add(&lru, &group, false) == other), "and stays there");
     }
@@ -145,7 +149,7 @@ fn parts_stay_while_more_than_one_is_used() {
         lru.parts(&group, N0) != 0
     };
     assert!(busy(&[0, 1]));
-    assert!(!busy(&[1]), "one thread alone has nobody to keep apart from");
+    assert!(!busy(&[1]), "a single thread needs no shards");
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn l9_l16_a_group_that_ends_takes_its_parts_along() {
     assert_eq!((lru.count_one(&group, N0), lru.pairs()), (0, 1));
     lru.assert_valid();
     assert!(!lru.split_now(&group, N0), "L8");
-    // Their homes are parts that are dead, of a list that is.
+    // The homes of these items are dead shards of a dead list.
     assert!(items.iter().all(|it| lru.del(it).is_some()));
     lru.assert_valid();
     assert!(lru.del(&root).is_some());
@@ -360,7 +364,11 @@ fn l10_the_first_item_of_any_part_is_told() {
     add(1, 0);
     assert_eq!(heard(), 0);
     add(2, 1);
-    assert_eq!(heard(), 1, "who cleared the bit after the first one's end may have counted before this");
+    assert_eq!(
+        heard(),
+        1,
+        "a listener that cleared the bit after the first shard's end may have counted before this add"
+    );
     assert!(lru.end_parts_now(&group, N0));
     assert_eq!(heard(), 1);
     assert_eq!(lru.count_one(&group, N0), 3);

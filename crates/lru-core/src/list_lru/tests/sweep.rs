@@ -1,4 +1,5 @@
-//! What is empty and idle is given back, and nothing else (DESIGN: cost table, "the same, empty again and idle").
+//! Lists that are empty and idle are freed, and no others (DESIGN: cost table, "the same, empty
+//! again and idle").
 
 use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;
@@ -23,7 +24,7 @@ fn l16_an_empty_list_goes_at_the_second_sweep_and_a_used_one_stays() {
         assert_eq!(sweep(tree.root()).given_back, 0, "it holds something");
     }
     lru.del(&it).unwrap();
-    // The root's was marked when it was first found empty, and has a child until now.
+    // The root's list was marked when it was first found empty, and has had a child until now.
     assert_eq!(sweep(tree.root()), Swept { given_back: 0, marked: 1 });
     lru.add(it.clone(), &group, N0).unwrap();
     lru.del(&it).unwrap();
@@ -136,7 +137,7 @@ fn a_table_of_four_times_what_is_needed_stays() {
     lru.add(item(0), &groups[3], N0).unwrap();
     let full = lru.footprint().get();
     while sweep(tree.root()) != Swept::default() {}
-    // 16 slots for ten lists; two, and room for one more, need 4.
+    // 16 slots for ten lists; two lists, and room for one more, need 4.
     assert_eq!((lru.pairs(), full - lru.footprint().get()), (2, 8 * size_of::<ListLruOne>() as u64));
 }
 

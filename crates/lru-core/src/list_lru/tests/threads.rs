@@ -1,4 +1,4 @@
-//! Many threads, real ones: nothing is lost, nothing is seen twice (L4, L9, L14).
+//! Stress tests with real threads: nothing is lost, nothing is seen twice (L4, L9, L14).
 
 use super::{ids, item, Item};
 use crate::{Isolated, ListLru, MemcgTree, NodeId};
@@ -108,7 +108,7 @@ fn l18_chains_and_siblings_that_end_at_once_do_not_wait_for_each_other_for_ever(
                         for it in &items[(c * DEPTH + depth) * 2..][..2] {
                             lru.add(it.clone(), group, NodeId::ZERO).unwrap();
                         }
-                        // Children first; who is early asks again.
+                        // Children go first; a thread that is too early retries.
                         while group.offline().is_err() {
                             thread::yield_now();
                         }

@@ -1,4 +1,4 @@
-//! One property, one test.
+//! One test for each property.
 
 use super::{ids, item, numbers, Item};
 use crate::list_lru::refusable::fault;
@@ -167,7 +167,7 @@ fn the_lock_is_free_after_unlock_and_after_remove() {
         if it.item().number == 0 {
             let kept = it.arc();
             let unlocked = it.unlock();
-            assert!(lru.del(&kept).is_some(), "del needs the lock that was given back");
+            assert!(lru.del(&kept).is_some(), "del needs the lock that was released");
             return unlocked.retry();
         }
         let (item, unlocked) = it.remove();
@@ -301,7 +301,8 @@ fn l10_a_groups_end_is_told_if_the_parents_list_was_empty_and_is_not() {
     }
     let (tree, ear) = (MemcgTree::default(), Arc::new(Ear(AtomicUsize::new(0))));
     let lru = ListLru::<Item>::with_occupancy(ear.clone());
-    // How often an end is told, of a group with so many items, to a parent with so many.
+    // Returns how often the listener is called for the offline of a group with `of` items whose
+    // parent has `to` items.
     let told = |of: usize, to: usize| {
         let child = tree.root().create("c").unwrap();
         drop(lru.prepare(&child, N0).unwrap());
@@ -448,7 +449,7 @@ fn l5_what_takes_an_items_place_is_as_old_and_counts_where_that_one_did() {
         lru.assert_valid();
     }
     assert_eq!(numbers(&lru, &group, N0), [10, 11, 12]);
-    // The group's list is dead, and its items count on it still.
+    // The group's list is dead, and its items still count on it.
     let it = item(20);
     lru.add(it.clone(), &group, N0).unwrap();
     group.offline().unwrap();
@@ -457,7 +458,7 @@ fn l5_what_takes_an_items_place_is_as_old_and_counts_where_that_one_did() {
     assert_eq!(numbers(&lru, tree.root(), N0), [10, 11, 12, 21]);
     assert_eq!(lru.del_with_memcg(&by).map(|(_, whose)| whose), Some(tree.root().clone()));
     lru.assert_valid();
-    // Isolated, it is nobody else's.
+    // An isolated item belongs to the `Isolated` alone.
     let mut private = Isolated::new();
     lru.walk_one(tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
     let oldest = private.pop().unwrap();

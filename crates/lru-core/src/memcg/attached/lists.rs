@@ -1,23 +1,22 @@
-//! The lists that are attached to a group: a chain of structures whose type this module does not
-//! know.
+//! The chain of lists that are attached to a group, as pointers of an opaque type.
 
 use crate::sync::{Mutex, MutexGuard};
 use core::ptr;
 
-/// A list that is attached to a group, as the group names it: an opaque type, which only
-/// [`list_lru`](crate::list_lru) casts back.
+/// A list that is attached to a group: an opaque type, which only [`list_lru`](crate::list_lru)
+/// casts back.
 pub(crate) struct AttachedList(());
 
 /// The chain of lists that are attached to a group.
 pub(crate) struct Attached {
     /// The first list; null for none.
     pub(crate) first: *mut AttachedList,
-    /// Set once, when the group begins to die: nothing is attached to it any more (L8).
+    /// Set once, when the group starts to die: no list is attached to it any more (L8).
     pub(crate) is_closed: bool,
 }
 
-// SAFETY: what `first` leads to may be touched by the holder of the lock around this, on any
-// thread.
+// SAFETY: the lists that `first` points to may be accessed, on any thread, by the holder of the
+// lock around this.
 unsafe impl Send for Attached {}
 
 /// [`Attached`], behind its lock.

@@ -1,4 +1,4 @@
-//! Checks of the table against itself, for the tests of the whole tree.
+//! Consistency checks of the table, for the tests of the whole tree.
 
 use core::fmt;
 
@@ -6,12 +6,12 @@ use super::{GroupTable, NIL};
 use crate::memcg::group_handle::GroupHandle;
 
 impl<G: GroupHandle + fmt::Debug> GroupTable<G> {
-    /// The number of slots, and for how many there is memory.
+    /// Returns the number of slots, and the number for which memory is allocated.
     pub(in crate::memcg) fn slots(&self) -> (usize, usize) {
         (self.slots.len(), self.slots.capacity())
     }
 
-    /// Checks slots, links, index and counts against each other, when nothing is in progress.
+    /// Checks slots, links, index and counts against each other, when no operation is in progress.
     pub(in crate::memcg) fn assert_valid(&self) {
         self.ids.assert_valid();
         let mut online = 0;

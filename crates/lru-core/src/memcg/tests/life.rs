@@ -1,4 +1,4 @@
-//! Names, errors, going offline, hooks, the end of the tree.
+//! Names, errors, going offline, hooks, the drop of the tree.
 
 use alloc::string::ToString as _;
 use alloc::vec;
@@ -86,7 +86,7 @@ fn who_cannot_go_offline() {
     tree.assert_valid();
 }
 
-/// Ids of a chain of dying groups, the lower of which keeps the upper.
+/// Ids of a chain of dying groups, each of which keeps its parent alive.
 #[test]
 fn a_dying_id_is_its_nearest_online_ancestor_until_the_last_handle_is_gone() {
     let tree = MemcgTree::new(0);
@@ -142,7 +142,7 @@ struct Recorder(Mutex<Vec<(&'static str, Memcg, Memcg, bool)>>, &'static str);
 
 impl OfflineHook for Recorder {
     fn offline(&self, dying: &Memcg, parent: &Memcg) {
-        // The tree may be asked and changed from here.
+        // A hook may query and change the tree.
         let refused = parent.offline();
         assert_eq!(refused, Err(MemcgError::HasChildren), "the parent waits for its child's hooks");
         let sibling = parent.create("made by a hook").is_ok();
@@ -174,7 +174,7 @@ fn a_hook_that_panics_does_not_keep_the_parent() {
     struct Panics;
     impl OfflineHook for Panics {
         fn offline(&self, _: &Memcg, _: &Memcg) {
-            panic!("a hook of somebody else");
+            panic!("a hook of another owner");
         }
     }
     let tree = MemcgTree::new(0);
@@ -240,7 +240,7 @@ fn slots_go_back_when_three_of_four_are_free_and_leave_room_for_as_many_again() 
         let last = groups.pop().unwrap();
         last.offline().unwrap();
     };
-    // More than a fourth of the memory is used: it stays.
+    // More than a fourth of the memory is used: it is not shrunk.
     while (slots().0 - 1) * 4 > full {
         end_last();
         assert_eq!(slots().1, full, "{} slots are used", slots().0);
@@ -335,7 +335,7 @@ fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
     assert_eq!(in_stock(), [full - 1_000, full - 1_000, full - 1_000, 0]);
     assert_eq!(tree.root().usage(), usage, "it was charged before");
 
-    // Whoever comes twice would take a batch.
+    // A group that charges twice in a row by `try_charge` would get a batch.
     for times in 1..=3 {
         assert_eq!(c.try_charge_exactly(b(10)), Ok(Charged::Within));
         assert_eq!((c.usage(), c.in_stock()), (b(times * 10), ByteSize::ZERO));
@@ -344,6 +344,38 @@ fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
     a.set_max(a.usage());
     assert_eq!(ab.try_charge_exactly(b(full - 1_000)), Ok(Charged::Within), "what is in stock makes no charge fail");
     assert_eq!((ab.in_stock(), ab.try_charge_exactly(b(1)).unwrap_err().memcg), (ByteSize::ZERO, a));
+}
+
+#[test]
+fn a_charge_with_a_small_stock_takes_no_more_than_that() {
+    let tree = MemcgTree::new(2);
+    assert_eq!(tree.stock_slots(), 2);
+    let (a, other) = (tree.root().create("a").unwrap(), tree.root().create("other").unwrap());
+    a.set_max(b(1_000));
+    let charge = |memcg: &Memcg, stock| memcg.try_charge_with_stock(b(100), b(stock));
+    assert_eq!(charge(&a, 300), Ok(Charged::Within));
+    assert_eq!((a.usage(), a.in_stock()), (b(100), ByteSize::ZERO), "a group that charged once stocks nothing");
+    assert_eq!(charge(&a, 300), Ok(Charged::Within));
+    assert_eq!((a.usage(), a.in_stock()), (b(500), b(300)));
+    for left in [200, 100, 0] {
+        assert_eq!(charge(&a, 300), Ok(Charged::Within));
+        assert_eq!((a.usage(), a.in_stock()), (b(500), b(left)), "it comes from stock");
+    }
+    assert_eq!(charge(&a, 5_000), Ok(Charged::Within));
+    assert_eq!((a.usage(), a.in_stock()), (b(600), ByteSize::ZERO), "such a stock has no room");
+    assert_eq!(charge(&a, 300), Ok(Charged::Within));
+    assert_eq!((a.usage(), a.in_stock()), (b(1_000), b(300)), "up to max");
+    (0..3).for_each(|_| assert_eq!(charge(&other, 0), Ok(Charged::Within)));
+    assert_eq!((other.usage(), a.in_stock()), (b(300), b(300)), "without a stock the slot stays with the other group");
+    (0..3).for_each(|_| assert_eq!(charge(&a, 300), Ok(Charged::Within)));
+    assert_eq!(charge(&a, 300).unwrap_err().memcg, a);
+    other.set_high(b(450));
+    assert_eq!(charge(&other, 200), Ok(Charged::Within));
+    assert_eq!((other.usage(), other.in_stock()), (b(400), ByteSize::ZERO), "no stock is taken above `high`");
+    assert_eq!(charge(&other, 200), Ok(Charged::AboveHigh(other.clone())));
+    let large = tree.root().create("large").unwrap();
+    (0..2).for_each(|_| assert_eq!(large.try_charge_with_stock(b(100_000), ByteSize::MAX), Ok(Charged::Within)));
+    assert_eq!((large.usage(), large.in_stock()), (b(200_000), ByteSize::ZERO), "no stock is so large");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Every interleaving of two threads over one small tree: a group or two, at most one stock slot, and no bound on switches
-//! (6 s for all, in release). Each lock-free pairing has a twin with a fault, which must fail.
+//! Every interleaving of two threads over one small tree: one or two groups, at most one stock
+//! slot, and no bound on context switches (6 s for all, in release). Each lock-free pairing has a
+//! mutant, which must fail.
 
 use loom::thread;
 
@@ -11,7 +12,7 @@ fn b(n: u64) -> ByteSize {
     ByteSize::new(n)
 }
 
-// === charge against charge ===
+// === concurrent charges ===
 
 fn charges_meet_at_max() {
     crate::sync::model(|| {
@@ -45,7 +46,7 @@ fn usage_is_never_above_max_needs_the_exchange() {
     with_mutant("charge without exchange", charges_meet_at_max);
 }
 
-/// The limit is one level up, so a charge that fails has something to take back.
+/// The limit is one level up, so a refused charge must be subtracted again.
 #[test]
 fn a_refused_charge_leaves_nothing() {
     crate::sync::model(|| {
@@ -185,7 +186,7 @@ fn stock_meets_a_lower_max() {
             let a = a.clone();
             move || a.set_max(b(0))
         });
-        // It may be refused.
+        // The charge may be refused.
         let bytes = if a.try_charge(b(1)).is_ok() { b(2) } else { b(1) };
         other.join().unwrap();
         assert_eq!(tree.root().usage(), bytes, "stock is left above a max");
@@ -208,7 +209,7 @@ fn no_stock_is_left_above_a_max_that_is_lowered_needs_the_question_under_the_loc
 
 // === ids ===
 
-/// One thread ends a group, the other looks it up and makes a new one.
+/// One thread takes a group offline, the other looks it up and creates a new one.
 #[test]
 fn no_id_names_two_groups() {
     crate::sync::model(|| {
@@ -233,7 +234,7 @@ fn no_id_names_two_groups() {
     });
 }
 
-/// Only one of a new child and its parent's offline can succeed.
+/// Of creating a child and taking its parent offline only one can succeed.
 #[test]
 fn no_child_is_made_below_a_dying_group() {
     crate::sync::model(|| {

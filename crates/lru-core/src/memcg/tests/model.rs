@@ -1,4 +1,4 @@
-//! The tree against a plain twin: a list of groups, where every question is answered by looking at all of them.
+//! The tree compared with a simple model: a list of groups, in which every query scans all groups.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -19,7 +19,7 @@ enum Op {
     Charge(usize, u64),
     ChargeExactly(usize, u64),
     ChargeFromStock(usize, u64),
-    /// Uncharges this many 255ths of what is charged.
+    /// Uncharges this many 255ths of the group's charge.
     Uncharge(usize, u8),
     Set(usize, Limit, u64),
     Drain,
@@ -59,15 +59,16 @@ struct Group {
     online: bool,
     /// The test's handle; an online group may have none.
     handle: Option<Memcg>,
-    /// Charged to this group itself.
+    /// The bytes charged to this group itself.
     own: u64,
     high: u64,
     max: u64,
-    /// Usage after the last step.
+    /// The usage after the last step.
     usage_before: u64,
 }
 
-/// Groups by number of creation, parents before children; `None` is one that no longer exists.
+/// Groups in the order of their creation, parents before children; `None` is a group that no longer
+/// exists.
 struct Model {
     tree: MemcgTree,
     slots: usize,
@@ -117,12 +118,13 @@ impl Model {
         core::iter::successors(Some(n), |n| self.group(*n).parent).collect()
     }
 
-    /// Charged to this group and those below it.
+    /// Returns the bytes charged to this group and those below it.
     fn charged(&self, n: usize) -> u64 {
         self.group(n).own + self.children(n).into_iter().map(|child| self.charged(child)).sum::<u64>()
     }
 
-    /// The test's handle, asked for again if it was dropped; none for a dying group without.
+    /// Returns the test's handle, looked up again if it was dropped; none for a dying group without
+    /// a handle.
     fn handle(&mut self, n: usize) -> Option<Memcg> {
         let found = self.tree.get(MemcgId::new(self.group(n).id));
         let group = self.group_mut(n);
@@ -133,7 +135,7 @@ impl Model {
         group.handle.clone()
     }
 
-    /// Forgets who exists no longer: not online, no handle, no child.
+    /// Removes groups that no longer exist: not online, no handle, no child.
     fn bury(&mut self) {
         for n in (1..self.groups.len()).rev() {
             let gone = self.groups[n].as_ref().is_some_and(|g| !g.online && g.handle.is_none());
@@ -210,7 +212,7 @@ impl Model {
 
     fn drop_handle(&mut self, n: usize) {
         if !self.group(n).online && self.group(n).handle.is_some() {
-            // What is charged to a group has a handle of it.
+            // A charge implies a handle on the group.
             self.uncharge(n, self.group(n).own);
         }
         self.group_mut(n).handle = None;
@@ -316,7 +318,7 @@ impl Model {
             assert!(usage <= max.max(self.group(n).usage_before), "{handle:?} grew above its max");
             self.group_mut(n).usage_before = usage;
             if n > 0 && n % 2 == 1 && self.group(n).online {
-                // Half of the groups get along without a handle between the steps.
+                // Half of the groups have no handle between the steps.
                 self.group_mut(n).handle = None;
             }
         }

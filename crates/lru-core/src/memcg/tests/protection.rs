@@ -1,4 +1,5 @@
-//! Effective protection, by examples with small numbers, and by what must hold for all numbers (promise 7).
+//! Effective protection, by examples with small numbers, and by properties that hold for all
+//! numbers (guarantee 7).
 
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -50,11 +51,12 @@ fn what_nobody_claims_goes_to_those_who_use_more_than_they_claim() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     a.set_low(ByteSize::new(100));
-    // 40 of the 100 are claimed. Beyond their claims the two use 60 and 120: the 60 left over go 1 to 2.
+    // 40 of the 100 are claimed. Beyond their claims the two children use 60 and 120: the 60 that
+    // are left are divided 1 to 2.
     let claims = charged(&a, "claims", 40, 100);
     let plain = charged(&a, "plain", 0, 120);
     assert_eq!([&claims, &plain].map(|g| low(g, tree.root())), [60, 40]);
-    // And further down without any setting: a guarantee serves the subtree.
+    // One level further down, without any setting: a guarantee protects the whole subtree.
     let leaf = charged(&plain, "leaf", 0, 0);
     plain.uncharge(ByteSize::new(120));
     let _ = leaf.try_charge(ByteSize::new(120)).unwrap();
@@ -100,7 +102,7 @@ fn a_dying_group_claims_nothing() {
 }
 
 proptest! {
-    /// Any numbers, also such as never were at the same instant.
+    /// Any numbers, including combinations that never exist at one instant.
     #[test]
     fn a_share_is_never_more_than_the_parent_has(
         above: u64, parent_usage: u64, claims: u64, usage: u64, claim: u64,
@@ -109,7 +111,7 @@ proptest! {
         prop_assert!(share <= above);
     }
 
-    /// The children of one parent, of whom the numbers agree.
+    /// The children of one parent, with consistent numbers.
     #[test]
     fn shares_add_up_to_no_more_than_the_parent_has(
         above in 0..1_000_u64,

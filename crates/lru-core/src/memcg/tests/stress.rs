@@ -1,4 +1,5 @@
-//! Many threads at once. What they may not see is asserted while they run; the rest when they are done.
+//! Stress tests with many threads. Forbidden states are checked while the threads run, the final
+//! state afterwards.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -10,7 +11,7 @@ use lowwater_base::ByteSize;
 
 const THREADS: u64 = 4;
 
-/// A source of numbers that differ (xorshift).
+/// A generator of pseudo-random numbers (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,7 +25,7 @@ impl Numbers {
 
 #[test]
 fn usage_is_never_seen_above_max() {
-    // Less than one thread alone comes to hold: 100 charges of 1,500 on average.
+    // Less than one thread alone would hold: 100 charges of 1,500 on average.
     const MAX: u64 = 100_000;
     let tree = MemcgTree::new(2);
     let parent = tree.root().create("parent").unwrap();
@@ -73,14 +74,15 @@ fn usage_is_never_seen_above_max() {
     tree.assert_valid();
 }
 
-/// Stock of two processors makes two limits refuse, one above the other: both stocks must give way.
+/// The stock of two processors makes two limits refuse, one above the other: both stocks must be
+/// drained.
 #[test]
 #[cfg(target_os = "linux")]
 fn no_charge_fails_for_stock_of_another_processor() {
     use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet};
     let allowed = sched_getaffinity(None).unwrap();
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-    // With one processor there is one stock: nothing to see.
+    // With one processor there is one stock, and nothing to test.
     let (Some(first), Some(second)) = (cpus.next(), cpus.next()) else { return };
     let tree = MemcgTree::new(second + 1);
     let parent = tree.root().create("parent").unwrap();
@@ -104,7 +106,8 @@ fn no_charge_fails_for_stock_of_another_processor() {
     assert_eq!((parent.usage(), tree.root().usage()), (ByteSize::new(102), ByteSize::new(104)));
 }
 
-/// Groups come and go under walks, lookups and charges; in the end ids, sums and claims are as if nothing had been.
+/// Groups come and go during walks, lookups and charges; at the end, ids, sums and claims are as at
+/// the start.
 #[test]
 fn groups_come_and_go_under_everything() {
     let tree = MemcgTree::new(2);
@@ -127,7 +130,8 @@ fn groups_come_and_go_under_everything() {
                     let mut numbers = Numbers(seed * 7_919);
                     for _ in 0..3_000 {
                         let parent = &stay[numbers.below(3) as usize];
-                        // The names of all threads are the same, so some find theirs taken, and take that.
+                        // All threads use the same names, so some find theirs taken, and use the
+                        // existing group.
                         let name = format!("{}", numbers.below(3));
                         let Some(memcg) = parent.create(&name).ok().or_else(|| parent.child(&name)) else { continue };
                         memcg.set_low(ByteSize::new(numbers.below(1_000)));
@@ -136,7 +140,7 @@ fn groups_come_and_go_under_everything() {
                         let found = tree.get(memcg.id()).expect("the handle keeps the id");
                         assert!(found == memcg || (found.is_descendant_of(tree.root()) && !memcg.is_online()));
                         let _ = memcg.offline();
-                        assert_ne!(tree.get(memcg.id()), Some(memcg.clone()), "it is dying now, whoever did it");
+                        assert_ne!(tree.get(memcg.id()), Some(memcg.clone()), "it is dying, by this or another thread");
                         memcg.uncharge(bytes);
                     }
                 })

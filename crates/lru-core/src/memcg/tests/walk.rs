@@ -1,4 +1,4 @@
-//! A walk meets whatever can happen to the groups it walks over (promise 5).
+//! Walks during all kinds of changes to the groups they visit (guarantee 5).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -34,7 +34,8 @@ fn parents_come_before_children_and_older_before_younger() {
     assert_eq!(children, ["/a", "/b"]);
 }
 
-/// The walk stands on a group whose whole branch dies, parents included, and goes on behind the branch.
+/// The walk's position is a group whose whole branch dies, including its parents; the walk
+/// continues after the branch.
 #[test]
 fn a_walk_finds_its_way_out_of_a_dead_branch() {
     let (tree, [a, aa, ab, _, _]) = family();
@@ -47,7 +48,8 @@ fn a_walk_finds_its_way_out_of_a_dead_branch() {
     tree.assert_valid();
 }
 
-/// What the walk stands on keeps its place although its handle, its name and the branch are gone; then nothing is left of it.
+/// The group at a walk's position stays linked although its handle, its name and the branch are
+/// gone; when the walk is dropped, nothing is left of it.
 #[test]
 fn a_walk_that_is_dropped_leaves_no_dying_group_linked() {
     let (tree, groups) = family();
@@ -88,7 +90,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A walk, and what it must see: who was online below its top at the start and is not offline yet.
+/// A walk and the groups it must visit: those that were online below its top at the start and are
+/// not offline yet.
 struct Walk {
     walk: Descendants,
     owed: BTreeSet<String>,
@@ -99,7 +102,7 @@ proptest! {
     #[test]
     fn each_group_online_throughout_is_seen_once(ops in prop::collection::vec(op(), 1..120)) {
         let tree = MemcgTree::new(0);
-        // A path stays unique: names of groups that died are not given again.
+        // Names of dead groups are not reused, so that each path is unique.
         let mut serial = 0;
         let mut walks: Vec<Walk> = Vec::new();
         for op in ops {

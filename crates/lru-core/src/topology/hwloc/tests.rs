@@ -1,4 +1,4 @@
-//! Described machines, and this one.
+//! Synthetic machines, and this one.
 
 use super::*;
 
@@ -17,7 +17,8 @@ fn four_described_nodes() {
     assert!(!topology.is_this_machine(), "binding to it would do nothing and say Ok");
 }
 
-/// Machines from one node to more than any has today, with and without a level between.
+/// Machines from one node to more than any current machine has, with and without a level in
+/// between.
 #[test]
 fn up_to_sixty_four_described_nodes() {
     for (description, nodes, cpus) in [

@@ -1,14 +1,14 @@
-//! Machines made of files, good and bad.
+//! Machines described by files, valid and malformed.
 
 use super::*;
 use alloc::string::ToString as _;
 use std::path::PathBuf;
 
-/// A directory of its own that goes away again.
+/// A temporary directory that is removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {
-    /// Each file with its text.
+    /// Creates the directory with these files and contents.
     fn with(name: &str, files: &[(&str, &str)]) -> Self {
         let dir = std::env::temp_dir().join(std::format!("lowwater-sysfs-{}-{name}", std::process::id()));
         let dir = Self(dir);
@@ -31,7 +31,7 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        // A leftover in the temporary directory fails no test.
+        // A leftover in the temporary directory is harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -74,7 +74,8 @@ fn two_nodes_with_interleaved_processors() {
     assert_eq!([0, 1, 2, 3].map(|cpu| node_of(&topology, cpu)), [0, 1, 0, 1]);
 }
 
-/// Node numbers 0, 2, 8, 252 as on machines with accelerators; one without processors, one without memory, no distances.
+/// Node numbers 0, 2, 8, 252 as on machines with accelerators; one node without processors, one
+/// without memory, no distances.
 #[test]
 fn four_nodes_with_gaps_are_counted_without() {
     let dir = Dir::with(
@@ -146,7 +147,7 @@ fn missing_files() {
     assert!(error.starts_with("cannot read ROOT/node1/cpulist: "), "{error}");
 }
 
-/// Whatever this machine is, it has this thread on one of its nodes.
+/// Every machine has the calling thread on one of its nodes.
 #[test]
 fn this_machine() {
     let topology = super::super::detect();

@@ -1,4 +1,4 @@
-//! Whoever listens knows of what is not empty (L10).
+//! A listener does not miss a non-empty list (L10).
 
 use super::{world_heard_by, N0};
 use crate::list_lru::tests::{item, Item};
@@ -8,13 +8,14 @@ use crate::{ListLru, Memcg, NodeId, Occupancy};
 use alloc::sync::Arc;
 use loom::thread;
 
-/// A listener of one bit, as small as can be.
+/// A minimal listener, with one bit.
 pub(super) struct Bit(pub(super) AtomicBool);
 
 impl Occupancy for Bit {
     fn occupied(&self, _memcg: &Memcg, _node: NodeId) {
         if !crate::mutated!("listener_without_fence") {
-            // SeqCst: between the count (stored by the list) and the bit; meets the fence in `clear_if_empty`.
+            // SeqCst: orders the count (stored by the list) before the bit; meets the fence in
+            // `clear_if_empty`.
             fence(Ordering::SeqCst);
         }
         // Relaxed: ordered by the fence.
@@ -28,8 +29,9 @@ impl Bit {
     pub(super) fn clear_if_empty(&self, lru: &ListLru<Item>, memcg: &Memcg) {
         // Relaxed: ordered by the fence.
         self.0.store(false, Ordering::Relaxed);
-        // SeqCst: between the bit and the count; meets the fence in `occupied`. It has no twin here: `count_one` enters the read
-        // side, whose own fence happens to stand in for it. Listeners must not rely on that.
+        // SeqCst: orders the bit before the count; meets the fence in `occupied`. It has no mutant:
+        // `count_one` enters the read side, which contains a fence that happens to have the same
+        // effect. Listeners must not rely on that.
         fence(Ordering::SeqCst);
         if !crate::mutated!("clear_without_count") && lru.count_one(memcg, N0) != 0 {
             self.0.store(true, Ordering::Relaxed);
@@ -37,7 +39,7 @@ impl Bit {
     }
 }
 
-/// L10: the bit, for an add beside a clear.
+/// L10: the bit after an add concurrent with a clear.
 fn add_beside_clear() {
     let bit = Arc::new(Bit(AtomicBool::new(true)));
     let w = world_heard_by(Some(bit.clone()));

@@ -1,4 +1,4 @@
-//! The races of a group's end (R1 to R11), and the orderings that were wrong once.
+//! The races of a group's offline (R1 to R11), and orderings that were once wrong.
 
 use super::{world, World, N0};
 use crate::list_lru::tests::{item, Item};
@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use loom::thread;
 
-/// R1: an add that populates, beside the end of the group.
+/// R1: an add that populates, concurrent with the group's offline.
 fn add_beside_offline() {
     let w = world();
     let other = { thread::spawn(move || w.child.offline().unwrap()) };
@@ -25,7 +25,7 @@ fn r1_an_add_beside_offline_ends_at_the_parent() {
     model(add_beside_offline);
 }
 
-/// R2: a del beside the splice.
+/// R2: a del concurrent with the splice.
 fn del_beside_offline() {
     let w = world();
     let it = item(0);
@@ -42,7 +42,8 @@ fn r2_r8_a_del_beside_offline_finds_its_item() {
     model(del_beside_offline);
 }
 
-/// R2: a touch beside the splice. The item that was younger is the older one then, wherever both are.
+/// R2: a promotion concurrent with the splice. Afterwards the item that was younger is the older
+/// one, on whichever list both are.
 fn touch_beside_offline() {
     let w = world();
     let (touched, other) = (item(0), item(1));
@@ -72,7 +73,7 @@ fn r2_and_loses_it_when_a_dead_lists_forward_is_not_followed() {
     with_mutant("home_without_forward", || model(touch_beside_offline));
 }
 
-/// R8: a list found in the table, beside its end.
+/// R8: a list is found in the table while its group goes offline.
 fn lookup_beside_offline() {
     let w = world();
     drop(w.lru.prepare(&w.child, N0).unwrap());
@@ -127,7 +128,7 @@ fn r7_a_walk_beside_offline_shows_an_item_once() {
     });
 }
 
-/// R2: looks for the one item there is, on the child's list and then on its parent's.
+/// R2: looks for the only item, on the child's list and then on its parent's.
 fn look_beside_offline() {
     let w = world();
     w.lru.add(item(0), &w.child, N0).unwrap();
@@ -149,7 +150,7 @@ fn r2_an_item_is_in_sight_while_its_group_ends() {
     model(look_beside_offline);
 }
 
-/// Linux 6.13 to 7.1.
+/// The behaviour of Linux 6.13 to 7.1.
 #[test]
 #[should_panic]
 fn r2_and_is_not_when_the_slot_is_erased_before_the_drain() {
@@ -162,7 +163,7 @@ fn r1_and_a_dead_group_is_populated_without_the_dying_check() {
     with_mutant("populate_without_dying_check", || model(add_beside_offline));
 }
 
-/// A bit for each of the two groups.
+/// A listener with a bit for each of the two groups.
 #[derive(Default)]
 struct Bits {
     root: core::sync::atomic::AtomicBool,
@@ -184,7 +185,7 @@ fn bits_and_world() -> (Arc<Bits>, &'static World) {
     (bits, Box::leak(Box::new(World { tree, child, lru })))
 }
 
-/// R3: an add that may walk up, beside the end of its group.
+/// R3: an add that may go to the parent, concurrent with the group's offline.
 fn bit_beside_offline() {
     let (bits, w) = bits_and_world();
     let other = thread::spawn(move || w.child.offline().unwrap());
@@ -200,7 +201,7 @@ fn r3_l10_the_bit_is_the_effective_groups() {
     model(bit_beside_offline);
 }
 
-/// Linux 4.19 to 7.1.
+/// The behaviour of Linux 4.19 to 7.1.
 #[test]
 #[should_panic]
 fn r3_and_is_lost_when_it_is_that_of_the_group_that_was_passed() {
@@ -213,7 +214,7 @@ fn r3_and_is_lost_when_a_drain_sets_that_of_the_dying() {
     with_mutant("bit_of_the_dying", || model(bit_beside_offline));
 }
 
-/// R4: who hears of the end finds the items at the parent's already.
+/// R4: an offline hook finds the items on the parent's list already.
 #[test]
 fn r4_lists_are_reparented_before_anybody_hears_of_it() {
     struct Hears(&'static ListLru<Item>, Arc<core::sync::atomic::AtomicBool>);
@@ -238,7 +239,7 @@ fn r4_lists_are_reparented_before_anybody_hears_of_it() {
     });
 }
 
-/// R6: a del beside the drain; then all counts are of what is there.
+/// R6: a del concurrent with the drain; afterwards all counts are exact.
 #[test]
 fn r6_l1_a_del_counts_off_the_list_that_has_the_item() {
     model(del_and_count_beside_offline);
@@ -257,14 +258,14 @@ fn del_and_count_beside_offline() {
     w.end();
 }
 
-/// Linux until 5.16.
+/// The behaviour of Linux until 5.16.
 #[test]
 #[should_panic]
 fn r6_and_not_when_the_id_is_the_parents_before_the_drain() {
     with_mutant("count_of_the_parent", || model(del_and_count_beside_offline));
 }
 
-/// R7: the callback gives the lock back, the group ends, the walk goes on.
+/// R7: the callback releases the lock, the group goes offline, and the walk continues.
 #[test]
 fn r7_l12_a_walk_that_gave_the_lock_back_ends_though_its_group_does() {
     model(|| {
@@ -283,7 +284,7 @@ fn r7_l12_a_walk_that_gave_the_lock_back_ends_though_its_group_does() {
     });
 }
 
-/// R9: the lists end while the group does.
+/// R9: the `ListLru` is dropped while the group goes offline.
 #[test]
 fn r9_l20_a_drop_beside_offline_frees_every_item_once() {
     model(|| {
@@ -300,12 +301,13 @@ fn r9_l20_a_drop_beside_offline_frees_every_item_once() {
         other.join().unwrap();
         assert!(!it.links.is_linked());
         assert_eq!(Arc::strong_count(&it), 1);
-        // A story that failed is not taken down.
+        // A failed execution is not torn down.
         core::mem::forget((tree, child));
     });
 }
 
-/// R10: an item that names a dead group goes, and with it the id, while a new group takes one.
+/// R10: the last item of a dead group is removed, which frees the group's id, while a new group
+/// takes an id.
 #[test]
 fn r10_l18_an_id_is_given_again_only_when_nothing_names_it() {
     model(|| {
@@ -329,8 +331,8 @@ fn r10_l18_an_id_is_given_again_only_when_nothing_names_it() {
     });
 }
 
-/// R11: a node is counted beside a drain. The children's lists lie on either side of the root's in
-/// the table.
+/// R11: a node is counted during a drain. In the table, the children's lists are on either side of
+/// the root's.
 fn count_node_beside_offline() {
     let w = world();
     let second = w.tree.root().create("d").unwrap();
@@ -363,7 +365,8 @@ fn r11_but_is_without_the_fence() {
     with_mutant("move_without_fence", || model(count_node_beside_offline));
 }
 
-/// R7, in the open: the group ends while the walk has given the lock back, and its mark goes along.
+/// R7, unforced: the group goes offline while the walk has released the lock, and its cursor moves
+/// along.
 #[test]
 fn r7_a_mark_that_goes_to_the_parent_is_taken_back() {
     model(|| {

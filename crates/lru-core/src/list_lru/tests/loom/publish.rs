@@ -1,4 +1,5 @@
-//! What one thread makes, another finds without a lock, as it was made.
+//! A structure published by one thread is found without a lock by another, with its contents
+//! visible.
 
 use super::{world, N0};
 use crate::list_lru::tests::item;
@@ -6,7 +7,7 @@ use crate::sync::{model, with_mutant};
 use crate::NodeId;
 use loom::thread;
 
-/// A list made by one thread, found by another without a lock.
+/// A list that one thread creates is found by another without a lock.
 fn publish_beside_lookup() {
     let w = world();
     drop(w.lru.prepare(w.tree.root(), N0).unwrap());
@@ -27,7 +28,7 @@ fn and_not_when_the_table_is_swapped_relaxed() {
     with_mutant("table_relaxed", || model(publish_beside_lookup));
 }
 
-/// As above, but into a free slot of the same table.
+/// As `publish_beside_lookup`, but the list goes into a free slot of the same table.
 fn insert_beside_lookup() {
     let w = world();
     drop(w.lru.prepare(w.tree.root(), N0).unwrap());
@@ -50,7 +51,7 @@ fn and_not_when_it_is_published_relaxed() {
     with_mutant("publish_relaxed", || model(insert_beside_lookup));
 }
 
-/// An item that leaves one list and joins another on two threads.
+/// An item is removed from one list and added to another by two threads.
 fn from_list_to_list() {
     let w = world();
     let second = world();
@@ -79,7 +80,7 @@ fn and_races_when_it_is_let_go_relaxed() {
     with_mutant("unlink_relaxed", || model(from_list_to_list));
 }
 
-/// An item found by its home alone, on a list that another thread just made.
+/// An item is found through its home, on a list that another thread just created.
 fn del_beside_first_add() {
     let w = world();
     let it = item(0);

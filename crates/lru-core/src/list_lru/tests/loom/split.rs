@@ -1,4 +1,4 @@
-//! Lists that are split, and joined again, under those who use them.
+//! Splitting and joining of lists, concurrent with their users.
 
 use super::listener::Bit;
 use super::{world, world_heard_by, World, N0};
@@ -10,7 +10,7 @@ use crate::{ListLru, Occupancy};
 use alloc::sync::Arc;
 use loom::thread;
 
-/// A world whose child has a list with parts. Who adds comes to the first of them.
+/// Creates a world whose child group has a split list. The current thread adds to the first shard.
 fn split_world_heard_by(ear: Option<Arc<dyn Occupancy>>) -> &'static World {
     let w = world_heard_by(ear);
     drop(w.lru.prepare(&w.child, N0).unwrap());
@@ -32,7 +32,7 @@ fn shown(lru: &ListLru<super::Item>, memcg: &crate::Memcg) -> usize {
     shown
 }
 
-// === a split, beside ===
+// === concurrent with a split ===
 
 fn add_beside_split() {
     let w = world();
@@ -106,7 +106,7 @@ fn r1_and_is_when_it_is_split_without_the_chain() {
     with_mutant("split_without_chain", || model(offline_beside_split));
 }
 
-// === the end of parts, beside ===
+// === concurrent with the end of shards ===
 
 fn add_beside_end() {
     let w = split_world();
@@ -234,7 +234,7 @@ fn r11_but_is_when_parts_that_end_are_not_counted() {
     with_mutant("ending_parts_uncounted", || model(count_node_beside_end));
 }
 
-// === who listens ===
+// === listeners ===
 
 fn add_to_part_beside_clear() {
     let bit = Arc::new(Bit(AtomicBool::new(true)));
@@ -279,7 +279,7 @@ fn l10_but_is_when_the_end_of_parts_is_not_told() {
     with_mutant("end_parts_in_silence", || model(clear_beside_end));
 }
 
-// === the end of the group ===
+// === the group's offline ===
 
 #[test]
 fn r1_an_add_to_a_part_beside_offline_ends_at_the_parent() {

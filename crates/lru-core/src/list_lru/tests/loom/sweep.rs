@@ -1,4 +1,4 @@
-//! What is given back, beside those who come to use it.
+//! Sweeps of a list, concurrent with its users.
 
 use super::{world, World, N0};
 use crate::list_lru::tests::item;
@@ -6,7 +6,7 @@ use crate::list_lru::{sweep::sweep_group, Swept};
 use crate::sync::{model, with_mutant};
 use loom::thread;
 
-/// A world whose root has an empty list that the last sweep marked.
+/// Creates a world whose root has an empty list that the last sweep marked.
 fn idle_world() -> &'static World {
     let w = world();
     drop(w.lru.prepare(w.tree.root(), N0).unwrap());
@@ -28,7 +28,7 @@ fn an_add_beside_a_sweep_finds_a_list_or_makes_one() {
     model(add_beside_sweep);
 }
 
-/// R5: the parent's list is swept while the child's is made.
+/// R5: the parent's list is swept while the child's is created.
 fn populate_beside_sweep() {
     let w = idle_world();
     let other = thread::spawn(move || sweep_group(w.tree.root(), &mut Swept::default()));
