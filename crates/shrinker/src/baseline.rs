@@ -1,7 +1,9 @@
-//! The baseline of tests and benches: no bits, every shrinker is asked. Behind the feature `baseline`.
+//! The baseline of tests and benches: a scan that ignores the map's bits and calls every shrinker.
+//! Behind the feature `baseline`.
 //!
-//! The same contract as the registry's own pass in the most obvious code: every group, every shrinker, one after the other. It
-//! is the oracle in tests and the "before" in benches: 4,000 groups and 4,000 shrinkers are 16 million calls a pass.
+//! Implements the contract of the registry's own pass in the most obvious code: every group, every
+//! shrinker, one after the other. It is the oracle in tests and the "before" in benches: 4,000
+//! groups and 4,000 shrinkers are 16 million calls a pass.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -11,25 +13,27 @@ use crate::registry::{Registry, RegistryCore};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
-/// A view of a registry that asks every shrinker for every group, without the map's bits.
+/// A view of a registry that calls every shrinker for every group, ignoring the map's bits.
 #[derive(Clone, Copy)]
 pub struct FullScan<'a> {
     core: &'a RegistryCore,
 }
 
 impl<'a> FullScan<'a> {
-    /// The full scan of `registry`'s shrinkers.
+    /// Creates the full scan of `registry`'s shrinkers.
     pub fn new(registry: &'a Registry) -> Self {
         Self { core: &registry.core }
     }
 
-    /// As [`Registry::shrink`](crate::Registry::shrink), in O(groups x shrinkers); always from the top.
+    /// As [`Registry::shrink`](crate::Registry::shrink), in O(groups x shrinkers); always starts at
+    /// the root.
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
         self.pass(root, node, priority, flags, Protect::Limits, work)
     }
 
-    /// As [`Registry::drop_caches`](crate::Registry::drop_caches), in O(groups x shrinkers x nodes) for each round.
+    /// As [`Registry::drop_caches`](crate::Registry::drop_caches), in O(groups x shrinkers x nodes)
+    /// per round.
     pub fn drop_caches(&self) -> u64 {
         let Some(_scope) = self.core.scopes.enter_first() else { return 0 };
         repeat_while_freeing(self.core.map.ends(), || {
@@ -85,13 +89,13 @@ impl<'a> FullScan<'a> {
         flags: Reclaim,
         work: &mut Work<'_>,
     ) -> Progress {
-        let Some(guard) = self.core.lookup(id) else { return Progress::default() };
+        let Some(mut guard) = self.core.lookup(id) else { return Progress::default() };
         if guard.options.memcg(memcg) != memcg || guard.options.node(node) != node {
             return Progress::default();
         }
         let (core, clears_bits) = (self.core, false);
         ShrinkSlab { core, memcg, node, flags, amount, clears_bits, has_deferred: true }
-            .do_shrink_slab(guard, work)
+            .do_shrink_slab(&mut guard, work)
             .progress
     }
 }

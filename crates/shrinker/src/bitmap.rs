@@ -1,10 +1,13 @@
-//! A sparse bitmap: words that are there only where a bit is, or was a moment ago.
+//! A sparse bitmap: a word is allocated only while one of its bits is set, or until the next
+//! [`tidy`](Bitmap::tidy).
 //!
-//! A flat array of words would be the obvious thing, and costs every group a bit for every shrinker in the system: 3.2 GB
-//! for ten thousand groups and mounts. Here a group that two shrinkers know has one or two words.
+//! A flat array of words would cost every group a bit for every shrinker in the system: 3.2 GB for
+//! ten thousand groups and mounts. In the sparse bitmap, a group that two shrinkers use has one or
+//! two words.
 //!
-//! Bits change under a shared reference. Words come and go only under `&mut`; whoever owns a bitmap keeps it in a
-//! reader-writer lock, so a reader never sees a short one (S16), and a word found empty under `&mut` is empty.
+//! Bits change under a shared reference; words are added and removed only under `&mut`. The owner
+//! of a bitmap keeps it in a reader-writer lock, so a reader never sees a word disappear (S16), and
+//! a word that is found empty under `&mut` stays empty.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -17,19 +20,19 @@ use crate::thin_vec::ThinVec;
 /// Bits in a word.
 const BITS: u32 = u64::BITS;
 
-/// One bit's place: its word, and the mask that picks it.
+/// The position of one bit: its word, and the mask that selects it.
 #[derive(Clone, Copy)]
 pub(crate) struct Bit<'a> {
-    /// The word the bit is in.
+    /// The word of the bit.
     pub(crate) word: &'a AtomicU64,
-    /// One bit.
+    /// A mask with one bit set.
     pub(crate) mask: u64,
 }
 
 impl Bit<'_> {
-    /// Is the bit set?
+    /// True if the bit is set.
     pub(crate) fn is_set(&self) -> bool {
-        // Relaxed: what must come before or after this load is ordered by the caller's fence or lock.
+        // Relaxed: the caller's fence or lock provides the ordering.
         self.word.load(Ordering::Relaxed) & self.mask != 0
     }
 }
@@ -40,15 +43,16 @@ pub(crate) struct Bitmap {
     words: Words,
 }
 
-/// 64 bits, and which: the number of the word, less one than it says, so that a list of words fits in the place of one.
+/// A word of 64 bits and its index. The index is stored plus one, so that the niche of `NonZeroU32`
+/// holds the other variant of [`Words`].
 #[derive(Debug)]
 struct Word(NonZeroU32, AtomicU64);
 
-/// Words in order. A single one, which is what most groups have, needs no memory of its own.
+/// Words in order of their index. A single word, the most frequent case, needs no heap memory.
 #[derive(Debug)]
 enum Words {
     One([Word; 1]),
-    /// None, or several.
+    /// No words, or several.
     Many(ThinVec<Word>),
 }
 
@@ -57,7 +61,7 @@ const _: () = assert!(size_of::<Words>() == 16, "as large as one word");
 
 impl Word {
     fn new(index: u32, bits: u64) -> Self {
-        // The largest index is that of the largest id.
+        // The largest id has the largest index, 2^26 - 1, so this does not saturate.
         Self(NonZeroU32::MIN.saturating_add(index), AtomicU64::new(bits))
     }
 
@@ -73,12 +77,12 @@ impl Default for Words {
 }
 
 impl Words {
-    /// False without memory; then nothing has changed.
+    /// Inserts a word. Returns false, without a change, if there is no memory.
     fn try_insert(&mut self, at: usize, word: Word) -> bool {
         match self {
             Self::One([other]) => {
                 let mut words = ThinVec::default();
-                // Relaxed: under `&mut` nobody else is here.
+                // Relaxed: `&mut` excludes other threads.
                 let other = Word::new(other.index(), other.1.load(Ordering::Relaxed));
                 if !words.try_insert(0, other) || !words.try_insert(at, word) {
                     return false;
@@ -123,13 +127,13 @@ impl core::ops::Deref for Words {
 }
 
 impl Bitmap {
-    /// The place of bit `id`, if its word is there. O(log words).
+    /// The position of bit `id`, if its word is allocated. O(log words).
     pub(crate) fn find(&self, id: u32) -> Option<Bit<'_>> {
         let at = self.words.binary_search_by_key(&(id / BITS), Word::index).ok()?;
         Some(Bit { word: &self.words[at].1, mask: 1 << (id % BITS) })
     }
 
-    /// The place of bit `id`; makes its word if need be. None without memory. O(words).
+    /// The position of bit `id`; allocates its word if necessary. `None` without memory. O(words).
     pub(crate) fn make(&mut self, id: u32) -> Option<Bit<'_>> {
         let at = match self.words.binary_search_by_key(&(id / BITS), Word::index) {
             Ok(at) => at,
@@ -143,12 +147,13 @@ impl Bitmap {
         Some(Bit { word: &self.words.get(at)?.1, mask: 1 << (id % BITS) })
     }
 
-    /// Is bit `id` set?
+    /// True if bit `id` is set.
     pub(crate) fn contains(&self, id: u32) -> bool {
         self.find(id).is_some_and(|bit| bit.is_set())
     }
 
-    /// Adds the set bits in `range` to `ids`, in order, as far as there is memory for them. O(words + bits).
+    /// Appends the set bits in `range` to `ids`, in order, as far as there is memory. O(words +
+    /// bits).
     pub(crate) fn collect(&self, range: RangeInclusive<u32>, ids: &mut Vec<u32>) {
         if range.is_empty() {
             return;
@@ -159,7 +164,7 @@ impl Bitmap {
             if index > range.end() / BITS {
                 break;
             }
-            // Relaxed: a bit missed here was set during this pass, and waits for the next.
+            // Relaxed: a bit that is missed here was set during this pass; the next pass sees it.
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 let id = index * BITS + bits.trailing_zeros();
@@ -171,26 +176,27 @@ impl Bitmap {
         }
     }
 
-    /// Sets bit `id`; false without memory. O(words) where its word is new.
+    /// Sets bit `id`; returns false without memory. O(words) if its word is new.
     pub(crate) fn insert(&mut self, id: u32) -> bool {
         let Some(bit) = self.make(id) else { return false };
-        // Relaxed: under `&mut` nobody else is here.
+        // Relaxed: `&mut` excludes other threads.
         bit.word.fetch_or(bit.mask, Ordering::Relaxed);
         true
     }
 
-    /// Clears bit `id`, and gives its word back if that was the last in it. O(words) then.
+    /// Clears bit `id`, and frees its word if no other bit of it is set, which is O(words).
     pub(crate) fn remove(&mut self, id: u32) {
         let Ok(at) = self.words.binary_search_by_key(&(id / BITS), Word::index) else { return };
         let mask = 1 << (id % BITS);
         let Some(word) = self.words.get(at) else { return };
-        // Relaxed: as in `insert`.
+        // Relaxed: `&mut` excludes other threads.
         if word.1.fetch_and(!mask, Ordering::Relaxed) & !mask == 0 {
             self.words.retain(|word| word.index() != id / BITS);
         }
     }
 
-    /// The lowest set bit above `id`; the lowest of all for `None`. O(log words) where no word is empty.
+    /// The lowest set bit above `id`; the lowest set bit of all for `None`. O(log words) if no word
+    /// is empty.
     pub(crate) fn next_after(&self, id: Option<u32>) -> Option<u32> {
         let from = match id {
             None => 0,
@@ -199,7 +205,8 @@ impl Bitmap {
         let at = self.words.partition_point(|w| w.index() < from / BITS);
         self.words.iter().skip(at).find_map(|word| {
             let (index, word) = (word.index(), &word.1);
-            // Relaxed: bits come and go under a lock that the caller has, or else what is missed waits for the next pass.
+            // Relaxed: the caller holds the lock under which bits change, or the next pass sees a
+            // bit that is missed here.
             let mut bits = word.load(Ordering::Relaxed);
             if index == from / BITS {
                 bits &= u64::MAX << (from % BITS);
@@ -208,20 +215,20 @@ impl Bitmap {
         })
     }
 
-    /// Gives the words without bits back.
+    /// Frees the words without a set bit.
     pub(crate) fn tidy(&mut self) {
         // Relaxed: `&mut` comes from a write lock, which orders every earlier access.
         self.words.retain(|w| w.1.load(Ordering::Relaxed) != 0);
     }
 
-    /// Are there no words? After [`tidy`](Self::tidy): are there no bits?
+    /// True if there are no words; after [`tidy`](Self::tidy), true if no bit is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The set bits, counted.
+    /// The number of set bits.
     pub(crate) fn len(&self) -> usize {
-        // Relaxed: a number to look at.
+        // Relaxed: a statistic.
         self.words.iter().map(|w| w.1.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
@@ -247,7 +254,7 @@ mod tests {
     }
 
     fn op() -> impl Strategy<Value = Op> {
-        // A few words near each other, and the far end.
+        // A few adjacent words, and the last ones.
         let id = prop_oneof![0..200_u32, (u32::MAX - 130)..=u32::MAX];
         prop_oneof![4 => id.clone().prop_map(Op::Set), 3 => id.clone().prop_map(Op::Clear), 1 => Just(Op::Tidy), 2 => id.clone().prop_map(Op::Insert), 2 => id.prop_map(Op::Remove)]
     }

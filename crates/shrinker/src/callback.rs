@@ -1,9 +1,10 @@
-//! Whether the calling thread runs a callback.
+//! Callback scopes: whether the calling thread runs a callback.
 //!
-//! A thread inside a callback is waited for: by the end of that shrinker's registration, by the drop of the reclaimer whose
-//! thread it is, by threads that wait for a value which it loads. If it waited for another such thread, the two could wait
-//! for each other for ever. So no call of this workspace that ends something waits on a thread inside a [`CallbackScope`]:
-//! what is ended is closed at once, and the last thread to leave it finishes the end.
+//! Other threads wait for a thread inside a callback: the end of the shrinker's registration, the
+//! drop of the reclaimer that runs the thread, and threads that wait for a value that the callback
+//! loads. If a thread inside a callback waited for another such thread, both could wait for ever.
+//! So no closing call of this workspace waits on a thread inside a [`CallbackScope`]: the object is
+//! closed at once, and the last thread that leaves it finishes the cleanup.
 
 use core::marker::PhantomData;
 
@@ -14,12 +15,13 @@ use std::thread_local;
 
 /// Marks the calling thread as inside a callback until this is dropped. Scopes nest.
 ///
-/// The registry enters one around each callback of a shrinker, and the threads of [`Reclaimer`](crate::Reclaimer) and of a pressure
-/// monitor (`lowwater::pressure`) are inside one for as long as they run. An embedder enters one where other threads
-/// may wait for its own callbacks. Inside, the drop of a [`Registration`](crate::Registration), a reclaimer or a monitor
+/// The registry enters a scope around each callback of a shrinker. The threads of
+/// [`Reclaimer`](crate::Reclaimer) and of a pressure monitor (`lowwater::pressure`) are inside one
+/// as long as they run. An embedder enters one where other threads may wait for its own callbacks.
+/// Inside a scope, the drop of a [`Registration`](crate::Registration), a reclaimer or a monitor
 /// does not wait.
 ///
-/// Without `std` threads cannot be told apart, and the scope does nothing.
+/// Without `std` there is no thread identity, and the scope does nothing.
 ///
 /// ```
 /// use lowwater_shrinker::CallbackScope;
@@ -33,13 +35,14 @@ use std::thread_local;
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
 pub struct CallbackScope {
-    /// It speaks of the thread it was made on.
+    /// The scope belongs to the thread that entered it.
     not_send: PhantomData<*const ()>,
 }
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 thread_local! {
-    /// Scopes that the thread is inside. No destructor, so it can be read while the thread ends.
+    /// The number of scopes around the current point. Without a destructor, so that it can be read
+    /// while the thread ends.
     static DEPTH: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
 }
 #[cfg(lowwater_loom)]
@@ -48,19 +51,19 @@ thread_local! {
 }
 
 impl CallbackScope {
-    /// Does this build know one thread from another?
+    /// True if this build can tell threads apart.
     pub(crate) const KNOWN: bool = cfg!(any(feature = "std", lowwater_loom));
 
     /// Enters a scope.
     #[inline]
     pub fn enter() -> Self {
         #[cfg(any(feature = "std", lowwater_loom))]
-        // Saturates: a scope that is leaked counts for as long as the thread runs.
+        // Saturates: a leaked scope counts for as long as the thread runs.
         DEPTH.with(|depth| depth.set(depth.get().saturating_add(1)));
         Self { not_send: PhantomData }
     }
 
-    /// Is the calling thread inside a scope? False without `std`.
+    /// True if the calling thread is inside a scope. Always false without `std`.
     #[inline]
     pub fn is_inside() -> bool {
         #[cfg(any(feature = "std", lowwater_loom))]

@@ -1,12 +1,13 @@
-//! The request that a callback gets, and the flags by which it answers.
+//! The request passed to a callback, and the flags of the reclaiming thread.
 
 use bitflags::bitflags;
 use core::cell::Cell;
 use lowwater_lru_core::{Memcg, NodeId};
 
 bitflags! {
-    /// Rights of the thread that reclaims. A callback that needs more answers [`Scan::Stop`](crate::Scan::Stop), or better
-    /// calls [`ShrinkControl::will_defer`] already when it counts.
+    /// Rights of the reclaiming thread. A callback that needs more returns
+    /// [`Scan::Stop`](crate::Scan::Stop), or better calls [`ShrinkControl::will_defer`] while
+    /// counting.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[doc(alias = "gfp_mask")]
     pub struct Reclaim: u8 {
@@ -16,7 +17,7 @@ bitflags! {
         /// May start I/O and wait for it.
         #[doc(alias = "__GFP_IO")]
         const MAY_IO = 1 << 1;
-        /// May take the owner's locks: no thread is reclaiming here that holds them.
+        /// May take the cache's locks: the reclaiming thread holds none of them.
         #[doc(alias = "__GFP_FS")]
         const MAY_FS = 1 << 2;
         /// A background thread: it scans the objects that the foreground deferred.
@@ -26,7 +27,7 @@ bitflags! {
 }
 
 impl Reclaim {
-    /// A thread in the foreground that holds nothing of anybody's.
+    /// A foreground thread that holds no locks of any cache.
     pub const FOREGROUND: Self = Self::MAY_BLOCK.union(Self::MAY_IO).union(Self::MAY_FS);
     /// A reclaimer thread.
     pub const KSWAPD: Self = Self::FOREGROUND.union(Self::BACKGROUND);
@@ -62,12 +63,12 @@ impl<'a> ShrinkControl<'a> {
         }
     }
 
-    /// The group whose objects are meant. Shrinkers that are not memcg-aware get the root.
+    /// The group to reclaim from. Shrinkers that are not memcg-aware get the root.
     pub fn memcg(&self) -> &'a Memcg {
         self.memcg
     }
 
-    /// The node whose objects are meant. Shrinkers that are not NUMA-aware get node 0.
+    /// The node to reclaim from. Shrinkers that are not NUMA-aware get node 0.
     #[doc(alias = "nid")]
     pub fn node(&self) -> NodeId {
         self.node
@@ -79,26 +80,28 @@ impl<'a> ShrinkControl<'a> {
         self.flags
     }
 
-    /// How many objects to look at; 0 while counting.
+    /// The number of objects to scan; 0 while counting.
     pub fn nr_to_scan(&self) -> u64 {
         self.nr_to_scan
     }
 
-    /// Says how many objects were looked at, more or fewer than asked. The number is taken as it is; 0 together with
-    /// [`Scan::Freed`](crate::Scan::Freed) is charged as the whole batch, so that a loop over it ends (S21).
+    /// Reports how many objects were scanned, which may be more or fewer than requested. The number
+    /// is not checked, but 0 together with [`Scan::Freed`](crate::Scan::Freed) is charged as the
+    /// whole batch, so that a loop over it ends (S21).
     pub fn set_nr_scanned(&mut self, objects: u64) {
         self.nr_scanned = objects;
     }
 
-    /// Says while counting that a scan could do nothing with these [`flags`](Self::flags). None is started; what it would
-    /// have scanned is left to the background as a debt (S24).
+    /// Declares while counting that a scan could free nothing with these [`flags`](Self::flags). No
+    /// scan is started; the objects that it would have scanned are left to the background as a debt
+    /// (S24).
     pub fn will_defer(&self) {
         self.deferred.set(true);
     }
 
-    /// Asks, from either callback, that reclaim comes back a little later rather than harder: what stands in the way (objects
-    /// being written out, a lock that somebody holds for a while) goes away by itself. The background rests and keeps its
-    /// pressure, a bounded number of times in a row.
+    /// Requests, from either callback, that reclaim is retried a little later instead of at higher
+    /// pressure: the obstacle (objects under writeback, a lock that is held for a while) is
+    /// temporary. The background rests and keeps its pressure, a bounded number of times in a row.
     pub fn back_off(&self) {
         self.back_off.set(true);
     }

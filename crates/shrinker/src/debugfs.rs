@@ -1,4 +1,5 @@
-//! The kernel's shrinker debugfs, as text: for eyes, and for tools that know `/sys/kernel/debug/shrinker`.
+//! The kernel's shrinker debugfs, as text: for people, and for tools that read
+//! `/sys/kernel/debug/shrinker`.
 //!
 //! | kernel | here |
 //! |---|---|
@@ -6,9 +7,9 @@
 //! | `cat <name>-<id>/count` | [`Registry::debugfs_count`] |
 //! | `echo "<cgroup> <node> <objects>" > <name>-<id>/scan` | [`Registry::debugfs_scan`] |
 //!
-//! The formats and errors are those of Linux 7.3's `mm/shrinker_debug.c`, with group ids of this tree where the kernel has inode
-//! numbers of cgroups. What the kernel does not show there (debts, freed, time, last run) is in a
-//! [`snapshot`](Registry::snapshot).
+//! The formats and errors are those of Linux 7.3's `mm/shrinker_debug.c`, with group ids of this
+//! tree where the kernel has inode numbers of cgroups. Statistics that the kernel does not show
+//! there (debts, freed objects, time, last run) are in a [`snapshot`](Registry::snapshot).
 
 mod count;
 mod scan;
@@ -21,12 +22,12 @@ use crate::id::ShrinkerId;
 use crate::registry::Registry;
 
 impl Registry {
-    /// Every registered shrinker's name in debugfs, `<name>-<id>`, by id.
+    /// Returns the debugfs name of every registered shrinker, `<name>-<id>`, by id.
     pub fn debugfs_names(&self) -> Vec<String> {
         self.core.shrinker_stats().iter().map(crate::ShrinkerStats::full_name).collect()
     }
 
-    /// The shrinker that has this name in debugfs.
+    /// Finds the shrinker with this debugfs name.
     pub fn debugfs_find(&self, name: &str) -> Option<ShrinkerId> {
         self.core.shrinker_stats().iter().find(|shrinker| shrinker.full_name() == name).map(|shrinker| shrinker.id)
     }

@@ -1,23 +1,25 @@
-//! Deferred objects: those that a shrinker should have scanned for a group on a node, and has not (Linux's `nr_deferred`).
+//! Deferred objects: objects of a group on a node that a shrinker should have scanned and has not
+//! (Linux's `nr_deferred`).
 //!
-//! A debt stands next to the bit that it belongs to, in the same unit of the map: it moves to the parent with it when the
-//! group dies (S18), and it is gone when the bit is cleared, because then nothing exists that could pay it (S17).
+//! A debt is stored next to its bit, in the same unit of the map: when the group dies, it moves to
+//! the parent together with the bit (S18); when the bit is cleared, it is dropped, because then no
+//! objects exist that could pay it (S17).
 
 use lowwater_base::mutated;
 
 use crate::thin_vec::ThinVec;
 
-/// Fixed point: objects are counted in 65,536ths, so that a cache of ten objects under light pressure, whose turn is a
-/// thousandth of an object a pass, has its turn in the end.
+/// Fixed point: objects are counted in 65,536ths. A cache of ten objects under light pressure, with
+/// a part of a thousandth of an object per pass, is then scanned eventually.
 pub(crate) const FRACTION_BITS: u32 = 16;
 
 /// The objects whose scan one shrinker deferred for one group on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "nr_deferred")]
 pub struct Debt {
-    /// Objects that should have been scanned and could not be, or must not have been.
+    /// Objects that should have been scanned, but could not or must not be.
     pub owed: u64,
-    /// Aging that did not yet make a batch, in 65,536ths of an object.
+    /// Aging that has not added up to a batch yet, in 65,536ths of an object.
     pub carry: u64,
 }
 
@@ -25,20 +27,22 @@ impl Debt {
     /// No debt.
     pub const NONE: Self = Self { owed: 0, carry: 0 };
 
-    /// Nothing owed and nothing carried.
+    /// True if nothing is owed and nothing carried.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
 }
 
-/// The deferred objects of one group on one node, sorted by shrinker id; only those that are not [`Debt::NONE`].
+/// The deferred objects of one group on one node, sorted by shrinker id; without entries that are
+/// [`Debt::NONE`].
 #[doc(alias = "nr_deferred")]
 #[derive(Debug, Default)]
 pub(crate) struct NrDeferred(ThinVec<(u32, Debt)>);
 
 impl NrDeferred {
-    /// Takes the debt out, as an exchange with 0 would: no two callers get the same object (S5). Without `all`, what is
-    /// owed stays for those who pay, and only what is carried is taken.
+    /// Takes the debt out, as an exchange with 0 would, so that no two callers get the same object
+    /// (S5). Without `all`, takes only the carried fraction and leaves the owed objects to callers
+    /// that pay.
     pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
         let Ok(at) = self.0.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
         let Some((_, debt)) = self.0.get_mut(at) else { return Debt::NONE };
@@ -51,7 +55,8 @@ impl NrDeferred {
         Debt { owed: 0, carry: core::mem::take(&mut debt.carry) }
     }
 
-    /// Takes up to `max` objects of what is owed; leaves the rest, and what is carried, which belongs to whoever passes next.
+    /// Takes up to `max` owed objects; leaves the other owed objects, and the carried fraction for
+    /// the next pass.
     pub(crate) fn take_owed(&mut self, id: u32, max: u64) -> u64 {
         let Debt { owed, carry } = self.take(id, true);
         let taken = owed.min(max);
@@ -59,8 +64,8 @@ impl NrDeferred {
         taken
     }
 
-    /// Adds to the debt. What is owed stops at `owed_max`, what is carried at the largest number. Says what is owed now.
-    /// Forgiven where there is no memory to note it.
+    /// Adds to the debt and returns the owed objects afterwards. Owed objects saturate at
+    /// `owed_max`, the carried fraction at the largest number. Without memory the debt is forgiven.
     pub(crate) fn add(&mut self, id: u32, debt: Debt, owed_max: u64) -> u64 {
         if debt.is_none() {
             return self.owed(id);
@@ -82,22 +87,22 @@ impl NrDeferred {
         sum.owed
     }
 
-    /// Objects owed by `id`.
+    /// The objects owed by `id`.
     pub(crate) fn owed(&self, id: u32) -> u64 {
         self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
     }
 
-    /// Ids that owe something.
+    /// The ids with owed objects.
     pub(crate) fn ids_owing(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
     }
 
-    /// Objects owed by all.
+    /// The sum of all owed objects.
     pub(crate) fn sum(&self) -> u64 {
         self.0.iter().fold(0, |sum, (_, debt)| sum.saturating_add(debt.owed))
     }
 
-    /// Keeps only the debts of ids that `stays` names.
+    /// Keeps only the debts of ids for which `stays` returns true.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|d| stays(d.0));
     }

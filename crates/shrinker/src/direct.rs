@@ -1,11 +1,13 @@
-//! Direct reclaim: the thread that needs memory frees a little itself.
+//! Direct reclaim: the thread that needs memory frees some itself.
 //!
-//! It asks one (group, shrinker) after the other for a small share of what each holds, from where the last such thread
-//! stopped, until the caller has enough or a bound is reached. Debts play no part, so a call costs the same whatever others
-//! left undone (S23); what cannot be done here is left as a debt for the background.
+//! Scans a small share of the objects of one (group, shrinker) pair after the other, beginning
+//! where the last such thread stopped, until the caller has enough or a bound is reached. Debts are
+//! ignored, so a call costs the same whatever other threads deferred (S23); objects that cannot be
+//! scanned in this context are left as a debt for the background.
 //!
-//! Why not one pass at high priority, as Linux does: its cost grows with what is there, and with the debts, and the thread
-//! that happens to come pays for all. Here the bound is in objects and in time, both settable.
+//! Linux runs one pass at high priority instead: its cost grows with the number of objects and with
+//! the debts, and a single thread pays for all. Here the bounds are in objects and in time, both
+//! configurable.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -16,7 +18,8 @@ use crate::registry::{RegistryCore, ShrinkerFilter};
 use crate::shrink::ScanAmount;
 use crate::work::{Bound, Progress, Work};
 
-/// Laps in a row that scan something and free nothing: as objects get a second chance, the first may only take that away.
+/// The maximum number of laps in a row that scan something and free nothing: if objects get a
+/// second chance, the first lap may only clear it.
 const IDLE_LAPS_MAX: u32 = 3;
 
 /// The outcome of one call of direct reclaim.
@@ -24,24 +27,25 @@ const IDLE_LAPS_MAX: u32 = 3;
 pub struct DirectOutcome {
     /// Objects freed.
     pub freed: u64,
-    /// Objects looked at.
+    /// Objects scanned.
     pub scanned: u64,
     /// Calls of `count_objects`.
     pub callbacks: u64,
-    /// Why it ended.
+    /// The reason why the call ended.
     pub stopped: DirectStop,
 }
 
-/// Why a call of direct reclaim ended.
+/// The reason why a call of direct reclaim ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectStop {
     /// The caller has enough.
     Done,
-    /// A whole round found nothing to scan, or three nothing to free: the rest is protected, in use, or cannot be freed with these flags.
+    /// One lap found nothing to scan, or three laps freed nothing: the remaining objects are
+    /// protected, in use, or cannot be freed with these flags.
     NothingLeft,
-    /// As many objects were scanned as one call may.
+    /// The maximum number of objects of one call was scanned.
     ScanBound,
-    /// As much time went by as one call may take.
+    /// The maximum time of one call has passed.
     TimeBound,
     /// The thread is inside a callback, or in a scope that forbids it.
     InScope,
@@ -58,8 +62,8 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
     }
     let mut idle = 0;
     let mut recheck = Recheck::default();
-    // Ends: each lap frees something, or is one of the few that may not, or of the few in which a
-    // group may end.
+    // Terminates: each lap frees something, or is one of the few that may free nothing, or one of
+    // the few that are repeated because a group ended.
     loop {
         if let Some(bound) = work.bound() {
             return outcome(total, bound.into());
@@ -67,7 +71,8 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
         let mark = core.map.ends().mark();
         let lap = lap(core, memcg, flags - Reclaim::BACKGROUND, &mut work);
         total += lap;
-        // Where a group ended, its objects may have moved to where this lap had been.
+        // If a group ended, its objects may have moved to a group that this lap had already
+        // visited.
         if lap.freed > 0 || !recheck.believes(core.map.ends(), mark) {
             idle = 0;
             continue;
@@ -79,8 +84,9 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
     }
 }
 
-/// Once round all nodes, this one first. Groups below their `low` only if there was nothing to look at in the others: what was
-/// looked at and not freed yet may be freed in the next lap.
+/// Goes once round all nodes, the current one first. Visits groups below their `low` only if the
+/// other groups had nothing to scan: objects that were scanned and not freed may be freed in the
+/// next lap.
 fn lap(core: &RegistryCore, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Progress {
     let (nodes, current) = (core.map.nodes(), core.config.topology.current().index());
     let mut progress = Progress::default();

@@ -1,4 +1,4 @@
-//! Errors, each with what to do about it.
+//! Errors. Each message suggests a remedy.
 
 use thiserror::Error;
 
@@ -18,8 +18,9 @@ pub enum ShrinkerAllocError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnregisterError {
-    /// A callback of the shrinker is in flight, and the calling thread, which would have to wait for it, is inside a callback
-    /// itself: of the same shrinker, or of another one for which that callback may wait.
+    /// A callback of the shrinker is in flight, and the calling thread, which would have to wait
+    /// for it, is inside a callback itself: of the same shrinker, or of another one for which that
+    /// callback may wait.
     #[error("a thread inside a callback does not wait for the callbacks of a shrinker: return from the callback first, drop the registration, or call `unregister_nowait`")]
     InsideCallback,
 }
@@ -37,7 +38,7 @@ pub enum StartError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The topology knows other nodes than the registry was made for.
+    /// The topology's number of nodes differs from the registry's.
     #[error("the topology has {topology} nodes and the registry {registry}: make both from the same topology")]
     Nodes {
         /// Nodes of the topology.

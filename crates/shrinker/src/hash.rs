@@ -1,4 +1,4 @@
-//! Hashing of ids: they are dense, small and nobody's secret, so one multiplication spreads them.
+//! Hashing of ids. Ids are dense, small and not secret, so one multiplication spreads them.
 
 use core::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
@@ -8,7 +8,7 @@ use lowwater_base::hash::GOLDEN_RATIO;
 /// Builds [`IdHash`].
 pub(crate) type IdHasher = BuildHasherDefault<IdHash>;
 
-/// The hash of one id, or of a few in a row.
+/// The hash of one id, or of a few ids in sequence.
 #[derive(Default)]
 pub(crate) struct IdHash(u64);
 
@@ -19,7 +19,8 @@ pub(crate) fn hash_of(id: impl Hash) -> u64 {
 
 impl Hasher for IdHash {
     fn finish(&self) -> u64 {
-        // A table takes its bucket from the low bits and its tag from the high ones; a product mixes upwards only.
+        // A hash table takes the bucket from the low bits and the tag from the high bits; a product
+        // mixes bits upwards only.
         self.0 ^ (self.0 >> 32)
     }
 
@@ -42,14 +43,15 @@ impl Hasher for IdHash {
     }
 }
 
-/// Gives back what a table has grown beyond sixteen times its need, and an empty one whole. Called after a removal; amortized
-/// O(1). Eight times would be tidier, and had a pass that empties a table of thousands copy it more than twice as much.
+/// Shrinks a table that has more than sixteen times the capacity it needs, and frees an empty one.
+/// Called after a removal; amortized O(1). With a factor of eight, a pass that empties a table of
+/// thousands would copy more than twice as much.
 pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHasher>) {
     if map.is_empty() {
         *map = HashMap::default();
     } else if map.len() < map.capacity() / 16 {
         let mut smaller = HashMap::default();
-        // Without memory to move to it stays as it is.
+        // Without memory for the smaller table it stays as it is.
         if smaller.try_reserve(map.len() * 2).is_ok() {
             smaller.extend(map.drain());
             *map = smaller;

@@ -1,10 +1,13 @@
-//! Shrinker ids: small, dense, the lowest free one first ([`IdPool`](lowwater_base::id_pool::IdPool)).
+//! Shrinker ids: small and dense, the lowest free one first
+//! ([`IdPool`](lowwater_base::id_pool::IdPool)).
 //!
-//! An id is a bit's place in every group's map, so it must stay small however many shrinkers have come and gone.
+//! An id is a bit position in every group's map, so it must stay small however many shrinkers have
+//! been registered and dropped.
 
 use core::fmt;
 
-/// A shrinker's number, and its bit in the map. Reused after the registration is gone; the heir starts clean (S17).
+/// A shrinker's number, and its bit in the map. Reused after the registration has ended; the next
+/// owner starts without bits and debts (S17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "shrinker_id")]
 pub struct ShrinkerId(u32);

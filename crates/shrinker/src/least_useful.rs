@@ -1,10 +1,13 @@
-//! Reclaim from where memory earns least: batch by batch, from the pair of a shrinker and a group with
-//! the least utility.
+//! Reclaim by utility: objects are freed batch by batch from the (shrinker, group) pair with the
+//! least utility.
 //!
-//! Who needs memory calls this with a bound; a pass over everything in proportion ([`pass`](crate::pass))
-//! is what remains where nothing can be chosen: where all is protected, or no pair is known.
+//! A caller that needs memory sets a bound. Where no victim can be selected, because every pair is
+//! protected or no pair is known, a proportional pass over all pairs ([`pass`](crate::pass)) is the
+//! fallback.
 
 mod scorer;
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests;
 mod victim;
 
 use lowwater_lru_core::Memcg;
@@ -14,120 +17,136 @@ use victim::{Outcome, Scanned, Victim, BATCH_MAX};
 use crate::control::Reclaim;
 use crate::pass::{shelter, Layer, Protect};
 use crate::registry::RegistryCore;
-use crate::utility::{Candidates, Pairs, Standing, CANDIDATES_MAX, ONE};
+use crate::utility::{Candidates, Pair, Pairs, Standing, CANDIDATES_MAX, ONE};
 use crate::work::{Progress, Work};
 
-/// Pairs that could not give anything, after which one call goes no further.
+/// The number of pairs that fail in a row, with nothing freed between them, after which a call
+/// stops.
 const FAILED_MAX: usize = 8;
-/// Batches of one call: a shrinker that only says that it frees something does not keep us for ever (S21).
+/// The maximum number of batches of one call, so that a shrinker that falsely reports freed objects
+/// does not keep it running for ever (S21).
 const BATCHES_MAX: u32 = 1 << 18;
-/// No slot.
+/// A slot number that no pair has.
 const NO_SLOT: u32 = u32::MAX;
 
-/// One call.
+/// One call of reclaim by utility.
 pub(crate) struct LeastUseful<'a> {
     pub(crate) core: &'a RegistryCore,
-    /// Only pairs of this group and those below it pay.
+    /// Only pairs of this group and of groups below it are victims.
     pub(crate) limit: &'a Memcg,
-    /// The pair that needs the memory, by slot.
+    /// The slot of the pair that needs the memory.
     pub(crate) needy: Option<u32>,
     pub(crate) flags: Reclaim,
 }
 
-/// The candidates of one choice, and their ranks.
+/// The candidates of one selection, and their ranks.
 struct Round {
     candidates: Candidates,
-    /// Of those that were not chosen yet; the greatest for all others.
+    /// The ranks of candidates that were not selected yet; `i32::MAX` for all others.
     ranks: [i32; CANDIDATES_MAX],
-    /// Only those below are chosen.
+    /// Only candidates with a rank below this are selected.
     most: i32,
 }
 
 impl Round {
-    /// Whether all pairs are among the candidates.
+    fn new() -> Self {
+        Self { candidates: Candidates::new(), ranks: [i32::MAX; CANDIDATES_MAX], most: i32::MAX }
+    }
+
+    /// True if all pairs are among the candidates.
     fn is_all(&self) -> bool {
         self.candidates.is_all()
     }
 }
 
 impl LeastUseful<'_> {
-    /// Frees batches until `work` is used up, or nothing more can be chosen. Ends also where shrinkers say
-    /// that they free something, and do not.
+    /// Frees batches until `work` is used up, or no victim can be selected. Ends also if shrinkers
+    /// report freed objects and free none.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Progress {
         let mut total = Progress::default();
         let Some(pairs) = self.core.map.by_utility() else { return total };
         work.forget_now();
         let scorer = Scorer { core: self.core, pairs, flags: self.flags };
-        // Those of which nothing can go just now.
+        // Slots of pairs that could free nothing since the last batch.
         let (mut failed, mut failures) = ([NO_SLOT; FAILED_MAX], 0);
-        let mut batches = 0;
+        let (mut batches, mut round) = (0, Round::new());
         while failures < FAILED_MAX && batches < BATCHES_MAX && work.bound().is_none() {
             let left_out = failed.get(..failures).unwrap_or(&[]);
-            let Some((mut round, mut victim)) = self.choose(&scorer, left_out) else { break };
+            let Some(mut victim) = self.choose(&scorer, &mut round, left_out) else { break };
             let mut freed = 0;
             loop {
                 let Scanned { progress, outcome } = victim.scan(&scorer, work);
                 batches += 1;
                 total += progress;
-                freed += progress.freed;
+                freed = u64::saturating_add(freed, progress.freed);
                 if outcome != Outcome::Gave {
                     failed[failures] = if outcome == Outcome::Gone { NO_SLOT } else { victim.slot };
                     failures += 1;
                 }
                 if outcome == Outcome::Nothing {
-                    // It is asked again in the next epoch, or when there is nobody else.
+                    // The pair is considered again in the next epoch, or if there is no other.
                     self.set_empty(pairs, &victim);
                 }
                 if round.is_all() || freed >= BATCH_MAX || failures == FAILED_MAX || work.bound().is_some() {
                     break;
                 }
-                // Of many pairs each is small, and gives an entry or two: the others come from those that are next to it.
+                // With many pairs each is small and gives up an object or two: the rest comes from
+                // pairs with nearly the same rank.
                 let Some(next) = self.next_victim(pairs, &mut round) else { break };
                 victim = next;
             }
-            if freed > 0 && work.is_one_batch() {
-                break;
+            if freed > 0 {
+                if work.is_one_batch() {
+                    break;
+                }
+                // A pair that kept its objects is considered again after each batch from another
+                // pair, as if each batch were a call. A call of the background may never end, and
+                // its first victims would keep their memory for as long.
+                failures = 0;
             }
         }
         total
     }
 
-    /// Passes over a pair in this epoch.
+    /// Marks a pair as empty for this epoch.
     fn set_empty(&self, pairs: &Pairs, Victim { slot, id, memcg }: &Victim) {
         let pair = pairs.pair(*slot).filter(|_| pairs.holds(*slot, *id, memcg.id()));
         pair.into_iter().for_each(|pair| pair.set_standing(Standing::Empty(pairs.clock.epoch() as u16)));
     }
 
-    /// The candidate of the least score that is not protected. Where none is known that holds something,
-    /// all are counted again.
-    fn choose(&self, scorer: &Scorer<'_>, failed: &[u32]) -> Option<(Round, Victim)> {
+    /// Begins a round: selects the candidate of the least score that is not protected. If no
+    /// candidate is known to hold objects, counts all of them again.
+    fn choose(&self, scorer: &Scorer<'_>, round: &mut Round, failed: &[u32]) -> Option<Victim> {
         let pairs = scorer.pairs;
-        // The background has the time; and of those below a group only few may be among them.
+        // The background has time for more candidates; and below a group only few of them may be
+        // descendants.
         let many = self.flags.contains(Reclaim::BACKGROUND) || *self.limit != self.core.root;
-        let mut candidates = pairs.candidates(self.needy, many);
-        candidates.remove(failed);
+        pairs.select(&mut round.candidates, self.needy, many);
+        round.candidates.remove(failed);
         for again in [false, true] {
-            let mut round = self.round(scorer, candidates, again);
-            if let Some(victim) = self.next_victim(pairs, &mut round) {
+            self.rank(scorer, round, again);
+            if let Some(victim) = self.next_victim(pairs, round) {
                 pairs.note_victim(victim.slot);
-                return Some((round, victim));
+                return Some(victim);
             }
         }
         None
     }
 
-    /// The ranks of these candidates; with `again`, those that seemed empty are counted first.
-    fn round(&self, scorer: &Scorer<'_>, candidates: Candidates, again: bool) -> Round {
+    /// Ranks the candidates; with `again`, candidates that were marked empty are counted first.
+    fn rank(&self, scorer: &Scorer<'_>, Round { candidates, ranks, most }: &mut Round, again: bool) {
         let pairs = scorer.pairs;
         let (epoch, budget) = (pairs.clock.epoch(), scorer.budget());
-        let mut ranks = [i32::MAX; CANDIDATES_MAX];
-        // The foreground counts one pair, unless it finds nothing: the one that was counted longest ago.
+        *most = i32::MAX;
+        // The foreground counts a single pair, the one that was counted longest ago, unless it
+        // finds nothing.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
         let age =
             |slot: u32| pairs.pair(slot).filter(|pair| pair.who().is_some()).map(|pair| pair.standing().age(epoch));
         let oldest =
             if counts_all { None } else { candidates.as_slice().iter().copied().max_by_key(|slot| age(*slot)) };
         for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
+            *rank = i32::MAX;
             let Some(pair) = pairs.pair(*slot).filter(|pair| pair.who().is_some()) else { continue };
             let standing = pair.standing();
             let is_due = match again {
@@ -136,20 +155,28 @@ impl LeastUseful<'_> {
             };
             if is_due && (counts_all || oldest == Some(*slot)) {
                 scorer.count(*slot);
-            } else if self.needy == Some(*slot) {
-                scorer.score(*slot);
+            } else if self.needy == Some(*slot) && candidates.as_slice().len() > 1 {
+                self.score_needy(scorer, *slot);
             }
             if let Standing::Scored(score) = pair.standing() {
                 *rank = score.rank(epoch, budget);
             }
         }
-        Round { candidates, ranks, most: i32::MAX }
     }
 
-    /// The next victim of a round: the least that is not protected, and after it those of nearly its rank.
+    /// Computes the score of the pair that needs the memory, with the ghost hits since the last
+    /// score.
+    fn score_needy(&self, scorer: &Scorer<'_>, slot: u32) {
+        let id = scorer.pairs.pair(slot).and_then(Pair::who).map(|(id, _)| id);
+        let options = id.and_then(|id| self.core.options(id));
+        options.into_iter().for_each(|options| scorer.score(slot, &options));
+    }
+
+    /// The next victim of a round: the candidate of the least rank that is not protected, and after
+    /// it candidates of nearly the same rank.
     fn next_victim(&self, pairs: &Pairs, round: &mut Round) -> Option<Victim> {
         let candidates = round.candidates.as_slice();
-        // Mostly the first is not protected.
+        // Usually the first one is not protected.
         for _ in candidates {
             let least = round.ranks.iter_mut().take(candidates.len()).enumerate().min_by_key(|(_, rank)| **rank);
             let (at, place) = least.filter(|(_, rank)| **rank < round.most)?;
@@ -164,7 +191,7 @@ impl LeastUseful<'_> {
         None
     }
 
-    /// The pair of this slot, if its group is below the limit, and not protected there.
+    /// The pair of a slot as a victim, if its group is below the limit and not protected.
     fn victim(&self, pairs: &Pairs, slot: u32) -> Option<Victim> {
         let (id, memcg) = pairs.pair(slot)?.who()?;
         let memcg = self.core.map.memcg(memcg)?;

@@ -1,23 +1,29 @@
-//! Caches that give memory back: shrinkers, asked only where they hold something.
+//! Shrinkers: caches that give memory back, called only for groups and nodes where they hold
+//! objects.
 //!
-//! A cache that implements [`Shrinker`] can say how much it holds for a group on a node, and let the oldest of it go. The
-//! [`Registry`] knows which of them hold something for whom, in a map whose cost is what is live, not what could be. Pressure
-//! makes a [`Reclaimer`] pass over that map in the background, or a thread free a little for itself
+//! A cache that implements [`Shrinker`] can count its objects of a group on a node, and free the
+//! oldest of them. The [`Registry`] records which shrinkers hold objects for which groups, in a map
+//! whose cost grows with the live pairs, not with the possible ones. Under pressure, a
+//! [`Reclaimer`] passes over the map in the background, or a thread frees a little for itself
 //! ([`Registry::direct_reclaim`]).
 //!
-//! The shapes are those of Linux's `mm/shrinker.c`, with five differences:
+//! The structure is that of Linux's `mm/shrinker.c`, with five differences:
 //!
-//! 1. The map is sparse: bytes and passes are O(pairs that hold something), not O(groups x shrinkers).
-//! 2. A bit is cleared only with a second count after it, everywhere; an object is never hidden.
-//! 3. Only the background pays what others could not do ([`budget::Fair`]), and small caches are reached.
-//! 4. An id is reused clean: no bit and no debt of its last owner.
-//! 5. Unregistering waits for callbacks in flight, not for a grace period; inside a callback it does not wait.
+//! 1. The map is sparse: memory and passes are O(pairs that hold objects), not O(groups x
+//!    shrinkers).
+//! 2. A bit is cleared only if a second count follows, everywhere; no object is ever hidden from
+//!    reclaim.
+//! 3. Only the background scans deferred objects ([`budget::Fair`]), and small caches are scanned
+//!    too.
+//! 4. A reused id is clean: no bit and no debt of its previous owner remains.
+//! 5. Unregistering waits for callbacks in flight, not for a grace period; inside a callback it
+//!    does not wait.
 //!
 //! # Fork
 //!
-//! The child of a `fork` has none of the threads of a [`Reclaimer`], and locks that other threads held are never given
-//! back there. So it must neither use nor drop anything of this crate (the drop of a `Reclaimer` waits for its threads): it calls `exec`, or
-//! ends by `_exit`.
+//! The child of a `fork` has none of the threads of a [`Reclaimer`], and locks that other threads
+//! held are never released there. So the child must neither use nor drop anything of this crate
+//! (the drop of a `Reclaimer` waits for its threads): it calls `exec`, or ends by `_exit`.
 //!
 //! # Modules
 //!
@@ -27,24 +33,24 @@
 //! |---|---|
 //! | `hash`, `thin_vec`, `bitmap`, `id` | hashing of ids, a vector of one word while empty, sparse bits, shrinker ids |
 //! | `callback` | [`CallbackScope`]: whether the calling thread is inside a callback |
-//! | `control`, `shrinker` | what a callback is passed and answers: [`ShrinkControl`], [`Shrinker`] |
-//! | `work`, `error` | bounds on one call of reclaim; what can be refused |
-//! | `deferred` | [`Debt`]: objects whose scan was deferred (Linux's `nr_deferred`) |
+//! | `control`, `shrinker` | the request and the results of a callback: [`ShrinkControl`], [`Shrinker`] |
+//! | `work`, `error` | bounds on one call of reclaim; errors |
+//! | `deferred` | [`Debt`]: objects with a deferred scan (Linux's `nr_deferred`) |
 //! | [`budget`] | how many objects a visit scans: the policies |
 //! | `stats` | statistics of shrinkers and of live pairs |
 //! | `utility` | how many misses a pair of a shrinker and a group would save per byte of more memory |
-//! | `series`, `metric` (feature `metrics`) | labels that stay and counters that never fall; a metric's name, unit and description |
+//! | `series`, `metric` (feature `metrics`) | stable labels and counters that never fall; a metric's name, unit and description |
 //! | `map` | which shrinker holds objects of which group on which node: bits, deferred objects, and the iterator over groups |
 //! | `registry::registry_core` | which shrinkers are registered, and how a callback is entered |
-//! | `shrink` | one shrinker is asked about one group on one node (Linux's `do_shrink_slab`); `trace`: its two tracepoints |
-//! | `resync` | the full scan that sets bits again which there was no memory to set |
+//! | `shrink` | one visit of a shrinker for one group on one node (Linux's `do_shrink_slab`); `trace`: its two tracepoints |
+//! | `resync` | the full scan that sets bits for which there was no memory |
 //! | `pass` | one pass over the live groups of a subtree on one node |
 //! | `least_useful` | reclaim from the pair of the least utility |
 //! | `direct` | direct reclaim: the thread that needs memory frees a little itself |
 //! | `registry` | [`Registry`]: the handle and its calls |
 //! | `reclaimer` | [`Reclaimer`]: a thread per node; [`Job`]: its steps without the thread |
 //! | `debugfs`, `metrics` | the registry as text, and for the `metrics` facade |
-//! | `baseline` (feature `baseline`) | every shrinker is asked for every group: what tests and benches compare with |
+//! | `baseline` (feature `baseline`) | a scan that calls every shrinker for every group: the baseline of tests and benches |
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A metric's name, unit and description, and the calls that set it.
+//! Metrics: name, unit and description, and the calls that set them.
 
 use metrics::{counter, describe_counter, describe_gauge, gauge, Label, Unit};
 
@@ -12,12 +12,12 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// A counter.
+    /// Creates a counter.
     pub const fn counter(name: &'static str, unit: Unit, description: &'static str) -> Self {
         Self { name, unit, description, is_counter: true }
     }
 
-    /// A gauge.
+    /// Creates a gauge.
     pub const fn gauge(name: &'static str, unit: Unit, description: &'static str) -> Self {
         Self { name, unit, description, is_counter: false }
     }
@@ -30,8 +30,8 @@ impl Metric {
         }
     }
 
-    /// Sets the series of these labels. Of concurrent calls, the one with the older value of a
-    /// counter may come last: recorders keep the largest value, as `CounterFn::absolute` demands.
+    /// Sets the series with these labels. With concurrent calls, the older value of a counter may
+    /// arrive last: recorders keep the largest value, as `CounterFn::absolute` requires.
     pub fn set(&self, labels: &[Label], value: u64) {
         match self.is_counter {
             true => counter!(self.name, labels.iter()).absolute(value),
@@ -39,7 +39,7 @@ impl Metric {
         }
     }
 
-    /// As [`set`](Self::set), of a gauge that may be no whole number.
+    /// Sets the series with these labels to a fractional value. For gauges only.
     pub fn set_float(&self, labels: &[Label], value: f64) {
         gauge!(self.name, labels.iter()).set(value);
     }

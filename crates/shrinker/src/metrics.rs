@@ -1,7 +1,7 @@
-//! The counts of a registry, for the `metrics` facade.
+//! The statistics of a registry, for the `metrics` facade.
 //!
-//! They are set when [`Registry::publish_metrics`] is called (from a timer, or before a scrape),
-//! and not at each visit: a visit costs nothing for them.
+//! Metrics are set when [`Registry::publish_metrics`] is called (from a timer, or before a scrape),
+//! not at each visit, so a visit costs nothing for them.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -16,20 +16,20 @@ use crate::registry::Registry;
 use crate::series::NR_COUNTERS;
 use crate::stats::ShrinkerStats;
 
-/// How much the metrics tell apart. Tenants choose groups, so there may be as many groups as
-/// tenants like, each with series of its own.
+/// The granularity of the metrics. Tenants create groups, so the number of groups, each with series
+/// of its own, may be unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
-    /// Shrinkers, and caches.
+    /// Series per shrinker and per cache.
     #[default]
     Shrinkers,
-    /// Shrinkers and caches, and groups as well.
+    /// Series per shrinker, cache and group.
     Groups,
 }
 
 const COUNTERS: [Metric; NR_COUNTERS] = [
-    Metric::counter("lowwater_shrinker_callbacks_total", Unit::Count, "Calls that asked a shrinker how much it holds"),
-    Metric::counter("lowwater_shrinker_requested_total", Unit::Count, "Objects that a shrinker was asked to scan"),
+    Metric::counter("lowwater_shrinker_callbacks_total", Unit::Count, "Calls that counted a shrinker's objects"),
+    Metric::counter("lowwater_shrinker_requested_total", Unit::Count, "Objects that a shrinker was requested to scan"),
     Metric::counter("lowwater_shrinker_scanned_total", Unit::Count, "Objects that a shrinker scanned"),
     Metric::counter("lowwater_shrinker_freed_total", Unit::Count, "Objects that a shrinker freed"),
     Metric::counter(
@@ -37,8 +37,12 @@ const COUNTERS: [Metric; NR_COUNTERS] = [
         Unit::Count,
         "Objects that a shrinker freed for a background thread",
     ),
-    Metric::counter("lowwater_shrinker_deferred_total", Unit::Count, "Objects whose scan was deferred"),
-    Metric::counter("lowwater_shrinker_back_offs_total", Unit::Count, "Visits that a shrinker asked to be spared"),
+    Metric::counter("lowwater_shrinker_deferred_total", Unit::Count, "Objects with a deferred scan"),
+    Metric::counter(
+        "lowwater_shrinker_back_offs_total",
+        Unit::Count,
+        "Visits in which a shrinker requested a back-off",
+    ),
     Metric::counter("lowwater_shrinker_panics_total", Unit::Count, "Callbacks that panicked"),
     Metric::counter("lowwater_shrinker_microseconds_total", Unit::Microseconds, "Time in a shrinker's callbacks"),
 ];
@@ -72,8 +76,8 @@ fn counts(stats: &ShrinkerStats) -> [u64; NR_COUNTERS] {
 }
 
 impl Registry {
-    /// Sets the metrics to what they are now, at the recorder of the calling thread, and describes
-    /// them. No lock is held while the recorder is called. O(shrinkers + live pairs).
+    /// Sets the metrics to their current values at the recorder of the calling thread, and
+    /// describes them. No lock is held while the recorder is called. O(shrinkers + live pairs).
     ///
     /// | name | kind, unit | labels |
     /// |---|---|---|
@@ -83,14 +87,14 @@ impl Registry {
     /// | `lowwater_map_bytes` | gauge, bytes | |
     /// | `lowwater_shrinker_objects`, `lowwater_shrinker_owed` | gauge | shrinker, group, node; only with [`Labels::Groups`] |
     ///
-    /// `shrinker` is the shrinker's name; the second one of a name is `name#2`, and so on, in the
-    /// order of ids among those that are seen first by one call. A label stays with its shrinker.
-    /// When the shrinker has ended, its counters stay where they are, until the next shrinker of
-    /// the name goes on from there; 1,024 ended ones are remembered.
+    /// `shrinker` is the shrinker's name; the second shrinker of a name is `name#2`, and so on, in
+    /// the order of ids among those first seen by the same call. A label stays with its shrinker.
+    /// After a shrinker has ended, its counters stay constant, until the next shrinker of the name
+    /// continues from there; 1,024 ended shrinkers are remembered.
     ///
-    /// With [`Labels::Groups`] each shrinker is asked how much it holds for each group: a call of
-    /// `count_objects` a pair, and a series a pair without a bound. A series of a pair that is not
-    /// live any more keeps its last value until the recorder forgets it.
+    /// With [`Labels::Groups`], `count_objects` is called once per live pair, and there is a series
+    /// per pair, without a bound. The series of a pair that is no longer live keeps its last value
+    /// until the recorder drops it.
     pub fn publish_metrics(&self, labels: Labels) {
         for metric in COUNTERS.iter().chain(&[LIVE_PAIRS, LIVE_GROUPS, MAP_BYTES]) {
             metric.describe();
@@ -127,11 +131,11 @@ impl Registry {
         }
     }
 
-    /// The label of each shrinker, and its counters.
+    /// The label and the counters of each shrinker.
     fn shrinker_totals(&self) -> Vec<(String, [u64; NR_COUNTERS])> {
         let mut published = self.core.published.lock();
         let published = &mut *published;
-        // Under the lock: counts that fall are those of another shrinker.
+        // Read under the lock: counts that fall then belong to another shrinker.
         let shrinkers = self.core.shrinker_stats();
         published.labels.update(shrinkers.iter().map(|shrinker| (shrinker.id.get(), &*shrinker.name)));
         published.totals.begin_round();
@@ -140,7 +144,7 @@ impl Registry {
             let Some(label) = published.labels.get(shrinker.id.get()) else { continue };
             all.push((label.to_owned(), published.totals.add(label, None, counts(shrinker))));
         }
-        // All that live were added.
+        // All live shrinkers were added above.
         published.totals.end_round(|_| false);
         all
     }

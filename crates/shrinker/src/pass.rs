@@ -1,11 +1,13 @@
-//! A pass: all that is live in a group's subtree on one node, and nothing else.
+//! A pass: visits all live pairs of a group's subtree on one node, and nothing else.
 //!
-//! Groups are visited in pre-order from where the last bounded pass from the same root stopped, so that a bound does not
-//! always fall on the same groups. Two layers, as in the kernel's `shrink_node_memcgs`:
+//! Groups are visited in pre-order from where the last bounded pass from the same root stopped, so
+//! that a bound does not always cut off the same groups. Two layers, as in the kernel's
+//! `shrink_node_memcgs`:
 //!
 //! 1. groups above their `low`;
-//! 2. groups below their `low` but above their `min`: only at the highest pressure, and only if the others gave nothing
-//!    then. A light pass that frees nothing proves nothing: at priority 12 it looks at one object in two thousand.
+//! 2. groups below their `low` but above their `min`: only at the highest pressure, and only if the
+//!    first layer then freed nothing. A light pass that frees nothing proves nothing: at priority
+//!    12 it scans one object in two thousand.
 
 use alloc::vec::Vec;
 
@@ -17,10 +19,10 @@ use crate::registry::{RegistryCore, ShrinkerFilter};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
-/// Whether limits are respected.
+/// Whether a group's protection limits are respected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protect {
-    /// `min` always, `low` as long as others give.
+    /// `min` always, `low` as long as other groups can give memory.
     Limits,
     /// No group is protected.
     Nothing,
@@ -66,7 +68,7 @@ impl Pass<'_> {
 pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
     work.forget_now();
     let mut progress = Progress::default();
-    // The debts of a group that has died are its parent's.
+    // The debts of a dead group are its parent's.
     let memcg = &memcg.nearest_online();
     if !core.knows(memcg, node) {
         return (progress, 0);
@@ -84,7 +86,8 @@ pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: 
     (progress, core.map.owed_by_all(memcg, node))
 }
 
-/// Asks every shrinker whose bit is set on `node`, scans nothing, and clears the bits of those that hold nothing.
+/// Counts the objects of every shrinker with a set bit on `node`, scans nothing, and clears the
+/// bits of empty ones.
 pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
     let mut ids = Vec::new();
     for visit in MemcgIter::new(&core.map, &core.root, node, None) {
@@ -105,12 +108,12 @@ pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
     }
 }
 
-/// The groups that a pass visits.
+/// The protection layers of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// Those that nothing protects.
+    /// Groups without protection.
     AboveLow,
-    /// Those that only `low` protects.
+    /// Groups that only `low` protects.
     BelowLow,
 }
 
@@ -127,7 +130,8 @@ pub(crate) struct LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
-    /// Visits the layer's groups until `work` is used up. Returns whether groups were skipped for their `low`.
+    /// Visits the layer's groups until `work` is used up. Returns whether groups were skipped
+    /// because of their `low`.
     pub(crate) fn run(&self, layer: Layer, progress: &mut Progress, work: &mut Work<'_>) -> bool {
         if !self.core.knows(self.root, self.node) {
             return false;
@@ -136,7 +140,7 @@ impl LayerPass<'_> {
         work.forget_now();
         let map = &self.core.map;
         let start = map.summary(self.node).iter_position(self.root.id(), self.iter);
-        // Where we have come to in this round.
+        // The last position of this round.
         let mut last = None;
         let mut skipped = false;
         let mut ids = Vec::new();
@@ -158,7 +162,7 @@ impl LayerPass<'_> {
                 ids.retain(|id| self.filter.admits(self.core, *id));
             }
             if self.iter == IterKind::Direct && last.is_none() {
-                // Others that start meanwhile go to the next group.
+                // Advanced early, so that direct reclaim by other threads begins at the next group.
                 self.stop_at(self.position(&visit.memcg, u32::MAX));
             }
             let (core, memcg, node, flags, amount) = (self.core, &visit.memcg, self.node, self.flags, self.amount);
@@ -181,7 +185,7 @@ impl LayerPass<'_> {
             }
         }
         match self.iter {
-            // A pass that came all the way round begins from the top.
+            // A pass that completed a round begins at the root.
             IterKind::Pass if start.is_some() => self.stop_at(None),
             IterKind::Pass => {}
             IterKind::Direct => self.stop_at(last.map_or(start, |(memcg, id)| self.position(&memcg, id))),
@@ -189,7 +193,7 @@ impl LayerPass<'_> {
         skipped
     }
 
-    /// None without memory: then the next round begins from the top.
+    /// The position of the round; `None` without memory: the next round then begins at the root.
     fn position(&self, memcg: &Memcg, id: u32) -> Option<IterPosition> {
         Some(IterPosition { path: path(self.root.id(), memcg)?, id })
     }
@@ -199,16 +203,16 @@ impl LayerPass<'_> {
     }
 }
 
-/// A round came past a group: if that is dying, its objects may have moved to where the round has
-/// been.
+/// Reports a dying group that a round has passed: its objects may have moved to a group visited
+/// earlier.
 pub(crate) fn note_end(map: &Map, memcg: &Memcg) {
     if !memcg.is_online() {
         map.ends().met_dying();
     }
 }
 
-/// The layer a group belongs to in a reclaim from `root`; none if it is not touched: it is dying (its parent has its objects,
-/// S19), or below its `min`.
+/// The layer of a group in a reclaim from `root`; `None` if it is not touched: it is dying (its
+/// parent has its objects, S19), or below its `min`.
 pub(crate) fn shelter(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<Layer> {
     if !memcg.is_online() {
         return None;
@@ -227,8 +231,8 @@ pub(crate) fn shelter(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<L
     }
 }
 
-/// Repeats a pass that drops everything: the n-th must free at least 2^n objects to be followed by
-/// another, unless a group ended in it.
+/// Repeats a pass that drops everything: the n-th pass must free at least 2^n objects to be
+/// followed by another, unless a group ended during it.
 pub(crate) fn repeat_while_freeing(ends: &Ends, mut pass: impl FnMut() -> u64) -> u64 {
     let mut total = 0_u64;
     let mut recheck = Recheck::default();

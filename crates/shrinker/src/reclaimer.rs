@@ -1,13 +1,14 @@
-//! The background: one thread a node, which sleeps until a group should use less.
+//! Background reclaim: one thread per node, which sleeps until a group should use less.
 //!
 //! ```text
-//!     a charge, a limit, a hand --> WakeQueue --> thread of node n --> Job::step --> pass at a priority
-//!                                         ^                               |
-//!                                         +--- sleeps when every job is done, rests when nothing can be freed
+//!     charge, limit, request --> WakeQueue --> thread of node n --> Job::step --> pass at a priority
+//!                                      ^                               |
+//!                                      +--- sleeps when every job is done, rests when nothing can be freed
 //! ```
 //!
-//! [`Job`] is the whole decision (how hard, how long, done or hopeless) without thread or clock, so a kernel thread can run
-//! it, and tests can step it. `WakeQueue` is the queue that loses no wake-up. The thread is there under `std` only.
+//! [`Job`] makes all decisions (priority, duration, done or hopeless) without thread or clock, so a
+//! kernel thread can run it, and tests can step it. `WakeQueue` is the queue that loses no wake-up.
+//! The thread exists with `std` only.
 
 mod manual;
 #[cfg(all(feature = "std", not(lowwater_loom)))]

@@ -1,20 +1,21 @@
-//! The registry of shrinkers of one runtime. It has no thread and no clock of its own; a [`Reclaimer`](crate::Reclaimer) or the caller
-//! brings them.
+//! The registry of shrinkers of one runtime. It has no thread and no clock of its own; a
+//! [`Reclaimer`](crate::Reclaimer) or the caller provides them.
 //!
-//! From the lowest to the highest; the map, the pass and direct reclaim stand between the core and the calls of the handle:
+//! From the lowest to the highest; the map, the pass and direct reclaim are between the core and
+//! the calls of the handle:
 //!
 //! | module | |
 //! |---|---|
-//! | `scope` | threads that must not reclaim now |
-//! | `caches`, `options`, `config` | choices: what a shrinker is, and how it and the registry work |
+//! | `scope` | scopes in which a thread does not reclaim |
+//! | `caches`, `options`, `config` | options of a shrinker and of the registry |
 //! | `in_flight` | the threads inside one shrinker's callbacks |
-//! | `shrinker_state` | what a shrinker shares with its lists |
+//! | `shrinker_state` | the state that a shrinker shares with its lists |
 //! | `registered` | a registered shrinker, and the right to call it |
-//! | `debt_listener` | the trait that hears of deferred objects |
-//! | `registry_core` | which shrinkers are registered, under which id |
-//! | `miss_reporter` | how a shrinker tells that it misses what it let go |
-//! | `filter`, `select` | a part of the shrinkers, groups and nodes |
-//! | `registration`, `builder` | how a shrinker comes and goes |
+//! | `debt_listener` | the trait for notifications of deferred objects |
+//! | `registry_core` | the registered shrinkers, by id |
+//! | `miss_reporter` | the handle for reporting misses on evicted objects |
+//! | `filter`, `select` | selections of shrinkers, groups and nodes |
+//! | `registration`, `builder` | registering and unregistering a shrinker |
 //! | `handle` | [`Registry`] |
 //! | `reclaim`, `inspect` | its calls |
 
@@ -50,6 +51,7 @@ pub(crate) use filter::ShrinkerFilter;
 pub use handle::Registry;
 pub(crate) use miss_reporter::budget;
 pub use miss_reporter::MissReporter;
+pub(crate) use options::ShrinkerOptions;
 pub use pair_hint::PairHint;
 pub(crate) use registered::CallbackPanicked;
 pub use registration::Registration;

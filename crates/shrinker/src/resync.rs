@@ -1,18 +1,19 @@
 //! Resync: the full scan that sets bits, and adds pairs, for which there was no memory.
 //!
-//! A bit that cannot be set for want of memory would hide a list from reclaim, and a pair that is not in
-//! [`Pairs`](crate::utility::Pairs) is never chosen by utility. So the node is marked dirty, which takes no
-//! memory. The next pass on the node, or the next reclaim by utility in the background, asks every shrinker
-//! for every group, as the baseline does, sets the bits of those that hold something, and adds the pairs
-//! that are missing. The full scan costs O(groups x shrinkers) once for each failed allocation, at most once
-//! a round.
+//! A bit that cannot be set for want of memory would hide a list from reclaim, and a pair that is
+//! missing in [`Pairs`](crate::utility::Pairs) is never selected by utility. So the node is marked
+//! dirty, which takes no memory. The next pass on the node, or the next reclaim by utility in the
+//! background, calls every shrinker for every group, as the baseline does, sets the bits of
+//! shrinkers with objects, and adds the missing pairs. The full scan costs O(groups x shrinkers)
+//! once for each failed allocation, at most once a round.
 
 use lowwater_lru_core::NodeId;
 
 use crate::control::{Reclaim, ShrinkControl};
 use crate::registry::{CallbackPanicked, RegistryCore};
 
-/// Asks every shrinker on `node`, if the node became dirty since the last time. The thread is in a scope.
+/// Calls every shrinker on `node`, if the node became dirty since the last resync. The thread is in
+/// a scope.
 pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
     if !core.map.take_dirty(node) {
         return;
@@ -27,7 +28,7 @@ pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
             let count = guard.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
             match count {
                 Ok(count) if count.is_empty(guard.options.memcg_aware) => {}
-                // If there is no memory yet, the node is marked dirty again.
+                // Without memory the node is marked dirty again.
                 Ok(_) => core.map.set(&memcg, node, guard.key),
                 Err(CallbackPanicked) => core.panicked(&mut guard),
             }
@@ -65,6 +66,6 @@ mod tests {
         registry.shrink(tree.root(), NodeId::ZERO, 12, Reclaim::KSWAPD, &mut Work::unlimited());
         let stats = registration.stats();
         assert_eq!((stats.panics, stats.quarantined, stats.in_flight), (1, true, 0));
-        assert_eq!(registry.snapshot().live_pairs, 0, "nobody would ever clear them");
+        assert_eq!(registry.snapshot().live_pairs, 0, "a quarantined shrinker's bits are cleared");
     }
 }

@@ -1,9 +1,8 @@
-//! What the metrics of named things need beyond a read of their counts: labels that stay, and
-//! counters that never fall.
+//! Labels and counters for metrics: stable labels, and counters that never fall.
 //!
-//! A recorder knows a series by its labels for as long as the process runs, and takes the largest
-//! value that a counter was ever set to. A shrinker's name may be used twice, and may be used again
-//! when its first shrinker has ended.
+//! A recorder identifies a series by its labels for as long as the process runs, and keeps the
+//! largest value to which a counter was ever set. But two shrinkers may have the same name, and a
+//! name may be reused after its first shrinker has ended.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -11,16 +10,16 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The number of counters that a shrinker has.
+/// The number of counters of a shrinker.
 pub(crate) const NR_COUNTERS: usize = 9;
 
-/// Series of ended owners that are remembered, in one table. Beyond it, the series that ended first
-/// is forgotten, and starts at 0 if its label is used again.
+/// The maximum number of ended owners with a remembered series, in one table. Beyond it, the series
+/// that ended first is dropped, and starts at 0 if its label is reused.
 pub const ENDED_MAX: usize = 1_024;
 
-/// The labels of living things, by their ids: the name, or for the second one of a name `name#2`,
-/// and so on. A label stays with its id until the id or its name is gone, and is given to the next
-/// one of that name.
+/// The labels of live objects, by their ids: the name, or `name#2` for the second object of a name,
+/// and so on. A label stays with its id until the id or its name is gone, and is then given to the
+/// next object of that name.
 #[derive(Debug, Default)]
 pub struct LabelTable {
     by_id: BTreeMap<u32, Labelled>,
@@ -33,8 +32,8 @@ struct Labelled {
 }
 
 impl LabelTable {
-    /// Takes over which ids live `now`, and their names. New ids get their labels in the order of
-    /// ids.
+    /// Updates the table to the ids and names that live `now`. New ids get their labels in the
+    /// order of ids.
     pub fn update<'a>(&mut self, now: impl IntoIterator<Item = (u32, &'a str)>) {
         let now: BTreeMap<u32, &str> = now.into_iter().collect();
         self.by_id.retain(|id, labelled| now.get(id).is_some_and(|name| **name == labelled.name));
@@ -42,7 +41,7 @@ impl LabelTable {
             return;
         }
         let mut taken: BTreeSet<String> = self.by_id.values().map(|labelled| labelled.label.clone()).collect();
-        // Of each name, the first number that may be free.
+        // For each name, the first number that may be free.
         let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
         for (id, name) in now {
             if self.by_id.contains_key(&id) {
@@ -60,25 +59,25 @@ impl LabelTable {
         }
     }
 
-    /// The label of an id.
+    /// Returns the label of an id.
     pub fn get(&self, id: u32) -> Option<&str> {
         self.by_id.get(&id).map(|labelled| &*labelled.label)
     }
 
-    /// All labels, by id.
+    /// Returns all labels, by id.
     pub fn all(&self) -> BTreeMap<u32, String> {
         self.by_id.iter().map(|(id, labelled)| (*id, labelled.label.clone())).collect()
     }
 }
 
-/// What a registry has published.
+/// The published labels and totals of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct PublishedSeries {
     pub(crate) labels: LabelTable,
     pub(crate) totals: Totals<NR_COUNTERS>,
 }
 
-/// The counters of series: `N` for each label, each the sum over all owners that the label has had.
+/// Counter totals: `N` for each label, each the sum over all owners that the label has had.
 #[derive(Debug)]
 pub struct Totals<const N: usize> {
     series: BTreeMap<String, Series<N>>,
@@ -88,11 +87,11 @@ pub struct Totals<const N: usize> {
 #[derive(Debug)]
 struct Series<const N: usize> {
     owner: Option<u64>,
-    /// The counts of earlier owners, as far as they were seen.
+    /// The last counts of earlier owners, summed.
     before: [u64; N],
-    /// The last counts of the owner.
+    /// The last counts of the current owner.
     last: [u64; N],
-    /// The last round in which the owner lived.
+    /// The last round in which the owner was live.
     round: u64,
     has_ended: bool,
 }
@@ -104,18 +103,18 @@ impl<const N: usize> Default for Totals<N> {
 }
 
 impl<const N: usize> Totals<N> {
-    /// Begins a round, in which living owners are added.
+    /// Begins a round, in which the counts of live owners are added.
     pub fn begin_round(&mut self) {
         self.round += 1;
     }
 
-    /// Takes over the counts of the label's owner, and returns the label's totals, which never
+    /// Adds the current counts of the label's owner, and returns the label's totals, which never
     /// fall.
     ///
-    /// `owner` is a number that is used once; counts that were read earlier may then be added
-    /// later, but never after those of the label's next owner: they would be counted again. `None`
-    /// if there is no such number: then counts that fall are those of another owner, and each read
-    /// must be added before the next.
+    /// `owner` is a number that is used only once. With it, counts that were read earlier may be
+    /// added later, but never after those of the label's next owner: they would be counted twice.
+    /// `None` if there is no such number: then counts that fall are taken to be another owner's,
+    /// and each read must be added before the next.
     pub fn add(&mut self, label: &str, owner: Option<u64>, counts: [u64; N]) -> [u64; N] {
         let round = self.round;
         let series = self.series.entry(label.to_owned()).or_insert_with(|| Series {
@@ -135,8 +134,8 @@ impl<const N: usize> Totals<N> {
         core::array::from_fn(|at| series.before[at].saturating_add(series.last[at]))
     }
 
-    /// Ends a round. Returns the labels whose owners have ended since the last round: those that
-    /// were not added, unless `is_living` tells of the owner's number that it lives.
+    /// Ends a round. Returns the labels of owners that have ended since the last round: those that
+    /// were not added, unless `is_living` returns true for the owner's number.
     pub fn end_round(&mut self, is_living: impl Fn(u64) -> bool) -> Vec<String> {
         let round = self.round;
         let mut ended = Vec::new();
@@ -183,7 +182,7 @@ mod tests {
             [0, 2, 3, 4, 5, 6].map(|id| table.get(id)),
             ["b", "a#2", "a#3", "a", "a#4", ""].map(|l| Some(l).filter(|l| !l.is_empty()))
         );
-        // The id was given to a shrinker of another name.
+        // The id was reused by a shrinker of another name.
         table.update([(2, "c")]);
         assert_eq!(labels(&table), [(2, "c".into())]);
     }
@@ -200,13 +199,13 @@ mod tests {
         let mut totals = Totals::<2>::default();
         totals.begin_round();
         assert_eq!(totals.add("a", Some(1), [5, 1]), [5, 1]);
-        // A read that comes late.
+        // Counts that were read earlier and added late.
         assert_eq!(totals.add("a", Some(1), [4, 2]), [5, 2]);
         assert!(totals.end_round(|_| false).is_empty());
         totals.begin_round();
         assert_eq!(totals.end_round(|_| false), ["a"]);
         assert!(totals.end_round(|_| false).is_empty(), "once");
-        // A cache that was not in the list for once.
+        // A cache that was missing from one round.
         assert_eq!(totals.add("a", Some(1), [6, 2]), [6, 2]);
         assert_eq!(totals.add("a", Some(2), [1, 0]), [7, 2]);
         assert_eq!(totals.add("a", Some(2), [3, 0]), [9, 2]);

@@ -1,14 +1,15 @@
-//! One request to a shrinker: it counts its objects of a group on a node, and scans its part in batches.
+//! One visit of a shrinker: counts its objects of a group on a node, and scans its part in batches.
 //!
 //! ```text
-//!     count  --Empty-->    clear bit, fence, count again, set again unless Empty (or 0)
-//!            --Unknown-->  leave the bit, come again
-//!            --n-->        take debt, plan, scan batch by batch, put the debt back; all freed? as for Empty
+//!     count  --Empty-->    clear bit, fence, count again, set bit again unless Empty (or 0)
+//!            --Unknown-->  leave the bit, retry in the next pass
+//!            --n-->        take debt, plan, scan batch by batch, put the debt back; if all freed, as for Empty
 //! ```
 //!
-//! Every other way out leaves the bit as it is: a shrinker that is not registered yet (its lists may be filled already), one
-//! that is just leaving or is quarantined (the end of the id clears its bits), and one that this thread is inside of. Linux
-//! clears without a second count in two such places.
+//! Every other outcome leaves the bit unchanged: a shrinker that is not registered yet (its lists
+//! may have objects already), one that is ending or quarantined (the end of the id clears its
+//! bits), and one that this thread is inside of. Linux clears the bit without a second count in two
+//! such places.
 
 mod request;
 
@@ -25,22 +26,24 @@ use crate::stats::VisitCounts;
 use crate::trace;
 use crate::work::{Progress, Work};
 
-/// Calls of `scan_objects` in one visit. A cache that holds more goes on in the next; a shrinker that claims to hold
-/// everything there is does not keep us for ever (S21).
+/// The maximum number of calls of `scan_objects` in one visit. A larger cache is continued in the
+/// next visit; a shrinker that claims an endless number of objects does not keep the visit running
+/// for ever (S21).
 const SCANS_MAX: u32 = 1 << 20;
 
-/// A thread in direct reclaim asks for this part of what a shrinker holds, and for no more than a batch: it comes round to the
-/// others before it takes more from this one.
+/// Direct reclaim scans this fraction of a shrinker's objects, as a divisor, and at most a batch:
+/// it visits the other shrinkers before it takes more from this one.
 const SHARE_PARTS: u64 = 16;
 
-/// The dearest objects of which one pass at the highest priority takes all.
+/// The largest `seeks` with which one pass at the highest priority scans all objects.
 const SEEKS_ALL_MAX: u32 = 4;
 
-/// What came of asking a shrinker.
+/// The outcome of visiting a shrinker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) progress: Progress,
-    /// It did not want to scan now ([`ShrinkControl::will_defer`]), or a bound was reached before it did.
+    /// True if the shrinker did not want to scan now ([`ShrinkControl::will_defer`]), or a bound
+    /// was reached first.
     pub(crate) put_off: bool,
 }
 
@@ -61,10 +64,10 @@ impl ScanOutcome {
 }
 
 impl ShrinkSlab<'_> {
-    /// Asks the shrinker `id`, if it can be called.
+    /// Visits the shrinker `id`, if it can be called.
     pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> Asked {
         match self.core.lookup(id) {
-            Some(guard) => self.do_shrink_slab(guard, work),
+            Some(mut guard) => self.do_shrink_slab(&mut guard, work),
             None => {
                 if mutated!("clear_unregistered") {
                     self.core.map.clear(self.memcg, self.node, id);
@@ -74,8 +77,9 @@ impl ShrinkSlab<'_> {
         }
     }
 
-    /// Asks the shrinker behind `guard`: counts, scans its part in batches, and clears its bit if nothing is left.
-    pub(crate) fn do_shrink_slab(&self, mut guard: CallGuard, work: &mut Work<'_>) -> Asked {
+    /// Visits the shrinker behind `guard`: counts, scans its part in batches, and clears its bit if
+    /// nothing is left.
+    pub(crate) fn do_shrink_slab(&self, guard: &mut CallGuard, work: &mut Work<'_>) -> Asked {
         let clock = self.core.config.clock.as_deref();
         if let (Some(clock), 0) = (clock, work.now_ns) {
             work.now_ns = clock.now_ns();
@@ -85,33 +89,31 @@ impl ShrinkSlab<'_> {
         let count = guard.count(&sc);
         let (mut live, mut put_off) = (true, sc.is_deferred());
         match count {
-            Ok(count) if count.is_empty(guard.options.memcg_aware) => {
-                live = self.clear_if_empty(&mut guard, &mut visited)
-            }
+            Ok(count) if count.is_empty(guard.options.memcg_aware) => live = self.clear_if_empty(guard, &mut visited),
             Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.amount {
                     ScanAmount::Priority(_) | ScanAmount::Drop => {
-                        self.by_policy(&mut guard, freeable, sc.is_deferred(), &mut visited, work);
+                        self.by_policy(guard, freeable, sc.is_deferred(), &mut visited, work);
                     }
                     ScanAmount::Share => {
                         let total = (freeable / SHARE_PARTS).clamp(1, guard.options.batch);
-                        self.some(&mut guard, freeable, total, sc.is_deferred(), &mut visited, work);
+                        self.some(guard, freeable, total, sc.is_deferred(), &mut visited, work);
                     }
                     ScanAmount::Batch(objects) => {
                         let total = objects.min(freeable);
-                        let ended = self.some(&mut guard, freeable, total, sc.is_deferred(), &mut visited, work);
+                        let ended = self.some(guard, freeable, total, sc.is_deferred(), &mut visited, work);
                         put_off |= ended == Ended::Cut;
                     }
                     ScanAmount::Owed if sc.is_deferred() => {}
-                    ScanAmount::Owed => self.owed(&mut guard, freeable, &mut visited, work),
+                    ScanAmount::Owed => self.owed(guard, freeable, &mut visited, work),
                     ScanAmount::Nothing => {}
                 }
                 if visited.freed >= freeable && !guard.is_quarantined() {
-                    live = self.clear_if_empty(&mut guard, &mut visited);
+                    live = self.clear_if_empty(guard, &mut visited);
                 }
             }
-            Err(CallbackPanicked) => self.core.panicked(&mut guard),
+            Err(CallbackPanicked) => self.core.panicked(guard),
         }
         visited.back_offs |= u64::from(sc.asks_back_off());
         if self.flags.contains(Reclaim::BACKGROUND) {
@@ -131,10 +133,11 @@ impl ShrinkSlab<'_> {
         Asked { progress: Progress { freed, scanned, callbacks, back_offs }, put_off }
     }
 
-    /// Clears the bit of a shrinker that seems empty, unless the second count finds an object. Returns whether the bit is set.
+    /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.
+    /// Returns whether the bit is set.
     fn clear_if_empty(&self, guard: &mut CallGuard, visited: &mut VisitCounts) -> bool {
         if !self.clears_bits {
-            // The baseline: deferred objects that no longer exist are forgiven all the same.
+            // In the baseline, deferred objects that no longer exist are forgiven as well.
             self.core.map.take_deferred(self.memcg, self.node, guard.key.id, true);
             return true;
         }
@@ -152,7 +155,7 @@ impl ShrinkSlab<'_> {
             Ok(_) => self.core.map.set(self.memcg, self.node, guard.key),
             Err(CallbackPanicked) => self.core.panicked(guard),
         }
-        // Also where the id is closed: its end did not see a pair whose bit was clear.
+        // Also if the id is closed: its end missed a pair whose bit was clear.
         self.core.map.remove_unset(guard.key.id, self.memcg.id());
         live
     }
@@ -191,7 +194,8 @@ impl ShrinkSlab<'_> {
         self.note(guard, done, visited);
     }
 
-    /// Scans `total` objects, whatever is owed. What the shrinker does not want to scan now is owed.
+    /// Scans `total` objects, ignoring debts. If the shrinker defers or stops, the unscanned
+    /// objects are added to the debt.
     fn some(
         &self,
         guard: &mut CallGuard,
@@ -227,7 +231,7 @@ impl ShrinkSlab<'_> {
     /// Scans the deferred objects, as far as they exist. The carried fraction stays.
     fn owed(&self, guard: &mut CallGuard, freeable: u64, visited: &mut VisitCounts, work: &mut Work<'_>) {
         let map = &self.core.map;
-        // No more than will be scanned now: the rest stays visible.
+        // Takes only as many as will be scanned now, so that the rest stays visible.
         let debt = map.take_owed(self.memcg, self.node, guard.key.id, work.scan_left());
         let total = debt.min(freeable);
         let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
@@ -241,7 +245,8 @@ impl ShrinkSlab<'_> {
         self.note(guard, done, visited);
     }
 
-    /// Notifies the background of what the foreground deferred. The background itself is not notified: it could not scan either.
+    /// Notifies the background of objects that the foreground deferred. The background itself is
+    /// not notified: it could not scan them either.
     fn notify_background(&self, ask: &PlanInput, owed: u64) {
         if self.flags.contains(Reclaim::BACKGROUND) {
             return;
@@ -252,7 +257,7 @@ impl ShrinkSlab<'_> {
         }
     }
 
-    /// One call of `scan_objects`, and nothing around it.
+    /// Makes a single call of `scan_objects`, without count or debt.
     pub(crate) fn scan_once(&self, mut guard: CallGuard, objects: u64) {
         let mut visited = VisitCounts { requested: objects, ..VisitCounts::default() };
         let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, objects);
@@ -264,8 +269,8 @@ impl ShrinkSlab<'_> {
         guard.visited(visited);
     }
 
-    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each round of the loop makes that
-    /// smaller, so it ends whatever the callback reports.
+    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each iteration
+    /// reduces the rest, so the loop ends whatever the callback reports.
     fn scan(&self, guard: &CallGuard, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> ScanOutcome {
         let mut done = ScanOutcome::nothing(Ended::Finished);
         let mut left = plan.total;

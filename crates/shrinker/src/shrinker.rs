@@ -1,17 +1,19 @@
-//! What a cache must be able to do: say how much it holds, and let some of it go.
+//! The interface of a cache: count its objects, and free some of them.
 
 use lowwater_lru_core::ByteSize;
 
 use crate::control::ShrinkControl;
 
-/// A cache that gives memory back when asked.
+/// A cache that gives memory back on request.
 ///
-/// Both calls come from any thread, several at once, for different groups and nodes or the same one. They may use the lists
-/// and locks of their own cache as far as [`ShrinkControl::flags`] allows; they must not start reclaim themselves (it would
-/// answer that it is already running), and must not drop their own [`Registration`](crate::Registration).
+/// Both methods are called on any thread, several at once, for different groups and nodes or the
+/// same ones. They may use the lists and locks of their own cache as far as
+/// [`ShrinkControl::flags`] allows. They must not start reclaim (which would return at once,
+/// because it is running already), and must not drop their own
+/// [`Registration`](crate::Registration).
 ///
-/// A callback that panics is caught under `std`, counted, and its shrinker is set aside: it is not asked again, and reclaim
-/// goes on with the others.
+/// With `std`, a panic of a callback is caught and counted, and the shrinker is quarantined: it is
+/// not called again, and reclaim continues with the others.
 ///
 /// ```
 /// use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
@@ -21,7 +23,7 @@ use crate::control::ShrinkControl;
 ///
 /// impl Shrinker for Buffers {
 ///     fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
-///         // Unknown rather than Empty: nobody tells the map when the next buffer comes back to this pool.
+///         // Not Empty: the map is not notified when the next buffer returns to this pool.
 ///         match self.0.lock().unwrap().len() {
 ///             0 => Count::Unknown,
 ///             n => Count::Objects(n as u64),
@@ -39,42 +41,47 @@ use crate::control::ShrinkControl;
 /// ```
 #[doc(alias = "struct shrinker")]
 pub trait Shrinker: Send + Sync {
-    /// How many objects of `sc.memcg()` on `sc.node()` could be freed. Must be cheap, and must not say
-    /// [`Count::Empty`] while a list holds something.
+    /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and
+    /// must not return [`Count::Empty`] while a list has objects.
     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count;
 
-    /// Looks at up to `sc.nr_to_scan()` objects, oldest first, and frees those that may go. Reports how many it looked at
-    /// with [`ShrinkControl::set_nr_scanned`] if that differs from what was asked.
+    /// Scans up to `sc.nr_to_scan()` objects, oldest first, and frees those that are not in use.
+    /// Reports the number of scanned objects with [`ShrinkControl::set_nr_scanned`] if it differs
+    /// from the requested number.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan;
 
-    /// What the objects that [`count_objects`](Self::count_objects) counts weigh together; none if it is not known.
-    /// For people who look ([`Registry::survey`](crate::Registry::survey)); and where victims are chosen
-    /// [by utility](crate::RegistryConfig::by_utility), of shrinkers to which memory earns the same the heavier pays. Where it is not
-    /// known, what the group uses is taken for it.
+    /// Returns the total weight of the objects that [`count_objects`](Self::count_objects) counts;
+    /// `None` if it is unknown. For display ([`Registry::survey`](crate::Registry::survey)); and if
+    /// victims are selected [by utility](crate::RegistryConfig::by_utility), among shrinkers of
+    /// equal utility the heavier one is the victim. If the weight is unknown, the group's usage is
+    /// used instead.
     fn weigh_objects(&self, _sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         None
     }
 }
 
-/// A shrinker's answer to how much it holds.
+/// The number of objects that a shrinker holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Nothing, and nothing will come without an [`Occupancy::occupied`](lowwater_lru_core::Occupancy::occupied). The
-    /// shrinker is not asked again for this group and node until then.
+    /// No objects, and none will be added without a call of
+    /// [`Occupancy::occupied`](lowwater_lru_core::Occupancy::occupied). The shrinker is not called
+    /// again for this group and node until then.
     #[doc(alias = "SHRINK_EMPTY")]
     Empty,
-    /// Cannot tell, or nothing just now. Nothing is scanned; the shrinker is asked again next time.
+    /// Unknown, or none at the moment. Nothing is scanned; the shrinker is called again in the next
+    /// pass.
     Unknown,
-    /// So many objects.
+    /// This number of objects.
     ///
-    /// `Objects(0)` is [`Count::Empty`] from a shrinker that is memcg-aware: it was asked because
-    /// its lists told of something, and they tell again. From one that is not, which is asked from
-    /// the start and may have nothing that tells, it is [`Count::Unknown`].
+    /// From a memcg-aware shrinker, `Objects(0)` means [`Count::Empty`]: the shrinker was called
+    /// because its lists reported objects, and they will report again. From a shrinker that is not
+    /// memcg-aware, which is called from the start and may have no list that reports, it means
+    /// [`Count::Unknown`].
     Objects(u64),
 }
 
 impl Count {
-    /// Is nothing there, and nothing will come without a call of `occupied`?
+    /// True if there are no objects, and none will be added without a call of `occupied`.
     pub(crate) const fn is_empty(self, memcg_aware: bool) -> bool {
         match self {
             Self::Empty => true,
@@ -83,7 +90,7 @@ impl Count {
         }
     }
 
-    /// The number of objects; 0 unless it is known.
+    /// The number of objects; 0 if it is unknown.
     pub const fn objects(self) -> u64 {
         match self {
             Self::Objects(n) => n,
@@ -92,12 +99,13 @@ impl Count {
     }
 }
 
-/// What came of a scan.
+/// The outcome of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// So many objects were freed; 0 when all were looked at and none could go yet.
+    /// This number of objects was freed; 0 if all were scanned and none could be freed yet.
     Freed(u64),
-    /// No progress is possible in this context (a lock is taken, I/O is not allowed). The rest is left to the background.
+    /// No progress is possible in this context (a lock is held, I/O is not allowed). The rest is
+    /// left to the background.
     #[doc(alias = "SHRINK_STOP")]
     Stop,
 }

@@ -1,4 +1,4 @@
-//! Statistics: counted once for each visit of a shrinker, not for each batch.
+//! Statistics, updated once per visit of a shrinker, not per batch.
 
 mod pair;
 mod visit_counts;
@@ -14,8 +14,10 @@ use lowwater_lru_core::{ByteSize, Memcg};
 
 use crate::id::ShrinkerId;
 
-/// One shrinker, as [`Registry::snapshot`](crate::Registry::snapshot) saw it. Counts are since it was registered, in objects
-/// where not said otherwise; taken one after the other, so they need not agree to the last object while reclaim runs.
+/// The statistics of one shrinker at the time of a
+/// [`Registry::snapshot`](crate::Registry::snapshot). Counts are since its registration, in objects
+/// unless stated otherwise; read one after the other, so they need not be consistent while reclaim
+/// runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShrinkerStats {
@@ -25,57 +27,60 @@ pub struct ShrinkerStats {
     pub name: String,
     /// Calls of `count_objects`.
     pub callbacks: u64,
-    /// Asked for in `scan_objects`.
+    /// Objects requested from `scan_objects`.
     pub requested: u64,
-    /// Looked at.
+    /// Objects scanned.
     pub scanned: u64,
-    /// Freed.
+    /// Objects freed.
     pub freed: u64,
-    /// ... and of these, by a background thread: the others by threads that needed memory themselves.
+    /// The part of `freed` that background threads freed; the rest was freed by threads that needed
+    /// memory themselves.
     pub freed_in_background: u64,
-    /// Left as a debt, because it could not be done where it was asked.
+    /// Objects left as a debt, because they could not be scanned in the context of the call.
     pub deferred: u64,
     /// Callbacks that panicked.
     pub panics: u64,
-    /// Visits in which it asked to be left alone for a moment.
+    /// Visits in which it requested a back-off.
     pub back_offs: u64,
-    /// Nanoseconds in its callbacks, and on the way to them; 0 without a clock.
+    /// Nanoseconds of its visits: its callbacks and the work around them; 0 without a clock.
     pub time_ns: u64,
-    /// When it was last visited, on the registry's clock; none if never, or without a clock.
+    /// The time of the last visit, on the registry's clock; `None` before the first visit, or
+    /// without a clock.
     pub last_run_ns: Option<u64>,
-    /// Whether it is quarantined after a panic: not called again.
+    /// True if it is quarantined after a panic: it is not called again.
     pub quarantined: bool,
     /// Callbacks in flight.
     pub in_flight: usize,
 }
 
-/// A registry at a glance.
+/// The statistics of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryStats {
     /// The registered shrinkers, by id.
     pub shrinkers: Vec<ShrinkerStats>,
-    /// The live pairs: each shrinker with each group and node that it may hold something for, in no order.
+    /// The live pairs: each shrinker with each group and node of which it may hold objects, in no
+    /// particular order.
     pub pairs: Vec<PairStats>,
     /// The registry's clock; 0 without one.
     pub now_ns: u64,
-    /// (group, node, shrinker) that may hold something.
+    /// The number of (group, node, shrinker) triples that may have objects.
     pub live_pairs: usize,
-    /// (group, node) that may hold something.
+    /// The number of (group, node) pairs that may have objects.
     pub live_groups: usize,
     /// Bytes of the map: O(live pairs) (S25).
     pub map_bytes: ByteSize,
 }
 
 impl ShrinkerStats {
-    /// The name that tells it from others of the same name: `<name>-<id>`, as in the kernel's debugfs.
+    /// The unique name: `<name>-<id>`, as in the kernel's debugfs.
     pub fn full_name(&self) -> String {
         format!("{}-{}", self.name, self.id)
     }
 }
 
 impl RegistryStats {
-    /// The `n` pairs that hold most: by bytes as far as shrinkers know them, then by objects.
+    /// The `n` largest pairs: by bytes where shrinkers know them, then by objects.
     pub fn top(&self, n: usize) -> Vec<&PairStats> {
         let mut pairs: Vec<_> = self.pairs.iter().collect();
         pairs.sort_by_key(|pair| Reverse((pair.bytes, pair.count)));
@@ -83,7 +88,8 @@ impl RegistryStats {
         pairs
     }
 
-    /// The `n` groups with something live that use most, those below them included, and how much; exact, in bytes.
+    /// The `n` groups with live pairs that use the most memory, including their descendants, and
+    /// their exact usage in bytes.
     #[doc(hidden)]
     pub fn top_groups(&self, n: usize) -> Vec<(Memcg, ByteSize)> {
         let mut groups: Vec<_> = self.pairs.iter().map(|pair| (pair.memcg.id(), &pair.memcg)).collect();

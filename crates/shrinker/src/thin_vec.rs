@@ -1,6 +1,7 @@
-//! A vector that costs one word as long as it is empty, which is nearly always: ten thousand groups have one each.
+//! A vector of one word while it is empty, the usual case: ten thousand groups have one each.
 //!
-//! The crate `thin-vec` has the layout, but cannot say that there is no memory; see `tests/thin_vec.rs`.
+//! The crate `thin-vec` has the same layout, but cannot report a failed allocation; see
+//! `tests/thin_vec.rs`.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;
@@ -8,14 +9,14 @@ use core::ops::{Deref, DerefMut};
 
 use lowwater_base::fallible;
 
-/// A vector behind one pointer, which is null while the vector is empty and never was filled.
+/// A vector behind one pointer, which is null until the vector is first filled.
 #[doc(alias = "Thin")]
 #[derive(Debug)]
 #[expect(clippy::box_collection, reason = "one word instead of three, for what hardly ever holds anything")]
 pub(crate) struct ThinVec<T>(Option<Box<Vec<T>>>);
 
 impl<T> ThinVec<T> {
-    /// False without memory.
+    /// Inserts a value. Returns false without memory.
     pub(crate) fn try_insert(&mut self, at: usize, value: T) -> bool {
         if self.0.is_none() {
             self.0 = fallible::try_box(Vec::new());
@@ -23,12 +24,13 @@ impl<T> ThinVec<T> {
         self.0.as_mut().is_some_and(|all| fallible::try_insert(all, at, value).is_ok())
     }
 
-    /// Takes one out. The memory stays until [`retain`](Self::retain) finds nothing: it is likely needed again.
+    /// Removes a value. The memory stays until [`retain`](Self::retain) leaves nothing: it is
+    /// likely to be needed again.
     pub(crate) fn remove(&mut self, at: usize) -> Option<T> {
         self.0.as_mut().filter(|all| at < all.len()).map(|all| all.remove(at))
     }
 
-    /// Keeps those that `stays` names; gives the memory back when that is none.
+    /// Keeps the values for which `stays` returns true; frees the memory if none is left.
     pub(crate) fn retain(&mut self, stays: impl FnMut(&T) -> bool) {
         if let Some(all) = &mut self.0 {
             all.retain(stays);

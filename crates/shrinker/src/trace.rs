@@ -1,4 +1,5 @@
-//! The kernel's two tracepoints around a visit, as `tracing` events of the same names and fields; nothing without the feature.
+//! The kernel's two tracepoints around a visit, as `tracing` events with the same names and fields;
+//! nothing without the feature.
 //!
 //! | field | kernel | here |
 //! |---|---|---|
@@ -8,15 +9,15 @@
 //! | `nid`, `memcg_id` | | node and group |
 //! | `nr_objects_to_shrink`, `unused_scan` | debt before | the same |
 //! | `new_scan` | debt after | the same |
-//! | `cache_items`, `delta`, `total_scan`, `priority` | | counted; this pass's own part; to scan, and at the end what is left of it |
+//! | `cache_items`, `delta`, `total_scan`, `priority` | | objects counted; this pass's own part; objects to scan, and at the end the rest of them |
 //! | `retval` | freed | the same |
 
 use crate::budget::Plan;
 use crate::registry::Registered;
 use crate::shrink::ShrinkSlab;
 
-/// A visit is about to scan.
-#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "said to nobody"))]
+/// Emits the event before a visit scans.
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only the events use them"))]
 #[inline]
 pub(crate) fn start(
     request: &ShrinkSlab<'_>,
@@ -44,8 +45,8 @@ pub(crate) fn start(
     );
 }
 
-/// A visit has scanned.
-#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "said to nobody"))]
+/// Emits the event after a visit has scanned.
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only the events use them"))]
 #[inline]
 pub(crate) fn end(request: &ShrinkSlab<'_>, registered: &Registered, freed: u64, owed: (u64, u64), left: u64) {
     #[cfg(feature = "tracing")]

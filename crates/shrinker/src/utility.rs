@@ -1,28 +1,30 @@
-//! Utility: how many misses each pair of a shrinker and a group would save per byte of more memory, so
-//! that memory is taken where it earns least.
+//! Utility: how many misses each pair of a shrinker and a group would save per byte of additional
+//! memory, so that memory is taken from the pairs to which it brings the least.
 //!
 //! ```text
-//!     ghost hit  -> Tallies::hit        misses that so much more memory would have saved, by distance
-//!     scan       -> Tallies::kept       objects that were looked at and kept, because they were used
+//!     ghost hit  -> Tallies::hit        misses that a given amount of memory would have saved, by distance
+//!     scan       -> Tallies::scanned    objects that were scanned and kept, because they were used
 //!     Tallies    -> Score               the best hits per byte over all distances, as a logarithm
-//!     scores     -> Pairs::candidates   of which the least is the next victim
+//!     scores     -> Pairs::select       the candidate with the least score is the next victim
 //! ```
 //!
-//! The rule is that of utility-based cache partitioning with look-ahead (Qureshi and Patt, 2006): the
-//! utility of a pair is the greatest mean of hits per byte from its present size to any distance, so
-//! that a pair whose hits begin far off (a loop, a second queue) is seen. Three things are added:
+//! The algorithm is utility-based cache partitioning with look-ahead (Qureshi and Patt, 2006): the
+//! utility of a pair is the greatest mean of hits per byte from its present size to any distance,
+//! so that a pair whose hits begin at a large distance (a loop, a second queue) is not missed.
+//! Three things are added:
 //!
-//! * Tallies decay: they halve when victims have given a quarter of the budget. All pairs decay
-//!   at the same rate, so the logarithm of a decayed utility differs from the stored one by a number
-//!   that is the same for all: scores are compared without being brought up to date.
-//! * Only attainable hits count: one that needs more than the whole limit counts nothing.
-//! * Of equals the larger pays: the score of a pair is less by a tenth of the logarithm of its size.
+//! * Tallies decay: they halve when the bytes evicted from victims amount to a quarter of the
+//!   budget. All pairs decay at the same rate, so the logarithm of a decayed utility differs from
+//!   the stored one by the same number for all: scores are compared without being updated.
+//! * Only attainable hits count: a hit that needs more memory than the whole limit does not count.
+//! * Of pairs with equal utility the larger is the victim: a pair's score is reduced by a tenth of
+//!   the logarithm of its size.
 //!
-//! A shrinker that does not report ghost hits is judged by its turnover, which is taken to be worth as
-//! many hits as the turnover of those that report ([`Pairs::score`]).
+//! The utility of a shrinker that does not report ghost hits is estimated from its turnover, at the
+//! hits per turnover of the shrinkers that report ([`Pairs::score`]).
 //!
-//! All of it are tallies that make a guess better: every access is Relaxed, a lost update does no harm,
-//! and nothing is read through them. Integers only, as kernels have no others.
+//! All tallies are statistics for a heuristic: every access is Relaxed, a lost update does no harm,
+//! and no other data is ordered by them. Integers only, because kernels have no floating point.
 
 mod clock;
 mod log2;
@@ -34,5 +36,5 @@ mod tallies;
 pub(crate) use log2::{log2, ONE};
 pub use miss::Miss;
 pub(crate) use miss::COST_ONE;
-pub(crate) use pairs::{Candidates, Pairs, CANDIDATES_MAX};
+pub(crate) use pairs::{Candidates, Pair, Pairs, CANDIDATES_MAX};
 pub(crate) use score::Standing;

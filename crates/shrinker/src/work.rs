@@ -1,13 +1,14 @@
-//! How much one call of reclaim may do.
+//! Bounds on one call of reclaim.
 
-/// A clock, for time bounds. Without `std` the embedder brings one, or bounds by objects only. Asked without a lock held; it may
-/// use the registry. A panic reaches the caller of reclaim.
+/// A clock, for time bounds. Without `std` the embedder provides one, or sets only bounds on
+/// objects. Called without a lock held; an implementation may use the registry. A panic reaches the
+/// caller of reclaim.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since some fixed moment; never goes back.
+    /// Nanoseconds since some fixed point; never decreases.
     fn now_ns(&self) -> u64;
 }
 
-/// The system's monotonic clock, counted from when this was made.
+/// The system's monotonic clock, counted from its creation.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock(std::time::Instant);
@@ -26,21 +27,22 @@ impl Clock for SystemClock {
     }
 }
 
-/// Which bound was reached.
+/// The bound that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The caller has what it came for.
+    /// The caller has what it needs.
     Enough,
-    /// So many objects were scanned as are allowed.
+    /// The maximum number of objects was scanned.
     Scan,
-    /// So much time went by as is allowed.
+    /// The maximum time has passed.
     Time,
 }
 
-/// A bound on work, used up as it is done. It is looked at before every call of a shrinker, and no call is
-/// asked for more objects than are left: objects pass it only where a shrinker looks at more than it is
-/// asked for, in the last call, and time by one callback. Time counts from the first call on: a thread that
-/// was kept waiting before it still gets one shrinker asked.
+/// A bound on work, which is used up as work is done. It is checked before every call of a
+/// shrinker, and no call is requested to scan more objects than are left. The bound on objects is
+/// exceeded only if a shrinker scans more than requested in the last call; the bound on time by at
+/// most one callback. Time is checked only from the second call on: a thread that was delayed
+/// before still gets one shrinker called.
 ///
 /// ```
 /// use lowwater_shrinker::Work;
@@ -55,7 +57,8 @@ pub struct Work<'a> {
     enough: Option<&'a dyn Fn() -> bool>,
     begun: bool,
     one_batch: bool,
-    /// The clock after the last visit, which is the clock before the next: read once for each, not twice.
+    /// The time after the last visit, which is the time before the next one: the clock is read once
+    /// per visit, not twice.
     pub(crate) now_ns: u64,
 }
 
@@ -66,43 +69,43 @@ impl core::fmt::Debug for Work<'_> {
 }
 
 impl<'a> Work<'a> {
-    /// No bound but what the shrinkers hold.
+    /// No bound other than the number of existing objects.
     pub const fn unlimited() -> Self {
         Self::objects(u64::MAX)
     }
 
-    /// At most `scan_max` objects looked at, but for what the last call looks at beyond what it is
-    /// asked for.
+    /// At most `scan_max` objects scanned, except for objects that the last call scans beyond its
+    /// request.
     pub const fn objects(scan_max: u64) -> Self {
         Self { scan_left: scan_max, until: None, enough: None, begun: false, one_batch: false, now_ns: 0 }
     }
 
-    /// One batch that frees something, for which at most `scan_max` objects are looked at:
-    /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) goes no further then.
+    /// One batch that frees something, for which at most `scan_max` objects are scanned:
+    /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) then stops.
     pub const fn one_batch(scan_max: u64) -> Self {
         let mut work = Self::objects(scan_max);
         work.one_batch = true;
         work
     }
 
-    /// And not past `deadline_ns` on `clock`.
+    /// In addition, stops at `deadline_ns` on `clock`.
     pub const fn until(mut self, clock: &'a dyn Clock, deadline_ns: u64) -> Self {
         self.until = Some((clock, deadline_ns));
         self
     }
 
-    /// And only as long as `enough` is false.
+    /// In addition, stops when `enough` returns true.
     pub const fn while_not(mut self, enough: &'a dyn Fn() -> bool) -> Self {
         self.enough = Some(enough);
         self
     }
 
-    /// Objects that may still be scanned.
+    /// The number of objects that may still be scanned.
     pub const fn scan_left(&self) -> u64 {
         self.scan_left
     }
 
-    /// The bound that is reached, if one is.
+    /// The bound that has been reached, if any.
     pub fn bound(&self) -> Option<Bound> {
         if self.scan_left == 0 {
             return Some(Bound::Scan);
@@ -114,17 +117,17 @@ impl<'a> Work<'a> {
         (self.begun && self.until.is_some_and(late)).then_some(Bound::Time)
     }
 
-    /// Whether one batch that frees something is enough.
+    /// True if one batch that frees something is enough.
     pub(crate) fn is_one_batch(&self) -> bool {
         self.one_batch
     }
 
-    /// A pass begins: whatever the clock was after the last, it is later now.
+    /// Drops the cached time at the beginning of a pass: time has passed since the last visit.
     pub(crate) fn forget_now(&mut self) {
         self.now_ns = 0;
     }
 
-    /// A shrinker is asked.
+    /// Records that a shrinker is called.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
@@ -141,12 +144,13 @@ impl<'a> Work<'a> {
 pub struct Progress {
     /// Objects freed.
     pub freed: u64,
-    /// Objects looked at.
+    /// Objects scanned.
     pub scanned: u64,
-    /// Calls of `count_objects`: one for each pair that was asked, one more where it was asked again after its bit was
-    /// cleared.
+    /// Calls of `count_objects`: one for each visited pair, and one more for each second count
+    /// after a bit was cleared.
     pub callbacks: u64,
-    /// Shrinkers that asked to be left alone for a moment ([`ShrinkControl::back_off`](crate::ShrinkControl::back_off)).
+    /// Shrinkers that requested a back-off
+    /// ([`ShrinkControl::back_off`](crate::ShrinkControl::back_off)).
     pub back_offs: u64,
 }
 

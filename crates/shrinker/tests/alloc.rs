@@ -1,5 +1,6 @@
-//! A registry against an allocator that fails: whatever says that it returns an error without
-//! memory does so for each allocation in turn, on a stable compiler, and leaves nothing behind.
+//! A registry with an allocator that fails: every function that is documented to return an error
+//! without memory does so, for each of its allocations in turn, on a stable compiler, and leaks
+//! nothing.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -37,7 +38,7 @@ fn pool(objects: u64) -> Arc<Pool> {
     Arc::new(Pool(AtomicU64::new(objects)))
 }
 
-/// What a thread and a tree allocate once are no registry's.
+/// One-time allocations of a thread and a tree, which do not belong to a registry.
 fn warm_up() -> MemcgTree {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
@@ -76,7 +77,7 @@ fn each_allocation_of_a_registry_may_fail() {
 fn each_allocation_of_a_shrinker_may_fail() {
     let tree = warm_up();
     let registry = Registry::new(&tree, 1);
-    // Tables grow on the way.
+    // Tables grow meanwhile.
     let mut kept = Vec::with_capacity(100);
     for n in 0..100_u32 {
         let shrinker = pool(10);
@@ -123,8 +124,7 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
         let shrinker = pool(3_000);
         let registration = prepared.register(Arc::clone(&shrinker) as Arc<_>);
         let ((), refused) = refused_after(nth, || {
-            // From here on nothing that is called may abort: this is what runs because there is no
-            // memory.
+            // From here on no call may abort: this is the code that runs because memory is short.
             occupancy.occupied(&group, N0);
             registry.shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
             FullScan::new(&registry).shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
@@ -134,7 +134,7 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
             Job::new(group.clone(), ByteSize::ZERO).step(&registry, N0, 10);
             registry.sweep();
         });
-        // What there was no memory to note is found again.
+        // Pairs for which there was no memory are found again.
         registry.drop_caches();
         assert_eq!(shrinker.0.load(Relaxed), 0, "allocation {nth}");
         drop(registration);

@@ -1,5 +1,5 @@
-//! What a shrinker answers that it should not: 0 objects, more than there are, progress that is
-//! none, refusal for ever. Each call ends (S21), and no other shrinker goes without.
+//! Shrinkers with wrong results: 0 objects, more objects than exist, progress without effect,
+//! permanent refusal. Each call ends (S21), and no other shrinker is starved.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -20,7 +20,7 @@ fn pass(registry: &Registry, priority: u8, flags: Reclaim) -> Progress {
     registry.shrink(registry.root(), N0, priority, flags, &mut Work::unlimited())
 }
 
-/// The honest answer, as somebody writes it for whom 0 is a number like others.
+/// The correct count, from an implementation that returns 0 as a number like any other.
 fn number(shelf: &Arc<Shelf>) {
     let again = Arc::downgrade(shelf);
     let count = move |sc: &ShrinkControl<'_>| Some(Count::Objects(again.upgrade()?.len(sc.memcg(), sc.node())));
@@ -40,7 +40,7 @@ fn s12_who_counts_0_objects_is_asked_once_more_and_then_not_until_it_tells() {
     for _ in 0..100 {
         assert_eq!(pass(&registry, 0, Reclaim::KSWAPD), Progress::default());
     }
-    assert_eq!(shelf.counts.load(Relaxed), calls, "100 passes, and nobody is asked");
+    assert_eq!(shelf.counts.load(Relaxed), calls, "the shrinker is not called in 100 passes");
     shelf.add(&groups[7], N0, 5);
     assert_eq!(registry.drop_caches(), 5);
 }
@@ -53,7 +53,8 @@ fn s11_an_object_that_comes_between_0_and_the_second_count_is_found() {
         let shelf = again.upgrade()?;
         let len = shelf.len(&root, N0);
         if calls.fetch_add(1, Relaxed) == 0 {
-            // Comes as soon as we have looked. The bit is set already, so this alone sets none.
+            // An object is added just after the count. The bit is still set, so this add does not
+            // set it.
             shelf.add(&root, N0, 3);
         }
         Some(Count::Objects(len))
@@ -68,7 +69,7 @@ fn s11_an_object_that_comes_between_0_and_the_second_count_is_found() {
 fn who_is_asked_from_the_start_and_counts_0_objects_stays_asked() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
-    // Nothing tells of its objects: it has no lists, and never calls `occupied`.
+    // Its objects are never reported: it has no lists, and never calls `occupied`.
     let shelf = Arc::new(Shelf::new());
     number(&shelf);
     let registration = registry.builder("plain").memcg_aware(false).numa_aware(false).alloc().unwrap();
@@ -83,7 +84,7 @@ fn who_is_asked_from_the_start_and_counts_0_objects_stays_asked() {
 type Lie = (&'static str, fn(&mut ShrinkControl<'_>) -> Scan);
 
 const LIES: [Lie; 9] = [
-    ("freed more than was asked for", |sc| Scan::Freed(sc.nr_to_scan() * 2)),
+    ("freed more than requested", |sc| Scan::Freed(sc.nr_to_scan() * 2)),
     ("freed more than there can be", |_| Scan::Freed(u64::MAX)),
     ("freed, and looked at nothing", |sc| {
         sc.set_nr_scanned(0);
@@ -106,13 +107,13 @@ const LIES: [Lie; 9] = [
         Scan::Freed(u64::MAX)
     }),
     ("stops for ever", |_| Scan::Stop),
-    ("asks for a rest for ever", |sc| {
+    ("requests a back-off for ever", |sc| {
         sc.back_off();
         Scan::Stop
     }),
 ];
 
-/// A liar and an honest shelf of 2,000 objects, the liar before it in each pass.
+/// A shrinker with wrong results, and a correct shelf of 2,000 objects after it in each pass.
 fn beside(
     scan: fn(&mut ShrinkControl<'_>) -> Scan,
     count: impl Fn() -> u64 + Send + Sync + 'static,
@@ -139,8 +140,8 @@ fn s21_a_liar_ends_and_takes_no_others_turn() {
         for (lie, scan) in LIES {
             let config = || RegistryConfig::new(1).direct_time_max_ns(u64::MAX);
             let says = || format!("{lie}, of {counted}");
-            // A pass with a bound: what the liar uses up is its own turn, and the next pass begins
-            // after it.
+            // A pass with a bound: the first shrinker uses up its own part, and the next pass
+            // begins after it.
             let (_tree, registry, [_liar, (honest, _held)]) = beside(scan, move || counted, config());
             for _ in 0..3 {
                 let mut work = Work::objects(4_096);
@@ -157,8 +158,8 @@ fn s21_a_liar_ends_and_takes_no_others_turn() {
                 assert!(call < 199, "{}: direct reclaim, {} left", says(), honest.total());
             }
 
-            // Debts in the background, and then a drop, of one that does not hold millions of
-            // calls.
+            // Debts in the background, and then a drop, with a shrinker that does not cause
+            // millions of calls.
             let (_tree, registry, [liar, (honest, _held)]) = beside(scan, move || counted.min(1_000), config());
             pass(&registry, 3, Reclaim::FOREGROUND);
             registry.pay_debts(registry.root(), N0, &mut Work::objects(1 << 16));
@@ -193,7 +194,7 @@ fn a_job_asks_beside_a_liar_until_the_honest_one_has_given() {
         let (tree, registry, [_liar, (honest, _held)]) = beside(scan, || u64::MAX, RegistryConfig::new(1));
         let _ = tree.root().try_charge(ByteSize::new(1)).unwrap();
         let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
-        // Nothing that it frees is charged: it goes on until nothing is left to prove.
+        // None of its freed objects is charged: the job continues until nothing is left to prove.
         for _ in 0..200 {
             if honest.total() == 0 || !matches!(job.step(&registry, N0, 4_096), Step::Again | Step::BackOff) {
                 break;
@@ -221,8 +222,8 @@ fn a_bound_on_objects_is_not_passed_by_a_shrinker_that_looks_at_no_more_than_it_
             let progress = registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut work);
             assert_eq!((progress.scanned, work.scan_left()), (bound, 0), "batch {batch}");
             let most = shelves.iter().map(|(shelf, _)| shelf.scanned_most.load(Relaxed)).max();
-            assert_eq!(most, Some(bound.min(batch)), "batch {batch}: no call is asked for more than is left");
-            // The same for those who pay debts, and for direct reclaim.
+            assert_eq!(most, Some(bound.min(batch)), "batch {batch}: no call is requested to scan more than is left");
+            // The same for paying debts, and for direct reclaim.
             let mut work = Work::objects(bound);
             let defer = Reclaim::MAY_BLOCK;
             shelves[0].0.scan.set(Box::new(|sc| (!sc.flags().contains(Reclaim::MAY_FS)).then_some(Scan::Stop))).ok();
@@ -257,7 +258,11 @@ fn a_bound_on_objects_is_passed_by_what_the_last_call_looks_at_beyond_what_it_is
     shelf.add(tree.root(), N0, 1_000_000);
     let mut work = Work::objects(600);
     let progress = registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut work);
-    assert_eq!((progress.scanned, work.scan_left()), (1_024, 0), "the second call is asked for the 88 that are left");
+    assert_eq!(
+        (progress.scanned, work.scan_left()),
+        (1_024, 0),
+        "the second call is requested to scan the remaining 88"
+    );
 }
 
 #[test]

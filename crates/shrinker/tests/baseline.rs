@@ -1,4 +1,5 @@
-//! The pass against its plain twin, which asks everyone: whatever happens, both free the same objects.
+//! The pass compared with the baseline, which calls every shrinker: both always free the same
+//! objects.
 
 #![cfg(not(lowwater_loom))]
 
@@ -14,7 +15,8 @@ use std::sync::Arc;
 const NODES: u16 = 2;
 const SHELVES: usize = 3;
 
-/// A tree of 1 + 2 + 4 groups, and three shelves: one tells groups and nodes apart, one nodes only, one groups only.
+/// A tree of 1 + 2 + 4 groups, and three shelves: one aware of groups and nodes, one of nodes only,
+/// one of groups only.
 struct World {
     _tree: MemcgTree,
     registry: Registry,
@@ -47,7 +49,8 @@ impl World {
     }
 
     fn add(&self, shelf: usize, group: usize, node: u16, objects: u64) {
-        // Where a shelf does not tell them apart, its objects are where it is asked for them.
+        // For a shelf that is not aware of groups or nodes, the objects are where it is called for
+        // them.
         let group = if shelf == 1 { 0 } else { group };
         let node = if shelf == 2 { 0 } else { node };
         self.shelves[shelf].0.add(&self.groups[group], NodeId::new(node), objects);

@@ -1,10 +1,11 @@
-//! Debts from one end to the other: left by those who may not reclaim, told to the background, paid there.
+//! Debts from beginning to end: left by threads that may not reclaim, reported to the background,
+//! paid there.
 //!
-//! - S24: what is deferred is owed exactly, and nothing is scanned;
-//! - S23: whoever reclaims in the foreground does not pay;
-//! - S5: no object that is owed is paid twice;
+//! - S24: deferred objects are owed exactly, and nothing is scanned;
+//! - S23: foreground reclaim does not pay;
+//! - S5: no owed object is paid twice;
 //! - a debt is paid without any pressure, a large one at once, a small one soon;
-//! - a shrinker that asks for a rest gets one, a bounded number of times.
+//! - a shrinker that requests a back-off gets one, a bounded number of times.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -80,8 +81,8 @@ fn the_background_is_told_of_debts_and_of_large_ones_at_once() {
     defer(&registry, tree.root(), node, 3);
     assert_eq!(told.0.lock().unwrap().pop(), Some((group.clone(), node, Kick::Now)), "a quarter of all");
     registry.shrink(tree.root(), node, 3, Reclaim::FOREGROUND, &mut Work::objects(1000));
-    assert!(told.0.lock().unwrap().is_empty(), "who scans leaves no debt");
-    // What the background cannot do itself it need not be told.
+    assert!(told.0.lock().unwrap().is_empty(), "a thread that scans leaves no debt");
+    // The background is not notified of debts that it leaves itself.
     registry.shrink(tree.root(), node, 3, NOFS | Reclaim::BACKGROUND, &mut Work::unlimited());
     assert!(told.0.lock().unwrap().is_empty());
 }
@@ -98,12 +99,12 @@ fn s24_debts_are_paid_in_the_background_without_any_pressure_and_exactly() {
         let before = shelf.total();
         defer(&registry, &group, node, priority);
         wait_until("nothing is owed", || owed() == 0);
-        // Exactly the part, and a fraction that was carried at most.
+        // Exactly the part, plus at most a carried fraction.
         let exact = shelf_part(before - 100_000, priority);
         let freed = before - shelf.total();
         assert!(freed.abs_diff(exact) <= 1, "{freed} objects for {exact} owed at priority {priority}");
     }
-    assert_eq!(shelf.len(tree.root(), N0), 100_000, "who owes nothing pays nothing");
+    assert_eq!(shelf.len(tree.root(), N0), 100_000, "without a debt nothing is paid");
 }
 
 fn shelf_part(freeable: u64, priority: u8) -> u64 {
@@ -130,7 +131,8 @@ fn s5_a_debt_is_paid_once_by_whoever_comes() {
             });
         }
     });
-    // One who looks while another has the debt in hand sees none, and leaves; what that one puts back is paid here.
+    // A thread that checks while another has taken the debt sees none, and returns; the objects
+    // that the other one puts back are paid here.
     while registry.pay_debts(tree.root(), N0, &mut Work::unlimited()).1 > 0 {}
     let paid = 1_000_000 - shelf.total();
     assert_eq!(paid, debt);
@@ -240,9 +242,9 @@ fn the_thread_rests_where_a_shrinker_asks_for_it_and_comes_back() {
         .unwrap();
     let _reclaimer = start(&registry);
     defer(&registry, tree.root(), N0, 3);
-    wait_until("it was asked to rest", || registration.stats().back_offs > 0);
+    wait_until("a back-off is requested", || registration.stats().back_offs > 0);
     busy.store(false, Relaxed);
-    // Given up or not: the next debt brings it back.
+    // Whether the job was given up or not: the next debt starts it again.
     defer(&registry, tree.root(), N0, 12);
     wait_until("all is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
 }
@@ -253,7 +255,7 @@ fn a_small_debt_is_paid_soon_and_not_at_the_next_sweep() {
     shelf.add(tree.root(), N0, 1_000_000);
     let _reclaimer = start(&registry);
     for _ in 0..3 {
-        // Asleep, with a date for its next sweep in some seconds.
+        // The thread sleeps until its next sweep, in a few seconds.
         std::thread::sleep(Duration::from_millis(20));
         defer(&registry, tree.root(), N0, 12);
         let took = wait_until("a small debt is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);

@@ -1,8 +1,9 @@
-//! What goes wrong around reclaim: callbacks that block, die or lie, clocks that jump, control groups that vanish, threads that
-//! cannot be had. Each ends in a clear error or none, loses nothing, and the rest goes on.
+//! Faults around reclaim: callbacks that block, panic or lie, clocks that jump, groups that vanish,
+//! threads that cannot be started. Each leads to a clear error or none, loses nothing, and
+//! everything else continues.
 //!
-//! Beside it: callbacks that panic, re-enter or answer nonsense (`invariants.rs`), the sources of pressure
-//! (`lowwater-pressure`), allocation (`faults_memory.rs` of the root package).
+//! Other files: callbacks that panic, re-enter or return nonsense (`invariants.rs`), the sources of
+//! pressure (`lowwater-pressure`), allocation (`faults_memory.rs` of the root package).
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -18,7 +19,7 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
-/// Longer than any machine takes, unless something does not happen at all.
+/// Longer than any machine takes, unless the event never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
@@ -37,13 +38,13 @@ fn shelf_in(registry: &Registry, tree: &MemcgTree, name: &str) -> (Arc<Shelf>, l
     (shelf, registration)
 }
 
-/// What a stuck callback waits for.
+/// The channels of a callback that is stuck.
 struct Gate {
     entered: mpsc::Receiver<()>,
     leave: mpsc::Sender<()>,
 }
 
-/// Makes the shelf's next scan tell that it has begun, and wait; all later ones are honest.
+/// Makes the shelf's next scan report that it has begun, and block; all later scans are normal.
 fn stuck(shelf: &Shelf) -> Gate {
     let (tell, entered) = mpsc::channel();
     let (leave, wait) = mpsc::channel();
@@ -71,14 +72,15 @@ fn a_callback_that_blocks_holds_up_nobody_but_its_caller() {
         let caller = s.spawn(|| registry.drop_caches());
         gate.entered.recv_timeout(PATIENCE).unwrap();
 
-        // All that does not need the callback that is in flight: others' registrations, groups, passes, numbers.
+        // Everything that does not depend on the callback in flight: other registrations, groups,
+        // passes, statistics.
         let (third, third_registration) = shelf_in(&registry, &tree, "third");
         let group = tree.root().create("g").unwrap();
         third.add(&group, N0, 5);
         group.offline().unwrap();
         assert_eq!(third.len(tree.root(), N0), 5);
         assert_eq!(slow_registration.stats().in_flight, 1);
-        // Another thread may well ask the slow one, too: it is in no queue behind the first.
+        // Another thread can call the slow shrinker, too: it does not queue behind the first call.
         let freed = registry.drop_caches();
         assert!((15..=25).contains(&freed), "{freed}: both honest ones, and the slow one's second answer");
         assert_eq!((third.total(), other.total()), (0, 0));
@@ -109,7 +111,7 @@ fn a_callback_that_blocks_the_reclaimer_leaves_direct_reclaim() {
     let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &enough);
     assert!(outcome.freed > 0 && other.total() < 1_000, "{outcome:?}");
     gate.leave.send(()).unwrap();
-    drop(reclaimer); // Stops: the callback is back.
+    drop(reclaimer); // Stops: the callback has returned.
     registry.drop_caches();
     assert_eq!((slow.total(), other.total()), (0, 0));
 }
@@ -125,17 +127,18 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
         good.add(tree.root(), N0, 10);
         let _charged = tree.root().try_charge(ByteSize::new(1)).unwrap();
         reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(ByteSize::new(round)));
-        until("the good one gives", || good.total() == 0);
+        until("the good one frees all", || good.total() == 0);
     }
     assert_eq!((bad_registration.stats().panics, bad_registration.stats().quarantined), (1, true));
-    drop(reclaimer); // Would panic if its thread had.
+    drop(reclaimer); // Would panic if its thread had panicked.
     bad_registration.unregister().unwrap();
     assert_eq!(bad.total(), 30, "what it holds is still its own");
 }
 
 #[test]
 fn a_thread_that_dies_between_two_calls_takes_no_lock_along() {
-    // A callback is caught, but what a thread does of its own is not: here it dies in each of the places that are the user's.
+    // A panic of a callback is caught, but a panic of the thread's own code is not: here it panics
+    // in each place that runs user code.
     let (tree, registry, shelf, registration) = one_shelf();
     shelf.add(tree.root(), N0, 100);
     let dies = |f: &(dyn Fn() + Sync)| {
@@ -164,7 +167,7 @@ fn a_thread_that_dies_between_two_calls_takes_no_lock_along() {
     registration.unregister().unwrap();
 }
 
-/// A clock that says what it likes.
+/// A clock that returns the given times.
 struct Jumps {
     times: Vec<u64>,
     next: AtomicUsize,
@@ -198,7 +201,7 @@ fn a_clock_that_jumps_breaks_no_promise_but_that_of_time() {
         let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
         let progress = registry.shrink(tree.root(), N0, 4, Reclaim::KSWAPD, &mut Work::objects(500));
         let (_, left) = registry.pay_debts(tree.root(), N0, &mut Work::unlimited());
-        assert!(before - shelf.total() >= outcome.freed + progress.freed, "no more is said to be freed than is gone");
+        assert!(before - shelf.total() >= outcome.freed + progress.freed, "no more objects are reported than freed");
         assert_eq!(left, 0, "no time bounds the background");
         let _ = (registry.snapshot(), registry.survey(), registration.stats());
         while registry.drop_caches() > 0 {}
@@ -218,7 +221,7 @@ fn a_count_that_lies_upwards_does_not_starve_the_others() {
     let _charged = tree.root().try_charge(ByteSize::new(10)).unwrap();
     reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(ByteSize::new(10)));
     let left = || honest.total();
-    until("the honest one is asked, too", || left() < 10_000);
+    until("the honest one is called, too", || left() < 10_000);
     drop(reclaimer);
     liar_registration.unregister().unwrap();
     registry.drop_caches();
@@ -249,14 +252,15 @@ fn limits_below_what_is_used_are_reached_in_the_background_and_lose_nothing() {
         until("the tenant is below its new limit", || tenant.usage() <= ByteSize::new(max));
         assert_eq!(tenant.usage().get(), shelf.len(&tenant, N0), "what is used is what is there");
     }
-    assert_eq!(neighbour.usage(), ByteSize::new(10_000), "nobody else paid");
+    assert_eq!(neighbour.usage(), ByteSize::new(10_000), "no other group paid");
     tenant.set_max(ByteSize::MAX);
     tenant.set_high(ByteSize::MAX);
     let _charged = tenant.try_charge(ByteSize::new(10)).unwrap();
 }
 
-/// A thread that the system does not give. It cannot be taken back from this process, so it happens in another: this test's own
-/// binary, whose threads ask for more stack than there are addresses.
+/// The system provides no thread. The limit cannot be removed from this process again, so the test
+/// runs in a child process: this test's own binary, whose threads request more stack than there is
+/// address space.
 #[cfg(target_os = "linux")]
 mod no_threads {
     use super::*;
@@ -293,7 +297,7 @@ mod no_threads {
         let StartError::Thread { node: N0, .. } = &error else { panic!("{error}") };
         let text = error.to_string();
         assert!(text.contains("no reclaimer thread for node 0") && text.contains("ulimit -u"), "{text}");
-        // The lists, the map and reclaim by hand do not need one.
+        // The lists, the map and manual reclaim do not need a thread.
         assert_eq!(registry.drop_caches(), 100);
         shelf.add(tree.root(), N0, 7);
         assert_eq!(registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| shelf.total() == 0).freed, 7);
@@ -305,7 +309,7 @@ mod no_threads {
         if std::env::var_os("LOWWATER_SANITIZER").is_some() {
             return println!("skipped: a sanitizer has no use for a limit on addresses");
         }
-        // Addresses for a few stacks of 64 MiB, not for 64 of them.
+        // Address space for a few stacks of 64 MiB, not for 64 of them.
         if !in_child(name, "export RUST_MIN_STACK=67108864; ulimit -v 1500000") {
             return;
         }

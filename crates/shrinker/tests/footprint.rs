@@ -1,4 +1,5 @@
-//! `Registry::footprint` against an allocator that counts: exact to the byte, at every step of a map's life (S25).
+//! `Registry::footprint` compared with a counting allocator: exact to the byte, at every step of a
+//! map's life (S25).
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -12,10 +13,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// More than a word of them.
+/// More than one word of a bitmap.
 const SHRINKERS: u64 = 70;
 
-/// Bytes that are allocated after `run` and were not before.
+/// Bytes that `run` allocates and does not free.
 fn grown(run: impl FnOnce()) -> i64 {
     measure(run).bytes_current
 }
@@ -27,14 +28,14 @@ fn footprint(registry: &Registry) -> i64 {
 #[test]
 fn s25_footprint_is_what_is_allocated() {
     let tree = MemcgTree::new(0);
-    // Four deep, and more than a word of the root's children.
+    // Four levels, and more than one word of children of the root.
     let mut groups: Vec<Memcg> = Vec::new();
     for n in 0..100 {
         let above = if n % 4 == 0 { tree.root() } else { &groups[n - 1] };
         groups.push(above.create(&n.to_string()).unwrap());
     }
     for nodes in [1, 3] {
-        // What it is told to use is its caller's.
+        // The configuration belongs to the caller.
         let config = RegistryConfig::new(nodes);
         let mut made = None;
         let in_tree = tree.footprint().get() as i64;
@@ -46,7 +47,7 @@ fn s25_footprint_is_what_is_allocated() {
     }
 }
 
-/// From the first pair to the last, with debts, visits and rounds that stop on the way.
+/// From the first pair to the last, with debts, visits and bounded rounds.
 fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
     let stuck = Arc::new(AtomicBool::new(false));
     let shelves: Vec<_> = (0..SHRINKERS)
@@ -58,7 +59,7 @@ fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
             let before = footprint(registry);
             let mut registration = None;
             let registered = grown(|| registration = Some(shelf.register(registry.builder(&name).alloc().unwrap())));
-            // What it tells the registry through is the shelf's: two counts and a pointer.
+            // The occupancy handle belongs to the shelf: two counts and a pointer.
             let allocated = registered - 3 * size_of::<usize>() as i64;
             assert_eq!(footprint(registry) - before, allocated, "{name}");
             (shelf, registration.unwrap())
@@ -66,7 +67,7 @@ fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
         .collect();
     let nodes = registry.nodes() as u16;
     let node = |n: usize| NodeId::new(n as u16 % nodes);
-    // What the shelves keep is not the registry's: they have all of it before.
+    // The shelves allocate their own memory before the measurement.
     for (shelf, _) in &shelves {
         for group in groups {
             (0..nodes).for_each(|n| shelf.add(group, NodeId::new(n), 1));
@@ -79,7 +80,7 @@ fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
         assert_eq!(footprint(registry) - before, allocated.get(), "{what}");
     };
 
-    // One group that knows one shrinker, then two words, then all.
+    // First groups with one shrinker, then with two words, then with all shrinkers.
     for (n, (shelf, _)) in shelves.iter().enumerate() {
         same("the first of a shrinker", &|| {
             shelf.add(&groups[n % 7], node(n), 5_000);

@@ -1,6 +1,6 @@
-//! Groups that end while reclaim goes round: their objects move to a parent that may have been
-//! visited already, so a round in which a group ended is no proof that nothing is left. Each
-//! verdict that needs a whole round is held here, and its bound.
+//! Groups that end during a round of reclaim: their objects move to a parent that may have been
+//! visited already, so a round in which a group ended does not prove that nothing is left. Each
+//! verdict that needs a whole round is checked here, and so is its bound.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Takes the group offline the first time that this is called.
+/// Takes the group offline when called for the first time.
 fn once(group: &Memcg) -> impl Fn() + Send + Sync {
     let group = Mutex::new(Some(group.clone()));
     move || {
@@ -30,8 +30,8 @@ fn a_drop_frees_what_moves_behind_it_to_a_parent() {
     for every in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);
-        // The root is visited first. Its one object goes; when the next group, which is empty, is
-        // counted, the child ends.
+        // The root is visited first, and its one object is freed. When the next group, which is
+        // empty, is counted, the child ends.
         let empty = tree.root().create("empty").unwrap();
         let child = tree.root().create("child").unwrap();
         shelf.add(&empty, N0, 1);
@@ -81,7 +81,7 @@ fn a_drop_follows_what_moves_up_a_level_in_each_round() {
     }
     way.iter().for_each(|group| shelf.add(group, N0, 1));
     shelf.add(&way[8], N0, 10_000);
-    // Whenever a group is scanned, the deepest that is left ends, if that is below.
+    // Whenever a group is scanned, the deepest remaining group ends, if it is below.
     let (left, shelf_again) = (Mutex::new(way.clone()), Arc::downgrade(&shelf));
     let scan = move |sc: &mut ShrinkControl<'_>| {
         let mut left = left.lock().unwrap();
@@ -89,7 +89,8 @@ fn a_drop_follows_what_moves_up_a_level_in_each_round() {
         if parent.as_ref() == Some(sc.memcg()) {
             let shelf = shelf_again.upgrade().unwrap();
             let deepest = left.pop().unwrap();
-            // Once more behind the pass: the parent has an object that it has not been asked for.
+            // Once more behind the pass: the parent gets an object for which it has not been
+            // called.
             left.last().unwrap().parent().into_iter().for_each(|above| shelf.add(above, N0, 1));
             deepest.offline().unwrap();
         }
@@ -139,7 +140,7 @@ fn direct_reclaim_does_not_give_up_in_a_lap_in_which_a_group_ends() {
     assert_eq!(outcome.stopped, DirectStop::Done, "{outcome:?}");
 }
 
-/// A registry whose direct reclaim has no bound but its own verdict.
+/// A registry with direct reclaim that is bounded only by its own verdict.
 fn unbounded() -> (lowwater_lru_core::MemcgTree, Registry, Arc<Shelf>, lowwater_shrinker::Registration) {
     let tree = lowwater_lru_core::MemcgTree::new(0);
     let config = RegistryConfig::new(1).direct_scan_max(u64::MAX).direct_time_max_ns(u64::MAX);
@@ -172,8 +173,8 @@ fn direct_reclaim_and_a_job_give_up_although_groups_end_all_the_time() {
     assert_eq!(job.step(&registry, N0, u64::MAX), Step::Exhausted);
 }
 
-/// Steps of a job at the root, of whose own objects none can go, until it gives up. In step
-/// `ends_in` the child ends, whose 1,000 objects are not spoken of before.
+/// Runs the steps of a job at the root, none of whose own objects can be freed, until it gives up.
+/// In step `ends_in` the child ends; its 1,000 objects were not reported before.
 fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
     let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(1));
     let child = tree.root().create("child").unwrap();
@@ -193,7 +194,7 @@ fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
             end();
             moved.store(true, Relaxed);
         }
-        // In the round that the child ends in, its objects are behind us.
+        // In the round in which the child ends, its objects are behind the round.
         match (can_go, kept) {
             (true, _) => None,
             (false, 0) => Some(Count::Unknown),
@@ -221,7 +222,7 @@ fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
 
 #[test]
 fn a_job_does_not_give_up_in_a_step_in_which_a_group_ends() {
-    // With nothing to look at, and with objects of which each was looked at as often as it takes.
+    // Without objects to scan, and with objects that were each scanned as often as necessary.
     for kept in [0, 100] {
         let (steps, _) = job(kept, u64::MAX);
         assert_eq!(steps.last(), Some(&Step::Exhausted));

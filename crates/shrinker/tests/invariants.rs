@@ -1,7 +1,8 @@
-//! The invariants S of the kernel study, through public names: what a pass asks, what it leaves, and what it may cost.
+//! The invariants S of the kernel study, through the public API: the calls, the results and the
+//! cost of a pass.
 //!
-//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`), S16 is in `src/bitmap.rs` and `src/map/tests.rs`; races are in
-//! `stress.rs` and in the loom tests beside the code.
+//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`), S16 is in `src/bitmap.rs` and
+//! `src/map/tests.rs`; races are in `stress.rs` and in the loom tests beside the code.
 
 #![cfg(not(lowwater_loom))]
 
@@ -39,7 +40,7 @@ fn s7_what_counts_nothing_is_not_scanned_and_its_debt_is_untouched() {
     assert_eq!(pass(&registry, 0), Progress { callbacks: 1, ..Progress::default() });
     assert_eq!(shelf.scans.load(Relaxed), scans);
     assert_eq!(registry.owed(tree.root(), N0, registration.id()), owed);
-    // Unknown keeps the bit: it is asked again.
+    // Unknown keeps the bit: the shrinker is called again.
     assert_eq!(pass(&registry, 0).callbacks, 1);
 }
 
@@ -72,16 +73,16 @@ fn s10_s13_a_pass_asks_the_live_pairs_only_and_the_second_drop_nobody() {
     let calls = || shelves.iter().map(|(shelf, _)| shelf.counts.load(Relaxed)).sum::<u64>();
     assert_eq!(registry.snapshot().live_pairs as u64, pairs);
 
-    // One call to count, one to make sure after the bit was cleared.
+    // One call to count, and the second count after the bit was cleared.
     assert_eq!(registry.drop_caches(), pairs * 5);
     assert_eq!(calls(), pairs * 2);
     assert_eq!(registry.snapshot().live_pairs, 0);
     for _ in 0..4 {
         assert_eq!(registry.drop_caches(), 0);
     }
-    assert_eq!(calls(), pairs * 2, "a drop with nothing to drop asks nobody");
+    assert_eq!(calls(), pairs * 2, "a drop with nothing to drop calls no shrinker");
 
-    // The plain twin asks everyone for everyone, the root included.
+    // The baseline calls every shrinker for every group, including the root.
     FullScan::new(&registry).drop_caches();
     assert_eq!(calls() - pairs * 2, ((GROUPS + 1) * SHRINKERS * 2) as u64);
 }
@@ -104,7 +105,7 @@ fn s11_bits_set_between_alloc_and_register_are_kept() {
     let shelf = Arc::new(Shelf::new());
     shelf.prepare(&prepared);
     shelf.add(tree.root(), N0, 3);
-    // A pass meets the bit of an id that nobody answers for yet.
+    // A pass meets the bit of an id without a registered shrinker.
     assert_eq!(pass(&registry, 0).callbacks, 0);
     let _registration = prepared.register(Arc::clone(&shelf) as Arc<_>);
     assert_eq!(pass(&registry, 0).freed, 3);
@@ -126,7 +127,8 @@ fn s17_an_id_is_reused_without_bits_or_debts() {
     assert_eq!(registration.id(), id, "the lowest free id");
     assert_eq!(registry.owed(&group, N0, id), 0);
     assert_eq!(pass(&registry, 0).callbacks, 0);
-    // The lists of the dead shrinker are still there; what they tell is not taken for the heir's.
+    // The lists of the ended shrinker still exist; their reports do not count for the id's next
+    // owner.
     shelf.add(tree.root(), N0, 1);
     assert_eq!(pass(&registry, 0).callbacks, 0);
 }
@@ -152,7 +154,7 @@ fn s18_s19_a_dead_groups_objects_and_debts_are_its_parents() {
     let mut work = Work::unlimited();
     assert_eq!(registry.shrink(&child, N0, 0, Reclaim::KSWAPD, &mut work), Progress::default());
     assert_eq!(registry.shrink(&parent, N0, 0, Reclaim::KSWAPD, &mut work).freed, 30_000);
-    // An add that still names the dead group is its parent's object.
+    // An add that still names the dead group becomes the parent's object.
     shelf.add(&child, N0, 7);
     assert_eq!(registry.shrink(&parent, N0, 0, Reclaim::KSWAPD, &mut work).freed, 7);
 }
@@ -208,7 +210,8 @@ fn s21_whatever_a_callback_answers_the_call_ends() {
                 shelf.scan.set(Box::new(move |sc| Some(scan(sc)))).ok().unwrap();
                 let _registration = shelf.register(registry.builder("liar").batch(1024).alloc().unwrap());
                 shelf.add(tree.root(), N0, 1);
-                // Bounded by objects: one that frees nothing of u64::MAX objects has a lot to look at.
+                // Bounded by objects: a shrinker that frees none of its u64::MAX objects would be
+                // scanned for long.
                 for priority in [12, 6, 0] {
                     registry.shrink(tree.root(), N0, priority, Reclaim::KSWAPD, &mut Work::objects(1 << 16));
                 }
@@ -235,7 +238,7 @@ fn s21_dropping_caches_ends_although_one_claims_to_hold_everything() {
 fn s22_dropping_caches_ends_beside_a_producer() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let (again, root) = (Arc::downgrade(&shelf), tree.root().clone());
-    // For each batch that goes, as many come.
+    // For each freed batch, as many objects are added.
     shelf
         .scan
         .set(Box::new(move |sc| {
@@ -329,7 +332,7 @@ fn s25_the_map_costs_what_is_live() {
             (shelf, registration)
         })
         .collect();
-    // An id costs its entry in the index, a group nothing: 4 million pairs that never met.
+    // An id costs its entry in the index, a group nothing: 4 million pairs that never existed.
     let idle = registry.snapshot().map_bytes.get() - empty;
     assert!(idle < 2000 * 128, "{idle} bytes for 2,000 shrinkers and nothing live");
     for (n, group) in groups.iter().enumerate() {
@@ -350,7 +353,7 @@ fn unaware_shrinkers_are_asked_once_for_all() {
     let shelf = Arc::new(Shelf::new());
     let builder = registry.builder("global").memcg_aware(false).numa_aware(false);
     let _registration = shelf.register(builder.alloc().unwrap());
-    // Asked from the start; empty, so its bit goes.
+    // Called from the start; it is empty, so its bit is cleared.
     assert_eq!(pass(&registry, 0).callbacks, 2);
     shelf.add(tree.root(), N0, 5);
     let mut work = Work::unlimited();
@@ -387,7 +390,7 @@ fn min_is_kept_always_and_low_as_long_as_others_give() {
     low.set_low(ByteSize::new(100_000));
     let left = || [&min, &low, &open].map(|group| shelf.len(group, N0));
 
-    // As much as the open group can give: nobody below their `low` is asked for it.
+    // As much as the unprotected group can give: no group below its `low` is scanned.
     let direct = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| shelf.len(&open, N0) <= 500);
     assert!(direct.freed >= 500 && direct.freed == 1000 - left()[2]);
     pass(&registry, 0);
@@ -395,14 +398,15 @@ fn min_is_kept_always_and_low_as_long_as_others_give() {
     pass(&registry, 1);
     assert_eq!(left(), [1000, 1000, 0], "pressure is not at its highest");
     pass(&registry, 0);
-    assert_eq!(left(), [1000, 0, 0], "nobody else gave, so low is no shelter");
-    // Below min nothing goes, however long we ask.
+    assert_eq!(left(), [1000, 0, 0], "no other group could give, so `low` does not protect");
+    // Below `min` nothing is freed, however often reclaim runs.
     for _ in 0..5 {
         pass(&registry, 0);
     }
     registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
     assert_eq!(left(), [1000, 0, 0]);
-    // A group's protection is against reclaim from above, not from itself; and a drop asks for no protection.
+    // A group's protection applies to reclaim from above, not from itself; and a drop ignores
+    // protection.
     assert_eq!(registry.shrink(&min, N0, 3, Reclaim::KSWAPD, &mut Work::unlimited()).freed, 250);
     assert_eq!(registry.drop_caches(), 750);
 }
@@ -419,7 +423,7 @@ fn a_bounded_pass_goes_on_where_the_last_one_stopped() {
         registry.shrink(tree.root(), N0, 3, Reclaim::KSWAPD, &mut Work::objects(16));
     }
     assert_eq!(groups.iter().map(|group| shelf.len(group, N0)).collect::<Vec<_>>(), [48; 10]);
-    // Direct reclaim has its own place.
+    // Direct reclaim has its own position.
     let registry_tight = registry.clone();
     let mut touched = 0;
     for _ in 0..10 {
@@ -498,7 +502,7 @@ fn a_callback_that_panics_is_counted_and_set_aside_and_the_others_go_on() {
     let calls = bad.counts.load(Relaxed);
     bad.add(tree.root(), N0, 10);
     pass(&registry, 0);
-    assert_eq!(bad.counts.load(Relaxed), calls, "it is not asked again");
+    assert_eq!(bad.counts.load(Relaxed), calls, "it is not called again");
     assert_eq!(registry.snapshot().live_pairs, 0);
     bad_registration.unregister().unwrap();
 }
@@ -537,7 +541,7 @@ fn nobody_reclaims_inside_a_callback_or_a_scope() {
     drop(inner);
     assert_eq!(stopped(), DirectStop::InScope, "scopes nest");
     assert_eq!((registry.drop_caches(), pass(&registry, 0).freed), (0, 0));
-    // Another thread is not in it.
+    // Another thread is not in the scope.
     let freed = std::thread::scope(|s| s.spawn(|| pass(&registry, 3).freed).join().unwrap());
     assert_eq!(freed, 25);
     drop(scope);

@@ -1,7 +1,6 @@
-//! Safe programs that do what they should not: groups of another tree, nodes that do not exist,
-//! handles that are leaked or dropped late, callbacks that call back, policies that lie. Nothing
-//! hangs, nothing panics but what is documented to, and nobody else's objects are hidden from
-//! reclaim.
+//! Safe programs that misuse the API: groups of another tree, nodes that do not exist, handles that
+//! are leaked or dropped late, callbacks that call back, policies that lie. Nothing hangs, nothing
+//! panics unless documented, and no other shrinker's objects are hidden from reclaim.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -22,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 const N0: NodeId = NodeId::ZERO;
-/// Beyond the last of every registry here.
+/// A node number beyond the last node of every registry here.
 const N9: NodeId = NodeId::new(9);
 
 fn shrink(registry: &Registry, root: &Memcg, node: NodeId) -> Progress {
@@ -34,7 +33,7 @@ fn what_is_told_of_another_trees_group_hides_none_of_ours() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let other = MemcgTree::new(0);
     let foreign = other.root().create("theirs").unwrap();
-    // Of the same number as the one that is made next here.
+    // Has the same id as the group that is created next here.
     shelf.occupied(&foreign, N0);
     let ours = tree.root().create("ours").unwrap();
     assert_eq!(ours.id(), foreign.id());
@@ -83,7 +82,7 @@ fn a_node_beyond_the_last_hides_nothing_and_panics_nowhere() {
     assert_eq!(registry.pay_debts(root, N9, &mut Work::unlimited()), (Progress::default(), 0));
     assert_eq!(registry.reclaim_selected(&Select::all().node(N9), ByteSize::new(100)), ByteSize::ZERO);
     assert_eq!(registry.owed(root, N9, registration.id()), 0);
-    // The lists have more nodes than the registry: what they tell is kept for the last.
+    // The lists have more nodes than the registry: their reports count for the last node.
     shelf.occupied(root, N9);
     let group = root.create("g").unwrap();
     shelf.occupied(&group, N9);
@@ -103,17 +102,17 @@ fn handles_that_are_leaked_leave_the_rest_as_it_was() {
     }
     let (tree, registry, shelf, registration) = one_shelf();
     shelf.add(tree.root(), N0, 10);
-    // A registration: the shrinker stays, and is asked.
+    // A registration: the shrinker stays registered, and is called.
     std::mem::forget(registration);
     assert_eq!(registry.drop_caches(), 10);
-    // An id: it stays taken, its bits cost a lookup.
+    // An id: it stays allocated, and its bits cost a lookup.
     let prepared = registry.builder("leaked").alloc().unwrap();
     let id = prepared.id();
     prepared.occupancy().occupied(tree.root(), N0);
     std::mem::forget(prepared);
     assert_ne!(registry.builder("next").alloc().unwrap().id(), id);
     assert_eq!(shrink(&registry, tree.root(), N0), Progress::default());
-    // A scope: its thread reclaims no more, others do.
+    // A scope: its thread does not reclaim any more, other threads do.
     shelf.add(tree.root(), N0, 10);
     std::mem::forget(registry.no_reclaim_scope());
     assert_eq!(registry.drop_caches(), 0);
@@ -125,7 +124,7 @@ fn handles_that_are_leaked_leave_the_rest_as_it_was() {
     std::mem::forget(tree);
 }
 
-/// Dropped when its thread ends, after what the thread made first.
+/// Dropped when its thread ends, after thread-locals that were created earlier.
 struct Late {
     registry: Registry,
     shelf: Arc<Shelf>,
@@ -155,8 +154,8 @@ fn all_of_it_works_in_the_destructor_of_a_thread_local() {
     let freed = Arc::new(AtomicU64::new(0));
     let again = Arc::clone(&freed);
     std::thread::spawn(move || {
-        // Registered before anything of ours has been used by this thread, so its destructor may
-        // run after ours.
+        // Created before this thread has used the library, so its destructor may run after the
+        // library's own thread-locals are destroyed.
         LATE.with(|late| drop(late.borrow_mut().take()));
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);
@@ -180,7 +179,7 @@ fn a_callback_may_call_everything_but_reclaim() {
     let calls = AtomicU64::new(0);
     let all = move |memcg: &Memcg| {
         let n = calls.fetch_add(1, Relaxed);
-        // Nothing of this reclaims: the thread is in a callback.
+        // None of these calls reclaims: the thread is in a callback.
         assert_eq!(inside.drop_caches(), 0);
         assert_eq!(inside.direct_reclaim(&root, Reclaim::FOREGROUND, &|| false).stopped, DirectStop::InScope);
         assert_eq!(shrink(&inside, &root, N0), Progress::default());
@@ -190,14 +189,14 @@ fn a_callback_may_call_everything_but_reclaim() {
         assert!(inside.first_no_reclaim_scope().is_none());
         drop(inside.no_reclaim_scope());
         let _ = (inside.snapshot(), inside.survey(), inside.footprint(), inside.debugfs_names());
-        // Groups come, are charged, and go.
+        // Groups are created, charged, and ended.
         let group = root.create(&format!("made-{n}")).unwrap();
         let _ = group.try_charge(ByteSize::new(10)).unwrap();
         let _ = memcg.try_charge(ByteSize::new(10)).unwrap();
         memcg.uncharge(ByteSize::new(10));
         group.uncharge(ByteSize::new(10));
         group.offline().unwrap();
-        // Shrinkers come and go, another's, too.
+        // Shrinkers are registered and ended, also another one.
         let shelf = Arc::new(Shelf::new());
         let registration = shelf.register(inside.builder("made").alloc().unwrap());
         shelf.add(&root, N0, 1);
@@ -232,7 +231,7 @@ fn a_callback_may_call_everything_but_reclaim() {
     assert_eq!(registry.snapshot().shrinkers.len(), 1);
 }
 
-/// A policy that answers what it likes.
+/// A policy with the given results.
 struct Liar(Plan, Debt, Kick);
 
 impl Policy for Liar {
@@ -253,7 +252,7 @@ impl Policy for Liar {
     }
 }
 
-/// Starts reclaim from where a debt is told of.
+/// Starts reclaim when it is notified of a debt.
 struct Eager(Registry);
 
 impl DebtListener for Eager {
@@ -337,13 +336,13 @@ fn a_policy_or_a_listener_that_panics_leaves_no_lock_and_nobody_inside() {
     let direct = || registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
     assert!(catch_unwind(AssertUnwindSafe(direct)).is_err());
     assert_eq!(registration.stats().in_flight, 0);
-    assert!(registry.owed(tree.root(), N0, registration.id()) > 0, "it was noted before it was told");
+    assert!(registry.owed(tree.root(), N0, registration.id()) > 0, "the debt was recorded before the notification");
     registry.set_debt_listener(None);
     assert_eq!(direct().stopped, DirectStop::NothingLeft);
     registration.unregister().unwrap();
 }
 
-/// Looks, while it is dropped, at what the registry says of it.
+/// Reads the registry's statistics of itself while it is dropped.
 struct Dying {
     registry: Registry,
     id: Arc<AtomicU64>,
@@ -388,7 +387,7 @@ fn one_list_and_two_registries_is_the_first_ones() {
     let second = Registry::new(&tree, 1);
     let registration = second.builder("second").alloc().unwrap().register(Arc::clone(&shelf) as Arc<_>);
     shelf.add(tree.root(), N0, 10);
-    // Nothing tells the second; nothing is freed twice.
+    // The second registry gets no reports; nothing is freed twice.
     assert_eq!((second.drop_caches(), registry.drop_caches()), (0, 10));
     registration.unregister().unwrap();
 }

@@ -1,7 +1,8 @@
-//! This machine's own nodes: where objects are, who reclaims them, and whether their memory comes back there.
+//! This machine's real nodes: where objects are allocated, which node is reclaimed, and whether
+//! memory returns to that node.
 //!
-//! `ci/vm.sh` runs this in guests with 1, 2 and 4 nodes. On a machine with one, or without `/sys/devices/system/node`, what needs two
-//! says so and passes.
+//! `ci/vm.sh` runs this in guests with 1, 2 and 4 nodes. On a machine with one node, or without
+//! `/sys/devices/system/node`, tests that need two nodes print a message and pass.
 #![cfg(all(target_os = "linux", feature = "std", not(lowwater_loom)))]
 
 use std::fs;
@@ -17,11 +18,12 @@ use lowwater_shrinker::{
 };
 use rustix::thread::{sched_setaffinity, CpuSet};
 
-/// One object's memory: more than 32 MiB, from which on glibc always takes it from the system, and gives it back there at once.
+/// One object's memory: more than 32 MiB, the size from which glibc always maps memory and unmaps
+/// it at once.
 const OBJECT: usize = 33 << 20;
 /// Objects on each node.
 const OBJECTS: u64 = 2;
-/// What the tests' own threads may take or give meanwhile.
+/// The memory that the tests' own threads may allocate or free meanwhile.
 const SLACK: u64 = 12 << 20;
 
 struct Object {
@@ -31,7 +33,7 @@ struct Object {
 
 linked!(impl[] for Object { links, handle: Box<Object> });
 
-/// A cache of such objects.
+/// A cache of these objects.
 struct Cache(ListLru<Object>);
 
 impl Shrinker for Cache {
@@ -53,7 +55,7 @@ impl Shrinker for Cache {
     }
 }
 
-/// The memory of a process is all its tests': one at a time.
+/// Memory is per process, so the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct World {
@@ -64,7 +66,7 @@ struct World {
     _registration: Registration,
 }
 
-/// None where there is no `/sys/devices/system/node`.
+/// `None` if there is no `/sys/devices/system/node`.
 fn world() -> Option<World> {
     let Ok(topology) = Sysfs::detect() else {
         println!("skipped: this system does not tell its nodes");
@@ -84,12 +86,13 @@ impl World {
         (0..self.topology.nodes() as u16).map(NodeId::new)
     }
 
-    /// Those of its processors and its own memory.
+    /// The nodes of this process's processors and memory.
     fn own_nodes(&self) -> Vec<NodeId> {
         self.nodes().filter(|node| self.on(*node, || self.topology.current() == *node).unwrap_or(false)).collect()
     }
 
-    /// Runs on a thread that is bound to the node's processors; none if there are none for us.
+    /// Runs `run` on a thread that is bound to the node's processors; `None` if this process may
+    /// use none of them.
     fn on<R: Send>(&self, node: NodeId, run: impl FnOnce() -> R + Send) -> Option<R> {
         let mut cpus = CpuSet::new();
         self.topology.cpus_of(node).iter().for_each(|cpu| cpus.set(*cpu));
@@ -99,7 +102,8 @@ impl World {
         })
     }
 
-    /// Makes objects on a node, from there, and says on which node's lists they came.
+    /// Allocates objects on a node, on a thread of that node, and reports on which node's lists
+    /// they are.
     fn fill(&self, memcg: &Memcg, node: NodeId) {
         self.on(node, || {
             for _ in 0..OBJECTS {
@@ -110,7 +114,8 @@ impl World {
         });
     }
 
-    /// Bytes of this process on a node. What others have there says nothing of ours, and they take and give all the time.
+    /// Bytes of this process on a node. The total of the node would include other processes, which
+    /// allocate and free all the time.
     fn used(&self, node: NodeId) -> u64 {
         let on_node = format!("N{}=", self.topology.os_node(node));
         let number = |line: &str, name: &str| -> u64 {
@@ -120,7 +125,7 @@ impl World {
         text.lines().map(|line| number(line, &on_node) * (number(line, "kernelpagesize_kB=") << 10)).sum()
     }
 
-    /// Waits until as much is used on the node as is said, give or take.
+    /// Waits until the usage on the node is `wanted`, within the slack.
     fn wait_used(&self, what: &str, node: NodeId, wanted: u64) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.used(node).abs_diff(wanted) > SLACK {
@@ -151,7 +156,7 @@ fn objects_are_on_the_node_they_were_allocated_on_and_their_memory_comes_back_th
     for (node, before) in nodes.iter().zip(&before) {
         world.wait_used("filled", *node, before + OBJECTS * OBJECT as u64);
     }
-    // Node by node: the memory of those that were not asked stays.
+    // Node by node: the memory of the other nodes stays.
     for (at, node) in nodes.iter().enumerate() {
         let done = world.registry.shrink(world.tree.root(), *node, 0, Reclaim::KSWAPD, &mut Work::unlimited());
         assert_eq!(done.freed, OBJECTS);
@@ -172,7 +177,7 @@ fn a_full_node_does_not_evict_anothers_objects() {
     let group = world.tree.root().create("group").unwrap();
     nodes.iter().for_each(|node| world.fill(&group, *node));
     let (full, others) = nodes.split_first().unwrap();
-    // As often as it is asked, and more than the node has.
+    // As often as requested, and for more than the node has.
     for _ in 0..3 {
         world.registry.shrink(world.tree.root(), *full, 0, Reclaim::KSWAPD, &mut Work::objects(2 * OBJECTS));
     }
@@ -180,7 +185,7 @@ fn a_full_node_does_not_evict_anothers_objects() {
     for node in others {
         assert_eq!(world.cache.0.count_one(&group, *node), OBJECTS, "node {node} lost objects for node {full}");
     }
-    // Direct reclaim takes from where the thread is, before it goes elsewhere.
+    // Direct reclaim takes memory from the thread's node first, then from others.
     if let Some(near) = others.first() {
         world.on(*near, || {
             world

@@ -1,4 +1,4 @@
-//! The reclaimer threads, and the step they run.
+//! The reclaimer threads, and the steps that they run.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -54,7 +54,7 @@ fn a_group_near_its_max_is_brought_to_the_high_mark_and_no_further() {
     reclaimer.charged(&group);
     wait_until("usage is at the high mark", || root.usage() <= ByteSize::new(1_800_000));
     std::thread::sleep(Duration::from_millis(20));
-    // Passed by less than a batch.
+    // Exceeded by less than a batch.
     assert!(root.usage() > ByteSize::new(1_800_000 - 128 * 100), "{} are left", root.usage());
     assert_eq!(reclaimer.stats()[0].exhausted, 0);
 }
@@ -73,7 +73,7 @@ fn a_groups_own_high_and_max_are_served_in_the_background() {
     group.set_high(ByteSize::MAX);
     group.set_max(ByteSize::new(16_000));
     reclaimer.wake(&group, ReclaimReason::Limit);
-    // The gaps are cut to an eighth of a limit that is smaller than they are.
+    // The gaps are capped at an eighth of a limit that is smaller than they are.
     wait_until("usage is an eighth below max", || group.usage() <= ByteSize::new(14_000));
 
     let before = group.usage();
@@ -86,7 +86,7 @@ fn what_is_only_in_stock_wakes_nobody() {
     let tree = MemcgTree::new(1);
     let registry = Registry::new(&tree, 1);
     let group = tree.root().create("g").unwrap();
-    // Near it with what is in stock, far from it without.
+    // Near the limit including the stock, far from it without.
     tree.root().set_max(ByteSize::new(33_000));
     for _ in 0..2 {
         let _ = group.try_charge(ByteSize::new(100)).unwrap();
@@ -116,7 +116,7 @@ fn every_tenant_gives_the_same_part() {
     wait_until("usage is at the high mark", || root.usage() <= ByteSize::new(1_800_000));
     let lens: Vec<_> = groups.iter().map(|group| shelf.len(group, N0)).collect();
     let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
-    // Between two passes of the pressure that was needed.
+    // Between two passes at the required priority.
     assert!(most - least <= 199 / 8, "between {least} and {most} of 199 are left");
 }
 
@@ -133,7 +133,7 @@ fn where_nothing_can_be_freed_the_thread_rests() {
     }
     let stats = reclaimer.stats()[0];
     assert!(stats.exhausted > 0);
-    // Rests of 1, 2, 4, .. ms: eight or nine rounds of thirteen steps.
+    // Rests of 1, 2, 4, ... ms: eight or nine rounds of thirteen steps.
     assert!(stats.wakeups <= 12, "{} rounds in 300 ms", stats.wakeups);
 }
 
@@ -147,7 +147,7 @@ fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
         steps += 1;
         assert!(steps < 20);
     }
-    // A part of 1/2048 at priority 12 is 488 objects: quick enough.
+    // A part of 1/2048 at priority 12 is 488 objects: fast enough.
     assert_eq!(job.priority(), 12);
     let freed = 1_000_000 - shelf.total();
     assert!((1000..1128).contains(&freed), "{freed} objects for 1,000");
@@ -155,7 +155,7 @@ fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     while job.step(&registry, N0, u64::MAX) == Step::Again {}
     assert_eq!((job.priority() < 12, shelf.total()), (true, 0));
-    // Charged, but not by anything that can be freed.
+    // Charged, but not for objects that can be freed.
     let _ = tree.root().try_charge(ByteSize::new(1)).unwrap();
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     let mut steps = 1;
@@ -186,7 +186,7 @@ fn a_job_goes_on_until_every_object_has_lost_its_chances() {
     const OBJECTS: u64 = 100_000;
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, OBJECTS);
-    // Each is kept three times. A step looks at a part of them only.
+    // Each object is kept three times. A step scans only a part of them.
     let chances = AtomicU64::new(3 * OBJECTS);
     let scan = move |sc: &mut ShrinkControl<'_>| {
         let nr = sc.nr_to_scan();
@@ -230,8 +230,8 @@ fn a_job_ends_where_all_is_kept_however_often_it_is_looked_at() {
 
 #[test]
 fn a_job_that_got_on_once_more_begins_its_proof_anew() {
-    // All are kept, but for one that goes just before the job would give up: after it, as much is
-    // asked for as without it.
+    // All objects are kept, except for one that is freed just before the job would give up: after
+    // it, the job scans as much as without it.
     for (objects, scan_max) in [(100, u64::MAX), (1_000, 500)] {
         let run = |goes_in: u64| {
             let (tree, registry, shelf, _registration) = world(1);
@@ -251,7 +251,7 @@ fn a_job_that_got_on_once_more_begins_its_proof_anew() {
             loop {
                 step.fetch_add(1, Relaxed);
                 let got_on = step.load(Relaxed) == goes_in;
-                // One object: the step in which it goes.
+                // One object: the step in which it is freed.
                 let verdict = job.step(&registry, N0, if got_on { 1 } else { scan_max });
                 if got_on {
                     assert_eq!(shelf.total(), objects - 1);

@@ -1,16 +1,18 @@
-//! What can be seen from outside: statistics of each pair, the kernel's debugfs formats and errors, the biggest first.
+//! Inspection: statistics of each pair, the kernel's debugfs formats and errors, the largest pairs
+//! first.
 
 #![cfg(not(lowwater_loom))]
 
 mod common;
 
-use common::{one_shelf, shelf_on, Shelf};
+use common::{one_shelf, shelf_on, CountFn, Shelf};
 use lowwater_lru_core::{ByteSize, MemcgId, MemcgTree, NodeId};
 use lowwater_shrinker::{
-    Clock, Count, Reclaim, Registry, RegistryConfig, Scan, ScanError, ScanRequest, ShrinkControl, Shrinker, Work,
+    Clock, Count, Reclaim, Registration, Registry, RegistryConfig, Scan, ScanError, ScanRequest, ShrinkControl,
+    Shrinker, Work,
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const N0: NodeId = NodeId::ZERO;
 const N1: NodeId = NodeId::new(1);
@@ -33,11 +35,28 @@ fn count_has_a_line_for_each_group_that_holds_something_in_the_trees_order() {
     shelf.add(&below_a, N1, 4);
     shelf.add(tree.root(), N0, 1);
     assert_eq!(count(), "0 1 0\n3 3 4\n2 0 7\n");
-    // Looking changes nothing, and what is empty has no line.
+    // Inspection changes nothing, and an empty group has no line.
     pass(&registry, N0, 0);
     assert_eq!(count(), "3 0 4\n2 0 7\n");
     below_a.offline().unwrap();
     assert_eq!(count(), "1 0 4\n2 0 7\n", "a dead group's objects are its parent's");
+}
+
+#[test]
+fn s14_a_count_that_ends_the_registration_is_the_last() {
+    let (tree, registry, shelf, registration) = one_shelf();
+    let groups = [0, 1, 2].map(|n| tree.root().create(&n.to_string()).unwrap());
+    groups.iter().for_each(|group| shelf.add(group, N0, 1));
+    let id = registration.id();
+    let registration = Mutex::new(Some(registration));
+    let count: CountFn = Box::new(move |_| {
+        let registration = registration.lock().unwrap().take();
+        registration.into_iter().for_each(Registration::unregister_nowait);
+        None
+    });
+    shelf.count.set(count).ok().unwrap();
+    assert_eq!((registry.debugfs_count(id), shelf.counts.load(Relaxed)), (None, 1));
+    assert!(registry.snapshot().shrinkers.is_empty());
 }
 
 #[test]
@@ -69,7 +88,7 @@ fn a_scan_command_is_read_as_the_kernel_reads_it() {
         ("three 1 128", Err(ScanError::Malformed)),
         ("3,1,128", Err(ScanError::Malformed)),
         ("3 1 99999999999999999999", Err(ScanError::Malformed)),
-        // What lies behind the 71st byte is not read.
+        // Text after the 71st byte is not read.
         ("3 1 1                                                                  23", request(3, 1, 1)),
     ] {
         assert_eq!(ScanRequest::parse(command), parsed, "{command:?}");
@@ -87,8 +106,8 @@ fn a_scan_command_calls_once_and_its_errors_are_the_kernels() {
     assert_eq!((shelf.len(&group, N1), shelf.scans.load(Relaxed), shelf.scanned_most.load(Relaxed)), (700, 1, 300));
     assert_eq!(shelf.counts.load(Relaxed), 0);
     assert_eq!((registration.stats().freed, registration.stats().requested), (300, 300));
-    assert_eq!(scan("1 0 0"), Ok(()), "nothing is asked for");
-    assert_eq!(scan("9 0 0"), Ok(()), "and nobody looks whether the group is there");
+    assert_eq!(scan("1 0 0"), Ok(()), "no objects are requested");
+    assert_eq!(scan("9 0 0"), Ok(()), "and the group is not looked up");
     let errors = [
         ("x", ScanError::Malformed, 22),
         ("1 2 5", ScanError::NoNode { nodes: 2 }, 22),
@@ -122,6 +141,28 @@ impl Clock for Ticks {
 }
 
 #[test]
+fn the_time_between_two_passes_is_no_visits() {
+    for by_utility in [false, true] {
+        let tree = MemcgTree::new(0);
+        let ticks = Arc::new(Ticks(AtomicU64::new(0)));
+        let shelf = Arc::new(Shelf::new());
+        let config = RegistryConfig::new(1).clock(Arc::clone(&ticks) as Arc<dyn Clock>).by_utility(by_utility);
+        let registry = Registry::with_config(&tree, config);
+        let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+        shelf.add(tree.root(), N0, 8192);
+        let mut work = Work::unlimited();
+        registry.shrink(tree.root(), N0, 12, Reclaim::KSWAPD, &mut work);
+        ticks.0.fetch_add(1_000_000, Relaxed);
+        match by_utility {
+            false => registry.shrink(tree.root(), N0, 12, Reclaim::KSWAPD, &mut work),
+            true => registry.shrink_least_useful(tree.root(), None, Reclaim::KSWAPD, &mut work),
+        };
+        let time_ns = registration.stats().time_ns;
+        assert!((20..1_000_000).contains(&time_ns), "{time_ns} ns");
+    }
+}
+
+#[test]
 fn a_pair_is_noted_once_a_visit_and_forgotten_when_it_is_empty() {
     let tree = MemcgTree::new(0);
     let ticks = Arc::new(Ticks(AtomicU64::new(0)));
@@ -134,11 +175,12 @@ fn a_pair_is_noted_once_a_visit_and_forgotten_when_it_is_empty() {
     let pairs = || registry.snapshot().pairs;
     assert_eq!(pairs().len(), 1);
     assert_eq!((pairs()[0].count, pairs()[0].last_run_ns), (None, None), "live, and not visited yet");
-    assert_eq!(shelf.counts.load(Relaxed), 0, "a snapshot asks nobody");
+    assert_eq!(shelf.counts.load(Relaxed), 0, "a snapshot calls no shrinker");
 
     let before = ticks.0.load(Relaxed);
     pass(&registry, N1, 3);
-    // A quarter of them, at priority 3, are sixteen batches: two looks at the clock for all of them.
+    // A quarter of the objects, at priority 3, is sixteen batches: the clock is read twice for all
+    // of them.
     assert_eq!(ticks.0.load(Relaxed), before + 20);
     let pair = pairs().pop().unwrap();
     assert_eq!((pair.shrinker, &pair.memcg, pair.node), (registration.id(), &group, N1));
@@ -152,7 +194,8 @@ fn a_pair_is_noted_once_a_visit_and_forgotten_when_it_is_empty() {
     let sums = registration.stats();
     assert_eq!((sums.freed, sums.deferred, sums.time_ns), (2048, 1536, 20));
 
-    // With its group its objects move to the root; there they can be freed, and the pair is gone.
+    // When its group ends, its objects move to the root; there they can be freed, and the pair is
+    // removed.
     group.offline().unwrap();
     assert_eq!(pairs()[0].owed, 1536);
     pass(&registry, N1, 0);
@@ -174,13 +217,14 @@ fn a_survey_asks_for_now_and_a_scope_forbids_it() {
     assert_eq!(registry.survey().pairs[0].count, None);
 }
 
-/// A panic can be caught.
+/// `std` builds can catch a panic.
 #[cfg(feature = "std")]
 mod who_panics {
     use super::*;
     use lowwater_shrinker::Registration;
 
-    /// Asks a shrinker with two pairs that panics, by something that only looks: it is asked once, counted, set aside, and its bits go.
+    /// Calls a panicking shrinker with two pairs through a function that only inspects: it is
+    /// called once, counted, quarantined, and its bits are cleared.
     fn when_looked_at(bend: impl Fn(&Shelf), look: impl Fn(&Registry, &Registration)) {
         let (tree, registry, shelf, registration) = one_shelf();
         let group = tree.root().create("g").unwrap();
@@ -190,7 +234,7 @@ mod who_panics {
         look(&registry, &registration);
         let stats = registration.stats();
         assert_eq!((stats.panics, stats.quarantined, stats.in_flight), (1, true, 0));
-        assert_eq!(shelf.counts.load(Relaxed), 1, "it is not asked for the other pair");
+        assert_eq!(shelf.counts.load(Relaxed), 1, "it is not called for the other pair");
         assert_eq!(registry.snapshot().live_pairs, 0);
         registration.unregister().unwrap();
     }
@@ -218,7 +262,7 @@ mod who_panics {
     }
 }
 
-/// Holds the same everywhere, and knows what it weighs.
+/// A shrinker with the same number of objects everywhere, which knows their weight.
 struct Heavy(u64);
 
 impl Shrinker for Heavy {
@@ -253,7 +297,7 @@ fn the_biggest_come_first_by_bytes_and_then_by_objects() {
     let top: Vec<_> = survey.top(7).iter().map(|pair| (pair.bytes.map(ByteSize::get), pair.count)).collect();
     let bytes = [400, 300, 200, 28, 21, 14].map(|bytes| (Some(bytes), Some(1)));
     assert_eq!(top[..6], bytes);
-    assert_eq!(top[6], (None, Some(2_000_000)), "who does not know its bytes comes after those who do");
+    assert_eq!(top[6], (None, Some(2_000_000)), "pairs without known bytes come after the others");
     assert_eq!(survey.shrinker(heavies[0].id()).unwrap().full_name(), "heavy-1");
     assert_eq!(survey.top(0), Vec::<&_>::new());
 

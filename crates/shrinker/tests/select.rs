@@ -1,4 +1,4 @@
-//! Less than everything: one group, one node, one shrinker, one kind; and everything else stays.
+//! Selections: one group, one node, one shrinker, one kind; everything else is unaffected.
 
 #![cfg(not(lowwater_loom))]
 
@@ -14,7 +14,8 @@ const NODES: u16 = 2;
 const OBJECTS: u64 = 100;
 const OBJECT_BYTES: u64 = 10;
 
-/// Three groups (the third below the second), two nodes, a shelf of values and a shelf of names: 100 objects each.
+/// Three groups (the third below the second), two nodes, a shelf of values and a shelf of names:
+/// 100 objects each.
 struct World {
     _tree: MemcgTree,
     registry: Registry,
@@ -42,7 +43,7 @@ impl World {
         Self { _tree: tree, registry, groups, shelves }
     }
 
-    /// What is left, by shelf, group, node.
+    /// The remaining objects, by shelf, group, node.
     fn left(&self) -> [[[u64; 2]; 3]; 2] {
         [0, 1].map(|s| [0, 1, 2].map(|g| [0, 1].map(|n| self.shelves[s].0.len(&self.groups[g], NodeId::new(n)))))
     }
@@ -95,7 +96,7 @@ fn reclaim_by_bytes_stays_within_what_is_selected() {
     let asked = 50 * OBJECT_BYTES;
     let fell = world.registry.reclaim_selected(&select, ByteSize::new(asked)).get();
     assert!((asked..2 * asked).contains(&fell), "{fell} bytes for {asked}");
-    // More than there is: all of it goes, and nothing else.
+    // More than exists: all of the selection is freed, and nothing else.
     let rest = world.registry.reclaim_selected(&select, ByteSize::mib(1)).get();
     assert_eq!(fell + rest, 2 * OBJECTS * OBJECT_BYTES);
     assert_eq!(world.left(), [[[OBJECTS; 2], [0, OBJECTS], [0, OBJECTS]], FULL]);

@@ -1,4 +1,5 @@
-//! Many threads at once: what must hold when they are done, and what must hold meanwhile.
+//! Stress tests with several threads: invariants that hold at the end, and invariants that hold at
+//! all times.
 
 #![cfg(not(lowwater_loom))]
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
 
-/// A small source of numbers that differ between threads and runs in the same way each time.
+/// A pseudorandom generator with one sequence per seed, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -35,7 +36,7 @@ fn s11_no_object_is_hidden_from_reclaim_whatever_happens_at_once() {
             s.spawn(move || {
                 let mut dice = Dice(seed);
                 while !stop.load(Relaxed) {
-                    // A group comes, gets a few objects, and dies under its adders.
+                    // A group is created, gets a few objects, and dies while others add to it.
                     let group = tree.root().create(&format!("{seed}")).unwrap();
                     let child = group.create("child").unwrap();
                     for n in 0..dice.roll(20) {
@@ -79,7 +80,7 @@ fn s11_no_object_is_hidden_from_reclaim_whatever_happens_at_once() {
     assert_eq!(tree.len(), 1);
 }
 
-/// Minds being called after its registration has ended.
+/// Asserts that it is not called after its registration has ended.
 struct Owned {
     gone: AtomicBool,
     called: AtomicU64,
@@ -134,7 +135,7 @@ fn s14_s15_registrations_come_and_go_beside_passes() {
         std::thread::sleep(Duration::from_millis(500));
         stop.store(true, Relaxed);
     });
-    // Two threads may be inside at once, so no pass had to leave it out, and none asked it twice.
+    // Two threads may be inside at once, so no pass had to skip it, and none called it twice.
     assert_eq!(steady.called.load(Relaxed), passes.load(Relaxed));
     assert_eq!(registration.stats().panics, 0);
     assert_eq!(registry.snapshot().shrinkers.len(), 1);
@@ -170,7 +171,7 @@ fn s14_a_registration_waits_for_its_own_callback_only() {
         while !slow.entered.load(SeqCst) {
             std::thread::yield_now();
         }
-        // Another one comes and goes while the slow one is inside.
+        // Another shrinker is registered and ended while a thread is inside the slow one.
         drop(other);
         drop(registry.builder("third").alloc().unwrap());
         let ended = Arc::new(AtomicBool::new(false));
@@ -204,7 +205,8 @@ fn registering_costs_no_grace_period() {
         }
         let took = start.elapsed();
         stop.store(true, Relaxed);
-        // 100,000 a second is what is aimed at (benches); a grace period each would be ten times over this.
+        // The benches aim at 100,000 per second; with a grace period for each, this would take more
+        // than ten times the limit.
         assert!(took < Duration::from_secs(5), "10,000 registrations took {took:?}");
     });
 }

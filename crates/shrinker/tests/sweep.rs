@@ -1,4 +1,5 @@
-//! What nobody uses is given back: real lists under a registry (DESIGN: cost table, "the same, empty again and idle").
+//! Unused memory is freed: real lists under a registry (DESIGN: cost table, "the same, empty again
+//! and idle").
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

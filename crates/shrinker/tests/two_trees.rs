@@ -1,4 +1,4 @@
-//! Groups of another tree than the registry's own. Their ids are the same numbers, and mean
+//! Groups of another tree than the registry's own. Their ids are the same numbers, but mean
 //! different groups.
 
 #![forbid(unsafe_code)]
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Holds as much for each group it is asked for, and notes who those were.
+/// Holds the same number of objects for each group, and counts the calls for each.
 struct Pool {
     calls: AtomicU64,
     ours: Memcg,
@@ -30,17 +30,17 @@ impl Pool {
 impl Shrinker for Pool {
     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
         self.calls.fetch_add(1, Relaxed);
-        assert!(sc.memcg().is_in_tree_of(&self.ours), "asked for {:?} of another tree", sc.memcg());
+        assert!(sc.memcg().is_in_tree_of(&self.ours), "called for {:?} of another tree", sc.memcg());
         Count::Objects(1000)
     }
 
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        assert!(sc.memcg().is_in_tree_of(&self.ours), "asked for {:?} of another tree", sc.memcg());
+        assert!(sc.memcg().is_in_tree_of(&self.ours), "called for {:?} of another tree", sc.memcg());
         Scan::Stop
     }
 }
 
-/// Two trees with a group each, which have the same id.
+/// Two trees with one group each; both groups have the same id.
 fn two_groups() -> [(MemcgTree, Memcg); 2] {
     [(); 2].map(|()| {
         let tree = MemcgTree::new(0);
@@ -79,7 +79,7 @@ fn s18_s19_nothing_is_taken_from_or_owed_for_a_group_of_another_tree() {
         prepared.occupancy().occupied(group, N0);
     }
     let (pool, registration) = Pool::register(prepared, &ours);
-    // Ours owes something.
+    // The group of this registry's tree owes objects.
     registry.direct_reclaim(&our, Reclaim::FOREGROUND, &|| false);
     let owed = registry.owed(&our, N0, registration.id());
     assert_ne!(owed, 0);

@@ -1,5 +1,5 @@
-//! Pairs, reports and choices against an allocator that fails: nothing panics, nothing is lost, and where there is memory again
-//! all goes on.
+//! Pairs, reports and selections with an allocator that fails: nothing panics, nothing is lost, and
+//! once there is memory everything works.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use lowwater_lru_core::topology::{Fixed, Topology};
-use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId, Occupancy};
 use lowwater_shrinker::{
-    Count, Miss, PairHint, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, ShrinkerAllocError, Work,
+    Count, Miss, MissReporter, PairHint, Reclaim, Registration, Registry, RegistryConfig, Scan, ShrinkControl,
+    Shrinker, ShrinkerAllocError, Work,
 };
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Holds as many objects for each group.
+/// Holds the same number of objects for each group.
 struct Pool(AtomicU64);
 
 impl Shrinker for Pool {
@@ -51,7 +52,27 @@ fn each_allocation_of_a_registry_that_chooses_by_utility_may_fail() {
     }
 }
 
-/// The first pair of a table, the first tallies, and those that make a table grow.
+/// A registry that selects victims by utility, with one registered pool.
+struct Setup {
+    registry: Registry,
+    registration: Registration,
+    reporter: MissReporter,
+    occupancy: Arc<dyn Occupancy>,
+}
+
+impl Setup {
+    /// The pool holds objects of each of these groups.
+    fn new(tree: &MemcgTree, groups: &[Memcg]) -> Self {
+        let registry = Registry::with_config(tree, RegistryConfig::new(1).by_utility(true));
+        let prepared = registry.builder("pool").reports_misses(true).alloc().unwrap();
+        let (reporter, occupancy) = (prepared.miss_reporter(), prepared.occupancy());
+        let registration = prepared.register(Arc::new(Pool(AtomicU64::new(1_000_000))));
+        groups.iter().for_each(|group| occupancy.occupied(group, N0));
+        Self { registry, registration, reporter, occupancy }
+    }
+}
+
+/// The allocations for the first pair of a table, the first tallies, and a table that grows.
 #[test]
 fn each_allocation_of_a_pair_and_its_tallies_may_fail() {
     let tree = MemcgTree::new(0);
@@ -59,12 +80,8 @@ fn each_allocation_of_a_pair_and_its_tallies_may_fail() {
     let groups: Vec<_> = (0..70).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     for pairs in [1, 2, 70] {
         for nth in 0..1_000 {
-            let registry = Registry::with_config(&tree, RegistryConfig::new(1).by_utility(true));
-            let prepared = registry.builder("pool").reports_misses(true).alloc().unwrap();
-            let (reporter, occupancy) = (prepared.miss_reporter(), prepared.occupancy());
-            let registration = prepared.register(Arc::new(Pool(AtomicU64::new(1_000_000))));
-            let last = &groups[pairs - 1];
-            groups[..pairs - 1].iter().for_each(|group| occupancy.occupied(group, N0));
+            let (last, others) = groups[..pairs].split_last().unwrap();
+            let Setup { registry, registration, reporter, occupancy } = Setup::new(&tree, others);
             let choose = || {
                 let mut work = Work::one_batch(64);
                 registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work).freed
@@ -74,7 +91,7 @@ fn each_allocation_of_a_pair_and_its_tallies_may_fail() {
                 reporter.miss(last, Miss::at(ByteSize::ZERO));
                 choose()
             });
-            // With memory again nothing is missing: a pair that was left out is found by a pass.
+            // With memory again nothing is missing: a pass finds a missing pair.
             occupancy.occupied(last, N0);
             reporter.miss(last, Miss::at(ByteSize::ZERO));
             let freed = choose();
@@ -90,7 +107,7 @@ fn each_allocation_of_a_pair_and_its_tallies_may_fail() {
     }
 }
 
-/// A pair that was left out is added by the next pass, or by the next reclaim in the background.
+/// A missing pair is added by the next pass, or by the next reclaim in the background.
 #[test]
 fn a_pair_for_which_there_was_no_memory_is_chosen_later() {
     let tree = MemcgTree::new(0);
@@ -99,12 +116,8 @@ fn a_pair_for_which_there_was_no_memory_is_chosen_later() {
     for (pairs, by_pass) in [(1, true), (1, false), (65, false), (65, true)] {
         let mut left_out = 0;
         for nth in 0..1_000 {
-            let registry = Registry::with_config(&tree, RegistryConfig::new(1).by_utility(true));
-            let prepared = registry.builder("pool").reports_misses(true).alloc().unwrap();
-            let (reporter, occupancy) = (prepared.miss_reporter(), prepared.occupancy());
-            let registration = prepared.register(Arc::new(Pool(AtomicU64::new(1_000_000))));
-            let last = &groups[pairs - 1];
-            groups[..pairs - 1].iter().for_each(|group| occupancy.occupied(group, N0));
+            let (last, others) = groups[..pairs].split_last().unwrap();
+            let Setup { registry, registration, reporter, occupancy } = Setup::new(&tree, others);
             let is_known = || reporter.is_known(&PairHint::default(), last);
             let ((), refused) = refused_after(nth, || occupancy.occupied(last, N0));
             left_out += usize::from(!is_known() && registry.snapshot().live_pairs == pairs);
@@ -121,4 +134,49 @@ fn a_pair_for_which_there_was_no_memory_is_chosen_later() {
         }
         assert!(left_out >= 1, "{pairs} pairs: the table of pairs allocates nothing");
     }
+}
+
+/// Counts its callbacks for one group.
+struct OfGroup {
+    group: Memcg,
+    counts: AtomicU64,
+}
+
+impl Shrinker for OfGroup {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        self.counts.fetch_add(u64::from(*sc.memcg() == self.group), Relaxed);
+        Count::Objects(100)
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        Scan::Freed(sc.nr_to_scan())
+    }
+}
+
+/// The tallies of the 65th pair are in a part of the table of their own.
+#[test]
+fn a_pair_without_memory_for_its_tallies_is_counted_once_an_epoch() {
+    let tree = MemcgTree::new(0);
+    tree.root().set_max(ByteSize::mib(1));
+    let groups: Vec<_> = (0..65).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    let (last, others) = groups.split_last().unwrap();
+    let registry = Registry::with_config(&tree, RegistryConfig::new(1).by_utility(true));
+    let prepared = registry.builder("of group").reports_misses(true).alloc().unwrap();
+    let (reporter, occupancy) = (prepared.miss_reporter(), prepared.occupancy());
+    let shrinker = Arc::new(OfGroup { group: last.clone(), counts: AtomicU64::new(0) });
+    let _registration = prepared.register(Arc::clone(&shrinker) as Arc<dyn Shrinker>);
+    let choose = |needy: Option<&PairHint>, flags| {
+        registry.shrink_least_useful(tree.root(), needy, flags, &mut Work::one_batch(64)).freed
+    };
+    others.iter().for_each(|group| occupancy.occupied(group, N0));
+    (0..2).for_each(|_| assert!(choose(None, Reclaim::KSWAPD) > 0));
+    occupancy.occupied(last, N0);
+    let hint = PairHint::default();
+    assert!(reporter.is_known(&hint, last));
+    for _ in 0..10 {
+        let (freed, _) = refused_after(0, || choose(Some(&hint), Reclaim::FOREGROUND));
+        assert!(freed > 0, "other pairs give way");
+    }
+    assert_eq!(shrinker.counts.load(Relaxed), 1);
+    assert!(choose(Some(&hint), Reclaim::FOREGROUND) > 0);
 }

@@ -1,28 +1,30 @@
-//! Ours: everybody ages caches at the same rate, and only the background pays debts.
+//! The default policy: all callers age caches at the same rate, and only the background pays debts.
 //!
 //! Three differences from Linux:
 //!
-//! 1. What is owed is taken by background threads only. A caller in the foreground scans its own part, whatever others left
-//!    (S23), so its latency has no tail made of other people's debts.
-//! 2. Aging is carried exactly, to a 65,536th of an object, rounded up. A cache of `f` objects is scanned within
-//!    `ceil(batch * seeks << priority / (4 * f))` passes at constant priority (S26), the smallest ones too. Linux rounds the
-//!    part of a small cache down to nothing, pass after pass.
-//! 3. A call is worth making from 1/32 of a cache on, not only from a whole batch on. With a thousand caches of a hundred
-//!    objects, a batch of 128 would mean all of one cache or none; this way each gives three.
+//! 1. Owed objects are taken by background threads only. A foreground caller scans its own part,
+//!    whatever debts exist (S23), so debts of other threads add nothing to its tail latency.
+//! 2. Aging is carried exactly, to a 65,536th of an object, rounded up. A cache of `f` objects is
+//!    scanned within `ceil(batch * seeks << priority / (4 * f))` passes at constant priority (S26),
+//!    even the smallest cache. Linux rounds the part of a small cache down to zero in every pass.
+//! 3. A call is made from 1/32 of a cache on, not only from a whole batch on. With a thousand
+//!    caches of a hundred objects, a batch of 128 would empty one cache and skip the others; this
+//!    way each gives up three objects.
 //!
-//! What is owed never stands above what exists: a debt that nothing could pay is no debt. And it does not wait for the next
-//! pressure: the background is told of it, at once where it is large, and pays it whole, at its own pace.
+//! Owed objects never exceed the existing objects, because a larger debt could never be paid. And a
+//! debt does not wait for the next pressure: the background is notified of it, at once if it is
+//! large, and pays all of it at its own pace.
 
 use super::{total_max, Ended, Kick, Plan, PlanInput, Policy};
 use crate::deferred::{Debt, FRACTION_BITS};
 
-/// Fraction of a cache from which on a scan is worth the call, as a divisor. Priority 6 (1/32 at `seeks` 2) is where
-/// pressure begins to be felt; below it, turns add up until they come to this.
+/// The smallest part of a cache that is worth a call, as a divisor. At priority 6 one pass takes
+/// 1/32 of a cache at `seeks` 2; at lighter pressure the parts of several passes add up to it.
 const CACHE_PARTS: u64 = 32;
 
-/// A debt is large from this part of the cache on, as a divisor; not below a batch, ..
+/// The part of a cache from which on a debt is large, as a divisor. A debt below a batch is not.
 const LARGE_PARTS: u64 = 8;
-/// .. and in any case from so many batches on.
+/// The number of batches from which on a debt is large in any case.
 const LARGE_BATCHES: u64 = 32;
 
 /// The default policy.
@@ -39,7 +41,8 @@ impl Policy for Fair {
         let own_max = u128::from(total_max(ask.freeable)) << FRACTION_BITS;
         let own_fixed = (u128::from(debt.carry) + delta_fixed).min(own_max);
         let own = whole(own_fixed);
-        // A twelfth of the debt at the lightest pressure, all of it at the highest; rounded up, so that it ends.
+        // A twelfth of the debt at the lightest pressure, all of it at the highest; rounded up, so
+        // that every debt is paid eventually.
         let share = debt.owed.div_ceil(u64::from(ask.priority.max(1)));
         let total = own.saturating_add(share).min(total_max(ask.freeable));
         let scan_min = ask.batch.min(ask.freeable.div_ceil(CACHE_PARTS)).max(1);
@@ -47,16 +50,18 @@ impl Policy for Fair {
     }
 
     fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
-        // Debts first: the rest of our own part is carried, so nothing is lost, and the last objects owed are paid as well.
+        // The debt is paid first: the rest of this pass's own part is carried, so nothing is lost,
+        // and the last owed objects are paid too.
         let share = plan.total.saturating_sub(plan.delta);
         let over = scanned.saturating_sub(plan.total);
         let owed = debt.owed.saturating_sub(scanned.min(share).saturating_add(over));
         let left = plan.delta.saturating_sub(scanned.saturating_sub(share));
         match ended {
             Ended::Finished if left < plan.scan_min => Debt { owed, carry: fixed(left, plan.rest) },
-            // It gave all that was there before the plan was through; what comes next is new.
+            // The cache ran empty before the plan was done; later objects start at zero.
             Ended::Finished => Debt { owed, carry: 0 },
-            // One batch is kept, so that the next pass begins here; more would be wound up and come out at once.
+            // One batch is kept, so that the next pass resumes here; a larger remainder would
+            // accumulate and be scanned at once.
             Ended::Cut => Debt { owed, carry: fixed(left.min(ask.batch), plan.rest) },
             Ended::Stopped | Ended::Deferred => {
                 Debt { owed: owed.saturating_add(left).min(self.owed_max(ask.freeable)), carry: plan.rest }
@@ -79,9 +84,10 @@ impl Policy for Fair {
     }
 }
 
-/// This pass's part in 65,536ths, rounded up.
+/// This pass's part in 65,536ths of an object, rounded up.
 fn delta_fixed(ask: &PlanInput) -> u128 {
-    // The same in 64 bits, for whatever fits: 128 of them take a call of a division that most caches do not need.
+    // The same in 64 bits where the values fit: a 128-bit division is a function call, which most
+    // caches do not need.
     if ask.seeks > 0 && ask.freeable <= u64::MAX >> (FRACTION_BITS + 2) {
         let parts = u64::from(ask.seeks) << ask.priority.min(super::PRIORITY_DEFAULT);
         return u128::from((ask.freeable << (FRACTION_BITS + 2)).div_ceil(parts));
@@ -90,7 +96,7 @@ fn delta_fixed(ask: &PlanInput) -> u128 {
     if ask.seeks == 0 {
         return freeable / 2;
     }
-    // 64 + 16 + 2 bits above, 32 + 12 below.
+    // The dividend has at most 64 + 16 + 2 bits, the divisor 32 + 12.
     (freeable * 4).div_ceil(u128::from(ask.seeks) << ask.priority.min(super::PRIORITY_DEFAULT))
 }
 
@@ -98,7 +104,7 @@ fn whole(fixed: u128) -> u64 {
     u64::try_from(fixed >> FRACTION_BITS).unwrap_or(u64::MAX)
 }
 
-/// `objects` and a fraction, stopping at the largest number.
+/// `objects` and a fraction in fixed point, saturating.
 fn fixed(objects: u64, rest: u64) -> u64 {
     u64::try_from((u128::from(objects) << FRACTION_BITS) + u128::from(rest)).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,11 @@
-//! Linux since 5.13: whoever comes takes the debt, and pays `debt >> priority` of it.
+//! The policy of Linux since 5.13: every caller takes the debt, and pays `debt >> priority` of it.
 
 use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
 
-/// The policy of Linux since 5.13; a baseline for benches. Caches below `256 << priority` objects (batch 1024) are never
-/// scanned at constant priority, and a caller's work grows with the debts of others.
+/// The policy of Linux since 5.13; a baseline for benches. With `seeks` of 2, caches
+/// below `(batch / 4) << priority` objects are never scanned at constant priority, and a caller's
+/// work grows with the debts that other callers left.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proportional;
 

@@ -1,14 +1,15 @@
-//! The arithmetic against the kernel's own numbers, and against its invariants.
+//! The arithmetic, compared with the kernel's own numbers and with its invariants.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Scans a plan as a willing shrinker would: all of it, in batches.
+/// Scans a plan as a cooperative shrinker would: all of it, in batches.
 fn scan(ask: &PlanInput, plan: &Plan) -> u64 {
     if plan.total < plan.scan_min {
         return 0;
     }
-    // The loop `while left >= scan_min { left -= min(batch, left) }`, without the steps.
+    // The result of the loop `while left >= scan_min { left -= min(batch, left) }`, computed
+    // directly.
     let whole = plan.total / ask.batch * ask.batch;
     let rest = plan.total - whole;
     if rest >= plan.scan_min {
@@ -18,7 +19,8 @@ fn scan(ask: &PlanInput, plan: &Plan) -> u64 {
     }
 }
 
-/// One call of a policy on a shrinker that scans all it is asked for. Says what was scanned, and what is owed then.
+/// Calls a policy once for a shrinker that scans everything requested. Returns the scanned objects,
+/// and the debt afterwards.
 fn call(policy: &dyn Policy, ask: &PlanInput, debt: Debt) -> (u64, Debt) {
     let plan = policy.plan(ask, debt);
     let scanned = scan(ask, &plan);
@@ -37,13 +39,13 @@ fn owed(owed: u64) -> Debt {
 fn s1_golden_seed_003_one_and_eight_tenths_of_a_million() {
     let ask = ask(1_800_000, 12, 1024);
     assert_eq!(delta(&ask), 878);
-    // A million deferred: 1,000,878, clamped to half the cache, in batches of 1,024.
+    // A million deferred: 1,000,878 in all, clamped to half the cache, in batches of 1,024.
     let plan = Windup.plan(&ask, owed(1_000_000));
     assert_eq!(1_000_000 + plan.delta, 1_000_878);
     assert_eq!(plan.total, 900_000);
     assert_eq!(scan(&ask, &plan), 899_072);
     assert_eq!(call(&Proportional, &ask, owed(1_000_000)).0, 1_024);
-    // At the highest pressure all scan twice round.
+    // At the highest pressure all policies scan twice round the list.
     let ask = PlanInput { priority: 0, ..ask };
     for policy in [&Windup as &dyn Policy, &Proportional, &Fair] {
         assert_eq!(policy.plan(&ask, owed(1_000_000)).total, 3_600_000);
@@ -56,8 +58,9 @@ fn s1_golden_yang_shis_trace() {
     assert_eq!(call(&Windup, &ask(93_689_873, 12, 1024), owed(4_994_376_020)).0, 46_844_928);
 }
 
-/// How long a cache waits: 20,000 calls at priority 12. Freeable, batch; first call that scans and mean per call to 5.12; the
-/// same since 5.13, and what is owed at the end.
+/// The starvation of small caches: 20,000 calls at priority 12. Columns: freeable, batch; the first
+/// call that scans, and the mean per call, up to 5.12; the same since 5.13, and the debt at the
+/// end.
 #[test]
 fn s26_golden_the_kernels_starvation_table() {
     type Row = (u64, u64, Option<u32>, u64, Option<u32>, u64, u64);
@@ -81,9 +84,19 @@ fn s26_golden_the_kernels_starvation_table() {
             "ours, {freeable}, {batch}: {:?}",
             fair.first
         );
-        // Our mean is the exact part, 4 * freeable / (2 << 12) a call, to one batch over the whole run.
+        // The mean of `Fair` is the exact part, 4 * freeable / (2 << 12) per call, to within one
+        // batch over the whole run.
         let exact = freeable * 4 * 20_000 / (2 << 12);
         assert!(fair.scanned.abs_diff(exact) <= batch, "ours, {freeable}, {batch}: {} of {exact}", fair.scanned);
+    }
+}
+
+#[test]
+fn s26_the_kernel_reaches_caches_from_a_quarter_of_the_batch_on_shifted_by_the_priority() {
+    for (batch, priority) in [(128, 12), (128, 6), (1_024, 12), (1_024, 6)] {
+        let bound = (batch / 4) << priority;
+        assert_eq!(run(&Proportional, &ask(bound - (1 << priority), priority, batch), 20_000).first, None);
+        assert!(run(&Proportional, &ask(bound, priority, batch), 20_000).first.is_some(), "{batch}, {priority}");
     }
 }
 
@@ -94,7 +107,7 @@ struct Run {
 }
 
 impl Run {
-    /// Scanned per call, of 20,000, rounded as in the table.
+    /// Objects scanned per call, over 20,000 calls, rounded as in the table.
     fn mean(&self) -> u64 {
         (self.scanned + 10_000) / 20_000
     }
@@ -113,7 +126,7 @@ fn run(policy: &dyn Policy, ask: &PlanInput, calls: u32) -> Run {
     run
 }
 
-/// Passes within which a cache is scanned at constant priority.
+/// The number of passes within which a cache is scanned at constant priority.
 fn s26_bound(ask: &PlanInput) -> u64 {
     let (batch, seeks, freeable) = (u128::from(ask.batch), u128::from(ask.seeks), u128::from(ask.freeable));
     u64::try_from(((batch * seeks) << ask.priority).div_ceil(4 * freeable)).unwrap_or(u64::MAX)
@@ -124,7 +137,7 @@ fn s26_a_cache_of_one_object_is_reached_and_the_kernel_never_reaches_it() {
     let ask = ask(1, 12, 128);
     let bound = s26_bound(&ask);
     assert_eq!(bound, 262_144);
-    // Earlier than the bound, in fact: one object is the whole cache, so no batch is waited for.
+    // Even earlier than the bound: one object is the whole cache, so no batch has to fill.
     assert_eq!(run(&Fair, &ask, 4096).first, Some(2048));
     assert_eq!(run(&Proportional, &ask, 300_000).first, None);
 }
@@ -134,7 +147,7 @@ fn fair_pays_a_debt_to_the_last_object() {
     let ask = ask(1_000_000, 12, 128);
     let mut debt = owed(1_000_000);
     let mut passes = 0;
-    // A twelfth of what is left each time.
+    // A twelfth of the rest each time.
     while debt.owed > 0 {
         debt = call(&Fair, &ask, debt).1;
         passes += 1;
@@ -142,7 +155,8 @@ fn fair_pays_a_debt_to_the_last_object() {
     }
 }
 
-/// Up to 5.12 a debt counts for half the cache, unless this pass's own part is a quarter of it: `delta < freeable / 4`.
+/// Up to 5.12 a debt is limited to half the cache, unless this pass's own part is at least a
+/// quarter of it: `delta < freeable / 4`.
 #[test]
 fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
     let totals = [4, 3, 2].map(|priority| {
@@ -152,7 +166,7 @@ fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
     assert_eq!(totals, [(1_000, 4_000), (2_000, 16_000), (4_000, 16_000)]);
 }
 
-/// The kernel's caps, where it has them, are in `commit`; what stands then is not cut again.
+/// The kernel's caps, where it has them, are in `commit`; a stored debt is not reduced again.
 #[test]
 fn s3_what_stands_is_capped_by_fair_only() {
     for freeable in [1, 8_000, u64::MAX] {
@@ -168,7 +182,8 @@ fn s23_fair_lets_the_background_pay_and_the_kernel_everybody() {
     assert_eq!([false, true].map(|background| Windup.pays(background)), [true, true]);
 }
 
-/// A debt is large from an eighth of the cache on, but not below a batch, and in any case from 32 batches on.
+/// A debt is large from an eighth of the cache on, but not below a batch, and in any case from 32
+/// batches on.
 #[test]
 fn fair_tells_at_once_of_a_large_debt() {
     let kicks = |freeable: u64, owed: [u64; 3]| owed.map(|owed| Fair.kick(&ask(freeable, 12, 128), owed));
@@ -180,7 +195,7 @@ fn fair_tells_at_once_of_a_large_debt() {
     }
 }
 
-/// What was not worth a call is carried; what a shrinker did not have is not.
+/// Objects that were not worth a call are carried; objects that a shrinker did not have are not.
 #[test]
 fn fair_carries_nothing_where_the_shrinker_ran_dry() {
     let ask = ask(100_000, 6, 128);
@@ -191,7 +206,7 @@ fn fair_carries_nothing_where_the_shrinker_ran_dry() {
     assert_eq!([128, 129, 3_125].map(back), [Debt::NONE; 3]);
 }
 
-/// There is a way in 64 bits for what fits and one in 128; between the two nothing is lost.
+/// Small values are computed in 64 bits, large ones in 128; at the boundary both agree.
 #[test]
 fn s1_fairs_part_is_exact_at_every_size() {
     for shift in 0..u64::BITS {
@@ -225,7 +240,8 @@ fn any_debt() -> impl Strategy<Value = Debt> {
 }
 
 proptest! {
-    /// `((freeable >> priority) * 4) / seeks` and what follows, in numbers wide enough that nothing can overflow.
+    /// `((freeable >> priority) * 4) / seeks` and the following steps, in integers wide enough that
+    /// nothing can overflow.
     #[test]
     fn s1_s4_proportional_is_the_kernels_formula(ask in any_ask(), debt in any_debt()) {
         let (freeable, nr) = (u128::from(ask.freeable), u128::from(debt.owed));
@@ -291,7 +307,8 @@ proptest! {
         prop_assert_eq!(back.owed, plan.total.min(ask.freeable));
     }
 
-    /// However much pressure changes meanwhile, nothing of the carry is lost or made: to 1/65,536 an object and pass.
+    /// Changes of pressure neither lose nor create a part of the carry, to 1/65,536 of an object
+    /// per pass.
     #[test]
     fn s26_every_cache_is_scanned_within_the_stated_passes(
         freeable in prop_oneof![1..100_u64, 1..2_000_000_u64],
@@ -316,7 +333,7 @@ proptest! {
 
     #[test]
     fn fair_carries_what_does_not_make_a_call(ask in any_ask(), debt in any_debt()) {
-        // Without debts: what was planned is scanned, or carried to the next pass, whole.
+        // Without debts: all planned objects are scanned, or carried to the next pass.
         let debt = Debt { owed: 0, carry: debt.carry.min(1 << 40) };
         let ask = PlanInput { freeable: ask.freeable.min(1 << 40), batch: ask.batch.min(1 << 20), ..ask };
         let plan = Fair.plan(&ask, debt);

@@ -1,9 +1,11 @@
-//! Linux to 5.12: whoever comes takes the whole debt, and scans half the cache for it.
+//! The policy of Linux to 5.12: every caller takes the whole debt, and scans up to half the cache
+//! for it.
 
 use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
 
-/// The policy of Linux to 5.12; a baseline for benches. The debt has no cap, and one unlucky caller pays it.
+/// The policy of Linux to 5.12; a baseline for benches. The debt has no cap, and a single caller
+/// pays all of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Windup;
 

@@ -1,4 +1,5 @@
-//! The `count` file: what a shrinker holds, a line for each group and a number for each node.
+//! The `count` file: the number of a shrinker's objects, a line for each group and a number for
+//! each node.
 
 use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
 use core::fmt::Write;
@@ -11,15 +12,16 @@ use crate::map::path;
 use crate::registry::Registry;
 
 impl Registry {
-    /// The text of a shrinker's `count` file, or none if no such shrinker can be asked, or it panics:
+    /// Returns the text of a shrinker's `count` file; `None` if no such shrinker can be called, or
+    /// if it panics or ends meanwhile:
     ///
     /// ```text
     /// <group id> <objects on node 0> <objects on node 1> ...
     /// ```
     ///
-    /// A line for each online group for which the shrinker holds something, in the order of the tree; one line, for the root,
-    /// where it does not tell groups apart; nothing behind node 0 where it does not tell nodes apart. Asks it with
-    /// `count_objects`, once for each pair that may hold something. O(its own pairs).
+    /// One line for each online group with objects, in the order of the tree; a single line for the
+    /// root if the shrinker is not memcg-aware; zeros behind node 0 if it is not NUMA-aware. Calls
+    /// `count_objects` once for each pair that may have objects. O(its own pairs).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -50,9 +52,13 @@ impl Registry {
     pub fn debugfs_count(&self, id: ShrinkerId) -> Option<String> {
         let _scope = self.core.scopes.enter_first()?;
         let mut guard = self.core.lookup(id.get())?;
-        // By path, which is the order of the tree.
+        // Sorted by path, which is the order of the tree.
         let mut lines: BTreeMap<Vec<MemcgId>, (Memcg, Vec<u64>)> = BTreeMap::new();
         for (memcg, node) in self.core.map.pairs_of(id.get()) {
+            if guard.is_closed() {
+                // A thread may be waiting for the end of the callbacks.
+                return None;
+            }
             let sc = ShrinkControl::count(&memcg, node, Reclaim::FOREGROUND);
             let Ok(count) = guard.count(&sc) else {
                 self.core.panicked(&mut guard);

@@ -1,4 +1,4 @@
-//! The `scan` file: one call of a shrinker, asked for by hand.
+//! The `scan` file: one manual call of a shrinker.
 
 use lowwater_lru_core::{MemcgId, NodeId};
 use thiserror::Error;
@@ -6,22 +6,23 @@ use thiserror::Error;
 use crate::id::ShrinkerId;
 use crate::registry::Registry;
 
-/// Bytes of a command that are read; what is behind them is not looked at.
+/// Bytes of a command that are read; the rest is ignored.
 const COMMAND_BYTES_MAX: usize = 71;
 
-/// What `"<group id> <node> <objects>"` asks for.
+/// The parsed command `"<group id> <node> <objects>"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct ScanRequest {
     /// The group.
     pub memcg: MemcgId,
-    /// The node's number, whether there is such a node or not.
+    /// The number of the node, which may not exist.
     pub node: u16,
-    /// Objects.
+    /// The number of objects to scan.
     pub objects: u64,
 }
 
-/// Why a `scan` command was refused; [`errno`](Self::errno) is what the kernel would say.
+/// The reason why a `scan` command was refused; [`errno`](Self::errno) is the kernel's error
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[doc(hidden)]
@@ -29,25 +30,25 @@ pub enum ScanError {
     /// Not three numbers.
     #[error("not a scan command: write three numbers, \"<group id> <node> <objects>\"")]
     Malformed,
-    /// There are fewer nodes.
+    /// The node number is too large.
     #[error("there is no such node: the second number must be below {nodes}")]
     NoNode {
-        /// How many there are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// The shrinker tells groups apart, and no online group has this id.
+    /// The shrinker is memcg-aware, and no online group has this id.
     #[error("no online group has id {0}; the count file lists those that hold something")]
     NoGroup(MemcgId),
-    /// The shrinker does not tell groups apart.
-    #[error("this shrinker does not tell groups apart: the first number must be 0")]
+    /// The shrinker is not memcg-aware.
+    #[error("this shrinker is not memcg-aware: the first number must be 0")]
     NotAware,
-    /// No such shrinker is registered, or it was set aside, or this thread is inside it.
-    #[error("no shrinker with this id can be asked now")]
+    /// No such shrinker is registered, it is quarantined, or the calling thread is inside it.
+    #[error("no shrinker with this id can be called now")]
     NoShrinker,
 }
 
 impl ScanError {
-    /// The kernel's error number for it: `EINVAL` (22) or `ENOENT` (2).
+    /// The kernel's error number: `EINVAL` (22) or `ENOENT` (2).
     pub const fn errno(self) -> i32 {
         match self {
             Self::Malformed | Self::NoNode { .. } | Self::NotAware => 22,
@@ -57,12 +58,12 @@ impl ScanError {
 }
 
 impl ScanRequest {
-    /// Reads a command as the kernel does: the first 71 bytes, three numbers with blanks before them; what follows the third is
-    /// not looked at.
+    /// Parses a command as the kernel does: the first 71 bytes, three numbers with blanks before
+    /// them; the text after the third number is ignored.
     ///
     /// # Errors
     ///
-    /// [`ScanError::Malformed`]; also for numbers that do not fit (the kernel takes them wrapped round).
+    /// [`ScanError::Malformed`]; also for numbers that overflow, which the kernel would wrap.
     pub fn parse(command: &str) -> Result<Self, ScanError> {
         let bytes = command.as_bytes();
         let mut rest = &bytes[..bytes.len().min(COMMAND_BYTES_MAX)];
@@ -81,8 +82,9 @@ impl ScanRequest {
 }
 
 impl Registry {
-    /// Carries out a `scan` command on a shrinker: one call of `scan_objects` for that group and node, whatever was counted, in
-    /// no batches, with no debt taken or left; what comes of it is in the shrinker's own statistics. 0 objects: nothing.
+    /// Executes a `scan` command on a shrinker: one call of `scan_objects` for that group and node,
+    /// without a preceding count, without batches, and with no debt taken or left; the result is in
+    /// the shrinker's statistics. 0 objects: does nothing.
     ///
     /// # Errors
     ///

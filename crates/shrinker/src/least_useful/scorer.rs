@@ -4,7 +4,7 @@ use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::budget::SEEKS_DEFAULT;
 use crate::control::{Reclaim, ShrinkControl};
-use crate::registry::{budget, CallGuard, RegistryCore};
+use crate::registry::{budget, CallGuard, RegistryCore, ShrinkerOptions};
 use crate::utility::{log2, Pairs, Standing, ONE};
 
 /// Counts pairs and computes their scores, for one call of reclaim.
@@ -20,35 +20,51 @@ impl Scorer<'_> {
         budget(&self.core.root)
     }
 
-    /// Counts the objects of a pair, and computes its score. One that cannot be called holds nothing that it
-    /// would give.
+    /// Counts the objects of a pair, and computes its score. A pair with a shrinker that cannot be
+    /// called is marked empty.
     pub(super) fn count(&self, slot: u32) {
-        let pairs = self.pairs;
-        let Some((pair, (id, group))) = pairs.pair(slot).and_then(|pair| Some((pair, pair.who()?))) else { return };
-        let memcg = self.core.map.memcg(group);
-        let called = memcg.as_ref().and_then(|memcg| {
-            let mut guard = self.core.lookup(id)?;
-            let (held, weight) = self.held(&mut guard, memcg).unwrap_or_default();
-            Some((guard, memcg, held, weight))
-        });
-        // After the callbacks, which may take long.
-        let epoch = pairs.clock.epoch();
-        if !pairs.holds(slot, id, group) {
-            // The pair is gone, and the slot may be another's.
+        let Some((pair, (id, group))) = self.pairs.pair(slot).and_then(|pair| Some((pair, pair.who()?))) else {
             return;
-        }
-        let empty = Standing::Empty(epoch as u16);
-        let Some((guard, memcg, held, weight)) = called else { return pair.set_standing(empty) };
-        let Some(tallies) = pairs.make_tallies(slot) else { return };
-        tallies.counted(held, weight, memcg.usage().get(), epoch);
-        match held {
-            0 => pair.set_standing(empty),
-            _ => self.score_as(slot, &guard, Some(epoch)),
+        };
+        match self.core.map.memcg(group).and_then(|memcg| Some((memcg, self.core.lookup(id)?))) {
+            Some((memcg, mut guard)) => self.count_inside(slot, &memcg, &mut guard),
+            None if self.pairs.holds(slot, id, group) => {
+                pair.set_standing(Standing::Empty(self.pairs.clock.epoch() as u16));
+            }
+            None => {}
         }
     }
 
-    /// The objects of a pair on all nodes, and their bytes, if the shrinker knows them. None if a callback
-    /// panicked.
+    /// [`count`](Self::count) for a thread that may call the pair's shrinker. Does nothing if the
+    /// shrinker was closed since the thread entered it.
+    pub(super) fn count_inside(&self, slot: u32, memcg: &Memcg, guard: &mut CallGuard) {
+        if guard.is_closed() {
+            return;
+        }
+        let (held, weight) = self.held(guard, memcg).unwrap_or_default();
+        // Read after the callbacks, which may take long.
+        let epoch = self.pairs.clock.epoch();
+        if !self.pairs.holds(slot, guard.key.id, memcg.id()) {
+            // The pair is gone, and the slot may belong to another pair.
+            return;
+        }
+        let Some(pair) = self.pairs.pair(slot) else { return };
+        match self.pairs.make_tallies(slot) {
+            // Without memory the pair waits for the next epoch, so that the foreground, which counts
+            // the pair that was counted longest ago, counts other pairs too.
+            None => pair.set_standing(Standing::Empty(epoch as u16)),
+            Some(tallies) => {
+                tallies.counted(held, weight, memcg.usage().get(), epoch);
+                match held {
+                    0 => pair.set_standing(Standing::Empty(epoch as u16)),
+                    _ => self.score_as(slot, &guard.options, Some(epoch)),
+                }
+            }
+        }
+    }
+
+    /// The objects of a pair on all nodes, and their bytes if the shrinker knows them. `None` if a
+    /// callback panicked.
     fn held(&self, guard: &mut CallGuard, memcg: &Memcg) -> Option<(u64, Option<u64>)> {
         let (mut held, mut bytes) = (0_u64, Some(0_u64));
         let nodes = if guard.options.numa_aware { self.core.map.nodes() } else { 1 };
@@ -64,17 +80,14 @@ impl Scorer<'_> {
         Some((held, bytes))
     }
 
-    /// Computes the score of a pair as it was last counted.
-    pub(super) fn score(&self, slot: u32) {
-        let Some((id, _)) = self.pairs.pair(slot).and_then(|pair| pair.who()) else { return };
-        if let Some(guard) = self.core.lookup(id) {
-            self.score_as(slot, &guard, None);
-        }
+    /// Computes the score of a pair from its last count; `options` are those of its shrinker.
+    pub(super) fn score(&self, slot: u32, options: &ShrinkerOptions) {
+        self.score_as(slot, options, None);
     }
 
-    fn score_as(&self, slot: u32, guard: &CallGuard, counted: Option<u32>) {
-        let cost = log2(u64::from(guard.options.seeks).max(1)) - log2(u64::from(SEEKS_DEFAULT));
+    fn score_as(&self, slot: u32, options: &ShrinkerOptions, counted: Option<u32>) {
+        let cost = log2(u64::from(options.seeks).max(1)) - log2(u64::from(SEEKS_DEFAULT));
         debug_assert!(cost.abs() <= 32 * ONE);
-        self.pairs.score(slot, guard.options.reports_misses, cost, counted, self.budget());
+        self.pairs.score(slot, options.reports_misses, cost, counted, self.budget());
     }
 }

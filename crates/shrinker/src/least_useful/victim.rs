@@ -1,78 +1,81 @@
-//! The pair that was chosen, and a batch of its objects.
+//! A selected pair, and the scan of a batch of its objects.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::scorer::Scorer;
 use crate::control::ShrinkControl;
+use crate::registry::CallGuard;
 use crate::shrink::{Asked, ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
-/// Objects of one batch: of one pair; then it is chosen again.
+/// The maximum number of objects of one batch from one pair; the next victim is then selected.
 pub(super) const BATCH_MAX: u64 = 8;
-/// .. and no more than this part of what the pair holds, or a small one would lose all at once.
+/// A batch is at most this fraction of the pair's objects, as a divisor, so that a small pair does
+/// not lose all of them at once.
 const BATCH_PARTS: u64 = 64;
-/// Objects that are looked at in one pair until one is freed: the first may only lose a second chance.
+/// The maximum number of objects scanned in one pair until one is freed: the first ones may only
+/// lose a second chance.
 const SCAN_MAX: u64 = 256;
-/// Batches in a row in each of which the usage of the victim's group has not fallen: then it frees nothing
-/// of what it says, unless it counts fewer objects. One batch proves nothing, as charges may come as fast.
+/// After this many batches in a row without a fall in the usage of the victim's group, the shrinker
+/// is taken to free none of the objects that it reports, unless it counts fewer objects. A single
+/// batch proves nothing, because charges may come as fast.
 const VAIN_MAX: u16 = 64;
-/// After fewer it is no longer believed for the clock.
+/// After this many such batches, its reported bytes no longer advance the clock.
 const VAIN_FEW: u16 = 8;
 
-/// A pair that was chosen.
+/// A pair that was selected.
 pub(super) struct Victim {
     pub(super) slot: u32,
     pub(super) id: u32,
     pub(super) memcg: Memcg,
 }
 
-/// What came of a scan.
+/// The result of a scan.
 pub(super) struct Scanned {
     pub(super) progress: Progress,
     pub(super) outcome: Outcome,
 }
 
-/// Whether a pair gave something, as far as can be told.
+/// Whether a pair freed something, as far as can be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Gave,
-    /// All that was looked at was used, and is kept; or nothing is to be scanned just now.
+    /// All scanned objects had been used and were kept; or nothing can be scanned at the moment.
     Kept,
-    /// The pair is gone, and its slot may be another's.
+    /// The pair is gone, and its slot may belong to another pair.
     Gone,
     Nothing,
 }
 
 impl Victim {
-    /// Scans a batch of its objects, and goes on while all that were looked at were kept.
+    /// Scans a batch of its objects, and continues while all scanned objects are kept.
     pub(super) fn scan(&self, scorer: &Scorer<'_>, work: &mut Work<'_>) -> Scanned {
         let pairs = scorer.pairs;
-        let Some(tallies) = pairs.make_tallies(self.slot) else {
-            return Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
-        };
-        let (cost, before) = (scorer.core.lookup(self.id).map_or(0, |guard| guard.cost()), used(&self.memcg));
-        let (held, mean) = (tallies.objects(), tallies.mean());
-        let (progress, put_off) = self.look(scorer, held, work);
+        let nothing = Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
+        let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
+        let Some(mut guard) = scorer.core.lookup(self.id) else { return nothing };
+        let (held, mean, before) = (tallies.objects(), tallies.mean(), used(&self.memcg));
+        let (progress, put_off) = self.look(scorer, &mut guard, held, work);
         let (fall, budget) = (before.saturating_sub(used(&self.memcg)), scorer.budget());
-        // A shrinker may say what it likes.
+        // The reported numbers are clamped: a shrinker may report anything.
         let freed = progress.freed.min(held).min(SCAN_MAX);
         if !pairs.holds(self.slot, self.id, self.memcg.id()) {
-            // It holds nothing any more.
+            // The pair holds nothing any more.
             pairs.clock.advance(freed.saturating_mul(mean).min(fall).min(budget), budget);
             let outcome = if freed > 0 { Outcome::Gave } else { Outcome::Gone };
             return Scanned { progress, outcome };
         }
         let kept = progress.scanned.saturating_sub(progress.freed).min(SCAN_MAX);
         let bytes = tallies.note_fall(freed, fall);
-        tallies.scanned(freed, kept, cost, pairs.clock.epoch());
+        tallies.scanned(freed, kept, guard.cost(), pairs.clock.epoch());
         if tallies.vain() < VAIN_FEW {
             pairs.clock.advance(bytes.min(budget), budget);
         }
         let is_suspect = tallies.vain() % VAIN_MAX == VAIN_MAX - 1;
         if tallies.is_stale() || is_suspect {
-            scorer.count(self.slot);
+            scorer.count_inside(self.slot, &self.memcg, &mut guard);
         } else if progress.scanned > 0 {
-            scorer.score(self.slot);
+            scorer.score(self.slot, &guard.options);
         }
         let is_less = tallies.objects() < held;
         if is_less {
@@ -88,16 +91,24 @@ impl Victim {
         Scanned { progress, outcome }
     }
 
-    /// Asks the shrinker, which was last counted to hold so many objects, until it frees something. Returns
-    /// also whether it was put off: see [`Asked`].
-    fn look(&self, scorer: &Scorer<'_>, held: u64, work: &mut Work<'_>) -> (Progress, bool) {
+    /// Calls the shrinker, which was last counted to hold `held` objects, until it frees something.
+    /// Also returns whether the scan was put off: see [`Asked`].
+    fn look(&self, scorer: &Scorer<'_>, guard: &mut CallGuard, held: u64, work: &mut Work<'_>) -> (Progress, bool) {
         let mut progress = Progress::default();
         while progress.freed == 0 && progress.scanned < SCAN_MAX {
-            let (node, held) = self.node(scorer).unwrap_or((NodeId::ZERO, held));
+            if progress.scanned > 0 && guard.is_closed() {
+                // A thread may be waiting for the end of the callbacks.
+                break;
+            }
+            let (node, held) = self.node(scorer, guard).unwrap_or((NodeId::ZERO, held));
+            if guard.is_quarantined() {
+                // A count panicked.
+                break;
+            }
             let amount = ScanAmount::Batch((held / BATCH_PARTS).clamp(1, BATCH_MAX));
             let (core, memcg, flags) = (scorer.core, &self.memcg, scorer.flags);
             let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
-            let Asked { progress: looked, put_off } = request.shrinker(self.id, work);
+            let Asked { progress: looked, put_off } = request.do_shrink_slab(guard, work);
             progress += looked;
             if looked.scanned == 0 {
                 return (progress, put_off);
@@ -106,19 +117,19 @@ impl Victim {
         (progress, false)
     }
 
-    /// A node on which the pair holds something, at random in proportion to its objects there, and their
-    /// number. The last object of a node stays while there are others: it may have come just now. None
-    /// where there is one node only, or a callback panicked.
-    fn node(&self, scorer: &Scorer<'_>) -> Option<(NodeId, u64)> {
+    /// Selects a node on which the pair holds objects, at random in proportion to the objects
+    /// there, and returns their number. The last object of a node stays while other nodes have
+    /// objects: it may have been added just now. `None` if there is only one node, or a callback
+    /// panicked.
+    fn node(&self, scorer: &Scorer<'_>, guard: &mut CallGuard) -> Option<(NodeId, u64)> {
         let nodes = scorer.core.map.nodes();
-        if nodes == 1 {
+        if nodes == 1 || !guard.options.numa_aware {
             return None;
         }
-        let mut guard = scorer.core.lookup(self.id).filter(|guard| guard.options.numa_aware)?;
         let mut count = |node: NodeId| match guard.count(&ShrinkControl::count(&self.memcg, node, scorer.flags)) {
             Ok(count) => Some(count.objects()),
             Err(_panicked) => {
-                scorer.core.panicked(&mut guard);
+                scorer.core.panicked(guard);
                 None
             }
         };

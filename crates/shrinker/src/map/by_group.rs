@@ -1,12 +1,14 @@
-//! A table of things that know their group, found by the group's id, which is stored nowhere else: nearly all groups of a large tree hold
-//! something, so a word for each counts.
+//! A hash table of values that contain their group handle, keyed by the group's id. The id is not
+//! stored a second time: nearly all groups of a large tree have an entry, so a word for each
+//! matters.
 
 use hashbrown::HashTable;
 use lowwater_lru_core::{Memcg, MemcgId};
 
 use crate::hash::hash_of;
 
-/// A thing that knows its group. The handle keeps the id from being given to another while the thing stands under it.
+/// A value that contains its group's handle. The handle keeps the id from being reused while the
+/// value is in the table.
 pub(super) trait HasMemcg {
     fn memcg(&self) -> &Memcg;
 }
@@ -17,7 +19,7 @@ impl HasMemcg for Memcg {
     }
 }
 
-/// See the module. A group has one thing at most.
+/// A hash table by group id, with at most one value per group; see the module.
 pub(super) struct ByGroup<T>(HashTable<T>);
 
 impl<T> Default for ByGroup<T> {
@@ -35,7 +37,7 @@ impl<T: HasMemcg> ByGroup<T> {
         self.0.find_mut(hash_of(id), |there| there.memcg().id() == id)
     }
 
-    /// Puts a thing in whose group has none; false without memory.
+    /// Inserts a value for a group that has none; returns false without memory.
     pub(super) fn try_insert(&mut self, thing: T) -> bool {
         let has_room = self.0.try_reserve(1, hash).is_ok();
         if has_room {
@@ -44,7 +46,7 @@ impl<T: HasMemcg> ByGroup<T> {
         has_room
     }
 
-    /// Takes a group's thing out, and gives back what the table has grown beyond its need, as [`crate::hash::shrink_after_removal`].
+    /// Removes a group's value, and shrinks the table like [`crate::hash::shrink_after_removal`].
     pub(super) fn remove(&mut self, id: MemcgId) -> Option<T> {
         let there = self.0.find_entry(hash_of(id), |there| there.memcg().id() == id);
         let (gone, _) = there.ok()?.remove();
@@ -52,7 +54,7 @@ impl<T: HasMemcg> ByGroup<T> {
             self.0 = HashTable::new();
         } else if self.0.len() < self.0.capacity() / 16 {
             let mut smaller = Self::default();
-            // Without memory to move to it stays as it is.
+            // Without memory for the smaller table it stays as it is.
             if smaller.0.try_reserve(self.0.len() * 2, hash).is_ok() {
                 self.0.drain().for_each(|thing| {
                     smaller.0.insert_unique(hash(&thing), thing, hash);

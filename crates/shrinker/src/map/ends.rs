@@ -1,8 +1,8 @@
-//! Group ends, counted: whether a group ended while a round over the groups was under way.
+//! Counters of group ends, which tell whether a group ended during a round over the groups.
 //!
-//! A group that ends hands its objects to its parent, which such a round may have visited already.
-//! So a round in which a group ended proves nothing about what is left; [`Recheck`] says so to each
-//! loop that stops where "nothing is left".
+//! A group that ends hands its objects to its parent, which the round may have visited already. So
+//! a round in which a group ended proves nothing about the remaining objects; [`Recheck`] reports
+//! this to each loop that stops when "nothing is left".
 //!
 //! # Orderings
 //!
@@ -14,35 +14,37 @@
 //!       finished += 1 (Release)
 //! ```
 //!
-//! - If the end had finished before the mark, the round sees the parent's bit: Release and Acquire.
-//! - Else, if the round does not meet the group's unit, the lock shows it that the end has begun.
-//! - Else the round meets the group itself. One that is dying, before or after its visit, is
-//!   reported as an end of its own ([`Ends::met_dying`]): its lists may have moved although the map
-//!   does not know yet.
+//! - If the end finished before the mark, the round sees the parent's bit: Release and Acquire.
+//! - Otherwise, if the round does not meet the group's unit, the lock makes the increment of
+//!   `begun` visible.
+//! - Otherwise the round meets the group itself. A group that is dying, before or after its visit,
+//!   is reported as an end of its own ([`Ends::met_dying`]): its lists may have moved although the
+//!   map does not record the end yet.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{AtomicU64, Ordering};
 
-/// Rounds in which a group ended that one verdict overlooks: then it stands although it may be
-/// wrong, so that the loop ends beside a thread that makes and ends groups as fast (S22).
+/// The maximum number of repeated rounds for one verdict. After that the verdict stands although it
+/// may be wrong, so that the loop ends even if another thread creates and ends groups as fast
+/// (S22).
 const OVERLOOKED_MAX: u8 = 16;
 
-/// The ends that have begun and those that have finished; never more of the latter.
+/// Ends that have begun and ends that have finished; `finished` is never greater.
 #[derive(Default)]
 pub(crate) struct Ends {
     begun: AtomicU64,
     finished: AtomicU64,
 }
 
-/// The ends that had finished when a round began.
+/// The number of ends that had finished when a round began.
 #[derive(Clone, Copy)]
 pub(crate) struct EndsMark(u64);
 
 impl Ends {
-    /// A group's unit is about to be taken out.
+    /// Counts an end, before the group's unit is removed.
     pub(super) fn begin(&self) {
-        // Relaxed: a round that misses the unit has had the lock under which it is taken out after
-        // this.
+        // Relaxed: a round that misses the unit has taken the lock under which it was removed,
+        // after this increment.
         if !mutated!("end_begins_late") {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
@@ -51,9 +53,9 @@ impl Ends {
         }
     }
 
-    /// The group's bits are its parent's.
+    /// Counts an end as finished, after the parent has the group's bits.
     pub(super) fn finish(&self) {
-        // Release: meets the Acquire in `mark`, so that a round which does not see this end in
+        // Release: pairs with the Acquire in `mark`, so that a round that does not see this end in
         // progress sees the parent's bits.
         if mutated!("end_begins_late") {
             self.begun.fetch_add(1, Ordering::Relaxed);
@@ -63,34 +65,36 @@ impl Ends {
         }
     }
 
-    /// A round met a group that is dying, whose objects may be its parent's already.
+    /// Reports that a round met a dying group; its parent may have its objects already.
     #[cold]
     pub(crate) fn met_dying(&self) {
         self.begin();
         self.finish();
     }
 
-    /// A round begins.
+    /// Returns the mark of a round that begins now.
     pub(crate) fn mark(&self) -> EndsMark {
-        // Acquire: meets the Release in `finish`.
+        // Acquire: pairs with the Release in `finish`.
         EndsMark(self.finished.load(Ordering::Acquire))
     }
 
-    /// Did an end overlap with what was done since the mark?
+    /// True if an end overlapped with the time since the mark.
     pub(crate) fn overlapped(&self, mark: EndsMark) -> bool {
-        // Relaxed: see `begin`.
+        // Relaxed: the lock orders it, see `begin`.
         self.begun.load(Ordering::Relaxed) != mark.0
     }
 }
 
-/// Whether to believe a round that found nothing, a bounded number of times not.
+/// Decides whether a round that found nothing is conclusive; inconclusive at most a bounded number
+/// of times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recheck {
     overlooked: u8,
 }
 
 impl Recheck {
-    /// May the round that began at the mark be believed? If not, the caller goes round again.
+    /// Returns true if the round that began at the mark is conclusive. If not, the caller repeats
+    /// the round.
     pub(crate) fn believes(&mut self, ends: &Ends, mark: EndsMark) -> bool {
         if !ends.overlapped(mark) || self.overlooked == OVERLOOKED_MAX {
             return true;

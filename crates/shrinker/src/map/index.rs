@@ -1,8 +1,8 @@
-//! The map the other way round: for each shrinker, the pairs whose bit is set.
+//! The inverse of the map: for each shrinker, the pairs with a set bit.
 //!
-//! Without it, dropping a registration would have to look at every live group for bits and debts that its id leaves behind,
-//! or leave them to the next owner of the id, as Linux does. It is touched only when a bit changes, which is once
-//! between two passes at most, not when an object is added.
+//! Without the index, dropping a registration would have to search every live group for its bits
+//! and debts, or leave them to the next owner of the id, as Linux does. The index changes only when
+//! a bit changes, which is at most once between two passes, not when an object is added.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;
@@ -16,16 +16,16 @@ use lowwater_lru_core::{MemcgId, NodeId};
 use crate::bitmap::Bitmap;
 use crate::hash::{shrink_after_removal, IdHasher};
 
-/// An id and which of its owners: an owner that is gone cannot set a bit for its heir.
+/// An id and the serial number of its owner: a previous owner cannot set a bit for the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The shrinker's id.
     pub(crate) id: u32,
-    /// Which of those who had the id, counted by its index shard.
+    /// The serial number of the id's owner, counted by its index shard.
     serial: u64,
 }
 
-/// Shards of the index, by shrinker.
+/// The number of shards of the index, by shrinker.
 const SHARDS: usize = super::shards::SHARDS;
 
 /// All shards.
@@ -46,18 +46,19 @@ struct Pairs {
 
 type Pair = (NodeId, MemcgId);
 
-/// Was a pair noted?
+/// The result of inserting a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
-    /// It is there.
+    /// The pair is in the index.
     Yes,
-    /// The id is not, or no longer, this owner's.
+    /// The id does not, or no longer, belong to this owner.
     Foreign,
     /// There is no memory.
     NoMemory,
 }
 
-/// The pairs of a shrinker that one group uses, as a container's own file system is, cost nothing beyond this.
+/// The pairs of a shrinker. A shrinker that a single group uses, such as a container's own file
+/// system, needs no heap memory.
 #[derive(Default)]
 enum Set {
     #[default]
@@ -66,12 +67,13 @@ enum Set {
     Many(Box<Many>),
 }
 
-/// The groups on each node. Ids are dense, so a word stands for many of them where there are many.
+/// The groups on each node. Ids are dense, so with many groups a word of the bitmap holds many of
+/// them.
 #[derive(Default)]
 struct Many(Vec<(NodeId, Bitmap)>);
 
 impl Many {
-    /// False without memory; then it has the same pairs as before.
+    /// Inserts a pair. Returns false without memory; the set is then unchanged.
     fn try_insert(&mut self, (node, memcg): Pair) -> bool {
         if !self.0.iter().any(|(there, _)| *there == node)
             && fallible::try_push(&mut self.0, (node, Bitmap::default())).is_err()
@@ -95,7 +97,7 @@ impl Many {
         self.0.iter().all(|(_, groups)| groups.is_empty())
     }
 
-    /// The first pair after this one, by place in the list and by id; the first of all for `None`.
+    /// The first pair after `last`, by index in the list and by id; the first of all for `None`.
     fn next_after(&self, last: Option<(usize, MemcgId)>) -> Option<(usize, MemcgId)> {
         let (from, mut after) = last.map_or((0, None), |(at, memcg)| (at, Some(memcg.get())));
         (from..self.0.len()).find_map(|at| Some((at, MemcgId::new(self.0[at].1.next_after(after.take())?))))
@@ -113,7 +115,7 @@ impl Many {
 }
 
 impl Set {
-    /// False without memory; then nothing has changed.
+    /// Inserts a pair. Returns false, without a change, if there is no memory.
     fn try_insert(&mut self, pair: Pair) -> bool {
         match self {
             Self::None => *self = Self::One(pair),
@@ -144,7 +146,7 @@ impl Set {
         }
     }
 
-    /// Whether the group is there on any node.
+    /// True if the set has the group on any node.
     fn has(&self, memcg: MemcgId) -> bool {
         match self {
             Self::None => false,
@@ -196,7 +198,7 @@ impl Set {
 }
 
 impl Index {
-    /// None without memory.
+    /// Creates an empty index; `None` without memory.
     pub(super) fn try_new() -> Option<Self> {
         Some(Self(fallible::try_slice(SHARDS, |_| Mutex::new(Shard::default()))?))
     }
@@ -205,7 +207,7 @@ impl Index {
         self.0[id as usize % SHARDS].lock()
     }
 
-    /// None without memory.
+    /// Opens an id; `None` without memory.
     pub(super) fn open(&self, id: u32) -> Option<Key> {
         let mut shard = self.lock(id);
         shard.open.try_reserve(1).ok()?;
@@ -216,7 +218,7 @@ impl Index {
         Some(Key { id, serial })
     }
 
-    /// The pairs that were set; none is set from here on.
+    /// Closes an id and returns its pairs; none is added from here on.
     pub(super) fn close(&self, key: Key) -> impl Iterator<Item = Pair> {
         let mut shard = self.lock(key.id);
         let mut set = Set::None;
@@ -227,7 +229,7 @@ impl Index {
         set.take()
     }
 
-    /// The pairs of `id`, as they are now.
+    /// The current pairs of `id`.
     pub(super) fn pairs(&self, id: u32) -> Vec<Pair> {
         let shard = self.lock(id);
         match shard.open.get(&id).map(|pairs| &pairs.set) {
@@ -263,7 +265,7 @@ impl Shard {
         self.open.get(&key.id).is_some_and(|pairs| pairs.serial == key.serial)
     }
 
-    /// Notes a pair.
+    /// Inserts a pair.
     pub(super) fn insert(&mut self, key: Key, node: NodeId, memcg: MemcgId) -> Noted {
         match self.open.get_mut(&key.id) {
             Some(pairs) if pairs.serial == key.serial => match pairs.set.try_insert((node, memcg)) {
@@ -274,14 +276,14 @@ impl Shard {
         }
     }
 
-    /// Forgets a pair. Says whose id it is now.
+    /// Removes a pair. Returns the key of the id's current owner.
     pub(super) fn remove(&mut self, id: u32, node: NodeId, memcg: MemcgId) -> Option<Key> {
         let pairs = self.open.get_mut(&id)?;
         pairs.set.remove((node, memcg));
         Some(Key { id, serial: pairs.serial })
     }
 
-    /// Whether the shrinker has the group on any node.
+    /// True if the shrinker has the group on any node.
     pub(super) fn has(&self, id: u32, memcg: MemcgId) -> bool {
         self.open.get(&id).is_some_and(|pairs| pairs.set.has(memcg))
     }

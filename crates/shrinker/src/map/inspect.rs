@@ -11,11 +11,11 @@ use crate::stats::{PairStats, VisitCounts};
 use crate::utility::Pairs;
 
 impl Map {
-    /// Notes a visit, unless the pair was found empty and is gone.
+    /// Records a visit, unless the pair was found empty and is gone.
     pub(crate) fn note(&self, memcg: &Memcg, node: NodeId, id: u32, counted: u64, visited: &VisitCounts) {
         let infos = self.node(node).shard(memcg.id()).read();
         if let Some(info) = infos.get(memcg.id()).filter(|info| info.words.contains(id)) {
-            // Without memory it is not noted.
+            // Without memory the visit is not recorded.
             if let Some(visit_state) = info.visit_state_to_write() {
                 visit_state.pair_counts.lock().add(id, counted, visited);
             }
@@ -48,7 +48,8 @@ impl Map {
         pairs
     }
 
-    /// Objects of `root` and all groups below it on a node, as of the last visits. O(live pairs on the node), no callback.
+    /// Objects of `root` and its descendants on a node, as of the last visits. O(live pairs on the
+    /// node), no callback.
     pub(crate) fn held(&self, root: &Memcg, node: NodeId) -> u64 {
         let shards = self.node(node).shards.iter();
         shards.fold(0, |sum: u64, shard| {
@@ -60,7 +61,7 @@ impl Map {
         })
     }
 
-    /// The groups and nodes for which `id` may hold something. O(its own pairs).
+    /// The groups and nodes for which `id` may hold objects. O(its own pairs).
     pub(crate) fn pairs_of(&self, id: u32) -> Vec<(Memcg, NodeId)> {
         let pairs = self.index.pairs(id);
         let memcg = |(node, memcg): (NodeId, MemcgId)| {
@@ -69,7 +70,8 @@ impl Map {
         pairs.into_iter().filter_map(memcg).collect()
     }
 
-    /// Set bits, and (group, node) pairs that hold them, over all nodes. O(live pairs).
+    /// The number of set bits, and of (group, node) pairs that have some, over all nodes. O(live
+    /// pairs).
     pub(crate) fn live(&self) -> (usize, usize) {
         let shards = self.nodes.iter().flat_map(|node| &node.shards);
         shards.fold((0, 0), |(pairs, infos), shard| {

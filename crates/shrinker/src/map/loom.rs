@@ -1,7 +1,7 @@
-//! Model checks of the map: an adder, a pass, a death, all at once.
+//! Model checks of the map: concurrent adds, passes and group ends.
 //!
-//! Run with `RUSTFLAGS="--cfg lowwater_loom" cargo test --release`; each takes well under a second, without a bound on
-//! preemptions.
+//! Run with `RUSTFLAGS="--cfg lowwater_loom" cargo test --release`; each takes well under a second,
+//! without a bound on preemptions.
 
 use super::*;
 use crate::deferred::Debt;
@@ -13,7 +13,7 @@ use lowwater_lru_core::MemcgTree;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// A list, as far as the map can see it: how many objects it holds.
+/// A list as the map sees it: its number of objects.
 struct List(AtomicU64);
 
 impl List {
@@ -22,7 +22,7 @@ impl List {
     }
 
     fn add(&self) {
-        // Relaxed, on purpose: the map's fences must do.
+        // Relaxed, on purpose: the map's fences must provide the ordering.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -31,7 +31,7 @@ impl List {
     }
 }
 
-/// What a pass does with a list that it believes empty.
+/// The steps of a pass for a list that seems empty.
 fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
     if list.count() == 0 {
         let last = map.clear(memcg, N0, key.id);
@@ -43,7 +43,7 @@ fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
     }
 }
 
-/// An add meets a pass that clears the bit which an earlier add left.
+/// An add beside a pass that clears the bit that an earlier add set.
 fn add_meets_clear() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
@@ -81,8 +81,8 @@ fn an_object_is_hidden_without_the_fence_in_clear() {
     with_mutant("clear_without_fence", add_meets_clear);
 }
 
-/// The `ShrinkerInfo` is there for another shrinker; ours has no word yet. One adder makes the word, another and a reader look for
-/// theirs.
+/// The `ShrinkerInfo` exists for another shrinker; this one has no word yet. One adder creates the
+/// word, while another adder and a reader look up theirs.
 #[test]
 fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
     lowwater_base::sync::model(|| {
@@ -106,7 +106,7 @@ fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
     });
 }
 
-/// The pass finds a `ShrinkerInfo` empty and removes it, while an add comes.
+/// A pass finds a `ShrinkerInfo` empty and removes it, beside an add.
 #[test]
 fn s11_a_unit_that_is_removed_takes_no_bit_along() {
     lowwater_base::sync::model(|| {
@@ -123,12 +123,15 @@ fn s11_a_unit_that_is_removed_takes_no_bit_along() {
         let mut ids = Vec::new();
         map.collect(tree.root(), N0, 0..=u32::MAX, &mut ids);
         assert_eq!(ids, [1]);
-        assert!(map.summary(N0).find(tree.root().id(), &[]).is_some(), "the way is there with the info");
+        assert!(
+            map.summary(N0).find(tree.root().id(), &[]).is_some(),
+            "the summary node exists with the `ShrinkerInfo`"
+        );
         map.shut();
     });
 }
 
-/// An add tells late of a group that has died meanwhile, or is dying now.
+/// An add reports late for a group that has died meanwhile, or is dying.
 #[test]
 fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
     lowwater_base::sync::model(|| {
@@ -143,13 +146,13 @@ fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
         child.offline().unwrap();
         map.offline(&child, tree.root());
         adder.join().unwrap();
-        assert!(map.is_set(tree.root(), N0, 0), "the parent does not know");
-        assert!(!map.is_set(&child, N0, 0), "a dead group has a info");
+        assert!(map.is_set(tree.root(), N0, 0), "the parent's bit is not set");
+        assert!(!map.is_set(&child, N0, 0), "a dead group has a `ShrinkerInfo`");
         map.shut();
     });
 }
 
-/// A debt is put back while its group dies: it is owed by the parent in the end, once.
+/// A debt is recorded while its group dies: finally the parent owes it, exactly once.
 #[test]
 fn s18_no_debt_is_lost_in_a_death() {
     lowwater_base::sync::model(|| {
@@ -176,7 +179,7 @@ fn s18_no_debt_is_lost_in_a_death() {
     });
 }
 
-/// A shrinker's id ends while one of its lists tells of an object.
+/// A shrinker's id ends while one of its lists reports an object.
 #[test]
 fn s17_no_bit_is_set_for_an_id_that_is_closed() {
     lowwater_base::sync::model(|| {
@@ -196,7 +199,8 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
     });
 }
 
-/// There is no memory for a bit: a resync that finds the node dirty counts what the caller added.
+/// There is no memory for a bit: a resync that finds the node dirty counts the objects that the
+/// caller added.
 fn lost_meets_find() {
     lowwater_base::sync::model(|| {
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
@@ -208,9 +212,9 @@ fn lost_meets_find() {
             })
         };
         let found = map.take_dirty(N0);
-        assert!(!found || list.count() == 1, "the mark is pair_counts, and the object is not");
+        assert!(!found || list.count() == 1, "the dirty mark is visible, and the object is not");
         adder.join().unwrap();
-        assert!(found || map.take_dirty(N0), "the mark is dirty itself");
+        assert!(found || map.take_dirty(N0), "the dirty mark is lost");
     });
 }
 
@@ -220,12 +224,12 @@ fn what_was_lost_is_found_again() {
 }
 
 #[test]
-#[should_panic(expected = "the mark is pair_counts, and the object is not")]
+#[should_panic(expected = "the dirty mark is visible, and the object is not")]
 fn lost_without_release() {
     with_mutant("lost_relaxed", lost_meets_find);
 }
 
-/// A round meets a group's end. The parent has a word already, so its bit is set without a lock
+/// A round beside a group's end. The parent has a word already, so its bit is set without a lock
 /// that the round waits for.
 fn round_meets_an_end() {
     lowwater_base::sync::model(|| {

@@ -1,7 +1,9 @@
-//! An iterator over the live groups of a subtree on one node, starting where the last one stopped.
+//! An iterator over the live groups of a subtree on one node, beginning where the previous one
+//! stopped.
 //!
-//! Groups are taken from the summary a few at a time, and no lock is held between: a group that is live throughout is
-//! visited exactly once (S15), one that comes or goes meanwhile at most once.
+//! Groups are taken from the summary a few at a time, and no lock is held in between. A group that
+//! is live throughout is visited exactly once (S15), a group that becomes or ceases to be live
+//! meanwhile at most once.
 //!
 //! ```text
 //!     start = (P, i):   P, shrinkers after i  |  groups after P  |  groups before P  |  P, shrinkers up to i
@@ -15,14 +17,15 @@ use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 use super::summary::{path, IterPosition, Path};
 use super::Map;
 
-/// Groups taken from the summary at once: few enough that a bounded call does not pay for groups it will not reach.
+/// Groups taken from the summary at once: few, so that a bounded call does not pay for groups that
+/// it will not reach.
 const GROUPS_AT_ONCE: usize = 16;
 
 /// One group's part of an iteration.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) memcg: Memcg,
-    /// Which shrinkers to ask.
+    /// The shrinkers to call.
     pub(crate) ids: RangeInclusive<u32>,
 }
 
@@ -37,7 +40,7 @@ pub(crate) struct MemcgIter<'a> {
     phase: IterPhase,
     /// The group last taken from the summary in this phase.
     last: Option<Path>,
-    /// Taken from the summary, in reverse order.
+    /// Groups taken from the summary, in reverse order.
     waiting: Vec<Memcg>,
 }
 
@@ -46,7 +49,7 @@ pub(crate) struct MemcgIter<'a> {
 enum IterPhase {
     /// The start group's shrinkers after the start.
     Head,
-    /// The groups after the start group; all groups, where there is no start.
+    /// The groups after the start group; all groups if there is no start.
     After,
     /// The groups before the start group.
     Before,
@@ -57,7 +60,7 @@ enum IterPhase {
 }
 
 impl<'a> MemcgIter<'a> {
-    /// An iterator that begins after `start`, or with `root` itself.
+    /// Creates an iterator that begins after `start`, or with `root` itself.
     pub(crate) fn new(map: &'a Map, root: &Memcg, node: NodeId, start: Option<IterPosition>) -> Self {
         let phase = if start.is_some() { IterPhase::Head } else { IterPhase::After };
         // Without memory for a copy it begins with `root` itself.
@@ -80,7 +83,7 @@ impl<'a> MemcgIter<'a> {
         self.waiting.pop()
     }
 
-    /// The start group again, with these of its shrinkers.
+    /// The start group again, with the given range of its shrinkers.
     fn start_group(&self, ids: impl FnOnce(u32) -> Option<RangeInclusive<u32>>) -> Option<Visit> {
         let start = self.start.as_ref()?;
         let ids = ids(start.id)?;

@@ -12,7 +12,7 @@ use super::summary::Summary;
 pub(super) struct NodeMap {
     pub(super) shards: [RwLock<ShrinkerInfos>; SHARDS],
     pub(super) summary: Mutex<Summary>,
-    /// Was there a bit that could not be set for want of memory?
+    /// True if a bit could not be set for want of memory.
     pub(super) dirty: AtomicBool,
 }
 
@@ -29,7 +29,8 @@ impl NodeMap {
         &self.shards[memcg.index() % SHARDS]
     }
 
-    /// See [`Map::retire_pair`](super::Map::retire_pair). The caller drops what is returned without a lock.
+    /// See [`Map::retire_pair`](super::Map::retire_pair). The caller drops the result after
+    /// releasing its locks.
     pub(super) fn retire_pair(&self, memcg: MemcgId, id: u32, last: bool) -> Option<ShrinkerInfo> {
         let shard = self.shard(memcg);
         if !last {
@@ -55,7 +56,8 @@ impl NodeMap {
         self.tidy(&mut infos, memcg)
     }
 
-    /// INVARIANT 2: under the write lock nobody sets a bit, so a `ShrinkerInfo` found empty here is empty, and goes with its summary node.
+    /// INVARIANT 2: the write lock excludes `set`, so a `ShrinkerInfo` that is found empty here is
+    /// empty, and is removed together with its summary node.
     pub(super) fn tidy(&self, infos: &mut ShrinkerInfos, memcg: MemcgId) -> Option<ShrinkerInfo> {
         let info = infos.get_mut(memcg)?;
         info.words.tidy();
@@ -66,7 +68,7 @@ impl NodeMap {
         None
     }
 
-    /// Takes a dying group's `ShrinkerInfo` out.
+    /// Removes a dying group's `ShrinkerInfo`.
     pub(super) fn remove_info(&self, dying: &Memcg) -> Option<ShrinkerInfo> {
         self.remove(&mut self.shard(dying.id()).write(), dying.id())
     }

@@ -11,7 +11,8 @@ use super::Map;
 use crate::deferred::Debt;
 
 impl Map {
-    /// Takes the deferred objects out, so that no other thread scans them as well (S5). Without `all`, only the carried fraction.
+    /// Takes the deferred objects out, so that no other thread scans them as well (S5). Without
+    /// `all`, takes only the carried fraction.
     pub(crate) fn take_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool) -> Debt {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -20,7 +21,8 @@ impl Map {
             .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(id, all))
     }
 
-    /// Takes up to `max` deferred objects, so that no other thread scans them as well (S5), and leaves the carried fraction.
+    /// Takes up to `max` deferred objects, so that no other thread scans them as well (S5), and
+    /// leaves the carried fraction.
     pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32, max: u64) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -29,8 +31,9 @@ impl Map {
             .map_or(0, |visit_state| visit_state.nr_deferred.lock().take_owed(id, max))
     }
 
-    /// Adds to a debt, up to `owed_max`; if the group has died, to its nearest online ancestor's. Where the bit is clear
-    /// nothing exists that could pay, and the debt is forgiven. Says what is owed now.
+    /// Adds to a debt, up to `owed_max`; if the group has died, to that of its nearest online
+    /// ancestor. If the bit is clear, no objects exist that could pay, and the debt is forgiven.
+    /// Returns the owed objects afterwards.
     pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
         if debt.is_none() {
             return 0;
@@ -41,16 +44,16 @@ impl Map {
             let infos = self.node(node).shard(at.id()).read();
             match infos.get(at.id()) {
                 Some(info) if info.words.contains(id) => {
-                    // Without memory it is forgiven.
+                    // Without memory the debt is forgiven.
                     let Some(visit_state) = info.visit_state_to_write() else { return 0 };
                     let owed = visit_state.nr_deferred.lock().add(id, debt, owed_max);
-                    // Relaxed: see `collect`. Never unset: a group whose deferred objects were scanned is looked at in vain until
-                    // its `ShrinkerInfo` goes.
+                    // Relaxed: see `collect`. Never cleared: a group with all its deferred objects
+                    // scanned is checked in vain until its `ShrinkerInfo` is removed.
                     visit_state.has_deferred.store(true, Ordering::Relaxed);
                     return owed;
                 }
                 Some(_) => return 0,
-                // Asked under the lock, as in `set_slow`.
+                // Checked under the lock, as in `set_slow`.
                 None if at.is_online() => return 0,
                 None => {}
             }
@@ -60,18 +63,18 @@ impl Map {
         }
     }
 
-    /// Ids with deferred objects of this group on this node.
+    /// The ids with deferred objects of this group on this node.
     pub(crate) fn ids_owing(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
         let infos = self.node(node).shard(memcg.id()).read();
         let mut ids = Vec::new();
         if let Some(visit_state) = infos.get(memcg.id()).and_then(ShrinkerInfo::visit_state) {
-            // As far as there is memory: the others wait for the next time.
+            // As far as there is memory: the others are scanned next time.
             let _ = visit_state.nr_deferred.lock().ids_owing().try_for_each(|id| fallible::try_push(&mut ids, id));
         }
         ids
     }
 
-    /// Deferred objects of this group on this node.
+    /// The number of deferred objects of this group on this node.
     pub(crate) fn owed_by_all(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -80,7 +83,7 @@ impl Map {
             .map_or(0, |visit_state| visit_state.nr_deferred.lock().sum())
     }
 
-    /// Deferred objects of `id` for this group on this node.
+    /// The number of deferred objects of `id` for this group on this node.
     pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos

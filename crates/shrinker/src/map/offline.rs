@@ -1,4 +1,4 @@
-//! The end of a group, and of the map.
+//! The offline of a group, and the end of the map.
 
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
@@ -7,7 +7,7 @@ use crate::deferred::Debt;
 use crate::utility::Pairs;
 
 impl Map {
-    /// The group has died, and its lists have joined `parent`'s: so do its bits and its deferred objects (S18).
+    /// Moves the bits and deferred objects of a dead group to `parent`, which has its lists (S18).
     #[doc(alias = "reparent_shrinker_deferred")]
     pub(crate) fn offline(&self, dying: &Memcg, parent: &Memcg) {
         self.ends.begin();
@@ -18,7 +18,7 @@ impl Map {
             while let Some(id) = info.words.next_after(last) {
                 last = Some(id);
                 let Some(key) = self.end_pair(id, node, dying.id()) else { continue };
-                // A bit in vain where the list was empty costs one call, and the debt is kept until then.
+                // If the list was empty, the bit costs one call, and the debt is kept until then.
                 self.set(parent, node, key);
                 let debt = info
                     .visit_state()
@@ -29,14 +29,15 @@ impl Map {
         self.ends.finish();
     }
 
-    /// Forgets a pair of a group that ends. Says whose id it is now.
+    /// Removes a pair of a dying group from the index. Returns the key of the id's current owner.
     fn end_pair(&self, id: u32, node: NodeId, dying: MemcgId) -> Option<Key> {
         let key = self.index.lock(id).remove(id, node, dying);
         self.remove_unset(id, dying);
         key
     }
 
-    /// Drops every `ShrinkerInfo` and summary node, and closes every id: the registry is gone. Later reports of lists are ignored.
+    /// Drops every `ShrinkerInfo` and summary node, and closes every id, when the registry is
+    /// dropped. Later reports of lists are ignored.
     pub(crate) fn shut(&self) {
         self.index.shut();
         self.by_utility().into_iter().for_each(Pairs::shut);

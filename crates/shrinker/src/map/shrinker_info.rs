@@ -1,4 +1,4 @@
-//! One group on one node: its bits, its deferred objects and its counts.
+//! One group on one node: its bits, its deferred objects and its statistics.
 
 use lowwater_base::fallible::try_box;
 use lowwater_base::sync::atomic::AtomicBool;
@@ -11,19 +11,20 @@ use crate::bitmap::Bitmap;
 use crate::deferred::NrDeferred;
 use crate::stats::PairCountsOf;
 
-/// A group's bits and deferred objects on one node; there from its first bit to its last.
+/// A group's bits and deferred objects on one node; exists from its first bit to its last.
 pub(super) struct ShrinkerInfo {
     pub(super) memcg: Memcg,
     pub(super) words: Bitmap,
     visit_state: OnceBox<VisitState>,
 }
 
-/// The state that visits leave behind; none of a group that was not visited.
+/// State that visits leave behind; absent before a group's first visit.
 #[derive(Default)]
 pub(super) struct VisitState {
     pub(super) nr_deferred: Mutex<NrDeferred>,
     pub(super) pair_counts: Mutex<PairCountsOf>,
-    /// Whether objects were ever deferred, so that a pass need not lock them to learn that there are none.
+    /// True if objects were ever deferred, so that a pass need not lock `nr_deferred` if there are
+    /// none.
     pub(super) has_deferred: AtomicBool,
 }
 
@@ -32,17 +33,17 @@ impl ShrinkerInfo {
         Self { memcg, words: Bitmap::default(), visit_state: OnceBox::new() }
     }
 
-    /// None as long as there is nothing in them.
+    /// The state; `None` before it is first written.
     pub(super) fn visit_state(&self) -> Option<&VisitState> {
         self.visit_state.get()
     }
 
-    /// To write in; none without memory.
+    /// The state, allocated if necessary; `None` without memory.
     pub(super) fn visit_state_to_write(&self) -> Option<&VisitState> {
         self.visit_state.get_or_try_init(|| try_box(VisitState::default()).ok_or(())).ok()
     }
 
-    /// Gives back what is kept of shrinkers that have no bit any more.
+    /// Removes the state of shrinkers without a bit.
     pub(super) fn tidy_visit_state(&mut self) {
         let Some(visit_state) = self.visit_state.get() else { return };
         let (mut nr_deferred, mut pair_counts) = (visit_state.nr_deferred.lock(), visit_state.pair_counts.lock());

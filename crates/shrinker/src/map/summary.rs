@@ -1,7 +1,7 @@
-//! The summary tree of one NUMA node: which groups lead down to groups that hold something.
+//! The summary tree of one NUMA node: the groups with objects, and the paths that lead to them.
 //!
-//! Locked only when a group goes from holding nothing to holding something, or back, and by a pass for each batch of groups:
-//! never by an `add` whose group holds something already.
+//! Locked only when a group gets its first pair or loses its last, and by a pass once per batch of
+//! groups; not by an `add` for a group that has a pair already.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,43 +14,47 @@ use super::by_group::ByGroup;
 use crate::bitmap::Bitmap;
 use crate::hash::{shrink_after_removal, IdHasher};
 
-/// Where a group stands in the order of a pass: the ids from below the pass's root down to it; the root itself has none.
-/// Comparing two as lists gives pre-order. It stays meaningful when the group is gone.
+/// The position of a group in the order of a pass: the ids from below the pass's root down to the
+/// group; the root's path is empty. Comparing two paths as lists gives pre-order. A path stays
+/// meaningful after its group is gone.
 pub(crate) type Path = Vec<MemcgId>;
 
-/// The position of an iterator: it has come to this group, and in it to this shrinker.
+/// The position of an iterator: it has visited the groups up to this one, and in this group the
+/// shrinkers up to `id`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IterPosition {
     pub(crate) path: Path,
     pub(crate) id: u32,
 }
 
-/// The two kinds of iterators, each of which has its own position.
+/// The two kinds of iterators; each has its own position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IterKind {
     /// A pass.
     Pass = 0,
-    /// Threads that reclaim for themselves.
+    /// Direct reclaim.
     Direct = 1,
 }
 
-/// The summary tree of one NUMA node. Most groups that hold something have none below them that does: such a leaf is no more than its handle.
+/// The summary tree of one NUMA node. Most groups with objects have no such group below them: such
+/// a leaf is only its handle.
 #[derive(Default)]
 pub(crate) struct Summary {
-    /// Groups that hold something themselves, and have no summary node.
+    /// Groups with objects of their own, and without a summary node.
     leaves: ByGroup<Memcg>,
     nodes: HashMap<MemcgId, SummaryNode, IdHasher>,
 }
 
-/// A group above, or itself, one that holds something.
+/// A group that has objects itself, or has such a group below it.
 struct SummaryNode {
     memcg: Memcg,
-    /// Does it hold something itself?
+    /// True if the group has objects itself.
     live: bool,
-    /// Children that are leaves or have a summary node, by id. A set of words and not a tree of ids: a container's group has thousands of them, and
-    /// a pass takes them one after the other.
+    /// The children that are leaves or have a summary node, by id. A bitmap rather than a tree of
+    /// ids: a container's group may have thousands of children, and a pass visits them in order.
     children: Bitmap,
-    /// The positions of the two kinds of iterators that start at this group; at most groups none ever starts.
+    /// The positions of the two kinds of iterators that start at this group; at most groups none
+    /// ever starts.
     positions: Option<Box<[Option<IterPosition>; 2]>>,
 }
 
@@ -59,7 +63,7 @@ fn positions_bytes(positions: &[Option<IterPosition>; 2]) -> usize {
     size_of_val(positions) + paths.sum::<usize>()
 }
 
-/// Where `memcg` stands below `root`; none without memory. O(depth).
+/// The position of `memcg` below `root`; `None` without memory. O(depth).
 pub(crate) fn path(root: MemcgId, memcg: &Memcg) -> Option<Path> {
     let mut path = Path::new();
     let mut at = memcg;
@@ -72,7 +76,7 @@ pub(crate) fn path(root: MemcgId, memcg: &Memcg) -> Option<Path> {
     Some(path)
 }
 
-/// A copy of a path; none without memory.
+/// Copies a path; `None` without memory.
 fn copy(path: &[MemcgId]) -> Option<Path> {
     let mut copy = Path::new();
     copy.try_reserve_exact(path.len()).ok()?;
@@ -81,15 +85,16 @@ fn copy(path: &[MemcgId]) -> Option<Path> {
 }
 
 impl IterPosition {
-    /// A copy; none without memory.
+    /// Copies a position; `None` without memory.
     pub(crate) fn try_clone(&self) -> Option<Self> {
         Some(Self { path: copy(&self.path)?, id: self.id })
     }
 }
 
 impl Summary {
-    /// The group holds something now: its node is made, up to the first ancestor that has one. False without memory; then nothing
-    /// has changed. O(depth) at most.
+    /// Adds a group that got its first pair: creates its node, and those of its ancestors up to the
+    /// first that has one. Returns false, without a change, if there is no memory. O(depth) at
+    /// most.
     pub(super) fn link(&mut self, memcg: &Memcg) -> bool {
         let made = self.try_link(memcg);
         if !made {
@@ -120,10 +125,11 @@ impl Summary {
         true
     }
 
-    /// The group holds nothing any more: its node goes, and those above that led only to it. O(depth) at most.
+    /// Removes a group that lost its last pair: its node, and those of ancestors that led only to
+    /// it. O(depth) at most.
     ///
-    /// The caller holds a handle on `memcg` until the lock is given back, so no handle that is dropped here is the last:
-    /// `memcg` keeps its ancestors.
+    /// The caller holds a handle on `memcg` until the lock is released, so no handle that is
+    /// dropped here is the last: `memcg` keeps its ancestors alive.
     pub(super) fn unlink(&mut self, memcg: &Memcg) {
         let mut gone = None;
         let mut at = Some(memcg);
@@ -142,7 +148,7 @@ impl Summary {
         }
     }
 
-    /// The node of a group, made if it has none; none without memory.
+    /// The node of a group, created if it has none; `None` without memory.
     fn node_of(&mut self, group: &Memcg) -> Option<&mut SummaryNode> {
         if !self.nodes.contains_key(&group.id()) {
             self.nodes.try_reserve(1).ok()?;
@@ -153,13 +159,14 @@ impl Summary {
         self.nodes.get_mut(&group.id())
     }
 
-    /// Gives a group's node back if nothing needs it. Is the group still known, by its node or as a leaf?
+    /// Frees a group's node if it is not needed. Returns true if the group is still in the tree, as
+    /// a node or as a leaf.
     fn fold(&mut self, id: MemcgId) -> bool {
         let Some(node) = self.nodes.get(&id) else { return self.leaves.get(id).is_some() };
         if !node.children.is_empty() || node.live && node.positions.is_some() {
             return true;
         }
-        // Without memory the node stays, with nothing below it.
+        // Without memory the node stays, without children.
         if node.live && !self.leaves.try_insert(node.memcg.clone()) {
             return true;
         }
@@ -168,14 +175,15 @@ impl Summary {
         gone.is_some_and(|node| node.live)
     }
 
-    /// The group, if it holds something itself.
+    /// The group, if it has objects itself.
     fn live(&self, id: MemcgId) -> Option<&Memcg> {
         let node = self.nodes.get(&id).filter(|node| node.live).map(|node| &node.memcg);
         node.or_else(|| self.leaves.get(id))
     }
 
-    /// Adds up to `max` live groups of `root`'s subtree to `found`, in pre-order: those after `after` (all if `None`), and
-    /// before `until`; as far as there is memory for them. O(depth) for the first, and then as good as O(1) a group.
+    /// Appends up to `max` live groups of `root`'s subtree to `found`, in pre-order: those after
+    /// `after` (all if `None`) and before `until`, as far as there is memory. O(depth) for the
+    /// first group, then amortized O(1) per group.
     pub(crate) fn collect(
         &self,
         root: MemcgId,
@@ -193,8 +201,8 @@ impl Summary {
             }
         }
         let Some(mut node) = self.nodes.get(&root) else { return };
-        // The child last seen below the end of `path`; none yet, or the first step of `after` that does not lead on any more
-        // (the group is gone, and its id may mean another by now).
+        // The child last visited below the end of `path`: `None`, or the first step of `after` that
+        // no longer leads on (the group is gone, and its id may have been reused).
         let there = self.there(root, &path);
         let mut seen = path.drain(there..).next();
         if path.last().is_some_and(|last| !self.nodes.contains_key(last)) {
@@ -228,7 +236,7 @@ impl Summary {
                     if seen.is_none() {
                         return;
                     }
-                    // INVARIANT 3: what leads to a node has one.
+                    // INVARIANT 3: the parent of a node has a node.
                     let Some(above) = self.nodes.get(path.last().unwrap_or(&root)) else { return };
                     node = above;
                 }
@@ -244,7 +252,7 @@ impl Summary {
         self.live(*path.last().unwrap_or(&root)).cloned()
     }
 
-    /// How many steps of `path` still lead down from `root`.
+    /// The number of steps of `path` that still lead down from `root`.
     fn there(&self, root: MemcgId, path: &[MemcgId]) -> usize {
         let mut parent = root;
         path.iter()
@@ -261,7 +269,8 @@ impl Summary {
         self.nodes.get(&root)?.positions.as_ref()?[kind as usize].as_ref()?.try_clone()
     }
 
-    /// Notes the position at which an iterator of this kind from `root` stopped. Forgotten when the subtree is empty, or there is no memory.
+    /// Stores the position at which an iterator of this kind from `root` stopped. Dropped when the
+    /// subtree becomes empty, or if there is no memory.
     pub(crate) fn set_iter_position(&mut self, root: MemcgId, kind: IterKind, position: Option<IterPosition>) {
         let node = match (position.is_some(), self.leaves.get(root)) {
             (true, Some(leaf)) => {

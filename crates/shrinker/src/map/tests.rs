@@ -1,4 +1,4 @@
-//! The map against a plain set of triples, and its tours against the tree's own walk.
+//! The map compared with a plain set of triples, and its iterators with the tree's own walk.
 
 use super::shards::SHARDS;
 use super::summary::Path;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 impl Map {
-    /// Checks the invariants, while nothing is in progress.
+    /// Checks the invariants; no operation may be in progress.
     pub(crate) fn assert_valid(&self) {
         let mut in_units = HashSet::new();
         for (n, node) in self.nodes.iter().enumerate() {
@@ -67,24 +67,25 @@ fn tree() -> (MemcgTree, Vec<Memcg>) {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Set(usize, u16, u32),
-    /// Clear, count says empty.
+    /// Clear, then the second count is empty.
     Clear(usize, u16, u32),
-    /// Clear, count says that someone has come.
+    /// Clear, then the second count finds an object.
     ClearInVain(usize, u16, u32),
     Owe(usize, u16, u32, u64),
     Take(usize, u16, u32),
-    /// As much of what is owed.
+    /// Takes up to this many of the owed objects.
     Pay(usize, u16, u32, u64),
     Offline(usize),
-    /// The shrinker goes, and another gets its id.
+    /// Closes the shrinker's id, and opens it for another.
     Reuse(u32),
 }
 
-/// Of two words, and one of a shard of the index by itself, beyond what there are shards for.
+/// Ids of two adjacent words, and one that is alone in its index shard, beyond the number of
+/// shards.
 const IDS: [u32; 6] = [0, 1, 62, 63, 64, 1_000];
 
 fn op() -> impl Strategy<Value = Op> {
-    // Mostly a few places, so that most operations meet what an earlier one left.
+    // Mostly a few positions, so that most operations hit the result of an earlier one.
     let place = || (prop_oneof![3 => 0..3_usize, 1 => 0..13_usize], 0..NODES, proptest::sample::select(&IDS[..]));
     prop_oneof![
         8 => place().prop_map(|(g, n, id)| Op::Set(g, n, id)),
@@ -104,7 +105,7 @@ proptest! {
         let (_tree, groups) = tree();
         let map = Map::new(NODES.into());
         let mut keys: HashMap<u32, Key> = IDS.map(|id| (id, map.open(id).unwrap())).into();
-        // (group, node, shrinker) -> owed
+        // (group, node, shrinker) -> owed objects
         let mut model: BTreeMap<(usize, u16, u32), u64> = BTreeMap::new();
         let online = |g: usize| groups.iter().position(|m| *m == groups[g].nearest_online()).unwrap();
         for op in ops {
@@ -161,7 +162,7 @@ proptest! {
                     let old = keys[&id];
                     map.close(old);
                     map.assert_valid();
-                    // The old owner's lists are still there, and still report.
+                    // The lists of the old owner still exist, and still report.
                     map.set(&groups[0], NodeId::ZERO, old);
                     keys.insert(id, map.open(id).unwrap());
                     map.set(&groups[0], NodeId::ZERO, old);
@@ -187,7 +188,8 @@ proptest! {
         }
         map.assert_valid();
         prop_assert_eq!(map.live(), (0, 0));
-        // Tables of a few entries are kept, so that a group that comes and goes does not allocate each time.
+        // Tables of a few entries are kept, so that a group that repeatedly gains and loses objects
+        // does not allocate each time.
         let small = 2 * SHARDS * NODES as usize * 8 * 128;
         let (now, fresh) = (map.footprint().get(), Map::new(NODES.into()).footprint().get());
         prop_assert!(now <= fresh + small as u64, "an empty map keeps {} bytes", now - fresh);
@@ -196,7 +198,7 @@ proptest! {
     #[test]
     fn s15_a_tour_visits_each_live_group_once_in_the_trees_order_from_its_start(
         live in proptest::collection::btree_set(0..13_usize, 0..13),
-        // Mostly that of the tree, since most starts are not below another.
+        // Mostly the root of the tree, because most starts are not below another group.
         root in prop_oneof![3 => Just(0), 1 => 0..13_usize],
         start in proptest::option::weighted(0.8, (0..13_usize, 0..3_u32)),
         gone in 0..13_usize,
@@ -221,7 +223,7 @@ proptest! {
         let start = start
             .filter(|(g, _)| groups[*g].is_descendant_of(root))
             .map(|(g, id)| IterPosition { path: path(&groups[g]), id });
-        // The round may start from a group that is no longer there.
+        // The round may start from a group that has ended.
         let mut live = live;
         if groups[gone].offline().is_ok() {
             map.offline(&groups[gone], groups[gone].parent().unwrap());
@@ -312,7 +314,8 @@ fn a_node_beyond_the_last_is_the_last() {
     }
 }
 
-/// The debt is forgiven whether or not the bit's word stays for another's; nobody's else is.
+/// The debt is forgiven whether or not the bit's word stays for another shrinker; other debts are
+/// kept.
 #[test]
 fn s17_a_cleared_bit_leaves_no_debt() {
     let (tree, map, node) = (MemcgTree::new(0), Map::new(1), NodeId::ZERO);
@@ -328,7 +331,7 @@ fn s17_a_cleared_bit_leaves_no_debt() {
         map.retire_pair(root, node, 1, last);
         assert_eq!((map.owed(root, node, 1), map.owed(root, node, other)), (0, 10));
         assert_eq!(map.take_deferred(root, node, 1, true), Debt::NONE);
-        // In vain: it is set again before that.
+        // The bit is set again before that.
         let last = map.clear(root, node, other);
         map.set(root, node, keys[1]);
         map.retire_pair(root, node, other, last);

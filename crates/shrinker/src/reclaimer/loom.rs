@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use lowwater_base::sync::with_mutant;
 use lowwater_lru_core::MemcgTree;
 
-/// Two charges ask for reclaim, one after the other; the thread serves a request and may sleep again, but never with usage
-/// left that it has not seen.
+/// Two charges request reclaim, one after the other; the thread serves a request and may sleep
+/// again, but never while there is usage that it has not seen.
 fn charge_meets_thread() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
@@ -17,7 +17,7 @@ fn charge_meets_thread() {
             let (wake, usage, seen) = (Arc::clone(&wake), Arc::clone(&usage), Arc::clone(&seen));
             thread::spawn(move || {
                 while wake.take().is_some() {
-                    // Relaxed, on purpose: the queue's fences must do.
+                    // Relaxed, on purpose: the queue's fences must provide the ordering.
                     seen.store(usage.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             })
@@ -26,7 +26,7 @@ fn charge_meets_thread() {
             usage.fetch_add(1, Ordering::Relaxed);
             wake.request(tree.root(), ReclaimReason::Watermark, ByteSize::ZERO);
         }
-        // If nothing is queued, the thread has taken all that was, and what it saw must be all there was.
+        // If nothing is queued, the thread has taken all requests, and must have seen all usage.
         let state = wake.state.lock();
         let idle = state.requests.is_empty();
         drop(state);
@@ -53,7 +53,7 @@ fn a_wake_up_is_lost_without_the_fence_in_take() {
     with_mutant("take_without_fence", charge_meets_thread);
 }
 
-/// A thread waits, or is about to; the first request that comes wakes it.
+/// A thread waits, or is about to wait; the first request wakes it.
 fn request_meets_sleeper() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);

@@ -8,23 +8,25 @@ use lowwater_lru_core::{ByteSize, Memcg};
 use super::step::{Job, Step};
 use crate::registry::{Registry, Select};
 
-/// Objects that one call of reclaim scans on one node before the next has its turn.
+/// Objects that one call scans on one node before it moves on to the next node.
 const SCAN_MAX: u64 = 1024;
-/// Steps of one call on each node, so that it ends beside a thread that charges as fast.
+/// Steps of one call on each node, so that it ends even if another thread charges as fast.
 const STEPS_MAX: u32 = 1 << 16;
 
 impl Registry {
-    /// Reclaims `bytes` from `memcg`'s subtree on the calling thread, as a write to cgroup v2's `memory.reclaim`: on all
-    /// nodes, with rising pressure, until its usage has fallen by that or nothing more can be freed. Says by how much it fell.
+    /// Reclaims `bytes` from `memcg`'s subtree on the calling thread, like a write to cgroup v2's
+    /// `memory.reclaim`: on all nodes, with rising pressure, until its usage has fallen by `bytes`
+    /// or nothing more can be freed. Returns by how much it fell.
     ///
-    /// Only objects whose bytes are charged to groups count.
+    /// Only objects with bytes charged to groups count.
     #[doc(alias = "memory.reclaim")]
     pub fn reclaim(&self, memcg: &Memcg, bytes: ByteSize) -> ByteSize {
         self.reclaim_selected(&Select::all().memcg(memcg), bytes)
     }
 
-    /// As [`reclaim`](Self::reclaim), for a part: until the group's usage has fallen by `bytes`, or nothing more can be freed
-    /// there. Without memory for a job on each node, on those for which there is.
+    /// As [`reclaim`](Self::reclaim), for a selection: until the group's usage has fallen by
+    /// `bytes`, or nothing more can be freed in the selection. If there is no memory for the job of
+    /// a node, that node is skipped.
     #[doc(hidden)]
     pub fn reclaim_selected(&self, select: &Select<'_>, bytes: ByteSize) -> ByteSize {
         let memcg = select.memcg.unwrap_or(&self.core.root);

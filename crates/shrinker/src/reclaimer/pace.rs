@@ -1,45 +1,49 @@
-//! How fast debts are paid: arithmetic only.
+//! The pace of paying debts: pure arithmetic.
 //!
-//! Nobody waits for a debt to be paid, but those who allocate wait for the locks that paying it takes, and for memory that is
-//! in another processor's cache. If all of it were paid at once, a few of their calls would pay with their time, and be the tail of
-//! all others. So while somebody reclaims in the foreground the thread pays in small parts, with rests in between, and takes an
-//! eighth of its processor's time; more if debts rise all the same, up to all of it. When nobody does, it pays as fast as it can.
+//! No thread waits for a debt to be paid, but allocating threads wait for the locks that paying it
+//! takes, and for cache lines in another processor's cache. If all of a debt were paid at once, a
+//! few of their calls would become slow and form the tail of the latency. So while other threads
+//! reclaim in the foreground, the background thread pays in small parts with rests in between, and
+//! uses an eighth of its processor's time; more if debts grow nevertheless, up to all of it.
+//! Without foreground reclaim it pays as fast as it can.
 
 use core::time::Duration;
 
-/// Objects of one part while somebody reclaims in the foreground, ..
+/// Objects of one part while there is foreground reclaim.
 const PART: u64 = 64;
-/// .. and when nobody does: the thread looks again after so many.
+/// Objects of one part without foreground reclaim, which is checked after each part.
 const PART_IDLE: u64 = 4096;
-/// The share of its time that the thread takes, as a divisor.
+/// The share of its time that the thread uses, as a divisor.
 const SHARE_PARTS: u32 = 8;
-/// How long debts are watched before the share changes.
+/// How long debts are observed before the share changes.
 const WATCHED: Duration = Duration::from_millis(50);
-/// Nobody reclaims in the foreground when nobody did for so long.
+/// Foreground reclaim is considered absent after this long without a call.
 const QUIET: Duration = Duration::from_millis(10);
-/// The longest rest, whatever the last part took.
+/// The longest rest, however long the last part took.
 const REST_MAX: Duration = Duration::from_millis(5);
 
-/// How one thread pays.
+/// The pace of one thread.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// The share is one in so many: [`SHARE_PARTS`] or a half, a quarter, .. of it.
+    /// The divisor of the share: [`SHARE_PARTS`], or a half, a quarter, ... of it.
     one_in: u32,
-    /// What was owed when it was last looked at, and the time since. At first, more than can be.
+    /// The owed objects at the last observation, and the time since. Initially larger than any
+    /// debt.
     owed: u64,
     since: Duration,
-    /// The foreground's calls until the last part, and the time since the last of them was seen.
+    /// The number of foreground calls up to the last part, and the time since the last new call was
+    /// observed.
     calls: u64,
     quiet: Duration,
 }
 
 impl Pace {
-    /// A pace to begin with. The foreground has made so many calls until now.
+    /// Creates a pace. `calls` is the number of foreground calls so far.
     pub(super) fn new(calls: u64) -> Self {
         Self { one_in: SHARE_PARTS, owed: u64::MAX, since: Duration::ZERO, calls, quiet: Duration::ZERO }
     }
 
-    /// Objects of the next part.
+    /// The number of objects of the next part.
     pub(super) fn part(&self) -> u64 {
         if self.is_idle() {
             PART_IDLE
@@ -52,13 +56,14 @@ impl Pace {
         self.quiet >= QUIET
     }
 
-    /// A part was paid, which took so long; so much is still owed, and the foreground has made so many calls. How long to rest.
+    /// Records that a part was paid in time `took`, with `owed` objects remaining and `calls`
+    /// foreground calls so far. Returns how long to rest.
     pub(super) fn paid(&mut self, took: Duration, owed: u64, calls: u64) -> Duration {
         let rest = took.saturating_mul(self.one_in - 1).min(REST_MAX);
         if core::mem::replace(&mut self.calls, calls) != calls {
             self.quiet = Duration::ZERO;
         }
-        // Until the next is paid.
+        // Includes the rest before the next part.
         self.quiet = self.quiet.saturating_add(took).saturating_add(rest);
         if self.is_idle() {
             return Duration::ZERO;
@@ -77,15 +82,16 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Pays for so long, an object each `cost`, while somebody reclaims and leaves so many a second. What is owed then, and the
-    /// largest share of 10 ms that was used.
+    /// Simulates paying for `time` at `cost` per object, while foreground reclaim defers
+    /// `per_second` objects. Returns the owed objects at the end, and the largest share of a 10 ms
+    /// window that was used.
     fn pay(mut owed: u64, cost: Duration, per_second: u64, time: Duration) -> (u64, f64) {
         let mut pace = Pace::new(0);
         let (mut now, mut calls, mut come) = (Duration::ZERO, 0, 0.0);
         let (mut window, mut used, mut most) = (Duration::ZERO, Duration::ZERO, 0.0_f64);
         while now < time {
             let part = pace.part().min(owed);
-            assert!(part <= PART, "somebody is there");
+            assert!(part <= PART, "the foreground is active");
             let took = cost * part as u32 + Duration::from_micros(2);
             calls += 1;
             let rest = pace.paid(took, owed - part, calls);
@@ -105,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_million_is_paid_at_the_pace_of_everything_else() {
-        // 180,000 a second come, a third of a microsecond each: a sixteenth of the time.
+        // 180,000 objects per second at a third of a microsecond each: a sixteenth of the time.
         let cost = Duration::from_nanos(330);
         let (owed, most) = pay(1_000_000, cost, 180_000, Duration::from_secs(2));
         assert!((500_000..750_000).contains(&owed), "{owed} of a million are owed after two seconds");
@@ -128,12 +134,12 @@ mod tests {
         assert_eq!(rests, 12, "800 us each, until 10 ms are over");
         assert_eq!((pace.part(), pace.paid(took, 1000, 7)), (PART_IDLE, Duration::ZERO));
         assert_eq!(pace.paid(took, 1000, 8), Duration::from_micros(700));
-        assert_eq!(pace.part(), PART, "somebody came");
+        assert_eq!(pace.part(), PART, "the foreground became active");
     }
 
     #[test]
     fn a_slow_callback_is_no_reason_for_a_long_rest() {
         assert_eq!(Pace::new(0).paid(QUIET / 4, u64::MAX, 1), QUIET / 2);
-        assert_eq!(Pace::new(0).paid(Duration::MAX, u64::MAX, 1), Duration::ZERO, "by then nobody may be there");
+        assert_eq!(Pace::new(0).paid(Duration::MAX, u64::MAX, 1), Duration::ZERO, "by then the foreground may be idle");
     }
 }

@@ -1,20 +1,20 @@
-//! Why a reclaimer is woken.
+//! The reasons for waking a reclaimer.
 //!
 //! | reason | when | until usage is at most |
 //! |---|---|---|
 //! | [`Watermark`](ReclaimReason::Watermark) | usage is near `max` | `max` less the high gap |
 //! | [`High`](ReclaimReason::High) | a charge went above `memory.high` | `high` |
 //! | [`Limit`](ReclaimReason::Limit) | a charge was refused | as for watermarks |
-//! | [`Debt`](ReclaimReason::Debt) | direct reclaim deferred objects | as it is |
-//! | [`Manual`](ReclaimReason::Manual) | a program asks | what it was, less what was asked for |
-//! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | what pressure leaves |
+//! | [`Debt`](ReclaimReason::Debt) | direct reclaim deferred objects | unchanged |
+//! | [`Manual`](ReclaimReason::Manual) | a program requests it | the usage at that time, less the requested bytes |
+//! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | the ceiling |
 
 use lowwater_lru_core::ByteSize;
 use lowwater_lru_core::Memcg;
 
 use super::watermark::Watermarks;
 
-/// Why a group should use less.
+/// The reason why a group should use less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReclaimReason {
@@ -27,18 +27,19 @@ pub enum ReclaimReason {
     /// A charge was refused by its `max`.
     #[doc(alias = "memory.max")]
     Limit,
-    /// Direct reclaim deferred objects of the group. No usage is brought down; the deferred objects are scanned.
+    /// Direct reclaim deferred objects of the group. Usage has no target; the deferred objects are
+    /// scanned.
     #[doc(alias = "nr_deferred")]
     Debt,
-    /// A program asked for so many bytes.
+    /// A program requested this many bytes.
     #[doc(alias = "memory.reclaim")]
     Manual(ByteSize),
-    /// Pressure from outside leaves it this much.
+    /// External pressure has lowered the group's ceiling to this.
     Pressure(ByteSize),
 }
 
 impl ReclaimReason {
-    /// Usage that `memcg` is to come down to.
+    /// The usage that `memcg` is to come down to.
     pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> ByteSize {
         match self {
             Self::Watermark | Self::Limit => watermarks.target(memcg.max()),

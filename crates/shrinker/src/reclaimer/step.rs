@@ -1,4 +1,4 @@
-//! One group's way back below its target, a step at a time; no thread, no clock.
+//! Jobs: one group's usage is brought below its target, a step at a time; without thread or clock.
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
@@ -10,18 +10,21 @@ use crate::map::Recheck;
 use crate::registry::{Registry, Select, ShrinkerFilter};
 use crate::work::{Progress, Work};
 
-/// A step that brings usage this part of the way to the target is quick enough: pressure stays as it is.
+/// A step that brings usage this part of the way to the target is fast enough: the pressure stays
+/// the same.
 const QUICK_PARTS: u64 = 8;
 
-/// Steps in a row at the highest pressure after which usage has not fallen although something was scanned, before the job may be
-/// given up: one takes the second chances away, one frees; the third is proof. It may also be that charges come as fast as
-/// objects go; then they will ask again.
+/// Steps in a row at the highest pressure that scan something without a fall in usage, before the
+/// job may be given up: one step clears the second chances, one frees, the third is proof. Charges
+/// may also come as fast as objects are freed; then the charging threads will request reclaim
+/// again.
 const IDLE_STEPS_MAX: u8 = 3;
-/// And as many times as this all that is held must have been looked at in them: where objects have more than one chance, the steps, which
-/// are cut short, may meet a hundred thousand in a row of which each has lost one, and none has gone.
+/// In addition, these steps must have scanned this many times the number of objects held: if
+/// objects have several chances, the bounded steps may meet a hundred thousand objects in a row
+/// that each lose one chance and are not freed.
 const IDLE_ROUNDS_MAX: u64 = 4;
 
-/// Steps in a row after which a shrinker's wish to be left alone does not count any more.
+/// Steps in a row after which a shrinker's request to back off is ignored.
 const BACK_OFFS_MAX: u8 = 8;
 
 /// The outcome of a step.
@@ -31,13 +34,14 @@ pub enum Step {
     Done,
     /// There is more to do.
     Again,
-    /// There is more to do, but a shrinker asked to be left alone for a moment: rest a little first.
+    /// There is more to do, but a shrinker requested a back-off: rest a little first.
     BackOff,
     /// Nothing can be freed now, at the highest pressure. Rest before trying again.
     Exhausted,
 }
 
-/// Brings one group's usage down to a target, or pays its debts, on one node. A reclaimer thread of one's own, without ours:
+/// Brings one group's usage down to a target, or pays its debts, on one node. For an embedder's own
+/// reclaimer thread:
 ///
 /// ```
 /// use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
@@ -47,23 +51,23 @@ pub enum Step {
 /// let registry = Registry::new(&tree, 1);
 ///
 /// let mut job = Job::new(tree.root().clone(), ByteSize::mib(60));
-/// // 1,024 objects at most in a step, then look whether it is time to stop.
+/// // At most 1,024 objects in a step; a thread would check between steps whether to stop.
 /// while job.step(&registry, NodeId::ZERO, 1024) == Step::Again {}
 /// assert!(tree.root().usage() <= ByteSize::mib(60));
 /// ```
 #[derive(Debug)]
 pub struct Job {
     memcg: Memcg,
-    /// None: it is there for the debts.
+    /// `None` for a job that pays debts.
     target: Option<ByteSize>,
-    /// Why, and how far below a limit, if the target follows from one.
+    /// The reason and the gap below a limit, if the target follows from a limit.
     limit: Option<(ReclaimReason, Watermarks)>,
     priority: u8,
     idle: u8,
-    /// Objects scanned in idle steps, and how many are to be.
+    /// Objects scanned in idle steps, and the number to scan before the job may be given up.
     idle_scanned: u64,
     idle_scans_max: u64,
-    /// Steps that proved nothing because a group ended in them.
+    /// Counts the repeated steps that proved nothing because a group ended during them.
     recheck: Recheck,
     back_offs: u8,
     freed: u64,
@@ -72,7 +76,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job that is done when `memcg` uses at most `target`.
+    /// Creates a job that is done when `memcg` uses at most `target`.
     pub fn new(memcg: Memcg, target: ByteSize) -> Self {
         Self {
             memcg,
@@ -90,26 +94,26 @@ impl Job {
         }
     }
 
-    /// The same, for some shrinkers only.
+    /// Restricts the job to some shrinkers.
     pub(crate) fn filter(self, filter: ShrinkerFilter) -> Self {
         Self { filter, ..self }
     }
 
-    /// A job whose target is so far below a limit of `memcg`, whatever that is at each step: one that was
-    /// raised meanwhile is not worked for any more.
+    /// Creates a job with a target at a gap below a limit of `memcg`. The limit is read again at
+    /// each step: a limit that is raised meanwhile ends the job.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(super) fn below_limit(memcg: Memcg, reason: ReclaimReason, watermarks: Watermarks) -> Self {
         let target = reason.target(&memcg, &watermarks);
         Self { limit: Some((reason, watermarks)), ..Self::new(memcg, target) }
     }
 
-    /// Which limit its target follows from, if it follows from one.
+    /// The limit from which the target follows, if any.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(super) fn limit_reason(&self) -> Option<ReclaimReason> {
         self.limit.map(|(reason, _)| reason)
     }
 
-    /// A job that is done when nothing is owed for `memcg`.
+    /// Creates a job that is done when nothing is owed for `memcg`.
     pub fn debts(memcg: Memcg) -> Self {
         Self { target: None, ..Self::new(memcg, ByteSize::ZERO) }
     }
@@ -119,17 +123,17 @@ impl Job {
         &self.memcg
     }
 
-    /// The usage to come down to; none if it pays debts.
+    /// The usage to come down to; `None` if the job pays debts.
     pub fn target(&self) -> Option<ByteSize> {
         self.target
     }
 
-    /// Is it there for the debts?
+    /// True if the job pays debts.
     pub fn pays_debts(&self) -> bool {
         self.target.is_none()
     }
 
-    /// Objects that were owed after the last step, if it pays debts; 0 before the first.
+    /// Objects still owed after the last step, if the job pays debts; 0 before the first step.
     pub fn owed(&self) -> u64 {
         self.owed
     }
@@ -139,13 +143,14 @@ impl Job {
         self.freed
     }
 
-    /// The pressure of the next step, 12 (light) to 0.
+    /// The priority of the next step, 12 (light) to 0.
     pub fn priority(&self) -> u8 {
         self.priority
     }
 
-    /// One pass over the group's subtree on `node`, of `scan_max` objects at most, that stops as soon as the target is
-    /// reached. Pressure rises when it got on too slowly, so a job ends after a bounded number of steps that bring nothing.
+    /// Runs one pass over the group's subtree on `node`, of at most `scan_max` objects, that stops
+    /// as soon as the target is reached. Pressure rises if progress was too slow, so a job ends
+    /// after a bounded number of steps without progress.
     #[doc(alias = "balance_pgdat")]
     pub fn step(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
         if self.pays_debts() {
@@ -157,16 +162,17 @@ impl Job {
             return Step::Done;
         }
         let (memcg, limit) = (&self.memcg, self.limit);
-        // A limit that is raised meanwhile is not worked for to the end of the step.
+        // If the limit is raised during the step, the step ends early.
         let enough = || memcg.usage() <= target_now(memcg, limit, target);
         let mut work = Work::objects(scan_max).while_not(&enough);
         let mark = registry.mark_ends();
         let mut progress = Progress::default();
         if self.filter.is_all() && registry.is_by_utility() {
-            // A limit is for all nodes together, and so is what a pair holds: its share of each goes.
+            // A limit applies to all nodes together, and so does a pair's size: objects are freed
+            // from each node in proportion.
             progress = registry.shrink_least_useful(memcg, None, Reclaim::KSWAPD, &mut work);
         }
-        // Where all is protected, or none is known that could be chosen.
+        // The fallback if every pair is protected, or no candidate is known.
         if progress.freed == 0 {
             let select = Select { filter: self.filter, ..Select::all().memcg(memcg).node(node) };
             progress += registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
@@ -184,7 +190,8 @@ impl Job {
         if fell > 0 {
             (self.idle, self.idle_scanned, self.recheck) = (0, 0, Recheck::default());
         } else if self.priority == 0 && !registry.believes(&mut self.recheck, mark) {
-            // A group ended: its objects may have moved to where the steps had been.
+            // A group ended: its objects may have moved to a group that the steps had already
+            // visited.
             (self.idle, self.idle_scanned) = (0, 0);
         } else if self.priority == 0 {
             self.idle = self.idle.saturating_add(1);
@@ -197,14 +204,15 @@ impl Job {
                 return Step::Exhausted;
             }
         }
-        // A step that the bound on objects cut short was not slow because pressure was too light.
+        // A step that was cut short by the bound on objects was not slow because of too light a
+        // pressure.
         if fell.saturating_mul(QUICK_PARTS) < want && !(cut && fell > 0) {
             self.priority = self.priority.saturating_sub(1);
         }
         Step::Again
     }
 
-    /// Brings the target up to date with the limit that it follows from. Returns it.
+    /// Updates the target from the limit that it follows. Returns it.
     fn follow_limit(&mut self) -> ByteSize {
         let before = self.target.unwrap_or(ByteSize::MAX);
         let target = target_now(&self.memcg, self.limit, before);
@@ -212,7 +220,7 @@ impl Job {
         target
     }
 
-    /// Debts are paid whole, whatever the pressure: they are what was asked for already.
+    /// Owed objects are scanned at any pressure: they are the rest of earlier requests.
     fn pay(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
         let (progress, owed) = registry.pay_debts(&self.memcg, node, &mut Work::objects(scan_max));
         self.freed = self.freed.saturating_add(progress.freed);
@@ -225,7 +233,7 @@ impl Job {
         }
     }
 
-    /// Did somebody ask for a rest, and may have it?
+    /// True if a shrinker requested a back-off, and it is granted.
     fn backs_off(&mut self, progress: Progress) -> bool {
         let asked = progress.back_offs > 0;
         self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
@@ -233,7 +241,7 @@ impl Job {
     }
 }
 
-/// The usage to come down to: so far below a limit, or else the target.
+/// The usage to come down to: at the gap below a limit, or else the fixed target.
 fn target_now(memcg: &Memcg, limit: Option<(ReclaimReason, Watermarks)>, target: ByteSize) -> ByteSize {
     limit.map_or(target, |(reason, watermarks)| reason.target(memcg, &watermarks))
 }

@@ -1,4 +1,4 @@
-//! The threads themselves.
+//! The reclaimer threads.
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -27,16 +27,18 @@ mod tests;
 
 /// Objects scanned in one step, so that jobs take turns and a stop is noticed soon.
 const SCAN_MAX: u64 = 4096;
-/// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].
+/// The rest after a round in which nothing could be freed; doubled each time in a row, up to
+/// [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
-/// The longest rest, and so the longest that memory which can be freed again goes unnoticed.
+/// The longest rest, and so the longest time for which newly freeable memory goes unnoticed.
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// The reclaimer threads of a registry, one a node, pinned to the node's processors where that is possible. Dropping this
-/// stops and joins them; a callback that is running is waited for.
+/// The reclaimer threads of a registry, one per node, pinned to the node's processors if possible.
+/// Dropping this stops and joins the threads, and so waits for running callbacks.
 ///
-/// Inside a callback, of a shrinker of any registry or another [`CallbackScope`](crate::CallbackScope), the drop does not join:
-/// the callback may be one that a thread of these waits for. The threads stop all the same, each when the callback it runs
+/// Inside a callback, of a shrinker of any registry or another
+/// [`CallbackScope`](crate::CallbackScope), the drop does not join: a thread of this reclaimer may
+/// be waiting for that callback. The threads stop all the same, each when the callback that it runs
 /// returns.
 ///
 /// A panic in a callback, or in the registry's policy, clock or topology, does not end a thread.
@@ -65,7 +67,7 @@ pub struct Reclaimer {
     watermarks: Watermarks,
 }
 
-/// One node's thread, as the threads that wake it see it.
+/// One node's thread, as seen by the threads that wake it.
 struct NodeThread {
     node: NodeId,
     wake: WakeQueue,
@@ -82,15 +84,15 @@ struct NodeThread {
 pub struct NodeStats {
     /// The node.
     pub node: NodeId,
-    /// Times the thread had something to do.
+    /// The number of times that the thread had something to do.
     pub wakeups: u64,
-    /// Passes.
+    /// The number of passes.
     pub steps: u64,
     /// Objects freed.
     pub freed: u64,
-    /// Groups given up for the moment, because nothing more could be freed.
+    /// The number of groups given up for the moment, because nothing more could be freed.
     pub exhausted: u64,
-    /// Is the thread bound to the node's processors?
+    /// True if the thread is pinned to the node's processors.
     pub pinned: bool,
 }
 
@@ -99,35 +101,38 @@ impl Reclaimer {
     ///
     /// # Errors
     ///
-    /// [`StartError::Thread`] if the system gives no thread; [`StartError::Nodes`] if `topology` is not the registry's. That a
-    /// thread cannot be pinned (the processors may be taken from us) is no error; [`NodeStats::pinned`] tells.
+    /// [`StartError::Thread`] if the system provides no thread; [`StartError::Nodes`] if `topology`
+    /// does not match the registry's. If a thread cannot be pinned (the processors may have been
+    /// taken away), this is not an error; see [`NodeStats::pinned`].
     ///
     /// # Panics
     ///
-    /// If `topology` does.
+    /// If `topology` panics.
     pub fn start(registry: &Registry, topology: Arc<dyn Topology>, watermarks: Watermarks) -> Result<Self, StartError> {
         let nodes = registry.nodes();
         match topology.nodes() {
             theirs if theirs != nodes => return Err(StartError::Nodes { topology: theirs, registry: nodes }),
             _ => {}
         }
-        // Threads that have started are stopped by the drop of this if a later one does not.
+        // If a later thread does not start, the drop of this stops those that have started.
         let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), watermarks };
         for n in 0..nodes {
             let shared = Arc::new(NodeThread::new(NodeId::new(n as u16)));
             let node = shared.node;
             let (theirs, registry) = (Arc::clone(&shared), registry.clone());
-            // Asked here, so that a topology that panics meets its caller.
+            // Called here, so that a panic of the topology reaches the caller.
             let cpus = Vec::from(topology.cpus_of(node));
             let main = move || {
-                // What runs here is waited for by the drop of the reclaimer, so nothing here waits for others' callbacks.
+                // The drop of the reclaimer waits for this thread, so nothing on it may wait for
+                // the callbacks of other threads.
                 let _scope = CallbackScope::enter();
                 let pinned = pin(&cpus);
-                // Relaxed: a number to look at.
+                // Relaxed: a statistic.
                 theirs.pinned.store(pinned, Ordering::Relaxed);
                 drop(cpus);
                 theirs.run(&registry, &watermarks);
-                // The last handle drops the policy, the clock and the topology, which may be user code.
+                // The last handle drops the policy, the clock and the topology, which may be user
+                // code.
                 let _panicked = caught(|| drop(registry));
             };
             let thread = thread::Builder::new()
@@ -141,9 +146,10 @@ impl Reclaimer {
         Ok(reclaimer)
     }
 
-    /// Says that `memcg` should use less; the threads do the rest. Queues it for each node, or costs a fence and a load a node
-    /// when the same is queued already. Waits for nothing that waits. Without memory to queue it nothing happens: a group that is
-    /// near its limit is asked for again at its next charge.
+    /// Requests that `memcg` use less; the threads do the work. Queues the request for each node,
+    /// or costs a fence and a load per node if the same request is queued already. Never blocks on
+    /// a callback. Without memory to queue the request nothing happens: a group near its limit is
+    /// requested again at its next charge.
     #[doc(alias = "wakeup_kswapd")]
     pub fn wake(&self, memcg: &Memcg, reason: ReclaimReason) {
         let target = reason.target(memcg, &self.watermarks);
@@ -152,8 +158,9 @@ impl Reclaimer {
         }
     }
 
-    /// To be called after a charge: wakes the threads if `memcg` or a group above it has come near its `max`, or above its
-    /// `high`. What is only in stock on this processor does not count. O(depth), and three loads a level where it has not.
+    /// Wakes the threads if `memcg` or an ancestor has come near its `max`, or above its `high`. To
+    /// be called after a charge. Bytes that are only in this processor's stock do not count.
+    /// O(depth), with three loads per level if no limit is near.
     pub fn charged(&self, memcg: &Memcg) {
         let mut at = Some(memcg);
         while let Some(group) = at {
@@ -188,7 +195,8 @@ impl Drop for Reclaimer {
         for (shared, _) in &self.nodes {
             shared.wake.stop();
         }
-        // A thread of these may run the callback that drops this, or wait for it in its own.
+        // A thread of this reclaimer may run the callback that drops this, or wait for it in its
+        // own callback.
         if CallbackScope::is_inside() {
             return;
         }
@@ -219,19 +227,21 @@ impl NodeThread {
     fn run(&self, registry: &Registry, watermarks: &Watermarks) {
         let mut rest = REST_MIN;
         while let Some(requests) = self.take(registry) {
-            // Relaxed, here and below: numbers to look at.
+            // Relaxed, here and below: statistics.
             self.wakeups.fetch_add(1, Ordering::Relaxed);
             if self.serve(registry, watermarks, requests) {
                 rest = REST_MIN;
             } else {
-                // Whoever is near a limit keeps asking, and there is nothing to free: do not run in circles.
+                // Groups near a limit keep requesting, and there is nothing to free: rest instead
+                // of spinning.
                 self.wake.rest(rest);
                 rest = (rest * 2).min(REST_MAX);
             }
         }
     }
 
-    /// Takes the next requests. The first node's thread spends the time until then with giving idle lists back, for all nodes.
+    /// Takes the next requests. While it waits, the first node's thread frees idle lists for all
+    /// nodes.
     fn take(&self, registry: &Registry) -> Option<Vec<WakeRequest>> {
         if self.node != NodeId::ZERO {
             return self.wake.take();
@@ -241,13 +251,14 @@ impl NodeThread {
             if !requests.is_empty() {
                 return Some(requests);
             }
-            // Runs callbacks of shrinkers, which are caught, and the registry's clock, which may be user code.
+            // Runs callbacks of shrinkers, whose panics are caught, and the registry's clock, which
+            // may be user code.
             let _panicked = caught(|| registry.sweep());
         }
     }
 
-    /// Steps all jobs in turn until none is left, those included that come meanwhile. False if some were given up and nothing
-    /// was freed for anybody.
+    /// Steps all jobs in turn until none is left, including jobs that are added meanwhile. Returns
+    /// false if some were given up and no job freed anything.
     fn serve(&self, registry: &Registry, watermarks: &Watermarks, requests: Vec<WakeRequest>) -> bool {
         let mut jobs = Vec::new();
         let mut newcomers = requests;
@@ -263,8 +274,8 @@ impl NodeThread {
             jobs.retain_mut(|job| {
                 let before = job.freed();
                 let max = if job.pays_debts() { pace.part() } else { SCAN_MAX };
-                // Callbacks of shrinkers are caught; a policy and a clock may be user code as well. Where they panic nothing
-                // can be freed now.
+                // Panics of callbacks are caught inside; a policy and a clock may be user code as
+                // well. If they panic, nothing can be freed now.
                 let step = caught(|| job.step(registry, self.node, max)).unwrap_or(Step::Exhausted);
                 freed += job.freed() - before;
                 given_up += u64::from(step == Step::Exhausted);
@@ -294,7 +305,7 @@ impl NodeThread {
     fn stats(&self) -> NodeStats {
         NodeStats {
             node: self.node,
-            // Relaxed: numbers to look at.
+            // Relaxed: statistics.
             wakeups: self.wakeups.load(Ordering::Relaxed),
             steps: self.steps.load(Ordering::Relaxed),
             freed: self.freed.load(Ordering::Relaxed),
@@ -318,8 +329,8 @@ impl DebtListener for DebtWaker {
     }
 }
 
-/// A new job, unless one for the group is under way that goes as far. Without memory for it there is none: while its reason lasts,
-/// it is asked for again.
+/// Adds a job, unless a job for the group is under way that goes as far. Without memory no job is
+/// added: the request is repeated as long as its reason lasts.
 fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     if request.reason == ReclaimReason::Debt {
         if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {
@@ -330,10 +341,11 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     let memcg = request.memcg.clone();
     let job = match request.reason {
         ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => Job::new(memcg, request.target),
-        // Limits may have changed since it was asked for, and may change again.
+        // Limits may have changed since the request, and may change again.
         reason => Job::below_limit(memcg, reason, *watermarks),
     };
-    // One that follows a limit ends where that is raised, and goes as far only for others of the same reason.
+    // A job that follows a limit ends if the limit is raised, so it covers only requests of the
+    // same reason.
     let goes_as_far = |other: &Job| {
         let is_like = other.limit_reason().is_none() || other.limit_reason() == job.limit_reason();
         *other.memcg() == request.memcg && is_like && other.target() <= job.target() && !other.pays_debts()
@@ -343,7 +355,7 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     }
 }
 
-/// Binds the calling thread to these processors. False where that is not possible.
+/// Pins the calling thread to these processors. Returns false if that is not possible.
 #[cfg(target_os = "linux")]
 fn pin(cpus: &[usize]) -> bool {
     let mut set = rustix::thread::CpuSet::new();
@@ -353,7 +365,7 @@ fn pin(cpus: &[usize]) -> bool {
     set.count() > 0 && rustix::thread::sched_setaffinity(None, &set).is_ok()
 }
 
-/// Binds the calling thread to these processors: not here.
+/// Pins the calling thread to these processors: not supported on this platform.
 #[cfg(not(target_os = "linux"))]
 fn pin(_cpus: &[usize]) -> bool {
     false

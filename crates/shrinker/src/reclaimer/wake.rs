@@ -1,11 +1,14 @@
-//! The queue before a reclaimer thread: whoever charges puts a group in, the thread takes all that is there, or sleeps.
+//! The queue of a reclaimer thread: charging threads queue groups, the reclaimer takes all queued
+//! groups or sleeps.
 //!
-//! A group near its limit is charged by many threads, and each charge asks for reclaim. So a word in front of the lock says
-//! which request is queued already; who sees its own there goes on without the lock.
+//! A group near its limit is charged by many threads, and each charge requests reclaim. So an
+//! atomic word in front of the lock holds the request that was queued last; a thread with the same
+//! request returns without taking the lock.
 //!
 //! # Orderings
 //!
-//! The word makes it store-then-load on both sides, so each needs a full fence between its halves:
+//! Because of this word, both sides store and then load, so each needs a full fence between its two
+//! steps:
 //!
 //! ```text
 //!     charge, then WakeQueue::request        WakeQueue::take, then Job::step
@@ -14,10 +17,11 @@
 //!       queued == mine? done              usage above target? reclaim
 //! ```
 //!
-//! - If the thread's fence comes first, the charge sees `none`, and queues.
-//! - If the charge's comes first, the thread sees the usage, and reclaims.
+//! - If the reclaimer's fence comes first, the charge reads `none`, and queues.
+//! - If the charge's fence comes first, the reclaimer reads the new usage, and reclaims.
 //!
-//! Held by `reclaimer/loom.rs`: `no_wake_up_is_lost`, and its twins without a fence, which must fail.
+//! Checked by `reclaimer/loom.rs`: `no_wake_up_is_lost`, and its mutants without a fence, which
+//! must fail.
 
 use alloc::vec::Vec;
 
@@ -36,10 +40,10 @@ mod loom;
 #[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests;
 
-/// Nothing is queued that another request could equal.
+/// No request is queued that an equal one could be merged with.
 const NONE: u64 = 0;
 
-/// How long a request that is not urgent waits for company.
+/// How long a request without urgency waits, so that others can join it.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 const SOON: core::time::Duration = core::time::Duration::from_millis(20);
 
@@ -48,16 +52,17 @@ const SOON: core::time::Duration = core::time::Duration::from_millis(20);
 pub(super) struct WakeQueue {
     state: Mutex<WakeState>,
     changed: Condvar,
-    /// The request that was queued last and has not been taken, as [`key`] has it.
+    /// The [`key`] of the request that was queued last and has not been taken.
     queued: AtomicU64,
 }
 
 #[derive(Default)]
 struct WakeState {
     requests: Vec<WakeRequest>,
-    /// The thread need not be woken for these.
+    /// Groups with debts that are not urgent; the thread need not be woken for them at once.
     soon: Vec<Memcg>,
-    /// Does the thread wait for requests? While it works or rests, nobody need wake it: it will look here before it waits.
+    /// True while the thread waits for requests. While it works or rests, no wake-up is needed: it
+    /// checks the queue before it waits.
     waits: bool,
     stop: bool,
 }
@@ -67,17 +72,19 @@ struct WakeState {
 pub(super) struct WakeRequest {
     pub(super) memcg: Memcg,
     pub(super) reason: ReclaimReason,
-    /// Usage to come down to.
+    /// The usage to come down to.
     pub(super) target: ByteSize,
 }
 
 impl WakeQueue {
-    /// Queues a request and wakes the thread. Costs a fence and a load when the same is queued already. Without memory for it it
-    /// is not queued: it comes from where memory is short, and comes again.
+    /// Queues a request and wakes the thread. Costs a fence and a load if the same request is
+    /// queued already. Without memory the request is dropped: the group is still short of memory,
+    /// and is requested again.
     pub(super) fn request(&self, memcg: &Memcg, reason: ReclaimReason, target: ByteSize) {
         let key = key(memcg, reason);
         if !mutated!("wake_without_fence") {
-            // SeqCst: between the caller's charge and our load; meets the fence in `drain`.
+            // SeqCst: between the caller's charge and this thread's load; pairs with the fence in
+            // `drain`.
             fence(Ordering::SeqCst);
         }
         // Relaxed: ordered by the fence.
@@ -92,22 +99,24 @@ impl WakeQueue {
         let mut state = self.state.lock();
         let same = |old: &&mut WakeRequest| old.memcg == *memcg && kind(old.reason) == kind(reason);
         match (state.requests.iter_mut().find(same), reason) {
-            // Two who ask for so many bytes each want both.
+            // Two manual requests add up.
             (Some(old), ReclaimReason::Manual(bytes)) => old.target = old.target.saturating_sub(bytes),
             (Some(old), _) => old.target = target,
             (None, _) => {
                 if try_push(&mut state.requests, WakeRequest { memcg: memcg.clone(), reason, target }).is_err() {
-                    // Not noted in `queued`: whoever charges next asks again.
+                    // Not recorded in `queued`: the next charge requests again.
                     return;
                 }
             }
         }
-        // Relaxed: written only under the lock; who reads it without has its fence.
+        // Relaxed: written only under the lock; a thread that reads it without the lock has
+        // executed a fence.
         self.queued.store(key, Ordering::Relaxed);
         self.rouse(state);
     }
 
-    /// Wakes the thread if it waits and nobody has woken it yet: else there is no system call in the caller's way.
+    /// Wakes the thread if it waits and has not been woken yet; otherwise the caller makes no
+    /// system call.
     fn rouse(&self, mut state: MutexGuard<'_, WakeState>) {
         let waits = core::mem::take(&mut state.waits);
         drop(state);
@@ -116,7 +125,8 @@ impl WakeQueue {
         }
     }
 
-    /// All requests, once there are some; none when it is time to stop. What the caller does with them comes after a fence.
+    /// Returns all requests once there are some; `None` when it is time to stop. A fence precedes
+    /// whatever the caller does with them.
     pub(super) fn take(&self) -> Option<Vec<WakeRequest>> {
         let mut state = self.state.lock();
         while !state.stop && state.requests.is_empty() {
@@ -149,13 +159,14 @@ impl WakeQueue {
         // Relaxed: ordered by the fence that follows.
         self.queued.store(NONE, Ordering::Relaxed);
         if !mutated!("take_without_fence") {
-            // SeqCst: between the store and the taker's look at usage; meets the fence in `request`.
+            // SeqCst: between the store and the taker's load of the usage; pairs with the fence in
+            // `request`.
             fence(Ordering::SeqCst);
         }
         requests
     }
 
-    /// From here on [`take`](Self::take) gives none.
+    /// Stops the queue: from here on [`take`](Self::take) returns `None`.
     pub(super) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
@@ -164,32 +175,32 @@ impl WakeQueue {
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 impl WakeQueue {
-    /// Queues a debt that is to be paid when there is a moment, 20 ms from now at the latest. A thread that waits for later, or
-    /// without a date, is woken, to set one.
+    /// Queues a debt without urgency, to be paid within 20 ms. If the thread waits for longer, or
+    /// without a timeout, it is woken to set one.
     pub(super) fn request_soon(&self, memcg: &Memcg) {
         let mut state = self.state.lock();
         if state.soon.contains(memcg) {
             return;
         }
-        // Without memory: whoever leaves the next debt tells of it again.
+        // Without memory: the next debt that is left is reported again.
         if try_push(&mut state.soon, memcg.clone()).is_ok() && state.soon.len() == 1 {
             self.rouse(state);
         }
     }
 
-    /// Gives what is not urgent its time, unless `until` or something else comes first.
+    /// Waits until requests without urgency are due, `until`, or a notification.
     fn wait_soon(&self, state: &mut MutexGuard<'_, WakeState>, until: Option<std::time::Instant>) {
         let soon = std::time::Instant::now() + SOON;
         state.waits = true;
         self.changed.wait_until(state, until.map_or(soon, |until| until.min(soon)));
     }
 
-    /// The requests that came meanwhile, without waiting.
+    /// Takes the requests that have been queued meanwhile, without waiting.
     pub(super) fn take_now(&self) -> Vec<WakeRequest> {
         self.drain(&mut self.state.lock())
     }
 
-    /// As [`take`](Self::take), but no requests after `time` without any.
+    /// As [`take`](Self::take), but returns no requests after `time` without any.
     pub(super) fn take_within(&self, time: core::time::Duration) -> Option<Vec<WakeRequest>> {
         let until = std::time::Instant::now() + time;
         let mut state = self.state.lock();
@@ -210,12 +221,12 @@ impl WakeQueue {
         Some(self.drain(&mut state))
     }
 
-    /// Is it time to stop?
+    /// True if it is time to stop.
     pub(super) fn is_stopping(&self) -> bool {
         self.state.lock().stop
     }
 
-    /// Sleeps for `time` whatever is queued, unless it is time to stop.
+    /// Sleeps for `time`, whatever is queued, unless it is time to stop.
     pub(super) fn rest(&self, time: core::time::Duration) {
         let until = std::time::Instant::now() + time;
         let mut state = self.state.lock();
@@ -223,7 +234,8 @@ impl WakeQueue {
     }
 }
 
-/// One number for what two requests must agree in to be the same; [`NONE`] for those that add up or replace each other.
+/// A number that is equal for requests that can be merged; [`NONE`] for requests that add up or
+/// replace each other.
 fn key(memcg: &Memcg, reason: ReclaimReason) -> u64 {
     match reason {
         ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => NONE,
@@ -231,7 +243,7 @@ fn key(memcg: &Memcg, reason: ReclaimReason) -> u64 {
     }
 }
 
-/// A reason without its amount; not 0.
+/// The kind of a reason, without its amount; not 0.
 fn kind(reason: ReclaimReason) -> u8 {
     match reason {
         ReclaimReason::Watermark => 1,

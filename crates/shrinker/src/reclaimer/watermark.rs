@@ -1,4 +1,5 @@
-//! Watermarks: the reclaimer starts before a limit is reached, so that threads seldom have to reclaim for themselves.
+//! Watermarks: the reclaimer starts before a limit is reached, so that threads seldom have to use
+//! direct reclaim.
 //!
 //! ```text
 //!     0 ------------------------ target ------ low ---- max
@@ -6,16 +7,17 @@
 //!                       reclaim stops        starts      charges are refused
 //! ```
 //!
-//! The gap between start and stop is hysteresis: without it the thread would wake for every object.
+//! The gap between start and stop is hysteresis: without it the thread would be woken for every
+//! object.
 
 use lowwater_lru_core::ByteSize;
 
-/// How far below a group's `max` the reclaimer starts, and how far it goes.
+/// The distances below a group's `max` at which the reclaimer starts and stops.
 ///
-/// By default the gaps are parts of each limit ([`RELATIVE`](Self::RELATIVE)), so they follow a
-/// limit that is changed, by hand or by pressure. Gaps in bytes stay as they are, cut to a
-/// sixteenth and an eighth of `max`, so that one pair serves a budget and the small limits below
-/// it.
+/// By default the gaps are fractions of each limit ([`RELATIVE`](Self::RELATIVE)), so they follow a
+/// limit that is changed, manually or by pressure. Gaps in bytes are constant, but capped at a
+/// sixteenth and an eighth of `max`, so that one pair of gaps serves a budget and the small limits
+/// below it.
 ///
 /// ```
 /// use lowwater_lru_core::ByteSize;
@@ -34,39 +36,38 @@ use lowwater_lru_core::ByteSize;
 #[doc(alias = "WMARK_LOW")]
 #[doc(alias = "WMARK_HIGH")]
 pub struct Watermarks {
-    /// Reclaim starts when usage is above `max` less this; [`ByteSize::MAX`] stands for a 32nd of each
-    /// `max`.
+    /// Reclaim starts when usage is above `max` less this; [`ByteSize::MAX`] stands for 1/32 of
+    /// each `max`.
     pub low_gap: ByteSize,
     /// Reclaim stops when usage is at most `max` less this; taken as `low_gap` if it is less.
     /// [`ByteSize::MAX`] stands for a 16th of each `max`.
     pub high_gap: ByteSize,
 }
 
-/// Of a limit, the part that is the low gap, and so how much of it charges may use up while the
-/// reclaimer wakes.
+/// The divisor of a limit for the low gap, which charges may use up while the reclaimer wakes.
 const LOW_PARTS: u64 = 32;
-/// Of a limit, the part that is the high gap.
+/// The divisor of a limit for the high gap.
 const HIGH_PARTS: u64 = 16;
-/// Gaps in bytes are not larger than these parts of a limit.
+/// Gaps in bytes are capped at these fractions of a limit, given as divisors.
 const LOW_PARTS_MIN: u64 = 16;
 const HIGH_PARTS_MIN: u64 = 8;
 
 impl Watermarks {
-    /// A 32nd and a 16th of each limit, whatever that is just now. The default of a runtime.
+    /// 1/32 and 1/16 of each limit's current value. The default of a runtime.
     pub const RELATIVE: Self = Self { low_gap: ByteSize::MAX, high_gap: ByteSize::MAX };
 
-    /// A 32nd and a 16th of `budget`, in bytes: another budget later does not change them.
+    /// 1/32 and 1/16 of `budget`, in bytes: a later change of the budget does not change them.
     pub const fn for_budget(budget: ByteSize) -> Self {
         Self { low_gap: ByteSize::new(budget.get() / LOW_PARTS), high_gap: ByteSize::new(budget.get() / HIGH_PARTS) }
     }
 
-    /// Is it time to start, with `usage` of at most `max`? Never without a limit.
+    /// True if it is time to start, with `usage` under a limit `max`. Never without a limit.
     pub fn is_low(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > self.low(max)
     }
 
-    /// Has the reclaimer fallen behind? Half way between where it starts and `max`: from here on those who need memory free some
-    /// for themselves.
+    /// True if the reclaimer has fallen behind: usage is above the middle between the reclaimer's
+    /// start and `max`. From here on threads that need memory use direct reclaim.
     #[doc(alias = "WMARK_MIN")]
     pub fn is_min(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2))
@@ -93,8 +94,8 @@ impl Watermarks {
         Self::gap(self.low_gap, max, LOW_PARTS, LOW_PARTS_MIN)
     }
 
-    /// The gap below this `max`: one of the `parts` if it is relative, else so many bytes, cut to
-    /// one of the `parts_min`.
+    /// The gap below this `max`: 1/`parts` of it if the gap is relative, else the given bytes,
+    /// capped at 1/`parts_min` of it.
     fn gap(gap: ByteSize, max: ByteSize, parts: u64, parts_min: u64) -> ByteSize {
         match gap {
             ByteSize::MAX => ByteSize::new(max.get() / parts),

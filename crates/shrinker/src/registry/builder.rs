@@ -1,4 +1,5 @@
-//! How a shrinker is made: first its id and occupancy, which lists need, then the shrinker, which needs its lists.
+//! Creation of shrinkers in two steps: first the id and occupancy, which lists need, then the
+//! shrinker, which needs its lists.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -35,7 +36,7 @@ use crate::shrinker::Shrinker;
 ///
 /// let tree = MemcgTree::default();
 /// let registry = Registry::new(&tree, 1);
-/// // Dear to make again, and all in one place whoever uses them.
+/// // Expensive to recreate, and shared by all groups and nodes.
 /// let prepared = registry.builder("icons").seeks(8).batch(32).memcg_aware(false).numa_aware(false).alloc()?;
 /// let registration = prepared.register(Arc::new(Icons));
 /// assert_eq!(registration.id().get(), 0);
@@ -44,7 +45,7 @@ use crate::shrinker::Shrinker;
 #[must_use = "a builder does nothing until `alloc`"]
 pub struct ShrinkerBuilder<'a> {
     core: &'a TryArc<RegistryCore>,
-    /// None: there was no memory for it.
+    /// `None` if there was no memory for it.
     name: Option<Box<str>>,
     options: ShrinkerOptions,
 }
@@ -54,48 +55,52 @@ impl<'a> ShrinkerBuilder<'a> {
         Self { core, name: try_str(name), options: ShrinkerOptions::default() }
     }
 
-    /// What it costs to make an object again, 2 by default: a cache whose objects cost twice as much gives half as much. 0
-    /// for objects that cost nothing.
+    /// The cost of recreating an object, 2 by default: a cache with objects that cost twice as much
+    /// gives up half as many. 0 for objects that cost nothing.
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.options.seeks = seeks;
         self
     }
 
-    /// Objects in one call of `scan_objects`, 128 by default; 0 is taken for that.
+    /// The number of objects in one call of `scan_objects`, 128 by default; 0 means the default.
     pub fn batch(mut self, objects: u64) -> Self {
         self.options.batch = if objects == 0 { crate::budget::BATCH_DEFAULT } else { objects };
         self
     }
 
-    /// Does the shrinker tell groups apart? Yes by default; if not, it is asked once for all, as for the root.
+    /// Whether the shrinker distinguishes groups. True by default; if false, it is called once for
+    /// all groups, with the root.
     #[doc(alias = "SHRINKER_MEMCG_AWARE")]
     pub fn memcg_aware(mut self, aware: bool) -> Self {
         self.options.memcg_aware = aware;
         self
     }
 
-    /// Does the shrinker tell nodes apart? Yes by default; if not, it is asked once for all, as for node 0.
+    /// Whether the shrinker distinguishes nodes. True by default; if false, it is called once for
+    /// all nodes, with node 0.
     #[doc(alias = "SHRINKER_NUMA_AWARE")]
     pub fn numa_aware(mut self, aware: bool) -> Self {
         self.options.numa_aware = aware;
         self
     }
 
-    /// Will ghost hits be reported, by [`Prepared::miss_reporter`]? No by default: then the shrinker is
-    /// judged by how fast its objects turn over.
+    /// Whether ghost hits will be reported, by [`Prepared::miss_reporter`]. False by default: then
+    /// the shrinker's utility is estimated from its turnover.
     pub fn reports_misses(mut self, yes: bool) -> Self {
         self.options.reports_misses = yes;
         self
     }
 
-    /// The kind of its objects, so that some kinds can be dropped and others kept; [`Caches::OBJECTS`] by default.
+    /// The kind of its objects, for calls that drop only some kinds; [`Caches::OBJECTS`] by
+    /// default.
     #[doc(hidden)]
     pub fn caches(mut self, caches: Caches) -> Self {
         self.options.caches = caches;
         self
     }
 
-    /// Takes an id. Nobody calls the shrinker yet, but its lists can be made and filled: what they report is kept.
+    /// Allocates an id. The shrinker is not called yet, but its lists can be created and filled:
+    /// their reports are kept.
     ///
     /// O(log free ids).
     ///
@@ -116,8 +121,8 @@ impl core::fmt::Debug for ShrinkerBuilder<'_> {
     }
 }
 
-/// An id without a shrinker, between the two steps. Dropping it gives the id back.
-#[must_use = "without `register` nobody is ever asked"]
+/// An id without a shrinker, between the two steps. Dropping this frees the id.
+#[must_use = "without `register` the shrinker is never called"]
 pub struct Prepared {
     claim: IdClaim,
     name: Box<str>,
@@ -129,52 +134,54 @@ impl Prepared {
         ShrinkerId::new(self.claim.state().key.id)
     }
 
-    /// The occupancy that the shrinker's lists are made with, so that it is asked where they hold something. A cache without such
-    /// lists calls [`Occupancy::occupied`] itself, when a group's objects on a node go from none to some. After the
-    /// registration has ended it listens no more, and may be kept.
+    /// The occupancy to create the shrinker's lists with, so that the shrinker is called for groups
+    /// and nodes where they hold objects. A cache without such lists calls [`Occupancy::occupied`]
+    /// itself, when a group's objects on a node go from none to some. After the registration has
+    /// ended, the occupancy ignores reports, and may be kept.
     ///
-    /// The lists must have no more nodes than the registry, and groups of its tree only: nobody
-    /// asks for objects elsewhere. What is told of a group of another tree is not listened to; of a
-    /// node beyond the last, it stands for the last.
+    /// The lists must have no more nodes than the registry, and only groups of its tree: objects
+    /// elsewhere are never reclaimed. A report for a group of another tree is ignored; a report for
+    /// a node beyond the last counts for the last.
     ///
-    /// Allocates the handle, and aborts where there is no memory, as `Arc::new` does; see
+    /// Allocates the handle, and aborts without memory, as `Arc::new` does; see
     /// [`try_occupancy`](Self::try_occupancy).
     pub fn occupancy(&self) -> Arc<dyn Occupancy> {
         self.try_occupancy().unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<RegisteredOccupancy>()))
     }
 
-    /// As [`occupancy`](Self::occupancy), for who can do without, and builds with an `Arc` that can
-    /// say so ([`fallible::try_arc`](lowwater_base::fallible::try_arc)); elsewhere it aborts,
-    /// too.
+    /// As [`occupancy`](Self::occupancy), for callers that can handle a failure, in builds where an
+    /// `Arc` can report one ([`fallible::try_arc`](lowwater_base::fallible::try_arc)); in other
+    /// builds it aborts, too.
     ///
     /// # Errors
     ///
-    /// [`ShrinkerAllocError::NoMemory`], where the build can tell.
+    /// [`ShrinkerAllocError::NoMemory`], in builds that can report it.
     pub fn try_occupancy(&self) -> Result<Arc<dyn Occupancy>, ShrinkerAllocError> {
         let occupancy = try_arc(OccupancyHandle(self.claim.state().clone())).ok_or(ShrinkerAllocError::NoMemory)?;
         Ok(occupancy)
     }
 
-    /// The handle by which misses on objects that were let go are reported. It reports nothing after
-    /// the registration has ended, and may be kept.
+    /// The handle for reporting misses on evicted objects. After the registration has ended it
+    /// reports nothing, and may be kept.
     pub fn miss_reporter(&self) -> MissReporter {
         MissReporter::new(self.claim.state().clone())
     }
 
-    /// Lets the shrinker be called; from any thread, from now until the registration is dropped.
+    /// Registers the shrinker: it may be called from any thread, from now until the registration is
+    /// dropped.
     ///
-    /// A shrinker that is not memcg-aware is asked from the start; one that is, where its lists have told of something, before
-    /// or after this.
+    /// A shrinker that is not memcg-aware is called from the start; a memcg-aware one, where its
+    /// lists have reported objects, before or after this.
     #[doc(alias = "shrinker_register")]
     pub fn register(self, shrinker: Arc<dyn Shrinker>) -> Registration {
         self.try_register(shrinker).unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Registered>()))
     }
 
-    /// As [`register`](Self::register), for who can do without.
+    /// As [`register`](Self::register), for callers that can handle a failure.
     ///
     /// # Errors
     ///
-    /// [`ShrinkerAllocError::NoMemory`]; the id is given back.
+    /// [`ShrinkerAllocError::NoMemory`]; the id is freed.
     pub fn try_register(self, shrinker: Arc<dyn Shrinker>) -> Result<Registration, ShrinkerAllocError> {
         let Self { claim, name } = self;
         let (core, state) = (claim.core().clone(), claim.state().clone());
@@ -186,7 +193,7 @@ impl Prepared {
         }
         let registered = Registered::new(name, state, shrinker);
         let registered = TryArc::try_new(registered).ok_or(ShrinkerAllocError::NoMemory)?;
-        // Publication comes last: a lookup that finds the shrinker finds it whole (S20).
+        // Publication comes last: a lookup that finds the shrinker sees it fully initialized (S20).
         if !core.publish(&registered) {
             return Err(ShrinkerAllocError::NoMemory);
         }

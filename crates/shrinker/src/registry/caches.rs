@@ -1,4 +1,4 @@
-//! Kinds of caches: what a shrinker's objects are.
+//! Kinds of caches, by the kind of their objects.
 
 use bitflags::bitflags;
 
@@ -7,10 +7,10 @@ bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[doc(hidden)]
     pub struct Caches: u8 {
-        /// Data that can be read or made again: pages, values.
+        /// Data that can be read or computed again: pages, values.
         #[doc(alias = "pagecache")]
         const DATA = 1;
-        /// Objects that describe: names, handles, metadata. The default.
+        /// Metadata: names, handles, descriptors. The default.
         #[doc(alias = "slab")]
         const OBJECTS = 2;
     }

@@ -9,14 +9,15 @@ use crate::budget::{Fair, Policy};
 use crate::error::ShrinkerAllocError;
 use crate::work::Clock;
 
-/// Objects that one call of direct reclaim scans at most, by default.
+/// The default maximum of objects that one call of direct reclaim scans.
 pub const DIRECT_SCAN_MAX: u64 = 1024;
-/// Nanoseconds that one call of direct reclaim takes at most, by default: what Redis allows itself.
+/// The default maximum time of one call of direct reclaim, in nanoseconds: the limit that Redis
+/// uses.
 pub const DIRECT_TIME_MAX_NS: u64 = 500_000;
-/// How long a reclaimer has nothing to do before it sweeps, and between two sweeps, by default.
+/// The default time without work before a reclaimer sweeps, and between two sweeps.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// The choices of a [`Registry`](crate::Registry).
+/// The configuration of a [`Registry`](crate::Registry).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -24,7 +25,7 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// use lowwater_shrinker::{budget::Proportional, Registry, RegistryConfig};
 ///
 /// let tree = MemcgTree::default();
-/// // As Linux does it, to compare with; and at most 50 us for a thread that reclaims for itself.
+/// // Linux's policy, for comparison; and at most 50 us for a call of direct reclaim.
 /// let config = RegistryConfig::with_topology(topology::detect())
 ///     .policy(Arc::new(Proportional))
 ///     .direct_time_max_ns(50_000);
@@ -34,7 +35,7 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct RegistryConfig {
     pub(crate) topology: Arc<dyn Topology>,
-    /// None: [`Fair`], which takes no memory.
+    /// `None` stands for [`Fair`], which takes no memory.
     policy: Option<Arc<dyn Policy>>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) direct_scan_max: u64,
@@ -44,17 +45,18 @@ pub struct RegistryConfig {
 }
 
 impl RegistryConfig {
-    /// `nodes` nodes, of which every thread is on the first; else as [`with_topology`](Self::with_topology).
+    /// `nodes` nodes, with every thread on the first; otherwise as
+    /// [`with_topology`](Self::with_topology).
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0 or more than a node id can tell apart.
+    /// If `nodes` is 0 or more than node ids can represent.
     pub fn new(nodes: usize) -> Self {
         Self::with_topology(Arc::new(Fixed::new(nodes)))
     }
 
-    /// The nodes of `topology`; policy [`Fair`], 1,024 objects and 500 us for direct reclaim, and under `std` the system's
-    /// clock.
+    /// The nodes of `topology`; policy [`Fair`], 1,024 objects and 500 us for direct reclaim, and
+    /// with `std` the system's clock.
     pub fn with_topology(topology: Arc<dyn Topology>) -> Self {
         #[cfg(feature = "std")]
         let clock = Some(Arc::new(crate::work::SystemClock::default()) as Arc<dyn Clock>);
@@ -63,11 +65,12 @@ impl RegistryConfig {
         Self::made(topology, clock)
     }
 
-    /// As [`with_topology`](Self::with_topology), without a clock, for callers that can do without.
+    /// As [`with_topology`](Self::with_topology), without a clock, for callers that can handle a
+    /// failure.
     ///
     /// # Errors
     ///
-    /// None today: it allocates nothing.
+    /// None at present: it allocates nothing.
     pub fn try_with_topology(topology: Arc<dyn Topology>) -> Result<Self, ShrinkerAllocError> {
         Ok(Self::made(topology, None))
     }
@@ -84,60 +87,62 @@ impl RegistryConfig {
         }
     }
 
-    /// The policy that decides how many objects are scanned.
+    /// Sets the policy that decides how many objects are scanned.
     #[must_use]
     pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// The policy that is used.
+    /// The policy in use.
     pub(crate) fn used_policy(&self) -> &dyn Policy {
         self.policy.as_deref().unwrap_or(&Fair)
     }
 
-    /// The clock for time bounds. Without one, only objects are bounded.
+    /// Sets the clock for time bounds. Without one, only objects are bounded.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Objects that one call of direct reclaim scans at most; passed as
-    /// [`Work::objects`](crate::Work::objects) is.
+    /// Sets the maximum number of objects that one call of direct reclaim scans; a shrinker may
+    /// exceed it as it may exceed [`Work::objects`](crate::Work::objects).
     #[must_use]
     pub fn direct_scan_max(mut self, objects: u64) -> Self {
         self.direct_scan_max = objects;
         self
     }
 
-    /// Nanoseconds that one call of direct reclaim takes at most; passed by one callback.
+    /// Sets the maximum time of one call of direct reclaim, in nanoseconds; exceeded by at most one
+    /// callback.
     #[must_use]
     pub fn direct_time_max_ns(mut self, ns: u64) -> Self {
         self.direct_time_max_ns = ns;
         self
     }
 
-    /// How long a [`Reclaimer`](crate::Reclaimer) has nothing to do before it [sweeps](crate::Registry::sweep), and between two
-    /// sweeps; 5 s by default. A list that is given back was empty for as long.
+    /// Sets how long a [`Reclaimer`](crate::Reclaimer) has no work before it
+    /// [sweeps](crate::Registry::sweep), and the time between two sweeps; 5 s by default. A list
+    /// that is freed was empty for as long.
     #[must_use]
     pub fn sweep_every(mut self, time: Duration) -> Self {
         self.sweep_every = time;
         self
     }
 
-    /// Whether victims are chosen by utility: memory is taken from the shrinker and group to which it
-    /// brings the fewest hits per byte, by a [`Reclaimer`](crate::Reclaimer) and by
-    /// [`shrink_least_useful`](crate::Registry::shrink_least_useful). Off by default: then a reclaimer
-    /// takes from all in proportion to what they hold, as Linux does.
+    /// Sets whether victims are selected by utility: a [`Reclaimer`](crate::Reclaimer) and
+    /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) then take memory from the
+    /// shrinker and group to which it brings the fewest hits per byte. Off by default: a reclaimer
+    /// then takes from all in proportion to their objects, as Linux does.
     ///
-    /// An object is to be uncharged in the scan that frees it: a shrinker whose scans make nobody use less
-    /// is not believed, unless it counts fewer objects afterwards. One that does not
-    /// [weigh](crate::Shrinker::weigh_objects) its objects is taken to hold all that its group uses, until
-    /// scans have shown what an object weighs.
+    /// An object must be uncharged in the scan that frees it: the reports of a shrinker are ignored
+    /// if usage does not fall during its scans, unless it counts fewer objects afterwards. A
+    /// shrinker that does not [weigh](crate::Shrinker::weigh_objects) its objects is assumed to
+    /// hold all bytes that its group uses, until scans have shown the size of an object.
     ///
-    /// Costs about 24 bytes for each pair of a shrinker and a group that holds something, and 72 more once
-    /// memory is short: for the most pairs that there were at a time.
+    /// Costs about 24 bytes for each pair of a shrinker and a group with objects, and 72 more once
+    /// memory is short: for the maximum number of pairs that existed at one time.
     #[must_use]
     pub fn by_utility(mut self, yes: bool) -> Self {
         self.by_utility = yes;

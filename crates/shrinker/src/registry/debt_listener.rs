@@ -4,12 +4,15 @@ use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::budget::Kick;
 
-/// Told of debts which the foreground leaves, if the policy wants it ([`Policy::kick`](crate::budget::Policy::kick)).
+/// Receives notifications of debts that the foreground leaves, if the policy requests them
+/// ([`Policy::kick`](crate::budget::Policy::kick)).
 pub trait DebtListener: Send + Sync {
-    /// Objects of `memcg` on `node` are owed; see [`Registry::pay_debts`](crate::Registry::pay_debts). Called by whoever reclaims, so it must not wait.
+    /// Reports that objects of `memcg` on `node` are owed; see
+    /// [`Registry::pay_debts`](crate::Registry::pay_debts). Called on the thread that reclaims, so
+    /// it must not wait.
     ///
-    /// No lock is held: it may use the registry and set another listener, but nothing is reclaimed for it. A panic reaches the
-    /// caller of reclaim.
+    /// No lock is held: it may use the registry and set another listener, but reclaim calls do
+    /// nothing. A panic reaches the caller of reclaim.
     #[doc(alias = "wakeup_kswapd")]
     fn notify_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick);
 }

@@ -1,10 +1,10 @@
-//! Which shrinkers a pass asks: all, one, or those of some kinds.
+//! Filters: the shrinkers that a pass calls, which are all, one, or those of some kinds.
 
 use super::caches::Caches;
 use super::registry_core::RegistryCore;
 use crate::id::ShrinkerId;
 
-/// The shrinkers that a pass asks.
+/// The shrinkers that a pass calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShrinkerFilter {
     shrinker: Option<u32>,
@@ -14,12 +14,12 @@ pub(crate) struct ShrinkerFilter {
 impl ShrinkerFilter {
     pub(crate) const ALL: Self = Self { shrinker: None, caches: Caches::all() };
 
-    /// Are all of them?
+    /// True if the filter admits every shrinker.
     pub(crate) const fn is_all(&self) -> bool {
         self.shrinker.is_none() && self.caches.is_all()
     }
 
-    /// Is the shrinker under this id meant?
+    /// True if the filter admits the shrinker with this id.
     pub(crate) fn admits(&self, core: &RegistryCore, id: u32) -> bool {
         self.shrinker.is_none_or(|only| only == id)
             && (self.caches.is_all() || core.options(id).is_some_and(|options| self.caches.intersects(options.caches)))

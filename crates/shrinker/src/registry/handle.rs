@@ -1,4 +1,4 @@
-//! The handle of a registry: how it is made, and what it is made of.
+//! The handle of a registry: its constructors, and access to its parts.
 
 use alloc::sync::Arc;
 use core::alloc::Layout;
@@ -13,7 +13,8 @@ use super::registry_core::RegistryCore;
 use super::scope::NoReclaim;
 use crate::error::ShrinkerAllocError;
 
-/// The shrinkers of one runtime, and the calls that make them give memory back. A handle: clones are the same registry.
+/// The shrinkers of one runtime, and the calls that make them give memory back. A handle: clones
+/// refer to the same registry.
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
@@ -47,7 +48,7 @@ use crate::error::ShrinkerAllocError;
 ///
 /// assert_eq!(registry.drop_caches(), 1000);
 /// assert_eq!(registry.drop_caches(), 0);
-/// // Two calls: one to count, one to make sure after its bit was cleared; none for the second drop.
+/// // Two calls: one to count, one for the second count; none for the second drop.
 /// assert_eq!(registration.stats().callbacks, 2);
 /// # Ok::<(), lowwater_shrinker::ShrinkerAllocError>(())
 /// ```
@@ -57,22 +58,23 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry for the groups of `tree` and for `nodes` NUMA nodes, with the defaults of [`RegistryConfig`].
+    /// Creates a registry for the groups of `tree` and for `nodes` NUMA nodes, with the defaults of
+    /// [`RegistryConfig`].
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0 or more than a [`NodeId`](lowwater_lru_core::NodeId) can tell apart.
+    /// If `nodes` is 0 or more than a [`NodeId`](lowwater_lru_core::NodeId) can represent.
     pub fn new(tree: &MemcgTree, nodes: usize) -> Self {
         Self::with_config(tree, RegistryConfig::new(nodes))
     }
 
-    /// A registry for the groups of `tree`, as `config` has it.
+    /// Creates a registry for the groups of `tree` with this configuration.
     pub fn with_config(tree: &MemcgTree, config: RegistryConfig) -> Self {
         Self::try_with_config(tree, config)
             .unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<RegistryCore>()))
     }
 
-    /// As [`with_config`](Self::with_config), for callers that can do without.
+    /// As [`with_config`](Self::with_config), for callers that can handle a failure.
     ///
     /// # Errors
     ///
@@ -82,12 +84,12 @@ impl Registry {
         Ok(Self { core })
     }
 
-    /// Starts to build a shrinker. The name is for people; two may have the same.
+    /// Starts to build a shrinker. The name is for display; two shrinkers may have the same name.
     pub fn builder(&self, name: &str) -> ShrinkerBuilder<'_> {
         ShrinkerBuilder::new(&self.core, name)
     }
 
-    /// Number of NUMA nodes.
+    /// The number of NUMA nodes.
     pub fn nodes(&self) -> usize {
         self.core.map.nodes()
     }
@@ -97,24 +99,25 @@ impl Registry {
         &self.core.root
     }
 
-    /// From here until the guard is dropped, this thread does not reclaim through this registry: for code that holds locks
-    /// which a shrinker's callback takes.
+    /// Keeps this thread from reclaiming through this registry until the guard is dropped: for code
+    /// that holds locks that a shrinker's callback takes.
     pub fn no_reclaim_scope(&self) -> NoReclaim<'_> {
         self.core.scopes.enter()
     }
 
-    /// As [`no_reclaim_scope`](Self::no_reclaim_scope), unless the thread is inside a callback or a scope already: then it is to let
-    /// nothing go by itself either. For a cache that lets go of its own without being asked, and runs somebody's code for it. None,
-    /// too, without memory.
+    /// As [`no_reclaim_scope`](Self::no_reclaim_scope), but returns `None` if the thread is inside
+    /// a callback or a scope already, or without memory. For a cache that evicts on its own
+    /// initiative and runs user code for it: on `None` it must not evict either.
     pub fn first_no_reclaim_scope(&self) -> Option<NoReclaim<'_>> {
         self.core.scopes.enter_first()
     }
 
-    /// Sets the listener that hears of deferred objects, in place of the one before. A [`Reclaimer`](crate::Reclaimer) sets itself; an embedder with
-    /// threads of its own sets one that wakes them.
+    /// Sets the listener for deferred objects, and replaces the previous one. A
+    /// [`Reclaimer`](crate::Reclaimer) sets itself; an embedder with threads of its own sets one
+    /// that wakes them.
     pub fn set_debt_listener(&self, listener: Option<Arc<dyn DebtListener>>) {
         let old = self.core.replace_debt_listener(listener);
-        // Without the lock: its drop is user code.
+        // Dropped without the lock, because its drop is user code.
         drop(old);
     }
 

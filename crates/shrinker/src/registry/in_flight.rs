@@ -1,19 +1,24 @@
-//! The threads inside one shrinker's callbacks, and the end of letting threads in.
+//! The threads inside one shrinker's callbacks, and the kill that admits no further threads.
 //!
-//! A count and a flag in one atomic would do, but for two questions that need to know *which* threads are inside: may this thread come
-//! in (not twice: it may hold the cache's locks), and may this thread wait for all to leave (not from inside: it would wait for
-//! itself). So it is a short list under a lock that is held for a few instructions, never while a callback runs.
+//! An atomic count with a flag would not answer two questions that need to know *which* threads are
+//! inside: may this thread enter (not twice: it may hold the cache's locks), and may this thread
+//! wait for all threads to leave (not from inside: it would wait for itself). So the threads are in
+//! a short list under a lock that is held for a few instructions, never while a callback runs.
 //!
-//! [`InFlight::kill_and_wait`] waits for the threads inside, not for a grace period: with no thread inside it costs one lock. A thread
-//! that is inside a callback must not wait: a thread it waits for may wait for it. Such a thread leaves the shrinker's end with
-//! [`InFlight::kill`], and the last thread that leaves takes the end along and drops it.
+//! [`InFlight::kill_and_wait`] waits for the threads inside, not for a grace period: with no thread
+//! inside it costs one lock. A thread inside a callback must not wait, because a thread that it
+//! waits for may wait for it. Such a thread calls [`InFlight::kill`] and leaves the end of the
+//! shrinker to the last thread inside, which drops it.
 //!
-//! The same lock guards the statistics: a thread that leaves adds what it did, once for each visit, at the price of a few additions.
+//! The same lock guards the statistics: a thread that leaves adds its counts, once per visit, at
+//! the cost of a few additions.
 //!
 //! # Invariants
 //!
-//! 1. Once [`InFlight::kill_and_wait`] has returned `Ok`, no thread is inside, and none gets in (S14).
-//! 2. Once [`InFlight::kill`] has returned, no thread gets in. The end is dropped when no thread is inside.
+//! 1. Once [`InFlight::kill_and_wait`] has returned `Ok`, no thread is inside, and none is admitted
+//!    (S14).
+//! 2. Once [`InFlight::kill`] has returned, no thread is admitted. The end is dropped when no
+//!    thread is inside.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -27,7 +32,8 @@ use crate::error::UnregisterError;
 use crate::stats::VisitCounts;
 use lowwater_base::thread_slot::ThreadId;
 
-/// The callbacks of one shrinker that are in flight. `E` is what the last of them ends when the registration has been killed.
+/// The callbacks of one shrinker that are in flight. `E` is the value whose drop ends the
+/// registration; after a kill it is dropped when no callback is left.
 #[doc(alias = "percpu_ref")]
 #[doc(alias = "refcount")]
 pub(crate) struct InFlight<E> {
@@ -41,7 +47,7 @@ struct InFlightState<E> {
     killed: bool,
     inside: CallerSet,
     counted: VisitCounts,
-    /// Of a kill that did not wait; none while no thread is inside.
+    /// The end of a kill that did not wait; `None` while no thread is inside.
     end: Option<E>,
 }
 
@@ -57,8 +63,8 @@ impl<E> Default for InFlight<E> {
     }
 }
 
-/// The threads inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep
-/// no memory for it.
+/// The threads inside. Usually none, sometimes one, for which nothing is allocated: 10,000
+/// shrinkers that were called once keep no memory for it.
 #[derive(Default)]
 struct CallerSet {
     one: Option<ThreadId>,
@@ -71,7 +77,7 @@ impl CallerSet {
         self.one.as_ref() == Some(caller) || self.more.as_ref().is_some_and(|more| more.contains(caller))
     }
 
-    /// False without memory.
+    /// Adds a thread. Returns false without memory.
     fn try_push(&mut self, caller: ThreadId) -> bool {
         if self.one.is_none() {
             self.one = Some(caller);
@@ -83,13 +89,13 @@ impl CallerSet {
         self.more.as_mut().is_some_and(|more| fallible::try_push(more, caller).is_ok())
     }
 
-    /// Takes a caller off who is inside.
+    /// Removes a thread that is inside.
     fn remove(&mut self, caller: &ThreadId) {
         if self.one.as_ref() == Some(caller) {
             self.one = None;
             return;
         }
-        // They are there: who leaves has entered.
+        // A thread that leaves has entered, so it is in the set.
         let Some(more) = &mut self.more else { return };
         if let Some(at) = more.iter().position(|other| other == caller) {
             more.swap_remove(at);
@@ -109,8 +115,9 @@ impl CallerSet {
 }
 
 impl<E> InFlight<E> {
-    /// Lets the calling thread in, unless the shrinker was killed, the thread is inside already, or other threads are inside and there is
-    /// no memory to note one more. A thread that is let in must [`put`](Self::put).
+    /// Admits the calling thread, unless the shrinker was killed, the thread is inside already, or
+    /// other threads are inside and there is no memory to record one more. An admitted thread must
+    /// [`put`](Self::put).
     #[doc(alias = "shrinker_try_get")]
     pub(crate) fn try_get(&self) -> bool {
         let caller = ThreadId::current();
@@ -121,7 +128,8 @@ impl<E> InFlight<E> {
         state.inside.try_push(caller)
     }
 
-    /// Lets the calling thread out. Returns the end if this is the last thread and the end was left to it.
+    /// Lets the calling thread leave. Returns the end if this is the last thread and the end was
+    /// left to it.
     #[must_use = "the end is dropped without this lock"]
     #[doc(alias = "shrinker_put")]
     pub(crate) fn put(&self, visited: &VisitCounts) -> Option<E> {
@@ -140,10 +148,10 @@ impl<E> InFlight<E> {
         state.end.take()
     }
 
-    /// Lets no thread in any more, and waits until all have left.
+    /// Admits no thread any more, and waits until all have left.
     ///
-    /// Refused inside a callback, where it would have to wait; the shrinker stays alive then. Without `std` that is not known, and
-    /// a thread inside this shrinker waits for itself.
+    /// Refused inside a callback if it would have to wait; the shrinker stays alive then. Without
+    /// `std` this is not detected, and a thread inside this shrinker waits for itself.
     #[doc(alias = "wait_for_completion")]
     pub(crate) fn kill_and_wait(&self) -> Result<(), UnregisterError> {
         let mut state = self.state.lock();
@@ -167,7 +175,8 @@ impl<E> InFlight<E> {
         Ok(())
     }
 
-    /// Lets no thread in any more, and does not wait: the last thread inside gets the end. Returns the end if no thread is inside.
+    /// Admits no thread any more, without waiting: the last thread inside gets the end. Returns the
+    /// end if no thread is inside.
     #[must_use = "the end is dropped without this lock"]
     #[doc(alias = "percpu_ref_kill")]
     pub(crate) fn kill(&self, end: E) -> Option<E> {
@@ -180,7 +189,12 @@ impl<E> InFlight<E> {
         None
     }
 
-    /// The sum of what the threads that have left did, and the number of callbacks in flight.
+    /// True once no thread is admitted any more: a thread inside should leave soon.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.state.lock().killed
+    }
+
+    /// The sum of the counts of all threads that have left, and the number of callbacks in flight.
     pub(crate) fn counted(&self) -> (VisitCounts, usize) {
         let state = self.state.lock();
         (state.counted, state.inside.len())

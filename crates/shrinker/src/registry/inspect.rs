@@ -1,4 +1,4 @@
-//! The calls of a registry that show what it holds.
+//! The calls of a registry that show its state.
 
 use lowwater_base::fallible::TryArc;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
@@ -12,7 +12,8 @@ use crate::shrinker::Count;
 use crate::stats::RegistryStats;
 
 impl Registry {
-    /// The shrinkers and the map, as they are now; no shrinker is called. O(shrinkers + live pairs).
+    /// Returns the current state of the shrinkers and the map, without calling a shrinker.
+    /// O(shrinkers + live pairs).
     pub fn snapshot(&self) -> RegistryStats {
         let shrinkers = self.core.shrinker_stats();
         let (live_pairs, live_groups) = self.core.map.live();
@@ -21,8 +22,9 @@ impl Registry {
         RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes: self.core.map.footprint() }
     }
 
-    /// A [`snapshot`](Self::snapshot) for which each live pair is asked what it holds now: a call of `count_objects`, and one of
-    /// `weigh_objects`, for each. Inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope) nobody is asked.
+    /// As [`snapshot`](Self::snapshot), with the current size of each live pair: one call of
+    /// `count_objects` and one of `weigh_objects` for each. Inside a callback or a
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope) no shrinker is called.
     pub fn survey(&self) -> RegistryStats {
         let mut stats = self.snapshot();
         let Some(_scope) = self.core.scopes.enter_first() else { return stats };
@@ -42,17 +44,18 @@ impl Registry {
         stats
     }
 
-    /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
-    /// the number of groups. Exact; without the shrinkers themselves, the handles that
-    /// [`Prepared::occupancy`](crate::Prepared::occupancy) gave out, what the configuration brought along, what threads inside
-    /// callbacks take, and the labels that metrics keep.
+    /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is
+    /// O(live pairs) (S25), whatever the number of groups. Exact; without the shrinkers themselves,
+    /// the handles returned by [`Prepared::occupancy`](crate::Prepared::occupancy), the objects
+    /// passed in the configuration, the entries of threads inside callbacks, and the labels of
+    /// metrics.
     pub fn footprint(&self) -> ByteSize {
-        // The map's own size is in its footprint; what counts its handles is not.
+        // The map's own size is in its footprint; the reference counts of its handle are not.
         let counted = TryArc::<Map>::BYTES - size_of::<Map>();
         self.core.map.footprint().saturating_add(ByteSize::new((self.core.bytes() + counted) as u64))
     }
 
-    /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.
+    /// Objects that `id` owes for `memcg` on `node`; 0 if none.
     #[doc(alias = "nr_deferred")]
     pub fn owed(&self, memcg: &Memcg, node: NodeId, id: ShrinkerId) -> u64 {
         match self.core.knows(memcg, node) {
@@ -61,7 +64,8 @@ impl Registry {
         }
     }
 
-    /// Objects of `memcg` and all groups below it on `node`, as of the last visits. O(live pairs on the node), no callback.
+    /// Objects of `memcg` and its descendants on `node`, as of the last visits. O(live pairs on the
+    /// node), no callback.
     pub(crate) fn held(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.core.map.held(memcg, node)
     }

@@ -1,4 +1,4 @@
-//! Model checks of the registry: a pass meets an unregister, and an add.
+//! Model checks of the registry: a pass beside an unregister, and beside an add.
 
 use super::in_flight::InFlight;
 use super::*;
@@ -14,7 +14,7 @@ use lowwater_lru_core::{MemcgTree, NodeId};
 
 const N0: NodeId = NodeId::ZERO;
 
-/// A cache that minds being called when its owner is gone.
+/// A cache that asserts that it is not called after its owner is gone.
 struct Owned {
     gone: AtomicBool,
     objects: AtomicU64,
@@ -47,7 +47,7 @@ fn pass(registry: &Registry) -> Progress {
     registry.shrink(registry.root(), N0, 0, Reclaim::KSWAPD, &mut Work::unlimited())
 }
 
-/// A pass is under way while the registration is dropped.
+/// A pass runs while the registration is dropped.
 fn pass_meets_unregister() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
@@ -80,7 +80,7 @@ fn s14_a_callback_runs_too_late_if_nobody_waits_for_it() {
     with_mutant("close_without_waiting", pass_meets_unregister);
 }
 
-/// A cache that knows whether its callback runs.
+/// A cache that counts its running callbacks.
 #[derive(Default)]
 struct Busy(AtomicU64);
 
@@ -96,7 +96,8 @@ impl Shrinker for Busy {
     }
 }
 
-/// A callback may be in flight when its registration ends without waiting: the id is another's when the callback has returned.
+/// A callback may be in flight when its registration ends without waiting: the id is reused only
+/// after the callback has returned.
 fn callback_meets_nowait() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
@@ -121,7 +122,7 @@ fn callback_meets_nowait() {
         let handles = Arc::strong_count(&cache);
         let id = registry.builder("last").alloc().unwrap().id().get();
         let live = registry.core.map.live();
-        // Before the checks, whose failure must not unwind through locks.
+        // Before the checks: a failed check must not unwind through locks.
         drop((registry, tree));
         assert!(!begins, "a callback begins after the end");
         assert!(!early, "an id is another's while a callback of its last owner runs");
@@ -146,7 +147,7 @@ fn s14_an_end_is_never_finished_if_the_last_to_leave_does_not() {
     with_mutant("leave_without_ending", callback_meets_nowait);
 }
 
-/// Two threads, each inside one shrinker, drop the registration of the other's.
+/// Two threads, each inside one shrinker, drop each other's registration.
 fn two_end_each_other() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
@@ -173,12 +174,13 @@ fn s14_two_callbacks_that_end_each_other_do_not_wait() {
     two_end_each_other();
 }
 
-/// The same for two gates and nothing else: a deadlock that loom finds must not unwind through registrations.
+/// The same with two `InFlight`s only: a deadlock that loom finds must not unwind through
+/// registrations.
 fn two_close_each_other() {
     lowwater_base::sync::model(|| {
         let gates = Arc::new([InFlight::<()>::default(), InFlight::<()>::default()]);
         let enters_and_closes = |gates: &[InFlight<()>; 2], mine: usize| {
-            // Not dropped where loom unwinds.
+            // Not dropped when loom unwinds.
             let scope = core::mem::ManuallyDrop::new(crate::CallbackScope::enter());
             let is_inside = gates[mine].try_get();
             let _refused = gates[1 - mine].kill_and_wait();
@@ -227,7 +229,7 @@ fn pass_meets_add() {
         let first = pass(&registry).freed;
         adder.join().unwrap();
         let freed = first + pass(&registry).freed;
-        // Before the check, whose failure must not unwind through locks.
+        // Before the check: a failed check must not unwind through locks.
         drop((registration, registry, tree));
         assert_eq!(freed, 1, "an object is hidden from reclaim");
     });
@@ -250,7 +252,7 @@ fn s14_a_callback_runs_too_late_if_a_closed_gate_lets_in() {
     with_mutant("enter_closed", pass_meets_unregister);
 }
 
-/// A pass meets a shrinker whose lists are filled already, while it is being registered.
+/// A pass beside the registration of a shrinker with filled lists.
 fn pass_meets_register() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
@@ -265,7 +267,7 @@ fn pass_meets_register() {
         let registration = prepared.register(Arc::clone(&cache) as Arc<dyn Shrinker>);
         let freed = reclaimer.join().unwrap();
         let freed = freed + pass(&registry).freed;
-        // Before the check, whose failure must not unwind through locks.
+        // Before the check: a failed check must not unwind through locks.
         drop((registration, registry, tree));
         assert_eq!(freed, 1, "an object is hidden from reclaim");
     });
@@ -282,7 +284,7 @@ fn s11_an_object_is_hidden_if_the_bit_of_an_unregistered_id_is_cleared() {
     with_mutant("clear_unregistered", pass_meets_register);
 }
 
-/// Holds plenty, and notes what it was asked to scan.
+/// A shrinker with many objects, which counts the objects that it was requested to scan.
 struct Plenty(AtomicU64);
 
 impl Shrinker for Plenty {
@@ -299,7 +301,7 @@ impl Shrinker for Plenty {
     }
 }
 
-/// Two threads pay at once, and a third call sees to the rest.
+/// Two threads pay at once, and a third call pays the rest.
 fn payers_meet() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);

@@ -1,4 +1,4 @@
-//! How a shrinker tells that it misses objects which it was made to let go.
+//! The handle by which a shrinker reports misses on objects that it was made to evict.
 
 use lowwater_base::fallible::TryArc;
 use lowwater_lru_core::{ByteSize, Memcg};
@@ -8,13 +8,14 @@ use super::registry_core::RegisteredState;
 use crate::id::ShrinkerId;
 use crate::utility::{Miss, Pairs};
 
-/// Reports the ghost hits of one shrinker: misses on objects that it let go when it was asked to. From
+/// Reports the ghost hits of one shrinker: misses on objects that it evicted on request. From
 /// [`Prepared::miss_reporter`](crate::Prepared::miss_reporter).
 ///
-/// By them the registry knows to which shrinker and group more memory would bring the most hits per
-/// byte, and takes it from where it brings the fewest ([`RegistryConfig::by_utility`](crate::RegistryConfig::by_utility)).
-/// A shrinker that reports none is judged by how fast its objects turn over. Reports are for shrinkers that
-/// said they would come, by [`ShrinkerBuilder::reports_misses`](crate::ShrinkerBuilder::reports_misses).
+/// From these reports the registry estimates to which shrinker and group more memory would bring
+/// the most hits per byte, and takes memory from those to which it brings the fewest
+/// ([`RegistryConfig::by_utility`](crate::RegistryConfig::by_utility)). For a shrinker that reports
+/// none, the estimate is made from its turnover. Only shrinkers built with
+/// [`ShrinkerBuilder::reports_misses`](crate::ShrinkerBuilder::reports_misses) may report.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::utility::{Miss, Pairs};
 /// let registry = Registry::with_config(&tree, RegistryConfig::new(1).by_utility(true));
 /// let prepared = registry.builder("pages").reports_misses(true).alloc()?;
 /// let reporter = prepared.miss_reporter();
-/// // A key that was evicted came back; 40 kB were evicted since then.
+/// // A key that was evicted is requested again; 40 kB were evicted since then.
 /// reporter.miss(tree.root(), Miss::at(ByteSize::kib(40)));
 /// # Ok::<(), lowwater_shrinker::ShrinkerAllocError>(())
 /// ```
@@ -41,15 +42,16 @@ impl MissReporter {
         ShrinkerId::new(self.0.key.id)
     }
 
-    /// Reports a miss of the group's. Counts nothing where the distance and what the group holds are more
-    /// than it may ever use, for a group that holds nothing, and for a shrinker that did not say that it
-    /// reports misses. Takes a lock for a moment. O(depth).
+    /// Reports a miss of the group. The miss is ignored if its distance plus the bytes of the
+    /// shrinker's objects of the group exceed the lowest limit of the group and its ancestors, if
+    /// there are no such objects, or if the shrinker was not built to report misses. Takes a lock
+    /// for a moment. O(depth).
     pub fn miss(&self, memcg: &Memcg, miss: Miss) {
         self.miss_at(&PairHint::default(), memcg, miss);
     }
 
-    /// As [`miss`](Self::miss), with a hint that belongs to the group. Takes no lock while the hint is
-    /// up to date.
+    /// As [`miss`](Self::miss), with a hint that belongs to the group. Takes no lock while the hint
+    /// is up to date.
     #[doc(hidden)]
     pub fn miss_at(&self, hint: &PairHint, memcg: &Memcg, miss: Miss) {
         let Some(pairs) = self.0.map.by_utility().filter(|_| self.0.options.reports_misses) else { return };
@@ -64,13 +66,14 @@ impl MissReporter {
         pairs.hit(slot, miss, budget);
     }
 
-    /// Says what a miss of this shrinker costs on average, in 16ths of the mean of all shrinkers of the
-    /// registry: objects that are kept because they were used count by it. 16 until it is said.
+    /// Sets the average cost of a miss of this shrinker, in 16ths of the mean over all shrinkers of
+    /// the registry: the weight of objects that are kept because they were used. 16 until it is
+    /// set.
     pub fn set_mean_cost(&self, cost: u32) {
         self.0.set_cost(cost);
     }
 
-    /// Whether the group's pair holds something, as far as the registry knows.
+    /// True if the registry's table of pairs has the group's pair.
     #[doc(hidden)]
     pub fn is_known(&self, hint: &PairHint, memcg: &Memcg) -> bool {
         self.0.map.by_utility().is_some_and(|pairs| self.slot(pairs, hint, memcg).is_some())
@@ -82,7 +85,7 @@ impl MissReporter {
         if let Some(slot) = hint.slot().filter(|slot| pairs.holds(*slot, id, memcg)) {
             return Some(slot);
         }
-        // Not of the next shrinker of the same id, nor of a group of another tree.
+        // Not for a previous owner of the id, nor for a group of another tree.
         let slot = self.0.map.is_own(self.0.key, group).then(|| pairs.find(id, memcg)).flatten()?;
         hint.set(slot);
         Some(slot)
@@ -95,13 +98,13 @@ impl core::fmt::Debug for MissReporter {
     }
 }
 
-/// The least limit on the way up from a group.
+/// The lowest limit among a group and its ancestors.
 fn limit(memcg: &Memcg) -> u64 {
     let above = core::iter::successors(Some(memcg), |memcg| memcg.parent());
     above.map(|memcg| memcg.max().get()).min().unwrap_or(u64::MAX)
 }
 
-/// The budget that distances are parts of: the root's limit, or where it has none, its usage.
+/// The budget of which distances are fractions: the root's limit, or its usage if it has no limit.
 pub(crate) fn budget(memcg: &Memcg) -> u64 {
     let root = core::iter::successors(Some(memcg), |memcg| memcg.parent()).last().unwrap_or(memcg);
     match root.max() {

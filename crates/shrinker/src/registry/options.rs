@@ -5,7 +5,7 @@ use lowwater_lru_core::{Memcg, NodeId};
 use super::caches::Caches;
 use crate::budget::{BATCH_DEFAULT, SEEKS_DEFAULT};
 
-/// How a shrinker is to be asked.
+/// How a shrinker is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShrinkerOptions {
     pub(crate) seeks: u32,
@@ -13,7 +13,7 @@ pub(crate) struct ShrinkerOptions {
     pub(crate) memcg_aware: bool,
     pub(crate) numa_aware: bool,
     pub(crate) caches: Caches,
-    /// Ghost hits are reported: see [`MissReporter`](crate::MissReporter).
+    /// True if ghost hits are reported: see [`MissReporter`](crate::MissReporter).
     pub(crate) reports_misses: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for ShrinkerOptions {
 }
 
 impl ShrinkerOptions {
-    /// The group whose bit stands for `memcg`: the root, if the shrinker does not tell groups apart.
+    /// The group with the bit for `memcg`: the root, if the shrinker is not memcg-aware.
     pub(crate) fn memcg<'a>(&self, memcg: &'a Memcg) -> &'a Memcg {
         if self.memcg_aware {
             return memcg;
@@ -43,7 +43,7 @@ impl ShrinkerOptions {
         at
     }
 
-    /// The node whose bit stands for `node`: the first, if the shrinker does not tell nodes apart.
+    /// The node with the bit for `node`: the first, if the shrinker is not NUMA-aware.
     pub(crate) fn node(&self, node: NodeId) -> NodeId {
         if self.numa_aware {
             node

@@ -1,24 +1,24 @@
-//! Where a pair's tallies are, as far as its owner remembers.
+//! A hint for the slot of a pair's tallies, kept by the pair's owner.
 
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 
-/// Where a pair's tallies are, so that they are looked for once only. A hint, which may be out of date.
+/// The slot of a pair's tallies, which saves a lookup. A hint, which may be outdated.
 ///
-/// All accesses are Relaxed: the slot is looked at again.
+/// All accesses are Relaxed: the slot is validated before use.
 #[doc(hidden)]
 #[derive(Default)]
 pub struct PairHint(
-    /// One more than the slot; 0 for none.
+    /// The slot plus one; 0 for none.
     AtomicU32,
 );
 
 impl PairHint {
-    /// The slot that it names.
+    /// The stored slot.
     pub(crate) fn slot(&self) -> Option<u32> {
         self.0.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Names this slot from now on.
+    /// Stores a slot.
     pub(super) fn set(&self, slot: u32) {
         self.0.store(slot + 1, Ordering::Relaxed);
     }

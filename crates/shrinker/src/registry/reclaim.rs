@@ -15,19 +15,20 @@ use crate::resync::resync;
 use crate::work::{Progress, Work};
 
 impl Registry {
-    /// One pass: asks each shrinker that may hold something for `root` or a group below it on `node`, and has it scan its part
-    /// at `priority` (12, light, to 0, everything). Groups below their `min` are left alone, those below their `low` too,
-    /// unless priority is 0 and nothing could be freed elsewhere. A pass that `work` cuts short is taken up there by the next.
+    /// Runs one pass: calls each shrinker that may hold objects of `root` or its descendants on
+    /// `node`, and scans its part at `priority` (12, light, to 0, everything). Groups below their
+    /// `min` are skipped, and groups below their `low`, too, unless priority is 0 and nothing could
+    /// be freed elsewhere. If `work` ends a pass early, the next pass resumes there.
     ///
-    /// O(pairs that may hold something), whatever the number of groups and shrinkers. Does nothing when `root` is offline
-    /// (S19) or a group of another tree, when there is no such node, or the thread is inside a
-    /// callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// O(pairs that may hold objects), whatever the number of groups and shrinkers. Does nothing if
+    /// `root` is offline (S19) or a group of another tree, if the node does not exist, or if the
+    /// thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         self.shrink_selected(&Select::all().memcg(root).node(node), priority, flags, work)
     }
 
-    /// As [`shrink`](Self::shrink), for a part: one pass over each node that is selected.
+    /// As [`shrink`](Self::shrink), for a selection: one pass over each selected node.
     #[doc(hidden)]
     pub fn shrink_selected(&self, select: &Select<'_>, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
@@ -43,17 +44,18 @@ impl Registry {
         progress
     }
 
-    /// Frees all that can be freed, in every group and on every node, protected or not. Says how many objects.
+    /// Frees all objects that can be freed, in every group and on every node, protected or not.
+    /// Returns their number.
     ///
-    /// Goes round again as long as it pays, or as groups end meanwhile and their objects move; a
-    /// bounded number of times, so it ends beside a thread that fills the caches, or makes and ends
-    /// groups, as fast (S22).
+    /// Repeats the pass as long as enough is freed, or groups end meanwhile and their objects move;
+    /// a bounded number of times, so it ends even if another thread fills the caches, or creates
+    /// and ends groups, as fast (S22).
     #[doc(alias = "drop_slab")]
     pub fn drop_caches(&self) -> u64 {
         self.drop_selected(&Select::all())
     }
 
-    /// As [`drop_caches`](Self::drop_caches), for a part. O(live groups in it).
+    /// As [`drop_caches`](Self::drop_caches), for a selection. O(live groups in it).
     #[doc(alias = "drop_slab_node")]
     #[doc(hidden)]
     pub fn drop_selected(&self, select: &Select<'_>) -> u64 {
@@ -68,11 +70,12 @@ impl Registry {
         })
     }
 
-    /// Frees lists that were empty at the last sweep too, and clears the bits of those that became empty without
-    /// a pass. A [`Reclaimer`](crate::Reclaimer) does it by itself when it has nothing else to do.
+    /// Frees lists that were empty at the previous sweep too, and clears the bits of those that
+    /// became empty without a pass. A [`Reclaimer`](crate::Reclaimer) does this itself when it has
+    /// nothing else to do.
     ///
-    /// O(groups + their lists), and when lists were given back a call of `count_objects` for each live pair. Does nothing inside
-    /// a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// O(groups + their lists), and if lists were freed, a call of `count_objects` for each live
+    /// pair. Does nothing inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     pub fn sweep(&self) -> Swept {
         let Some(_scope) = self.core.scopes.enter_first() else { return Swept::default() };
         let swept = list_lru::sweep(&self.core.root);
@@ -84,31 +87,34 @@ impl Registry {
         swept
     }
 
-    /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until
-    /// `done` says so or a bound of [`RegistryConfig`](crate::RegistryConfig) is reached. Costs no more when others have left debts (S23).
+    /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, the current
+    /// node first, round-robin, until `done` returns true or a bound of
+    /// [`RegistryConfig`](crate::RegistryConfig) is reached. Debts of other threads add nothing to
+    /// its cost (S23).
     ///
-    /// The thread must hold none of its caches' locks, or say so with `flags` or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// The thread must hold none of its caches' locks, or declare it with `flags` or a
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "try_to_free_mem_cgroup_pages")]
     pub fn direct_reclaim(&self, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
         crate::direct::reclaim(&self.core, memcg, flags, done)
     }
 
-    /// Frees objects of those shrinkers and groups of `memcg`'s subtree to which memory brings the fewest
-    /// hits per byte, a few of one at a time, until `work` is used up: for who needs a little memory
-    /// soon, and for the background. Groups below their `low` or `min` are left alone. What goes of a
-    /// group is from all nodes, in proportion to what it holds there.
+    /// Frees objects of the shrinkers and groups of `memcg`'s subtree to which memory brings the
+    /// fewest hits per byte, a few of one pair at a time, until `work` is used up: for callers that
+    /// need a little memory soon, and for the background. Groups below their `low` or `min` are
+    /// skipped. A group's objects are freed from all nodes, in proportion to the objects there.
     ///
-    /// `needy` is the pair that the memory is for, which is always looked at; most callers have none to
-    /// name.
+    /// `needy` is the pair that needs the memory, which is always a candidate; most callers have
+    /// none to pass.
     ///
-    /// Frees nothing unless the registry chooses [by utility](crate::RegistryConfig::by_utility); nor
-    /// where all that is looked at is protected, inside a callback, or in a
-    /// [`no_reclaim_scope`](Self::no_reclaim_scope). Below a group to which few of many pairs belong, a
-    /// call may find none of them. Then other ways of reclaim remain. A call without a bound frees two
-    /// million objects at most.
+    /// Frees nothing unless the registry selects victims [by
+    /// utility](crate::RegistryConfig::by_utility); nor if all candidates are protected, inside a
+    /// callback, or in a [`no_reclaim_scope`](Self::no_reclaim_scope). Below a group with few of
+    /// many pairs, a call may find none of them. In these cases other ways of reclaim remain. A
+    /// call without a bound frees at most two million objects.
     ///
-    /// O(1) for each batch of at most 8 objects and at most a 64th of what the pair holds, however many
-    /// shrinkers and groups there are.
+    /// O(1) for each batch of at most 8 objects and at most 1/64 of the pair's objects, whatever
+    /// the number of shrinkers and groups.
     pub fn shrink_least_useful(
         &self,
         memcg: &Memcg,
@@ -129,14 +135,14 @@ impl Registry {
         LeastUseful { core: &self.core, limit: memcg, needy, flags }.run(work)
     }
 
-    /// Whether victims are chosen by utility.
+    /// True if victims are selected by utility.
     pub(crate) fn is_by_utility(&self) -> bool {
         self.core.map.by_utility().is_some()
     }
 
-    /// Scans the objects that were deferred for `memcg` itself on `node`, and no others, as far as `work` goes: for the background,
-    /// once it was notified. Returns what was done, and how many objects are still deferred. No object is taken from a group that is
-    /// below its `low`.
+    /// Scans the objects that were deferred for `memcg` itself on `node`, and no others, as far as
+    /// `work` permits: for the background, after a notification. Returns the progress, and how many
+    /// objects are still deferred. No object is taken from a group below its `low`.
     pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
         let Some(_scope) = self.core.scopes.enter_first() else { return (Progress::default(), 0) };
         crate::pass::scan_owed(&self.core, memcg, node, work)

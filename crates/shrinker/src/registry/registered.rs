@@ -1,4 +1,4 @@
-//! One registered shrinker, and the right to call it.
+//! A registered shrinker, and the right to call it.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -12,30 +12,30 @@ use crate::id::ShrinkerId;
 use crate::shrinker::{Count, Scan, Shrinker};
 use crate::stats::{ShrinkerStats, VisitCounts};
 
-/// A shrinker under its name, and its [`ShrinkerState`]. `E` is the end of its registration; see
+/// A shrinker, its name, and its [`ShrinkerState`]. `E` is the end of its registration; see
 /// [`InFlight`](super::in_flight::InFlight).
 #[doc(alias = "struct shrinker")]
 pub(crate) struct RegisteredShrinker<E> {
     pub(crate) name: Box<str>,
     pub(crate) state: TryArc<ShrinkerState<E>>,
-    /// None while it is dropped.
+    /// `None` while it is dropped.
     shrinker: Option<Arc<dyn Shrinker>>,
 }
 
 /// The right to call a shrinker: while it is held, the shrinker's registration does not end.
 #[doc(alias = "shrinker_try_get")]
 pub(crate) struct ShrinkerGuard<E> {
-    // Before `inside`: when the end is dropped, or the thread that waits for it goes on, no thread that was inside has a handle on
-    // the shrinker any more.
+    // Dropped before `inside`: when the end is dropped, or the thread that waits for it continues,
+    // no thread that was inside has a handle on the shrinker any more.
     registered: TryArc<RegisteredShrinker<E>>,
     inside: Inside<E>,
 }
 
-/// The calling thread, inside a shrinker's callbacks.
+/// The calling thread, while it is inside a shrinker's callbacks.
 struct Inside<E> {
     state: TryArc<ShrinkerState<E>>,
     visited: VisitCounts,
-    // Last: a shrinker and an end are dropped inside the scope.
+    // Last, so that a shrinker and an end are dropped inside the scope.
     _scope: CallbackScope,
 }
 
@@ -47,7 +47,8 @@ impl<E> RegisteredShrinker<E> {
         Self { name, state, shrinker: Some(shrinker) }
     }
 
-    /// Returns the right to call the shrinker, unless it is quarantined, killed, or the thread is inside it.
+    /// Returns the right to call the shrinker, unless it is quarantined or killed, or the thread is
+    /// inside it.
     pub(crate) fn try_get(this: &TryArc<Self>) -> Option<ShrinkerGuard<E>> {
         if this.is_quarantined() || !this.in_flight.try_get() {
             return None;
@@ -81,7 +82,7 @@ impl<E> RegisteredShrinker<E> {
         }
     }
 
-    /// Bytes allocated for it: this, its state, its name; not the shrinker.
+    /// Bytes allocated for this, its state and its name; without the shrinker.
     pub(crate) fn bytes(&self) -> usize {
         TryArc::<Self>::BYTES + TryArc::<ShrinkerState<E>>::BYTES + self.name.len()
     }
@@ -96,8 +97,8 @@ impl<E> core::ops::Deref for RegisteredShrinker<E> {
 }
 
 impl<E> Drop for RegisteredShrinker<E> {
-    /// The last thread that has a handle drops the shrinker: maybe one that reclaims, which a panic of the shrinker's `Drop` must not
-    /// reach.
+    /// The thread with the last handle drops the shrinker. It may be a reclaiming thread, so a
+    /// panic of the shrinker's `Drop` is caught.
     fn drop(&mut self) {
         let shrinker = self.shrinker.take();
         let _panicked = caught(|| drop(shrinker));
@@ -120,9 +121,14 @@ impl<E> core::ops::Deref for ShrinkerGuard<E> {
 }
 
 impl<E> ShrinkerGuard<E> {
-    /// Notes what was done, to be counted when the guard is dropped.
+    /// Records what was done, to be counted when the guard is dropped.
     pub(crate) fn visited(&mut self, visited: VisitCounts) {
         self.inside.visited += visited;
+    }
+
+    /// True if the shrinker should not be called again: it was killed, or a callback panicked.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_quarantined() || self.in_flight.is_killed()
     }
 
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, CallbackPanicked> {
@@ -138,14 +144,14 @@ impl<E> ShrinkerGuard<E> {
     }
 }
 
-/// Calls `callback` and keeps its panic from the others.
+/// Calls `callback` and catches a panic.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, CallbackPanicked> {
-    // A callback that panicked half way is not called again.
+    // A callback that has panicked is not called again, so its broken state is not observed.
     lowwater_base::unwind::caught(callback).ok_or(CallbackPanicked)
 }
 
-/// Calls `callback`. Without `std` a panic cannot be caught; under loom it is the model's.
+/// Calls `callback`. Without `std` a panic cannot be caught; under loom it belongs to the model.
 #[cfg(not(all(feature = "std", not(lowwater_loom))))]
 fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, CallbackPanicked> {
     Ok(callback())

@@ -1,4 +1,4 @@
-//! The right to be called, and its end.
+//! The registration of a shrinker, and its end.
 
 use lowwater_base::fallible::TryArc;
 
@@ -8,28 +8,29 @@ use crate::error::UnregisterError;
 use crate::id::ShrinkerId;
 use crate::stats::ShrinkerStats;
 
-/// The right of a registry to call a shrinker. Dropping this ends it (S14).
+/// The right of a registry to call a shrinker. Dropping this ends the registration (S14).
 ///
-/// # What holds after the end
+/// # State after the end
 ///
-/// The end clears the bits and debts of the shrinker's id, which costs O(pairs that hold something), gives the id back, and
-/// drops the registry's handles on the shrinker. A panic of the shrinker's own `Drop` is caught where the registry's handle is
-/// the last one.
+/// The end clears the bits and debts of the shrinker's id, which costs O(pairs with objects), frees
+/// the id, and drops the registry's handles on the shrinker. A panic of the shrinker's own `Drop`
+/// is caught if the registry's handle is the last one.
 ///
-/// | ended by | where | when it returns |
+/// | ended by | where | state when it returns |
 /// |---|---|---|
-/// | drop, [`unregister`](Self::unregister) | outside of callbacks | no callback runs, nor will one; all of the end is done |
+/// | drop, [`unregister`](Self::unregister) | outside of callbacks | no callback runs or will run; the end is complete |
 /// | drop | inside a callback of any shrinker of any registry, or another [`CallbackScope`](crate::CallbackScope) | as below |
-/// | [`unregister_nowait`](Self::unregister_nowait) | anywhere | no callback begins any more; those in flight finish, and the last thread to return from one does the rest of the end |
+/// | [`unregister_nowait`](Self::unregister_nowait) | anywhere | no visit of the shrinker begins any more; the visits in flight (a count and the scans after it) finish, and the last thread to leave one completes the end |
 ///
-/// So an end outside of callbacks waits for callbacks in flight, and for nothing else. One inside a callback does not wait, as
-/// two threads could wait for each other's callbacks for ever; where no callback of the shrinker is in flight, that makes no
-/// difference. A thread that waits must hold no lock that the shrinker's callbacks take.
+/// So an end outside of callbacks waits for callbacks in flight, and for nothing else. An end
+/// inside a callback does not wait, because two threads could wait for each other's callbacks for
+/// ever; if no callback of the shrinker is in flight, there is no difference. A thread that waits
+/// must hold no lock that the shrinker's callbacks take.
 ///
-/// Without `std` threads cannot be told apart: the drop never waits, and `unregister` always does.
+/// Without `std` there is no thread identity: the drop never waits, and `unregister` always does.
 #[must_use = "dropping the registration ends it"]
 pub struct Registration {
-    /// None once it has ended.
+    /// `None` after the end.
     live: Option<(TryArc<Registered>, IdClaim)>,
 }
 
@@ -48,18 +49,20 @@ impl Registration {
         &self.registered().name
     }
 
-    /// Its statistics.
+    /// The shrinker's statistics.
     pub fn stats(&self) -> ShrinkerStats {
         self.registered().stats()
     }
 
-    /// Ends it: when this returns no callback runs, nor will one. Waits for callbacks in flight.
+    /// Ends the registration: when this returns, no callback runs or will run. Waits for callbacks
+    /// in flight.
     ///
     /// # Errors
     ///
-    /// [`UnregisterError::InsideCallback`] and the registration, as it was, when a callback of the shrinker is in flight and the
-    /// calling thread is itself inside a callback, of this shrinker or of any other. Without `std` that is not noticed: a thread
-    /// inside the shrinker's own callback would wait for itself.
+    /// [`UnregisterError::InsideCallback`] and the unchanged registration, if a callback of the
+    /// shrinker is in flight and the calling thread is itself inside a callback, of this shrinker
+    /// or of any other. Without `std` this is not detected: a thread inside the shrinker's own
+    /// callback would wait for itself.
     #[doc(alias = "shrinker_free")]
     pub fn unregister(mut self) -> Result<(), (UnregisterError, Self)> {
         match self.wait() {
@@ -68,15 +71,16 @@ impl Registration {
         }
     }
 
-    /// Ends it without waiting: when this returns no callback begins any more. Those in flight finish, and the last thread to
-    /// return from one does the rest of the end; if none is in flight this does it all.
+    /// Ends the registration without waiting: when this returns, no visit of the shrinker begins
+    /// any more. Visits in flight (a count, and the scans after it) finish, and the last thread to
+    /// leave one completes the end; if none is in flight, this call completes it.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
     /// use lowwater_lru_core::{MemcgTree, NodeId};
     /// use lowwater_shrinker::{Count, Registration, Registry, Scan, ShrinkControl, Shrinker};
     ///
-    /// /// Has nothing to give, and wants to be asked once.
+    /// /// Frees nothing, and unregisters itself at the first call.
     /// #[derive(Default)]
     /// struct Once(Mutex<Option<Registration>>);
     ///
@@ -107,7 +111,7 @@ impl Registration {
         self.end();
     }
 
-    /// Ends it, and waits for callbacks in flight.
+    /// Ends the registration, after waiting for callbacks in flight.
     fn wait(&mut self) -> Result<(), UnregisterError> {
         if let Some((registered, _)) = &self.live {
             registered.in_flight.kill_and_wait()?;
@@ -116,27 +120,29 @@ impl Registration {
         Ok(())
     }
 
-    /// Ends it. If callbacks are in flight the last thread that returns from one finishes the end.
+    /// Ends the registration. If callbacks are in flight, the last thread that returns from one
+    /// completes the end.
     fn end(&mut self) {
         let Some((registered, claim)) = self.live.take() else { return };
-        // First, while the claim holds the id: the slot may be another shrinker's as soon as the claim has ended.
+        // First, while the claim holds the id: after the claim has ended, the slot may belong to
+        // another shrinker.
         claim.core().withdraw(&registered);
         let state = registered.state.clone();
-        // The last handle on the shrinker that is ours, unless callbacks are in flight.
+        // The registry's last handle on the shrinker, unless callbacks are in flight.
         drop(registered);
         let end = state.in_flight.kill(claim);
         drop(end);
     }
 
     fn registered(&self) -> &Registered {
-        // `live` is taken only by `end`, after which nobody can name `self` but its drop.
+        // `live` is taken only by `end`, after which only the drop uses `self`.
         &self.live.as_ref().expect("a registration in hand has not ended").0
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Without `std` nobody knows whether waiting is safe.
+        // Without `std` it is unknown whether waiting is safe.
         if !CallbackScope::KNOWN || self.wait().is_err() {
             self.end();
         }

@@ -1,12 +1,12 @@
-//! The core of a registry: which shrinkers are registered, and how their callbacks are entered.
+//! The core of a registry: the registered shrinkers, and the entry into their callbacks.
 //!
 //! # Handles
 //!
 //! ```text
 //!     Registry --> RegistryCore <-- IdClaim <-- Registration       lists --> ShrinkerState --> Map
 //!                    |  \--> slots --> RegisteredShrinker --> the shrinker        ^             |
-//!                    |                   \---------------------------------------/             +--> groups that hold something
-//!                    +--> Map <-- the tree's offline hook, which goes with the core
+//!                    |                   \---------------------------------------/             +--> groups with live pairs
+//!                    +--> Map <-- the tree's offline hook, which is dropped with the core
 //! ```
 
 use alloc::{sync::Arc, vec::Vec};
@@ -41,22 +41,24 @@ pub(crate) type RegisteredOccupancy = OccupancyHandle<IdClaim>;
 pub(crate) struct RegistryCore {
     pub(crate) map: TryArc<Map>,
     pub(crate) root: Memcg,
-    /// At the tree; goes with this.
+    /// The hook in the tree, removed when this is dropped.
     hook: HookId,
     pub(crate) config: RegistryConfig,
     pub(crate) scopes: Scopes,
     debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
-    /// Calls of those who need memory themselves. The background paces the scan of deferred objects by it.
+    /// The number of foreground calls of reclaim; the background paces the scan of deferred objects
+    /// by it.
     foreground_calls: AtomicU64,
     ids: Mutex<IdPool>,
-    /// By id. A lookup enters the shrinker before it lets go of the lock, so that a thread which has killed the shrinker and then
-    /// had the write lock knows that no lookup has a handle.
+    /// The registered shrinkers, by id. A lookup enters the shrinker before it releases the lock.
+    /// So a thread that has killed the shrinker and then held the write lock can rely on no lookup
+    /// having a handle.
     slots: RwLock<Vec<Option<TryArc<Registered>>>>,
     #[cfg(feature = "metrics")]
     pub(crate) published: Mutex<crate::series::PublishedSeries>,
 }
 
-/// An id of a core, its bits and its debts; given back clean when this is dropped (S17).
+/// A claimed id with its bits and debts; freed clean when this is dropped (S17).
 pub(crate) struct IdClaim {
     core: TryArc<RegistryCore>,
     state: TryArc<RegisteredState>,
@@ -79,15 +81,16 @@ impl Drop for IdClaim {
 }
 
 impl RegistryCore {
-    /// A core for the groups of `tree`; none without memory.
+    /// Creates a core for the groups of `tree`; `None` without memory.
     pub(crate) fn try_new(tree: &MemcgTree, config: RegistryConfig) -> Option<TryArc<Self>> {
-        // A topology may lie: at least one node, and no more than ids can tell apart.
+        // A topology may return any number: clamped to at least one node, and at most as many as
+        // ids can represent.
         let nodes = config.topology.nodes().clamp(1, usize::from(u16::MAX) + 1);
         let map = TryArc::try_new(Map::try_new(nodes, config.by_utility)?)?;
         let scopes = Scopes::try_new()?;
         map.belong_to(tree.root());
         let hook = tree.try_add_boxed_hook(try_box(CoreOfflineHook(map.clone()))?).ok()?;
-        // From here on its drop takes the hook off the tree.
+        // From here on the drop of the core removes the hook from the tree.
         let core = Self {
             map,
             root: tree.root().clone(),
@@ -104,15 +107,16 @@ impl RegistryCore {
         TryArc::try_new(core)
     }
 
-    /// The right to call the shrinker under `id`. None if it is not registered yet or any more, is quarantined, or the thread is
-    /// inside it: then its bit stays as it is, and is cleared when the id ends.
+    /// Returns the right to call the shrinker with this id. `None` if it is not registered yet or
+    /// any more, is quarantined, or the thread is inside it: its bit then stays unchanged, and is
+    /// cleared when the id ends.
     pub(crate) fn lookup(&self, id: u32) -> Option<CallGuard> {
         let slots = self.slots.read();
         Registered::try_get(slots.get(id as usize)?.as_ref()?)
     }
 
-    /// Whether this is a group that can be reclaimed from, on a node that exists: not a group of another
-    /// tree, whose id means another group here.
+    /// True if this is an online group of this registry's tree, on a node that exists. A group of
+    /// another tree has an id that means another group here.
     pub(crate) fn knows(&self, root: &Memcg, node: NodeId) -> bool {
         root.is_online() && root.is_in_tree_of(&self.root) && node.index() < self.map.nodes()
     }
@@ -123,15 +127,15 @@ impl RegistryCore {
         self.quarantine(guard);
     }
 
-    /// The shrinker is not called again, and its bits are no longer kept.
+    /// Quarantines a shrinker: it is not called again, and its bits are cleared.
     fn quarantine(&self, registered: &Registered) {
         registered.quarantine();
         self.map.close(registered.key);
     }
 
-    /// A thread that needs memory reclaims.
+    /// Counts a foreground call of reclaim.
     pub(crate) fn note_foreground(&self) {
-        // Relaxed: see `foreground_calls`.
+        // Relaxed: a counter that is only compared with its earlier value.
         self.foreground_calls.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -143,17 +147,17 @@ impl RegistryCore {
         }
     }
 
-    /// How the shrinker under `id` is to be asked.
+    /// The options of the shrinker with this id.
     pub(crate) fn options(&self, id: u32) -> Option<ShrinkerOptions> {
         self.slots.read().get(id as usize)?.as_ref().map(|registered| registered.options)
     }
 
-    /// Ids up to the highest that is registered.
+    /// An exclusive bound on the ids of registered shrinkers.
     pub(crate) fn ids_end(&self) -> u32 {
         self.slots.read().len() as u32
     }
 
-    /// Ends an id; it is given back clean (S17).
+    /// Closes an id and frees it without bits and debts (S17).
     pub(crate) fn close(&self, key: Key) {
         self.map.close(key);
         let mut ids = self.ids.lock();
@@ -161,7 +165,7 @@ impl RegistryCore {
         ids.shrink_if_empty();
     }
 
-    /// Makes a shrinker visible to lookups. False without memory.
+    /// Makes a shrinker visible to lookups. Returns false without memory.
     pub(crate) fn publish(&self, registered: &TryArc<Registered>) -> bool {
         let mut slots = self.slots.write();
         let at = registered.key.id as usize;
@@ -175,7 +179,7 @@ impl RegistryCore {
         slots.get_mut(at).map(|slot| *slot = Some(registered.clone())).is_some()
     }
 
-    /// Takes a shrinker out of the reach of lookups.
+    /// Removes a shrinker from lookups.
     pub(crate) fn withdraw(&self, registered: &Registered) {
         let mut slots = self.slots.write();
         let gone = slots.get_mut(registered.key.id as usize).and_then(Option::take);
@@ -192,7 +196,8 @@ impl RegistryCore {
         drop(gone);
     }
 
-    /// Claims a free id with these options: its bits can be set from here on. The error says which of the two is out: ids or memory.
+    /// Allocates an id with these options: its bits can be set from here on. The error says whether
+    /// ids or memory ran out.
     pub(crate) fn alloc(this: &TryArc<Self>, options: ShrinkerOptions) -> Result<IdClaim, ShrinkerAllocError> {
         let id = this.ids.lock().take().map_err(|no_id| match no_id {
             NoId::AllUsed => ShrinkerAllocError::OutOfIds,
@@ -209,7 +214,7 @@ impl RegistryCore {
         Ok(IdClaim { core: this.clone(), state })
     }
 
-    /// Another listener, and the one before it.
+    /// Replaces the listener and returns the previous one.
     pub(crate) fn replace_debt_listener(
         &self,
         listener: Option<Arc<dyn DebtListener>>,
@@ -217,10 +222,10 @@ impl RegistryCore {
         core::mem::replace(&mut *self.debt_listener.write(), listener)
     }
 
-    /// Calls of direct reclaim and of other foreground passes so far.
+    /// The number of calls of direct reclaim and of other foreground passes so far.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(crate) fn foreground_calls(&self) -> u64 {
-        // Relaxed: whether it has changed since a while ago is all that is asked.
+        // Relaxed: the caller only checks whether it has changed.
         self.foreground_calls.load(Ordering::Relaxed)
     }
 
@@ -229,7 +234,7 @@ impl RegistryCore {
         self.slots.read().iter().flatten().map(|registered| registered.stats()).collect()
     }
 
-    /// Number of registered shrinkers.
+    /// The number of registered shrinkers.
     pub(crate) fn len(&self) -> usize {
         self.slots.read().iter().flatten().count()
     }
@@ -251,7 +256,7 @@ impl RegistryCore {
 impl Drop for RegistryCore {
     fn drop(&mut self) {
         self.root.remove_hook(self.hook);
-        // Lists may still hold the map; they shall not hold groups through it.
+        // Lists may still hold the map, and must not hold groups through it.
         self.map.shut();
     }
 }
@@ -295,7 +300,7 @@ mod tests {
         registrations.pop();
         let len = capacity / 4 - 1;
         assert_eq!((slots().len(), slots().capacity()), (len, 2 * len), "less is");
-        // One that is not the last leaves a hole.
+        // Dropping a registration that is not the last leaves a hole.
         drop(registrations.remove(0));
         assert_eq!((slots().len(), registry.core.len()), (len, len - 1));
         registrations.clear();

@@ -1,7 +1,8 @@
-//! Threads that must not reclaim just now.
+//! Scopes in which a thread does not reclaim.
 //!
-//! A thread that holds a cache's locks, or that reclaims already, must not be sent into callbacks that take those locks. Flags
-//! say so at each call; a scope says it for everything that is called from inside, as `memalloc_nofs_save` does in the kernel.
+//! A thread that holds a cache's locks, or is reclaiming already, must not enter callbacks that
+//! take those locks. Flags declare this for a single call; a scope declares it for everything that
+//! is called inside, as `memalloc_nofs_save` does in the kernel.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::hash::BuildHasher;
@@ -13,21 +14,21 @@ use lowwater_base::sync::Mutex;
 use crate::hash::IdHasher;
 use lowwater_base::thread_slot::ThreadId;
 
-/// Shards, so that threads which enter scopes all the time seldom meet.
+/// The number of shards: threads that enter scopes all the time rarely contend.
 const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 
-/// The threads inside scopes, each once for each scope.
+/// The threads inside scopes, each once per scope.
 pub(crate) struct Scopes(Box<[Mutex<Vec<ThreadId>>]>);
 
 impl Scopes {
-    /// Heap bytes, without what the threads inside take.
+    /// Heap bytes, without the entries of the threads inside.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
 }
 
 impl Scopes {
-    /// None without memory.
+    /// Creates an empty set; `None` without memory.
     pub(crate) fn try_new() -> Option<Self> {
         Some(Self(fallible::try_slice(SHARDS, |_| Mutex::new(Vec::new()))?))
     }
@@ -39,7 +40,7 @@ impl Scopes {
         NoReclaim { scopes: self, caller, not_send: PhantomData }
     }
 
-    /// Enters a scope, unless the thread is in one.
+    /// Enters a scope; `None` if the thread is in one already, or without memory.
     pub(crate) fn enter_first(&self) -> Option<NoReclaim<'_>> {
         let caller = ThreadId::current();
         let mut inside = self.shard(caller).lock();
@@ -54,25 +55,26 @@ impl Scopes {
     }
 }
 
-/// While this lives, the thread that made it does not reclaim: calls of the registry that would run callbacks return at once
-/// with nothing done. Scopes nest, and end in any order; one that is leaked lasts as long as its thread. From [`Registry::no_reclaim_scope`](crate::Registry::no_reclaim_scope).
+/// While this exists, the thread that created it does not reclaim: calls of the registry that would
+/// run callbacks return at once without doing anything. Scopes nest, and end in any order; a leaked
+/// scope lasts as long as its thread. From
+/// [`Registry::no_reclaim_scope`](crate::Registry::no_reclaim_scope).
 ///
-/// Without `std` threads cannot be told apart and the scope does nothing; an embedder passes [`Reclaim`](crate::Reclaim)
-/// flags. One that is leaked stays: its thread, and a later one that has its thread-local memory,
-/// reclaims through this registry no more.
+/// Without `std` there is no thread identity and the scope does nothing; an embedder passes
+/// [`Reclaim`](crate::Reclaim) flags.
 #[must_use = "the scope ends when this is dropped"]
 #[doc(alias = "memalloc_nofs_save")]
 pub struct NoReclaim<'a> {
     scopes: &'a Scopes,
     caller: ThreadId,
-    /// It speaks of the thread it was made on.
+    /// The scope belongs to the thread that entered it.
     not_send: PhantomData<*const ()>,
 }
 
 impl Drop for NoReclaim<'_> {
     fn drop(&mut self) {
         let mut inside = self.scopes.shard(self.caller).lock();
-        // It is there: who leaves has entered.
+        // A thread that leaves a scope has entered it, so it is in the list.
         if let Some(at) = inside.iter().position(|other| *other == self.caller) {
             inside.swap_remove(at);
         }

@@ -1,4 +1,4 @@
-//! Less than everything: some groups, one node, one shrinker, some kinds of caches.
+//! Selections: some groups, one node, one shrinker, some kinds of caches.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -6,7 +6,7 @@ use super::caches::Caches;
 use super::filter::ShrinkerFilter;
 use crate::id::ShrinkerId;
 
-/// Which part of a registry's caches is meant; all of it, until less is said.
+/// The part of a registry's caches that a call applies to; everything, unless restricted.
 ///
 /// ```
 /// use lowwater_lru_core::{MemcgTree, NodeId};
@@ -33,7 +33,7 @@ impl<'a> Select<'a> {
         Self { memcg: None, node: None, filter: ShrinkerFilter::ALL }
     }
 
-    /// Only this group and those below it.
+    /// Only this group and its descendants.
     pub const fn memcg(mut self, memcg: &'a Memcg) -> Self {
         self.memcg = Some(memcg);
         self
@@ -57,7 +57,8 @@ impl<'a> Select<'a> {
         self
     }
 
-    /// An iterator, and not a list: reclaim asks, which runs because there is no memory.
+    /// The selected nodes. An iterator, not a vector: reclaim calls this, and reclaim runs because
+    /// memory is short.
     pub(crate) fn nodes(&self, nodes: usize) -> impl Iterator<Item = NodeId> {
         let nodes = match self.node {
             Some(node) => node.index()..node.index() + 1,

@@ -1,4 +1,5 @@
-//! The state that the registry and the lists of one shrinker share: its id, options, bits and callbacks in flight.
+//! The state that the registry and the lists of one shrinker share: its id, options, bits and
+//! callbacks in flight.
 
 use lowwater_base::fallible::TryArc;
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,17 +11,18 @@ use crate::budget::SEEKS_DEFAULT;
 use crate::map::{Key, Map};
 use crate::utility::COST_ONE;
 
-/// One allocation for what begins together. Lists may keep it beyond the end of the registration, and then nothing is reported.
+/// The shared state of a shrinker, in one allocation. Lists may keep it beyond the end of the
+/// registration, when reports are ignored.
 ///
-/// To the lists it is the [`Occupancy`] that hears of the first object, and sets the shrinker's bit. `E` is the end of the
-/// registration; see [`InFlight`].
+/// It implements the [`Occupancy`] of the lists: the first object in a list sets the shrinker's
+/// bit. `E` is the end of the registration; see [`InFlight`].
 #[doc(alias = "struct shrinker")]
 pub(crate) struct ShrinkerState<E> {
     pub(crate) map: TryArc<Map>,
     pub(crate) key: Key,
     pub(crate) options: ShrinkerOptions,
     pub(crate) in_flight: InFlight<E>,
-    /// What a miss costs on average, in 16ths of the mean of all shrinkers; 0 stands for that mean.
+    /// The average cost of a miss, in 16ths of the mean of all shrinkers; 0 stands for that mean.
     cost: AtomicU32,
     /// Set by the first callback that panics, and never cleared: the shrinker is not called again.
     quarantined: AtomicBool,
@@ -38,21 +40,22 @@ impl<E> ShrinkerState<E> {
         }
     }
 
-    /// Whether a callback has panicked.
+    /// True if a callback has panicked.
     pub(crate) fn is_quarantined(&self) -> bool {
-        // Relaxed: a call more by a thread that does not see it yet does no harm.
+        // Relaxed: another call by a thread that does not see it yet does no harm.
         self.quarantined.load(Ordering::Relaxed)
     }
 
-    /// Marks the shrinker as not to be called again; its bits are the registry's to clear.
+    /// Prevents further calls of the shrinker. The registry clears its bits.
     pub(crate) fn quarantine(&self) {
         // Relaxed: see `is_quarantined`.
         self.quarantined.store(true, Ordering::Relaxed);
     }
 
-    /// What a miss costs on average, its `seeks` included, in 16ths of the mean of all shrinkers.
+    /// The average cost of a miss, including the shrinker's `seeks`, in 16ths of the mean of all
+    /// shrinkers.
     pub(crate) fn cost(&self) -> u32 {
-        // Relaxed, here and below: a tally.
+        // Relaxed, here and below: an estimate.
         let cost = match self.cost.load(Ordering::Relaxed) {
             0 => COST_ONE,
             cost => cost,
@@ -66,7 +69,7 @@ impl<E> ShrinkerState<E> {
         u32::try_from(cost).unwrap_or(u32::MAX)
     }
 
-    /// Notes what a miss costs on average.
+    /// Sets the average cost of a miss.
     pub(crate) fn set_cost(&self, cost: u32) {
         if self.cost.load(Ordering::Relaxed) != cost {
             self.cost.store(cost, Ordering::Relaxed);
@@ -79,7 +82,7 @@ impl<E> ShrinkerState<E> {
     }
 }
 
-/// The handle of lists on a [`ShrinkerState`]: a trait object that others share takes an `Arc`.
+/// The handle that lists have on a [`ShrinkerState`]: a trait object that is shared needs an `Arc`.
 pub(crate) struct OccupancyHandle<E>(pub(crate) TryArc<ShrinkerState<E>>);
 
 impl<E: Send> Occupancy for OccupancyHandle<E> {

@@ -1,4 +1,4 @@
-//! Tests of the foreground's count, which is not public.
+//! Tests of the count of foreground calls, which is not public.
 
 use super::*;
 use crate::control::Reclaim;

@@ -1,4 +1,4 @@
-//! One request to a shrinker: for which group, on which node, how many objects.
+//! A request to a shrinker: the group, the node, and how many objects to scan.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -8,21 +8,23 @@ use crate::registry::RegistryCore;
 /// How many objects a [`ShrinkSlab`] scans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ScanAmount {
-    /// As many as the policy says at this priority.
+    /// The number that the policy returns for this priority.
     Priority(u8),
-    /// All there is, whatever its `seeks`: what the policy says at the highest priority of objects with few `seeks`.
+    /// All objects, whatever their `seeks`: the number that the policy returns at the highest
+    /// priority for low `seeks`.
     Drop,
-    /// A small share; deferred objects do not count.
+    /// A small share; deferred objects are not included.
     Share,
-    /// So many, as far as they are there; deferred objects do not count.
+    /// This number, as far as the objects exist; deferred objects are not included.
     Batch(u64),
-    /// The deferred objects, and no others.
+    /// The deferred objects only.
     Owed,
-    /// None; only empty lists are found out.
+    /// None; only empty lists are detected.
     Nothing,
 }
 
-/// One shrinker is asked about one group on one node: what Linux's `do_shrink_slab` gets.
+/// The arguments of one visit: a shrinker, a group and a node, as Linux's `do_shrink_slab` gets
+/// them.
 #[doc(alias = "do_shrink_slab")]
 #[doc(alias = "struct shrink_control")]
 pub(crate) struct ShrinkSlab<'a> {
@@ -31,14 +33,14 @@ pub(crate) struct ShrinkSlab<'a> {
     pub(crate) node: NodeId,
     pub(crate) flags: Reclaim,
     pub(crate) amount: ScanAmount,
-    /// Whether bits are cleared where nothing is found. Not by the baseline.
+    /// Whether bits are cleared if no objects are found; false for the baseline.
     pub(crate) clears_bits: bool,
-    /// Whether the group may have deferred objects here. Where it has none, none are looked for.
+    /// Whether the group may have deferred objects here. If not, none are looked up.
     pub(crate) has_deferred: bool,
 }
 
 impl<'a> ShrinkSlab<'a> {
-    /// A request that a person makes.
+    /// A manual request.
     pub(crate) fn by_hand(core: &'a RegistryCore, memcg: &'a Memcg, node: NodeId) -> Self {
         let (flags, amount) = (Reclaim::FOREGROUND, ScanAmount::Share);
         Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true }

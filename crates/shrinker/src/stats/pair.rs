@@ -6,8 +6,8 @@ use super::visit_counts::VisitCounts;
 use crate::id::ShrinkerId;
 use crate::thin_vec::ThinVec;
 
-/// The counts of a pair, from its first visit until it is found empty. One visit adds to it once, whatever the number of
-/// batches.
+/// The statistics of a pair, from its first visit until it is found empty. A visit is added once,
+/// whatever its number of batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PairCounts {
     pub(crate) counted: u64,
@@ -30,12 +30,12 @@ impl PairCounts {
     }
 }
 
-/// The pairs of one group on one node that were visited, sorted by shrinker id.
+/// The visited pairs of one group on one node, sorted by shrinker id.
 #[derive(Debug, Default)]
 pub(crate) struct PairCountsOf(ThinVec<(u32, PairCounts)>);
 
 impl PairCountsOf {
-    /// Nothing where there is no memory to note it.
+    /// Adds a visit. Without memory the visit is not recorded.
     pub(crate) fn add(&mut self, id: u32, counted: u64, visited: &VisitCounts) {
         let at = match self.0.binary_search_by_key(&id, |seen| seen.0) {
             Ok(at) => at,
@@ -54,12 +54,12 @@ impl PairCountsOf {
         Some(self.0[at].1)
     }
 
-    /// The sum of what the pairs held at their last visits.
+    /// The sum of the objects that the pairs had at their last visits.
     pub(crate) fn counted(&self) -> u64 {
         self.0.iter().fold(0, |sum: u64, (_, seen)| sum.saturating_add(seen.counted))
     }
 
-    /// Keeps only those of ids that `stays` names.
+    /// Keeps only the pairs of ids for which `stays` returns true.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|seen| stays(seen.0));
     }
@@ -70,8 +70,8 @@ impl PairCountsOf {
     }
 }
 
-/// A shrinker, a group and a node that may hold something together. Counts are in objects, since the pair was last found empty;
-/// what was done before that is in the shrinker's own sums only.
+/// The statistics of a shrinker, a group and a node with objects. Counts are in objects, since the
+/// pair was last found empty; earlier counts are only in the shrinker's own totals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PairStats {
@@ -81,23 +81,25 @@ pub struct PairStats {
     pub memcg: Memcg,
     /// The node.
     pub node: NodeId,
-    /// What could be freed: as of the last visit in a [`snapshot`](crate::Registry::snapshot) (none if there was no visit yet), as
-    /// of now in a [`survey`](crate::Registry::survey) (none if the shrinker cannot tell).
+    /// The objects that could be freed: at the last visit in a
+    /// [`snapshot`](crate::Registry::snapshot) (`None` before the first visit), at present in a
+    /// [`survey`](crate::Registry::survey) (`None` if the shrinker does not know).
     pub count: Option<u64>,
-    /// The bytes of these objects, if the shrinker knows them and was asked.
+    /// The bytes of these objects, if the shrinker was called and knows them.
     pub bytes: Option<ByteSize>,
-    /// Asked for in `scan_objects`.
+    /// Objects requested from `scan_objects`.
     pub requested: u64,
-    /// Freed.
+    /// Objects freed.
     pub freed: u64,
-    /// Left as a debt over time, because it could not be done where it was asked.
+    /// Objects left as a debt so far, because they could not be scanned in the context of the call.
     pub deferred: u64,
-    /// Owed now.
+    /// Objects owed now.
     #[doc(alias = "nr_deferred")]
     pub owed: u64,
     /// Nanoseconds in the shrinker's callbacks; 0 without a clock.
     pub time_ns: u64,
-    /// When it was last visited, on the registry's clock; none if never, or without a clock.
+    /// The time of the last visit, on the registry's clock; `None` before the first visit, or
+    /// without a clock.
     pub last_run_ns: Option<u64>,
 }
 

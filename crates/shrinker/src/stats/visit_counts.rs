@@ -2,20 +2,20 @@
 
 use core::ops::AddAssign;
 
-/// The counts of one visit, or their sum.
+/// The counts of one visit, or the sum of several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VisitCounts {
     pub(crate) callbacks: u64,
     pub(crate) requested: u64,
     pub(crate) scanned: u64,
     pub(crate) freed: u64,
-    /// ... of these, by a background thread.
+    /// The part of `freed` that background threads freed.
     pub(crate) freed_in_background: u64,
     pub(crate) deferred: u64,
     pub(crate) panics: u64,
     pub(crate) back_offs: u64,
     pub(crate) time_ns: u64,
-    /// On the registry's clock; 0 without one.
+    /// On the registry's clock; 0 without a clock.
     pub(crate) last_run_ns: u64,
 }
 

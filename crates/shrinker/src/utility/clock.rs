@@ -1,36 +1,37 @@
-//! The clock by which tallies decay: bytes that were evicted, in parts of the budget.
+//! The clock by which tallies decay: evicted bytes, in fractions of the budget.
 
 use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Epochs in which as much is evicted as the budget is.
+/// The number of epochs in which the evicted bytes amount to the budget.
 const EPOCHS_PER_BUDGET: u64 = 16;
-/// Epochs after which a tally is half of what it was.
+/// The number of epochs after which a tally has decayed to half.
 pub(crate) const HALF_LIFE: u32 = 4;
 
-/// Counts epochs. Bytes evicted stand for bytes inserted: while memory is full they are the same, and
-/// while it is not, nothing has to be chosen.
+/// Counts epochs. Evicted bytes stand for inserted bytes: while memory is full they are equal, and
+/// while it is not full, no victim has to be selected.
 #[derive(Default)]
 pub(crate) struct EvictionClock {
     epoch: AtomicU32,
-    /// Bytes until the next epoch: an `i64` in two's complement, as targets without 64-bit atomics have
-    /// no other.
+    /// Bytes until the next epoch: an `i64` in two's complement, because targets without 64-bit
+    /// atomics provide no signed type.
     left: AtomicU64,
 }
 
 impl EvictionClock {
-    /// The epoch; begins again after 2 to the power of 32.
+    /// The epoch; wraps after 2^32.
     pub(crate) fn epoch(&self) -> u32 {
-        // Relaxed, as everything here: a number that moves on.
+        // Relaxed, as everything here: a counter.
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` that were evicted under a budget of so many.
+    /// Advances the clock by `bytes` evicted under a budget of `budget` bytes.
     pub(crate) fn advance(&self, bytes: u64, budget: u64) {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 4);
         let (bytes, epoch) = (signed(bytes), signed(budget / EPOCHS_PER_BUDGET).max(1));
         let before = self.left.load(Ordering::Relaxed);
         if before as i64 > epoch {
-            // The budget was larger. If another thread was faster, the next one looks again.
+            // The budget was larger before. If another thread was faster, the next call checks
+            // again.
             let _ = self.left.compare_exchange(before, epoch as u64, Ordering::Relaxed, Ordering::Relaxed);
         }
         let left = (self.left.fetch_sub(bytes as u64, Ordering::Relaxed) as i64).saturating_sub(bytes);
@@ -68,11 +69,21 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_below_sixteen_bytes_has_an_epoch_for_each_byte() {
+        let clock = EvictionClock::default();
+        clock.advance(5, 15);
+        assert_eq!(clock.epoch(), 6);
+    }
+
+    #[test]
     fn no_number_is_too_large() {
         for budget in [0, 1, u64::MAX] {
             let clock = EvictionClock::default();
             (0..10).for_each(|_| clock.advance(u64::MAX, budget));
             clock.advance(0, budget);
         }
+        let clock = EvictionClock::default();
+        (0..10).for_each(|_| clock.advance(u64::MAX, u64::MAX));
+        assert_eq!(clock.epoch(), 21, "each is clamped to a quarter of `i64::MAX`, and an epoch is an eighth");
     }
 }

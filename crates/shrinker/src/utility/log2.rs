@@ -3,12 +3,13 @@
 /// 1, in the units of [`log2`].
 pub(crate) const ONE: i32 = 256;
 
-/// The binary logarithm of `x`, which is not 0, in 256ths; within 4 of them.
+/// The binary logarithm of `x`, which must not be 0, in 256ths; the error is at most 4 of them.
 pub(crate) fn log2(x: u64) -> i32 {
     let exponent = x.ilog2();
-    // The fraction behind the leading 1, in 65,536ths.
+    // The fraction after the leading 1, in 65,536ths.
     let fraction = i64::try_from((u128::from(x) << 16 >> exponent) & 0xffff).unwrap_or(0);
-    // log2(1 + f) is f and a parabola that is 0 at both ends, within 0.015.
+    // log2(1 + f) is approximately f plus a parabola that is 0 at both ends; the error is at most
+    // 0.015.
     let bend = (((fraction * (0x1_0000 - fraction)) >> 16) * 22_544) >> 16;
     exponent as i32 * ONE + ((fraction + bend) >> 8) as i32
 }

@@ -9,27 +9,27 @@ pub(crate) const COST_ONE: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Miss {
-    /// The bytes of the same group that were evicted after the object: if the group had had so many
-    /// more, the object would still be there.
+    /// The bytes of the same group that were evicted after the object: with this many more bytes
+    /// for the group, the object would still be cached.
     pub distance: ByteSize,
-    /// What the miss costs, in 16ths of what one costs on average over all shrinkers of the registry.
+    /// The cost of the miss, in 16ths of the average cost over all shrinkers of the registry.
     pub cost: u32,
-    /// How many misses it stands for, if only some are reported.
+    /// The number of misses that this report represents, if only some are reported.
     pub weight: u32,
 }
 
 impl Miss {
-    /// A miss at this distance, of average cost, which stands for itself.
+    /// Creates a miss at this distance, of average cost and weight 1.
     pub const fn at(distance: ByteSize) -> Self {
         Self { distance, cost: COST_ONE, weight: 1 }
     }
 
-    /// With another cost, in 16ths.
+    /// Sets the cost, in 16ths.
     pub const fn cost(self, cost: u32) -> Self {
         Self { cost, ..self }
     }
 
-    /// Stands for so many.
+    /// Sets the weight.
     pub const fn weight(self, weight: u32) -> Self {
         Self { weight, ..self }
     }

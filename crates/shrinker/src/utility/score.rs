@@ -3,42 +3,44 @@
 use super::clock::HALF_LIFE;
 use super::log2::{log2, ONE};
 
-/// Of the logarithm of a pair's size, the part by which its score is less: of equals the larger pays.
+/// The fraction of the logarithm of a pair's size by which its score is reduced, as a divisor: of
+/// equal pairs the larger is the victim.
 const PULL_PARTS: i32 = 10;
-/// What an epoch takes from the logarithm of a utility.
+/// The decay of the logarithm of a utility per epoch.
 const EPOCH: i32 = ONE / HALF_LIFE as i32;
-/// A utility of so many binary places below one hit in the whole budget is as good as none.
+/// A utility of this many binary places below one hit in the whole budget counts as none.
 const NONE_PLACES: i32 = 6;
-/// Stands in the place of a pull.
+/// Stored in place of a pull.
 const EMPTY_PULL: u64 = 1;
-/// Of pairs without utility, one that inserts pays before one that is idle: by so many binary places at most.
+/// Among pairs without utility, a pair with inserts is selected before an idle one: its score is
+/// lower by at most this many binary places.
 const RATE_PLACES: i32 = 8;
 
-/// The state of a pair for a choice.
+/// The state of a pair for a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nothing is known yet: it has to be counted.
+    /// Not counted yet.
     Unknown,
-    /// It held nothing, or nothing that it gave, when it was last asked: in the epoch of these low bits.
+    /// The pair had no objects, or freed none, in the epoch with these low bits.
     Empty(u16),
-    /// It holds something.
+    /// The pair has objects.
     Scored(Score),
 }
 
-/// See the module.
+/// The score of a pair; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Score {
-    /// The logarithm of the utility, plus [`EPOCH`] for each epoch until it was computed; wraps.
+    /// The logarithm of the utility, plus [`EPOCH`] for each epoch until its computation; wraps.
     utility: i32,
-    /// The pull to equal sizes, as a logarithm.
+    /// The reduction for the pair's size, as a logarithm.
     pull: i16,
     /// The low bits of the epoch in which the pair was last counted.
     counted: u16,
 }
 
 impl Score {
-    /// The score of a pair with `held` bytes whose utility has this logarithm in this epoch. It was last
-    /// counted in `counted`.
+    /// The score of a pair with `held` bytes and this logarithm of its utility in this epoch. It
+    /// was last counted in the epoch `counted`.
     pub(crate) fn new(utility: i32, held: u64, epoch: u32, counted: u32) -> Self {
         let age = (epoch as i32).wrapping_mul(EPOCH);
         Self {
@@ -48,13 +50,13 @@ impl Score {
         }
     }
 
-    /// The utility of a pair that has none, and whose rate of inserts has this logarithm, if it has any: a
-    /// scan pays before those that are idle.
+    /// The logarithm of the utility of a pair that has none, given the logarithm of its insert
+    /// rate, if any: a scan is selected before idle pairs.
     pub(crate) fn none(rate: Option<i32>, budget: u64) -> i32 {
         none(budget) - rate.unwrap_or(0).clamp(0, RATE_PLACES * ONE)
     }
 
-    /// A number that is greater for the pair that is to keep its memory, among scores of the same
+    /// A number that is greater for the pair that should keep its memory, among scores of the same
     /// epoch and budget.
     pub(crate) fn rank(self, epoch: u32, budget: u64) -> i32 {
         let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(EPOCH));
@@ -67,18 +69,18 @@ impl Score {
     }
 }
 
-/// The logarithm of a utility that is as good as none.
+/// The logarithm of a utility that counts as none.
 fn none(budget: u64) -> i32 {
     -log2(budget.max(1)) - NONE_PLACES * ONE
 }
 
 impl Standing {
-    /// Whether the pair is to be counted in this epoch.
+    /// True if the pair has to be counted in this epoch.
     pub(crate) fn is_due(self, epoch: u32) -> bool {
         self.age(epoch) > 0
     }
 
-    /// Epochs since the pair was counted, as far as they are told apart; the most if it was not.
+    /// The number of epochs since the pair was counted, modulo 2^16; the maximum if it never was.
     pub(crate) fn age(self, epoch: u32) -> u32 {
         match self {
             Self::Unknown => u32::MAX,
@@ -86,11 +88,12 @@ impl Standing {
         }
     }
 
-    /// As one word.
+    /// Packs the standing into one word.
     pub(crate) fn pack(self) -> u64 {
         match self {
             Self::Unknown => 0,
-            // The pull of whatever is held is negative, or 0 for a byte.
+            // The pull of any held size is negative, or 0 for one byte, so `EMPTY_PULL` is
+            // unambiguous.
             Self::Empty(counted) => EMPTY_PULL << 16 | u64::from(counted),
             Self::Scored(Score { utility, pull, counted }) => {
                 u64::from(utility as u32) << 32 | u64::from(pull as u16) << 16 | u64::from(counted)
@@ -134,6 +137,39 @@ mod tests {
         let scan = Score::none(Some(3 * ONE), BUDGET);
         assert!(rank(Some(scan), 1 << 10, 0, 0) < rank(None, 1 << 18, 0, 0), "a scan pays before the idle");
         assert_eq!(rank(Some(Score::none(Some(i32::MAX), BUDGET)), 1, 0, 0), rank(Some(-1 << 20), 1, 0, 1_000));
+    }
+
+    #[test]
+    fn a_rank_is_the_utility_less_a_tenth_of_the_size() {
+        let none = -20 * ONE - 6 * ONE;
+        for (utility, held, rank) in [
+            (-3 * ONE, 0, -3 * ONE),
+            (-3 * ONE, 1, -3 * ONE),
+            (-3 * ONE, 1 << 15, -3 * ONE - 15 * ONE / 10),
+            (none - 8 * ONE, 1, none - 8 * ONE),
+            (none - 8 * ONE - 1, 1, none - 8 * ONE),
+        ] {
+            let score = Score::new(utility, held, 9, 7);
+            assert_eq!((score.rank(9, BUDGET), score.counted()), (rank, 7), "{utility} with {held} bytes");
+        }
+        for (rate, less) in [(None, 0), (Some(-ONE), 0), (Some(3), 3), (Some(8 * ONE + 1), 8 * ONE)] {
+            assert_eq!(Score::none(rate, BUDGET), none - less, "{rate:?}");
+        }
+        assert_eq!(Score::none(None, 0), -6 * ONE);
+    }
+
+    #[test]
+    fn a_pair_is_due_in_each_epoch_after_its_count() {
+        for counted in [0, 5, u32::MAX] {
+            let scored = Standing::Scored(Score::new(0, 1, counted, counted));
+            for standing in [scored, Standing::Empty(counted as u16)] {
+                assert!(!standing.is_due(counted));
+                let next = counted.wrapping_add(1);
+                assert!(standing.is_due(next));
+                assert_eq!([counted, next].map(|epoch| standing.age(epoch)), [0, 1]);
+            }
+        }
+        assert_eq!((Standing::Unknown.age(0), Standing::Unknown.is_due(0)), (u32::MAX, true));
     }
 
     #[test]

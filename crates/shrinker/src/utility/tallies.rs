@@ -1,4 +1,5 @@
-//! What is known of one pair: its ghost hits by distance, what scans kept, and how fast it turns over.
+//! The statistics of one pair: its ghost hits by distance, objects that scans kept, and its
+//! turnover.
 
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
@@ -6,49 +7,57 @@ use super::clock::HALF_LIFE;
 use super::log2::log2;
 use super::miss::{Miss, COST_ONE};
 
-/// Distances of ghosts that are told apart: up to a 64th of the budget, a 32nd, .. all of it.
+/// The number of distance classes of ghosts: up to 1/64 of the budget, 1/32, ... all of it.
 const DISTANCES: usize = 7;
-/// A hit, in the units of a tally.
+/// The weight of a hit in a tally.
 const HIT: u32 = 64;
-/// An object that a scan looked at and kept, in the same units: a twentieth of a hit.
+/// The weight of an object that a scan kept: a twentieth of a hit.
 const KEPT: u32 = 3;
-/// Of what a pair holds, the part that the objects which scans keep stand for.
+/// The fraction of a pair's bytes that the kept objects represent, as a divisor.
 const KEPT_PARTS: u64 = 10;
-/// Of the budget, the part below which a distance says nothing: few hits in few bytes are chance.
+/// Distances below this fraction of the budget, as a divisor, are too small to be significant: few
+/// hits in few bytes are chance.
 const NEAR_PARTS: u64 = 500;
-/// Hits after which a score is computed again.
+/// The number of hits after which a score is computed again.
 const HITS_PER_SCORE: u8 = 8;
-/// A thread may be late by so many epochs at most, and change tallies that are up to date to a later one.
+/// The maximum number of epochs that a thread may be late; it then leaves tallies of a later epoch
+/// unchanged.
 const LATE_MAX: u32 = 1 << 16;
-/// Where a shrinker does not weigh its objects, a scan moves their mean by one in so many of the distance.
+/// If a shrinker does not weigh its objects, a scan moves their mean size by 1/`MEAN_OF` of the
+/// difference.
 const MEAN_OF: u64 = 8;
-/// Of what a pair held when it was last counted, the part that may be freed until it is counted again.
+/// The fraction of a pair's last count, as a divisor, that may be freed until it is counted again.
 const STALE_PARTS: u64 = 16;
+/// The number of objects that may be freed in any case until a pair is counted again, so that a
+/// small pair is not counted after each one; but not more than a [`STALE_PARTS_SMALL`]th of it.
+const STALE_MIN: u64 = 8;
+/// The fraction of a small pair's last count, as a divisor, that may be freed.
+const STALE_PARTS_SMALL: u64 = 4;
 
-/// See the module. All accesses are Relaxed.
+/// The tallies of a pair; see the module. All accesses are Relaxed.
 #[derive(Default)]
 pub(crate) struct Tallies {
-    /// The epoch to which the decaying ones are up to date.
+    /// The epoch to which the decaying tallies are up to date.
     epoch: AtomicU32,
     kept: AtomicU32,
     hits: [AtomicU32; DISTANCES],
-    /// Bytes of an object, when it was last counted.
+    /// The mean bytes of an object at the last count.
     mean: AtomicU32,
-    /// Scans in a row in which the group's usage did not fall.
+    /// The number of scans in a row without a fall in the group's usage.
     vain: AtomicU16,
-    /// Hits since the score was computed.
+    /// The number of hits since the score was computed.
     hits_since: AtomicU8,
-    /// The shrinker weighs its objects; otherwise the mean is a guess.
+    /// True if the shrinker weighs its objects; otherwise the mean is an estimate.
     is_weighed: AtomicBool,
-    /// Objects when it was last counted, and those freed since then.
+    /// The number of objects at the last count, and of those freed since then.
     held: AtomicU64,
     freed: AtomicU64,
-    /// Decaying: objects inserted.
+    /// The number of objects inserted; decays.
     inserted: AtomicU64,
 }
 
 impl Tallies {
-    /// Forgets all: the slot is another pair's, from this epoch on.
+    /// Resets all tallies: the slot belongs to another pair, from this epoch on.
     pub(crate) fn reset(&self, epoch: u32) {
         self.epoch.store(epoch, Ordering::Relaxed);
         [&self.kept, &self.mean].into_iter().chain(&self.hits).for_each(|tally| tally.store(0, Ordering::Relaxed));
@@ -58,7 +67,7 @@ impl Tallies {
         [&self.held, &self.freed, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
     }
 
-    /// Becomes a copy of others: their pair moves to this slot.
+    /// Copies the tallies of a pair that moves to this slot.
     pub(crate) fn copy_from(&self, from: &Self) {
         macro_rules! copy {
             ($($tally:ident),*) => { $(self.$tally.store($tally.load(Ordering::Relaxed), Ordering::Relaxed);)* };
@@ -70,7 +79,7 @@ impl Tallies {
         }
     }
 
-    /// Brings the decaying tallies to this epoch.
+    /// Decays the tallies up to this epoch.
     fn settle(&self, epoch: u32) {
         let since = epoch.wrapping_sub(self.epoch.load(Ordering::Relaxed));
         if since == 0 || since > u32::MAX - LATE_MAX {
@@ -83,8 +92,8 @@ impl Tallies {
         self.inserted.store(decayed(self.inserted.load(Ordering::Relaxed), since), Ordering::Relaxed);
     }
 
-    /// Counts a ghost hit, under a budget of so many bytes. Returns whether it is time for another
-    /// score.
+    /// Counts a ghost hit, under a budget of `budget` bytes. Returns whether the score should be
+    /// computed again.
     pub(crate) fn hit(&self, miss: Miss, epoch: u32, budget: u64) -> bool {
         self.settle(epoch);
         let parts = budget / miss.distance.get().max(1);
@@ -97,15 +106,15 @@ impl Tallies {
         since.is_multiple_of(HITS_PER_SCORE)
     }
 
-    /// Counts a scan that freed so many objects, and kept some.
+    /// Counts a scan that freed `freed` objects and kept `kept`.
     pub(crate) fn scanned(&self, freed: u64, kept: u64, cost: u32, epoch: u32) {
         self.settle(epoch);
         self.freed.store(self.freed.load(Ordering::Relaxed).saturating_add(freed), Ordering::Relaxed);
         add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / u64::from(COST_ONE));
     }
 
-    /// Notes by how much the group's usage fell in a scan that freed so many objects. Returns their bytes,
-    /// as far as they are known.
+    /// Records by how much the group's usage fell in a scan that freed `freed` objects. Returns the
+    /// bytes of these objects, as far as they are known.
     pub(crate) fn note_fall(&self, freed: u64, fall: u64) -> u64 {
         let vain = if fall > 0 { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
         self.vain.store(vain, Ordering::Relaxed);
@@ -119,18 +128,18 @@ impl Tallies {
         freed.saturating_mul(self.mean()).min(fall)
     }
 
-    /// Scans in a row in which the group's usage did not fall.
+    /// The number of scans in a row without a fall in the group's usage.
     pub(crate) fn vain(&self) -> u16 {
         self.vain.load(Ordering::Relaxed)
     }
 
-    /// Such scans free something all the same: there are fewer objects now.
+    /// Resets that number: the pair has fewer objects now, so the scans did free some.
     pub(crate) fn not_in_vain(&self) {
         self.vain.store(0, Ordering::Relaxed);
     }
 
-    /// Notes the objects that the pair holds now, their weight, if the shrinker knows it, and what the whole
-    /// group uses.
+    /// Records the pair's present number of objects, their weight, if the shrinker knows it, and
+    /// the usage of the whole group.
     pub(crate) fn counted(&self, held: u64, weight: Option<u64>, usage: u64, epoch: u32) {
         self.settle(epoch);
         let freed = self.freed.swap(0, Ordering::Relaxed);
@@ -149,28 +158,31 @@ impl Tallies {
         self.mean.store(u32::try_from(mean).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
     }
 
-    /// Objects held, as it was last counted.
+    /// The number of objects at the last count.
     pub(crate) fn objects(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Whether so much was freed since the pair was counted that its size is no longer known. What came
-    /// meanwhile is not known either.
+    /// True if so much was freed since the last count that the pair's size is no longer known;
+    /// inserts since then are unknown, too.
     pub(crate) fn is_stale(&self) -> bool {
-        self.freed.load(Ordering::Relaxed).saturating_mul(STALE_PARTS) >= self.objects()
+        let held = self.objects();
+        let freed_max = (held / STALE_PARTS).max(STALE_MIN.min(held / STALE_PARTS_SMALL)).max(1);
+        held == 0 || self.freed.load(Ordering::Relaxed) >= freed_max
     }
 
-    /// Bytes of one object; 1 before it was counted.
+    /// The mean bytes of an object; 1 before the first count.
     pub(crate) fn mean(&self) -> u64 {
         self.mean.load(Ordering::Relaxed).max(1).into()
     }
 
-    /// Their bytes.
+    /// The bytes of the objects at the last count.
     pub(crate) fn bytes(&self) -> u64 {
         self.objects().saturating_mul(self.mean())
     }
 
-    /// The logarithm of the utility: the best hits per byte over all distances. None without hits.
+    /// The logarithm of the utility: the best hits per byte over all distances. `None` without
+    /// hits.
     pub(crate) fn utility(&self, epoch: u32, budget: u64) -> Option<i32> {
         self.settle(epoch);
         let mut hits = u64::from(self.kept.load(Ordering::Relaxed));
@@ -185,7 +197,8 @@ impl Tallies {
         best
     }
 
-    /// The logarithm of the bytes inserted lately, in 64ths of the budget. None if nothing was inserted.
+    /// The logarithm of the recently inserted bytes, in 64ths of the budget. `None` if nothing was
+    /// inserted.
     pub(crate) fn insert_rate(&self, epoch: u32, budget: u64) -> Option<i32> {
         self.settle(epoch);
         match self.inserted.load(Ordering::Relaxed).saturating_mul(self.mean()) {
@@ -194,7 +207,7 @@ impl Tallies {
         }
     }
 
-    /// The logarithm of the objects inserted lately for each one held. None if none was inserted.
+    /// The logarithm of recently inserted objects per object held. `None` if none was inserted.
     pub(crate) fn turnover(&self, epoch: u32) -> Option<i32> {
         self.settle(epoch);
         let held = self.held.load(Ordering::Relaxed).max(1);
@@ -205,7 +218,7 @@ impl Tallies {
     }
 }
 
-/// The logarithm of hits per byte; none without hits.
+/// The logarithm of hits per byte; `None` without hits.
 fn per_byte(hits: u64, bytes: u64) -> Option<i32> {
     (hits > 0).then(|| log2(hits) - log2(HIT.into()) - log2(bytes))
 }
@@ -215,7 +228,7 @@ fn add(tally: &AtomicU32, n: u64) {
     tally.store(u32::try_from(sum).unwrap_or(u32::MAX), Ordering::Relaxed);
 }
 
-/// What is left of a tally after so many epochs.
+/// The rest of a tally after `epochs` epochs.
 fn decayed(tally: u64, epochs: u32) -> u64 {
     /// 2 to the power of minus n quarters, in 65,536ths.
     const QUARTERS: [u64; HALF_LIFE as usize] = [65_536, 55_109, 46_341, 38_968];
@@ -228,6 +241,7 @@ fn decayed(tally: u64, epochs: u32) -> u64 {
 mod tests {
     use super::super::log2::ONE;
     use super::*;
+    use alloc::vec::Vec;
     use lowwater_lru_core::ByteSize;
 
     const BUDGET: u64 = 1 << 20;
@@ -310,20 +324,32 @@ mod tests {
     }
 
     #[test]
+    fn the_count_of_a_small_pair_is_stale_after_a_batch_or_a_quarter_of_it() {
+        for (held, freed) in [(0, 0), (1, 1), (3, 1), (7, 1), (8, 2), (31, 7), (32, 8), (128, 8), (160, 10)] {
+            let tallies = Tallies::default();
+            tallies.counted(held, Some(held), 0, 0);
+            (1..freed).for_each(|_| tallies.scanned(1, 0, 16, 0));
+            assert_eq!(tallies.is_stale(), held == 0, "{held} held, {freed} to be freed");
+            tallies.scanned(1, 0, 16, 0);
+            assert!(tallies.is_stale(), "{held} held, {freed} freed");
+        }
+    }
+
+    #[test]
     fn a_thread_that_is_late_takes_nothing_away() {
         let tallies = Tallies::default();
         tallies.hit(hit(1), 10, BUDGET);
         let before = tallies.utility(10, BUDGET);
         tallies.scanned(0, 0, 0, 9);
         assert_eq!(tallies.utility(10, BUDGET), before);
-        // But for one whose tallies are so old that it is the other way round.
+        // Except for a thread so late that its epoch counts as a later one.
         assert_eq!(tallies.utility(10_u32.wrapping_sub(LATE_MAX + 1), BUDGET), None);
     }
 
     #[test]
     fn a_weight_that_is_not_known_is_learnt_from_what_scans_free() {
         let tallies = Tallies::default();
-        // The group holds other things, too.
+        // The group has other charges, too.
         tallies.counted(100, None, 1_000_000, 0);
         assert_eq!(tallies.mean(), 10_000);
         for _ in 0..100 {
@@ -331,11 +357,129 @@ mod tests {
         }
         assert!((100..=110).contains(&tallies.mean()), "{}", tallies.mean());
         tallies.counted(100, None, 1_000_000, 0);
-        assert!(tallies.mean() <= 110, "a count tells nothing new");
+        assert!(tallies.mean() <= 110, "a count without a weight changes nothing");
         tallies.counted(100, None, 5_000, 0);
         assert_eq!(tallies.mean(), 50, "but that it is no more than all");
         tallies.counted(100, Some(700), 5_000, 0);
         assert_eq!((tallies.mean(), tallies.note_fall(8, 1)), (7, 56), "until it is known");
+    }
+
+    #[test]
+    fn a_hit_counts_at_the_part_of_the_budget_that_it_needs() {
+        let part = BUDGET / 64;
+        for (distance, place) in [
+            (0, 0),
+            (part, 0),
+            (part + 1, 1),
+            (2 * part, 1),
+            (4 * part - 1, 2),
+            (8 * part, 3),
+            (BUDGET / 2, 5),
+            (BUDGET, 6),
+            (2 * BUDGET, 6),
+        ] {
+            let tallies = Tallies::default();
+            tallies.hit(hit(distance).weight(3).cost(40), 0, BUDGET);
+            let hits = tallies.hits.each_ref().map(|tally| tally.load(Ordering::Relaxed));
+            let mut expected = [0; DISTANCES];
+            expected[place] = 3 * 40 * HIT / COST_ONE;
+            assert_eq!(hits, expected, "at {distance} of {BUDGET}");
+        }
+    }
+
+    #[test]
+    fn every_eighth_hit_asks_for_another_score() {
+        let tallies = Tallies::default();
+        let asked: Vec<_> = (1..=24).filter(|_| tallies.hit(hit(1), 0, BUDGET)).collect();
+        assert_eq!(asked, [8, 16, 24]);
+    }
+
+    /// Kept objects represent a tenth of the pair's bytes, and a hit all bytes up to its distance;
+    /// the distance that is too small to be significant is added to both.
+    #[test]
+    fn a_utility_is_hits_per_byte_of_what_is_kept_and_the_distance() {
+        let tallies = Tallies::default();
+        tallies.counted(1_000, Some(400_000), 0, 0);
+        let (near, one) = (BUDGET / 500, log2(64));
+        tallies.hit(hit(BUDGET / 2), 0, BUDGET);
+        let distance = near + BUDGET / 2;
+        assert_eq!(tallies.utility(0, BUDGET), Some(log2(64) - one - log2(distance)), "no scan has kept any");
+        tallies.reset(0);
+        tallies.counted(1_000, Some(400_000), 0, 0);
+        tallies.scanned(0, 70, 32, 0);
+        assert_eq!(tallies.kept.load(Ordering::Relaxed), 70 * KEPT * 2, "each costs twice the mean");
+        let kept = 400_000 / 10 + near;
+        assert_eq!(tallies.utility(0, BUDGET), Some(log2(420) - one - log2(kept)));
+        for _ in 0..8_000 {
+            tallies.hit(hit(BUDGET / 4), 0, BUDGET);
+        }
+        let both = Some(log2(420 + 8_000 * 64) - one - log2(kept + BUDGET / 4));
+        assert_eq!(tallies.utility(0, BUDGET), both, "hits add to what was kept");
+    }
+
+    #[test]
+    fn a_rate_of_inserts_is_in_parts_of_the_budget() {
+        let tallies = Tallies::default();
+        assert_eq!(tallies.insert_rate(0, BUDGET), None);
+        tallies.counted(32, Some(32 * 1_024), 0, 0);
+        assert_eq!(tallies.insert_rate(0, BUDGET), Some(ONE), "a 32nd of the budget, in 64ths");
+        tallies.counted(32, Some(32 * 1_024), 0, HALF_LIFE);
+        assert_eq!(tallies.insert_rate(HALF_LIFE, BUDGET), Some(0), "it decays, and nothing came");
+        assert_eq!(tallies.insert_rate(HALF_LIFE, 63), Some(14 * ONE), "a budget that has no 64th");
+    }
+
+    #[test]
+    fn a_mean_moves_by_an_eighth_and_a_scan_in_vain_is_counted() {
+        let tallies = Tallies::default();
+        tallies.counted(100, None, 100_000, 0);
+        assert_eq!(tallies.note_fall(10, 2_000), 2_000, "no more than the usage fell by");
+        assert_eq!(tallies.mean(), 1_000 - 125 + 25);
+        assert_eq!(tallies.note_fall(1, 2_000), 900 - 112 + 250, "no more than the objects are");
+        let mean = tallies.mean();
+        for vain in 1..=3 {
+            assert_eq!((tallies.note_fall(10, 0), tallies.vain(), tallies.mean()), (0, vain, mean));
+        }
+        tallies.note_fall(10, 1);
+        assert_eq!((tallies.vain(), tallies.mean()), (0, mean), "less than a byte each says nothing");
+        tallies.note_fall(10, 0);
+        tallies.not_in_vain();
+        assert_eq!(tallies.vain(), 0);
+    }
+
+    #[test]
+    fn a_copy_is_known_by_the_same_and_a_reset_by_nothing() {
+        let (from, to) = (Tallies::default(), Tallies::default());
+        for _ in 0..9 {
+            from.hit(hit(BUDGET / 2), 5, BUDGET);
+        }
+        from.counted(3_200, Some(6_400), 0, 5);
+        from.scanned(400, 30, 16, 5);
+        from.note_fall(1, 0);
+        to.copy_from(&from);
+        let all = |it: &Tallies| {
+            let kept = it.kept.load(Ordering::Relaxed);
+            (it.utility(6, BUDGET), it.turnover(6), it.bytes(), it.mean(), it.is_stale(), it.vain(), kept)
+        };
+        assert_eq!(all(&to), all(&from));
+        // The number of hits since the last score is copied: this hit is the tenth, and not a
+        // multiple of eight. The copy is weighed, too.
+        assert!(!to.hit(hit(1), 6, BUDGET));
+        assert_eq!((to.note_fall(3, 1), to.vain()), (6, 0));
+        to.reset(6);
+        assert_eq!(all(&to), (None, None, 0, 1, true, 0, 0));
+        let asked: Vec<_> = (1..=8).filter(|_| to.hit(hit(1), 6, BUDGET)).collect();
+        assert_eq!(asked, [8]);
+        to.counted(100, None, 100_000, 6);
+        assert_eq!((to.note_fall(1, 0), to.mean()), (0, 1_000), "it is not weighed");
+    }
+
+    #[test]
+    fn a_thread_is_late_by_up_to_65_536_epochs() {
+        for (late, stays) in [(LATE_MAX - 1, true), (LATE_MAX, true), (LATE_MAX + 1, false)] {
+            let tallies = Tallies::default();
+            tallies.hit(hit(1), 0, BUDGET);
+            assert_eq!(tallies.utility(0_u32.wrapping_sub(late), BUDGET).is_some(), stays, "by {late}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A cache for tests: objects are numbers on a shelf, one shelf for each group and node.
+//! A cache for tests: objects are numbers on a shelf, with one shelf for each group and node.
 //!
-//! It keeps the rules of a real list: a dead group's shelf is its parent's, the first object on an empty shelf is told, and
-//! so is a shelf that was moved. What it answers can be bent to misbehave.
+//! It behaves like a real list: a dead group's shelf is merged into its parent's, the first object
+//! on an empty shelf is reported, and so is a shelf that was moved. Tests can replace its results.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::mutable_key_type, reason = "a group's handle is hashed and compared by its address")]
@@ -25,7 +25,7 @@ pub struct Shelf {
     pub counts: AtomicU64,
     pub scans: AtomicU64,
     pub scanned_most: AtomicU64,
-    /// Instead of the honest answers.
+    /// Replacements for the correct results.
     pub count: OnceLock<CountFn>,
     pub scan: OnceLock<ScanFn>,
     pub weigh: OnceLock<WeighFn>,
@@ -42,18 +42,19 @@ impl Shelf {
         Self::default()
     }
 
-    /// A shelf that uncharges so many bytes for each object it frees.
+    /// A shelf that uncharges this many bytes for each object that it frees.
     pub fn of_bytes(object_bytes: u64) -> Self {
         Self { object_bytes, ..Self::default() }
     }
 
-    /// Registers the shelf; `tree` tells it of deaths before it tells a registry that was made later.
+    /// Registers the shelf. `tree` notifies the shelf of group ends before any registry that is
+    /// created later.
     pub fn register(self: &Arc<Self>, prepared: Prepared) -> Registration {
         assert!(self.occupancy.set(prepared.occupancy()).is_ok(), "a shelf is registered once");
         prepared.register(Arc::clone(self) as Arc<dyn Shrinker>)
     }
 
-    /// Gets an occupancy without being registered.
+    /// Stores an occupancy without registering the shelf.
     pub fn prepare(&self, prepared: &Prepared) {
         assert!(self.occupancy.set(prepared.occupancy()).is_ok(), "a shelf is registered once");
     }
@@ -79,7 +80,7 @@ impl Shelf {
         }
     }
 
-    /// Tells of objects, whether or not there are any.
+    /// Reports objects, whether or not there are any.
     pub fn occupied(&self, memcg: &Memcg, node: NodeId) {
         self.occupancy.get().unwrap().occupied(memcg, node);
     }
@@ -153,7 +154,7 @@ impl OfflineHook for Deaths {
     }
 }
 
-/// A tree, a registry over one node, and a registered shelf that hears of deaths.
+/// A tree, a registry over one node, and a registered shelf that is notified of group ends.
 pub fn one_shelf() -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
     shelf_on(1, Shelf::new())
 }
@@ -162,7 +163,7 @@ pub fn shelf_on(nodes: usize, shelf: Shelf) -> (MemcgTree, Registry, Arc<Shelf>,
     let tree = MemcgTree::new(0);
     let shelf = Arc::new(shelf);
     shelf.hear_of_deaths(&tree);
-    // No bound in time: these tests are about objects, and a busy machine must not fail them.
+    // Without a bound in time: these tests are about objects, and must not fail on a busy machine.
     let registry = Registry::with_config(&tree, RegistryConfig::new(nodes).direct_time_max_ns(u64::MAX));
     let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
     (tree, registry, shelf, registration)

@@ -1,4 +1,4 @@
-//! Policies, clocks, listeners and hooks that panic, lie, or use what called them.
+//! Policies, clocks, listeners and hooks that panic, lie, or use the object that called them.
 
 use crate::common::Shelf;
 use crate::hazard::within;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 const N0: NodeId = NodeId::ZERO;
-/// Not one of the policy's five methods.
+/// The index of the clock, after the policy's five methods.
 const CLOCK: usize = 5;
 
-/// A registry with a shelf of 100,000 objects that asks for debts in the foreground.
+/// A registry with a shelf of 100,000 objects that leaves debts in the foreground.
 struct Stage {
     tree: MemcgTree,
     registry: Registry,
@@ -59,7 +59,7 @@ impl Stage {
         ways.iter().filter(|way| catch_unwind(AssertUnwindSafe(way)).is_err()).count()
     }
 
-    /// Neither lock, gate nor scope was kept.
+    /// Asserts that no lock, `InFlight` or scope was kept.
     fn ends_well(self) {
         self.shelf.add(self.tree.root(), N0, 5);
         assert!(self.registry.first_no_reclaim_scope().is_some(), "a scope was kept");
@@ -68,14 +68,14 @@ impl Stage {
     }
 }
 
-/// As [`Fair`], but for the call that panics.
+/// As [`Fair`], except for one call that panics.
 struct Panics {
     at: AtomicUsize,
     which: usize,
     reentered: OnceLock<(Weak<Registered>, Memcg)>,
 }
 
-/// What a policy or clock may use and drop from inside.
+/// Objects that a policy or clock may use and drop from inside.
 struct Registered {
     registry: Registry,
     dropped: Mutex<Option<Registration>>,
@@ -92,12 +92,12 @@ impl Panics {
         }
         if let Some((registered, memcg)) = self.reentered.get() {
             if let Some(registered) = registered.upgrade() {
-                // Nobody reclaims inside.
+                // Reclaim inside a callback does nothing.
                 assert_eq!(registered.registry.drop_caches(), 0);
                 assert!(registered.registry.first_no_reclaim_scope().is_none());
                 let _ = registered.registry.footprint();
                 if which != CLOCK {
-                    // This asks the clock.
+                    // This calls the clock.
                     let _ = registered.registry.snapshot();
                 }
                 let child = memcg.create("made inside").unwrap();
@@ -172,7 +172,7 @@ fn a_clock_that_panics_keeps_no_lock_and_no_shrinker() {
     within("clocks that panic", || panics_in(CLOCK, |config, panics| config.clock(panics)));
 }
 
-/// Answers anything.
+/// A policy with arbitrary results.
 struct Lies(u64);
 
 impl Policy for Lies {
@@ -224,7 +224,11 @@ fn a_debt_listener_may_do_anything() {
     impl DebtListener for Busy {
         fn notify_debt(&self, memcg: &Memcg, node: NodeId, _: Kick) {
             let registry = self.registry.get().unwrap();
-            assert_eq!(registry.pay_debts(memcg, node, &mut Work::unlimited()).0.scanned, 0, "nobody reclaims inside");
+            assert_eq!(
+                registry.pay_debts(memcg, node, &mut Work::unlimited()).0.scanned,
+                0,
+                "reclaim inside a callback does nothing"
+            );
             assert_eq!(registry.drop_caches(), 0);
             let other = self.dropped.lock().unwrap().take();
             drop(other);
@@ -234,13 +238,13 @@ fn a_debt_listener_may_do_anything() {
             let _ = registry.snapshot();
             let call = self.calls.fetch_add(1, Relaxed);
             if call == 3 {
-                // Its own end: what is called keeps it for as long.
+                // Removes itself; the call keeps the listener alive until it returns.
                 registry.set_debt_listener(None);
             }
             assert!(call.is_multiple_of(2), "the listener's own fault");
         }
     }
-    /// As [`Fair`], which tells of large debts only.
+    /// As [`Fair`], with notifications of large debts only.
     struct Tells;
     impl Policy for Tells {
         fn pays(&self, background: bool) -> bool {

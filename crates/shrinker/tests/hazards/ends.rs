@@ -1,4 +1,4 @@
-//! Numbers at their ends, and parts that are not there.
+//! Numbers at their limits, and missing parts.
 
 use crate::common::{one_shelf, shelf_on, Shelf};
 use crate::hazard::within;
@@ -20,7 +20,8 @@ fn a_shrinker_at_the_ends_of_its_numbers_ends() {
             for said in ends {
                 for scanned in ends {
                     let tree = MemcgTree::new(0);
-                    // Of a scan that says nothing was looked at, a million batches of one would follow.
+                    // A scan that reports no scanned objects would otherwise be followed by a
+                    // million batches of one.
                     let config = RegistryConfig::new(1).direct_scan_max(1000).direct_time_max_ns(said);
                     let registry = Registry::with_config(&tree, config);
                     let shelf = Arc::new(Shelf::new());
@@ -80,7 +81,7 @@ fn flags_and_ids_that_nobody_knows_mean_nothing() {
     within("flags", || {
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 100);
-        // Of another registry, which has more.
+        // Ids of another registry, which has more.
         let (_other_tree, other) = tree_and_registry();
         let first = other.builder("0").alloc().unwrap();
         let stranger = other.builder("1").alloc().unwrap();
@@ -99,7 +100,7 @@ fn flags_and_ids_that_nobody_knows_mean_nothing() {
         assert!(registry.direct_reclaim(tree.root(), Reclaim::empty(), &|| false).freed > 0);
         assert!(registry.drop_selected(&Select::all().caches(Caches::from_bits_retain(0xff))) > 0);
         assert_eq!(registration.id().get(), 0);
-        // A group by a number that no group has.
+        // A group id that no group has.
         let request = ScanRequest { memcg: MemcgId::new(u32::MAX), node: u16::MAX, objects: u64::MAX };
         assert_eq!(ScanRequest::parse("99999999999 99999999 18446744073709551615"), Ok(request));
         assert_eq!(registry.debugfs_scan(registration.id(), "99999999999 0 1"), Err(ScanError::NoGroup(request.memcg)));
@@ -111,7 +112,7 @@ fn a_part_that_is_not_there_is_empty() {
     within("parts", || {
         let (tree, registry, shelf, registration) = shelf_on(2, Shelf::new());
         let beyond = NodeId::new(u16::MAX);
-        // Told of a node that is not there, by a list or a topology that lies.
+        // A report for a node that does not exist, from a list or a topology that lies.
         shelf.add(tree.root(), beyond, 7);
         shelf.add(tree.root(), N0, 100);
         assert_eq!(registry.debugfs_count(registration.id()).unwrap(), "0 100 0\n");

@@ -1,4 +1,4 @@
-//! What is of a registry, used and dropped inside callbacks and bounds.
+//! Objects of a registry that are used and dropped inside callbacks and bounds.
 
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::within;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 const N0: NodeId = NodeId::ZERO;
 
-/// A registry of another tree with all that there is of one, and more of `registry`.
+/// A registry of another tree with one of each of its objects, and more objects of `registry`.
 #[expect(dead_code, reason = "it is there to be dropped")]
 struct World {
     stats: RegistryStats,
@@ -45,7 +45,7 @@ fn world(registry: &Registry) -> World {
     }
 }
 
-/// Ended inside of callbacks, on a thread that asks for memory and on the reclaimer's.
+/// Dropped inside callbacks, on a thread that needs memory and on the reclaimer's.
 #[test]
 fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
     within("the end of all inside of a callback", || {
@@ -58,7 +58,7 @@ fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
             count.fetch_add(1, Relaxed);
             let Some(mut world) = theirs.lock().unwrap().pop() else { return };
             for registry in &world.registries {
-                // Nobody reclaims inside, so a job sees nothing that it could do.
+                // Reclaim inside a callback does nothing, so a job sees nothing to do.
                 assert_eq!(world.job.step(registry, N0, 100), Step::Done);
                 let mut job = Job::new(registry.root().clone(), ByteSize::ZERO);
                 assert!((0..1_000).any(|_| matches!(job.step(registry, N0, 100), Step::Done | Step::Exhausted)));
@@ -106,7 +106,7 @@ fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
     });
 }
 
-/// A clock that says something else each time, and uses the registry.
+/// A clock that returns a different value each time, and uses the registry.
 struct Wild(Registry, AtomicU64);
 
 impl Clock for Wild {
@@ -136,7 +136,7 @@ fn a_bound_that_panics_lies_or_uses_the_registry_ends() {
             registry.shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::unlimited());
             let panics = || panic!("the bound's own fault");
             assert!(catch_unwind(AssertUnwindSafe(|| way(&mut Work::unlimited().while_not(&panics)))).is_err());
-            // Nothing of this is reclaim by another: the thread is in a pass.
+            // Nested calls do not reclaim: the thread is in a pass.
             let wild = || {
                 calls.set(calls.get() + 1);
                 let inside = registry.drop_caches();
@@ -153,7 +153,7 @@ fn a_bound_that_panics_lies_or_uses_the_registry_ends() {
                     assert!(most > 0 || work.bound() == Some(Bound::Scan));
                 }
             }
-            // And the same bound for two registries.
+            // The same bound for two registries.
             let (_tree, other) = tree_and_registry();
             let mut work = Work::objects(10);
             assert_eq!(other.shrink(other.root(), N0, 0, Reclaim::KSWAPD, &mut work), Progress::default());
@@ -176,7 +176,7 @@ fn a_job_at_the_ends_of_its_numbers_ends() {
                 let _ = tree.root().try_charge(ByteSize::mib(1)).unwrap();
                 let root = || tree.root().clone();
                 for mut job in [Job::new(root(), ByteSize::new(target)), Job::debts(root())] {
-                    // Whoever may look at nothing gets on with nothing.
+                    // A step that may scan nothing makes no progress.
                     let most = if scan_max == 0 { 100 } else { 10_000 };
                     let ends = |step| matches!(step, Step::Done | Step::Exhausted);
                     let ended = (0..most).any(|_| ends(job.step(&registry, N0, scan_max)));

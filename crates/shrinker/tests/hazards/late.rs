@@ -1,4 +1,4 @@
-//! Handles that are dropped, and used, when a thread's locals are gone.
+//! Handles that are dropped, and used, after a thread's thread-locals are destroyed.
 
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::at_the_end_of_a_thread;

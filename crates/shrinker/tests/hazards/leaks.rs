@@ -1,4 +1,4 @@
-//! What is leaked costs its memory, and stops nobody.
+//! A leaked value costs its own memory, and blocks no other code.
 
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::{in_a_process, within};
@@ -25,7 +25,7 @@ fn what_is_leaked_of_a_registry_stops_nobody_else() {
                 forget(registry.snapshot());
                 forget(RegistryConfig::new(2));
 
-                // Threads, which go on with a tree of their own.
+                // Threads, which continue with a tree of their own.
                 let (other_tree, other) = tree_and_registry();
                 let threads = reclaimer(&other);
                 threads.wake(other_tree.root(), ReclaimReason::Limit);
@@ -34,12 +34,16 @@ fn what_is_leaked_of_a_registry_stops_nobody_else() {
                 }
 
                 shelf.add(&group, NodeId::ZERO, 100);
-                assert_eq!(registry.drop_caches(), 110, "a shrinker that nobody can end any more gives all the same");
+                assert_eq!(
+                    registry.drop_caches(),
+                    110,
+                    "a shrinker with a leaked registration still frees its objects"
+                );
             }
             assert_eq!(registry.debugfs_names().len(), 4);
             group.offline().unwrap();
             registration.unregister().unwrap();
-            // An id that is leaked is not given again.
+            // A leaked id is not reused.
             let next = registry.builder("next").alloc().unwrap();
             assert_eq!(next.id().get(), 0, "that of the one that ended");
             drop(next);

@@ -1,5 +1,5 @@
-//! Public types misused: leaked, dropped late, mixed up, at the ends of their numbers, called from their own callbacks. What each type was
-//! tried with is in docs/HAZARDS.md.
+//! Misuse of public types: leaked, dropped late, mixed up, with numbers at their limits, called
+//! from their own callbacks. docs/HAZARDS.md lists the misuses that were tried with each type.
 
 #![forbid(unsafe_code)]
 #![cfg(all(feature = "std", not(lowwater_loom)))]

@@ -1,4 +1,5 @@
-//! Scopes that are leaked, that end in another order than they began, and that belong to another registry.
+//! Scopes that are leaked, that end in another order than they began, and that belong to another
+//! registry.
 
 use crate::common::one_shelf;
 use crate::hazard::{at_the_end_of_a_thread, within};
@@ -10,7 +11,8 @@ use std::mem::forget;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Two impls that overlap for a `Send` type, so that naming the method is ambiguous for it, and does not compile.
+/// Two implementations that overlap for a `Send` type: naming the method is then ambiguous and does
+/// not compile.
 trait IsNotSend<Which> {
     fn is_so() {}
 }
@@ -45,13 +47,13 @@ fn callback_scopes_end_in_any_order_and_late_and_leak_to_no_other_thread() {
             assert!(CallbackScope::is_inside());
             drop(second);
             assert!(CallbackScope::is_inside(), "for ever");
-            // Ends here, as nobody is inside; only a callback would not be waited for.
+            // Ends here, because no thread is inside; only a callback in flight would be refused.
             registration.unregister().unwrap();
         });
         leaks.join().unwrap();
         assert!(!CallbackScope::is_inside());
         assert!(registry.snapshot().shrinkers.is_empty());
-        // One that was entered outside ends inside of a callback, whose own goes on.
+        // A scope that was entered outside ends inside a callback, whose own scope continues.
         thread_local! { static OUTER: RefCell<Option<CallbackScope>> = const { RefCell::new(None) } }
         let (tree, registry, shelf, registration) = one_shelf();
         let ends = |_: &mut ShrinkControl<'_>| {
@@ -87,11 +89,11 @@ fn a_scope_that_is_leaked_leaves_other_threads_alone() {
                 drop(registry.no_reclaim_scope());
                 registry.drop_caches()
             });
-            assert_eq!(leaks.join().unwrap(), 0, "it said that it is not to reclaim");
+            assert_eq!(leaks.join().unwrap(), 0, "the thread is in a scope that forbids reclaim");
         });
         assert_eq!(registry.drop_caches(), 100);
         shelf.add(tree.root(), N0, 10);
-        // The background has threads of its own, which were there before.
+        // The background uses its own threads, which were started before.
         let threads = reclaimer(&registry);
         let _ = tree.root().try_charge(ByteSize::mib(2)).unwrap();
         tree.root().set_max(ByteSize::mib(1));
@@ -114,7 +116,7 @@ fn scopes_end_in_any_order() {
             drop(scopes.remove(at));
             assert_eq!(registry.drop_caches(), 0, "{} are left", scopes.len());
         }
-        // Of one registry: another does not know of it.
+        // A scope belongs to one registry and does not affect another.
         assert!(other.first_no_reclaim_scope().is_some());
         let elsewhere = other.no_reclaim_scope();
         drop(scopes);

@@ -1,4 +1,4 @@
-//! Commands of people, as no kernel would take them.
+//! Malformed commands.
 
 use crate::common::one_shelf;
 use lowwater_lru_core::NodeId;
@@ -51,7 +51,7 @@ fn debugfs_commands_that_no_kernel_would_take() {
         registry.debugfs_scan(id, command).unwrap();
         assert_eq!(before - shelf.total(), freed, "{command:?}");
     }
-    // A character that the 71st byte cuts in two.
+    // A multi-byte character that the 71-byte limit cuts in two.
     let cut = format!("0 0 1{}\u{1f600}", " ".repeat(64));
     registry.debugfs_scan(id, &cut).unwrap();
     for name in ["", "shelf", "shelf-", "shelf-00", "shelf-1", "-0", "shelf-0\n", "\0"] {

@@ -1,4 +1,4 @@
-//! Topologies that say one thing now and another then.
+//! Topologies whose results change between calls.
 
 use crate::common::Shelf;
 use crate::hazard::within;
@@ -9,7 +9,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// Answers what it is told to; each call of `nodes` something else.
+/// Returns the given values; each call of `nodes` another one.
 struct Liar {
     nodes: Vec<usize>,
     asked: AtomicUsize,
@@ -56,7 +56,7 @@ fn a_topology_that_lies_is_refused_or_harms_itself() {
             let shelf = Arc::new(Shelf::new());
             let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
             let started = catch_unwind(AssertUnwindSafe(|| Reclaimer::start(&registry, topology.clone(), MARKS)));
-            // A panic of the topology is the caller's, and no thread dies of it.
+            // A panic of the topology reaches the caller, and ends no thread.
             let threads = started.map(Result::ok).unwrap_or_default();
             let last = NodeId::new(registry.nodes() as u16 - 1);
             for node in 0..registry.nodes() {

@@ -1,4 +1,4 @@
-//! Calls from inside callbacks, at the end of a thread, and through a reporter that is leaked.
+//! Calls from inside callbacks, at the end of a thread, and through a leaked reporter.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use lowwater_shrinker::{Miss, Progress, Reclaim, Registry};
 use super::common::{CountFn, ScanFn, Shelf};
 use super::{batch, batches, hazard, shelf, two_pools, world, Pool, N0};
 
-/// A shelf that calls this when it counts, scans and weighs.
+/// A shelf that calls `call` when it counts, scans and weighs.
 fn calls_in_each_callback(call: impl Fn() + Send + Sync + 'static) -> Shelf {
     let call = Arc::new(call);
     let [in_count, in_scan] = [Arc::clone(&call), Arc::clone(&call)];
@@ -55,7 +55,7 @@ fn nothing_is_chosen_inside_a_callback_or_a_scope() {
     let before = (caller.callbacks() + other.callbacks(), other.shelf.total());
     let scope = registry.no_reclaim_scope();
     assert_eq!(batch(&registry, tree.root(), Reclaim::FOREGROUND), Progress::default());
-    // A miss may be reported there.
+    // A miss may be reported inside the scope.
     other.misses(tree.root(), 1);
     drop(scope);
     assert_eq!((caller.callbacks() + other.callbacks(), other.shelf.total()), before);
@@ -67,7 +67,7 @@ fn a_reporter_may_be_used_and_dropped_in_each_callback() {
     let (tree, registry) = world(1);
     let other = Pool::new(&tree, &registry, "other");
     other.shelf.add(tree.root(), N0, 1_000);
-    // Of a shrinker that ended, and of one that goes on.
+    // Reporters of a shrinker that has ended, and of one that has not.
     let ended = Pool::new(&tree, &registry, "ended");
     let reporters = Arc::new(Mutex::new(vec![ended.reporter, other.reporter]));
     drop(ended.registration);

@@ -1,4 +1,5 @@
-//! Which pairs pay, on which nodes and below which groups; and the memory of pairs, counted to the byte.
+//! Selection of victims: which pairs, on which nodes and below which groups; and the memory of
+//! pairs, exact to the byte.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
         let reporter = prepared.miss_reporter();
         let shelf = Arc::new(Shelf::new());
         let registration = shelf.register(prepared);
-        // The shelf is asked as it says that it can be.
+        // The shelf is called according to its awareness.
         let memcg = if memcg_aware { &group } else { tree.root() };
         let nodes = if numa_aware { 0..3 } else { 0..1 };
         nodes.clone().for_each(|node| shelf.add(memcg, NodeId::new(node), 300));
@@ -33,7 +34,7 @@ fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
         for node in nodes {
             assert!(shelf.len(memcg, NodeId::new(node)) < 300, "nothing was taken from node {node}");
         }
-        // Below a limit only what is the group's is taken.
+        // Below a limit only the group's own objects are freed.
         let before = shelf.total();
         batches(20, &registry, &group, Reclaim::FOREGROUND);
         assert_eq!(shelf.total() < before, memcg_aware);
@@ -41,7 +42,8 @@ fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
     }
 }
 
-/// It may have come just now: who inserts on a node where nothing was would find nothing there.
+/// The object may have been added just now: an insert on an otherwise empty node must not lose it
+/// at once.
 #[test]
 fn the_last_object_of_a_node_stays_while_there_are_others() {
     let (tree, registry) = world(2);
@@ -64,7 +66,7 @@ fn of_two_thousand_pairs_those_without_use_pay() {
     let pool = Pool::new(&tree, &registry, "pool");
     let groups: Vec<_> = (0..2_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     groups.iter().for_each(|group| pool.shelf.add(group, N0, 100));
-    // All are counted.
+    // All pairs are counted.
     for _ in 0..200 {
         batch(&registry, tree.root(), Reclaim::KSWAPD);
     }
@@ -78,7 +80,7 @@ fn of_two_thousand_pairs_those_without_use_pay() {
     assert!(paid[1] > 10_000 && paid[1] > 20 * paid[0], "those with misses and those without paid {paid:?}");
 }
 
-/// The table of pairs has had 2,000 at once, and now has one, in the middle: it is found.
+/// The table of pairs has had 2,000 pairs, and now has one, in the middle: it is found.
 #[test]
 fn a_pair_is_found_after_many_have_gone() {
     for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
@@ -111,7 +113,7 @@ fn pairs_come_and_go_while_others_choose() {
                         pool.shelf.add(group, NodeId::new(n as u16 % 2), 10);
                         pool.misses(group, n as u32);
                     }
-                    // Some groups end before the shrinker does, some after it.
+                    // Some groups end before the shrinker, others after it.
                     groups.iter().step_by(2).for_each(|group| group.offline().unwrap());
                     pool.misses(&groups[0], 10);
                     assert_eq!(pool.registration.stats().panics, 0);
@@ -175,6 +177,19 @@ fn a_batch_is_bounded_by_its_work() {
     assert_eq!(run(Work::one_batch(64).while_not(&enough)), (0, Some(Bound::Enough)));
 }
 
+/// A pair that frees its only object is removed, and does not count as a failed pair.
+#[test]
+fn a_call_drains_many_pairs_of_one_object() {
+    for n in [10, 50] {
+        let (tree, registry) = world(1);
+        let pool = Pool::new(&tree, &registry, "pool");
+        let groups: Vec<_> = (0..n).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+        groups.iter().for_each(|group| pool.shelf.add(group, N0, 1));
+        let mut work = Work::objects(n);
+        assert_eq!(registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work).freed, n);
+    }
+}
+
 #[test]
 fn min_is_half_way_from_low_to_the_limit_at_all_ends() {
     let ends = [0, 1, 2, 1 << 20, u64::MAX - 1, u64::MAX].map(ByteSize::new);
@@ -192,7 +207,7 @@ fn min_is_half_way_from_low_to_the_limit_at_all_ends() {
     assert!(!at_the_limit.is_min(BUDGET, BUDGET) && at_the_limit.is_min(ByteSize::new(BUDGET.get() + 1), BUDGET));
 }
 
-/// Bytes that are allocated after `run` and were not before.
+/// Bytes that `run` allocates and does not free.
 fn grown(run: impl FnOnce()) -> i64 {
     measure(run).bytes_current
 }
@@ -238,7 +253,8 @@ fn the_footprint_of_pairs_is_what_is_allocated() {
     same("no pairs again", &|| assert!(registry.drop_caches() > 0));
 }
 
-/// Where an epoch is a batch or two, as with few or large objects, those with hits are not drained while they wait to be counted.
+/// If an epoch is only a batch or two, as with few or large objects, pairs with hits are not
+/// drained while they wait to be counted.
 #[test]
 fn each_pair_is_counted_where_a_budget_is_a_few_objects() {
     for weighs in [true, false] {
@@ -271,7 +287,7 @@ fn each_pair_is_counted_where_a_budget_is_a_few_objects() {
     }
 }
 
-/// A budget that becomes less makes the clock faster at once: what was useful long ago is not for ever.
+/// A lower budget makes the clock faster at once: old hits decay.
 #[test]
 fn hits_are_forgotten_after_the_budget_fell() {
     let (tree, registry) = world(1);
@@ -293,7 +309,8 @@ fn hits_are_forgotten_after_the_budget_fell() {
     assert!(idle.shelf.total() < before / 10, "after ten budgets it has {} of {before}", idle.shelf.total());
 }
 
-/// What it does not want to scan in the foreground is owed, and it goes on being chosen in the background.
+/// If a shrinker defers in the foreground, its objects are owed, and the background still selects
+/// it.
 #[test]
 fn one_that_defers_in_the_foreground_pays_in_the_background() {
     let (tree, registry) = world(1);
@@ -320,7 +337,7 @@ fn one_that_defers_in_the_foreground_pays_in_the_background() {
     assert!(lazy.registration.stats().deferred > 0, "nothing is owed");
 }
 
-/// As where another thread has freed enough meanwhile.
+/// As if another thread had freed enough meanwhile.
 #[test]
 fn a_bound_that_is_reached_in_a_count_says_nothing_of_the_pair() {
     let (tree, registry) = world(1);

@@ -1,16 +1,17 @@
-//! Beside shrinkers that lie, stop or panic every call ends after a bounded number of callbacks, and an honest one is still
-//! reclaimed from.
+//! With shrinkers that lie, stop or panic, every call ends after a bounded number of callbacks, and
+//! an honest shrinker is still reclaimed from.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-use lowwater_lru_core::{ByteSize, NodeId};
-use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Work};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_shrinker::{Count, Reclaim, Registry, Scan, ShrinkControl, Work};
 
 use super::common::{CountFn, ScanFn, Shelf};
 use super::{batches, fill, honest_weight, shelf, weighed, world, Pool, N0, OBJECT};
 
-/// Callbacks of one shrinker in one call that looks at 1,000 objects, at most: one for each object, and two counts with it.
+/// The maximum number of callbacks of one shrinker in one call that scans 1,000 objects: one for
+/// each object, and two counts with it.
 const CALLBACKS_MAX: u64 = 3_000;
 
 fn liar_in_count(count: impl Fn() -> Count + Send + Sync + 'static) -> Shelf {
@@ -25,8 +26,8 @@ fn liar_in_weight(weigh: impl Fn() -> Option<ByteSize> + Send + Sync + 'static) 
     shelf(None, None, move |_| weigh())
 }
 
-/// Calls with and without a bound to one batch, from foreground and background: each ends, and some objects of an honest
-/// shrinker beside `liars` of these are freed.
+/// Runs calls with and without the bound of one batch, in the foreground and the background, with
+/// `liars` of these shrinkers: each call ends, and some objects of an honest shrinker are freed.
 fn honest_beside(liars: usize, liar: impl Fn() -> Shelf) {
     for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
         let (tree, registry) = world(1);
@@ -35,7 +36,7 @@ fn honest_beside(liars: usize, liar: impl Fn() -> Shelf) {
         liars.iter().for_each(|liar| liar.shelf.add(tree.root(), N0, 1_000));
         honest.shelf.add(tree.root(), N0, 1_000);
         for one_batch in [true, false] {
-            // Enough for all that is there, were it freed in batches of a 64th.
+            // Enough for all objects, if they were freed in batches of 1/64.
             for _ in 0..if one_batch { 4_000 } else { 100 } {
                 let callbacks: Vec<_> = liars.iter().map(Pool::callbacks).collect();
                 let mut work = if one_batch { Work::one_batch(1_000) } else { Work::objects(1_000) };
@@ -148,29 +149,34 @@ fn beside_one_whose_weight_panics() {
     }
 }
 
-/// A call without any bound ends too, whatever the only shrinker says.
+/// Asserts that a call of reclaim by utility ends by itself. After `checks_max` checks of its bound
+/// the call is stopped, so that the test ends.
+fn assert_ends(registry: &Registry, memcg: &Memcg, checks_max: u64) {
+    let checks = AtomicU64::new(0);
+    let is_enough = || checks.fetch_add(1, Relaxed) > checks_max;
+    let mut work = Work::unlimited().while_not(&is_enough);
+    registry.shrink_least_useful(memcg, None, Reclaim::FOREGROUND, &mut work);
+    assert!(checks.load(Relaxed) <= checks_max, "the call does not end by itself");
+}
+
+/// A call without any bound ends, whatever the only shrinker reports.
 #[test]
 fn a_call_without_bound_ends() {
-    const CALLS_MAX: u64 = 1_000_000;
+    const CHECKS_MAX: u64 = 1_000_000;
     let answers: [fn(&mut ShrinkControl<'_>) -> Scan; 4] =
         [|_| Scan::Freed(0), |_| Scan::Freed(1), |_| Scan::Freed(u64::MAX), |_| Scan::Stop];
     for answer in answers {
         let (tree, registry) = world(1);
         let liar = Pool::with(&tree, &registry, "liar", liar_in_scan(answer));
         liar.shelf.add(tree.root(), N0, 1_000);
-        // Only so that the test ends, if the call does not.
-        let calls = AtomicU64::new(0);
-        let is_enough = || calls.fetch_add(1, Relaxed) > CALLS_MAX;
-        let mut work = Work::unlimited().while_not(&is_enough);
-        registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
-        assert!(calls.load(Relaxed) <= CALLS_MAX, "the call does not end by itself");
+        assert_ends(&registry, tree.root(), CHECKS_MAX);
     }
 }
 
-/// Nor where usage falls in each scan and rises in each count.
+/// It also ends if usage falls in each scan and rises in each count.
 #[test]
 fn a_call_without_bound_ends_while_usage_goes_up_and_down() {
-    const LOOKS_MAX: u64 = 2_000_000;
+    const CHECKS_MAX: u64 = 2_000_000;
     let (tree, registry) = world(1);
     tree.root().set_max(ByteSize::new(1 << 50));
     std::mem::forget(tree.root().try_charge(ByteSize::mib(1 << 12)).unwrap());
@@ -186,14 +192,10 @@ fn a_call_without_bound_ends_while_usage_goes_up_and_down() {
     });
     let liar = Pool::with(&tree, &registry, "liar", liar);
     liar.shelf.add(tree.root(), N0, 1);
-    let looks = AtomicU64::new(0);
-    let is_enough = || looks.fetch_add(1, Relaxed) > LOOKS_MAX;
-    let mut work = Work::unlimited().while_not(&is_enough);
-    registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
-    assert!(looks.load(Relaxed) <= LOOKS_MAX, "the call does not end by itself");
+    assert_ends(&registry, tree.root(), CHECKS_MAX);
 }
 
-/// It holds something, and nobody can ask it.
+/// A shrinker that is not registered yet has objects, and cannot be called.
 #[test]
 fn beside_one_that_is_not_registered_each_is_counted() {
     let (tree, registry) = world(1);
@@ -211,7 +213,7 @@ fn beside_one_that_is_not_registered_each_is_counted() {
     assert!(paid[0] < 100 && paid[1] > 2_000, "{paid:?}");
 }
 
-/// Which it does where a node is drawn, too.
+/// The panic is recorded, too, if the count serves the random selection of a node.
 #[test]
 fn each_panic_of_a_count_is_noted() {
     let (tree, registry) = world(2);

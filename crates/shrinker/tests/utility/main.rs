@@ -1,4 +1,5 @@
-//! Reclaim from where memory earns least, beside shrinkers and reports that lie, panic, end or come from the wrong place.
+//! Reclaim by utility, with shrinkers and reports that lie, panic, end or come from the wrong
+//! place.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -31,7 +32,7 @@ const OBJECT: u64 = 1_000;
 const BUDGET_OBJECTS: u64 = 10_000;
 const BUDGET: ByteSize = ByteSize::new(BUDGET_OBJECTS * OBJECT);
 
-/// A tree with a budget, and a registry that chooses by utility.
+/// A tree with a budget, and a registry that selects victims by utility.
 fn world(nodes: usize) -> (MemcgTree, Registry) {
     let tree = MemcgTree::new(0);
     tree.root().set_max(BUDGET);
@@ -60,7 +61,7 @@ impl Pool {
         Self { shelf, registration, reporter }
     }
 
-    /// Reports so many near misses.
+    /// Reports `n` misses at a short distance.
     fn misses(&self, memcg: &Memcg, n: u32) {
         (0..n).for_each(|_| self.reporter.miss(memcg, Miss::at(ByteSize::new(10 * OBJECT))));
     }
@@ -70,14 +71,14 @@ impl Pool {
     }
 }
 
-/// A pool whose objects are charged and weighed: they are uncharged when they go.
+/// A pool with charged and weighed objects, which are uncharged when they are freed.
 fn weighed(tree: &MemcgTree, registry: &Registry, name: &str) -> Pool {
     let pool = Pool::with(tree, registry, name, Shelf::of_bytes(OBJECT));
     weigh_all(&pool.shelf);
     pool
 }
 
-/// Has a shelf weigh its objects.
+/// Makes a shelf weigh its objects.
 fn weigh_all(shelf: &Arc<Shelf>) {
     let this = Arc::downgrade(shelf);
     let weigh = move |sc: &ShrinkControl<'_>| {
@@ -87,13 +88,13 @@ fn weigh_all(shelf: &Arc<Shelf>) {
     assert!(shelf.weigh.set(Box::new(weigh)).is_ok());
 }
 
-/// Charges so many objects to the root, and puts them on the shelf.
+/// Charges `n` objects to the root, and puts them on the shelf.
 fn fill(shelf: &Shelf, tree: &MemcgTree, n: u64) {
     std::mem::forget(tree.root().try_charge(ByteSize::new(n * OBJECT)).unwrap());
     shelf.add(tree.root(), N0, n);
 }
 
-/// A shelf that counts, weighs or scans as it is told.
+/// A shelf with replaced counts, scans and weights.
 fn shelf(
     count: Option<CountFn>,
     scan: Option<ScanFn>,
@@ -120,7 +121,8 @@ fn batches(n: u32, registry: &Registry, memcg: &Memcg, flags: Reclaim) {
     }
 }
 
-/// Two pools of 1,000 objects each, of which the first has the misses: the second pays.
+/// Asserts for two pools of 1,000 objects each, of which the first has the misses, that the second
+/// is the victim.
 fn assert_second_pays(registry: &Registry, memcg: &Memcg, pools: [&Pool; 2], what: &str) {
     let before = pools.map(|pool| pool.shelf.total());
     // Both are counted.
@@ -130,7 +132,7 @@ fn assert_second_pays(registry: &Registry, memcg: &Memcg, pools: [&Pool; 2], wha
     assert!(paid[1] >= 100 && paid[1] > 8 * paid[0], "{what}: they paid {paid:?}");
 }
 
-/// Two pools in which a group holds 1,000 objects each; both are counted.
+/// Two pools with 1,000 objects each of a group; both are counted.
 fn two_pools(tree: &MemcgTree, registry: &Registry, memcg: &Memcg) -> [Pool; 2] {
     let pools = ["first", "second"].map(|name| Pool::with(tree, registry, name, shelf(None, None, honest_weight)));
     pools.iter().for_each(|pool| pool.shelf.add(memcg, N0, 1_000));

@@ -1,4 +1,4 @@
-//! A report of misses is for a pair of the registry's own tree that holds something, or for none.
+//! A report of misses counts only for a pair with objects in the registry's own tree.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,7 @@ fn reports_at_their_ends_neither_panic_nor_count_for_much() {
     let group = tree.root().create("group").unwrap();
     let pools = two_pools(&tree, &registry, &group);
     pools[0].misses(&group, 10_000);
-    // None of these is worth a thing: too far, free of cost, or for none.
+    // None of these misses has a value: too distant, free of cost, or of weight zero.
     for miss in [
         Miss::at(ByteSize::MAX),
         Miss::at(BUDGET),
@@ -47,7 +47,7 @@ fn reports_at_their_ends_neither_panic_nor_count_for_much() {
     pools[1].reporter.set_mean_cost(u32::MAX);
     assert_second_pays(&registry, tree.root(), [&pools[1], &pools[0]], "dear misses");
     pools[1].reporter.set_mean_cost(0);
-    // A root without limit, and one without memory.
+    // A root without a limit, and one with a limit of zero.
     for max in [ByteSize::MAX, ByteSize::ZERO] {
         tree.root().set_max(max);
         (0..100).for_each(|_| pools[0].reporter.miss(&group, Miss::at(ByteSize::MAX)));
@@ -83,7 +83,7 @@ fn a_miss_of_a_group_that_ended_counts_for_none() {
     let hint = PairHint::default();
     assert!(!pools[1].reporter.is_known(&hint, &ended));
     pools[1].misses(&ended, 10_000);
-    // Another group may have the number next.
+    // Another group may get the same id.
     drop(ended);
     let next = tree.root().create("next").unwrap();
     pools[1].misses(&next, 10_000);
@@ -92,12 +92,18 @@ fn a_miss_of_a_group_that_ended_counts_for_none() {
     assert_second_pays(&registry, tree.root(), [&pools[0], &pools[1]], "misses of no group");
 }
 
+/// Creates two pools with objects of the root and unregisters the first. Returns the first pool's
+/// reporter, and the second pool.
+fn first_ended(tree: &MemcgTree, registry: &Registry) -> (MissReporter, Pool) {
+    let [first, second] = two_pools(tree, registry, tree.root());
+    first.registration.unregister().unwrap();
+    (first.reporter, second)
+}
+
 #[test]
 fn a_reporter_outlives_its_registration_registry_and_tree() {
     let (tree, registry) = world(1);
-    let [first, second] = two_pools(&tree, &registry, tree.root());
-    let Pool { reporter, registration, .. } = first;
-    registration.unregister().unwrap();
+    let (reporter, second) = first_ended(&tree, &registry);
     let report = |reporter: &MissReporter, root: &Memcg| {
         (0..100).for_each(|_| reporter.miss(root, Miss::at(ByteSize::ZERO)));
         assert!(!reporter.is_known(&PairHint::default(), root));
@@ -113,9 +119,7 @@ fn a_reporter_outlives_its_registration_registry_and_tree() {
 #[test]
 fn what_an_ended_registration_reports_does_not_count_for_the_next() {
     let (tree, registry) = world(1);
-    let [first, second] = two_pools(&tree, &registry, tree.root());
-    let Pool { reporter, registration, .. } = first;
-    registration.unregister().unwrap();
+    let (reporter, second) = first_ended(&tree, &registry);
     let next = Pool::with(&tree, &registry, "next", shelf(None, None, honest_weight));
     assert_eq!(next.registration.id(), reporter.id());
     next.shelf.add(tree.root(), N0, 1_000);
@@ -199,7 +203,7 @@ fn a_shrinker_that_did_not_say_that_it_reports_is_judged_by_its_turnover() {
     assert_eq!(useful.shelf.total(), before);
 }
 
-/// A count may take long: another thread moves the clock on and reports, and the hits from before it are still there.
+/// A count may take long: another thread advances the clock and reports, and earlier hits are kept.
 #[test]
 fn a_slow_count_forgets_no_hits() {
     let (tree, registry) = world(1);

@@ -1,4 +1,5 @@
-//! The table of pairs: choices after most pairs have gone, and pairs of shrinkers that end in the middle of a visit.
+//! The table of pairs: selections after most pairs have been removed, and pairs of shrinkers that
+//! end during a visit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -43,7 +44,7 @@ fn the_pair_without_hits_pays_after_most_pairs_have_gone() {
     }
 }
 
-/// The other pair gets the slot of the one that is gone, and not what came of the scan.
+/// The other pair gets the slot of the removed pair, but not the result of the scan.
 #[test]
 fn a_call_takes_from_the_next_pair_when_the_first_is_gone() {
     let (tree, registry) = world(1);
@@ -56,14 +57,15 @@ fn a_call_takes_from_the_next_pair_when_the_first_is_gone() {
         pool.shelf.add(tree.root(), N0, 1_000);
     }
     second.misses(tree.root(), 100);
-    // Both are counted, the second time in the epoch in which the first seems to be the least.
+    // Both are counted, the second time in the epoch in which the first seems to have the least
+    // score.
     batches(2, &registry, tree.root(), Reclaim::KSWAPD);
     is_empty.store(true, Relaxed);
     assert!(batch(&registry, tree.root(), Reclaim::FOREGROUND).freed > 0);
     assert_eq!(registry.snapshot().live_pairs, 1);
 }
 
-/// The pair's bit is clear at the second count, so the end of the shrinker does not see it.
+/// The pair's bit is clear at the second count, so the end of the shrinker does not see the pair.
 #[test]
 fn a_pair_goes_when_the_second_count_panics() {
     let (tree, registry) = world(1);
@@ -87,7 +89,7 @@ fn a_pair_goes_when_the_second_count_panics() {
     assert_eq!((registry.footprint(), registry.snapshot().live_pairs), (before, 0));
 }
 
-/// The same by another thread, whose callback panics while the second count runs.
+/// The same with another thread, whose callback panics while the second count runs.
 #[test]
 fn a_pair_goes_when_the_shrinker_is_quarantined_in_the_second_count() {
     let (tree, registry) = world(1);

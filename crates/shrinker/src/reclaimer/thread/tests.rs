@@ -1,4 +1,4 @@
-//! Which requests become a job of their own.
+//! Which requests become a separate job.
 
 use super::*;
 use crate::control::ShrinkControl;
@@ -7,7 +7,8 @@ use lowwater_lru_core::MemcgTree;
 
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::new(100), high_gap: ByteSize::new(200) };
 
-/// Adds a request for each of these reasons, and tells the targets of the jobs that come of them; no target: debts.
+/// Adds these requests, and returns the targets of the resulting jobs; `None` for a job that pays
+/// debts.
 fn targets(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<Option<u64>> {
     let mut jobs = Vec::new();
     for &(memcg, reason, target) in requests {
@@ -48,12 +49,19 @@ fn a_limit_is_looked_at_again_and_an_amount_is_not() {
     assert_eq!(asks(ReclaimReason::Manual(ByteSize::new(9))), [Some(5)]);
 }
 
+/// A tree with a limit of 1,000 bytes, all of which are charged, and its registry.
+fn at_the_limit() -> (MemcgTree, Registry) {
+    let tree = MemcgTree::new(0);
+    tree.root().set_max(ByteSize::new(1_000));
+    let _charged = tree.root().try_charge(ByteSize::new(1_000)).unwrap();
+    let registry = Registry::new(&tree, 1);
+    (tree, registry)
+}
+
 #[test]
 fn a_limit_that_is_raised_ends_the_job() {
-    let tree = MemcgTree::new(0);
-    let (registry, root) = (Registry::new(&tree, 1), tree.root());
-    root.set_max(ByteSize::new(1_000));
-    let _charged = root.try_charge(ByteSize::new(1_000)).unwrap();
+    let (tree, registry) = at_the_limit();
+    let root = tree.root();
     let mut job = Job::below_limit(root.clone(), ReclaimReason::Watermark, Watermarks::RELATIVE);
     assert_ne!(job.step(&registry, NodeId::ZERO, 10), Step::Done);
     root.set_max(ByteSize::new(2_000));
@@ -79,10 +87,8 @@ impl Shrinker for Raises {
 
 #[test]
 fn a_limit_that_is_raised_in_a_step_ends_the_step() {
-    let tree = MemcgTree::new(0);
-    let (registry, root) = (Registry::new(&tree, 1), tree.root());
-    root.set_max(ByteSize::new(1_000));
-    core::mem::forget(root.try_charge(ByteSize::new(1_000)).unwrap());
+    let (tree, registry) = at_the_limit();
+    let root = tree.root();
     let prepared = registry.builder("raises").batch(1).alloc().unwrap();
     prepared.occupancy().occupied(root, NodeId::ZERO);
     let _registration = prepared.register(Arc::new(Raises(root.clone())));
@@ -93,16 +99,14 @@ fn a_limit_that_is_raised_in_a_step_ends_the_step() {
 
 #[test]
 fn what_was_asked_for_is_done_though_a_limit_was_raised() {
-    let tree = MemcgTree::new(0);
-    let (registry, root) = (Registry::new(&tree, 1), tree.root());
-    root.set_max(ByteSize::new(1_000));
-    let _charged = root.try_charge(ByteSize::new(1_000)).unwrap();
+    let (tree, registry) = at_the_limit();
+    let root = tree.root();
     let mut jobs = Vec::new();
     let mut ask = |reason| {
         add(&mut jobs, WakeRequest { memcg: root.clone(), reason, target: ByteSize::new(900) }, &MARKS);
         jobs.len()
     };
-    // The first goes further than the second, as long as the limit is what it is.
+    // The first request covers the second, as long as the limit is not raised.
     assert_eq!(ask(ReclaimReason::Watermark), 1);
     assert_eq!(ask(ReclaimReason::Watermark), 1);
     assert_eq!(ask(ReclaimReason::Manual(ByteSize::new(100))), 2);

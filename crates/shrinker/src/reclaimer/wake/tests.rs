@@ -1,9 +1,10 @@
-//! Which requests are the same.
+//! Which requests are merged.
 
 use super::*;
 use lowwater_lru_core::MemcgTree;
 
-/// What a queue has of these requests: the group's name is left out, so give one group only, or count.
+/// The targets in a queue after these requests; without the groups, so callers pass a single group,
+/// or count.
 fn queued(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<u64> {
     let queue = WakeQueue::default();
     for &(memcg, reason, target) in requests {

@@ -1,0 +1,332 @@
+//! Which pairs a call chooses, how much it asks them for, and when it stops believing them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Mutex;
+
+use lowwater_lru_core::{ByteSize, MemcgId, MemcgTree, NodeId};
+
+use super::*;
+use crate::control::ShrinkControl;
+use crate::utility::log2;
+use crate::{Count, Registration, Registry, RegistryConfig, Scan, Shrinker};
+
+/// Holds always as many objects of 1,000 bytes, of each group on each node; a node holds as many more.
+struct Pool {
+    objects: u64,
+    on_next_node: u64,
+    frees: bool,
+    /// Uncharges what it frees.
+    is_honest: AtomicBool,
+    counts: AtomicU64,
+    asked: Mutex<Vec<(MemcgId, u64)>>,
+}
+
+impl Pool {
+    fn held(&self, sc: &ShrinkControl<'_>) -> u64 {
+        self.objects + self.on_next_node * sc.node().index() as u64
+    }
+
+    fn counts(&self) -> u64 {
+        self.counts.swap(0, Relaxed)
+    }
+
+    fn asked(&self) -> Vec<u64> {
+        self.asked.lock().unwrap().drain(..).map(|(_, nr)| nr).collect()
+    }
+}
+
+impl Shrinker for Pool {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        self.counts.fetch_add(1, Relaxed);
+        Count::Objects(self.held(sc))
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.asked.lock().unwrap().push((sc.memcg().id(), sc.nr_to_scan()));
+        if self.is_honest.load(Relaxed) {
+            sc.memcg().uncharge(ByteSize::new(sc.nr_to_scan() * 1_000));
+        }
+        Scan::Freed(if self.frees { sc.nr_to_scan() } else { 0 })
+    }
+
+    fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
+        Some(ByteSize::new(self.held(sc) * 1_000))
+    }
+}
+
+fn world(nodes: usize, budget: u64) -> (MemcgTree, Registry) {
+    let tree = MemcgTree::new(0);
+    tree.root().set_max(ByteSize::new(budget));
+    let registry = Registry::with_config(&tree, RegistryConfig::new(nodes).by_utility(true));
+    (tree, registry)
+}
+
+/// A pool that holds something for each of these groups.
+fn pool(registry: &Registry, groups: &[Memcg], objects: u64, frees: bool, seeks: u32) -> (Arc<Pool>, Registration) {
+    let builder = registry.builder("pool").seeks(seeks);
+    made(builder, groups, objects, frees)
+}
+
+fn made(builder: crate::ShrinkerBuilder<'_>, groups: &[Memcg], objects: u64, frees: bool) -> (Arc<Pool>, Registration) {
+    let pool =
+        Pool { objects, on_next_node: 10, frees, is_honest: false.into(), counts: 0.into(), asked: Mutex::default() };
+    let pool = Arc::new(pool);
+    let prepared = builder.alloc().unwrap();
+    let occupancy = prepared.occupancy();
+    let registration = prepared.register(Arc::clone(&pool) as Arc<dyn Shrinker>);
+    groups.iter().for_each(|group| occupancy.occupied(group, NodeId::ZERO));
+    (pool, registration)
+}
+
+fn groups(tree: &MemcgTree, n: u32) -> Vec<Memcg> {
+    (0..n).map(|n| tree.root().create(&alloc::format!("{n}")).unwrap()).collect()
+}
+
+fn batch(registry: &Registry, flags: Reclaim) -> Progress {
+    registry.shrink_least_useful(registry.root(), None, flags, &mut Work::one_batch(1 << 20))
+}
+
+fn pairs(registry: &Registry) -> &Pairs {
+    registry.core.map.by_utility().unwrap()
+}
+
+fn standing(registry: &Registry, slot: u32) -> Standing {
+    pairs(registry).pair(slot).unwrap().standing()
+}
+
+fn rank(registry: &Registry, slot: u32) -> i32 {
+    match standing(registry, slot) {
+        Standing::Scored(score) => score.rank(pairs(registry).clock.epoch(), registry.root().max().get()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_batch_comes_from_as_many_pairs_as_it_needs_where_each_is_small() {
+    for (n, freed) in [(16, 1), (17, 8), (50, 8)] {
+        let (tree, registry) = world(1, 1 << 30);
+        let groups = groups(&tree, n);
+        let (pool, _registration) = pool(&registry, &groups, 1, true, 2);
+        // All are counted, and of the same rank.
+        batch(&registry, Reclaim::KSWAPD);
+        pool.asked.lock().unwrap().clear();
+        assert_eq!(batch(&registry, Reclaim::KSWAPD).freed, freed, "of {n}");
+        let mut asked = core::mem::take(&mut *pool.asked.lock().unwrap());
+        assert!(asked.iter().all(|(_, nr)| *nr == 1));
+        asked.dedup();
+        assert_eq!(asked.len() as u64, freed, "each from another");
+    }
+}
+
+#[test]
+fn a_pair_is_asked_for_a_64th_of_it_and_for_eight_at_most() {
+    for (objects, nr) in [(1, 1), (127, 1), (128, 2), (511, 7), (512, 8), (100_000, 8)] {
+        let (tree, registry) = world(1, 1 << 40);
+        let (pool, _registration) = pool(&registry, &[tree.root().clone()], objects, true, 2);
+        assert_eq!(batch(&registry, Reclaim::FOREGROUND).freed, nr);
+        assert_eq!(pool.asked(), [nr], "of {objects}");
+    }
+}
+
+#[test]
+fn a_pair_that_keeps_all_is_asked_for_256_objects_and_is_worth_more_then() {
+    let (tree, registry) = world(1, 1 << 30);
+    let builder = registry.builder("keeps").reports_misses(true);
+    let (pool, _registration) = made(builder, &[tree.root().clone()], 1_000, false);
+    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::FOREGROUND };
+    scorer.count(0);
+    let before = rank(&registry, 0);
+    batch(&registry, Reclaim::FOREGROUND);
+    assert_eq!(pool.asked(), [8; 32]);
+    assert!(rank(&registry, 0) > before + 4 * ONE, "{before}");
+}
+
+#[test]
+fn a_pair_that_keeps_all_is_asked_again_after_each_batch_of_another() {
+    let (tree, registry) = world(1, 1 << 30);
+    let (keeps, _keeps) = pool(&registry, &[tree.root().clone()], 10_000, false, 2);
+    let (gives, _gives) = pool(&registry, &[tree.root().clone()], 1_000, true, 2);
+    let freed = registry.shrink_least_useful(registry.root(), None, Reclaim::KSWAPD, &mut Work::objects(2_000)).freed;
+    assert_eq!(keeps.asked(), [8; 7 * 32 + 19], "the bound ends the eighth time");
+    assert_eq!((gives.asked().iter().sum(), freed), (7 * 8, 7 * 8));
+}
+
+#[test]
+fn a_pair_that_frees_nothing_of_what_it_says_is_believed_seven_times_for_the_clock() {
+    let (tree, registry) = world(1, 16 * 8_000);
+    let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 1_000_000, true, 2);
+    let epochs: Vec<_> = (0..20)
+        .map(|_| {
+            batch(&registry, Reclaim::FOREGROUND);
+            pairs(&registry).clock.epoch()
+        })
+        .collect();
+    assert_eq!(epochs[..7], [2, 3, 4, 5, 6, 7, 8], "one for each batch, and the first");
+    assert_eq!(epochs[7..], [8; 13]);
+    for n in 21..=62 {
+        batch(&registry, Reclaim::FOREGROUND);
+        assert!(matches!(standing(&registry, 0), Standing::Scored(_)), "batch {n}");
+    }
+    batch(&registry, Reclaim::FOREGROUND);
+    assert_eq!(standing(&registry, 0), Standing::Empty(8), "after 63 it is passed over");
+}
+
+#[test]
+fn a_pair_whose_groups_usage_falls_is_believed_each_time() {
+    let (tree, registry) = world(1, 1_600_000);
+    let (pool, _registration) = pool(&registry, &[tree.root().clone()], 1_000, true, 2);
+    core::mem::forget(tree.root().try_charge(ByteSize::new(1_600_000)).unwrap());
+    pool.is_honest.store(true, Relaxed);
+    (0..100).for_each(|_| _ = batch(&registry, Reclaim::FOREGROUND));
+    assert_eq!(tree.root().usage(), ByteSize::new(800_000));
+    let epoch = pairs(&registry).clock.epoch();
+    assert!((8..=9).contains(&epoch), "{epoch} sixteenths of the budget, where eight were evicted");
+}
+
+#[test]
+fn after_the_least_only_pairs_of_nearly_its_rank_follow() {
+    let (tree, registry) = world(1, 1 << 30);
+    let groups = groups(&tree, 20);
+    let (_pool, _registration) = pool(&registry, &groups, 10, true, 2);
+    let call = LeastUseful { core: &registry.core, limit: tree.root(), needy: None, flags: Reclaim::FOREGROUND };
+    let candidates = pairs(&registry).candidates(None, true);
+    let mut round = Round { candidates, ranks: [i32::MAX; CANDIDATES_MAX], most: i32::MAX };
+    round.ranks[..5].copy_from_slice(&[9, 5, 5 + ONE / 2, 5 + ONE / 2 - 1, 6]);
+    let slots = round.candidates.as_slice().to_vec();
+    let slot = |at: usize| slots[at];
+    let next = core::iter::from_fn(|| Some(call.next_victim(pairs(&registry), &mut round)?.slot));
+    assert_eq!(next.collect::<Vec<_>>(), [1, 4, 0, 3].map(slot));
+}
+
+#[test]
+fn the_foreground_counts_one_pair_and_the_background_all_that_are_due() {
+    let (tree, registry) = world(1, 1 << 30);
+    let groups = groups(&tree, 10);
+    let (pool, _registration) = pool(&registry, &groups, 1_000, true, 2);
+    let next_epoch = || pairs(&registry).clock.advance(1 << 30, 1 << 30);
+    let counts = |flags| {
+        batch(&registry, flags);
+        pool.counts()
+    };
+    // The first bytes that are evicted begin an epoch. A batch that is scanned is counted for itself.
+    (0..2).for_each(|_| _ = counts(Reclaim::KSWAPD));
+    let of_scan = counts(Reclaim::FOREGROUND);
+    let again = counts(Reclaim::KSWAPD);
+    assert_eq!(again, of_scan, "none is due in the same epoch");
+    next_epoch();
+    assert_eq!(counts(Reclaim::FOREGROUND), of_scan + 1);
+    next_epoch();
+    assert_eq!(counts(Reclaim::KSWAPD), of_scan + 10);
+}
+
+#[test]
+fn a_call_goes_on_to_eight_pairs_that_give_nothing() {
+    for n in [12, 20] {
+        let (tree, registry) = world(1, 1 << 30);
+        let groups = groups(&tree, n);
+        let (pool, _registration) = pool(&registry, &groups, 1_000, false, 2);
+        assert_eq!(batch(&registry, Reclaim::KSWAPD).freed, 0);
+        assert_eq!(pool.asked(), [8; 8 * 32], "of {n}");
+    }
+}
+
+#[test]
+fn of_many_pairs_those_below_a_group_are_found() {
+    let (tree, registry) = world(1, 1 << 30);
+    let groups = groups(&tree, 60);
+    let (_pool, _registration) = pool(&registry, &groups, 1_000, true, 2);
+    for limit in [&groups[59], &groups[30]] {
+        let mut work = Work::one_batch(64);
+        assert_eq!(registry.shrink_least_useful(limit, None, Reclaim::FOREGROUND, &mut work).freed, 8);
+    }
+}
+
+#[test]
+fn a_pair_that_was_empty_is_counted_again_where_there_is_no_other() {
+    let (tree, registry) = world(1, 1 << 30);
+    let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 1_000, true, 2);
+    pairs(&registry).pair(0).unwrap().set_standing(Standing::Empty(0));
+    assert_eq!(batch(&registry, Reclaim::FOREGROUND).freed, 8);
+}
+
+#[test]
+fn a_pair_that_counts_nothing_is_empty() {
+    let (tree, registry) = world(1, 1 << 30);
+    let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 0, true, 2);
+    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    scorer.count(0);
+    assert_eq!(standing(&registry, 0), Standing::Empty(0));
+}
+
+#[test]
+fn a_pair_is_counted_on_all_nodes_with_its_weight() {
+    let (tree, registry) = world(3, 1 << 30);
+    let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 5, true, 2);
+    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    scorer.count(0);
+    let tallies = pairs(&registry).tallies(0).unwrap();
+    assert_eq!((tallies.objects(), tallies.mean()), (5 + 15 + 25, 1_000));
+}
+
+#[test]
+fn objects_that_are_dear_to_make_are_worth_more() {
+    let (tree, registry) = world(1, 1 << 30);
+    let root = [tree.root().clone()];
+    let _pools: Vec<_> = [2, 16, 0].map(|seeks| pool(&registry, &root, 1_000, true, seeks)).into();
+    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    (0..3).for_each(|slot| scorer.count(slot));
+    let rank = |slot| rank(&registry, slot);
+    // A turnover of 1, of which nothing else is known.
+    assert_eq!(rank(0), -30 * ONE - log2(1_000_000) / 10);
+    assert_eq!((rank(1) - rank(0), rank(2) - rank(0)), (3 * ONE, -ONE));
+}
+
+/// Ends its own registration when it is first scanned, and frees nothing.
+#[derive(Default)]
+struct Ending {
+    registration: Mutex<Option<Registration>>,
+    calls: Mutex<Vec<&'static str>>,
+}
+
+impl Shrinker for Ending {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        self.calls.lock().unwrap().push("count");
+        Count::Objects(100)
+    }
+
+    fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+        self.calls.lock().unwrap().push("scan");
+        drop(self.registration.lock().unwrap().take());
+        Scan::Freed(0)
+    }
+}
+
+#[test]
+fn a_shrinker_that_was_killed_in_a_scan_is_not_called_again() {
+    let (tree, registry) = world(1, 1 << 30);
+    let ending = Arc::new(Ending::default());
+    let prepared = registry.builder("ending").alloc().unwrap();
+    let occupancy = prepared.occupancy();
+    let registration = prepared.register(Arc::clone(&ending) as Arc<dyn Shrinker>);
+    *ending.registration.lock().unwrap() = Some(registration);
+    occupancy.occupied(tree.root(), NodeId::ZERO);
+    assert_eq!(batch(&registry, Reclaim::FOREGROUND).freed, 0);
+    let calls: Vec<_> = ending.calls.lock().unwrap().clone();
+    assert_eq!(calls, ["count", "count", "scan"], "one count for the score, and one visit");
+}
+
+#[test]
+fn a_closed_shrinker_is_not_counted_by_a_thread_inside() {
+    let (tree, registry) = world(1, 1 << 30);
+    let group = tree.root().clone();
+    let (pool, registration) = pool(&registry, core::slice::from_ref(&group), 100, true, 2);
+    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    let mut guard = registry.core.lookup(registration.id().get()).unwrap();
+    scorer.count_inside(0, &group, &mut guard);
+    assert_eq!(pool.counts(), 1);
+    guard.quarantine();
+    scorer.count_inside(0, &group, &mut guard);
+    assert_eq!(pool.counts(), 0);
+}
