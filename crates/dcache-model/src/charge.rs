@@ -1,10 +1,14 @@
-//! Dentries as memory of their group: charged when they are made, uncharged when they die, if the cache was built so.
+//! Memcg charges: the bytes of a dentry are charged when it is allocated and uncharged when it
+//! dies, if the cache was built with [`Builder::charge`](crate::Builder::charge).
 //!
-//! A lookup does not fail for want of memory for the cache. Where the group, or one above it, has no room, the lookup frees a little
-//! of its own group's: negatives first, then the oldest positives, so many looks and no more. If that does not help, because the
-//! rest is in use or was used just now, the dentry is made nevertheless, uncharged, and goes with its last user. Until then it is
-//! found like any other: two dentries for one directory would have two locks for one thing. So what is not charged is bounded by
-//! what is in use.
+//! A lookup does not fail because the cache has no memory. When a `max` of the memcg or of an
+//! ancestor refuses, the lookup reclaims a few dentries of its own memcg, negatives first, then the
+//! oldest positives, with a bounded number of retries. If that does not help, because the rest is
+//! in use or was used recently, the dentry is allocated uncharged (`DONTCACHE`) and freed by its
+//! last put.
+//!
+//! Until then such a dentry is found like any other: a second dentry for the same directory would
+//! be a second lock for it. So the uncharged bytes are bounded by the dentries in use.
 //!
 //! The root is not charged, nor are inodes and the tables of children.
 
@@ -15,11 +19,11 @@ use crate::footprint::bytes_of;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
-/// Dentries of a node that are scanned in one retry. Few, as all that were not used lately are
-/// freed.
+/// Dentries of a node that are scanned in one retry. Few, because each scan frees all that were not
+/// used recently.
 const SCAN_BATCH: u64 = 4;
-/// Retries of reclaim for one charge. A scan may only clear a referenced flag, which helps the next
-/// lookup.
+/// Retries of reclaim for one charge. A scan may only clear referenced flags; then a later scan can
+/// free those dentries.
 #[doc(alias = "MAX_RECLAIM_RETRIES")]
 const RECLAIM_RETRIES: u32 = 16;
 
@@ -67,14 +71,14 @@ impl DcacheCore {
     #[doc(alias = "try_charge_memcg")]
     #[inline]
     fn charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
-        // Above `high` it is for whoever watches the group to reclaim.
+        // Usage above `high` is not reclaimed here, but by the thread that watches the group.
         memcg.try_charge(ByteSize::new(bytes)).is_ok() || self.reclaim_and_charge(sb, memcg, bytes)
     }
 
     #[cold]
     fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
         let here = self.topology.current();
-        // At most 65,536, whatever the topology says.
+        // At most 65,536 nodes, even if the topology reports more.
         let others = (0..=u16::MAX).take(self.topology.nodes()).map(NodeId::new).filter(|&node| node != here);
         for _ in 0..RECLAIM_RETRIES {
             for node in std::iter::once(here).chain(others.clone()) {

@@ -1,4 +1,4 @@
-//! The invariants of a mount that no other thread uses.
+//! The invariants of a mount at rest: while no other thread uses it.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;
@@ -10,22 +10,23 @@ use std::collections::HashSet;
 /// The dentries of a mount, counted one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DentryCounts {
-    /// Dentries, the root among them.
+    /// All dentries, including the root.
     pub dentries: u64,
-    /// Those on lists.
+    /// Dentries on LRU lists.
     pub unused: u64,
-    /// Negatives on lists.
+    /// Negatives on LRU lists.
     pub negatives: u64,
     /// Bytes of the tables of children.
     pub children_bytes: u64,
 }
 
 impl Mount {
-    /// Checks everything that must hold while nobody else uses the mount, and counts. O(names); for tests.
+    /// Checks the invariants that hold while no other thread uses the mount, and counts its
+    /// dentries. For tests. O(names).
     ///
     /// # Panics
     ///
-    /// When something is wrong, with a sentence that says what should hold.
+    /// If an invariant is violated; the message states the invariant.
     pub fn assert_valid(&self) -> DentryCounts {
         let mut census = DentryCounts::default();
         let mut left = vec![Arc::clone(self.sb.root())];
@@ -33,12 +34,12 @@ impl Mount {
             census.dentries += 1;
             let flags = dentry.flags();
             let listed = flags & flag::LRU_LIST != 0;
-            assert!(flags & flag::SHRINK_LIST == 0, "at rest nobody has a private list (D8)");
-            assert!(flags & (flag::KILLED | flag::IN_LOOKUP) == 0, "at rest nobody dies, and no backend is asked");
+            assert!(flags & flag::SHRINK_LIST == 0, "at rest no dentry is on a private list (D8)");
+            assert!(flags & (flag::KILLED | flag::IN_LOOKUP) == 0, "at rest no dentry is dying or in lookup");
             census.unused += u64::from(listed);
             census.negatives += u64::from(listed && dentry.is_negative());
             let users = dentry.count.users().expect("at rest no dead dentry is a child (D7)");
-            assert!(listed || users > 0, "a dentry that nobody uses is on a list (D8)");
+            assert!(listed || users > 0, "an unused dentry is on a list (D8)");
             let Some(dir) = dentry.dir() else { continue };
             let children = dir.children.lock();
             children.assert_valid();
@@ -55,7 +56,7 @@ impl Mount {
                 index = at + 1;
             }
             assert_eq!(children.positives(), positives, "a child is marked if and only if it is positive (D15)");
-            assert_eq!(children.protected, protected, "negatives that came off probation are counted");
+            assert_eq!(children.protected, protected, "protected negatives are counted");
             drop(children);
         }
         self.assert_findable(self.sb.root());
@@ -76,8 +77,8 @@ impl Mount {
             if !child.has(flag::UNHASHED) {
                 let name = child.name();
                 let qstr = self.core.qstr(dir, crate::qstr::Name::checked(&name));
-                let found = self.core.d_lookup(&qstr).expect("what is hashed is found (D1)");
-                assert!(Arc::ptr_eq(&found, &child), "what is found is what is hashed (D1, D2)");
+                let found = self.core.d_lookup(&qstr).expect("a hashed dentry is found (D1)");
+                assert!(Arc::ptr_eq(&found, &child), "a name has one hashed dentry (D1, D2)");
                 found.count.put();
             }
             self.assert_findable(&child);

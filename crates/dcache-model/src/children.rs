@@ -7,17 +7,20 @@
 //!     positive 0  1  0  0       0 |                   pages with a used, positive, negative slot: a bitmap each
 //! ```
 //!
-//! The kernel's patch (seed 002) keeps negatives behind the positives on one list, by moving them. A walker that let go of the
-//! locks on a child may then find that child moved, and miss all that lay between (CVE-2014-8559 was one of these). Here a
-//! child keeps its index for as long as it is a child, and "positives first" is a bit:
+//! A proposed kernel patch (`sweep_negative`) keeps negatives behind the positives on one list of
+//! siblings, by moving them. A walker that drops the locks while it visits a child may then find
+//! that the child was moved, and miss all siblings in between (CVE-2014-8559 was a bug of this
+//! kind). Here a child keeps its index for as long as it is a child, and one bit separates
+//! positives from negatives:
 //!
-//! * A walk is a number: the next index. Nothing that happens between two steps can make it miss a child that stays, or see it
-//!   twice (D14).
-//! * A walk over positives goes from set bit to set bit: O(positives + 1), whatever the number of negatives (D16).
-//! * A child turns positive by setting its bit *first*, negative by clearing it *last*, both under this lock: a child whose bit is clear
-//!   is negative whenever the lock is free (D15).
+//! * The position of a walk is a number: the next index. No change between two steps can make the
+//!   walk miss a child that stays, or visit it twice (D14).
+//! * A walk over positives goes from set bit to set bit: O(positives + 1), independent of the
+//!   number of negatives (D16).
+//! * A child turns positive by setting its bit *first*, and negative by clearing it *last*, both
+//!   under the children lock: while the lock is free, a child with a clear bit is negative (D15).
 //!
-//! What it costs: 8 bytes and two bits a child; the kernel's two pointers are 16.
+//! The cost is 8 bytes and two bits per child; the kernel's two list pointers take 16 bytes.
 
 mod bitmap;
 #[cfg(all(test, not(lowwater_loom)))]
@@ -38,7 +41,7 @@ pub(crate) enum ChildFilter {
     Negative,
 }
 
-/// Whether a page has a used, positive, negative slot.
+/// Whether a page has used, positive and negative slots.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PageSummary {
     used: bool,
@@ -61,8 +64,8 @@ impl<T> ChildPage<T> {
     }
 }
 
-/// The children of one directory, each a `T`, at indices that do not change. The directory's lock
-/// guards them.
+/// The children of one directory, each a `T`, at indices that do not change. The directory's
+/// `children` lock protects them.
 #[doc(alias = "d_children")]
 #[doc(alias = "d_subdirs")]
 pub(crate) struct Children<T> {
@@ -78,10 +81,10 @@ pub(crate) struct Children<T> {
     positives: usize,
     /// Negatives on the protected list.
     pub(crate) protected: usize,
-    /// The index at which the next trim of negatives begins (CLOCK).
+    /// The index at which the next trim of negatives begins (the hand of CLOCK).
     clock_hand: u32,
-    /// Watches of the directory. While there is one, children that turn positive are marked as
-    /// watched.
+    /// The number of watches of the directory. While it is not 0, children that turn positive are
+    /// marked as watched.
     pub(crate) watchers: u32,
 }
 
@@ -159,7 +162,7 @@ impl<T> Children<T> {
     pub(crate) fn set_positive(&mut self, index: u32, positive: bool) {
         let (p, at) = page_and_slot(index);
         let page = &mut self.pages[p];
-        debug_assert!(page.used & 1 << at != 0, "only a child is marked");
+        debug_assert!(page.used & 1 << at != 0, "the index is a child's");
         let was = page.positive & 1 << at != 0;
         if was != positive {
             let before = page.summary();
@@ -169,7 +172,7 @@ impl<T> Children<T> {
         }
     }
 
-    /// Returns the first child at `index` or behind it.
+    /// Returns the first child at or after `index` that `filter` selects, and its index.
     pub(crate) fn next(&self, index: u32, filter: ChildFilter) -> Option<(u32, &T)> {
         let (p, at) = page_and_slot(index);
         let marks = |page: &ChildPage<T>| match filter {
@@ -193,7 +196,7 @@ impl<T> Children<T> {
         Some(((p * PAGE + at) as u32, child))
     }
 
-    /// Returns the negative at the clock hand, and moves the hand on. `None` if there is no
+    /// Returns the negative at the clock hand, and advances the hand. `None` if there is no
     /// negative.
     pub(crate) fn next_negative(&mut self) -> Option<&T> {
         let from = if self.next(self.clock_hand, ChildFilter::Negative).is_some() { self.clock_hand } else { 0 };
@@ -209,9 +212,11 @@ impl<T> Children<T> {
         slots + self.pages.capacity() * size_of::<ChildPage<T>>() + self.open.capacity() * size_of::<u32>() + bits
     }
 
+    /// Checks that bitmaps, counts and children agree.
+    ///
     /// # Panics
     ///
-    /// When marks, counts and children do not agree.
+    /// If they do not.
     pub(crate) fn assert_valid(&self) {
         let (mut len, mut positives) = (0, 0);
         for (p, page) in self.pages.iter().enumerate() {
@@ -229,10 +234,10 @@ impl<T> Children<T> {
         let mut open: Vec<u32> = self.open.iter().copied().chain(self.filling).collect();
         open.sort_unstable();
         let flagged: Vec<u32> = (0..).zip(&self.pages).filter(|(_, page)| page.open).map(|(p, _)| p).collect();
-        assert_eq!(open, flagged, "a page is noted once as one with room, or as the one that is being filled");
+        assert_eq!(open, flagged, "a page is recorded once: as open, or as the page that is being filled");
     }
 
-    /// Updates the bitmaps of pages if the summary of page `p` is not what it was `before`.
+    /// Updates the bitmaps of pages if the summary of page `p` differs from `before`.
     fn update_summary(&mut self, p: usize, before: PageSummary) {
         let now = self.pages[p].summary();
         if now == before {

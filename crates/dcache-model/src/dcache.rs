@@ -1,4 +1,4 @@
-//! The cache: one table of names for all mounts, and the rules they share.
+//! The cache: one hash table of names for all mounts, and the settings they share.
 
 use crate::backend::Backend;
 use crate::dcache_core::{DcacheCore, OnUnlink};
@@ -25,8 +25,10 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
 
-/// A cache of names. A handle: clones are the same cache. Names, and what its backends keep for themselves, come from the allocator: without
-/// memory the process ends.
+/// A cache of names in front of one or more backends.
+///
+/// A `Dcache` is a handle: clones share one cache. Dentries, and the memory of the built-in
+/// backends, come from the global allocator: when memory is exhausted the process aborts.
 ///
 /// ```
 /// use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
@@ -43,8 +45,8 @@ use std::hash::BuildHasher;
 /// mount.create(b"/etc/passwd")?;
 /// assert_eq!(mount.lookup(b"/etc/passwd")?.unwrap().kind(), Kind::File);
 ///
-/// assert!(mount.lookup(b"/etc/shadow")?.is_none()); // asks the backend,
-/// assert!(mount.lookup(b"/etc/shadow")?.is_none()); // asks nobody
+/// assert!(mount.lookup(b"/etc/shadow")?.is_none()); // calls the backend,
+/// assert!(mount.lookup(b"/etc/shadow")?.is_none()); // does not call it
 /// assert_eq!(dcache.statistics().nr_negative, 1);
 ///
 /// registry.drop_caches();
@@ -57,7 +59,7 @@ pub struct Dcache {
     policy: std::sync::Arc<dyn NegativePolicy>,
 }
 
-/// The choices of a [`Dcache`].
+/// The settings of a [`Dcache`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
     buckets: usize,
@@ -67,7 +69,8 @@ pub struct Builder {
     charges: bool,
 }
 
-/// Buckets where nothing is said: 32 MiB of table would be too much for a guest, 2^16 chains are half a megabyte.
+/// Default number of buckets: 2^16 chains take half a megabyte. Linux's default on a large machine,
+/// 32 MiB of table, would be too much for a guest.
 const BUCKETS_DEFAULT: usize = 1 << 16;
 
 impl Dcache {
@@ -82,14 +85,17 @@ impl Dcache {
         }
     }
 
-    /// Puts a backend under this cache. Its names are counted for `group` unless a lookup names another; they are freed through
-    /// `registry`, in whose tree the groups must be: reclaim does not free names that are counted for a group of another tree,
-    /// only the policy, [`Mount::shrink_tree`] and the end of the mount do.
+    /// Mounts a backend under this cache. Its dentries belong to `group` unless a lookup names
+    /// another memcg.
+    ///
+    /// The memcgs must be of the tree of `registry`, through which memory pressure frees the
+    /// dentries. Dentries of a memcg of another tree are not reclaimed; only the policy,
+    /// [`Mount::shrink_tree`] and the drop of the mount free them.
     ///
     /// # Errors
     ///
-    /// What the backend says about its root; [`ErrorKind::TooManyReferences`] beyond 65,536 mounts or when the registry has no id
-    /// left.
+    /// The error of the backend's `root`; [`ErrorKind::TooManyReferences`] with more than 65,536
+    /// mounts, or when the registry has no shrinker id left.
     pub fn mount(&self, backend: Arc<dyn Backend>, registry: &Registry, group: &Memcg) -> Result<Mount, crate::Error> {
         self.try_mount(backend, registry, group).map_err(|kind| kind.at(b"/"))
     }
@@ -121,39 +127,41 @@ impl Dcache {
             supers[at] = Some(Arc::clone(&sb));
             sb
         };
-        // Only now: no callback sees a superblock that is half built.
+        // Registered last, so that no callback runs with a superblock that is half built.
         let shrink = MountShrinker { core: Arc::clone(core), sb: Arc::clone(&sb) };
         let registration = prepared.register(Arc::new(shrink));
         Ok(Mount::new(Arc::clone(core), sb, registration))
     }
 
-    /// The counters. Each is exact when nothing moves.
+    /// Returns the counters. Each is exact while no other thread changes it.
     pub fn statistics(&self) -> Statistics {
         self.core.counters.read()
     }
 
-    /// The policy for negatives.
+    /// Returns the policy for negatives.
     pub fn policy(&self) -> &dyn NegativePolicy {
         &*self.policy
     }
 
-    /// Buckets of the table.
+    /// Returns the number of buckets of the hash table.
     pub fn buckets(&self) -> usize {
         self.core.chains.buckets()
     }
 
-    /// Bytes of the table, without what is in it, and of the memory of names that were trimmed.
+    /// Returns the bytes of the hash table, without the dentries in it, and of the ghost table of
+    /// trimmed names.
     pub fn table_footprint(&self) -> ByteSize {
         ByteSize::new(self.core.chains.footprint().get() + self.core.ghosts.footprint() as u64)
     }
 
-    /// Bytes of one dentry with a name of up to 32 bytes, with both counts of its `Arc`, its place among its siblings, and what the
-    /// allocator rounds it up to.
+    /// Returns the bytes of one dentry with a name of up to 32 bytes, including both counts of its
+    /// `Arc`, its slot among the children of its parent, and the allocator's rounding.
     pub const fn dentry_bytes() -> usize {
         footprint::DENTRY_BYTES
     }
 
-    /// The lengths of all chains: how many buckets have 0, 1, 2, ... dentries; the last counts longer ones too. O(buckets).
+    /// Returns a histogram of chain lengths: how many buckets have 0, 1, 2, ... dentries. The last
+    /// element also counts longer chains. O(buckets).
     pub fn chain_lengths(&self) -> [u64; 32] {
         let mut lengths = [0; 32];
         for bucket in 0..self.buckets() {
@@ -164,8 +172,9 @@ impl Dcache {
         lengths
     }
 
-    /// Buckets that the kernel would give a machine of so much memory: one for every 8 KiB up to 64 GiB, above that one more
-    /// doubling of the memory's part for every factor of 4; a power of two.
+    /// Returns the number of buckets that Linux allocates for so much memory: one for every 8 KiB
+    /// up to 64 GiB; above that, the memory for each bucket doubles with every factor of 4. A power
+    /// of two.
     #[doc(alias = "alloc_large_system_hash")]
     pub fn kernel_buckets(memory: ByteSize) -> u64 {
         const SCALE: u32 = 13;
@@ -183,51 +192,55 @@ impl Dcache {
 // === impl Builder ===
 
 impl Builder {
-    /// How many buckets the table has, rounded up to a power of two. 65,536 if nothing is said;
-    /// [`Dcache::kernel_buckets`] is what Linux would take.
+    /// Sets the number of buckets of the table, rounded up to a power of two. Default: 65,536.
+    /// [`Dcache::kernel_buckets`] returns the number that Linux would choose.
     pub fn buckets(mut self, buckets: usize) -> Self {
         self.buckets = buckets;
         self
     }
 
-    /// Which negatives stay; [`Probation`] if nothing is said.
+    /// Sets the policy that decides which negatives stay cached. Default: [`Probation`].
     pub fn policy(mut self, policy: impl NegativePolicy + 'static) -> Self {
         self.policy = Box::new(policy);
         self
     }
 
-    /// As [`policy`](Self::policy), for one that is chosen at run time.
+    /// As [`policy`](Self::policy), for a policy that is chosen at run time.
     pub fn boxed_policy(mut self, policy: Box<dyn NegativePolicy>) -> Self {
         self.policy = policy;
         self
     }
 
-    /// On which nodes names are counted; this machine's if nothing is said.
+    /// Sets the topology, which assigns dentries to NUMA nodes. Default: the topology of this
+    /// machine.
     pub fn topology(mut self, topology: Arc<dyn Topology>) -> Self {
         self.topology = Some(topology);
         self
     }
 
-    /// What becomes of a name that is removed.
+    /// Sets whether a removed name stays cached as a negative. Default: [`OnUnlink::KeepNegative`].
     pub fn on_unlink(mut self, on_unlink: OnUnlink) -> Self {
         self.on_unlink = on_unlink;
         self
     }
 
-    /// Charges each name's bytes to the group that it is counted for, [`dentry_bytes`](Dcache::dentry_bytes) and what a long name
-    /// takes; no, if nothing is said. A lookup whose group is at its `max` makes room among the group's own names, negatives first;
-    /// if it finds none, it is answered all the same, and the name is not kept.
+    /// Sets whether the bytes of each dentry are charged to its memcg:
+    /// [`dentry_bytes`](Dcache::dentry_bytes), and more for a long name. Default: false.
+    ///
+    /// A lookup in a memcg that is at its `max` first reclaims dentries of the same memcg,
+    /// negatives first. If it finds none to free, the lookup still succeeds, and its dentry is
+    /// freed by its last user.
     #[doc(alias = "SLAB_ACCOUNT")]
     pub fn charge(mut self, charge: bool) -> Self {
         self.charges = charge;
         self
     }
 
-    /// Makes the cache. Allocates the table; where there is no memory for it, the process ends.
+    /// Builds the cache and allocates the hash table; when memory is exhausted the process aborts.
     ///
     /// # Panics
     ///
-    /// If there are no addresses for so many buckets.
+    /// If so many buckets exceed the address space.
     pub fn build(self) -> Dcache {
         let chains = HashChains::new(self.buckets);
         let ghosts = if self.policy.has_own_lists() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };

@@ -12,19 +12,20 @@ use lowwater_lru_core::topology::Topology;
 use lowwater_store::hash_chains::{HashChains, Reader};
 use std::fmt;
 
-/// What becomes of a name that is removed while nobody else uses it.
+/// The treatment of an unlinked dentry that no other thread uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "fs.dentry-negative")]
 pub enum OnUnlink {
-    /// It stays, as a negative, if the policy has room for one that nobody asked for: the next who
-    /// asks is answered from the cache.
+    /// The dentry stays as a negative if the policy has room for a negative that was not looked up:
+    /// the next lookup is answered from the cache.
     #[default]
     KeepNegative,
-    /// It goes: who creates and removes names that never come back leaves nothing.
+    /// The dentry is freed: a client that creates and removes names that never come back leaves no
+    /// negatives.
     Forget,
 }
 
-/// What all handles and mounts share.
+/// The state that all handles and mounts of a cache share.
 pub(crate) struct DcacheCore {
     #[doc(alias = "dentry_hashtable")]
     pub(crate) chains: HashChains<Dentry>,
@@ -35,26 +36,26 @@ pub(crate) struct DcacheCore {
     pub(crate) ghosts: GhostTable,
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) on_unlink: OnUnlink,
-    /// Are dentries charged to their groups?
+    /// Whether dentries are charged to their memcg.
     pub(crate) charges: bool,
-    /// Held by who moves names between directories.
+    /// Held by renames between directories.
     #[doc(alias = "s_vfs_rename_mutex")]
     pub(crate) rename_mutex: Mutex<()>,
     pub(crate) super_blocks: RwLock<Vec<Option<Arc<SuperBlock>>>>,
 }
 
-/// Decides which negative dentries stay cached. The life of a dentry calls it; the module
-/// `negative` implements it, above reclaim.
+/// Decides which negative dentries stay cached. The `lifecycle` module calls it; the `negative`
+/// module, which lies above reclaim, implements it.
 pub(crate) trait NegativeHook: Send + Sync {
     /// Runs after a new negative dentry was added to its list, without a lock on a name or list.
     fn negative_added(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>);
 
-    /// Returns whether a dentry whose name was removed may stay as a negative one.
+    /// Returns whether an unlinked dentry may stay as a negative one.
     fn can_keep_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool;
 }
 
 impl DcacheCore {
-    /// The superblock of this number, while it is mounted.
+    /// Returns the superblock with this id, while it is mounted.
     pub(crate) fn superblock(&self, id: u16) -> Option<Arc<SuperBlock>> {
         self.super_blocks.read().get(usize::from(id))?.clone()
     }
@@ -63,16 +64,16 @@ impl DcacheCore {
         self.super_blocks.write()[usize::from(id)] = None;
     }
 
-    /// The qstr of a name below a directory.
+    /// Returns the hashed name `name` below the directory `dir`.
     #[inline]
     pub(crate) fn qstr<'a>(&self, dir: &Dentry, name: Name<'a>) -> QStr<'a> {
         QStr::new(self.secret, dir.addr(), name)
     }
 
-    /// The dentry of this name, with one more user. Sure of its answer, also beside renames (D1,
-    /// D4).
+    /// Looks up a dentry by name, and adds a user. Both a hit and a miss are exact, also beside
+    /// concurrent renames (D1, D4).
     pub(crate) fn d_lookup(&self, qstr: &QStr<'_>) -> Option<Arc<Dentry>> {
-        /// After so many renames meanwhile, they are kept out.
+        /// After this many attempts that met a rename, renames are excluded.
         const OPTIMISTIC: u32 = 4;
         for _ in 0..OPTIMISTIC {
             let begun = self.rename_lock.begin();
@@ -93,7 +94,7 @@ impl DcacheCore {
                 return None;
             }
             let locked = found.lock();
-            // A dying one is not there any more: whoever needs the name makes a new one.
+            // A dying dentry counts as absent: a lookup that needs the name allocates a new dentry.
             (found.is_same_name_locked(&locked, qstr) && found.count.get()).then(|| found.to_arc())
         })
     }

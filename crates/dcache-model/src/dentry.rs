@@ -1,30 +1,33 @@
-//! A dentry: a name below a directory, and what it stands for; nothing, if it is negative.
+//! Dentries: a name below a directory, with the inode it refers to, or without one if it is
+//! negative.
 //!
-//! # Who guards what
+//! # Locking
 //!
 //! | field | written under | read |
 //! |---|---|---|
 //! | `lru` | the list's lock | |
 //! | `link` | the bucket's lock | by lookups, inside a `Reader` |
-//! | `words`, `len`, `hash`, `parent`, `number`, the type in `flags` | `d_lock`, between `seq` odd and even | by lookups, checked with `seq` |
-//! | `flags`, the rest | `d_lock`, but for `REFERENCED`, which anyone sets | by anyone |
-//! | `count` | anyone | by anyone |
-//! | `child_index` | the parent's children lock | under it |
-//! | `dir` | once | by anyone |
+//! | `words`, `len`, `hash`, `parent`, `number`, the type in `flags` | `d_lock`, between `seq` odd and even | by lookups, validated with `seq` |
+//! | `flags`, the rest | `d_lock`; `REFERENCED` without a lock | by any thread |
+//! | `count` | no lock | by any thread |
+//! | `child_index` | the parent's children lock | under the same lock |
+//! | `dir` | no lock, once | by any thread |
 //!
-//! Lock order: renames, a directory's `rwsem` (ancestors first), `d_lock` (by address when two),
-//! the parent's `children`, a bucket's, a list's. A walk of a list holds that list's lock, so it
-//! only *tries* `d_lock`.
+//! Lock order: the rename mutex, a directory's `rwsem` (ancestors first), `d_lock` (by address for
+//! two dentries), the parent's `children`, a bucket's lock, a list's lock. A walk of a list holds
+//! that list's lock, so it only *tries* `d_lock`.
 //!
 //! # Invariants
 //!
-//! 1. `LRU_LIST` is set exactly while the dentry is on a list or on the private list of a
-//!    reclaimer; then `SHRINK_LIST` is set, too (D8).
-//! 2. The counters say how many dentries have `LRU_LIST`, and how many negatives have it without `SHRINK_LIST` (D9).
-//! 3. A child is one of its parent's users (D12).
-//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it
-//!    there, or, with `DONTCACHE`, killing it.
-//! 5. `CHARGED` is set exactly while its bytes, for the name that it has, are charged to its group; a rename changes both.
+//! 1. `LRU_LIST` is set exactly while the dentry is on an LRU list or on the private list of a
+//!    reclaimer; in the second case `SHRINK_LIST` is set, too (D8).
+//! 2. The counters hold the number of dentries with `LRU_LIST`, and the number of negatives with
+//!    `LRU_LIST` and without `SHRINK_LIST` (D9).
+//! 3. Each child is counted as a user of its parent (D12).
+//! 4. A dentry that is hashed, not dead and not in use is on a list; or its last user is about to
+//!    add it to one, or, with `DONTCACHE`, to kill it.
+//! 5. `CHARGED` is set exactly while the bytes of the dentry, with its current name, are charged to
+//!    its memcg; a rename adjusts the charge.
 
 use crate::children::Children;
 use crate::error::ErrorKind;
@@ -42,7 +45,7 @@ use lowwater_store::hash_chains::HashLink;
 use lowwater_store::hash_node;
 use once_cell::race::OnceBox;
 
-/// A dentry; the module says which lock protects each field.
+/// A dentry; the module's table lists the lock that protects each field.
 #[doc(alias = "struct dentry")]
 pub(crate) struct Dentry {
     link: HashLink<Dentry>,
@@ -50,7 +53,7 @@ pub(crate) struct Dentry {
     hash: AtomicU32,
     parent: AtomicUsize,
     words: [AtomicU64; WORDS],
-    /// The inode's, while it is positive.
+    /// The inode number, valid while the dentry is positive.
     number: AtomicU64,
     flags: AtomicU32,
     pub(crate) count: LockRef,
@@ -73,7 +76,8 @@ hash_node!(impl[] for Dentry { link });
 pub(crate) struct LockedFields {
     pub(crate) parent: Option<Arc<Dentry>>,
     pub(crate) inode: Option<Arc<Inode>>,
-    /// The bytes of a long name behind the first 32. Boxed twice: few names are long, and this is 8 bytes.
+    /// The bytes of a long name after the first 32. Boxed twice, so that the field takes 8 bytes:
+    /// few names are long.
     tail: Option<Box<Box<[u8]>>>,
 }
 
@@ -82,7 +86,7 @@ pub(crate) type DentryGuard<'a> = MutexGuard<'a, LockedFields>;
 
 /// The fields that only a directory has, allocated when a dentry becomes one.
 pub(crate) struct Dir {
-    /// Held exclusively by changes of names in the directory, shared by lookups that ask the
+    /// Held exclusively by changes of names in the directory, shared by lookups that call the
     /// backend.
     #[doc(alias = "i_rwsem")]
     pub(crate) rwsem: RwLock<()>,
@@ -94,7 +98,7 @@ pub(crate) struct Dir {
     pub(crate) lookup_done: Condvar,
 }
 
-/// The names for which threads ask the backend: at most one a thread.
+/// The names that threads are looking up in the backend: at most one per thread.
 #[derive(Default)]
 #[doc(alias = "in_lookup_hashtable")]
 pub(crate) struct InLookup {
@@ -107,7 +111,7 @@ const _: () =
     assert!(size_of::<Dentry>() <= 152, "a dentry with both counts of its Arc is 168 bytes (DESIGN: cost table)");
 
 impl Dentry {
-    /// A negative dentry that cannot be found yet, with one user.
+    /// Returns a negative dentry that is not hashed and has one user.
     #[doc(alias = "d_alloc")]
     pub(crate) fn new(
         qstr: &QStr<'_>,
@@ -136,7 +140,7 @@ impl Dentry {
         }
     }
 
-    /// The address: its name among directories.
+    /// Returns the address of the dentry, which identifies it as a directory in hashes and names.
     #[inline]
     pub(crate) fn addr(&self) -> usize {
         std::ptr::from_ref(self).addr()
@@ -144,8 +148,7 @@ impl Dentry {
 
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
-        // Relaxed: checked with `seq`, read under `d_lock`, or ordered by a fence that the reader
-        // brings.
+        // Relaxed: the caller validates with `seq`, holds `d_lock`, or issues a fence.
         self.flags.load(Ordering::Relaxed)
     }
 
@@ -164,14 +167,15 @@ impl Dentry {
         kind_of(self.flags())
     }
 
-    /// The number of what it stands for, while it is positive.
+    /// Returns the inode number, valid while the dentry is positive.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
-        // Relaxed: as for `flags`. One in use is not turned negative, so for its user the number stands still.
+        // Relaxed: the caller validates with `seq` or holds `d_lock`, or is a user of the dentry: a
+        // dentry in use is not turned negative, so its number does not change.
         self.number.load(Ordering::Relaxed)
     }
 
-    /// The number of the directory it stands for.
+    /// Returns the inode number of a directory, or an error for any other dentry.
     pub(crate) fn directory(&self) -> Result<u64, ErrorKind> {
         match self.kind() {
             None => Err(ErrorKind::NotFound),
@@ -183,15 +187,15 @@ impl Dentry {
     /// Sets the inode. The caller holds `d_lock`, and `seq` is odd.
     #[doc(alias = "__d_set_inode_and_type")]
     pub(crate) fn set_inode(&self, locked: &mut LockedFields, inode: Arc<Inode>) {
-        // Relaxed: the sequence count orders it.
+        // Relaxed: the sequence count orders the store.
         self.number.store(inode.number, Ordering::Relaxed);
         locked.inode = Some(inode);
     }
 
-    /// The hash that chooses the bucket: its high half is all that is kept.
+    /// Returns the hash that chooses the bucket. Only its high half is stored; the low half is 0.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
-        // Relaxed: as for `flags`.
+        // Relaxed: the caller validates with `seq` or holds `d_lock`.
         u64::from(self.hash.load(Ordering::Relaxed)) << 32
     }
 
@@ -203,7 +207,7 @@ impl Dentry {
         self.d_lock.try_lock()
     }
 
-    /// The directory's part, if it ever was one.
+    /// Returns the fields of a directory, if the dentry ever was one.
     #[inline]
     pub(crate) fn dir(&self) -> Option<&Dir> {
         self.dir.get()
@@ -218,7 +222,8 @@ impl Dentry {
     #[doc(alias = "dentry_cmp")]
     #[inline]
     pub(crate) fn matches(&self, qstr: &QStr<'_>) -> Option<u32> {
-        // Relaxed: most candidates of a long chain end here; a rename under way makes a miss, and a miss proves nothing.
+        // Relaxed: most candidates of a long chain are rejected here. A concurrent rename can cause
+        // a false miss, and callers do not rely on a miss.
         if self.hash.load(Ordering::Relaxed) != (qstr.hash >> 32) as u32 {
             return None;
         }
@@ -232,7 +237,7 @@ impl Dentry {
     #[inline]
     pub(crate) fn is_same_name(&self, qstr: &QStr<'_>) -> bool {
         let flags = self.flags();
-        // Relaxed: `seq`, or the lock, says whether these belong together.
+        // Relaxed: `seq`, or `d_lock`, tells whether these values belong together.
         self.parent.load(Ordering::Relaxed) == qstr.parent
             && (flags >> flag::LEN_SHIFT) as usize == qstr.len()
             && self.words.iter().zip(qstr.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
@@ -273,10 +278,10 @@ impl Dentry {
         unpack(words, len, locked.tail.as_ref().map_or(&[], |tail| tail))
     }
 
-    /// Replaces the name and the parent. Under `d_lock`, between `seq` odd and even, and not on a
-    /// chain.
+    /// Replaces the name and the parent. The caller holds `d_lock`, `seq` is odd, and the dentry is
+    /// on no chain.
     pub(crate) fn set_name(&self, locked: &mut LockedFields, qstr: &QStr<'_>) {
-        // Relaxed: the sequence count orders all of these.
+        // Relaxed: the sequence count orders these stores.
         self.parent.store(qstr.parent, Ordering::Relaxed);
         self.hash.store((qstr.hash >> 32) as u32, Ordering::Relaxed);
         for (mine, word) in self.words.iter().zip(qstr.words) {
@@ -287,7 +292,8 @@ impl Dentry {
         self.flags.fetch_or((qstr.len() as u32) << flag::LEN_SHIFT, Ordering::Relaxed);
     }
 
-    /// Clears and sets flags, and keeps the counters exact (invariant 2). Under `d_lock`.
+    /// Clears and sets flags, and keeps the counters exact (invariant 2). The caller holds
+    /// `d_lock`.
     #[doc(alias = "D_FLAG_VERIFY")]
     pub(crate) fn update_flags(&self, locked: &mut LockedFields, clear: u32, set: u32, counters: &Counters) {
         let mut delta = CounterDelta::default();
@@ -295,8 +301,8 @@ impl Dentry {
         counters.add(self.addr(), delta);
     }
 
-    /// As [`update_flags`](Self::update_flags), for many dentries whose changes are added to the
-    /// counters at once.
+    /// As [`update_flags`](Self::update_flags), for many dentries: the caller adds the sum of their
+    /// changes to the counters at once.
     #[inline]
     pub(crate) fn update_flags_batched(
         &self,
@@ -305,12 +311,12 @@ impl Dentry {
         set: u32,
         delta: &mut CounterDelta,
     ) {
-        // Relaxed: written under the lock; who reads without it checks `seq` or brings a fence. An exchange, because anyone may
-        // set REFERENCED meanwhile.
+        // Relaxed: written under `d_lock`; a reader without the lock validates with `seq` or issues
+        // a fence. A compare-exchange, because `mark_referenced` sets REFERENCED without the lock.
         let mut before = self.flags.load(Ordering::Relaxed);
         loop {
             let after = before & !clear | set;
-            // Relaxed: as above.
+            // Relaxed: for the reasons given at the load.
             match self.flags.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => break delta.flags_changed(before, after),
                 Err(now) => before = now,
@@ -318,7 +324,7 @@ impl Dentry {
         }
         debug_assert!(
             !self.has(flag::SHRINK_LIST) || self.has(flag::LRU_LIST),
-            "what is on a private list counts as listed (D8)"
+            "a dentry on a private list counts as listed (D8)"
         );
     }
 
@@ -327,7 +333,7 @@ impl Dentry {
     #[inline]
     pub(crate) fn mark_referenced(&self) {
         if !self.has(flag::REFERENCED) {
-            // Relaxed: a mark for the next walk.
+            // Relaxed: a hint for the next walk, which orders no other access.
             self.flags.fetch_or(flag::REFERENCED, Ordering::Relaxed);
         }
     }

@@ -1,9 +1,9 @@
-//! What can go wrong, with the path it went wrong at.
+//! Errors, each with the path of the call.
 
 use std::fmt;
 use std::io;
 
-/// An operation failed; the path is the caller's.
+/// A failed operation, with the path that the caller passed.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", PathText(path))]
 pub struct Error {
@@ -11,19 +11,20 @@ pub struct Error {
     path: Box<[u8]>,
 }
 
-/// Why an operation failed, in the words of [`std::io::ErrorKind`] where it has them.
+/// The reason of a failure, named as in [`std::io::ErrorKind`] where that has an equivalent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No such name, or a directory on the way to it does not exist.
+    /// The name, or a directory on the way to it, does not exist.
     #[error("no such file or directory")]
     #[doc(alias = "ENOENT")]
     NotFound,
-    /// The name is taken.
+    /// The name exists already.
     #[error("it exists already")]
     #[doc(alias = "EEXIST")]
     AlreadyExists,
-    /// A part of the path other than the last is a file, or the operation is for directories only.
+    /// A component of the path other than the last is not a directory, or the operation is for
+    /// directories only.
     #[error("not a directory")]
     #[doc(alias = "ENOTDIR")]
     NotADirectory,
@@ -31,7 +32,7 @@ pub enum ErrorKind {
     #[error("it is a directory")]
     #[doc(alias = "EISDIR")]
     IsADirectory,
-    /// The directory holds names.
+    /// The directory still holds names.
     #[error("the directory is not empty")]
     #[doc(alias = "ENOTEMPTY")]
     DirectoryNotEmpty,
@@ -39,23 +40,23 @@ pub enum ErrorKind {
     #[error("a name is longer than 255 bytes, or the path longer than 4096")]
     #[doc(alias = "ENAMETOOLONG")]
     NameTooLong,
-    /// An empty path, a byte 0, or `.` and `..` where a name is needed.
+    /// An empty path, a path with a zero byte, or `.` or `..` where a name is required.
     #[error("not a name: empty, with a byte 0, or `.` or `..` as the last part")]
     #[doc(alias = "EINVAL")]
     InvalidName,
-    /// A directory was to be moved below itself.
+    /// A directory cannot be moved below itself.
     #[error("a directory cannot be moved below itself")]
     #[doc(alias = "ELOOP")]
     Loop,
-    /// The two paths are of two mounts.
-    #[error("the two paths are on different mounts")]
+    /// The backend's root spans several file systems, and the two paths are on different ones.
+    #[error("the two paths are on different file systems")]
     #[doc(alias = "EXDEV")]
     CrossesDevices,
-    /// The name is in use by someone and cannot change now.
-    #[error("too many references to one entry")]
+    /// The cache has 65,536 mounts, or the shrinker registry has no id left.
+    #[error("too many mounts on the cache, or no shrinker id left")]
     #[doc(alias = "EMLINK")]
     TooManyReferences,
-    /// What the backend said.
+    /// The backend returned this error.
     #[error("the backend failed: {0}")]
     Backend(#[source] io::Error),
 }
@@ -65,19 +66,19 @@ impl Error {
         Self { kind, path: path.into() }
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// The path that was given.
+    /// Returns the path that the caller passed.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 }
 
 impl ErrorKind {
-    /// The standard library's word for it.
+    /// Returns the equivalent [`std::io::ErrorKind`].
     pub fn io(&self) -> io::ErrorKind {
         match self {
             Self::NotFound => io::ErrorKind::NotFound,
@@ -106,6 +107,7 @@ impl From<io::Error> for ErrorKind {
             io::ErrorKind::NotADirectory => Self::NotADirectory,
             io::ErrorKind::IsADirectory => Self::IsADirectory,
             io::ErrorKind::DirectoryNotEmpty => Self::DirectoryNotEmpty,
+            io::ErrorKind::CrossesDevices => Self::CrossesDevices,
             _ => Self::Backend(error),
         }
     }
@@ -117,7 +119,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// A path for people: bytes that are no text are escaped, a long one is cut.
+/// A path formatted for messages: bytes that are not printable ASCII are escaped, and a long path
+/// is cut.
 struct PathText<'a>(&'a [u8]);
 
 impl fmt::Display for PathText<'_> {

@@ -1,28 +1,29 @@
-//! The bytes of a dentry: what its memcg is charged with.
+//! The footprint of a dentry: the bytes that are charged to its memcg.
 
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::qstr::INLINE_MAX;
 use lowwater_lru_core::ByteSize;
 
-/// What common allocators keep before an object.
+/// Bytes that common allocators keep before an object.
 const HEADER: usize = 8;
 /// The alignment of common allocators.
 const ALIGN: usize = 16;
 
-/// The bytes of a dentry with a name of up to [`INLINE_MAX`] bytes, with what the allocator adds
-/// and with the dentry's index among the children of its parent.
+/// The bytes of a dentry with a name of up to [`INLINE_MAX`] bytes, including the allocator's
+/// overhead and the dentry's index among the children of its parent.
 pub(crate) const DENTRY_BYTES: usize = {
     /// Both counts of an `Arc`.
     const COUNTS: usize = 16;
     let object = COUNTS + size_of::<Dentry>();
     let allocated = (object + HEADER).div_ceil(ALIGN) * ALIGN;
-    // A pointer, a bit for used and one for positive, and a page's part of the bitmaps above the
-    // bits.
+    // The slot among the parent's children: a pointer, a used bit and a positive bit, and this
+    // child's share of the bitmaps of pages.
     allocated + size_of::<usize>() + 1
 };
 
-/// Returns the bytes of a dentry with a name of `name_len` bytes, with what the allocator adds.
+/// Returns the bytes of a dentry with a name of `name_len` bytes, including the allocator's
+/// overhead.
 pub(crate) fn bytes_of(name_len: usize) -> u64 {
     /// The box of a long name's box.
     const OUTER: usize = 32;

@@ -1,28 +1,34 @@
-//! The ghost table: fingerprints of names that were trimmed on probation. A name that comes back
-//! soon was looked up twice, though it was not cached meanwhile.
+//! The ghost table: fingerprints of names that were trimmed on probation. A lookup that finds its
+//! name there is a ghost hit: the name was looked up twice within a short time, though it was not
+//! cached in between.
 //!
-//! With it probation can be short. A name that is asked for again after a time longer than the queue, but shorter than this
-//! memory, comes back as one that was used, and is promoted.
+//! With the ghost table the probation list can be short. A name that is looked up again after a
+//! time longer than that list, but shorter than the memory of this table, counts as used, and is
+//! promoted.
 //!
 //! ```text
-//!     sets   ......|  group 3: 16 sets  |.......|  group 7: 16 sets  |....     each set: the last 8 fingerprints
+//!     sets   ......|  group 3: 16 sets  |.......|  group 7: 16 sets  |....
+//!                                                             each set: the last 8 fingerprints
 //! ```
 //!
-//! A table of a fixed size, a byte for each bucket of the cache. A group uses a window of it that is as long as its room for
-//! negatives, or up to twice that, at a place that follows from its number: so a flood forgets its own group's names, and another's only where two
-//! windows lie over each other. A fingerprint is 32 bits of the name's hash; one that is wrong
-//! keeps a name a little longer, no more. Nothing is locked: a fingerprint that is lost between two
-//! writers is one that was not inserted.
+//! The table has a fixed size: one byte for each bucket of the cache. A memcg uses a window of it,
+//! at an offset derived from its id, with as many entries as the memcg's capacity for negatives, or
+//! up to twice that. So a flood evicts fingerprints of its own memcg, and those of another only
+//! where two windows overlap.
+//!
+//! A fingerprint is 32 bits of the name's hash; a false match only keeps a name cached a little
+//! longer. There is no lock: a fingerprint that is lost in a race of two writers is a fingerprint
+//! that was not inserted.
 
 use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 use lowwater_lru_core::Memcg;
 
-/// Fingerprints of a set: half a cache line.
+/// Fingerprints of a set: 32 bytes, half a cache line.
 const WAYS: usize = 8;
-/// Buckets for which there is one set.
+/// Buckets of the cache for each set.
 const BUCKETS_PER_SET: usize = WAYS * size_of::<u32>();
-/// Sets at least: the windows of a few groups.
+/// Minimum number of sets: the windows of a few groups.
 const SETS_MIN: usize = 64;
 
 #[derive(Default)]
@@ -31,7 +37,7 @@ struct GhostSet([AtomicU32; WAYS]);
 
 /// A set-associative table of fingerprints of trimmed names.
 pub(crate) struct GhostTable {
-    /// A power of two, or none.
+    /// The number of sets is a power of two, or 0.
     sets: Box<[GhostSet]>,
 }
 
@@ -50,12 +56,12 @@ impl GhostTable {
         size_of_val(&*self.sets)
     }
 
-    /// Inserts a name, and drops the oldest of its set.
+    /// Inserts a name, and evicts the oldest fingerprint of its set.
     pub(crate) fn insert(&self, hash: u64, group: &Memcg, capacity: u64) {
         let Some(set) = self.set(hash, group, capacity) else { return };
         let mut fingerprint = fingerprint(hash);
         for way in &set.0 {
-            // Relaxed: a hint; nothing is read on its strength. Here and below.
+            // Relaxed: a hint that orders no other access.
             let older = way.load(Ordering::Relaxed);
             way.store(fingerprint, Ordering::Relaxed);
             fingerprint = older;
@@ -65,11 +71,11 @@ impl GhostTable {
         }
     }
 
-    /// Removes a name. Returns whether it was there.
+    /// Removes a name. Returns whether its fingerprint was in the table.
     pub(crate) fn take(&self, hash: u64, group: &Memcg, capacity: u64) -> bool {
         let Some(set) = self.set(hash, group, capacity) else { return false };
         let wanted = fingerprint(hash);
-        // Relaxed: as above.
+        // Relaxed: a hint that orders no other access.
         let Some(way) = set.0.iter().find(|way| way.load(Ordering::Relaxed) == wanted) else { return false };
         way.store(0, Ordering::Relaxed);
         true
@@ -79,7 +85,7 @@ impl GhostTable {
         let mask = self.sets.len().checked_sub(1)?;
         let window = usize::try_from(capacity / WAYS as u64).ok()?.clamp(1, self.sets.len()).next_power_of_two();
         let begin = (u64::from(group.id().get()).wrapping_mul(GOLDEN_RATIO) >> 32) as usize;
-        // The bucket is the hash's high bits, so these are others.
+        // The bucket index is the high bits of the hash, so these bits are independent of it.
         let at = (hash >> 32) as usize & (window - 1);
         self.sets.get(begin.wrapping_add(at) & mask)
     }

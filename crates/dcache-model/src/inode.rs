@@ -1,7 +1,10 @@
-//! Inodes: what positive dentries stand for, kept a while after their last name left the cache.
+//! Inodes of positive dentries. An inode stays cached for a while after its last dentry left the
+//! cache.
 //!
-//! An inode is found by its number, in one of a few maps. Its user count changes under that map's lock, so that "nobody uses it"
-//! stands still while one holds it. Lock order: a dentry's, the map's, the list's; a walk of the list only *tries* the map's.
+//! Inodes are found by number, in one of a few sharded maps. The user count of an inode changes
+//! only under its map's lock, so a count of 0 does not change while a thread holds that lock. Lock
+//! order: a dentry's `d_lock`, the map's lock, the list's lock; a walk of the list only *tries* the
+//! map's lock.
 
 use crate::kind::Kind;
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,11 +18,11 @@ pub(crate) struct Inode {
     lru: Links,
     pub(crate) number: u64,
     pub(crate) kind: Kind,
-    /// Dentries that stand for it, and calls that use it. Under the map's lock.
+    /// Dentries that refer to the inode, and calls that use it. Protected by the map's lock.
     users: AtomicU32,
-    /// Used again since it was put on the list.
+    /// The inode was used again since it was added to the list.
     referenced: AtomicBool,
-    /// Its last name was removed: it goes with its last user.
+    /// The last name was removed: the last put frees the inode.
     unlinked: AtomicBool,
     memcg: Memcg,
     node: NodeId,
@@ -42,7 +45,7 @@ impl Inodes {
         Self { maps: (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect(), lru }
     }
 
-    /// The inode of this number, with one more user.
+    /// Returns the inode with this number, with one more user; allocates it if it is not cached.
     #[doc(alias = "iget_locked")]
     pub(crate) fn get(&self, number: u64, kind: Kind, memcg: &Memcg, node: NodeId) -> Arc<Inode> {
         let mut map = self.map(number).lock();
@@ -59,7 +62,8 @@ impl Inodes {
             })
         };
         let inode = map.entry(number).or_insert_with(new);
-        // Relaxed: a number may be given again while somebody still uses what had it. The kind tells a stale one, too.
+        // A backend may reuse a number while the old inode is still in use: an unlinked inode, or
+        // one of another kind, is stale. Relaxed: ordered by the map's lock; see `unlink`.
         if inode.unlinked.load(Ordering::Relaxed) || inode.kind != kind {
             *inode = new();
         }
@@ -68,7 +72,8 @@ impl Inodes {
         Arc::clone(inode)
     }
 
-    /// One user less. The last one leaves it on the list, or frees it if it has no name any more.
+    /// Removes a user. The last put adds the inode to the LRU list, or frees it if it has no name
+    /// any more.
     #[doc(alias = "iput")]
     pub(crate) fn put(&self, inode: Arc<Inode>) {
         let mut map = self.map(inode.number).lock();
@@ -76,26 +81,28 @@ impl Inodes {
         if inode.users.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
-        // Relaxed: as above.
+        // Relaxed: ordered by the map's lock; see `unlink`.
         if inode.unlinked.load(Ordering::Relaxed) {
             let listed = self.lru.del(&inode);
             remove_from_map(&mut map, &inode);
             drop(map);
             drop(listed);
         } else if self.lru.add(Arc::clone(&inode), &inode.memcg, inode.node).is_err() {
-            // It was still on the list. Relaxed: as above.
+            // The inode was still on the list. Relaxed: the map's lock is held.
             inode.referenced.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Its last name is gone.
+    /// Marks an inode after the removal of its last name.
     pub(crate) fn unlink(&self, inode: &Inode) {
-        // Relaxed: read by `put`, under a lock that the caller takes and gives back in its own `put` later.
+        // Relaxed: `put` reads it under the map's lock, which the caller acquires and releases in
+        // its own `put` later.
         inode.unlinked.store(true, Ordering::Relaxed);
     }
 
-    /// Gives up to `nr_to_scan` of a group's oldest a look, and frees those that nobody used since the last. What was scanned, and
-    /// freed.
+    /// Scans up to `nr_to_scan` of the oldest inodes of a memcg on a node, and frees those that are
+    /// unused and were not used since the last scan. Returns how many were scanned, and how many
+    /// were freed.
     #[doc(alias = "prune_icache_sb")]
     pub(crate) fn scan(&self, memcg: &Memcg, node: NodeId, nr_to_scan: u64) -> (u64, u64) {
         let mut left = nr_to_scan;
@@ -103,12 +110,14 @@ impl Inodes {
         self.lru.walk_one(memcg, node, &mut left, |it| {
             let inode = it.item();
             let Some(map) = self.map(inode.number).try_lock() else { return it.skip() };
-            // Relaxed, all: the map's lock is held.
+            // Relaxed, for both: the map's lock is held.
             if inode.users.load(Ordering::Relaxed) == 0 && inode.referenced.swap(false, Ordering::Relaxed) {
                 drop(map);
                 return it.rotate();
             }
-            // In use, it comes back with its last `put`, which must not find it half on the list.
+            // An inode in use is isolated, too: its last `put` adds it to the list again. The map's
+            // lock is held until the inode is off the list, so that `put` does not find it half
+            // removed.
             let verdict = it.isolate(&mut old);
             drop(map);
             verdict
@@ -118,7 +127,8 @@ impl Inodes {
             let mut map = self.map(inode.number).lock();
             // Relaxed: the map's lock is held.
             if inode.users.load(Ordering::Relaxed) == 0 {
-                // Between the walk and here it may have been used and put again: then it is on the list once more.
+                // The inode may have been used and put between the walk and this point, and be on
+                // the list again.
                 let listed = self.lru.del(&inode);
                 remove_from_map(&mut map, &inode);
                 drop(map);

@@ -1,8 +1,9 @@
-//! For who learns that the backend changed by itself: what is cached of it is given up, so that the next who asks is answered anew.
+//! Invalidation, for callers that learn of a change which a backend made by itself: cached answers
+//! are dropped, so that the next lookup calls the backend.
 //!
-//! Both calls take the directory's `rwsem` alone. So every question to the backend that was under
-//! way there has been answered and
-//! cached before they look, and what they leave was asked for after they began.
+//! Both calls hold the directory's `rwsem` exclusively. So every backend lookup that was in flight
+//! in the directory has completed, and its answer is cached, before the scan begins; an answer that
+//! remains after the scan was requested from the backend after the call began.
 
 use crate::children::ChildFilter;
 use crate::error::{Error, ErrorKind};
@@ -10,14 +11,18 @@ use crate::flag;
 use crate::mount::Mount;
 use lowwater_base::sync::Arc;
 
-/// Children that are given up while the directory is held once.
+/// Children that are invalidated for each acquisition of the directory's `rwsem`.
 const STEP: usize = 64;
 
 impl Mount {
-    /// Gives up what is cached for a path, a positive or a negative, and what nobody uses below it. True if anything was. Who uses
-    /// the name keeps an entry that stands for what it was. The directories on the way are taken as they are cached.
+    /// Invalidates the dentry of a path, positive or negative, and frees the unused dentries below
+    /// it. Returns whether the path was cached.
     ///
-    /// O(names cached below it).
+    /// A [`DentryRef`](crate::DentryRef) to the name keeps its dentry, with the inode that it had.
+    /// The directories on the way to the name are resolved through the cache and are not
+    /// invalidated.
+    ///
+    /// O(names cached below the path).
     ///
     /// ```
     /// # use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
@@ -29,7 +34,7 @@ impl Mount {
     /// # let backend = Arc::new(Memory::new());
     /// # let mount = Dcache::builder().build().mount(backend.clone(), &registry, tree.root())?;
     /// assert!(mount.stat(b"/hosts")?.is_none());
-    /// backend.create_path(b"/hosts", Kind::File)?; // behind the cache's back
+    /// backend.create_path(b"/hosts", Kind::File)?; // bypasses the cache
     /// assert!(mount.stat(b"/hosts")?.is_none());
     /// assert!(mount.invalidate(b"/hosts")?);
     /// assert!(mount.stat(b"/hosts")?.is_some());
@@ -38,7 +43,8 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidName`] for the root, which is never given up; as [`lookup`](Self::lookup), on the way to the directory.
+    /// [`ErrorKind::InvalidName`] for the root, which cannot be invalidated; the errors of
+    /// [`lookup`](Self::lookup) for the directory of the path.
     #[doc(alias = "d_invalidate")]
     pub fn invalidate(&self, path: &[u8]) -> Result<bool, Error> {
         self.try_invalidate(path).map_err(|kind| kind.at(path))
@@ -46,7 +52,7 @@ impl Mount {
 
     fn try_invalidate(&self, path: &[u8]) -> Result<bool, ErrorKind> {
         let (dir, name) = match self.lookup_parent(path) {
-            // What is below a name that does not exist is not cached.
+            // No name is cached below a directory that does not exist.
             Err(ErrorKind::NotFound) => return Ok(false),
             found => found?,
         };
@@ -58,13 +64,15 @@ impl Mount {
         Ok(true)
     }
 
-    /// Gives up every negative in a directory, those too that were asked for again. How many.
+    /// Invalidates every negative in a directory, including those that were looked up repeatedly.
+    /// Returns how many. A directory that does not exist has no negatives.
     ///
-    /// O(negatives of the directory). Lookups there that ask the backend wait for 64 of them at a time; others do not wait.
+    /// O(negatives of the directory). Lookups in the directory that call the backend wait for up to
+    /// 64 negatives at a time; lookups that are answered from the cache do not wait.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotADirectory`]; as [`lookup`](Self::lookup). In a directory that does not exist nothing is cached.
+    /// [`ErrorKind::NotADirectory`]; the errors of [`lookup`](Self::lookup).
     pub fn invalidate_negatives(&self, dir: &[u8]) -> Result<u64, Error> {
         self.try_invalidate_negatives(dir).map_err(|kind| kind.at(dir))
     }
@@ -82,7 +90,7 @@ impl Mount {
                 while found.len() < STEP {
                     let Some((at, child)) = children.next(index, ChildFilter::Negative) else { break };
                     index = at + 1;
-                    // One that is dying cannot be found any more, or will not be in a moment.
+                    // A dying negative is unhashed by the thread that kills it.
                     if child.count.get() {
                         found.push(Arc::clone(child));
                     }

@@ -1,8 +1,8 @@
-//! The kind of an inode: what a positive dentry stands for.
+//! The kind of an inode.
 
 use crate::flag;
 
-/// What a name stands for.
+/// The kind of the inode that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A file.
@@ -13,7 +13,7 @@ pub enum Kind {
     Other,
 }
 
-/// Returns the kind that the flags of a dentry name, `None` for a negative one.
+/// Returns the kind that the flags of a dentry encode, `None` for a negative one.
 #[inline]
 #[doc(alias = "d_flags_for_inode")]
 pub(crate) fn kind_of(flags: u32) -> Option<Kind> {

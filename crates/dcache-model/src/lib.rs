@@ -1,17 +1,22 @@
 //! A dentry cache that a flood of missing names cannot fill.
 //!
-//! It remembers what paths stand for, and which names do not exist, in front of anything that knows names: a file server's disk, an
-//! object gateway, a zone. It is modelled on Linux 7.3's `fs/dcache.c`: lookups write no shared line, unused names are on lists per
-//! group and NUMA node, and give way under pressure through a shrinker. Unlike Linux's, its negative entries are bounded.
+//! It caches the result of path lookups, positive and negative, in front of any source of names: a
+//! file server's disk, an object gateway, a DNS zone. It is modelled on Linux 7.3's `fs/dcache.c`:
+//! lookups write no shared cache line, unused dentries are on LRU lists per memcg and NUMA node,
+//! and a shrinker reclaims them under memory pressure. Unlike in Linux, the number of negative
+//! dentries is bounded.
 //!
-//! Begin at [`Dcache`].
+//! Start at [`Dcache`].
 //!
 //! # Fork
 //!
-//! In the child of a `fork`, locks that other threads held are never given back. So the child of a process with several threads must neither
-//! use nor drop anything of this crate: it calls `exec`, or ends by `_exit`.
+//! In the child of a `fork`, a lock that another thread of the parent held is never released. So
+//! the child of a process with several threads must neither use nor drop any value of this crate:
+//! it calls `exec`, or ends by `_exit`.
 //!
 //! # Modules
+//!
+//! Ordered from the highest to the lowest. A module names only modules below it.
 //!
 //! From the highest to the lowest. A module names only modules below it.
 //!
@@ -19,7 +24,7 @@
 //! |---|---|
 //! | `dcache` | [`Dcache`] and its builder |
 //! | [`replay`], `check` | recordings of lookups run against a mount; the invariants of a mount at rest |
-//! | `namei`, `invalidate`, `walk`, `watch` | changes of names; cached answers given up; walks over a tree; watched directories |
+//! | `namei`, `invalidate`, `walk`, `watch` | changes of names; invalidation of cached answers; walks over a tree; watched directories |
 //! | `lookup`, `path` | from a path to a dentry: RCU-walk, then ref-walk |
 //! | `mount`, `shrinker` | a mounted backend; a mount as a shrinker |
 //! | [`negative`] | policies that bound negative dentries |
@@ -27,9 +32,9 @@
 //! | `lifecycle` | allocation, hashing, last put and death of a dentry |
 //! | `dcache_core`, `superblock` | the state that all mounts share; the state of one mount |
 //! | `footprint`, `ghost` | the bytes of a dentry; the ghost table of trimmed names |
-//! | `dentry`, `inode`, `children` | a name below a directory; what it stands for; the names below one directory |
+//! | `dentry`, `inode`, `children` | a name below a directory; the inode it refers to; the names below one directory |
 //! | `seqcount`, `lockref`, `qstr` | sequence counts; user counts; names and their hashes |
-//! | [`backend`] | what is behind the cache: the trait, a tree in memory, a directory of the operating system's |
+//! | [`backend`] | the source of truth behind the cache: the trait, a tree in memory, a directory of the file system |
 //! | `stats`, `flag`, `kind`, `error` | counters; flags of a dentry; kinds of inodes; errors |
 
 #![forbid(unsafe_code)]

@@ -1,19 +1,22 @@
-//! The life of a dentry: allocated, instantiated, put by its last user, listed, killed.
+//! The life cycle of a dentry: allocation, instantiation, the last put, the lists, the kill.
 //!
-//! # The last user and the walk
+//! # The last put and the walk
 //!
-//! A dentry whose last user goes stays on its list if it is there, and the user should not take the lock only to see that. A walk
-//! takes dentries in use off their list. So each does one thing and then looks at the other's:
+//! The last put of a dentry that is on a list leaves it there, and should not take `d_lock` only to
+//! find that out. A walk removes dentries in use from their list. So each side writes its own
+//! state, issues a fence, and then reads the state of the other:
 //!
 //! ```text
-//!     put (last user)                   dispose (had taken it off, lock held)
+//!     put (last user)                   dispose (dentry isolated, lock held)
 //!       count = 0                         clear LRU_LIST
 //!       fence(SeqCst)                     fence(SeqCst)
-//!       LRU_LIST clear? take the slow way count == 0? it is ours again
+//!       LRU_LIST clear? slow path         count == 0? try to kill it again
 //! ```
 //!
-//! - If our fence comes first, the walk sees the count at 0, and does not forget the dentry.
-//! - If theirs comes first, we see the flag clear, and list it.
+//! - If the fence of the put comes first, the walk reads a count of 0, and does not lose the
+//!   dentry.
+//! - If the fence of the walk comes first, the put reads `LRU_LIST` clear, and adds the dentry to a
+//!   list.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::{Dentry, DentryGuard, LockedFields};
@@ -29,7 +32,8 @@ use lowwater_base::sync::Arc;
 use lowwater_lru_core::Memcg;
 
 impl DcacheCore {
-    /// A negative dentry below `parent` that cannot be found yet, with one user. The caller uses `parent`.
+    /// Allocates a negative dentry below `parent`, unhashed and with one user. The caller is a user
+    /// of `parent`.
     #[doc(alias = "d_alloc")]
     pub(crate) fn alloc(
         &self,
@@ -39,13 +43,15 @@ impl DcacheCore {
         memcg: &Memcg,
         flags: u32,
     ) -> Arc<Dentry> {
-        // D12: a child is a user of its parent. It does not fail: the caller uses it, too.
+        // D12: a child is a user of its parent. The get cannot fail, because the caller is a user
+        // of `parent`, too.
         let entered = parent.count.get();
         debug_assert!(entered, "a directory in use is not dead");
         let dentry =
             Arc::new(Dentry::new(qstr, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.topology.current(), flags));
         let index = parent.make_dir().children.lock().insert(Arc::clone(&dentry));
-        // Relaxed: read under the same lock by who found the dentry.
+        // Relaxed: read under the children lock that was just held, by threads that found the
+        // dentry.
         dentry.child_index.store(index, Ordering::Relaxed);
         self.counters.dentry_allocated(dentry.addr());
         dentry
@@ -60,7 +66,8 @@ impl DcacheCore {
         debug_assert!(inserted.is_ok(), "an unhashed dentry is on no chain");
     }
 
-    /// Turns a negative into a positive with this inode; `inode` is already counted for it.
+    /// Turns a negative into a positive with this inode. The caller has already added the dentry to
+    /// the users of `inode`.
     #[doc(alias = "d_instantiate")]
     pub(crate) fn instantiate(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, inode: Arc<Inode>) {
         let kind = inode.kind;
@@ -71,7 +78,9 @@ impl DcacheCore {
         let listed = self.unlist(sb, dentry, &mut locked);
         let mut set = type_of(kind);
         if let Some(parent) = &locked.parent {
-            // D15: marked as positive before it is. D17: who watches since before this, marked nothing here.
+            // D15: the bit in `children` is set before the dentry turns positive. D17: a watch that
+            // began earlier has not visited this child, because it was negative, so its mark is set
+            // here.
             let mut children = parent.make_dir().children.lock();
             children.set_positive(dentry.child_index.load(Ordering::Relaxed), true);
             children.protected -= usize::from(dentry.has(flag::PROTECTED));
@@ -88,8 +97,8 @@ impl DcacheCore {
         drop(listed);
     }
 
-    /// Removes the inode of a dentry that only the caller uses, and has frozen: the name does not
-    /// exist any more.
+    /// Removes the inode of a dentry that only the caller uses and that the caller has frozen: the
+    /// name does not exist any more.
     #[doc(alias = "dentry_unlink_inode")]
     pub(crate) fn turn_negative(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
@@ -133,7 +142,7 @@ impl DcacheCore {
         if !dentry.count.put() {
             return None;
         }
-        // SeqCst: meets the fence in `dispose`; see the module.
+        // SeqCst: pairs with the fence in `dispose_one`; see the module documentation.
         fence(Ordering::SeqCst);
         const RETAINED: u32 = flag::LRU_LIST | flag::REFERENCED;
         if dentry.flags() & (RETAINED | flag::UNHASHED | flag::DONTCACHE) == RETAINED {
@@ -178,7 +187,7 @@ impl DcacheCore {
     }
 
     /// Removes a dentry from its list, unless it is on a private list. The caller drops the
-    /// returned handle without locks.
+    /// returned handle after it has released its locks.
     #[doc(alias = "d_lru_del")]
     pub(crate) fn unlist(&self, sb: &SuperBlock, dentry: &Dentry, locked: &mut LockedFields) -> Option<Arc<Dentry>> {
         let mut delta = CounterDelta::default();
@@ -202,7 +211,8 @@ impl DcacheCore {
         listed
     }
 
-    /// Kills a dentry if it is an unused, listed negative that was not referenced (D19).
+    /// Kills a dentry if it is an unused negative on a list, and not referenced unless
+    /// `even_if_referenced` (D19). Returns whether it was killed.
     #[doc(alias = "trim_negative")]
     pub(crate) fn kill_negative(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, even_if_referenced: bool) -> bool {
         let locked = dentry.lock();
@@ -223,8 +233,8 @@ impl DcacheCore {
         self.counters.add(dentry.addr(), delta);
     }
 
-    /// As [`kill_and_put_parent`](Self::kill_and_put_parent), for many dentries whose changes are
-    /// added to the counters at once.
+    /// As [`kill_and_put_parent`](Self::kill_and_put_parent), for many dentries: the caller adds
+    /// the sum of their changes to the counters at once.
     pub(crate) fn kill_batched(
         &self,
         sb: &SuperBlock,
@@ -237,8 +247,8 @@ impl DcacheCore {
         }
     }
 
-    /// Kills a dentry whose count the caller marked as dead, and whose `d_lock` it holds. Returns
-    /// the parent, which has one user too many.
+    /// Kills `dentry`: the caller has marked its count dead and holds its `d_lock`. Returns the
+    /// parent, of which the caller must put one user.
     #[doc(alias = "__dentry_kill")]
     fn kill(
         &self,
@@ -249,7 +259,7 @@ impl DcacheCore {
     ) -> Option<Arc<Dentry>> {
         let listed = self.unlist_batched(sb, dentry, &mut locked, delta);
         let hashed = !dentry.has(flag::UNHASHED);
-        // Whoever has it on a private list sees that it is dead, and only drops it.
+        // A reclaimer with the dentry on its private list finds it dead, and only drops its handle.
         let lists = flag::LRU_LIST | flag::SHRINK_LIST;
         dentry.seq.write(|| dentry.update_flags_batched(&mut locked, lists, flag::UNHASHED | flag::KILLED, delta));
         if hashed {
@@ -274,7 +284,7 @@ impl DcacheCore {
         parent
     }
 
-    /// The directory above, with one more user; the root itself for the root.
+    /// Returns the parent directory, with one more user; the root for the root.
     #[doc(alias = "dget_parent")]
     pub(crate) fn parent(&self, dentry: &Arc<Dentry>) -> Result<Arc<Dentry>, ErrorKind> {
         let locked = dentry.lock();

@@ -1,19 +1,20 @@
-//! The count of a dentry's users: who may come in, and who may end it.
+//! The user count of a dentry, which also tells whether the dentry is dead or frozen.
 //!
-//! | value | meaning | who leaves it |
+//! | value | meaning | left by |
 //! |---|---|---|
 //! | 0 | unused, cached | `get` to 1; `kill` to dead |
 //! | 1 .. 2^31 - 2 | users, children among them | `get`, `put` |
-//! | 2^31 - 1 | saturated: counted no more, never freed (D25) | nobody |
-//! | 2^31 | dead: nobody comes in again (D7); or frozen, for an instant, by its only user | the freezer, by `unfreeze`, or by killing what it froze |
+//! | 2^31 - 1 | saturated: no longer counted, never freed (D25) | no operation |
+//! | 2^31 | dead: no user is added any more (D7); or frozen, briefly, by the only user | for a frozen dentry: `unfreeze`, or the kill of the dentry |
 //!
-//! The kernel keeps the dentry's lock and this count in one word, so that who holds the lock sees the count stand still. Here the
-//! decision itself is the exchange to dead; no lock is needed for it, and none stops a user.
+//! The kernel keeps the dentry's lock and this count in one word, so that the count does not change
+//! while the lock is held. Here the compare-exchange to dead is the decision itself: it needs no
+//! lock, and no lock keeps users out.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 
-/// A count of users; the module lists its values.
+/// A count of users; the module's table lists its values.
 #[derive(Debug)]
 #[doc(alias = "lockref")]
 pub(crate) struct LockRef(AtomicU32);
@@ -29,27 +30,27 @@ impl LockRef {
         Self(AtomicU32::new(users))
     }
 
-    /// Users now; `None` when dead.
+    /// Returns the number of users, `None` if the dentry is dead or frozen.
     #[inline]
     pub(crate) fn users(&self) -> Option<u32> {
-        // Relaxed: who must not miss a change brings the fence.
+        // Relaxed: a caller that must not miss a change issues a fence first.
         let n = self.0.load(Ordering::Relaxed);
         (n != DEAD).then_some(n)
     }
 
-    /// Adds a user, unless dead.
+    /// Adds a user. Returns false if the dentry is dead or frozen.
     #[inline]
     #[doc(alias = "lockref_get_not_dead")]
     pub(crate) fn get(&self) -> bool {
-        // Relaxed: the value only chooses what the exchange tries.
+        // Relaxed: the value only chooses the operands of the exchange.
         let mut n = self.0.load(Ordering::Relaxed);
         loop {
             match n {
                 DEAD => return false,
                 SATURATED => return true,
                 _ => {
-                    // Acquire: meets the Release in `put` and `unfreeze`, so that we see what the
-                    // last user did.
+                    // Acquire: pairs with the Release in `put` and `unfreeze`, so that the caller
+                    // sees the last user's writes.
                     match self.0.compare_exchange_weak(n, n + 1, Ordering::Acquire, Ordering::Relaxed) {
                         Ok(_) => return true,
                         Err(now) => n = now,
@@ -63,14 +64,14 @@ impl LockRef {
     #[inline]
     #[doc(alias = "lockref_put_return")]
     pub(crate) fn put(&self) -> bool {
-        // Relaxed: the value only chooses what the exchange tries.
+        // Relaxed: the value only chooses the operands of the exchange.
         let mut n = self.0.load(Ordering::Relaxed);
         loop {
-            debug_assert!(n != 0 && n != DEAD, "only a user goes out");
+            debug_assert!(n != 0 && n != DEAD, "only a user calls put");
             if n == SATURATED {
                 return false;
             }
-            // Release: meets the Acquire in `get` and in `kill`.
+            // Release: pairs with the Acquire in `get` and in `kill`.
             match self.0.compare_exchange_weak(n, n - 1, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return n == 1,
                 Err(now) => n = now,
@@ -78,7 +79,7 @@ impl LockRef {
         }
     }
 
-    /// Marks as dead if there is no user. Returns true to exactly one caller.
+    /// Marks the dentry dead if it has no user. Returns true to exactly one caller.
     #[doc(alias = "lockref_mark_dead")]
     pub(crate) fn kill(&self) -> bool {
         if mutated!("kill_without_exchange") {
@@ -88,26 +89,28 @@ impl LockRef {
             }
             return unused;
         }
-        // Acquire: meets the Release in `put`: what users did comes before what the killer does. Relaxed on failure.
+        // Acquire: pairs with the Release in `put`: the users' writes happen before those of the
+        // killer. Relaxed on failure: the value is not used.
         self.0.compare_exchange(0, DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Called by the only user: refuses new users until [`unfreeze`](Self::unfreeze). False if
-    /// there are others.
+    /// Refuses new users until [`unfreeze`](Self::unfreeze). Called by a user; returns false if
+    /// there are other users.
     #[doc(alias = "page_ref_freeze")]
     pub(crate) fn freeze(&self) -> bool {
-        // Acquire: as in `kill`.
+        // Acquire: pairs with the Release in `put`, so that the caller sees the writes of users
+        // that left.
         self.0.compare_exchange(1, DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends what [`freeze`](Self::freeze) began.
+    /// Ends a [`freeze`](Self::freeze): the caller is the only user again.
     #[doc(alias = "page_ref_unfreeze")]
     pub(crate) fn unfreeze(&self) {
-        // Release: meets the Acquire in `get`.
+        // Release: pairs with the Acquire in `get`.
         self.0.store(1, Ordering::Release);
     }
 
-    /// As many users as can be told apart, for a test of what comes then.
+    /// Sets the number of users: lets a test start just below saturation.
     #[cfg(all(test, not(lowwater_loom)))]
     pub(crate) fn set_users(&self, users: u32) {
         self.0.store(users, Ordering::Relaxed);
@@ -127,7 +130,7 @@ mod tests {
         }
         assert_eq!(count.users(), Some(SATURATED));
         assert!(!count.put() && !count.put());
-        assert_eq!(count.users(), Some(SATURATED), "it is not known any more how many there are");
+        assert_eq!(count.users(), Some(SATURATED), "a saturated count does not change");
         assert!(!count.kill());
     }
 
@@ -156,7 +159,7 @@ mod loom {
     use super::*;
     use lowwater_base::sync::{thread, with_mutant, Arc};
 
-    /// One comes in while another ends it: exactly one of them gets what it asked for. Two threads, all executions.
+    /// A `get` races with a `kill`: exactly one of them succeeds. Two threads, all executions.
     fn check() {
         lowwater_base::sync::model(|| {
             let count = Arc::new(LockRef::new(0));

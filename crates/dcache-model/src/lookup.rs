@@ -4,21 +4,23 @@
 //! # RCU-walk
 //!
 //! ```text
-//!     for each name:   find the child on its chain     child.seq begun, then its name, parent and type are read
-//!                      parent.seq unchanged?           so the child was the parent's when we came to it (D6)
-//!     at the end:      take a count, or only a copy of what it stands for; child.seq unchanged?
+//!     for each name:   find the child on its chain    child.seq begun; name, parent, type read
+//!                      parent.seq unchanged?          it was the parent's child at that time (D6)
+//!     at the end:      take a count, or copy number and kind; child.seq unchanged?
 //! ```
 //!
-//! Every step is checked against the one before, hand over hand; if one fails, or a name is not found, the walk begins again with
-//! locks: a miss here proves nothing (D3). A negative whose check passes was there and negative, and is the answer.
+//! Each step is validated against the step before, hand over hand. If a validation fails, or a name
+//! is not found, the walk starts again with locks, because a miss here proves nothing (D3). A
+//! negative that passes its validation existed and was negative, and is the answer.
 //!
-//! The kernel leaves no mark on a negative that is found this way, so that its second chance is left to chance; here it is
-//! marked as used.
+//! The kernel does not mark a negative that RCU-walk found as referenced, so its second chance is
+//! left to luck; here it is marked.
 //!
-//! # One question for many
+//! # Concurrent misses
 //!
-//! Who misses a name tells the others, in the directory's list of names that are being asked for, before it asks the backend. Those
-//! who come meanwhile wait for its answer, and get the same dentry (D23).
+//! A thread that misses a name enters it into the directory's `InLookup` list before it calls the
+//! backend. Threads that miss the same name meanwhile wait for that call, and get the same dentry
+//! (D23).
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
@@ -47,20 +49,22 @@ enum RcuWalk<T> {
 }
 
 impl Mount {
-    /// Finds what a path stands for; `None` if it, or a directory on the way, does not exist.
-    /// Answered from the cache without a lock and without writing a shared line but the entry's
-    /// own, if every name on the way is cached; [`stat`](Self::stat) does not write that either.
+    /// Looks up a path, and returns a reference to its dentry; `None` if the path, or a directory
+    /// on the way, does not exist.
+    ///
+    /// If every name on the way is cached, the lookup takes no lock and writes no shared cache line
+    /// but the dentry's own; [`stat`](Self::stat) does not write that either.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotADirectory`] if a file is on the way; [`ErrorKind::InvalidName`], [`ErrorKind::NameTooLong`]; what the backend
-    /// says.
+    /// [`ErrorKind::NotADirectory`] if a file is on the way; [`ErrorKind::InvalidName`];
+    /// [`ErrorKind::NameTooLong`]; an error of the backend.
     #[doc(alias = "path_lookupat")]
     pub fn lookup(&self, path: &[u8]) -> Result<Option<DentryRef<'_>>, Error> {
         self.lookup_for(path, &self.sb.group)
     }
 
-    /// As [`lookup`](Self::lookup); names that are new to the cache are counted for `group`.
+    /// As [`lookup`](Self::lookup); dentries that the lookup allocates belong to `group`.
     ///
     /// # Errors
     ///
@@ -69,10 +73,12 @@ impl Mount {
         self.resolve(path, group).map_err(|kind| kind.at(path))
     }
 
-    /// What a path stands for, at one time during the call; `None` if it, or a directory on the
-    /// way, does not exist. Unlike [`lookup`](Self::lookup) it does not keep the name in use.
-    /// Answered from the cache it writes nothing that another thread reads (but the mark of use,
-    /// where a walk cleared it), so threads that ask for the same names do not wait for each other.
+    /// Returns the kind and inode number of a path, as they were at one time during the call;
+    /// `None` if the path, or a directory on the way, does not exist.
+    ///
+    /// Unlike [`lookup`](Self::lookup), `stat` does not keep the dentry in use. When it is answered
+    /// from the cache it writes nothing that another thread reads, except the referenced flag where
+    /// a walk cleared it, so threads that look up the same names do not contend.
     ///
     /// ```
     /// # use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
@@ -96,11 +102,12 @@ impl Mount {
         self.resolve_stat(path, &self.sb.group).map_err(|kind| kind.at(path))
     }
 
-    /// The names in a directory, as the backend has them.
+    /// Returns the names in a directory, read from the backend.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`]; as [`lookup`](Self::lookup).
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`]; the errors of
+    /// [`lookup`](Self::lookup).
     pub fn readdir(&self, path: &[u8]) -> Result<Vec<DirEntry>, Error> {
         let read = || {
             let entry = self.resolve(path, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
@@ -111,7 +118,7 @@ impl Mount {
         read().map_err(|kind: ErrorKind| kind.at(path))
     }
 
-    /// What a path stands for.
+    /// Resolves a path to a reference to its dentry.
     #[inline]
     pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         check_path(path)?;
@@ -123,7 +130,7 @@ impl Mount {
         }
     }
 
-    /// A copy of what a path stands for.
+    /// Resolves a path to a copy of its kind and inode number.
     #[inline]
     pub(crate) fn resolve_stat(&self, path: &[u8], group: &Memcg) -> Result<Option<Stat>, ErrorKind> {
         check_path(path)?;
@@ -156,7 +163,7 @@ impl Mount {
                 rest = behind;
                 name
             }
-            // The root itself, or above it: not worth a fast way.
+            // The root, or `..`: rare, so only ref-walk handles it.
             _ => return Ok(RcuWalk::Retry),
         };
         let mut dir: &Dentry = root;
@@ -166,7 +173,8 @@ impl Mount {
             let mut seq = 0;
             let found = core.chains.find(qstr.hash, &reader, |child| child.matches(&qstr).map(|s| seq = s).is_some());
             let Some(found) = found else { return Ok(RcuWalk::Retry) };
-            // The parent is checked after the child's sequence began, so both held at one time.
+            // The parent is validated after the child's sequence began, so both were unchanged at
+            // one time.
             if dir.seq.retry(dir_seq) {
                 return Ok(RcuWalk::Retry);
             }
@@ -186,7 +194,7 @@ impl Mount {
                         return Ok(RcuWalk::Retry);
                     }
                     let taken = take(&found, kind);
-                    // An entry that is dropped takes its count back.
+                    // If the validation fails, the drop of a taken reference puts its count.
                     return Ok(taken.filter(|_| !found.seq.retry(seq)).map_or(RcuWalk::Retry, RcuWalk::Found));
                 }
                 Some((Component::Normal(next), behind)) if kind == Kind::Directory => {
@@ -200,7 +208,7 @@ impl Mount {
     #[cold]
     fn ref_walk(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         match self.ref_walk_components(path, group) {
-            // A directory on the way was removed while we were in it.
+            // A directory on the way was removed during the walk.
             Err(ErrorKind::NotFound) => Ok(None),
             result => result,
         }
@@ -208,7 +216,7 @@ impl Mount {
 
     fn ref_walk_components(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         let root = self.sb.root();
-        // The mount holds its root, so it is not dead.
+        // Cannot fail: the mount is a user of its root, so the root is not dead.
         root.count.get();
         let mut here = self.dentry_ref(Arc::clone(root));
         let mut rest = path;
@@ -237,7 +245,8 @@ impl Mount {
         (!negative).then_some(entry)
     }
 
-    /// The dentry of a name in a directory that the caller uses, with one more user; asks the backend if need be.
+    /// Returns the dentry of a name in a directory that the caller uses, with one more user; calls
+    /// the backend on a miss.
     #[doc(alias = "lookup_slow")]
     pub(crate) fn lookup_one(
         &self,
@@ -253,7 +262,8 @@ impl Mount {
         self.lookup_shared(dir, &qstr, group)
     }
 
-    /// As [`lookup_one`](Self::lookup_one), for who holds the directory's `rwsem`, shared or alone.
+    /// As [`lookup_one`](Self::lookup_one), for a caller that holds the directory's `rwsem`, shared
+    /// or exclusive.
     #[doc(alias = "d_alloc_parallel")]
     pub(crate) fn lookup_shared(
         &self,
@@ -265,7 +275,7 @@ impl Mount {
             return Err(ErrorKind::NotFound);
         }
         let part = dir.make_dir();
-        // Before the lock: it may have to kill others.
+        // Before the lock is taken: a charge may have to kill other dentries.
         let reservation = self.core.reserve(&self.sb, group, qstr.len());
         let asked = {
             let mut in_lookup = part.in_lookup.lock();
@@ -280,7 +290,8 @@ impl Mount {
                     if !theirs.has(flag::UNHASHED) && theirs.count.get() {
                         return Ok(theirs);
                     }
-                    // The backend failed, or it is gone again: ask for ourselves.
+                    // The backend failed, or the dentry is gone again: this thread calls the
+                    // backend itself.
                 } else if let Some(dentry) = self.core.d_lookup(qstr) {
                     return Ok(dentry);
                 } else {
@@ -305,7 +316,7 @@ impl Mount {
 }
 
 impl DentryRef<'_> {
-    /// Finds a name in this directory, as [`Mount::lookup`].
+    /// Looks up a name in this directory, as [`Mount::lookup`].
     ///
     /// # Errors
     ///
@@ -329,8 +340,8 @@ impl Dentry {
     }
 }
 
-/// The thread that asks the backend for a name. Its drop ends the lookup and wakes the threads that
-/// wait for the answer.
+/// The guard of a thread that looks a name up in the backend. Its drop, also by a panic of the
+/// backend, ends the lookup and wakes the waiting threads.
 struct InLookupGuard<'a> {
     mount: &'a Mount,
     part: &'a Dir,

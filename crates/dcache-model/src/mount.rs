@@ -11,37 +11,37 @@ use lowwater_lru_core::Memcg;
 use lowwater_shrinker::Registration;
 use std::fmt;
 
-/// A backend under a cache. Dropping it unmounts: every name of it is freed.
+/// A backend under a cache. Dropping a mount unmounts the backend and frees all its dentries.
 ///
-/// Paths are bytes, from the mount's root, with or without a leading slash. `.` and `..` are understood on the way, symbolic links are
-/// not followed.
+/// Paths are byte strings from the mount's root, with or without a leading slash. `.` and `..` are
+/// resolved on the way; symbolic links are not followed.
 pub struct Mount {
     pub(crate) core: Arc<DcacheCore>,
     pub(crate) sb: Arc<SuperBlock>,
-    /// None while unmounting.
+    /// `None` while unmounting.
     registration: Option<Registration>,
 }
 
-/// A name that a directory holds.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "dirent")]
 pub struct DirEntry {
     /// The name.
     pub name: Box<[u8]>,
-    /// What it stands for.
+    /// The kind of its inode.
     pub kind: Kind,
-    /// The number of what it stands for.
+    /// The number of its inode.
     #[doc(alias = "d_ino")]
     pub inode: u64,
 }
 
-/// What a name stands for.
+/// The kind and number of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stat {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// Its number.
+    /// The number.
     pub inode: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct Stat {
 pub struct DentryRef<'m> {
     pub(crate) mount: &'m Mount,
     pub(crate) dentry: Arc<Dentry>,
-    /// The dentry is dead, and this is none of its users any more.
+    /// The dentry was frozen and is about to be killed: the drop does not put it.
     dead: bool,
 }
 
@@ -61,23 +61,23 @@ impl Mount {
         Self { core, sb, registration: Some(registration) }
     }
 
-    /// Frees every name below a directory that nobody uses. How many.
+    /// Frees every unused dentry below a directory. Returns how many.
     ///
     /// # Errors
     ///
-    /// As [`lookup`](Self::lookup).
+    /// The errors of [`lookup`](Self::lookup).
     #[doc(alias = "shrink_dcache_parent")]
     pub fn shrink_tree(&self, path: &[u8]) -> Result<u64, Error> {
         let Some(entry) = self.lookup(path)? else { return Ok(0) };
         Ok(self.core.shrink_tree(&self.sb, &entry.dentry))
     }
 
-    /// Inodes that are cached.
+    /// Returns the number of cached inodes.
     pub fn inodes(&self) -> usize {
         self.sb.inodes.len()
     }
 
-    /// Returns the memcg that is charged when a call names none.
+    /// Returns the memcg that new dentries belong to when a call names none.
     pub fn group(&self) -> &Memcg {
         &self.sb.group
     }
@@ -90,7 +90,8 @@ impl Mount {
 impl Drop for Mount {
     #[doc(alias = "shrink_dcache_for_umount")]
     fn drop(&mut self) {
-        // First no callback, then no name.
+        // The shrinker is unregistered first, so that no callback runs while the dentries are
+        // freed.
         drop(self.registration.take());
         let root = self.sb.root();
         self.core.shrink_tree(&self.sb, root);
@@ -109,28 +110,30 @@ impl fmt::Debug for Mount {
 // === impl DentryRef ===
 
 impl DentryRef<'_> {
-    /// What it stands for, and its number.
+    /// Returns the kind and number of the inode.
     pub fn stat(&self) -> Stat {
         Stat { kind: self.kind(), inode: self.inode() }
     }
 
-    /// What it stands for. A name that is removed while it is in use still stands for what it was.
+    /// Returns the kind of the inode. A name that is removed while it is in use keeps its inode
+    /// until the last reference is dropped.
     pub fn kind(&self) -> Kind {
-        // Only entries of positives are made, and one in use is not turned negative.
+        // A reference is made only of a positive dentry, and a dentry in use is not turned
+        // negative.
         self.dentry.kind().unwrap_or(Kind::Other)
     }
 
-    /// The number of what it stands for.
+    /// Returns the number of the inode.
     pub fn inode(&self) -> u64 {
         self.dentry.number()
     }
 
-    /// Its name now; a rename changes it.
+    /// Returns the current name; a rename changes it.
     pub fn name(&self) -> Box<[u8]> {
         self.dentry.name()
     }
 
-    /// Is its directory watched?
+    /// Returns whether the directory of the name is watched.
     #[doc(alias = "DCACHE_FSNOTIFY_PARENT_WATCHED")]
     pub fn is_watched(&self) -> bool {
         self.dentry.has(flag::PARENT_WATCHED)

@@ -1,8 +1,8 @@
-//! Changing names: create, mkdir, link, unlink, rmdir, rename.
+//! Changes of names: create, mkdir, link, unlink, rmdir, rename.
 //!
-//! Each holds its directory's `rwsem` alone, so no lookup of it asks the backend meanwhile, and two
-//! changes of one name do not
-//! meet (D2). Lookups that find everything cached go on.
+//! Each call holds its directory's `rwsem` exclusively. So no lookup in that directory calls the
+//! backend meanwhile, and two changes of one name exclude each other (D2). Lookups that are
+//! answered from the cache are not blocked.
 
 use crate::dcache_core::{DcacheCore, OnUnlink};
 use crate::dentry::{Dentry, DentryGuard, Dir};
@@ -17,18 +17,18 @@ use lowwater_base::sync::Arc;
 use std::io;
 
 impl Mount {
-    /// Makes a file. Where a negative is cached for the name, it becomes the file's entry.
+    /// Creates a file. A negative that is cached for the name becomes the file's dentry.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::AlreadyExists`], [`ErrorKind::NotFound`] without its directory, [`ErrorKind::NotADirectory`]; errors of paths; what
-    /// the backend says.
+    /// [`ErrorKind::AlreadyExists`]; [`ErrorKind::NotFound`] if the directory does not exist;
+    /// [`ErrorKind::NotADirectory`]; errors of paths; an error of the backend.
     #[doc(alias = "vfs_create")]
     pub fn create(&self, path: &[u8]) -> Result<DentryRef<'_>, Error> {
         self.create_kind(path, Kind::File).map_err(|kind| kind.at(path))
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     ///
@@ -38,11 +38,12 @@ impl Mount {
         self.create_kind(path, Kind::Directory).map_err(|kind| kind.at(path))
     }
 
-    /// Gives a file another name.
+    /// Creates a further name (a hard link) for a file.
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), with `new` as the path; [`ErrorKind::NotFound`] and [`ErrorKind::IsADirectory`] for `old`.
+    /// As [`create`](Self::create), for `new`; [`ErrorKind::CrossesDevices`];
+    /// [`ErrorKind::NotFound`] and [`ErrorKind::IsADirectory`] for `old`.
     #[doc(alias = "vfs_link")]
     pub fn link(&self, old: &[u8], new: &[u8]) -> Result<DentryRef<'_>, Error> {
         let file = self.resolve(old, &self.sb.group).and_then(|file| file.ok_or(ErrorKind::NotFound));
@@ -57,7 +58,8 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`]; errors of paths; what the backend says.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`]; errors of paths; an error of the
+    /// backend.
     #[doc(alias = "vfs_unlink")]
     pub fn unlink(&self, path: &[u8]) -> Result<(), Error> {
         self.remove(path, false).map_err(|kind| kind.at(path))
@@ -67,19 +69,22 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::DirectoryNotEmpty`]; errors of paths; what the backend says.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::DirectoryNotEmpty`];
+    /// errors of paths; an error of the backend.
     #[doc(alias = "vfs_rmdir")]
     pub fn rmdir(&self, path: &[u8]) -> Result<(), Error> {
         self.remove(path, true).map_err(|kind| kind.at(path))
     }
 
-    /// Moves a name. What `new` stood for is gone then; nobody ever finds both or neither (D5).
+    /// Renames `old` to `new`, and replaces `new` if it exists. No concurrent lookup finds both
+    /// names or neither (D5).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Loop`] for a directory below itself, [`ErrorKind::DirectoryNotEmpty`],
-    /// [`ErrorKind::IsADirectory`] and [`ErrorKind::NotADirectory`] when one is a directory and the other is not; errors of paths; what
-    /// the backend says.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::CrossesDevices`]; [`ErrorKind::Loop`] for a directory
+    /// below itself; [`ErrorKind::DirectoryNotEmpty`]; [`ErrorKind::IsADirectory`] and
+    /// [`ErrorKind::NotADirectory`] when one is a directory and the other is not; errors of paths;
+    /// an error of the backend.
     #[doc(alias = "vfs_rename")]
     pub fn rename(&self, old: &[u8], new: &[u8]) -> Result<(), Error> {
         let (from, old_name) = self.lookup_parent(old).map_err(|kind| kind.at(old))?;
@@ -87,7 +92,7 @@ impl Mount {
         self.rename_at((&from.dentry, old_name), (&to.dentry, new_name)).map_err(|kind| kind.at(old))
     }
 
-    /// Looks up the directory of a path. Returns it, and the last name.
+    /// Looks up the directory of a path. Returns it, and the last name of the path.
     #[doc(alias = "filename_parentat")]
     pub(crate) fn lookup_parent<'p>(&self, path: &'p [u8]) -> Result<(DentryRef<'_>, Name<'p>), ErrorKind> {
         let (dir, name) = split_last(path)?;
@@ -115,9 +120,8 @@ impl Mount {
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
 
-    /// The directory's number, and the negative that is cached for a name in it, in use until it is
-    /// dropped. The directory's `rwsem` are
-    /// held.
+    /// Checks that a name does not exist in `dir`. Returns the directory's inode number, and the
+    /// negative that is cached for the name, if any. The caller holds the directory's `rwsem`.
     fn lookup_vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<DentryRef<'_>>), ErrorKind> {
         if dir.has(flag::DEADDIR) {
             return Err(ErrorKind::NotFound);
@@ -154,7 +158,7 @@ impl Mount {
         }
     }
 
-    /// Looks up a name that must exist. The directory's `rwsem` are held.
+    /// Looks up a name that must exist. The caller holds the directory's `rwsem`.
     fn lookup_positive(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<DentryRef<'_>, ErrorKind> {
         let dentry = self.lookup_shared(dir, &self.core.qstr(dir, name), &self.sb.group)?;
         self.positive(dentry).ok_or(ErrorKind::NotFound)
@@ -172,7 +176,7 @@ impl Mount {
         let number = dir.dentry.directory()?;
         {
             let victim = entry.dentry.dir().filter(|_| directory);
-            // A directory's own names do not change while it goes.
+            // Names in the directory cannot change while it is removed.
             let _victim = victim.map(|victim| victim.rwsem.write());
             self.sb.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
             self.core.mark_removed(&self.sb, &entry.dentry, directory);
@@ -181,12 +185,12 @@ impl Mount {
         Ok(())
     }
 
-    /// Turns a dentry whose name was removed into a negative, kills it, or unhashes it if it has
+    /// Turns an unlinked dentry into a negative, kills it, or unhashes it if it has
     /// other users (D21).
     fn d_delete(&self, entry: DentryRef<'_>) {
         let (core, sb) = (&*self.core, &*self.sb);
         if !entry.dentry.count.freeze() {
-            // Somebody else uses it, and finds what it was.
+            // Another user keeps the dentry with its inode; new lookups do not find it.
             return core.unhash(&entry.dentry);
         }
         let frozen = FrozenDentry { core, dentry: &entry.dentry };
@@ -197,7 +201,7 @@ impl Mount {
             core.turn_negative(sb, &entry.dentry);
             entry.dentry.count.unfreeze();
         } else {
-            // What is frozen is as good as dead, and nobody saw it so.
+            // The freeze succeeded, so no other thread is a user, and none was added since.
             let dentry = entry.into_dead();
             core.kill_and_put_parent(sb, &dentry, dentry.lock());
         }
@@ -205,11 +209,12 @@ impl Mount {
 
     fn rename_at(&self, from: (&Arc<Dentry>, Name<'_>), to: (&Arc<Dentry>, Name<'_>)) -> Result<(), ErrorKind> {
         let core = &*self.core;
-        // One rename between directories at a time, so that who is above whom stands still (the kernel's s_vfs_rename_mutex).
+        // One rename between directories at a time, so that the ancestor relations do not change
+        // (s_vfs_rename_mutex in Linux).
         let _rename_mutex = core.rename_mutex.lock();
         let (above, below) = (core.is_below(from.0, to.0), core.is_below(to.0, from.0));
         let same = Arc::ptr_eq(from.0, to.0);
-        // Ancestors first; strangers by address.
+        // Ancestors first; unrelated directories by address.
         let first_is_from = above || !below && from.0.addr() <= to.0.addr();
         let (first, second) = if first_is_from { (from.0, to.0) } else { (to.0, from.0) };
         let _first = first.make_dir().rwsem.write();
@@ -231,7 +236,7 @@ impl Mount {
             _ => {}
         }
         if there.is_some() && target.inode() == old.inode() {
-            // Two names of one file: nothing is to be done, says POSIX.
+            // Both are names of one file: POSIX demands that the rename does nothing.
             return Ok(());
         }
         if there == Some(Kind::Directory) && core.is_below(&target.dentry, from.0) {
@@ -251,7 +256,7 @@ impl Mount {
     }
 }
 
-/// A frozen dentry whose name was removed, while the policy runs. A drop means that the policy
+/// A frozen, unlinked dentry, while the policy runs. Its drop means that the policy
 /// panicked: the dentry is unfrozen and unhashed.
 struct FrozenDentry<'a> {
     core: &'a DcacheCore,
@@ -265,7 +270,7 @@ impl Drop for FrozenDentry<'_> {
     }
 }
 
-/// Some systems call a directory that is not empty one that exists.
+/// Converts an error of the backend. Some systems report a non-empty directory as `AlreadyExists`.
 fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
     match ErrorKind::from(error) {
         ErrorKind::AlreadyExists if directory => ErrorKind::DirectoryNotEmpty,
@@ -274,13 +279,13 @@ fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
 }
 
 impl DcacheCore {
-    /// Marks a directory as removed, and the inode as without a name as far as this cache knows.
+    /// Marks a removed directory as dead, and the inode as unlinked as far as this cache knows.
     fn mark_removed(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
         if directory {
             let mut locked = dentry.lock();
             dentry.update_flags(&mut locked, 0, flag::DEADDIR, &self.counters);
             drop(locked);
-            // The names that were known not to be in it.
+            // Frees the negatives that were cached below it.
             self.shrink_tree(sb, dentry);
         }
         if let Some(inode) = &dentry.lock().inode {
@@ -288,7 +293,8 @@ impl DcacheCore {
         }
     }
 
-    /// Is `dentry` the directory `top`, or below it? Renames between directories are kept out by the caller.
+    /// Returns whether `dentry` is the directory `top`, or below it. The caller excludes renames
+    /// between directories.
     fn is_below(&self, top: &Arc<Dentry>, dentry: &Arc<Dentry>) -> bool {
         let mut here = Arc::clone(dentry);
         loop {
@@ -303,7 +309,8 @@ impl DcacheCore {
         }
     }
 
-    /// Moves a dentry to another name. Readers see it at the one or the other; `target` cannot be found any more.
+    /// Moves a dentry to another name. A concurrent lookup sees it under the old or the new name;
+    /// `target` is unhashed.
     #[doc(alias = "__d_move")]
     fn d_move(
         &self,
@@ -314,7 +321,7 @@ impl DcacheCore {
         target: &Arc<Dentry>,
     ) {
         let entered = to.count.get();
-        debug_assert!(entered, "the caller uses the directory");
+        debug_assert!(entered, "the caller is a user of the directory");
         let before = dentry.bytes();
         let from = self.rename_lock.write(|| {
             let (mut locked, mut other) = lock_two(dentry, target);
@@ -333,7 +340,7 @@ impl DcacheCore {
                 })
             });
             let inserted = self.chains.insert(dentry.hash(), Arc::clone(dentry));
-            debug_assert!(inserted.is_ok(), "it was taken off its chain above");
+            debug_assert!(inserted.is_ok(), "the dentry was removed from its chain above");
             from
         });
         self.recharge(sb, dentry, before);
@@ -342,7 +349,7 @@ impl DcacheCore {
         }
     }
 
-    /// Moves a positive from one directory's children to another's.
+    /// Moves a positive from the children of one directory to those of another.
     fn move_child(
         &self,
         dentry: &Arc<Dentry>,
@@ -351,7 +358,7 @@ impl DcacheCore {
         to: &Dir,
     ) {
         if let Some(dir) = from.and_then(Dentry::dir) {
-            // Relaxed: under the lock that guards it.
+            // Relaxed: the children lock, which is held, protects it.
             let moved = dir.children.lock().remove(dentry.child_index.load(Ordering::Relaxed));
             dir.child_removed.notify_all();
             drop(moved);
@@ -359,7 +366,7 @@ impl DcacheCore {
         let mut children = to.children.lock();
         let index = children.insert(Arc::clone(dentry));
         children.set_positive(index, true);
-        // Relaxed: as above.
+        // Relaxed: the children lock, which is held, protects it.
         dentry.child_index.store(index, Ordering::Relaxed);
         let watched = if children.watchers > 0 { flag::PARENT_WATCHED } else { 0 };
         dentry.update_flags(locked, flag::PARENT_WATCHED, watched, &self.counters);

@@ -1,12 +1,12 @@
 //! Policies that bound negative dentries. A policy runs once for each new negative, at its first
 //! last put.
 //!
-//! | policy | bound | what a client that looks up each name twice gets |
+//! | policy | bound | most negatives of a client that looks up each name twice |
 //! |---|---|---|
 //! | [`Unbounded`] | memory | memory |
-//! | [`ThreeInARow`] | 3 a bucket, and those looked up again | memory |
-//! | [`PerDirectory`] | n a directory | n a directory |
-//! | [`Probation`], the default | a share of what the group holds in positives, or a floor | the share of its own group |
+//! | [`ThreeInARow`] | 3 per bucket, plus those looked up again | memory |
+//! | [`PerDirectory`] | n per directory | n per directory |
+//! | [`Probation`], the default | a share of the memcg's positives, or a floor | the share of its own memcg |
 
 mod hook;
 mod per_directory;

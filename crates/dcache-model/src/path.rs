@@ -3,7 +3,7 @@
 use crate::error::ErrorKind;
 use crate::qstr::{Name, NAME_MAX};
 
-/// Bytes that a path may have.
+/// The most bytes that a path may have.
 pub const PATH_MAX: usize = 4096;
 
 /// A component of a path that is not `.`.
@@ -14,7 +14,7 @@ pub(crate) enum Component<'a> {
     ParentDir,
 }
 
-/// Checks a path as a whole. Empty parts and `.` are allowed in it, and mean nothing.
+/// Checks a path as a whole. Empty components and `.` are allowed and skipped.
 #[inline]
 pub(crate) fn check_path(path: &[u8]) -> Result<(), ErrorKind> {
     if path.is_empty() {
@@ -26,7 +26,7 @@ pub(crate) fn check_path(path: &[u8]) -> Result<(), ErrorKind> {
     Ok(())
 }
 
-/// Splits off the next component: returns it and the rest of the path, `None` at the end of the
+/// Splits off the next component. Returns it and the rest of the path, `None` at the end of the
 /// path.
 #[inline]
 pub(crate) fn next_component(mut path: &[u8]) -> Result<Option<(Component<'_>, &[u8])>, ErrorKind> {

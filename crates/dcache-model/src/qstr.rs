@@ -1,19 +1,20 @@
 //! Names and hashed names: the bytes of a name, its hash below a directory, and the words in which
 //! a lookup compares it.
 //!
-//! A name's first 32 bytes are kept in four words, padded with zeros, in the dentry itself; a name of up to 32 bytes is compared with four
-//! loads. The words are atomics there, so that a lookup may read them while a rename writes, and throw away what it read.
+//! A dentry holds the first 32 bytes of its name inline, in four words padded with zeros; a name of
+//! up to 32 bytes is compared with four loads. In a dentry the words are atomics, so that a lookup
+//! may read them while a rename writes, and discard the result.
 
 use crate::error::ErrorKind;
 use lowwater_base::hash::GOLDEN_RATIO;
 use std::fmt;
 
-/// Bytes that a name may have.
+/// The most bytes that a name may have.
 pub const NAME_MAX: usize = 255;
 
-/// Words of a name that a dentry holds itself.
+/// Words of a name that a dentry holds inline.
 pub(crate) const WORDS: usize = 4;
-/// Bytes of a name that a dentry holds itself.
+/// Bytes of a name that a dentry holds inline.
 #[doc(alias = "DNAME_INLINE_LEN")]
 pub(crate) const INLINE_MAX: usize = WORDS * 8;
 
@@ -22,7 +23,7 @@ pub(crate) const INLINE_MAX: usize = WORDS * 8;
 pub struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
-    /// Checks the bytes.
+    /// Checks `bytes`.
     ///
     /// # Errors
     ///
@@ -37,12 +38,12 @@ impl<'a> Name<'a> {
         Ok(Self(bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// The bytes as they are, for who has checked them.
+    /// Wraps bytes that the caller has checked.
     pub(crate) fn checked(bytes: &'a [u8]) -> Self {
         debug_assert!(Self::new(bytes).is_ok(), "the caller has checked the name");
         Self(bytes)
@@ -55,13 +56,13 @@ impl fmt::Debug for Name<'_> {
     }
 }
 
-/// A hashed name below a directory, as a lookup compares it.
+/// A hashed name below a directory, in the form that a lookup compares.
 #[doc(alias = "struct qstr")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QStr<'a> {
     pub(crate) name: Name<'a>,
     pub(crate) words: [u64; WORDS],
-    /// Which directory: its address, which is its own while it has children.
+    /// The address of the directory, which is unique while the directory has children.
     pub(crate) parent: usize,
     pub(crate) hash: u64,
 }
@@ -79,7 +80,7 @@ impl<'a> QStr<'a> {
         let mut chunks = head.chunks_exact(8);
         let mut at = 0;
         for chunk in &mut chunks {
-            // A chunk of `chunks_exact(8)` has 8 bytes.
+            // Cannot fail: a chunk of `chunks_exact(8)` has 8 bytes.
             let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
             words[at] = word;
             hash = folded_multiply(hash ^ word, secret | 1);
@@ -101,7 +102,7 @@ impl<'a> QStr<'a> {
         self.name.0.len()
     }
 
-    /// The bytes that do not fit into the words.
+    /// Returns the bytes that do not fit into the words.
     pub(crate) fn tail(&self) -> &'a [u8] {
         &self.name.0[self.len().min(INLINE_MAX)..]
     }
@@ -115,21 +116,21 @@ fn folded_multiply(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// Up to 8 bytes as a word, padded with zeros.
+/// Returns up to 8 bytes as a word, padded with zeros.
 #[inline]
 fn load_short(bytes: &[u8]) -> u64 {
     let n = bytes.len();
     if n >= 4 {
         let low = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let high = u32::from_le_bytes([bytes[n - 4], bytes[n - 3], bytes[n - 2], bytes[n - 1]]);
-        // The two halves overlap unless there are 8 bytes; the overlap is the same bits.
+        // With fewer than 8 bytes the two halves overlap in equal bits.
         u64::from(low) | u64::from(high) << ((n - 4) * 8)
     } else {
         bytes.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b))
     }
 }
 
-/// The bytes that words and a tail were made of.
+/// Returns the bytes that the words and the tail encode.
 pub(crate) fn unpack(words: [u64; WORDS], len: usize, tail: &[u8]) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(len);
     bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()).take(len.min(INLINE_MAX)));

@@ -1,16 +1,17 @@
-//! Recordings of path lookups, and what a cache makes of them.
+//! Recordings of path lookups, and replays of them against a cache.
 //!
-//! A recording is lines of text: an operation, a tab, a path from the root, and whether the path existed before it.
+//! A recording is text with one operation per line: an operation code, a tab, a path from the root,
+//! a tab, and whether the path existed before the operation.
 //!
 //! ```text
-//!     l<TAB>/usr/include/stdio.h<TAB>1      looked up, was there
+//!     l<TAB>/usr/include/stdio.h<TAB>1      lookup, found
 //!     l<TAB>/usr/local/include/stdio.h<TAB>0
-//!     c<TAB>/tmp/cc1.s<TAB>0                created
-//!     u<TAB>/tmp/cc1.s<TAB>1                removed
-//!     m<TAB>/a/x.tmp<TAB>/a/x               moved
+//!     c<TAB>/tmp/cc1.s<TAB>0                create
+//!     u<TAB>/tmp/cc1.s<TAB>1                remove
+//!     m<TAB>/a/x.tmp<TAB>/a/x               move
 //! ```
 //!
-//! Paths have no tab and no line end; `\t`, `\n` and `\\` stand for them.
+//! A tab, a newline and a backslash in a path are written as `\t`, `\n` and `\\`.
 
 use crate::backend::Memory;
 use crate::error::ErrorKind;
@@ -21,9 +22,9 @@ use std::collections::HashSet;
 /// An operation of a recording: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedOp {
-    /// A path was looked up; did it exist?
+    /// A path was looked up; the flag is whether it existed.
     Lookup(Box<[u8]>, bool),
-    /// A path was created, if it did not exist.
+    /// A path was created, unless it existed.
     Create(Box<[u8]>),
     /// A path was removed.
     Unlink(Box<[u8]>),
@@ -31,19 +32,19 @@ pub enum RecordedOp {
     Rename(Box<[u8]>, Box<[u8]>),
 }
 
-/// A line is none of a recording.
+/// A line that is not an operation of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the recording is not `op<TAB>path<TAB>0 or 1, or the other path`")]
 pub struct ParseError {
-    /// Which, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
 }
 
-/// Reads a recording.
+/// Parses a recording.
 ///
 /// # Errors
 ///
-/// [`ParseError`] with the first line that is none.
+/// [`ParseError`] with the first line that cannot be parsed.
 pub fn parse(text: &[u8]) -> Result<Vec<RecordedOp>, ParseError> {
     let lines = text.split(|&b| b == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
     lines.map(|(n, line)| parse_line(line).ok_or(ParseError { line: n + 1 })).collect()
@@ -92,11 +93,11 @@ fn unescape(field: &[u8]) -> Option<Box<[u8]>> {
 pub struct ReplayCounts {
     /// Lookups of paths.
     pub lookups: u64,
-    /// Those that found nothing.
+    /// Lookups that found nothing.
     pub missing: u64,
-    /// Those of them for which the backend was not asked: useful negatives.
+    /// Lookups that found nothing and were answered without the backend: useful negatives.
     pub negative_hits: u64,
-    /// Most negatives that were cached at one time.
+    /// The most negatives that were cached at one time.
     pub negatives_max: u64,
     /// Negatives cached at the end.
     pub negatives: u64,
@@ -104,7 +105,7 @@ pub struct ReplayCounts {
     pub positives: u64,
 }
 
-/// A backend that holds what a recording found existing before it made it.
+/// Returns a backend that holds every path that the recording found and did not create itself.
 pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let memory = Memory::new();
     let mut made: HashSet<&[u8]> = HashSet::new();
@@ -133,18 +134,19 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     }
     for file in files {
         if !dirs.contains(file) && file != b"/" {
-            // One that a directory of the same recording contradicts is left out.
+            // A file that contradicts a directory of the same recording is left out.
             let _ = memory.create_path(file, Kind::File);
         }
     }
     Ok(memory)
 }
 
-/// Runs a recording against a mount whose backend is `backend`. What cannot be done (a recording is not complete) is passed over.
+/// Replays a recording against a mount with backend `backend`. An operation that fails is
+/// skipped, because a recording may be incomplete.
 ///
 /// # Errors
 ///
-/// Only those of a backend that fails.
+/// Only [`ErrorKind::Backend`].
 pub fn run(ops: &[RecordedOp], mount: &Mount, backend: &Memory) -> Result<ReplayCounts, crate::Error> {
     let mut tally = ReplayCounts::default();
     for op in ops {
@@ -194,7 +196,7 @@ mod tests {
     use lowwater_shrinker::Registry;
     use std::sync::Arc;
 
-    /// The mount goes before what it is of.
+    /// Returns a mount with its cache and registry; dropped in this order.
     fn mounted(memory: &Arc<Memory>) -> (Mount, Dcache, Registry) {
         let tree = MemcgTree::default();
         let registry = Registry::new(&tree, 1);
@@ -212,7 +214,7 @@ mod tests {
         let tally = run(&ops, &stage.0, &memory).unwrap();
         assert_eq!((tally.lookups, tally.missing), (5, 3), "a.h and b were there");
         assert_eq!(tally.negative_hits, 2, "no.h the second time, and b, which was removed");
-        // no.h, a, and b: where it was, where it came and went.
+        // no.h, a, and the two paths of b: where it was, and where it was created and removed.
         assert_eq!((tally.negatives, tally.negatives_max), (3, 3));
         assert_eq!(tally.positives, 5, "the root, /usr, include, a.h and /tmp");
     }

@@ -1,4 +1,4 @@
-//! Sequence counts: readers write nothing, and throw away what they read while someone wrote.
+//! Sequence counts: readers write nothing, and discard the values that they read during a write.
 //!
 //! # Orderings
 //!
@@ -9,16 +9,18 @@
 //!     write_end     seq = even  (Release)                seq == s?    (Relaxed)
 //! ```
 //!
-//! - A reader that saw data of a write saw, by the two fences, its odd count too, and so tries again.
-//! - A reader that began with a write's even count sees, by Release and Acquire, all that the write wrote.
+//! - A reader that saw data of a write also sees, by the two fences, the odd count of that write,
+//!   and retries.
+//! - A reader that began with the even count of a write sees, by Release and Acquire, all data of
+//!   that write.
 //!
-//! Held by the model checks below, and their twins without each fence.
+//! The model checks below verify both claims, and fail without either fence.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{fence, AtomicU32, Ordering};
 use lowwater_base::sync::{Mutex, MutexGuard};
 
-/// The count. Writers exclude each other by a lock of their own.
+/// A sequence count. The caller excludes concurrent writers by a lock of its own.
 #[derive(Debug)]
 #[doc(alias = "seqcount_t")]
 pub(crate) struct SeqCount(AtomicU32);
@@ -28,19 +30,21 @@ impl SeqCount {
         Self(AtomicU32::new(0))
     }
 
-    /// Begins to read. Never waits: a count that is odd comes back even, so that [`retry`](Self::retry) will say yes.
+    /// Begins a read. Never waits: an odd count is returned as even, so that [`retry`](Self::retry)
+    /// returns true.
     #[inline]
     #[doc(alias = "raw_seqcount_begin")]
     pub(crate) fn begin(&self) -> u32 {
-        // Acquire: meets the Release in `write_end`.
+        // Acquire: pairs with the Release store at the end of `write`.
         self.0.load(Ordering::Acquire) & !1
     }
 
-    /// Did someone write since `begin`?
+    /// Returns whether a write happened since `begin`.
     #[inline]
     #[doc(alias = "read_seqcount_retry")]
     pub(crate) fn retry(&self, begun: u32) -> bool {
-        // Acquire: meets the Release fence in `write`: if we read something of a write, we see its odd count below.
+        // Acquire: pairs with the Release fence in `write`: if the caller read data of a write, the
+        // load below sees its odd count.
         if !mutated!("seq_no_reader_fence") {
             fence(Ordering::Acquire);
         }
@@ -48,26 +52,26 @@ impl SeqCount {
         self.0.load(Ordering::Relaxed) != begun
     }
 
-    /// Runs `change` between an odd and an even count. Another writer must be excluded by a lock.
+    /// Runs `change` between an odd and an even count. The caller excludes other writers by a lock.
     #[doc(alias = "write_seqcount_begin")]
     pub(crate) fn write<R>(&self, change: impl FnOnce() -> R) -> R {
-        // Relaxed: only writers write it, and they exclude each other.
+        // Relaxed: only writers store it, and they exclude each other.
         let s = self.0.load(Ordering::Relaxed);
-        debug_assert!(s & 1 == 0, "two writers at a time");
-        // Relaxed: the fence orders it before the data.
+        debug_assert!(s & 1 == 0, "two concurrent writers");
+        // Relaxed: the fence orders this store before the data.
         self.0.store(s.wrapping_add(1), Ordering::Relaxed);
-        // Release: meets the Acquire fence in `retry`.
+        // Release: pairs with the Acquire fence in `retry`.
         if !mutated!("seq_no_writer_fence") {
             fence(Ordering::Release);
         }
         let result = change();
-        // Release: meets the Acquire in `begin`.
+        // Release: pairs with the Acquire load in `begin`.
         self.0.store(s.wrapping_add(2), Ordering::Release);
         result
     }
 }
 
-/// A sequence count with the lock of its writers: the order of all rename_lock.
+/// A sequence count with a lock for its writers, which orders all renames of a cache.
 #[derive(Debug)]
 #[doc(alias = "seqlock_t")]
 pub(crate) struct SeqLock {
@@ -88,7 +92,7 @@ impl SeqLock {
         self.seq.retry(begun)
     }
 
-    /// Waits for writers to leave, and keeps them out.
+    /// Waits for the current writer, and excludes writers until the guard is dropped.
     pub(crate) fn exclude_writers(&self) -> MutexGuard<'_, ()> {
         self.writers.lock()
     }
@@ -110,7 +114,7 @@ mod loom {
         b: AtomicU32,
     }
 
-    /// A reader and a writer of two words. Two threads, all executions.
+    /// A reader races with a writer of two words. Two threads, all executions.
     fn check() {
         lowwater_base::sync::model(|| {
             let pair = Arc::new(Pair { seq: SeqCount::new(), a: AtomicU32::new(0), b: AtomicU32::new(0) });
@@ -126,7 +130,7 @@ mod loom {
             let begun = pair.seq.begin();
             let (a, b) = (pair.a.load(Ordering::Relaxed), pair.b.load(Ordering::Relaxed));
             if !pair.seq.retry(begun) {
-                assert_eq!(a, b, "what a reader keeps was there at one time");
+                assert_eq!(a, b, "a validated read is of one write");
             }
             writer.join().unwrap();
         });

@@ -1,7 +1,7 @@
 //! Reclaim of dentries: walks over the lists of a memcg on a node, and over a tree.
 //!
-//! Negatives go first where the policy keeps them on lists of their own: the answer for a name that
-//! does not exist is cheaper to ask for again.
+//! Negatives are reclaimed first where the policy keeps them on lists of their own: it is cheaper
+//! to look up a missing name in the backend again.
 
 use crate::children::ChildFilter;
 use crate::dcache_core::DcacheCore;
@@ -30,7 +30,8 @@ enum SecondChance {
 }
 
 impl DcacheCore {
-    /// Looks at up to `left` dentries of a group: negatives first where they are kept apart (D24). How many were freed.
+    /// Scans up to `left` dentries of a memcg on a node: negatives first, where they have lists of
+    /// their own (D24). Returns how many were killed.
     pub(crate) fn scan_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
         [&sb.probation, &sb.protected, &sb.dentries]
             .into_iter()
@@ -38,7 +39,8 @@ impl DcacheCore {
             .sum()
     }
 
-    /// Looks at up to `left` of a list's oldest; those not used since the last walk are killed. How many (D10, D11).
+    /// Scans up to `left` of the oldest dentries of a list, and kills those that were not used
+    /// since the last walk (D10, D11). Returns how many.
     #[doc(alias = "prune_dcache_sb")]
     pub(crate) fn scan(
         &self,
@@ -52,9 +54,9 @@ impl DcacheCore {
         self.dispose(sb, old, |_| ())
     }
 
-    /// Ends the probation of the oldest `nr_to_scan`: promotes those that were looked up again, and
-    /// kills the others, which enter the ghost table of a memcg with `capacity` negatives. Returns
-    /// how many were killed.
+    /// Ends the probation of the oldest `nr_to_scan` negatives: promotes those that were looked up
+    /// again, and kills the others, which enter the ghost table of a memcg with `capacity`
+    /// negatives. Returns how many were killed.
     pub(crate) fn end_probation(
         &self,
         sb: &SuperBlock,
@@ -81,8 +83,8 @@ impl DcacheCore {
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut nr_to_scan, over, SecondChance::UsageCount);
         let mut missing = over.saturating_sub(old.len() as u64);
         self.trim(sb, old, |_| ());
-        // If all are in use all the time, the second scan trims the oldest whatever their usage
-        // count.
+        // If all are in use all the time, the second scan trims the oldest ones without regard to
+        // their usage count.
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut missing, u64::MAX, SecondChance::Never);
         self.trim(sb, old, |_| ());
     }
@@ -109,7 +111,8 @@ impl DcacheCore {
             let Some(mut locked) = dentry.try_lock() else { return it.skip() };
             let flags = dentry.flags();
             let (used, usage) = (flags & flag::REFERENCED != 0, flags & flag::USAGE_COUNT);
-            // One in use goes along with the old: `dispose` sees that it is, and it comes back with its last user.
+            // A dentry in use is isolated with the old ones: `dispose_one` sees its user, and the
+            // last put lists it again.
             let idle = dentry.count.users() == Some(0);
             let (stays, usage) = match chance {
                 SecondChance::UsageCount if used => (idle, (usage + flag::USAGE_ONE).min(flag::USAGE_COUNT)),
@@ -132,16 +135,18 @@ impl DcacheCore {
         (old, promoted)
     }
 
-    /// Kills what a walk isolated, but for those that somebody uses, and shows each of the killed. How many.
+    /// Kills isolated dentries, except those in use, and calls `on_kill` for each killed one.
+    /// Returns how many were killed.
     #[doc(alias = "shrink_dentry_list")]
     fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>, on_kill: impl Fn(&Dentry)) -> u64 {
-        /// Hash chains that are prefetched together: each is a cache miss or two.
+        /// Hash chains that are prefetched together: each costs one or two cache misses.
         const PREFETCH_BATCH: usize = 32;
         let mut killed = 0;
         let mut window = Vec::new();
         while !old.is_empty() {
             window.reserve(PREFETCH_BATCH);
-            // One for all: what each removal enters is then inside already.
+            // One reader for the batch: the reader that each removal enters is then nested, which
+            // is cheap.
             let _reader = Reader::enter();
             let mut delta = CounterDelta::default();
             window.extend(old.by_ref().take(PREFETCH_BATCH));
@@ -176,7 +181,7 @@ impl DcacheCore {
                 return true;
             }
             dentry.update_flags_batched(&mut locked, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
-            // SeqCst: meets the fence in `put_one`; see lifecycle.rs.
+            // SeqCst: pairs with the fence in `put_one`; see lifecycle.rs.
             fence(Ordering::SeqCst);
             if dentry.count.users() != Some(0) {
                 return false;
@@ -197,13 +202,13 @@ impl DcacheCore {
         }
     }
 
-    /// Puts a negative, which a walk took off probation, among the kept.
+    /// Moves a negative that a walk isolated from probation to the protected list.
     fn promote(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         self.promote_locked(sb, dentry, dentry.lock());
     }
 
     fn promote_locked(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut locked: DentryGuard<'_>) {
-        // One that turned positive, or died, since the walk took it is none of the kept.
+        // A dentry that turned positive, or died, since the walk isolated it is not protected.
         let parent = locked.parent.clone().filter(|_| dentry.is_negative() && !dentry.has(flag::KILLED));
         let protected = if parent.is_some() { flag::PROTECTED } else { 0 };
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
@@ -216,7 +221,8 @@ impl DcacheCore {
             &self.counters,
         );
         self.counters.promoted(dentry.addr());
-        // SeqCst: meets the fence in `put_one`; see lifecycle.rs. In use, its last user lists it.
+        // SeqCst: pairs with the fence in `put_one`; see lifecycle.rs. If the dentry is in use, its
+        // last put lists it.
         fence(Ordering::SeqCst);
         if dentry.count.users() == Some(0) {
             dentry.update_flags(&mut locked, 0, flag::LRU_LIST, &self.counters);
@@ -236,16 +242,18 @@ impl DcacheCore {
         dentry.update_flags(&mut locked, flag::REFERENCED, 0, &self.counters);
     }
 
-    /// Kills every dentry below `top` that nobody uses, those that others just isolated too; waits for those that others are
-    /// killing (D22). How many.
+    /// Kills every unused dentry below `top`, including those that other threads have just
+    /// isolated, and waits for those that other threads are killing (D22). Returns how many it
+    /// killed.
     #[doc(alias = "shrink_dcache_parent")]
     pub(crate) fn shrink_tree(&self, sb: &SuperBlock, top: &Arc<Dentry>) -> u64 {
         let mut killed = 0;
-        // Directories on the stack down, each in use by this, and the next place in each.
+        // The directories on the path down, each with one user for this walk, and the next index in
+        // each.
         let mut stack = vec![(Arc::clone(top), 0)];
         while let Some((dir, index)) = stack.last_mut() {
             let Some(children) = dir.dir() else {
-                // Never a directory; only `top` can be that.
+                // Only `top` can be other than a directory.
                 break;
             };
             let mut locked = children.children.lock();
@@ -260,15 +268,16 @@ impl DcacheCore {
                             true
                         },
                     );
-                    // It was still in use, or is on its stack out by another's hand: then the next
-                    // round sees.
+                    // The directory was still in use: also by a concurrent `shrink_tree` with the
+                    // directory on its stack, which then kills it.
                 }
                 continue;
             };
             *index = at + 1;
             match child.count.users() {
                 None => {
-                    // Somebody kills it right now. The place is empty when they are done, or somebody else's.
+                    // Another thread is killing the child. When it is done, the slot is empty or
+                    // holds another child.
                     while locked.next(at, ChildFilter::All).is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) {
                         if child.count.users().is_some() {
                             break;

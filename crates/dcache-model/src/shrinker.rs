@@ -1,15 +1,15 @@
-//! A mount as a shrinker: counts what it could free for a memcg on a node, and frees the oldest of
-//! it.
+//! A mount as a shrinker: counts the objects that it could free for a memcg on a node, and frees
+//! the oldest of them.
 //!
-//! The lists share a scan in proportion to their length, one more each so that small ones are
-//! emptied, dentries before inodes.
+//! A scan is divided between dentries and inodes in proportion to the lengths of their lists, plus
+//! one each, so that small lists are emptied, too. Dentries are scanned before inodes.
 
 use crate::dcache_core::DcacheCore;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::Arc;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
-/// Objects in one call of the shrinker.
+/// Objects for each call of the shrinker.
 #[doc(alias = "s_shrink")]
 pub(crate) const BATCH: u64 = 1024;
 
@@ -47,7 +47,7 @@ impl Shrinker for MountShrinker {
     }
 }
 
-/// How many of `nr_to_scan` are for dentries, and for inodes: in proportion, and one more each.
+/// Splits `nr_to_scan` into shares for dentries and inodes: in proportion, plus one each.
 fn proportion(nr_to_scan: u64, dentries: u64, inodes: u64) -> (u64, u64) {
     let total = u128::from(dentries) + u128::from(inodes) + 1;
     let share = |n: u64| (u128::from(nr_to_scan) * u128::from(n) / total) as u64 + 1;

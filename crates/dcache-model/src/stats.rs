@@ -4,7 +4,7 @@ use crate::flag;
 use lowwater_base::striped_counters::StripedCounters;
 use std::fmt;
 
-/// Which of the counters.
+/// The index of a counter.
 #[derive(Clone, Copy)]
 enum Counter {
     Dentries,
@@ -20,31 +20,33 @@ enum Counter {
 /// The counters of a cache.
 pub(crate) struct Counters(StripedCounters<{ Counter::Refused as usize + 1 }>);
 
-/// What `/proc/sys/fs/dentry-state` tells, and what the bound on negatives did.
+/// The numbers of `/proc/sys/fs/dentry-state`, and those of the policy for negatives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "dentry_stat")]
 pub struct Statistics {
-    /// Dentries that live.
+    /// Dentries that exist.
     pub nr_dentry: u64,
-    /// Those that are on a list, or on one being shrunk: nobody uses them, or nobody did lately.
+    /// Dentries on an LRU list or on the private list of a reclaimer: unused, or in use only since
+    /// they were listed.
     pub nr_unused: u64,
-    /// Those of them that are negative and not being shrunk.
+    /// Negatives on an LRU list.
     pub nr_negative: u64,
     /// Negatives that the policy killed.
     pub trimmed: u64,
-    /// Negatives that came off probation.
+    /// Negatives that were promoted from probation.
     pub promoted: u64,
-    /// New negatives whose name was in the ghost table: looked up again soon after they were
-    /// trimmed.
+    /// New negatives with names in the ghost table: looked up again soon after they were trimmed.
     pub ghost_hits: u64,
-    /// Questions to backends for one name.
+    /// Lookups of single names in backends.
     pub backend_lookups: u64,
-    /// Names that were not kept, as their group had no room.
+    /// Dentries that were allocated uncharged, because their memcg had no room; the last put frees
+    /// each.
     pub refused: u64,
 }
 
 impl fmt::Display for Statistics {
-    /// As the kernel's file: age limit 45, no pages wanted, and a 0 for what is gone.
+    /// Formats as `/proc/sys/fs/dentry-state`: an age limit of 45, no pages wanted, and 0 for the
+    /// unused last field.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\t{}\t45\t0\t{}\t0", self.nr_dentry, self.nr_unused, self.nr_negative)
     }
@@ -55,7 +57,7 @@ impl Counters {
         Self(StripedCounters::new())
     }
 
-    /// Adds the changes by one dentry, or by many. `addr` chooses the stripe.
+    /// Adds the changes of one dentry, or of many. `addr` chooses the stripe.
     #[inline]
     pub(crate) fn add(&self, addr: usize, delta: CounterDelta) {
         let parts = [
@@ -95,7 +97,7 @@ impl Counters {
     }
 
     pub(crate) fn read(&self) -> Statistics {
-        // A sum read while parts move may be below 0 for an instant, as in the kernel.
+        // A sum that is read during changes may be negative for a moment, as in the kernel.
         let sum = |counter: Counter| self.0.sum(counter as usize).max(0) as u64;
         Statistics {
             nr_dentry: sum(Counter::Dentries),
@@ -111,12 +113,12 @@ impl Counters {
 
     #[inline]
     fn count(&self, addr: usize, counter: Counter, change: i64) {
-        // Dentries are some 192 bytes apart: the bits above choose.
+        // Dentries are about 192 bytes apart, so the bits above choose the stripe.
         self.0.add(addr >> 8, counter as usize, change);
     }
 }
 
-/// Changes of the counters by many dentries, which are added at once.
+/// Changes of the counters by many dentries, added in one step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CounterDelta {
     dentries: i64,
@@ -125,7 +127,7 @@ pub(crate) struct CounterDelta {
 }
 
 impl CounterDelta {
-    /// Notes that the flags of one dentry changed.
+    /// Records a change of the flags of one dentry.
     #[inline]
     pub(crate) fn flags_changed(&mut self, before: u32, after: u32) {
         self.unused += i64::from(is_unused(after)) - i64::from(is_unused(before));

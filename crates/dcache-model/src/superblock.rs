@@ -13,8 +13,7 @@ use std::sync::OnceLock;
 pub(crate) struct SuperBlock {
     pub(crate) id: u16,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Dentries that nobody uses: the positive ones, and negatives unless the policy keeps them
-    /// has_negative_lists.
+    /// Unused dentries: the positive ones, and the negative ones unless `has_negative_lists`.
     #[doc(alias = "s_dentry_lru")]
     pub(crate) dentries: ListLru<Dentry>,
     /// Negatives that were looked up once (the probationary segment of a segmented LRU).
@@ -24,9 +23,9 @@ pub(crate) struct SuperBlock {
     #[doc(alias = "s_inode_lru")]
     pub(crate) inodes: Inodes,
     root: OnceLock<Arc<Dentry>>,
-    /// The memcg that is charged when a call names none.
+    /// The memcg that new dentries belong to when a call names none.
     pub(crate) group: Memcg,
-    /// Negatives have lists of their own.
+    /// Whether negatives have lists of their own.
     pub(crate) has_negative_lists: bool,
 }
 
@@ -51,7 +50,8 @@ impl SuperBlock {
         assert!(self.root.set(root).is_ok(), "a superblock gets its root once");
     }
 
-    /// The list for a dentry with these flags. They do not change what they say here while it is listed.
+    /// Returns the list for a dentry with these flags. The flags that choose it do not change while
+    /// the dentry is listed.
     pub(crate) fn list(&self, flags: u32) -> &ListLru<Dentry> {
         match flags & (flag::TYPE | flag::PROTECTED) {
             0 if self.has_negative_lists => &self.probation,
@@ -60,7 +60,8 @@ impl SuperBlock {
         }
     }
 
-    /// How many dentries and inodes could be freed: (positive, probation, protected, inodes).
+    /// Counts the dentries and inodes that could be freed: `[positive, probation, protected,
+    /// inodes]`.
     pub(crate) fn counts(&self, memcg: &Memcg, node: NodeId) -> [u64; 4] {
         [
             self.dentries.count_one(memcg, node),

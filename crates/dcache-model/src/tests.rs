@@ -1,5 +1,5 @@
-//! The properties of the whole cache. D-numbers are those of the project's reading of the kernel; each is named in a test here or
-//! beside the code that it is about.
+//! Tests of the whole cache. The D-numbers are the project's list of properties of the kernel's
+//! dentry cache; each is named in a test here, or next to the code that it is about.
 //!
 //! | | where |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | D20 | `floods` |
 //! | D23 | `threads` |
 //! | D25 | `lockref`, `rules` |
-//! | memory of groups | `charges`, `model` |
+//! | charges to memcgs | `charges`, `model` |
 
 mod charges;
 mod floods;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// A cache with one mount of a tree in memory.
 pub(super) struct Fixture {
-    // Before what it is registered at and counted for.
+    // Dropped before the registry and the tree that it refers to.
     pub(super) mount: Mount,
     pub(super) dcache: Dcache,
     pub(super) memory: Arc<Memory>,
@@ -56,14 +56,14 @@ impl Fixture {
         assert!(self.mount.lookup(path).unwrap().is_none(), "{} must not exist", path.escape_ascii());
     }
 
-    /// Everything that must hold at rest (D9: the counters are exact).
+    /// Checks the invariants of a mount at rest, and that the counters are exact (D9).
     pub(super) fn assert_valid(&self) {
         let census = self.mount.assert_valid();
         let state = self.dcache.statistics();
         assert_eq!(
             (state.nr_dentry, state.nr_unused, state.nr_negative),
             (census.dentries, census.unused, census.negatives),
-            "the counters are what is there (D9)"
+            "the counters are exact (D9)"
         );
     }
 }

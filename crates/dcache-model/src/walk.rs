@@ -1,11 +1,12 @@
-//! Walking the tree below a directory, in steps as small as one likes.
+//! Walks over the tree below a directory, in steps of any size.
 //!
-//! Between two steps a walk holds no lock: a use of each directory on its stack, and the next index
-//! in each. Indices do not change, so
-//! a child that stays is shown exactly once, whatever is created, removed, swept or trimmed beside it (D14). A rename between
-//! directories can take a child from what the walk has seen to what it has not, or the other stack;
-//! [`Walk::has_seen_rename`] returns whether there
-//! was one, as the kernel's `d_walk` does before it begins again.
+//! Between two steps a walk holds no lock; it is a user of each directory on its stack, and
+//! remembers the next index in each. Indices do not change, so a child that stays is visited
+//! exactly once, even if others are created, removed, swept or trimmed concurrently (D14).
+//!
+//! A rename between directories can move a child from the visited part of the tree to the rest, or
+//! back. [`Walk::has_seen_rename`] returns whether a rename happened; the kernel's `d_walk` starts
+//! again in that case.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;
@@ -14,13 +15,13 @@ use crate::kind::Kind;
 use crate::mount::{DentryRef, Mount};
 use lowwater_base::sync::Arc;
 
-/// A child that a walk visits. It is in use during the visit.
+/// A child that a walk visits; the walk is a user of it during the visit.
 pub struct WalkEntry<'w> {
     dentry: &'w Arc<Dentry>,
     depth: usize,
 }
 
-/// The continuation of a walk after a child.
+/// How a walk continues after a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "d_walk_ret")]
 pub enum WalkControl {
@@ -46,20 +47,20 @@ pub struct Walk<'m> {
 }
 
 impl Mount {
-    /// Begins a walk over what is cached below a directory.
+    /// Begins a walk over the cached dentries below a directory.
     ///
     /// # Errors
     ///
-    /// As [`lookup`](Self::lookup); a path that does not exist is a walk over nothing.
+    /// The errors of [`lookup`](Self::lookup). A path that does not exist gives an empty walk.
     pub fn walk(&self, path: &[u8]) -> Result<Walk<'_>, Error> {
         self.begin_walk(path, ChildFilter::All)
     }
 
-    /// Begins a walk over positives only: it does not look at negatives, however many there are (D16).
+    /// Begins a walk over positives only: it does not read negatives, however many there are (D16).
     ///
     /// # Errors
     ///
-    /// As [`walk`](Self::walk).
+    /// The errors of [`walk`](Self::walk).
     pub fn walk_positives(&self, path: &[u8]) -> Result<Walk<'_>, Error> {
         self.begin_walk(path, ChildFilter::Positive)
     }
@@ -73,8 +74,9 @@ impl Mount {
 
 impl Walk<'_> {
     /// Visits up to `children_max` further children. Returns false when none is left, or `show`
-    /// returned [`WalkControl::Quit`]. Holds the lock of one directory for one child at a time, and
-    /// no lock while `show` runs.
+    /// returned [`WalkControl::Quit`].
+    ///
+    /// Holds the lock of one directory for one child at a time, and no lock while `show` runs.
     pub fn step(&mut self, children_max: usize, mut show: impl FnMut(&WalkEntry<'_>) -> WalkControl) -> bool {
         let mut left = children_max;
         while let Some((dir, index)) = self.stack.last_mut() {
@@ -85,7 +87,7 @@ impl Walk<'_> {
                 let children = dir.children.lock();
                 let (at, child) = children.next(*index, self.filter)?;
                 *index = at + 1;
-                // One that is dying is not there any more.
+                // A dying child counts as removed.
                 Some(child.count.get().then(|| Arc::clone(child)))
             });
             let Some(child) = next else {
@@ -106,14 +108,14 @@ impl Walk<'_> {
         false
     }
 
-    /// Returns whether a rename happened since the walk began. After one, a child may have been
-    /// missed, or visited twice.
+    /// Returns whether a rename happened since the walk began. If so, a child may have been missed,
+    /// or visited twice.
     #[doc(alias = "need_seqretry")]
     pub fn has_seen_rename(&self) -> bool {
         self.mount.core.rename_lock.retry(self.begun)
     }
 
-    /// Returns the number of children visited so far, those included that were dying.
+    /// Returns the number of children visited so far, including dying ones.
     pub fn visited(&self) -> u64 {
         self.visited
     }
@@ -126,17 +128,17 @@ impl std::fmt::Debug for Walk<'_> {
 }
 
 impl WalkEntry<'_> {
-    /// What it stands for; `None` for a negative.
+    /// Returns the kind of the child's inode; `None` for a negative.
     pub fn kind(&self) -> Option<Kind> {
         self.dentry.kind()
     }
 
-    /// Its name.
+    /// Returns the name of the child.
     pub fn name(&self) -> Box<[u8]> {
         self.dentry.name()
     }
 
-    /// Levels below where the walk began, 1 for its children.
+    /// Returns the number of levels below the directory of the walk: 1 for its children.
     pub fn depth(&self) -> usize {
         self.depth
     }

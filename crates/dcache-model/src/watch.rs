@@ -1,10 +1,13 @@
-//! Watching a directory: its positive children carry a mark, so that who uses one need not ask its parent.
+//! Watches of a directory: its positive children carry a flag, so that a user of a child need not
+//! check the parent.
 //!
-//! To set a watch is one word, then a walk over the positives: O(positives + 1), in steps, whatever the number of negatives. A child
-//! that turns positive meanwhile finds that word and marks itself (D17); negatives never need the mark. The kernel walks all
-//! children under the directory's lock, which has locked machines up with 200 million negatives there.
+//! Setting a watch increments one counter, then walks over the positives: O(positives + 1), in
+//! steps, for any number of negatives. A child that turns positive meanwhile reads the counter and
+//! sets its own flag (D17); negatives never need it. The kernel walks all children under the
+//! directory's lock, which has locked up machines with 200 million negatives in a directory.
 //!
-//! When the last watch goes, marks stay and are cleared where they are met, as Linux does since 6.12.
+//! When the last watch is dropped, the flags stay, and are cleared when their dentries change, as
+//! in Linux since 6.12.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;
@@ -13,10 +16,10 @@ use crate::flag;
 use crate::mount::{DentryRef, Mount};
 use lowwater_base::sync::Arc;
 
-/// Children that are marked while the lock is held once.
+/// Children that are collected for each acquisition of the directory's lock.
 const STEP: usize = 64;
 
-/// A watch on a directory, until it is dropped.
+/// A watch on a directory; dropping it ends the watch.
 #[doc(alias = "fsnotify_mark")]
 pub struct DirectoryWatch<'m> {
     directory: DentryRef<'m>,
@@ -26,13 +29,15 @@ pub struct DirectoryWatch<'m> {
 }
 
 impl Mount {
-    /// Watches a directory. All its positive children are marked when this returns, and those that turn positive later will be.
+    /// Watches a directory. When this returns, all its positive children are marked; children that
+    /// turn positive later are marked at that time.
     ///
     /// O(positive children + 1).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`]; as [`lookup`](Self::lookup).
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`]; the errors of
+    /// [`lookup`](Self::lookup).
     #[doc(alias = "fsnotify_set_children_dentry_flags")]
     pub fn watch(&self, path: &[u8]) -> Result<DirectoryWatch<'_>, Error> {
         let mut watch = self.begin_watch(path)?;
@@ -40,12 +45,12 @@ impl Mount {
         Ok(watch)
     }
 
-    /// As [`watch`](Self::watch), but leaves the marking of the children that are positive now to
+    /// As [`watch`](Self::watch), but leaves the marking of children that are already positive to
     /// [`DirectoryWatch::step`].
     ///
     /// # Errors
     ///
-    /// As [`watch`](Self::watch).
+    /// The errors of [`watch`](Self::watch).
     pub fn begin_watch(&self, path: &[u8]) -> Result<DirectoryWatch<'_>, Error> {
         let begin = || {
             let directory = self.resolve(path, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
@@ -60,7 +65,8 @@ impl Mount {
 }
 
 impl DirectoryWatch<'_> {
-    /// Marks up to 64 more children. False when all are marked. Holds the directory's lock that long, and no longer.
+    /// Marks up to 64 more children. Returns false when all are marked. Holds the directory's lock
+    /// only to collect these children.
     pub fn step(&mut self) -> bool {
         let Some(mut index) = self.next else { return false };
         let mount = self.directory.mount;
@@ -77,7 +83,8 @@ impl DirectoryWatch<'_> {
         self.next = (found.len() == STEP).then_some(index);
         for child in found {
             let mut locked = child.lock();
-            // It may have turned negative, or moved away: the mark is for children of this directory that are positive.
+            // The child may have turned negative, or moved: only positive children of this
+            // directory are marked.
             let here = locked.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, &self.directory.dentry));
             if here && !child.is_negative() {
                 child.update_flags(&mut locked, 0, flag::PARENT_WATCHED, &mount.core.counters);
@@ -91,7 +98,7 @@ impl DirectoryWatch<'_> {
         self.visited
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn directory(&self) -> &DentryRef<'_> {
         &self.directory
     }

@@ -1,5 +1,6 @@
-//! Backends that block, lie, or die in the middle of a change: whoever called meets the fault, the cache stays whole, and the other names
-//! are served. Backends that fail as they may are in `src/tests/rules.rs`.
+//! Backends that block, return wrong results, or panic in the middle of a change: the caller gets
+//! the fault, the cache stays consistent, and other names are served. Backends that fail with an
+//! error are tested in `src/tests/rules.rs`.
 
 #![cfg(not(lowwater_loom))]
 
@@ -14,13 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
-/// Longer than any machine takes, unless something does not happen at all.
+/// A time limit that is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Before = dyn Fn(&str, &[u8]) -> Option<io::Error> + Send + Sync;
 type After = dyn Fn(&str, &[u8], InodeInfo) -> InodeInfo + Send + Sync;
 
-/// A tree in memory with somebody in front of it.
+/// A tree in memory with hooks before and after each call.
 struct Bent {
     memory: Memory,
     before: Box<Before>,
@@ -100,12 +101,12 @@ impl Fixture {
         );
     }
 
-    /// Everything can be dropped, and asked for again.
+    /// Checks that everything can be reclaimed, and is found again afterwards.
     fn assert_usable(&self) {
         self.assert_valid();
         while self.registry.drop_caches() > 0 {}
         self.assert_valid();
-        assert_eq!(self.dcache.statistics().nr_dentry, 1, "nobody holds a name, so the root alone is left");
+        assert_eq!(self.dcache.statistics().nr_dentry, 1, "no name is in use, so the root alone is left");
         assert!(self.mount.lookup(b"/e/file").unwrap().is_some());
         assert!(self.mount.lookup(b"/e/none").unwrap().is_none());
         drop(self.mount.create(b"/e/new").unwrap());
@@ -122,7 +123,7 @@ fn a_backend_that_dies_before_or_after_any_change_keeps_no_lock() {
         let armed = Arc::new(AtomicU64::new(0));
         let arm = Arc::clone(&armed);
         let fixture = Fixture::honest(Box::new(move |what, _| {
-            assert!(what != place || arm.swap(0, Relaxed) == 0, "the backend dies at {what}");
+            assert!(what != place || arm.swap(0, Relaxed) == 0, "the backend panics at {what}");
             None
         }));
         let mount = &fixture.mount;
@@ -143,7 +144,7 @@ fn a_backend_that_dies_before_or_after_any_change_keeps_no_lock() {
             armed.store(0, Relaxed);
             fixture.assert_valid();
         }
-        assert!(died > 0, "nobody died at {place}");
+        assert!(died > 0, "no call panicked at {place}");
         fixture.assert_usable();
     }
 }
@@ -162,7 +163,7 @@ fn a_backend_that_fails_after_it_has_changed_is_shown_as_it_is() {
         let error = error.unwrap_err();
         assert!(error.to_string().contains("EIO") && error.to_string().contains("/d/"), "{error}");
         fixture.assert_valid();
-        // When nothing is remembered any more, what is there is shown.
+        // After everything is reclaimed, lookups show the backend's state.
         while fixture.registry.drop_caches() > 0 {}
         let there = |path: &[u8]| mount.lookup(path).unwrap().is_some();
         match place {
@@ -225,7 +226,7 @@ fn a_backend_that_lies_about_numbers_and_kinds_harms_itself_only() {
         .collect();
     for path in &paths {
         let mount = &fixture.mount;
-        // Any answer will do, as long as there is one.
+        // Any result is accepted: the test is that the calls return.
         let _ = mount.lookup(path).map(drop);
         let _ = mount.create(path).map(drop);
         let _ = mount.rename(path, b"/d/renamed");

@@ -1,5 +1,5 @@
-//! Safe programs that do what they should not: leaked entries and mounts, late destructors,
-//! policies without measure.
+//! Safe programs that misuse the cache: leaked references and mounts, late destructors, policies
+//! with extreme numbers.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -37,12 +37,12 @@ fn s12_an_empty_mount_is_asked_once_more_and_then_not_until_it_holds_something()
     let mount = mount(&dcache, &registry, tree.root());
     let pass = || registry.shrink(tree.root(), NodeId::ZERO, 0, Reclaim::KSWAPD, &mut Work::unlimited());
     fill(&mount, 100);
-    // Second chances go, then the names.
+    // The first rounds clear referenced flags, the next free the dentries.
     for _ in 0..4 {
         registry.drop_caches();
     }
-    assert_eq!(registry.snapshot().live_pairs, 0, "it says that it is empty");
-    assert_eq!(pass(), Progress::default(), "nobody is asked");
+    assert_eq!(registry.snapshot().live_pairs, 0, "the mount is marked as empty");
+    assert_eq!(pass(), Progress::default(), "no shrinker is called");
     assert!(mount.lookup(b"/another").unwrap().is_none());
     assert!(pass().callbacks > 0);
 }
@@ -62,7 +62,7 @@ fn an_entry_or_a_mount_that_is_leaked_hides_nothing_of_the_next() {
         if leak_the_mount {
             std::mem::forget(first);
         } else {
-            // Ends, though two names are in use for ever.
+            // The drop returns, although two names stay in use.
             drop(first);
         }
         let second = mount(&dcache, &registry, tree.root());
@@ -77,7 +77,7 @@ fn an_entry_or_a_mount_that_is_leaked_hides_nothing_of_the_next() {
     }
 }
 
-/// Trims to nothing, with every number.
+/// Trims everything, with extreme arguments.
 #[derive(Debug)]
 struct Greedy;
 
@@ -144,7 +144,7 @@ fn floors_without_measure_mean_no_bound() {
 
 #[test]
 fn a_mount_works_in_the_destructor_of_a_thread_local() {
-    struct Late(Mount, Registry, #[expect(dead_code, reason = "it goes last")] MemcgTree);
+    struct Late(Mount, Registry, #[expect(dead_code, reason = "it is dropped last")] MemcgTree);
     impl Drop for Late {
         fn drop(&mut self) {
             fill(&self.0, 50);

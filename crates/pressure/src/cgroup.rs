@@ -1,25 +1,27 @@
-//! The control group that this process is in: how much memory it may use, how much it does, and how often it hit a limit.
+//! The control group of this process: its memory limits, its usage, and how often it met a limit.
 //!
 //! ```text
-//!     /proc/self/cgroup      which group            Membership  --.
-//!     /proc/self/mountinfo   where groups are       Mount         |--> CgroupPath: a directory, and the one it must not leave
+//!     /proc/self/cgroup      groups of the process   Membership  --.
+//!     /proc/self/mountinfo   mounted hierarchies     Mount         |--> CgroupPath: directory and top
 //!                                                                --'
-//!     CgroupPath, up to the top   memory.max, memory.high              --> the smallest of them counts
+//!     CgroupPath, up to the top   memory.max, memory.high              --> the smallest of them applies
 //! ```
 //!
-//! Limits nest: a group with `max` may stand in one that has less. So all of the path is read, and the smallest wins. A missing
-//! file is no limit: the root has no limit files, and a group whose parent does not pass the controller on has none either.
+//! Limits nest: a group with a `max` may be inside a group with a lower one. So all limits on the
+//! path are read, and the smallest applies. A missing file is no limit: the root has no limit
+//! files, and neither has a group whose parent does not delegate the memory controller.
 //!
 //! | | v2 | v1 |
 //! |---|---|---|
 //! | limit | `memory.max`, `memory.high` | `memory.limit_in_bytes` |
-//! | used | `memory.current` | `memory.usage_in_bytes` |
-//! | of that, what the kernel can drop | `memory.stat`: `file` less `shmem`, `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem` |
-//! | hits | `memory.events` | - |
+//! | usage | `memory.current` | `memory.usage_in_bytes` |
+//! | of that, droppable by the kernel | `memory.stat`: `file` less `shmem`, `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem` |
+//! | events | `memory.events` | - |
 //! | stalls | `memory.pressure` | - |
 //!
-//! A machine may have both (the memory controller in v1, and v2 for the rest): limits then come from v1, `memory.pressure`
-//! from v2. The parsers are pure; `Cgroup`, which reads, is there under `std`, and finds no group where there is no `/proc`.
+//! A machine may have both (the memory controller in v1, and v2 for the rest): then limits come
+//! from v1, and `memory.pressure` from v2. The parsers are pure; `Cgroup`, which reads the files,
+//! needs `std`, and finds no group on a system without `/proc`.
 
 mod membership;
 mod mount;
@@ -35,10 +37,11 @@ pub use read::{Cgroup, CgroupError, Limit};
 
 pub(super) use super::text::limit as parse_limit;
 
-/// A limit that v1 writes where there is none: the largest number of whole pages, of whatever size.
+/// The least limit that v1 writes for "no limit": `i64::MAX` rounded down to a page, for pages of
+/// up to 64 KiB.
 const V1_UNLIMITED: u64 = i64::MAX as u64 & !0xffff;
 
-/// Reads a limit file: `memory.max`, `memory.high` or v1's `memory.limit_in_bytes`.
+/// Parses a limit file: `memory.max`, `memory.high` or v1's `memory.limit_in_bytes`.
 ///
 /// ```
 /// use lowwater_lru_core::ByteSize;
@@ -46,19 +49,20 @@ const V1_UNLIMITED: u64 = i64::MAX as u64 & !0xffff;
 ///
 /// assert_eq!(parse_limit_of("memory.max", "100663296\n"), Ok(ByteSize::mib(96)));
 /// assert_eq!(parse_limit_of("memory.max", "max\n"), Ok(ByteSize::MAX));
-/// // What v1 writes for "none".
+/// // The value that v1 writes for "no limit".
 /// assert_eq!(parse_limit_of("memory.limit_in_bytes", "9223372036854771712\n"), Ok(ByteSize::MAX));
 /// ```
 ///
 /// # Errors
 ///
-/// [`TextError`](super::TextError) with `field` as its field, for what is neither a number of bytes nor `max`.
+/// [`TextError`](super::TextError) with `field` as its field, for a text that is neither a number
+/// of bytes nor `max`.
 pub fn parse_limit_of(field: &str, text: &str) -> Result<lowwater_lru_core::ByteSize, super::TextError> {
     let limit = parse_limit(field, text)?;
     Ok(if limit.get() >= V1_UNLIMITED { lowwater_lru_core::ByteSize::MAX } else { limit })
 }
 
-/// For the fuzzer: any text is read or refused by every parser here.
+/// Fuzz target: any text is parsed or rejected by every parser of this module.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };

@@ -1,6 +1,7 @@
-//! The level of pressure.
+//! The level of memory pressure.
 
-/// The level of pressure. Sources only raise it; time alone lowers it ([`Target`](super::Target)).
+/// The level of memory pressure. Sources only raise it; time alone lowers it
+/// ([`Target`](super::Target)).
 ///
 /// ```
 /// use lowwater_pressure::Level;
@@ -9,19 +10,20 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// No pressure: memory that was taken away is given back.
+    /// No pressure: a lowered ceiling rises again.
     #[default]
     Calm,
-    /// Memory is getting tight: give up what nobody has asked for lately.
+    /// Memory is getting tight: entries that were not used recently can be evicted.
     Low,
-    /// Somebody waits for memory: what PSI's `some` and systemd tell.
+    /// At least one task waits for memory: PSI's `some`, or systemd.
     Medium,
-    /// Everybody waits for memory, or the next allocation may be the last: PSI's `full`, a cgroup that is almost full.
+    /// All tasks wait for memory, or an allocation is about to fail: PSI's `full`, or a cgroup that
+    /// is almost full.
     Critical,
 }
 
 impl Level {
-    /// The level below; [`Calm`](Self::Calm) stays.
+    /// Returns the level below; [`Calm`](Self::Calm) for `Calm`.
     pub const fn lower(self) -> Self {
         match self {
             Self::Critical => Self::Medium,

@@ -1,38 +1,41 @@
-//! Memory pressure from outside the process, and the limit that it leaves a group (`Memcg` of `lowwater-lru-core`).
+//! Memory pressure from outside the process, and the limit that it leaves a group (a `Memcg` of
+//! `lowwater-lru-core`).
 //!
-//! Each source raises one [`Level`] for all; the [`Monitor`] polls the sources, and the [`Target`] decides:
+//! Each source raises one shared [`Level`]. The [`Monitor`] polls the sources; the [`Target`]
+//! computes the limit:
 //!
 //! | source | when | level |
 //! |---|---|---|
-//! | [`Psi`], `some` | a task waited too long for memory | medium |
-//! | [`Psi`], `full` | all tasks did | critical |
-//! | [`systemd`] | the service manager says so | medium |
-//! | [`CgroupLimit`] | the control group comes near its limit; is at it and finds nothing to reclaim | medium; critical |
-//! | by hand ([`Monitor::raise`]) | the program says so | any |
+//! | [`Psi`], `some` | at least one task waited too long for memory | medium |
+//! | [`Psi`], `full` | all tasks waited too long for memory | critical |
+//! | [`systemd`] | the service manager reports pressure | medium |
+//! | [`CgroupLimit`] | the control group is near its limit; or is at the limit with nothing to reclaim | medium; critical |
+//! | manual ([`Monitor::raise`]) | the program raises the level | any |
 //!
-//! The crate knows no cache and no shrinker. A [`BackgroundReclaim`] brings a group's usage down at its own pace;
-//! the ceiling stays low afterwards: see [`Target`].
+//! The crate depends on no cache and no shrinker. A [`BackgroundReclaim`] reduces a group's usage
+//! at its own pace; the ceiling stays low afterwards: see [`Target`].
 //!
 //! # Fork
 //!
-//! The child of a `fork` has no thread of a [`Monitor`], and locks that the thread held are never given back there. So the child must
-//! neither use nor drop a monitor (the drop waits for the thread): it calls `exec`, or ends by `_exit`.
+//! The child of a `fork` has no thread of a [`Monitor`], and locks that the thread held are never
+//! released there. So the child must neither use nor drop a monitor (the drop waits for the
+//! thread): it calls `exec`, or ends by `_exit`.
 //!
 //! # Modules
 //!
-//! From the lowest to the highest:
+//! Ordered from the lowest to the highest:
 //!
 //! | module | |
 //! |---|---|
-//! | `text` | what small text files of the kernel have in common, and [`TextError`] |
-//! | `level` | [`Level`]: how bad the pressure is |
+//! | `text` | the format that small text files of the kernel share, and [`TextError`] |
+//! | `level` | [`Level`]: the severity of the pressure |
 //! | [`psi`] | pressure stall information: triggers, and the text of its files |
-//! | [`cgroup`] | the control group of this process: its place, limits, usage and events |
-//! | [`systemd`] | the service manager's variables |
+//! | [`cgroup`] | the control group of this process: its directory, limits, usage and events |
+//! | [`systemd`] | the variables of the service manager's protocol |
 //! | `target` | [`Target`]: the ceiling, as arithmetic without thread or clock |
-//! | `trim` | [`Trim`]: the hook that returns freed memory to the system, and when it is due |
-//! | `source` | [`Source`]: an open file that tells pressure, and the poll that waits for it |
-//! | `reclaim` | [`BackgroundReclaim`]: the trait of what a monitor drives |
+//! | `trim` | [`Trim`]: the hook that returns freed memory to the system, and its schedule |
+//! | `source` | [`Source`]: an open file that reports pressure, and the poll that waits for it |
+//! | `reclaim` | [`BackgroundReclaim`]: the trait of the reclaimer that a monitor drives |
 //! | `monitor` | [`Monitor`]: the thread |
 
 #![no_std]

@@ -1,20 +1,24 @@
-//! The thread that polls the sources, and keeps a group's limit where the [`Target`](super::Target) wants it.
+//! The thread that polls the sources of pressure, and lowers and raises a memcg's `max` to the
+//! ceiling of the [`Target`](super::Target).
 //!
 //! ```text
 //!     PSI, systemd, memory.events --poll--.
-//!     the cgroup's usage ---------looked--|--> Target::raise --> ceiling --> memcg.max, step by step
-//!     by hand --------------------call----'         ^                 '----> BackgroundReclaim: come down to it
-//!                                             time --'                         '--> freed enough? Trim
+//!     the cgroup's usage -----------read--|--> Target::raise --> ceiling --> memcg.max, step by step
+//!     Monitor::raise ---------------call--'         ^                 '----> BackgroundReclaim
+//!                                            time --'                         '--> freed enough? Trim
 //! ```
 //!
-//! # How the limit comes down
+//! # How the limit falls
 //!
-//! The ceiling falls at once, the usage cannot. Were `max` set to the ceiling, every charge would be refused until the reclaimer
-//! is done. So `max` follows the usage down, and never up: what is freed is not filled again, and a charge on the way
-//! frees as much as it takes. At the ceiling it stays.
+//! The ceiling falls at once; the usage cannot. If `max` were set to the ceiling, every charge
+//! would be refused until the reclaimer is done. So while the usage is above the ceiling, the
+//! thread reads the usage every 5 ms to 1 s and lowers `max` to it, but does not raise `max` with
+//! it: memory that was free at a reading is not filled again, and a charge above `max` has to free
+//! as much as it takes. `max` stops at the ceiling.
 //!
-//! All decisions are in [`Target`](super::Target) and the trim's schedule, which have no clock; this adds the clock, a lock, and
-//! the thread. Lock order: the state's lock is taken before any of the group's or the reclaimer's, and by no callback of theirs.
+//! All decisions are made in [`Target`](super::Target) and the trim's schedule, which have no
+//! clock; this module adds the clock, a lock, and the thread. Lock order: the state's lock is taken
+//! before any lock of the memcg or the reclaimer, and is never taken inside their callbacks.
 
 mod config;
 mod limit;
@@ -44,11 +48,12 @@ use state::MonitorState;
 #[cfg(test)]
 mod tests;
 
-/// Watches for pressure, and keeps a group below what it leaves. Dropping this stops the thread and leaves the group's `max`
-/// where it is.
+/// Watches for memory pressure, and keeps a group's usage below the ceiling. Dropping the monitor
+/// stops the thread and leaves the group's `max` as it is.
 ///
-/// The drop joins the thread, and so waits for a trim hook that is running. Where [`BackgroundReclaim::can_join`] says no (inside a
-/// callback, a trim hook among them), the drop does not wait: the thread stops when the hook returns.
+/// The drop joins the thread, and so waits for a running trim hook. Where
+/// [`BackgroundReclaim::can_join`] returns false (inside a callback, including a trim hook), the
+/// drop does not wait: the thread stops when the hook returns.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -69,7 +74,7 @@ mod tests;
 /// let monitor = Monitor::start(tree.root(), ByteSize::mib(64), Arc::new(Caches), MonitorConfig::default())?;
 /// tree.root().try_charge(ByteSize::mib(40))?;
 /// monitor.raise(Level::Critical);
-/// // A quarter of what is used is to go; until it has, nothing is added.
+/// // A quarter of the usage has to be freed; until then the usage cannot grow.
 /// assert_eq!(monitor.stats().ceiling, ByteSize::mib(30));
 /// assert_eq!(tree.root().max(), ByteSize::mib(40));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -87,19 +92,21 @@ struct MonitorShared {
     state: Mutex<MonitorState>,
     reclaimer: Arc<dyn BackgroundReclaim>,
     poller: Poller,
-    /// Where the monitor's nanoseconds begin.
+    /// The origin of the monitor's nanoseconds.
     epoch: Instant,
 }
 
 impl Monitor {
-    /// Opens the sources, sets `memcg`'s `max` to `budget` or to what the control group leaves, and starts the thread.
+    /// Opens the sources, sets the `max` of `memcg` to `budget`, or to the part of it that the
+    /// control group leaves, and starts the thread.
     ///
-    /// `memcg` is a group of the tree that `reclaimer` serves. A group of another tree gets the limit,
-    /// and nothing is reclaimed from it.
+    /// `memcg` must be a group of the tree that `reclaimer` serves. A group of another tree gets
+    /// the limit, but nothing is reclaimed from it.
     ///
     /// # Errors
     ///
-    /// [`MonitorError`] names the file that is in the way and says what to do. Nothing is watched then, and `max` is as it was.
+    /// [`MonitorError`], which names the file and suggests a remedy. Then no source is watched, and
+    /// `max` is unchanged.
     pub fn start(
         memcg: &Memcg,
         budget: ByteSize,
@@ -129,7 +136,8 @@ impl Monitor {
                 theirs.reclaimer.run_thread(&mut || {
                     let Some((sources, config)) = owned.take() else { return };
                     theirs.run(sources, &config.trim);
-                    // The hook is user code, its `Drop` as well.
+                    // The hook is user code, and so is its `Drop`: a panic must not leave the
+                    // thread.
                     let _panicked = caught(|| drop(config));
                 });
             })
@@ -137,32 +145,34 @@ impl Monitor {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Raises the level by hand. The group's usage may not rise any more when this returns, and comes down in
-    /// the background.
+    /// Raises the level manually. If this lowers the ceiling below the group's usage, the usage
+    /// cannot grow once this returns, and falls to the ceiling in the background.
     pub fn raise(&self, level: Level) {
         let now = self.shared.now();
         self.shared.state.lock().raised_by_hand(now, level);
         self.shared.poller.wake();
     }
 
-    /// Another budget: the most that may be used when there is no pressure. If more is in use, it comes down in the background,
-    /// and may not rise meanwhile.
+    /// Sets the budget: the limit for usage without pressure. If the usage is higher, it falls in
+    /// the background, and cannot grow meanwhile.
     pub fn set_budget(&self, budget: ByteSize) {
         self.shared.state.lock().set_budget(budget);
         self.shared.poller.wake();
     }
 
-    /// The most that may be used when there is no pressure: the budget, or what the control group leaves.
+    /// Returns the limit for usage without pressure: the budget, or the part of it that the control
+    /// group leaves.
     pub fn budget(&self) -> ByteSize {
         self.shared.state.lock().budget()
     }
 
-    /// The budget that was asked for, whatever the control group leaves.
+    /// Returns the budget that was set, regardless of the control group.
     pub fn asked_budget(&self) -> ByteSize {
         self.shared.state.lock().asked()
     }
 
-    /// Counts `bytes` that the program itself has freed towards the next trim.
+    /// Notes that the program itself has freed `bytes`: they count towards the amount that triggers
+    /// the next trim.
     pub fn freed(&self, bytes: ByteSize) {
         if bytes > ByteSize::ZERO {
             self.shared.state.lock().freed(bytes);
@@ -170,7 +180,7 @@ impl Monitor {
         }
     }
 
-    /// The level, and the events that led to it.
+    /// Returns the level, the limits and the event counts.
     pub fn stats(&self) -> PressureStats {
         self.shared.state.lock().stats()
     }
@@ -181,7 +191,8 @@ impl Drop for Monitor {
         self.shared.state.lock().stop();
         self.shared.poller.wake();
         let Some(thread) = self.thread.take() else { return };
-        // The thread may run the hook that drops this, or wait in a hook for the callback that does.
+        // This thread may be the monitor's, inside the trim hook; or the monitor's thread may wait,
+        // in a hook, for the callback that this thread is in. Then a join would deadlock.
         if !self.shared.reclaimer.can_join() {
             return;
         }
@@ -194,6 +205,8 @@ impl Drop for Monitor {
 // === impl MonitorShared ===
 
 impl MonitorShared {
+    /// Runs the thread's loop until the state is stopped. An event names its source by the index in
+    /// `sources`, so a failed source leaves `None` there.
     fn run(&self, mut sources: Vec<Option<OpenSource>>, trim: &Trim) {
         loop {
             let Some(pause) = self.state.lock().pause(self.now()) else { return };
@@ -223,8 +236,8 @@ impl MonitorShared {
         }
     }
 
-    /// Looks at the control group, if it is time, or somebody has said that there is something to see. The files are read
-    /// without the lock.
+    /// Reads the control group's files, if they are due or an event asks for it (`at_once`). The
+    /// state's lock is not held during the reads.
     fn look(&self, at_once: bool) {
         let Some(mut watched) = self.state.lock().take_watched(self.now(), at_once) else { return };
         let seen = watched.look(self.now());
@@ -233,7 +246,7 @@ impl MonitorShared {
 
     fn trim(&self, trim: &Trim) {
         let began = Instant::now();
-        // A hook that panics is the program's own fault, and no reason to leave it without an answer to pressure.
+        // A panic of the hook must not stop the reaction to pressure.
         let called = caught(|| trim.call());
         self.state.lock().trimmed(called.is_some(), began.elapsed());
     }

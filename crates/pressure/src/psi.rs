@@ -1,10 +1,11 @@
-//! Pressure stall information: how long tasks had to wait for memory, and the trigger by which the kernel tells.
+//! Pressure stall information (PSI): how long tasks had to wait for memory, and triggers by which
+//! the kernel reports it.
 //!
-//! `some` is time in which at least one task waited, `full` is time in which all of them did. A [`Trigger`] asks to be told
-//! whenever a window had so much of it; [`Psi`] says of whom: the system, or one cgroup. [`Stalls`] is what the files say
-//! when read.
+//! `some` is time in which at least one task waited, `full` is time in which all of them did. A
+//! [`Trigger`] makes the kernel report each window that has at least a given amount of it. [`Psi`]
+//! is a trigger for the system or for one cgroup. [`Stalls`] is the parsed content of a PSI file.
 //!
-//! Pure text to value; who opens and polls the file is [`Source`](super::Source).
+//! This module only parses and formats; [`Source`](super::Source) opens and polls the files.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,10 +20,11 @@ use super::Level;
 #[cfg(test)]
 mod tests;
 
-/// The windows that kernels take: shorter ones cost too much, longer ones say too little.
+/// The shortest and the longest window that kernels accept.
 const WINDOW_MIN: Duration = Duration::from_millis(500);
 const WINDOW_MAX: Duration = Duration::from_secs(10);
-/// Without `CAP_SYS_RESOURCE` windows are multiples of this: the kernel judges them on its own clock.
+/// Without `CAP_SYS_RESOURCE` windows must be multiples of this, because the kernel then samples at
+/// its own fixed interval.
 const WINDOW_UNPRIVILEGED: Duration = Duration::from_secs(2);
 
 /// The tasks whose stalls count.
@@ -43,7 +45,8 @@ impl StallKind {
     }
 }
 
-/// When the kernel shall tell: a window had at least so much time in which tasks waited for memory.
+/// A PSI trigger: the kernel reports each window in which tasks waited for memory for at least the
+/// stall time.
 ///
 /// ```
 /// use core::time::Duration;
@@ -61,17 +64,17 @@ pub struct Trigger {
     window: Duration,
 }
 
-/// No kernel takes such a trigger.
+/// A trigger that no kernel accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TriggerError {
     /// The window is too short or too long.
     #[error("a PSI window of {0:?} does not exist: choose 500 ms to 10 s; without CAP_SYS_RESOURCE a multiple of 2 s")]
     Window(Duration),
-    /// The stall is nothing, or more than the window.
+    /// The stall is 0, or longer than the window.
     #[error("a stall of {stall:?} in a window of {window:?} cannot be: choose more than 0 and at most the window")]
     Stall {
-        /// The time of waiting that was asked for.
+        /// The requested stall time.
         stall: Duration,
         /// The window.
         window: Duration,
@@ -79,24 +82,25 @@ pub enum TriggerError {
 }
 
 impl Trigger {
-    /// Tells when at least one task waited for `stall` in a `window`, which is [`Level::Medium`]. Both count in whole
-    /// microseconds.
+    /// Returns a trigger for windows in which at least one task waited for `stall`, which is
+    /// [`Level::Medium`]. Both times count in whole microseconds.
     ///
-    /// Without `CAP_SYS_RESOURCE` the kernel takes windows of 2, 4, 6, 8 and 10 s only.
+    /// Without `CAP_SYS_RESOURCE` the kernel accepts only windows of 2, 4, 6, 8 and 10 s.
     ///
     /// # Errors
     ///
-    /// [`TriggerError`] for a window outside of 500 ms to 10 s, a stall of nothing, and one longer than its window.
+    /// [`TriggerError`] for a window outside of 500 ms to 10 s, and for a stall that is 0 or longer
+    /// than the window.
     pub fn some(stall: Duration, window: Duration) -> Result<Self, TriggerError> {
         Self::new(StallKind::Some, stall, window)
     }
 
-    /// Tells when all tasks waited for `stall` in a `window`, which is [`Level::Critical`]; otherwise as
-    /// [`some`](Self::some).
+    /// Returns a trigger for windows in which all tasks waited for `stall`, which is
+    /// [`Level::Critical`]; otherwise as [`some`](Self::some).
     ///
     /// # Errors
     ///
-    /// As for [`some`](Self::some).
+    /// The errors of [`some`](Self::some).
     pub fn full(stall: Duration, window: Duration) -> Result<Self, TriggerError> {
         Self::new(StallKind::Full, stall, window)
     }
@@ -111,22 +115,22 @@ impl Trigger {
         Ok(Self { kind, stall, window })
     }
 
-    /// The tasks whose stalls count.
+    /// Returns which tasks' stalls count.
     pub fn kind(&self) -> StallKind {
         self.kind
     }
 
-    /// How much of a window it takes.
+    /// Returns the stall time within one window that fires the trigger.
     pub fn stall(&self) -> Duration {
         self.stall
     }
 
-    /// Does every kernel that has PSI take this from everybody? From others it takes privileges.
+    /// Returns whether the kernel accepts this trigger without `CAP_SYS_RESOURCE`.
     pub fn is_unprivileged(&self) -> bool {
         self.window.as_micros().is_multiple_of(WINDOW_UNPRIVILEGED.as_micros())
     }
 
-    /// The level of pressure that an event of this trigger means.
+    /// Returns the level of pressure that an event of this trigger means.
     pub fn level(&self) -> Level {
         match self.kind {
             StallKind::Some => Level::Medium,
@@ -136,7 +140,7 @@ impl Trigger {
 }
 
 impl fmt::Display for Trigger {
-    /// As the kernel wants it written.
+    /// Formats as the text that the kernel expects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.kind.name(), self.stall.as_micros(), self.window.as_micros())
     }
@@ -166,27 +170,27 @@ pub(super) enum PsiFile {
 }
 
 impl Psi {
-    /// The whole system: `/proc/pressure/memory`.
+    /// Watches the whole system: `/proc/pressure/memory`.
     pub fn system(trigger: Trigger) -> Self {
         Self::file("/proc/pressure/memory", trigger)
     }
 
-    /// The cgroup (v2) with this directory: its `memory.pressure`.
+    /// Watches the cgroup (v2) with this directory: its `memory.pressure`.
     pub fn cgroup(directory: &str, trigger: Trigger) -> Self {
         Self::file(&format!("{}/memory.pressure", directory.trim_end_matches('/')), trigger)
     }
 
-    /// The cgroup (v2) that this process is in when watching begins.
+    /// Watches the cgroup (v2) that this process belongs to when the watch begins.
     pub fn own_cgroup(trigger: Trigger) -> Self {
         Self { file: PsiFile::OwnCgroup, trigger }
     }
 
-    /// Any file that takes such triggers.
+    /// Watches any file that accepts PSI triggers.
     pub fn file(path: &str, trigger: Trigger) -> Self {
         Self { file: PsiFile::At(path.into()), trigger }
     }
 
-    /// The trigger.
+    /// Returns the trigger.
     pub fn trigger(&self) -> Trigger {
         self.trigger
     }
@@ -204,9 +208,9 @@ impl Psi {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
-    /// At least one task waited.
+    /// Time in which at least one task waited.
     pub some: Stall,
-    /// All tasks waited.
+    /// Time in which all tasks waited.
     pub full: Stall,
 }
 
@@ -219,16 +223,16 @@ pub struct Stall {
     pub avg60_hundredths: u32,
     /// The share of the last 300 s, in hundredths of a percent.
     pub avg300_hundredths: u32,
-    /// The time since boot, in microseconds.
+    /// The total time since boot, in microseconds.
     pub total_us: u64,
 }
 
 impl Stalls {
-    /// Reads the text of a PSI file. Fields that a later kernel may add are passed over.
+    /// Parses the text of a PSI file. Unknown fields, which later kernels may add, are skipped.
     ///
     /// # Errors
     ///
-    /// [`TextError`] names the field that is missing or is not what it should be.
+    /// [`TextError`], which names the missing or malformed field.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         Ok(Self { some: Stall::parse(text, "some")?, full: Stall::parse(text, "full")? })
     }
@@ -255,7 +259,7 @@ impl Stall {
 }
 
 impl fmt::Display for Stalls {
-    /// As the kernel writes it.
+    /// Formats as the kernel does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (kind, stall) in [("some", self.some), ("full", self.full)] {
             let share = |n: u32| format!("{}.{:02}", n / 100, n % 100);
@@ -267,7 +271,7 @@ impl fmt::Display for Stalls {
     }
 }
 
-/// A percentage with two decimals.
+/// Parses a percentage with two decimals into hundredths of a percent.
 fn hundredths(field: &str, text: &str) -> Result<u32, TextError> {
     let wrong = || TextError::new(field, text, "a percentage with two decimals, such as 1.25");
     let (whole, part) = text.split_once('.').filter(|(_, part)| part.len() == 2).ok_or_else(wrong)?;
@@ -276,11 +280,12 @@ fn hundredths(field: &str, text: &str) -> Result<u32, TextError> {
     u32::try_from(sum).map_err(|_| wrong())
 }
 
-/// For the fuzzer: any text is read or refused, and what is read is written the same.
+/// Fuzz target: any text is parsed or rejected, and a parsed value formats to text that parses to
+/// the same value.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     if let Ok(stalls) = Stalls::parse(text) {
-        assert_eq!(Stalls::parse(&format!("{stalls}")), Ok(stalls), "what was read is not written the same");
+        assert_eq!(Stalls::parse(&format!("{stalls}")), Ok(stalls), "a parsed value does not survive formatting");
     }
 }

@@ -1,4 +1,4 @@
-//! The trait by which a monitor brings a group's usage down.
+//! The trait by which a monitor reduces a group's usage.
 
 use core::fmt::Debug;
 
@@ -6,21 +6,24 @@ use lowwater_lru_core::{ByteSize, Memcg};
 
 /// The background reclaim that a [`Monitor`](crate::Monitor) drives.
 ///
-/// [`reclaim_to`](Self::reclaim_to) is called with the monitor's lock held: it must neither wait, nor use or drop the monitor, nor
-/// panic. The other methods are called without a lock.
+/// [`reclaim_to`](Self::reclaim_to) is called with the monitor's lock held: it must neither block,
+/// nor use or drop the monitor, nor panic. The other methods are called without a lock.
 #[doc(alias = "wakeup_kswapd")]
 pub trait BackgroundReclaim: Debug + Send + Sync {
-    /// Wakes background reclaim: `memcg`'s usage is to come down, to `ceiling` or somewhat below. Does not wait for it.
+    /// Wakes background reclaim, which is to reduce the usage of `memcg` to `ceiling` or slightly
+    /// below. Does not wait for it.
     fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize);
 
-    /// Runs the monitor's thread, which returns when the monitor is dropped. An implementation whose callbacks may drop a monitor
-    /// marks the thread here as inside a callback, so that the end of other threads is not waited for on this one.
+    /// Runs the monitor's thread: calls `thread`, which returns when the monitor is dropped.
+    ///
+    /// An implementation whose callbacks may drop a monitor marks this thread as inside a callback,
+    /// so that a thread that ends here is not joined on it.
     fn run_thread(&self, thread: &mut dyn FnMut()) {
         thread();
     }
 
-    /// Whether the calling thread may wait for the monitor's thread to end: not inside a callback, for which that thread may itself
-    /// wait.
+    /// Returns whether the calling thread may join the monitor's thread. False inside a callback
+    /// that the monitor's thread may itself wait for.
     fn can_join(&self) -> bool {
         true
     }

@@ -20,10 +20,10 @@ mod system;
 
 pub(super) use system::{OpenSource, Poller};
 
-/// A source of pressure. Each only raises the level; time alone lowers it.
+/// A source of pressure. Sources only raise the level; time alone lowers it.
 ///
-/// One that fails later (its group is removed, the other end goes) stops; [`SourceStats`](super::SourceStats) says why. The
-/// others go on.
+/// A source that fails later (its group is removed, its peer closes) stops, with the reason in
+/// [`SourceStats`](super::SourceStats). The other sources continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
@@ -35,17 +35,17 @@ pub enum Source {
 
 /// An event of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no source to say it"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems have no sources"))]
 pub(super) enum SourceEvent {
-    /// Nothing: it was our own echo, or of what was before we listened.
+    /// No event: our own written bytes, or a stall from before the watch began.
     Nothing,
-    /// Something has happened in the control group: look there.
+    /// The control group's counters changed: its usage is to be read.
     Look,
-    /// It is this bad.
+    /// Pressure of this level.
     Level(Level),
 }
 
-/// A place that should tell pressure cannot be watched, or no longer.
+/// A source that cannot be watched, or can no longer be watched.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -56,10 +56,10 @@ pub enum SourceError {
         file: String,
         /// The system's error.
         source: io::Error,
-        /// Advice.
+        /// How to resolve it.
         advice: &'static str,
     },
-    /// The kernel does not take the trigger.
+    /// The kernel rejects the trigger.
     #[error("{file} does not take the trigger \"{trigger}\": {source}; {advice}")]
     Trigger {
         /// The file.
@@ -68,42 +68,42 @@ pub enum SourceError {
         trigger: Trigger,
         /// The system's error.
         source: io::Error,
-        /// Advice.
+        /// How to resolve it.
         advice: &'static str,
     },
-    /// The bytes that the service manager wants written cannot be written.
-    #[error("{file} does not take what $MEMORY_PRESSURE_WRITE says: {source}; correct the unit, or unset it")]
+    /// The bytes of `$MEMORY_PRESSURE_WRITE` cannot be written.
+    #[error("{file} does not take the bytes of $MEMORY_PRESSURE_WRITE: {source}; correct the unit, or unset it")]
     Write {
         /// The file.
         file: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The path leads to something that cannot tell pressure.
+    /// The path is of a type that cannot report pressure.
     #[error("{file} is neither a PSI file nor a FIFO nor an AF_UNIX socket; correct the path")]
     Kind {
         /// The file.
         file: String,
     },
-    /// The group of this process has no directory that can be seen.
+    /// The cgroup (v2) of this process has no visible directory.
     #[error("this process is in no cgroup (v2) that can be seen: mount /sys/fs/cgroup, or watch the system instead")]
     NoCgroup,
-    /// The group of this process cannot be found.
+    /// The control group of this process cannot be read.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
-    /// The file is gone: its group was removed.
+    /// The file is gone, because its group was removed.
     #[error("{file} is gone, as a removed cgroup's files are; this source has stopped")]
     Gone {
         /// The file.
         file: String,
     },
-    /// The other end was closed.
+    /// The peer closed the file.
     #[error("{file} was closed by its other end; this source has stopped")]
     Closed {
         /// The file.
         file: String,
     },
-    /// Reading failed.
+    /// The file can no longer be read.
     #[error("{file} cannot be read any more: {source}; this source has stopped")]
     Read {
         /// The file.
@@ -120,7 +120,7 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Its name in statistics and errors: its file.
+    /// Returns the name of the source in statistics and errors: the path of its file.
     fn file(&self) -> Result<String, SourceError> {
         match self {
             Self::Psi(Psi { file: PsiFile::At(path), .. }) => Ok(path.clone()),
@@ -130,7 +130,8 @@ impl Source {
     }
 }
 
-/// This process's group's `memory.pressure`. The topmost group has none on many kernels; for it the system's is the same.
+/// Returns the path of `memory.pressure` of this process's cgroup. On many kernels the top group
+/// has none; the system's file has the same content.
 fn own_pressure_file() -> Result<String, SourceError> {
     let group = super::cgroup::Cgroup::own_unified()?.ok_or(SourceError::NoCgroup)?;
     let file = group.pressure_file();

@@ -1,14 +1,19 @@
-//! The pressure source that a service manager assigns to a service: systemd's `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`.
+//! The pressure source that a service manager assigns to a service: systemd's
+//! `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`.
 //!
-//! | the path is | it is | after the write |
+//! | the path is | meaning | after the write |
 //! |---|---|---|
-//! | a regular file | a PSI file | wait for `POLLPRI`; read, by another descriptor, only to see whether the first is news |
-//! | a FIFO | the manager's, or a test's | wait for `POLLIN`, read and forget |
-//! | an `AF_UNIX` socket | the same | connect; wait for `POLLIN`, read and forget |
-//! | `/dev/null` | "do not watch" | - |
+//! | a regular file | a PSI file | wait for `POLLPRI`; the polled descriptor is not read |
+//! | a FIFO | made by the manager, or by a test | wait for `POLLIN`, read and discard |
+//! | an `AF_UNIX` socket | as a FIFO; connected before the write | as a FIFO |
+//! | `/dev/null` | pressure must not be watched | - |
 //!
-//! The bytes to write stand in the second variable in Base64, since it may be any bytes, and is written right after
-//! opening. One event is [`Level::Medium`](super::Level::Medium): the protocol knows one degree.
+//! The first event of a new PSI trigger may be about a stall from before the watch began. So the
+//! stall times are read through a second descriptor, and such an event is dropped.
+//!
+//! The second variable holds the bytes to write into the file right after opening it, encoded in
+//! Base64 because they are arbitrary. Every event is [`Level::Medium`](super::Level::Medium): the
+//! protocol has only one degree.
 //!
 //! The protocol: <https://systemd.io/PRESSURE/>.
 
@@ -18,48 +23,49 @@ use alloc::vec::Vec;
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use thiserror::Error;
 
-/// The variable that says what to watch.
+/// The environment variable with the path to watch.
 pub const WATCH_VARIABLE: &str = "MEMORY_PRESSURE_WATCH";
-/// The variable that says what to write into it first.
+/// The environment variable with the bytes to write to the path first.
 pub const WRITE_VARIABLE: &str = "MEMORY_PRESSURE_WRITE";
 
-/// The service manager's choice.
+/// The service manager's setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Systemd {
-    /// Nothing was said: this is no service, or its manager does not know the protocol.
+    /// The variable is not set: the process is not a service, or its manager does not implement the
+    /// protocol.
     Unset,
-    /// Memory pressure is not to be watched.
+    /// The path is `/dev/null`: memory pressure must not be watched.
     Off,
-    /// This is to be watched.
+    /// The path to watch.
     Watch(Watch),
 }
 
-/// A path to watch, and what to write there first.
+/// A path to watch, and the bytes to write to it first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// An absolute path.
+    /// An absolute path without NUL bytes.
     pub path: String,
-    /// Any bytes; often a PSI trigger.
+    /// Arbitrary bytes; often a PSI trigger.
     pub write: Vec<u8>,
 }
 
-/// The service manager's variables do not follow the protocol.
+/// An error in the service manager's variables.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SystemdError {
-    /// The path is not absolute, or not text.
+    /// The path is not absolute, or not UTF-8.
     #[error("${WATCH_VARIABLE}: found {0:?}, expected an absolute path, or /dev/null to switch it off; correct the unit, or unset it")]
     Path(String),
     /// The data is not Base64.
     #[error("${WRITE_VARIABLE}: {0}; expected Base64; correct the unit, or unset it")]
     Write(base64::DecodeError),
-    /// The data is not text.
+    /// The data is not UTF-8.
     #[error("${WRITE_VARIABLE}: found bytes that are not text, expected Base64; correct the unit, or unset it")]
     NotText,
 }
 
 impl Systemd {
-    /// Reads the two variables' values.
+    /// Parses the values of the two variables.
     ///
     /// ```
     /// use lowwater_pressure::systemd::{Systemd, Watch};
@@ -73,7 +79,7 @@ impl Systemd {
     ///
     /// # Errors
     ///
-    /// [`SystemdError`] names the variable.
+    /// [`SystemdError`], which names the variable.
     pub fn parse(watch: Option<&str>, write: Option<&str>) -> Result<Self, SystemdError> {
         let path = match watch {
             None | Some("") => return Ok(Self::Unset),
@@ -85,11 +91,11 @@ impl Systemd {
         Ok(Self::Watch(Watch { path: path.into(), write }))
     }
 
-    /// Reads this process's variables.
+    /// Parses the variables of this process.
     ///
     /// # Errors
     ///
-    /// As for [`parse`](Self::parse).
+    /// The errors of [`parse`](Self::parse).
     pub fn from_env() -> Result<Self, SystemdError> {
         let watch = std::env::var_os(WATCH_VARIABLE);
         let watch = watch.map(|text| text.into_string());
@@ -100,14 +106,15 @@ impl Systemd {
     }
 }
 
-/// For the fuzzer: any two values are read or refused, and what is read is what was said. The first line is the path.
+/// Fuzz target: any two values are parsed or rejected without a panic, and a parsed value encodes
+/// to its input. The first line of `bytes` is the path, the rest the value to write.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     let (path, write) = text.split_once('\n').unwrap_or((text, ""));
     if let Ok(Systemd::Watch(watch)) = Systemd::parse(Some(path), Some(write)) {
         assert_eq!(watch.path, path);
-        assert_eq!(BASE64_STANDARD.encode(&watch.write), write.trim_ascii(), "what was read is not written the same");
+        assert_eq!(BASE64_STANDARD.encode(&watch.write), write.trim_ascii(), "a parsed value differs from its input");
     }
 }
 

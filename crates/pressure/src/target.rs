@@ -1,32 +1,35 @@
-//! The sticky target: what may be used from now on, decided without thread or clock.
+//! The sticky target: the ceiling for usage, computed without thread or clock.
 //!
-//! A shrink alone does not help: a cache that was shrunk refills before the next sample, and the machine runs out of memory
-//! all the same. So pressure lowers a ceiling, and the ceiling stays until the pressure has been judged again:
+//! A shrink alone does not help: a cache that was shrunk refills before the next sample, and the
+//! machine still runs out of memory. So pressure lowers a ceiling, and the ceiling stays low until
+//! the pressure has been absent for some time:
 //!
 //! ```text
-//!     budget  ----.                                        .---- lifted
+//!     budget  ----.                                        .---- restored
 //!                 |                                     .--'
-//!                 | event: usage less a share        .--'  a step each `step_time`
+//!                 | event: usage less a share        .--'  one step per `step_time`
 //!                 '----.                          .--'
-//!                      | event, again             |
+//!                      | second event             |
 //!     ceiling          '--------------------------'
 //!     level       medium                 low     calm
 //!                      |---- quiet ----|- quiet --|
 //! ```
 //!
-//! - **Down at once.** An event takes a share of what is *used*, not of the budget: an empty half of a budget helps nobody.
-//!   Events of one [`debounce`](PressureConfig::debounce) time are one event, unless a worse one comes.
-//! - **Up late and slowly.** Each [`quiet`](PressureConfig::quiet) time without any event lowers the level by one. At
-//!   [`Calm`](Level::Calm) a sixteenth comes back each [`step_time`](PressureConfig::step_time). An event on the way up
-//!   starts it all again: that is the hysteresis.
-//! - **Never below a floor**, so that a server which has just started may serve at all.
+//! - **Down at once.** An event takes a share of the *usage*, not of the budget: to take unused
+//!   budget frees nothing. Events within one [`debounce`](PressureConfig::debounce) time count as
+//!   one, unless a worse one comes.
+//! - **Up late and slowly.** Each [`quiet`](PressureConfig::quiet) time without an event lowers the
+//!   level by one. At [`Calm`](Level::Calm) the ceiling rises by a sixteenth each
+//!   [`step_time`](PressureConfig::step_time). An event on the way up starts the quiet time again:
+//!   that is the hysteresis.
+//! - **Never below a floor**, so that a server that has just started can work at all.
 //!
 //! # Invariants
 //!
 //! 1. `min(floor, budget) <= ceiling <= budget`.
 //! 2. An event never raises the ceiling, and time never lowers it.
 //! 3. The ceiling does not rise before `quiet` has passed since the last event.
-//! 4. Without events it is the budget again after a bounded number of ticks.
+//! 4. Without events the ceiling reaches the budget again after a bounded number of ticks.
 
 use core::time::Duration;
 
@@ -37,14 +40,14 @@ use super::Level;
 #[cfg(test)]
 mod tests;
 
-/// The ceiling comes back in so many steps.
+/// The number of steps in which the ceiling rises back to the budget.
 const STEPS: u64 = 16;
-/// Of a budget, the part that pressure does not take.
+/// The divisor of the budget for the default floor.
 const FLOOR_PARTS: u64 = 16;
-/// The floor where there is no budget.
+/// The default floor when the budget is unlimited.
 const FLOOR_UNLIMITED: ByteSize = ByteSize::mib(16);
 
-/// The answer to pressure. The defaults suit a server; all of them can be changed.
+/// The reaction to pressure. The defaults suit a server.
 ///
 /// ```
 /// use core::time::Duration;
@@ -55,19 +58,22 @@ const FLOOR_UNLIMITED: ByteSize = ByteSize::mib(16);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PressureConfig {
-    /// Of what is used, the percentage that an event of [`Level::Low`] takes; 6 by default, 100 at most.
+    /// The percentage of the usage that an event of [`Level::Low`] takes; 6 by default, 100 at
+    /// most.
     pub low_percent: u8,
-    /// The percentage that an event of [`Level::Medium`] takes; 12 by default.
+    /// The percentage of the usage that an event of [`Level::Medium`] takes; 12 by default.
     pub medium_percent: u8,
-    /// The percentage that an event of [`Level::Critical`] takes; 25 by default.
+    /// The percentage of the usage that an event of [`Level::Critical`] takes; 25 by default.
     pub critical_percent: u8,
-    /// The floor below which pressure takes nothing; a sixteenth of the budget by default, or 16 MiB where there is none.
+    /// The floor of the ceiling; by default a sixteenth of the budget, or 16 MiB for an unlimited
+    /// budget.
     pub floor: Option<ByteSize>,
-    /// Events that come within this time of one that was answered are that one, unless they are worse; 1 s by default.
+    /// The time after an effective event in which further events have no effect, unless they are
+    /// worse; 1 s by default.
     pub debounce: Duration,
     /// The time without events after which the level falls by one; 10 s by default.
     pub quiet: Duration,
-    /// The time between two steps by which memory is given back; 2 s by default.
+    /// The time between two steps by which the ceiling rises; 2 s by default.
     pub step_time: Duration,
 }
 
@@ -85,7 +91,7 @@ impl Default for PressureConfig {
     }
 }
 
-/// The state: a level, and the ceiling that it has led to. Times are nanoseconds of any clock that does not go back.
+/// The level, and the ceiling that it has led to. Times are nanoseconds of any monotonic clock.
 ///
 /// ```
 /// use lowwater_lru_core::ByteSize;
@@ -108,16 +114,16 @@ pub struct Target {
     budget: ByteSize,
     ceiling: ByteSize,
     level: Level,
-    /// Where the way back leads when there is no budget: what was used when the pressure began.
+    /// The usage when the pressure began: the upper end of the steps when the budget is unlimited.
     came_from: ByteSize,
-    /// When an event was last answered, and how bad it was.
+    /// The time and the level of the last event that was not debounced.
     answered: Option<(u64, Level)>,
-    /// When the level last changed or an event last came; on the way up, when the last step was made.
+    /// The time of the last event, of the last change of the level, or of the last step.
     since: u64,
 }
 
 impl Target {
-    /// No pressure yet, and `budget` to use.
+    /// Returns a target at [`Level::Calm`], with its ceiling at `budget`.
     pub fn new(config: PressureConfig, budget: ByteSize) -> Self {
         Self {
             config,
@@ -130,27 +136,28 @@ impl Target {
         }
     }
 
-    /// The most that may be used now.
+    /// Returns the limit for usage now.
     pub fn ceiling(&self) -> ByteSize {
         self.ceiling
     }
 
-    /// The most that may be used without pressure.
+    /// Returns the limit for usage without pressure.
     pub fn budget(&self) -> ByteSize {
         self.budget
     }
 
-    /// How bad it is.
+    /// Returns the level of pressure.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Is less allowed than the budget?
+    /// Returns whether the ceiling is below the budget.
     pub fn is_lowered(&self) -> bool {
         self.ceiling < self.budget
     }
 
-    /// An event: somebody says at `now_ns` that it is as bad as `level`, while `usage` is used. True if the ceiling fell.
+    /// Handles an event at time `now_ns`: pressure of `level`, while `usage` is in use. Returns
+    /// whether the ceiling fell.
     pub fn raise(&mut self, now_ns: u64, level: Level, usage: ByteSize) -> bool {
         if level == Level::Calm {
             return false;
@@ -164,8 +171,9 @@ impl Target {
         self.lower(less_percent(from, self.percent(level)), from)
     }
 
-    /// An event by somebody who knows how much there is: at `now_ns` it is as bad as `level` with a `usage` that should come down
-    /// to `at_most`. True if the ceiling fell. It is answered even while others are debounced.
+    /// Handles an event of a source that has computed the necessary usage: pressure of `level` at
+    /// time `now_ns`, with a `usage` that has to fall to `at_most`. Not debounced. Returns whether
+    /// the ceiling fell.
     pub fn raise_to(&mut self, now_ns: u64, level: Level, usage: ByteSize, at_most: ByteSize) -> bool {
         if level == Level::Calm {
             return false;
@@ -176,7 +184,7 @@ impl Target {
 
     fn note(&mut self, now_ns: u64, level: Level) {
         self.level = self.level.max(level);
-        // INVARIANT 3: the quiet time starts again with each event, answered or not.
+        // INVARIANT 3: the quiet time starts again with each event, also with a debounced one.
         self.since = self.since.max(now_ns);
     }
 
@@ -192,10 +200,11 @@ impl Target {
         true
     }
 
-    /// Time has passed. True if the ceiling rose. Catches up with all that was [due](Self::due) before `now_ns`.
+    /// Advances the time to `now_ns`, and makes all steps that were [due](Self::due) by then.
+    /// Returns whether the ceiling rose.
     pub fn tick(&mut self, now_ns: u64) -> bool {
         let before = self.ceiling;
-        // Ends: each round lowers the level or makes one of `STEPS` steps.
+        // Terminates: each iteration lowers the level or makes one of `STEPS` steps.
         while let Some(due) = self.due().filter(|due| *due <= now_ns) {
             self.since = due;
             if self.level > Level::Calm {
@@ -207,7 +216,8 @@ impl Target {
         self.ceiling > before
     }
 
-    /// When [`tick`](Self::tick) has something to do next; never, if there is no pressure and the ceiling is the budget.
+    /// Returns the time of the next step of [`tick`](Self::tick); `None` if there is no pressure
+    /// and the ceiling is the budget.
     pub fn due(&self) -> Option<u64> {
         let wait = if self.level > Level::Calm {
             self.config.quiet
@@ -219,7 +229,8 @@ impl Target {
         Some(self.since.saturating_add(nanos(wait)))
     }
 
-    /// Another budget. A ceiling that pressure has lowered stays, but for one above the new budget or below its floor.
+    /// Changes the budget. A ceiling that pressure has lowered stays, limited to the range from the
+    /// new floor to the new budget.
     pub fn set_budget(&mut self, budget: ByteSize) {
         let was_lowered = self.is_lowered();
         self.budget = budget;
@@ -228,10 +239,10 @@ impl Target {
 
     fn step_up(&mut self) {
         let top = if self.budget == ByteSize::MAX { self.came_from } else { self.budget };
-        // At least one byte, so that a ceiling of nearly nothing comes back, too.
+        // At least one byte, so that a ceiling of a few bytes rises, too.
         let step = ByteSize::new((top.get() / STEPS).max(1));
         let risen = self.ceiling.saturating_add(step);
-        // INVARIANT 4: at the top of the way back nothing is held back any more.
+        // INVARIANT 4: the last step restores the whole budget.
         self.ceiling = if risen >= top { self.budget } else { risen };
     }
 
@@ -258,7 +269,7 @@ impl Target {
     }
 }
 
-/// `bytes` less `percent` of them; nothing for 100 and more.
+/// Returns `bytes` less `percent` of them; 0 for 100 and more.
 fn less_percent(bytes: ByteSize, percent: u8) -> ByteSize {
     let part = u128::from(bytes.get()) * u128::from(percent) / 100;
     bytes.saturating_sub(ByteSize::new(u64::try_from(part).unwrap_or(u64::MAX)))

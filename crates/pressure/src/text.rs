@@ -1,22 +1,22 @@
-//! The shape that the kernel's small text files share, and the error of one that lacks it.
+//! The format that the kernel's small text files share, and the error for a malformed one.
 
 use alloc::string::String;
 
 use lowwater_lru_core::ByteSize;
 use thiserror::Error;
 
-/// The longest piece of a malformed text that an error repeats, in characters.
+/// The longest part of a malformed text that an error quotes, in characters.
 const SHOWN_MAX: usize = 40;
 
-/// A field of a text that is not as it should be.
+/// A malformed field of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("field `{field}`: found \"{found}\", expected {expected}")]
 pub struct TextError {
-    /// The field, as the file calls it.
+    /// The name of the field in the file.
     pub field: String,
-    /// The text that stands there, cut if it is long.
+    /// The text found, cut if it is long.
     pub found: String,
-    /// The text that should.
+    /// A description of the expected text.
     pub expected: &'static str,
 }
 
@@ -30,14 +30,15 @@ fn shown(text: &str) -> String {
     text.escape_debug().take(SHOWN_MAX).collect()
 }
 
-/// A whole number.
+/// Parses a whole number.
 pub(super) fn number(field: &str, text: &str) -> Result<u64, TextError> {
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().ok_or_else(|| TextError::new(field, text, "a whole number below 2^64"))
 }
 
-/// Reads the amounts of a file with one `key value` a line, such as `memory.events`. Calls `each` with every pair.
+/// Parses a file with one `key value` per line, such as `memory.events`. Calls `each` with every
+/// pair.
 pub(super) fn pairs(text: &str, mut each: impl FnMut(&str, u64)) -> Result<(), TextError> {
     for line in text.lines().filter(|line| !line.is_empty()) {
         let (key, value) = line.split_once(' ').ok_or_else(|| TextError::new(line, "", "a name and a number"))?;
@@ -46,7 +47,7 @@ pub(super) fn pairs(text: &str, mut each: impl FnMut(&str, u64)) -> Result<(), T
     Ok(())
 }
 
-/// Reads the only line of a limit file: a number of bytes, or `max`.
+/// Parses the single line of a limit file: a number of bytes, or `max`.
 pub(super) fn limit(field: &str, text: &str) -> Result<ByteSize, TextError> {
     match text.trim_ascii() {
         "max" => Ok(ByteSize::MAX),

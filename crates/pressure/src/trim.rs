@@ -1,7 +1,8 @@
-//! Giving freed memory back to the system, so that resident memory follows.
+//! The trim hook: returns freed memory to the system, so that resident memory falls with usage.
 //!
-//! An allocator keeps what is freed for the next allocation. After a large shrink there is none, and the system sees no
-//! difference: the pressure stays. So after enough was freed, and not too often, a hook tells the allocator.
+//! An allocator keeps freed memory for later allocations. After a large shrink no such allocations
+//! follow, and resident memory stays high: the pressure stays. So a hook makes the allocator
+//! release memory, after enough was freed, and not too often.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -9,14 +10,14 @@ use core::time::Duration;
 
 use lowwater_lru_core::ByteSize;
 
-/// Bytes that have to be freed before a trim pays, by default.
+/// Default for the bytes that have to be freed before a trim pays.
 const THRESHOLD: ByteSize = ByteSize::mib(4);
-/// The least time between two trims, by default: a trim holds the allocator's locks for a while.
+/// Default for the least time between two trims: a trim holds the allocator's locks for a while.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The interval is so many times shorter when it is urgent.
+/// The divisor of the interval while the cgroup is close to its limit.
 const URGENT_PARTS: u64 = 20;
 
-/// The hook that is called after a large shrink, and when it is due.
+/// The hook that is called after a large shrink, with its threshold and interval.
 ///
 /// ```
 /// use core::time::Duration;
@@ -25,7 +26,7 @@ const URGENT_PARTS: u64 = 20;
 ///
 /// // glibc's `malloc_trim`, where that is the allocator.
 /// let glibc = Trim::system().threshold(ByteSize::mib(32));
-/// // jemalloc, mimalloc and others: whatever call purges them.
+/// // jemalloc, mimalloc and others: the call that purges them.
 /// let other = Trim::new(|| { /* arena.purge(), mi_collect(true), ... */ }).interval(Duration::from_secs(5));
 /// ```
 #[derive(Clone)]
@@ -36,29 +37,31 @@ pub struct Trim {
 }
 
 impl Trim {
-    /// Calls `hook`, on the pressure monitor's own thread. It may take its time, but holds up the answer to further pressure
-    /// for as long.
+    /// Calls `hook` on the pressure monitor's own thread. While the hook runs, the monitor does not
+    /// react to further pressure.
     ///
-    /// No lock is held: it may use the monitor, and drop it. A panic is counted ([`PressureStats::trims_failed`](super::PressureStats)),
-    /// one in the `Drop` of what the hook has captured is not.
+    /// No lock is held: the hook may use the monitor, and drop it. A panic of the hook is counted
+    /// ([`PressureStats::trims_failed`](super::PressureStats)); a panic in the `Drop` of a captured
+    /// value is not.
     pub fn new(hook: impl Fn() + Send + Sync + 'static) -> Self {
         Self { hook: Arc::new(hook), threshold: THRESHOLD, interval: INTERVAL }
     }
 
-    /// The system's own allocator: glibc's `malloc_trim` on Linux with glibc, nothing elsewhere. Harmless for a program that
-    /// has another allocator, and of no use to it.
+    /// Trims the system's own allocator: glibc's `malloc_trim` on Linux with glibc, no operation
+    /// elsewhere. Has no effect on a program that uses another allocator.
     #[doc(alias = "malloc_trim")]
     pub fn system() -> Self {
         Self::new(system)
     }
 
-    /// How much has to be freed since the last call; 4 MiB by default.
+    /// Sets the bytes that have to be freed since the last call. Default: 4 MiB.
     pub fn threshold(mut self, bytes: ByteSize) -> Self {
         self.threshold = bytes;
         self
     }
 
-    /// The least time between two calls; 1 s by default. A twentieth of that while memory is about to run out.
+    /// Sets the least time between two calls. Default: 1 s. While the cgroup is close to its limit,
+    /// a twentieth of it applies.
     pub fn interval(mut self, time: Duration) -> Self {
         self.interval = time;
         self
@@ -87,7 +90,8 @@ fn system() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn system() {}
 
-/// When it is time: enough was freed, and the last time was long enough ago. No clock of its own.
+/// The schedule of a trim: due when enough was freed, and the last trim was long enough ago. Has no
+/// clock of its own.
 #[derive(Debug)]
 pub(super) struct TrimSchedule {
     threshold: ByteSize,
@@ -102,19 +106,19 @@ impl TrimSchedule {
         Self { threshold: trim.threshold, interval_ns, freed: ByteSize::ZERO, last: None }
     }
 
-    /// So much was freed.
+    /// Adds freed bytes.
     pub(super) fn freed(&mut self, bytes: ByteSize) {
         self.freed = self.freed.saturating_add(bytes);
     }
 
-    /// The moment from which [`open`](Self::open) is true; none before enough is freed.
+    /// Returns the time from which [`open`](Self::open) returns true; `None` until enough is freed.
     pub(super) fn due(&self, urgent: bool) -> Option<u64> {
         let interval = if urgent { self.interval_ns / URGENT_PARTS } else { self.interval_ns };
         let enough = self.freed > ByteSize::ZERO && self.freed >= self.threshold;
         enough.then(|| self.last.map_or(0, |last| last.saturating_add(interval)))
     }
 
-    /// Is it time? Then it counts as done.
+    /// Returns whether a trim is due, and if so starts the next interval.
     pub(super) fn open(&mut self, now_ns: u64, urgent: bool) -> bool {
         let open = self.due(urgent).is_some_and(|due| due <= now_ns);
         if open {

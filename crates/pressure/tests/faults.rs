@@ -1,5 +1,6 @@
-//! Pressure files that vanish, hold garbage or cannot be read, and control groups that are removed under us: the last limit stays,
-//! the reason is told with the file's name, and pressure by hand goes on.
+//! Pressure files that vanish, are malformed or cannot be read, and control groups that are
+//! removed: the last limit stays in effect, the error names the file, and manual pressure still
+//! works.
 
 #![cfg(target_os = "linux")]
 
@@ -14,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longer than any machine takes, unless something does not happen at all.
+/// A time limit that is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Reading it from its beginning gives EIO: nothing is mapped there.
+/// A file whose reads fail with EIO: no memory is mapped at address 0.
 const EIO: &str = "/proc/self/mem";
 
-/// A reclaimer of nothing: the tests charge and uncharge themselves.
+/// A reclaimer that frees nothing: the tests charge and uncharge themselves.
 #[derive(Debug)]
 struct Idle;
 
@@ -45,7 +46,7 @@ impl World {
     }
 
     fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        // As the kernel's files change: at once.
+        // Atomically, as the kernel's files change.
         let new = self.group.join("new");
         fs::write(&new, text).unwrap();
         fs::rename(&new, self.group.join(name)).unwrap();
@@ -76,22 +77,23 @@ fn config(limit: CgroupLimit) -> MonitorConfig {
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Time that this process has run, in the system's ticks of 10 ms.
+/// Returns the CPU time of this process, in ticks of 10 ms.
 fn ticks() -> u64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// The fault is told with the file's name and stays told; the limit that was, too; and the others go on.
+/// Checks that the error appears in the statistics and names the file, that the last limit stays in
+/// effect, and that manual pressure still works.
 fn is_told_and_harmless(world: &World, monitor: &Monitor, words: &[&str]) {
     let told = || monitor.stats().cgroup.unwrap().error;
-    until("the fault is told", || told().is_some());
+    until("the error is reported", || told().is_some());
     let text = told().unwrap();
     words.iter().for_each(|word| assert!(text.contains(word), "{text:?} does not say {word:?}"));
     assert_eq!(monitor.budget(), ByteSize::new(600), "the last limit stays");
@@ -121,7 +123,7 @@ fn garbage_in_any_file_is_told_and_the_last_limit_stays() {
         world.write(name, text);
         is_told_and_harmless(&world, &monitor, &[name, "not a control group's file"]);
 
-        // Garbage from the beginning is an error at once, and nothing has changed.
+        // A file that is malformed at the start is an error of `start`, which changes nothing.
         drop(monitor);
         world.tree.root().set_max(ByteSize::new(77));
         let error = world.start(world.config()).unwrap_err();
@@ -135,7 +137,7 @@ fn a_file_that_cannot_be_read_is_told_and_the_last_limit_stays() {
     for name in ["memory.max", "memory.high", "memory.current", "memory.stat"] {
         let world = World::new("eio");
         let monitor = world.start(world.config()).unwrap();
-        // At once: a file that is not there for a moment is a limit that was taken off.
+        // Atomically: a file that is missing for a moment is a limit that was removed.
         symlink(EIO, world.group.join("new")).unwrap();
         fs::rename(world.group.join("new"), world.group.join(name)).unwrap();
         is_told_and_harmless(&world, &monitor, &[name, "cannot be read", "os error 5"]);
@@ -161,7 +163,8 @@ fn counters_that_cannot_be_read_are_refused_at_the_start() {
 fn a_group_that_vanishes_as_a_whole_leaves_the_last_limit() {
     let world = World::new("vanish");
     let monitor = world.start(world.config()).unwrap();
-    // At once: files that go one by one are a limit that was taken off if that takes longer than between two looks.
+    // Atomically: files that vanish one by one, with a reading in between, are a limit that was
+    // removed.
     let away = world.group.with_extension("away");
     fs::rename(&world.group, &away).unwrap();
     fs::remove_dir_all(&away).unwrap();
@@ -177,11 +180,12 @@ fn a_limit_that_is_taken_off_is_no_fault() {
     let world = World::new("off");
     let monitor = world.start(world.config()).unwrap();
     fs::remove_file(world.group.join("memory.max")).unwrap(); // The controller was switched off for this group.
-    until("the budget is what was asked for", || monitor.budget() == ByteSize::new(900));
+    until("the budget is the requested one", || monitor.budget() == ByteSize::new(900));
     assert_eq!(monitor.stats().cgroup.unwrap().error, None);
 }
 
-/// A group of the real kernel's, removed when dropped. None where this process may not make one.
+/// A control group of the real kernel, removed on drop. `None` where this process may not create
+/// one.
 struct Real(PathBuf);
 
 impl Real {
@@ -219,7 +223,7 @@ fn a_real_v1_group_that_is_removed_leaves_the_last_limit() {
     let monitor = Monitor::start(world.tree.root(), ByteSize::MAX, Arc::new(Idle), config(cgroup)).unwrap();
     assert_eq!(monitor.budget(), ByteSize::mib(1000));
     real.remove();
-    until("the fault is told", || monitor.stats().cgroup.unwrap().error.is_some());
+    until("the error is reported", || monitor.stats().cgroup.unwrap().error.is_some());
     assert_eq!(monitor.budget(), ByteSize::mib(1000), "the last limit stays");
     assert_eq!(world.tree.root().max(), ByteSize::mib(1000));
 }
@@ -241,7 +245,7 @@ fn a_real_groups_stalls_end_with_the_group() {
     };
     assert_eq!(monitor.stats().sources[0].error, None);
     real.remove();
-    until("the end is told", || monitor.stats().sources[0].error.is_some());
+    until("the end is reported", || monitor.stats().sources[0].error.is_some());
     let error = monitor.stats().sources[0].error.clone().unwrap();
     assert!(error.contains("memory.pressure"), "{error}");
     let busy = ticks();
@@ -251,8 +255,8 @@ fn a_real_groups_stalls_end_with_the_group() {
     assert_eq!(monitor.stats().manual, 1, "the others go on");
 }
 
-/// A thread that the system does not give. It cannot be taken back from this process, so it happens in another: this test's own
-/// binary, whose threads ask for more stack than there are addresses.
+/// The system refuses a thread. The condition cannot be undone within a process, so the test runs
+/// in a child: this binary, in which each thread's stack exceeds the address space limit.
 mod no_threads {
     use super::*;
     use std::process::Command;
@@ -278,7 +282,7 @@ mod no_threads {
         if std::env::var_os("LOWWATER_SANITIZER").is_some() {
             return println!("skipped: a sanitizer has no use for a limit on addresses");
         }
-        // Addresses for a few stacks of 64 MiB.
+        // Address space for a few stacks of 64 MiB.
         if !in_child(name, "export RUST_MIN_STACK=67108864; ulimit -v 1500000") {
             return;
         }
@@ -291,7 +295,8 @@ mod no_threads {
                     std::thread::sleep(Duration::from_millis(1))
                 }
             };
-            // The stack of a thread that has ended may come free late: then there was one for the monitor, and there is one more to be had.
+            // The stack of an ended thread may be freed late. Then the monitor got its thread, and
+            // the next attempt has to use up the address space again.
             let error = loop {
                 while std::thread::Builder::new().spawn_scoped(s, idle).is_ok() {}
                 let config = MonitorConfig::default();

@@ -1,4 +1,5 @@
-//! Why PSI and mountinfo are not read by `procfs-core`: what a user would lose. See docs/DESIGN.md, section 4, "Pressure".
+//! The reasons why PSI and mountinfo are not parsed by `procfs-core`. See docs/DESIGN.md, section
+//! 4, "Pressure".
 
 use lowwater_pressure::cgroup::Mount;
 use lowwater_pressure::Stalls;

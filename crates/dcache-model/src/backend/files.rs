@@ -1,4 +1,4 @@
-//! A directory of the operating system's, through `std::fs`.
+//! A backend for a directory of the operating system, through `std::fs`.
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -15,24 +15,25 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A directory tree of the operating system's. Symbolic links are told, not followed; other mounts below are not entered.
+/// A directory tree of the operating system. A symbolic link is reported as [`Kind::Other`] and not
+/// followed; other file systems mounted below are not entered.
 ///
-/// What others change in it meanwhile is not noticed: cached answers stay until they are given up, or
-/// [invalidated](crate::Mount::invalidate).
+/// Changes that are made without this cache are not noticed: cached answers stay until they are
+/// reclaimed or [invalidated](crate::Mount::invalidate).
 #[derive(Debug)]
 pub struct Files {
     root: InodeInfo,
     device: u64,
-    /// Where the things are that were looked up.
+    /// The path of each inode that was looked up.
     paths: RwLock<HashMap<u64, PathBuf>>,
 }
 
 impl Files {
-    /// The tree below `root`.
+    /// Opens the tree below `root`.
     ///
     /// # Errors
     ///
-    /// What the operating system says about `root`; [`io::ErrorKind::NotADirectory`].
+    /// The operating system's error for `root`; [`io::ErrorKind::NotADirectory`].
     pub fn open(root: &Path) -> io::Result<Self> {
         let meta = fs::metadata(root)?;
         let node = node(&meta);
@@ -49,7 +50,8 @@ impl Files {
         Ok(dir.join(OsStr::from_bytes(name.bytes())))
     }
 
-    /// What a thing is here: the root of another mount is nothing that is entered.
+    /// Returns an inode as this backend reports it: the root of another file system is
+    /// [`Kind::Other`], so that it is not entered.
     fn node(&self, meta: &Metadata) -> InodeInfo {
         let node = node(meta);
         let kind = if meta.dev() == self.device { node.kind } else { Kind::Other };
@@ -128,7 +130,7 @@ impl Backend for Files {
             let entry = entry?;
             match entry.metadata() {
                 Ok(meta) => names.push((entry.file_name().into_vec().into(), self.node(&meta))),
-                // It was removed meanwhile.
+                // The file was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! A tree in memory: for tests, measurements and replays.
+//! A tree in memory: a backend for tests, measurements and replays.
 
 use super::{Backend, InodeInfo};
 use crate::kind::Kind;
@@ -8,7 +8,7 @@ use lowwater_base::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-/// A tree in memory. One lock for all of it.
+/// A tree in memory, under one lock.
 #[derive(Debug)]
 pub struct Memory {
     tree: Mutex<MemoryTree>,
@@ -25,24 +25,25 @@ struct MemoryTree {
 const ROOT: u64 = 1;
 
 impl Memory {
-    /// A tree with nothing but its root.
+    /// Returns a tree that has only its root.
     pub fn new() -> Self {
         let tree = MemoryTree { next: ROOT + 1, directories: [(ROOT, BTreeMap::new())].into(), links: HashMap::new() };
         Self { tree: Mutex::new(tree), lookups: AtomicU64::new(0) }
     }
 
-    /// How often a name was looked up here, not in the cache.
+    /// Returns the number of calls of `lookup`: names that were not answered from the cache.
     pub fn lookups(&self) -> u64 {
-        // Relaxed: a number for people and tests.
+        // Relaxed: a statistic.
         self.lookups.load(Ordering::Relaxed)
     }
 
-    /// Creates a path with all its directories, without the cache: for tests and setup.
+    /// Creates a path and all its directories, bypassing the cache: for tests and setup.
     #[doc(alias = "create_dir_all")]
     ///
     /// # Errors
     ///
-    /// Where a part is no name, or a file stands where a directory must.
+    /// [`io::ErrorKind::InvalidInput`] if a component is not a valid name;
+    /// [`io::ErrorKind::NotADirectory`] if a file is on the way.
     pub fn create_path(&self, path: &[u8], kind: Kind) -> io::Result<()> {
         let mut dir = ROOT;
         let mut parts = path.split(|&b| b == b'/').filter(|part| !part.is_empty()).peekable();
@@ -95,7 +96,7 @@ impl Backend for Memory {
     }
 
     fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
-        // Relaxed: a number for people and tests.
+        // Relaxed: a statistic.
         self.lookups.fetch_add(1, Ordering::Relaxed);
         Ok(self.tree.lock().directory(dir)?.get(name.bytes()).copied())
     }

@@ -1,7 +1,7 @@
 //! A hierarchical bitmap: the next set bit is found in O(levels).
 
-/// Words of bits, and above each level one bit for each of its words that is not 0; the first
-/// word's may be missing.
+/// Words of bits; each level above has one bit for each word that is not 0. The bit of the first
+/// word may be missing.
 #[derive(Debug, Default)]
 pub(super) struct HierarchicalBitmap {
     levels: Vec<Vec<u64>>,
@@ -19,8 +19,9 @@ impl HierarchicalBitmap {
         let mut on = on;
         for l in 0.. {
             if l == self.levels.len() {
-                // A level is made when the one below gets its second word. What the first word has need not be marked: who comes up
-                // looks for words behind the one that they come from.
+                // A level is added when the level below gets its second word. The bit of the first
+                // word need not be set: `next` reads the upper level only for words after the one
+                // it has searched.
                 self.levels.push(Vec::new());
             }
             let level = &mut self.levels[l];
@@ -40,11 +41,11 @@ impl HierarchicalBitmap {
         }
     }
 
-    /// Returns the first set bit at `n` or behind it. O(levels).
+    /// Returns the first set bit at or after `n`. O(levels).
     pub(super) fn next(&self, n: usize) -> Option<usize> {
         let mut n = n;
         let mut l = 0;
-        // Up until a word has something at or behind `n`.
+        // Up, until a word has a set bit at or after `n`.
         loop {
             let level = self.levels.get(l)?;
             let here = level.get(n / WORD).map_or(0, |word| word & (u64::MAX << (n % WORD)));
@@ -55,7 +56,7 @@ impl HierarchicalBitmap {
             n = n / WORD + 1;
             l += 1;
         }
-        // Down to the first in it.
+        // Down to the first set bit below.
         while l > 0 {
             l -= 1;
             n = n * WORD + self.levels[l][n].trailing_zeros() as usize;
@@ -98,7 +99,7 @@ mod tests {
             allocated += allocation_counter::measure(|| bits.set(n, true)).bytes_current;
             assert_eq!(bits.footprint() as i64, allocated, "with {n}");
         }
-        // A vector that grows has up to half of its room free.
+        // A vector that grows may have up to half of its capacity unused.
         assert!(allocated < 2 * 300_000 / 8 * 65 / 64 + 1000, "{allocated}");
         assert_eq!(HierarchicalBitmap::default().footprint(), 0);
     }

@@ -1,4 +1,4 @@
-//! Places one by one, without a cache around them.
+//! `Children` by itself, without a cache around it.
 
 use super::*;
 use crate::dentry::Dentry;
@@ -6,7 +6,7 @@ use crate::qstr::{Name, QStr};
 use lowwater_base::sync::Arc;
 use lowwater_lru_core::{MemcgTree, NodeId};
 
-/// Some children. What they are called and stand for does not matter here.
+/// Returns `n` dentries. Their names and inodes do not matter here.
 fn dentries(n: usize) -> Vec<Arc<Dentry>> {
     let tree = MemcgTree::new(1);
     let qstr = QStr::new(1, 64, Name::checked(b"child"));
@@ -71,7 +71,7 @@ fn the_footprint_is_what_was_allocated() {
         allocated
     };
     assert_eq!(step(&mut children, &|_| ()), 0);
-    // More than 64 pages, so that the marks of pages have two levels.
+    // More than 64 pages, so that the bitmaps of pages have two levels.
     for _ in 0..5000 {
         step(&mut children, &|children| {
             children.insert(Arc::clone(child));

@@ -1,4 +1,5 @@
-//! A lookup without locks beside a dentry that turns positive and is then renamed. Two threads, all executions with two preemptions.
+//! RCU-walk races with a dentry that turns positive and is then renamed. Two threads, all
+//! executions with up to two preemptions.
 
 use crate::dentry::Dentry;
 use crate::flag;
@@ -11,7 +12,7 @@ use lowwater_lru_core::{ListLru, MemcgTree, NodeId};
 use lowwater_store::hash_chains::{HashChains, Reader};
 
 fn qstr(name: &[u8]) -> QStr<'_> {
-    // One hash for both names: the chain is not what is looked at here.
+    // One hash for both names: the model is about the dentry, not about its chain.
     QStr { hash: 1 << 40, ..QStr::new(1, 64, Name::checked(name)) }
 }
 

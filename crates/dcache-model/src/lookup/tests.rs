@@ -1,5 +1,5 @@
-//! RCU-walk answers by itself. A lookup that fails there is answered by ref-walk, so a caller of
-//! [`Mount`] sees no difference.
+//! RCU-walk by itself. A [`Mount`] answers by ref-walk when RCU-walk fails, so its callers see no
+//! difference.
 
 use super::*;
 use crate::negative::Unbounded;
@@ -17,10 +17,10 @@ fn rcu_walk_only(mount: &Mount, path: &[u8]) -> Result<Option<u64>, &'static str
 
 #[test]
 fn d3_rcu_walk_answers_what_is_cached() {
-    // In one chain, so that each lookup compares several dentries.
+    // One chain, so that each lookup compares several dentries.
     let fixture = Fixture::new(1, Unbounded);
     drop(fixture.mount.mkdir(b"/d").unwrap());
-    // The first 32 bytes are in the dentry itself.
+    // A dentry holds the first 32 bytes of its name inline.
     for len in [1, 8, 31, 32, 33, 64, 255] {
         let positive = [b"/d/", &*vec![b'p'; len]].concat();
         let negative = [b"/d/", &*vec![b'n'; len]].concat();

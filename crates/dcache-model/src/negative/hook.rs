@@ -1,4 +1,4 @@
-//! The hook through which the life of a dentry calls a policy.
+//! The hook through which `lifecycle` and `namei` call a policy.
 
 use super::policy::NegativePolicy;
 use super::trim::NewNegative;
@@ -7,7 +7,7 @@ use crate::dentry::Dentry;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::Arc;
 
-/// A policy as the hook of a cache.
+/// A policy as the [`NegativeHook`] of a cache.
 pub(crate) struct PolicyHook(pub(crate) std::sync::Arc<dyn NegativePolicy>);
 
 impl NegativeHook for PolicyHook {

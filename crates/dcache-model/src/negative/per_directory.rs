@@ -1,17 +1,18 @@
-//! So many in each directory: what was asked for at LSFMM 2026.
+//! A fixed limit per directory, as requested at LSFMM 2026.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;
 
-/// Keeps at most so many negatives in each directory, those that were asked for again before others.
+/// Keeps at most a fixed number of negatives in each directory, preferably those that were looked
+/// up again.
 #[derive(Clone, Copy, Debug)]
 pub struct PerDirectory(
-    /// How many.
+    /// The number of negatives.
     pub usize,
 );
 
 impl Default for PerDirectory {
-    /// 1,000, of which Ts'o said that all sane workloads could live with it.
+    /// Returns a limit of 1,000, with which, according to Ts'o, all sane workloads could live.
     fn default() -> Self {
         Self(1000)
     }

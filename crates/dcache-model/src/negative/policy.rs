@@ -1,4 +1,4 @@
-//! The policy for negative dentries: a trait, and what its bound depends on.
+//! The policy for negative dentries: a trait, and the inputs of its bound.
 
 use super::trim::NewNegative;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// A policy that decides which negative dentries stay cached.
 #[doc(alias = "trim_negative")]
 pub trait NegativePolicy: Send + Sync + fmt::Debug {
-    /// A name for people.
+    /// Returns the name of the policy, for reports.
     fn name(&self) -> &'static str;
 
     /// Returns whether negatives have lists of their own, which are reclaimed before any positive.
@@ -15,34 +15,37 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     }
 
     /// Trims after a new negative was added to its list: kills it or others through the methods of
-    /// `negative`. Must use nothing else of the cache: no lock of a name or list is held, but after
-    /// an unlink or a rename those of the directories are.
+    /// `negative`.
+    ///
+    /// Must use nothing else of the cache: no lock of a dentry or list is held, but after an unlink
+    /// or a rename the `rwsem`s of the directories are.
     fn negative_added(&self, negative: &NewNegative<'_>);
 
-    /// Returns whether an unused dentry whose name was removed may stay as a negative. Must not
-    /// trim: the directory is locked.
+    /// Returns whether an unused, unlinked dentry may stay as a negative. Must not trim:
+    /// the directory's `rwsem` is held.
     fn can_keep_removed(&self, _removed: &NewNegative<'_>) -> bool {
         true
     }
 
-    /// The most negatives that one group on one node keeps at rest, in a cache of `buckets` that
-    /// holds `positives` and in which negatives are spread over `directories`; `None` for no bound.
-    /// Threads add one each while they work.
+    /// Returns the most negatives that one memcg keeps on one node at rest, in a cache with these
+    /// inputs; `None` if there is no bound. While threads work, each may add one more.
     ///
-    /// Where the bound falls below what is there, as positives go, no lookup pays for all of it:
-    /// each that adds a negative kills more than one, up to a small constant (32 in [`Probation`](super::Probation),
-    /// 2 in [`ThreeInARow`](super::ThreeInARow)), until the bound holds. Without new negatives the rest stays until
-    /// there is pressure, which takes negatives first where they have lists of their own.
+    /// When the bound falls below the current number, because positives were freed, no single
+    /// lookup trims the whole excess. Each lookup that adds a negative kills more than one, up to a
+    /// small constant (32 in [`Probation`](super::Probation), 2 in
+    /// [`ThreeInARow`](super::ThreeInARow)), until the bound holds. Without new negatives the
+    /// excess stays until there is memory pressure, which frees negatives first where they have
+    /// lists of their own.
     fn bound(&self, inputs: BoundInputs) -> Option<u64>;
 }
 
 /// The inputs of [`NegativePolicy::bound`].
 #[derive(Clone, Copy, Debug)]
 pub struct BoundInputs {
-    /// Buckets of the cache.
+    /// Buckets of the hash table.
     pub buckets: u64,
-    /// Positive dentries of the group that nobody uses.
+    /// Unused positive dentries of the memcg.
     pub positives: u64,
-    /// Directories with negatives.
+    /// Directories that hold negatives.
     pub directories: u64,
 }

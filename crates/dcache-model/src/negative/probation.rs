@@ -18,8 +18,8 @@
 //! grow.
 //!
 //! At the bound, the directory of the new name loses negatives first, from those on probation
-//! beyond its share: a small part, or as many as it has protected ones. So a directory whose names
-//! are looked up again gets a larger share, and a flood in another directory does not cost it any.
+//! beyond its share: a small part, or as many as it has protected ones. So a directory with names
+//! that are looked up again gets a larger share, and a flood in another directory takes none of it.
 //!
 //! When the bound falls at once, because the positives went, each new negative trims up to 32
 //! others, so an excess of `n` is gone after `n / 31` new negatives, and no lookup scans more than
@@ -62,7 +62,8 @@ impl Default for Probation {
 }
 
 impl Probation {
-    /// Returns the bounds of the probation and the protected list beside so many positives.
+    /// Returns the bounds of the probation list and the protected list for this number of
+    /// positives.
     fn shares(&self, positives: u64) -> (u64, u64) {
         let share = |floor: u64, per: u64| floor.max(positives / per.max(1));
         (
@@ -87,7 +88,7 @@ impl NegativePolicy for Probation {
         negative.trim_group(probation, protected, (probation / self.probation_per_directory.max(1)).max(1));
     }
 
-    /// Returns true while fewer negatives than the floor are on probation. That a name was removed
+    /// Returns true while fewer negatives than the floor are on probation. The removal of a name
     /// does not predict lookups of it, so no other negative is trimmed for it.
     fn can_keep_removed(&self, removed: &NewNegative<'_>) -> bool {
         removed.on_probation() < self.probation_floor

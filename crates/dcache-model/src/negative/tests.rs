@@ -1,4 +1,4 @@
-//! Who goes and who stays, one by one.
+//! The victims of each policy, case by case.
 
 use super::trim::TRIM_MAX;
 use super::*;
@@ -11,7 +11,8 @@ use crate::Mount;
 use lowwater_base::sync::Arc;
 use std::cell::Cell;
 
-/// The dentry of a name below the root, with one more user, and not touched by that.
+/// Returns the dentry of a name below the root, with one more user, and without marking it as
+/// referenced.
 fn hold(mount: &Mount, name: &str) -> Option<Arc<Dentry>> {
     mount.core.d_lookup(&mount.core.qstr(mount.sb.root(), Name::checked(name.as_bytes())))
 }
@@ -34,7 +35,7 @@ fn missing(fixture: &Fixture, names: &[&str]) {
     }
 }
 
-/// Negatives of a directory below the root.
+/// Returns the number of negatives in a directory below the root.
 fn negatives(fixture: &Fixture, name: &str) -> usize {
     let dir = hold(&fixture.mount, name).unwrap();
     dir.count.put();
@@ -61,7 +62,7 @@ fn policies_say_their_name_and_bound() {
 #[test]
 fn d18_a_row_ends_at_a_positive_at_one_asked_for_again_and_at_one_in_use() {
     for what in ["positive", "asked for again", "in use"] {
-        // One chain: each new name stands before all others.
+        // One chain: each new name is inserted at its head.
         let fixture = Fixture::new(1, ThreeInARow);
         missing(&fixture, &["old-0", "old-1"]);
         let held = match what {
@@ -80,10 +81,10 @@ fn d18_a_row_ends_at_a_positive_at_one_asked_for_again_and_at_one_in_use() {
         };
         let names = ["old-0", "old-1", "between", "new-0", "new-1", "new-2", "new-3"];
         missing(&fixture, &names[3..6]);
-        assert_eq!(cached(&fixture.mount, &names), names[..6], "a second row begins behind one that is {what}");
+        assert_eq!(cached(&fixture.mount, &names), names[..6], "a dentry that is {what} ends a row");
         missing(&fixture, &["new-3"]);
         let left = ["old-0", "old-1", "between", "new-1", "new-2", "new-3"];
-        assert_eq!(cached(&fixture.mount, &names), left, "the fourth of a row goes");
+        assert_eq!(cached(&fixture.mount, &names), left, "the fourth of a row is killed");
         if let Some(held) = held {
             fixture.mount.core.put(&fixture.mount.sb, &held);
         }
@@ -106,7 +107,7 @@ fn d19_a_row_goes_through_the_names_of_all_mounts() {
     }
     assert_eq!(counts(), [(0, 0), (3, 3)]);
     missing(&fixture, &["a"]);
-    assert_eq!(counts(), [(1, 1), (2, 2)], "the oldest is another mount's, and goes from that one's list");
+    assert_eq!(counts(), [(1, 1), (2, 2)], "the oldest of the row is killed, though it belongs to another mount");
     missing(&fixture, &["b", "c", "d"]);
     assert_eq!(counts(), [(3, 3), (0, 0)]);
     assert_eq!(fixture.dcache.statistics().nr_negative, 3);
@@ -120,16 +121,13 @@ fn d24_a_full_directory_spares_who_was_asked_for_again_once() {
     assert_eq!(
         cached(&fixture.mount, &names),
         ["a", "c", "d"],
-        "the new one stays, and the next that was asked for once goes"
+        "the new one stays, and the next unreferenced one is killed"
     );
     missing(&fixture, &["c", "d", "a", "e"]);
-    assert_eq!(cached(&fixture.mount, &names), ["a", "c", "d"], "all others were asked for again, so the new one goes");
+    assert_eq!(cached(&fixture.mount, &names), ["a", "c", "d"], "all others were referenced: the new one is killed");
     missing(&fixture, &["f"]);
     assert_eq!(cached(&fixture.mount, &names).len(), 3);
-    assert!(
-        is_cached(&fixture.mount, "f"),
-        "and one of the others for the next: that they were asked for again counts once"
-    );
+    assert!(is_cached(&fixture.mount, "f"), "the next one evicts another: a second chance counts once");
     assert_eq!(fixture.dcache.statistics().promoted, 0, "there is no probation");
     fixture.assert_valid();
 }
@@ -142,14 +140,14 @@ fn d24_another_groups_names_in_a_full_directory_are_spared() {
     for n in 0..50 {
         let name = format!("noise-{n}");
         assert!(fixture.mount.lookup_for(format!("/{name}").as_bytes(), &noisy).unwrap().is_none());
-        assert!(is_cached(&fixture.mount, &name), "the group's own last one goes, and not the new one");
+        assert!(is_cached(&fixture.mount, &name), "an older one of the same group is killed");
     }
     assert_eq!(cached(&fixture.mount, &["a", "b", "c"]), ["a", "b", "c"]);
     assert_eq!(fixture.dcache.statistics().nr_negative, 4);
     fixture.assert_valid();
 }
 
-/// What other threads do between two looks is done here by the share: it grows.
+/// The share function grows, which stands for the changes of other threads between two scans.
 #[test]
 fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
     let fixture = Fixture::new(64, Unbounded);
@@ -167,7 +165,7 @@ fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
         negative.trim_directory_of(share, over, |_| ())
     };
     assert_eq!(trim(2, 0), None, "there is room");
-    assert_eq!(trim(2, 1), None, "there is room now, though the one look killed nobody: the new one may stay");
+    assert_eq!(trim(2, 1), None, "there is room now, though no victim was killed: the new one may stay");
     assert_eq!(trim(2, 1), Some(1), "one was killed before there was room");
     assert_eq!(trim(2, 9), Some(2));
     assert_eq!(cached(&fixture.mount, &["a", "b", "c", "d"]), ["a"]);
@@ -178,7 +176,7 @@ fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
 #[test]
 fn d24_the_default_trims_to_its_room_and_no_further() {
     let policy = Probation { positives_per_probation: 1000, positives_per_protected: 1000, ..Probation::default() };
-    // All in one directory, which pays itself; or each in its own, of which none is over its share.
+    // All in one directory, which is over its share; or each in its own, and none over its share.
     for directories in [1, 1000] {
         let fixture = Fixture::new(64, policy);
         for n in 0..500_u64 {
@@ -187,7 +185,7 @@ fn d24_the_default_trims_to_its_room_and_no_further() {
                 drop(fixture.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
             }
             fixture.missing(format!("/{dir}/missing-{n}").as_bytes());
-            // 8 and 144 stay; 8 over that, and it is trimmed.
+            // 152 (8 and 144) may stay; a batch of 8 above that is trimmed.
             let asked = n + 1;
             let stay = if asked < 160 { asked } else { 152 + asked % 8 };
             assert_eq!(fixture.dcache.statistics().nr_negative, stay, "of {asked} in {directories} directories");
@@ -221,7 +219,7 @@ fn d24_the_default_has_room_for_a_share_of_the_groups_unused_positives() {
 
 #[test]
 fn d24_a_directory_over_its_share_pays_before_the_groups_oldest() {
-    // Room for 40, a quarter of it for each directory; at 72 the group pays 32.
+    // Capacity for 40, a quarter of it for each directory; at 72 the group is trimmed by 32.
     let policy = Probation { probation_floor: 40, protected_floor: 0, ..Probation::default() };
     for (old, new, old_left, new_left) in [(62, 10, 30, 10), (61, 11, 30, 10), (52, 20, 30, 10), (22, 50, 22, 18)] {
         let fixture = Fixture::new(64, policy);
@@ -240,7 +238,7 @@ fn d24_a_directory_over_its_share_pays_before_the_groups_oldest() {
     }
 }
 
-/// Positives that nobody uses go all at once, by `drop_positives`, and with them the room of the
+/// `drop_positives` frees all unused positives at once, and thereby shrinks the capacity for
 /// negatives.
 fn room_shrinks(touches: usize, drop_positives: impl Fn(&Fixture, u64)) {
     const POSITIVES: u64 = 10_000;
@@ -249,7 +247,7 @@ fn room_shrinks(touches: usize, drop_positives: impl Fn(&Fixture, u64)) {
     for n in 0..POSITIVES {
         drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap());
     }
-    // In many directories, so that none pays more than others.
+    // In many directories, so that none is over its share.
     (0..50).for_each(|dir| drop(fixture.mount.mkdir(format!("/d{dir}").as_bytes()).unwrap()));
     for n in 0..8_000 {
         (0..touches).for_each(|_| fixture.missing(format!("/d{}/old-{n}", n % 50).as_bytes()));
@@ -282,7 +280,7 @@ fn d24_room_that_is_lost_at_once_is_not_paid_for_by_one_lookup() {
                 fixture.mount.core.scan(sb, &sb.dentries, root, lowwater_lru_core::NodeId::ZERO, &mut left);
             }
         });
-        // The user's own way: the names are removed.
+        // Through the public interface: the names are removed.
         room_shrinks(touches, |fixture, positives| {
             (0..positives).for_each(|n| fixture.mount.unlink(format!("/{n}").as_bytes()).unwrap());
         });
@@ -291,7 +289,7 @@ fn d24_room_that_is_lost_at_once_is_not_paid_for_by_one_lookup() {
 
 #[test]
 fn d18_rows_that_grew_together_shrink_with_each_new_name() {
-    // One chain. A positive between each two rows of three is removed, and its row joins the next.
+    // One chain. The positives between rows of three are removed, so that the rows join.
     let fixture =
         Fixture::build(crate::Dcache::builder().buckets(1).policy(ThreeInARow).on_unlink(crate::OnUnlink::Forget));
     for row in 0..20 {

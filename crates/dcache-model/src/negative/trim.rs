@@ -12,35 +12,35 @@ use lowwater_store::hash_chains::Reader;
 use std::fmt;
 
 /// A negative that was just added to its list, or a removed name that may become one, with the
-/// operations of a policy on it.
+/// operations that a policy may call on it.
 pub struct NewNegative<'a> {
     pub(crate) core: &'a DcacheCore,
     pub(crate) sb: &'a SuperBlock,
     pub(crate) dentry: &'a Arc<Dentry>,
 }
 
-/// Dentries that a trim scans for each one to be killed.
+/// Dentries that a trim scans for each dentry it may kill.
 const SCANS_PER_VICTIM: u64 = 8;
-/// One in so many negatives that a directory loses enters the ghost table.
+/// One of this many negatives that a directory loses enters the ghost table.
 const GHOST_SAMPLE: u32 = 16;
-/// A group is trimmed when it is this much over its capacity, or as much as may be on probation if
-/// that is less, so that the walk pays.
+/// A memcg is trimmed when it is this far over its capacity (or over by its probation limit, if
+/// that is less), so that the fixed cost of a walk is shared by a batch.
 const TRIM_BATCH: u64 = 32;
-/// Negatives that one lookup pays with at most: what is over beyond that is left to those that
-/// follow, so that none pays for all of a room that was lost at once. More than one, so that it
-/// comes to an end: each adds one itself.
+/// Negatives that one lookup kills at most. Later lookups trim the rest, so that no lookup pays for
+/// all of a capacity that was lost at once. More than one, so that the excess shrinks: each lookup
+/// adds one negative itself.
 pub(super) const TRIM_MAX: u64 = 32;
 
-/// How much that is.
+/// Returns the excess at which a memcg is trimmed.
 pub(super) fn trim_batch(probation: u64) -> u64 {
     probation.clamp(1, TRIM_BATCH)
 }
 
 impl NewNegative<'_> {
-    /// Follows its hash chain from the younger to the older, as long as there is one unused
-    /// negative behind the other that nobody asked for again; `keep` of them stay, up to two more
-    /// are killed: rows may have grown together when what stood between them went, and shrink again
-    /// with each new name. O(keep + length of the chain up to them).
+    /// Trims the row of unused, unreferenced negatives that follows this one in its hash chain,
+    /// from the younger to the older: the first `keep` of them stay, up to two more are killed.
+    /// Two, because rows join when the dentries between them are removed, and have to shrink with
+    /// each new name. O(keep + length of the chain up to them).
     pub fn trim_chain(&self, keep: usize) {
         let victims = {
             let reader = Reader::enter();
@@ -52,7 +52,7 @@ impl NewNegative<'_> {
                         flags & (flag::TYPE | flag::REFERENCED | flag::LRU_LIST | flag::IN_LOOKUP) == flag::LRU_LIST;
                     idle && found.count.users() == Some(0)
                 });
-            // D20: a handle of our own, before the reader leaves.
+            // D20: handles are taken before the reader leaves.
             [behind.nth(keep).map(|found| found.to_arc()), behind.next().map(|found| found.to_arc())]
         };
         for victim in victims.iter().flatten() {
@@ -60,19 +60,20 @@ impl NewNegative<'_> {
         }
     }
 
-    /// If its directory has more than `limit` negatives, kills one of its group's: the clock's next
-    /// that nobody asked for again. O(1).
+    /// If the directory has more than `limit` negatives, kills one of the same memcg: the next at
+    /// the clock hand that was not referenced, or this one if all scanned ones were referenced or
+    /// belong to other memcgs. O(1).
     pub fn trim_directory(&self, limit: usize) {
         if self.trim_directory_of(|_| (0, limit), 1, |_| ()) == Some(0) {
-            // All that were looked at are somebody else's, or were asked for again: then the new
-            // one goes.
+            // All scanned negatives belong to other memcgs or were referenced: the new one is
+            // killed.
             self.kill(self.dentry, true);
         }
     }
 
-    /// Kills up to `over` of a directory's, as the clock's hand meets them. `share` says which do
-    /// not count, and how many others may stay. How many were killed; `None` if there are no more
-    /// than may stay.
+    /// Kills up to `over` negatives of the directory, in the order of the clock hand. `share`
+    /// returns how many negatives do not count, and how many of the others may stay. Returns how
+    /// many were killed; `None` if the directory has no more than may stay.
     pub(super) fn trim_directory_of(
         &self,
         share: impl Fn(&Children<Arc<Dentry>>) -> (usize, usize),
@@ -111,18 +112,18 @@ impl NewNegative<'_> {
         killed
     }
 
-    /// How many its group has on probation on its node.
+    /// Returns the number of negatives that the memcg has on probation on this node.
     pub fn on_probation(&self) -> u64 {
         self.sb.probation.count_one(&self.dentry.memcg, self.dentry.node)
     }
 
-    /// How many positives its group has on its node that nobody uses.
+    /// Returns the number of unused positives of the memcg on this node.
     pub fn positives(&self) -> u64 {
         self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
     }
 
-    /// Removes the name from the ghost table of a memcg with `capacity` negatives. If it was there,
-    /// the negative counts as used.
+    /// Removes the name from the ghost table of a memcg with `capacity` negatives. If it was in the
+    /// table, the negative counts as used.
     #[doc(alias = "ghost_hit")]
     pub fn take_ghost(&self, capacity: u64) {
         if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, capacity) {
@@ -133,9 +134,14 @@ impl NewNegative<'_> {
 
     /// Trims the negatives of the memcg on this node towards `probation + protected`, by 32 at
     /// most: the lookups that follow trim the rest. Nothing is trimmed while the excess is small.
-    /// First those on probation in the directory of the new negative, if that has more than
-    /// `directory` there, and more than it has protected ones; then the oldest of the memcg beyond
-    /// `probation`, of which those that were looked up again are promoted; then the protected ones.
+    ///
+    /// Victims, in this order:
+    ///
+    /// 1. negatives on probation in the directory of the new one, if it has more than `directory`
+    ///    of them, and more than it has protected ones;
+    /// 2. the oldest of the memcg on probation, beyond `probation`; those that were looked up again
+    ///    are promoted instead;
+    /// 3. protected negatives.
     pub fn trim_group(&self, probation: u64, protected: u64, directory: u64) {
         let (memcg, node, capacity) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(protected));
         let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
@@ -144,17 +150,18 @@ impl NewNegative<'_> {
         }
         over = over.min(TRIM_MAX);
         let share = |children: &Children<Arc<Dentry>>| (children.protected, children.protected.max(directory as usize));
-        // A few enter the ghost table, so that a directory whose names come round gets its share in
-        // time; not all, or a flood in one would make its group forget the others'.
+        // A sample enters the ghost table, so that a directory with names that are looked up in
+        // rounds gets its share in time. Not all, or a flood in one directory would evict the
+        // fingerprints of the others in the memcg.
         let insert_ghost = |dentry: &Dentry| {
-            // Relaxed: it is dead, and any number does.
+            // Relaxed: the dentry is dead, and any number serves as a sample.
             if dentry.child_index.load(Ordering::Relaxed).is_multiple_of(GHOST_SAMPLE) {
                 self.core.ghosts.insert(dentry.hash(), memcg, capacity);
             }
         };
         over -= self.trim_directory_of(share, over, insert_ghost).unwrap_or(0);
-        // A promoted negative takes as much room as before, so a second turn trims what the first
-        // did not.
+        // A promoted negative still counts, so a second pass kills the ones that the first promoted
+        // past.
         for _ in 0..2 {
             let oldest = over.min(self.on_probation().saturating_sub(probation));
             over -= self.core.end_probation(self.sb, memcg, node, oldest, capacity);
@@ -166,7 +173,7 @@ impl NewNegative<'_> {
         if victim.sb == self.sb.id {
             return self.core.kill_negative(self.sb, victim, even_if_referenced);
         }
-        // A chain goes through the names of all mounts.
+        // A chain holds names of all mounts.
         let sb = self.core.superblock(victim.sb);
         sb.is_some_and(|sb| self.core.kill_negative(&sb, victim, even_if_referenced))
     }

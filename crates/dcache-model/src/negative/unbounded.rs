@@ -1,9 +1,9 @@
-//! No bound but memory: what Linux does.
+//! No bound but memory, as in Linux.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;
 
-/// Keeps every negative until there is pressure.
+/// Keeps every negative until there is memory pressure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unbounded;
 

@@ -1,4 +1,4 @@
-//! Dentries as memory of their group.
+//! Charges of dentries to their memcgs.
 
 use super::Fixture;
 use crate::negative::{Probation, Unbounded};
@@ -27,7 +27,7 @@ fn a_dentry_is_charged_as_long_as_it_lives() {
     fixture.missing(b"/d/a");
     assert_eq!(usage(fixture.tree.root(), &fixture), 2 * ONE);
     assert!(fixture.mount.lookup_for(b"/d/b", &group).unwrap().is_none());
-    assert_eq!(usage(&group, &fixture), ONE, "who asks first pays");
+    assert_eq!(usage(&group, &fixture), ONE, "the memcg of the first lookup is charged");
     assert!(fixture.mount.lookup(b"/d/b").unwrap().is_none());
     assert_eq!(usage(fixture.tree.root(), &fixture), 3 * ONE, "once");
 
@@ -50,7 +50,7 @@ fn a_dentry_is_charged_as_long_as_it_lives() {
 #[test]
 fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
     const FILES: u64 = 30;
-    // Not the policy's bound is tried here.
+    // Floors that are not reached: this test is about the charge, not the policy's bound.
     let fixture = fixture(Probation { probation_floor: 1000, protected_floor: 1000, ..Probation::default() }, 50);
     for n in 0..FILES {
         drop(fixture.mount.create(format!("/there-{n}").as_bytes()).unwrap());
@@ -60,7 +60,7 @@ fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
         assert!(fixture.tree.root().usage() <= fixture.tree.root().max());
     }
     let state = fixture.dcache.statistics();
-    assert_eq!(state.refused, 0, "nobody was sent away");
+    assert_eq!(state.refused, 0, "every dentry was charged");
     assert!((1 + 45..=1 + 50).contains(&state.nr_dentry), "{}: a few go at a time", state.nr_dentry);
     let before = fixture.memory.lookups();
     for n in 0..FILES {
@@ -99,7 +99,7 @@ fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
     let state = fixture.dcache.statistics();
     assert_eq!((state.refused, state.nr_dentry), (3, 1 + 3), "d, x and none are gone again");
 
-    // One directory in use is one, charged or not.
+    // A directory in use has one dentry, charged or not.
     let dir = fixture.mount.lookup(b"/d").unwrap().unwrap();
     let file = fixture.mount.create(b"/d/new").unwrap();
     assert_eq!(dir.child(b"new").unwrap().unwrap().inode(), file.inode());
@@ -114,13 +114,13 @@ fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
     assert!(fixture.mount.stat(b"/d/x").unwrap().is_some());
     let before = fixture.memory.lookups();
     assert!(fixture.mount.stat(b"/d/x").unwrap().is_some());
-    assert_eq!(fixture.memory.lookups(), before, "what is not in use made room");
+    assert_eq!(fixture.memory.lookups(), before, "unused names were evicted");
     fixture.assert_valid();
 }
 
 #[test]
 fn a_rename_without_room_keeps_the_name_until_it_is_let_go_of() {
-    // Listed and in use, and more than a lookup looks at for room.
+    // Listed, in use, and more than one charge scans.
     const OTHERS: u64 = 200;
     let fixture = fixture(Unbounded, OTHERS + 2);
     let others: Vec<_> = (0..OTHERS)

@@ -1,4 +1,4 @@
-//! Floods of names that do not exist, and who is spared.
+//! Floods of names that do not exist, and the entries that must survive them.
 
 use super::Fixture;
 use crate::negative::{BoundInputs, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -26,12 +26,14 @@ fn d18_three_in_a_row_keeps_three_a_bucket() {
     let fixture = Fixture::new(BUCKETS, ThreeInARow);
     let state = flood(&fixture, 5000, 1);
     assert_eq!(state.nr_negative, 3 * BUCKETS as u64, "each chain is full and no fuller");
-    assert_eq!(fixture.dcache.chain_lengths()[4..], [0; 28]);
+    let lengths = fixture.dcache.chain_lengths();
+    assert_eq!((lengths[3], lengths.iter().sum()), (BUCKETS as u64, BUCKETS as u64), "{lengths:?}");
 }
 
 #[test]
 fn d18_who_asks_twice_deceives_three_in_a_row() {
-    // A touched name ends the row. It is the second touch that deceives, so the first one's trim has run.
+    // A name that was looked up again ends the row. The second lookup comes after the trim for the
+    // first.
     let fixture = Fixture::new(64, ThreeInARow);
     assert!(flood(&fixture, 5000, 2).nr_negative > 4000);
 }
@@ -62,7 +64,7 @@ fn d19_d20_a_trim_kills_no_positive_and_none_in_use() {
 fn d24_a_directory_keeps_its_share() {
     let fixture = Fixture::new(64, PerDirectory(100));
     assert_eq!(flood(&fixture, 5000, 1).nr_negative, 100);
-    assert_eq!(flood(&Fixture::new(64, PerDirectory(100)), 5000, 2).nr_negative, 100, "who asks twice gets no more");
+    assert_eq!(flood(&Fixture::new(64, PerDirectory(100)), 5000, 2).nr_negative, 100, "a second lookup gains nothing");
 }
 
 #[test]
@@ -77,7 +79,8 @@ fn d24_the_default_holds_its_bound_under_every_adversary() {
     }
 }
 
-/// Hits among `names` in as many directories, asked for in rounds, in the last of `rounds`.
+/// Looks up `names` missing names in rounds, spread over `directories`. Returns the hits of the
+/// last round.
 fn hits_in_rounds(fixture: &Fixture, names: u64, directories: u64, rounds: u64) -> u64 {
     for n in 0..directories {
         drop(fixture.mount.mkdir(format!("/{n}").as_bytes()).unwrap());
@@ -93,7 +96,8 @@ fn hits_in_rounds(fixture: &Fixture, names: u64, directories: u64, rounds: u64) 
 
 #[test]
 fn of_a_round_that_is_longer_than_there_is_room_a_part_is_kept() {
-    // A queue alone, by age or by last use, would lose each name just before it is due.
+    // A queue alone, in order of insertion or of last use, would evict each name just before its
+    // next lookup.
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
     let hits = hits_in_rounds(&fixture, 100, 100, 20);
     assert!(fixture.dcache.statistics().ghost_hits > 0);
@@ -103,7 +107,7 @@ fn of_a_round_that_is_longer_than_there_is_room_a_part_is_kept() {
 #[test]
 fn a_directory_whose_names_come_round_gets_room_in_time() {
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
-    // Others' names have all the room, and are not asked for any more.
+    // Names that fill the protected list, and are not looked up any more.
     (0..64).for_each(|n| (0..2).for_each(|_| fixture.missing(format!("/stale-{n}").as_bytes())));
     flood(&fixture, 100, 1);
     let hits = hits_in_rounds(&fixture, 50, 1, 200);
@@ -115,7 +119,8 @@ fn who_was_used_in_many_rounds_outlasts_who_was_used_in_one() {
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
     drop(fixture.mount.mkdir(b"/d").unwrap());
     let twice = |name: String| (0..2).for_each(|_| fixture.missing(name.as_bytes()));
-    // The hot ones are used once in a while; between, twice as many as there is room for, each asked for twice.
+    // The hot names are used once per round; in between, twice as many cold names as fit, each
+    // looked up twice.
     for n in 0..20 {
         (0..16).for_each(|hot| twice(format!("/d/hot-{hot}")));
         (0..32).for_each(|cold| twice(format!("/d/cold-{n}-{cold}")));
@@ -144,15 +149,15 @@ fn d21_removed_names_push_out_nobody() {
     assert_eq!(
         fixture.dcache.statistics().nr_negative,
         8,
-        "those asked for, and as many of the removed as there was room for"
+        "the names looked up, and as many of the removed ones as fit"
     );
     let before = fixture.memory.lookups();
     (0..6).for_each(|n| fixture.missing(format!("/asked-{n}").as_bytes()));
     (0..2).for_each(|n| fixture.missing(format!("/{n}").as_bytes()));
     assert_eq!(fixture.memory.lookups(), before);
     fixture.missing(b"/999");
-    assert_eq!(fixture.memory.lookups(), before + 1, "forgotten, and asked for");
-    // One that somebody uses is what it was until they let go, and gone then.
+    assert_eq!(fixture.memory.lookups(), before + 1, "not cached, so the backend is called");
+    // A dentry in use keeps its inode until its last put, and is freed then.
     let held = fixture.mount.create(b"/held").unwrap();
     fixture.mount.unlink(b"/held").unwrap();
     fixture.missing(b"/held");

@@ -1,4 +1,4 @@
-//! Any sequence of calls, against a plain tree.
+//! Random sequences of calls, compared with a plain model of a tree.
 
 use super::Fixture;
 use crate::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -25,7 +25,7 @@ enum Op {
     InvalidateNegatives(Vec<u8>),
 }
 
-/// The tree, plainly: full paths, each with what it is and which file.
+/// The model: full paths, each with its kind and inode number.
 #[derive(Default, Debug)]
 struct Model {
     names: BTreeMap<Vec<u8>, (Kind, u64)>,
@@ -42,7 +42,7 @@ impl Model {
         self.names.get(path).copied()
     }
 
-    /// `Err` when a file is on the way, `Ok(false)` when a directory is missing.
+    /// Returns an error if a file is on the way, `Ok(false)` if a directory is missing.
     fn parents(&self, path: &[u8]) -> Result<bool, io::ErrorKind> {
         for (at, _) in path.iter().enumerate().filter(|&(at, &b)| at > 0 && b == b'/') {
             match self.get(&path[..at]) {
@@ -110,7 +110,7 @@ impl Model {
             return Err(io::ErrorKind::InvalidInput);
         }
         if old == new {
-            // A directory's parent is not below it: the walk to the target ends above.
+            // Renaming a directory to itself is not `Loop`: only its parent is compared.
             return Ok(None);
         }
         match (from.0, self.get(new)) {
@@ -136,7 +136,7 @@ impl Model {
     }
 }
 
-/// Few names, so that they meet; one too long to be kept in the dentry itself.
+/// Few names, so that they collide; one is too long to be inline.
 fn path() -> impl Strategy<Value = Vec<u8>> {
     let name = prop_oneof![
         4 => Just(&b"a"[..]),
@@ -192,7 +192,7 @@ fn check(
             Op::Stat(path) => {
                 let stat = mount.stat(path);
                 if let (Ok(Some(stat)), Ok(Some(entry))) = (&stat, mount.lookup(path)) {
-                    prop_assert_eq!(*stat, entry.stat(), "a copy is what is there (D6)");
+                    prop_assert_eq!(*stat, entry.stat(), "stat and lookup agree (D6)");
                 }
                 (outcome(stat, |stat| stat.map(|stat| stat.kind)), model.lookup(path))
             }
@@ -207,22 +207,22 @@ fn check(
                 (Ok(None), Ok(None))
             }
             Op::Shrink => {
-                // A second chance for each, and a level of the tree for each round.
+                // One round for each second chance, and for each level of the tree.
                 for _ in 0..8 {
                     fixture.registry.drop_caches();
                 }
-                prop_assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "nobody uses anything");
+                prop_assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "only the root is in use");
                 (Ok(None), Ok(None))
             }
             Op::ShrinkTree(path) => {
                 let _ = mount.shrink_tree(path);
                 (Ok(None), Ok(None))
             }
-            // The backend did not change: neither does any answer.
+            // The backend did not change, so no answer changes.
             Op::Invalidate(path) => {
                 let before = fixture.dcache.statistics().nr_dentry;
                 if mount.invalidate(path).is_ok_and(|had| had) {
-                    prop_assert!(fixture.dcache.statistics().nr_dentry < before, "nobody uses it");
+                    prop_assert!(fixture.dcache.statistics().nr_dentry < before, "no dentry is in use");
                 }
                 (Ok(None), Ok(None))
             }
@@ -238,13 +238,13 @@ fn check(
         prop_assert!(fixture.tree.root().usage() <= fixture.tree.root().max());
     }
     for (path, (kind, _)) in &model.names {
-        let entry = mount.lookup(path).unwrap().expect("what the model has is there");
+        let entry = mount.lookup(path).unwrap().expect("a name of the model exists");
         prop_assert_eq!(entry.kind(), *kind);
     }
     let Fixture { mount, tree, .. } = fixture;
     drop(mount);
     tree.drain_stock();
-    prop_assert_eq!(tree.root().usage(), ByteSize::ZERO, "what was charged is given back");
+    prop_assert_eq!(tree.root().usage(), ByteSize::ZERO, "every charge is uncharged");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The rules that a sequence of calls by one thread can show.
+//! Properties that sequences of calls by one thread can show.
 
 use super::Fixture;
 use crate::flag;
@@ -20,6 +20,19 @@ fn d10_a_negative_that_is_touched_twice_survives_exactly_one_more_pass() {
     assert_eq!(pass(), 1, "touched dies at the second");
     assert_eq!(fixture.dcache.statistics().nr_negative, 0);
     fixture.assert_valid();
+}
+
+#[test]
+fn a_scan_of_inodes_looks_at_no_more_than_there_are() {
+    let fixture = Fixture::new(16, Unbounded);
+    (0..30).for_each(|n| drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap()));
+    let (root, node, sb) = (fixture.tree.root(), lowwater_lru_core::NodeId::ZERO, &fixture.mount.sb);
+    // The dentries go first, with a second chance for each, and leave the inodes.
+    (0..2).for_each(|_| _ = fixture.mount.core.scan(sb, &sb.dentries, root, node, &mut 100));
+    assert_eq!(sb.inodes.len(), 31, "with that of the root");
+    assert_eq!(sb.inodes.scan(root, node, 12), (12, 12));
+    assert_eq!(sb.inodes.scan(root, node, 100), (18, 18));
+    assert_eq!(sb.inodes.scan(root, node, 100), (0, 0));
 }
 
 #[test]
@@ -133,7 +146,7 @@ fn d22_shrinking_a_tree_leaves_no_unused_descendant() {
     }
     let held = fixture.mount.lookup(b"/d/3/3").unwrap().unwrap();
     assert_eq!(fixture.mount.shrink_tree(b"/d").unwrap(), 399 + 6);
-    assert_eq!(fixture.dcache.statistics().nr_dentry, 4, "the root, /d, /d/3, and what is in use");
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 4, "the root, /d, /d/3, and the name in use");
     drop(held);
     fixture.assert_valid();
 }
@@ -223,7 +236,7 @@ fn errors_carry_the_path() {
     assert_eq!(
         mount.lookup(b"/file/x").unwrap_err().to_string(),
         "/file/x: not a directory",
-        "a message says what and where"
+        "a message has the path and the reason"
     );
 }
 
@@ -263,6 +276,57 @@ fn a_backend_that_fails_leaves_nothing() {
     assert_eq!(mount.assert_valid().dentries, 1);
     drop(mount);
     assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "the other mount's root");
+}
+
+#[test]
+fn names_on_two_file_systems_of_a_backend_are_told_apart() {
+    use crate::backend::{InodeInfo, Memory};
+    use std::io::{ErrorKind as Io, Result};
+
+    /// A tree in memory whose directories are mount points.
+    struct Mounts(Memory);
+    impl crate::Backend for Mounts {
+        fn root(&self) -> Result<InodeInfo> {
+            self.0.root()
+        }
+        fn lookup(&self, dir: u64, name: crate::Name<'_>) -> Result<Option<InodeInfo>> {
+            self.0.lookup(dir, name)
+        }
+        fn create(&self, dir: u64, name: crate::Name<'_>, kind: Kind) -> Result<InodeInfo> {
+            self.0.create(dir, name, kind)
+        }
+        fn remove(&self, dir: u64, name: crate::Name<'_>) -> Result<()> {
+            self.0.remove(dir, name)
+        }
+        fn rename(&self, from: (u64, crate::Name<'_>), to: (u64, crate::Name<'_>)) -> Result<()> {
+            if from.0 == to.0 {
+                self.0.rename(from, to)
+            } else {
+                Err(Io::CrossesDevices.into())
+            }
+        }
+        fn link(&self, _: u64, _: u64, _: crate::Name<'_>) -> Result<()> {
+            Err(Io::CrossesDevices.into())
+        }
+        fn read_dir(&self, dir: u64) -> Result<Vec<(Box<[u8]>, InodeInfo)>> {
+            self.0.read_dir(dir)
+        }
+    }
+    let fixture = Fixture::new(16, Unbounded);
+    let mounts = Mounts(Memory::new());
+    mounts.0.create_path(b"/one/file", Kind::File).unwrap();
+    mounts.0.create_path(b"/other", Kind::Directory).unwrap();
+    let mount = fixture.dcache.mount(Arc::new(mounts), &fixture.registry, fixture.tree.root()).unwrap();
+    let renamed = mount.rename(b"/one/file", b"/other/file").unwrap_err();
+    assert!(matches!(renamed.kind(), ErrorKind::CrossesDevices), "{renamed:?}");
+    assert_eq!(renamed.to_string(), "/one/file: the two paths are on different file systems");
+    assert_eq!(std::io::Error::from(renamed).kind(), Io::CrossesDevices);
+    let linked = mount.link(b"/one/file", b"/other/file").map(drop).unwrap_err();
+    assert!(matches!(linked.kind(), ErrorKind::CrossesDevices), "{linked:?}");
+    assert!(mount.lookup(b"/other/file").unwrap().is_none(), "a refused rename leaves no name");
+    mount.rename(b"/one/file", b"/one/moved").unwrap();
+    assert!(mount.lookup(b"/one/moved").unwrap().is_some() && mount.lookup(b"/one/file").unwrap().is_none());
+    mount.assert_valid();
 }
 
 #[test]
@@ -325,7 +389,7 @@ fn what_the_backend_made_by_itself_is_found_once_the_negatives_are_given_up() {
     assert!(fixture.mount.stat(b"/9/x").unwrap().is_some());
     assert!(fixture.mount.stat(b"/there").unwrap().is_some());
     fixture.missing(b"/d/below");
-    assert_eq!(fixture.memory.lookups() - before, 3, "7, 9 and x; positives stayed, and what is in other directories");
+    assert_eq!(fixture.memory.lookups() - before, 3, "7, 9 and x; positives stayed, and names in other directories");
     assert_eq!(fixture.mount.invalidate_negatives(b"/missing").unwrap(), 0);
     let error = fixture.mount.invalidate_negatives(b"/there").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotADirectory));
@@ -341,7 +405,7 @@ fn a_name_that_was_replaced_is_asked_for_again() {
     let held = fixture.mount.create(b"/d/c").unwrap();
     let before = fixture.memory.lookups();
     assert!(fixture.mount.invalidate(b"/d").unwrap());
-    assert_eq!(held.kind(), Kind::File, "who uses a name keeps what it was");
+    assert_eq!(held.kind(), Kind::File, "a name in use keeps its inode");
     assert!(fixture.mount.stat(b"/d/a").unwrap().is_some());
     fixture.missing(b"/d/b");
     assert_eq!(fixture.memory.lookups() - before, 3, "d, a and b");

@@ -1,4 +1,4 @@
-//! Threads beside each other.
+//! Properties under concurrency.
 
 use super::Fixture;
 use crate::backend::{Backend, InodeInfo, Memory};
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
 
-/// A tree in memory that takes its time over each question, so that the answer is old when it comes.
+/// A tree in memory with slow lookups: each sleeps after it has read the answer, which may be stale
+/// on return.
 struct Slow(Memory, AtomicU64);
 
 impl Backend for Slow {
@@ -76,7 +77,8 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
         drop(fixture.mount.create(format!("/a/stays-{n}").as_bytes()).unwrap());
     }
     drop(fixture.mount.create(b"/a/x").unwrap());
-    // A backend's answer is right, too; only what the cache alone says is looked at here, so nothing may be asked of it.
+    // The backend would give the right answer, too. A cached negative makes all lookups below hit
+    // the cache, which is under test.
     fixture.missing(b"/b/x");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -95,8 +97,8 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
                     let path = format!("/a/stays-{n}");
                     assert!(fixture.mount.lookup(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
                     assert!(fixture.mount.stat(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
-                    // At most one rename between two looks moves it from what is asked second to what was asked first; then a
-                    // third look finds it. Whoever finds it holds what it was looked up as (D6).
+                    // The lookup of /b/x may race with renames in both directions. If it finds the
+                    // name, the reference has the file's kind and name (D6).
                     if let Some(entry) = fixture.mount.lookup(b"/b/x").unwrap() {
                         assert_eq!((entry.kind(), &*entry.name()), (Kind::File, &b"x"[..]));
                     }
@@ -112,7 +114,8 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
 fn d6_a_copy_was_so_at_one_time() {
     let fixture = Fixture::new(2, Unbounded);
     let path = b"/x";
-    // The tree counts its things up: even numbers for files, odd ones for directories.
+    // `Memory` numbers its inodes upwards: files get even offsets from the first, directories odd
+    // ones.
     let file = fixture.mount.create(path).unwrap().inode();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -129,7 +132,7 @@ fn d6_a_copy_was_so_at_one_time() {
             while !done.load(Relaxed) {
                 if let Some(stat) = fixture.mount.stat(path).unwrap() {
                     let kind = if (stat.inode - file).is_multiple_of(2) { Kind::File } else { Kind::Directory };
-                    assert_eq!(stat.kind, kind, "the number is of the thing (D6)");
+                    assert_eq!(stat.kind, kind, "kind and number are of one inode (D6)");
                 }
             }
         });
@@ -162,7 +165,7 @@ fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
                     dentry.is_some_and(|dentry| fixture.mount.positive(dentry).is_some())
                 });
                 if !core.rename_lock.retry(begun) {
-                    assert_eq!(found.iter().filter(|&&there| there).count(), 1, "both or neither is never seen (D5)");
+                    assert_eq!(found.iter().filter(|&&there| there).count(), 1, "exactly one name exists (D5)");
                 }
             }
         });
@@ -170,7 +173,8 @@ fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
     fixture.assert_valid();
 }
 
-/// All at once: lookups that find and miss, makers, removers, renamers, a shrinker, a walker, a watcher. At the end everything must add up.
+/// Runs lookups that hit and miss, creates, removes, renames, a shrinker, a walker and a watcher
+/// concurrently. At the end all invariants must hold.
 fn storm(policy: Box<dyn NegativePolicy>) {
     let fixture = Fixture::build(Dcache::builder().buckets(16).boxed_policy(policy));
     for dir in 0..3 {
@@ -229,7 +233,7 @@ fn storm(policy: Box<dyn NegativePolicy>) {
         fixture.registry.drop_caches();
     }
     fixture.assert_valid();
-    assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "nobody uses anything (D7, D13)");
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "only the root is in use (D7, D13)");
     assert_eq!(fixture.mount.inodes(), 1);
 }
 
@@ -267,7 +271,7 @@ fn after_an_invalidation_no_older_answer_is_cached() {
         }
         for n in 0..NAMES {
             at.store(n, Relaxed);
-            // The question is under way now.
+            // Now a lookup in the backend is in flight.
             std::thread::sleep(Duration::from_millis(5 + n / 2));
             let name = format!("/{n}");
             slow.0.create_path(name.as_bytes(), Kind::File).unwrap();
@@ -279,7 +283,7 @@ fn after_an_invalidation_no_older_answer_is_cached() {
             if !found {
                 done.store(true, Relaxed);
             }
-            assert!(found, "{n} was there before its negative was given up");
+            assert!(found, "{n} existed before its negative was invalidated");
         }
         done.store(true, Relaxed);
     });

@@ -1,4 +1,4 @@
-//! Walks and watches beside changes.
+//! Walks and watches with concurrent changes.
 
 use super::Fixture;
 use crate::negative::{PerDirectory, Unbounded};
@@ -10,9 +10,11 @@ fn path(n: usize) -> Vec<u8> {
     format!("/d/{n:04}").into_bytes()
 }
 
-/// The schedule on which the kernel's patch was turned down: a walk stands on child C. C is removed; its next sibling N is a
-/// negative, whose last user goes now, so it is swept behind all others. A walk that goes on from C through N skips what was between.
-/// Here every child but C and N stays, and is shown once, wherever the walk stood.
+/// The schedule for which the kernel patch was rejected: a walk is at child C. C is removed; its
+/// next sibling N is a negative that loses its last user now, so N is swept behind all other
+/// siblings. A walk that continues from C through N skips the siblings in between.
+///
+/// Here every child but C and N stays and is visited once, for every position of the walk.
 #[test]
 fn d14_viros_schedule_skips_nothing() {
     let fixture = Fixture::new(64, Unbounded);
@@ -58,7 +60,8 @@ enum Op {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
 
-    /// Whatever is done between two steps, what stays is shown exactly once. Names below 30 stay; the others come and go.
+    /// Children below 30 stay, and are visited exactly once; the others are changed randomly
+    /// between the steps.
     #[test]
     fn d14_what_stays_is_shown_exactly_once(ops in prop::collection::vec(prop_oneof![
         3 => (1..20_usize).prop_map(Op::Step),
@@ -136,7 +139,8 @@ fn d17_after_a_watch_is_set_every_positive_child_is_marked() {
     }
     let mut watch = fixture.mount.begin_watch(b"/d").unwrap();
     assert!(watch.step());
-    // Between the steps: one turns positive, one is new, one moves in, one goes and comes back.
+    // Between the steps: a negative turns positive, a child is created, one is moved in, one is
+    // removed and created again.
     drop(fixture.mount.create(&path(301)).unwrap());
     drop(fixture.mount.create(&path(700)).unwrap());
     fixture.mount.rename(b"/elsewhere", b"/d/0701").unwrap();

@@ -1,4 +1,4 @@
-//! Numbers, paths, recordings and topologies at their ends.
+//! Extreme numbers, paths, recordings and topologies.
 
 use crate::hazard::within;
 use crate::{builder, fixture};
@@ -25,7 +25,7 @@ fn more_buckets_than_there_can_be_are_refused_by_the_cache() {
     });
 }
 
-/// Answers what it is told to; each call of `nodes` something else.
+/// A topology that returns given values; each call of `nodes` returns the next one.
 struct Liar {
     nodes: Vec<usize>,
     asked: AtomicUsize,
@@ -152,7 +152,7 @@ fn recordings_that_make_no_sense_are_passed_over() {
         ops.extend(parse(b"l\t/q\\n\\t\\\\\t0\nm\t/never\t/there\n\n\n").unwrap());
         let memory = backend_for(&ops).unwrap();
         let fixture = fixture(builder());
-        // A backend that is not the mount's.
+        // The backend is not the mount's.
         let tally = run(&ops, &fixture.mount, &memory).unwrap();
         assert_eq!(tally.lookups, 7);
         assert!(
@@ -174,8 +174,8 @@ fn a_tree_in_memory_is_asked_for_what_it_does_not_have() {
     }
     let file = memory.create(1, a, Kind::File).unwrap();
     assert!(memory.rename((1, a), (u64::MAX, b)).is_err());
-    assert_eq!(memory.lookup(1, a).unwrap(), Some(file), "what cannot be moved stays");
-    // A number that nothing has.
+    assert_eq!(memory.lookup(1, a).unwrap(), Some(file), "a name that cannot be moved stays");
+    // A number that no inode has.
     memory.link(u64::MAX, 1, b).unwrap();
     memory.remove(1, b).unwrap();
     memory.remove(1, a).unwrap();

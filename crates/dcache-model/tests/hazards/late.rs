@@ -1,4 +1,4 @@
-//! Mounts that are dropped, and used, when a thread's locals are gone.
+//! Mounts that are used and dropped after a thread's locals are destroyed.
 
 use crate::hazard::at_the_end_of_a_thread;
 use crate::{builder, fixture};

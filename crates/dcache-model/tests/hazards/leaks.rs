@@ -1,4 +1,4 @@
-//! What is leaked keeps its names in memory, and stops nobody.
+//! Leaked references keep their names in memory, and block no other call.
 
 use crate::hazard::{in_a_process, within};
 use crate::{builder, fixture};
@@ -23,7 +23,7 @@ fn what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount() {
             forget((Dcache::builder(), Memory::new(), fixture.dcache.clone()));
             forget(mount.create(b"/d/new").unwrap());
 
-            // A name in use is not removed from memory, but from its directory.
+            // A name in use stays in memory, but is removed from its directory.
             mount.unlink(b"/d/3").unwrap();
             mount.rename(b"/d/4", b"/d/3").unwrap();
             assert_eq!(mount.lookup(b"/d/3").unwrap().unwrap().kind(), Kind::File);
@@ -36,8 +36,8 @@ fn what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount() {
             let crate::Fixture { mount, dcache, registry, tree } = fixture;
             drop(mount);
             let left = dcache.statistics().nr_dentry;
-            assert!(left >= 3, "what is in use, and the directories above it: {left}");
-            // The next mount has the number of the one that went, and names of its own.
+            assert!(left >= 3, "names in use, and the directories above them: {left}");
+            // The next mount reuses the number of the dropped one, and has names of its own.
             for round in 0..3 {
                 let next = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap();
                 assert!(next.lookup(b"/d").unwrap().is_none());

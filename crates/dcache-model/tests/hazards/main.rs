@@ -1,5 +1,5 @@
-//! Public types misused: leaked, dropped late, at the ends of their numbers, called from their own callbacks. What each type was tried with
-//! is in docs/HAZARDS.md.
+//! Misuse of public types: leaked, dropped late, with extreme numbers, called from their own
+//! callbacks. docs/HAZARDS.md lists the cases tested for each type.
 
 #![forbid(unsafe_code)]
 #![cfg(not(lowwater_loom))]
@@ -20,7 +20,7 @@ use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
 use std::sync::Arc;
 
-/// The mount goes before what it is of.
+/// The mount is dropped first, before the registry and the tree.
 struct Fixture {
     mount: Arc<Mount>,
     dcache: Dcache,
@@ -41,7 +41,7 @@ fn fixture(builder: Builder) -> Fixture {
 }
 
 impl Fixture {
-    /// `/d/0` to `/d/19`, and as many names that are not there.
+    /// Creates `/d/0` to `/d/19`, and looks up as many missing names.
     fn fill(&self) {
         self.mount.mkdir(b"/d").unwrap();
         for n in 0..20 {
@@ -50,7 +50,7 @@ impl Fixture {
         }
     }
 
-    /// No lock is kept, and nothing is left that nobody uses.
+    /// Checks that no lock is held and that every unused dentry is freed.
     fn ends_well(self) {
         let mount = &self.mount;
         mount.mkdir(b"/well").unwrap();

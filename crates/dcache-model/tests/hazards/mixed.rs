@@ -6,7 +6,7 @@ use lowwater_dcache_model::backend::Memory;
 use lowwater_lru_core::MemcgTree;
 use std::sync::Arc;
 
-/// What [`Dcache::mount`](lowwater_dcache_model::Dcache::mount) documents.
+/// The case of a foreign tree in [`Dcache::mount`](lowwater_dcache_model::Dcache::mount).
 #[test]
 fn names_of_a_group_of_another_tree_stay_until_they_are_freed_by_hand() {
     within("strangers", || {
@@ -21,10 +21,10 @@ fn names_of_a_group_of_another_tree_stay_until_they_are_freed_by_hand() {
         let foreign = fixture.dcache.mount(Arc::new(Memory::new()), &fixture.registry, &stranger).unwrap();
         (0..10).for_each(|n| drop(foreign.create(format!("/{n}").as_bytes()).unwrap()));
         while fixture.registry.drop_caches() > 0 {}
-        assert_eq!(fixture.dcache.statistics().nr_negative, 10, "reclaim frees what is of its own tree");
+        assert_eq!(fixture.dcache.statistics().nr_negative, 10, "reclaim frees only names of its own tree");
         assert!(fixture.dcache.statistics().nr_dentry >= 22);
         foreign.assert_valid();
-        // Their group ends, and so does its tree.
+        // The memcg ends, and so does its tree.
         stranger.offline().unwrap();
         drop(other);
         assert!(foreign.lookup(b"/3").unwrap().is_some());
@@ -46,7 +46,8 @@ fn two_mounts_of_one_backend_may_disagree() {
         assert!(two.lookup(b"/a").unwrap().is_none());
         drop(one.create(b"/a").unwrap());
         let file = two.create(b"/file").unwrap();
-        // What the other has cached is not what is there, and is told so by the backend: in each call, which leaves no name in use.
+        // A cached answer of one mount that the other has changed: the backend refuses each call,
+        // and no reference is leaked.
         assert!(two.lookup(b"/a").unwrap().is_none() && two.create(b"/a").is_err());
         assert!(two.mkdir(b"/a").is_err() && two.link(b"/file", b"/a").is_err());
         drop(file);
@@ -60,7 +61,7 @@ fn two_mounts_of_one_backend_may_disagree() {
         for mount in [&one, &two] {
             mount.shrink_tree(b"/").unwrap();
         }
-        assert_eq!(fixture.dcache.statistics().nr_dentry, 3, "nobody uses a name, so the roots are left");
+        assert_eq!(fixture.dcache.statistics().nr_dentry, 3, "no name is in use, so the roots are left");
         drop((one, two));
         fixture.ends_well();
     });

@@ -1,4 +1,4 @@
-//! Policies for negatives that panic, lie, or do all that they may.
+//! Policies for negatives that panic, return wrong values, or call every operation.
 
 use crate::hazard::within;
 use crate::{builder, fixture};
@@ -14,7 +14,7 @@ struct PolicyCalls {
     panics: AtomicBool,
 }
 
-/// Does everything that can be done with a negative; lies about what it is.
+/// Calls every operation on a negative, and returns alternating answers.
 #[derive(Debug)]
 struct Busy(Arc<PolicyCalls>);
 
@@ -42,7 +42,7 @@ impl NegativePolicy for Busy {
         let _ = (negative.on_probation(), negative.positives(), format!("{negative:?}"));
     }
 
-    /// Only answers: its directory is kept from changing.
+    /// Only returns: no trim is allowed while the directory's lock is held.
     fn can_keep_removed(&self, removed: &NewNegative<'_>) -> bool {
         let _ = (removed.on_probation(), removed.positives());
         let call = self.0.calls.fetch_add(1, Relaxed);
@@ -101,7 +101,7 @@ fn a_policy_that_panics_keeps_no_lock() {
         for n in 0..7 {
             for name in ["there", "missing"] {
                 let path = format!("/d/{name}{n}");
-                // Whoever asks again gets an answer.
+                // A later call gets an answer.
                 let _ = (fixture.mount.lookup(path.as_bytes()).unwrap(), fixture.mount.unlink(path.as_bytes()));
                 drop(fixture.mount.create(path.as_bytes()).unwrap());
                 fixture.mount.unlink(path.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Walks that are shown children which go meanwhile, and that panic.
+//! Walks during which children are removed, and walks with a callback that panics.
 
 use crate::hazard::within;
 use crate::{builder, fixture, Fixture};
@@ -6,7 +6,7 @@ use lowwater_dcache_model::WalkControl;
 use std::collections::HashSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Uses the mount in every way there is, while `name` of `/d` is shown.
+/// Makes one of ten calls on the mount, while `name` of `/d` is visited.
 fn anything(fixture: &Fixture, name: &str, n: usize) {
     let (mount, path) = (&*fixture.mount, format!("/d/{name}"));
     match n % 10 {
@@ -71,12 +71,12 @@ fn a_walk_goes_on_after_a_panic() {
         fixture.fill();
         let (mut seen, mut panics) = (HashSet::new(), 0);
         let mut walk = fixture.mount.walk(b"/").unwrap();
-        assert!(walk.step(0, |_| panic!("none was asked for")));
+        assert!(walk.step(0, |_| panic!("a step over no children visits none")));
         loop {
             let step = catch_unwind(AssertUnwindSafe(|| {
                 walk.step(usize::MAX, |step| {
                     assert!(seen.insert(step.name()), "twice");
-                    // What is shown when it panics is passed over.
+                    // The child that was visited during the panic is skipped.
                     assert!(step.name().len() != 2, "the callback's own fault");
                     WalkControl::Continue
                 })

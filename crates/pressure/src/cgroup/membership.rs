@@ -1,10 +1,10 @@
-//! `/proc/self/cgroup`: which groups the process is in.
+//! `/proc/self/cgroup`: the groups that the process belongs to.
 
 use alloc::string::String;
 
 use crate::text::TextError;
 
-/// The groups of a process, as far as memory is concerned.
+/// The groups of a process that matter for memory.
 ///
 /// ```
 /// use lowwater_pressure::cgroup::Membership;
@@ -16,14 +16,14 @@ use crate::text::TextError;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// Its group in the unified hierarchy.
+    /// The group in the unified hierarchy.
     pub v2: Option<String>,
-    /// Its group in the v1 hierarchy that has the memory controller, if one has.
+    /// The group in the v1 hierarchy with the memory controller, if there is one.
     pub v1_memory: Option<String>,
 }
 
 impl Membership {
-    /// Reads the text of `/proc/self/cgroup`: lines of `number:controllers:path`.
+    /// Parses the text of `/proc/self/cgroup`: lines of `number:controllers:path`.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Membership {
             if !path.starts_with('/') {
                 return Err(TextError::new("path", path, "a path that begins with \"/\""));
             }
-            // A group that was removed while the process is still in it; its files are gone.
+            // The group was removed while the process is still in it; its files are gone.
             let path = path.strip_suffix(" (deleted)").unwrap_or(path);
             if number == "0" && controllers.is_empty() {
                 membership.v2 = Some(path.into());

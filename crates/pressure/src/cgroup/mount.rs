@@ -1,4 +1,4 @@
-//! `/proc/self/mountinfo`: where the groups' files are.
+//! `/proc/self/mountinfo`: the mount points of the control group hierarchies.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use crate::text::TextError;
 /// The two kinds of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A hierarchy a controller; only the memory controller's matters here.
+    /// One hierarchy per controller; only that of the memory controller is used here.
     V1,
     /// The unified hierarchy.
     V2,
@@ -21,14 +21,15 @@ pub enum Version {
 pub struct Mount {
     /// Its version.
     pub version: Version,
-    /// Which of its groups is at the mount point: `/`, unless it is a container's view.
+    /// The group that is visible at the mount point: `/`, except in the view of a container.
     pub root: String,
-    /// Where.
+    /// The mount point.
     pub point: String,
 }
 
 impl Mount {
-    /// Reads the text of `/proc/self/mountinfo` and keeps the hierarchies that matter: v2, and v1's with the memory controller.
+    /// Parses the text of `/proc/self/mountinfo`. Returns the v2 hierarchy, and that of v1 with the
+    /// memory controller.
     ///
     /// ```
     /// use lowwater_pressure::cgroup::{Mount, Version};
@@ -41,11 +42,11 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// [`TextError`] for a line without the fields that every line has.
+    /// [`TextError`] for a line that lacks required fields.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, TextError> {
         let mut mounts = Vec::new();
         for line in text.lines().filter(|line| !line.is_empty()) {
-            // number parent device root point options [tags..] - type source options-of-the-file-system
+            // number parent device root point options [tags..] - type source file-system-options
             let wrong = || TextError::new("mount", line, "the fields of mountinfo, with \" - \" before the type");
             let (mount, file_system) = line.split_once(" - ").ok_or_else(wrong)?;
             let mut mount = mount.split(' ').skip(3);
@@ -62,7 +63,7 @@ impl Mount {
     }
 }
 
-/// A group's directory, and the one at which its visible path ends.
+/// The directory of a group, and that of the topmost visible group above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupPath {
     version: Version,
@@ -71,11 +72,12 @@ pub struct CgroupPath {
 }
 
 impl CgroupPath {
-    /// Where the group of this kind is, if there is one that can be seen.
+    /// Finds the directory of the group of this version; `None` if no mount shows it.
     ///
-    /// In a container without a namespace for groups the mount shows a part of the hierarchy, and `path` is from the whole
-    /// one; then the mount's root is taken off. A group outside of what can be seen counts as the top of what can: its limits
-    /// hold for it, too, if they hold for anything here.
+    /// In a container without a cgroup namespace the mount shows a part of the hierarchy, while the
+    /// path of the group is relative to the whole one: then the mount's root is removed from the
+    /// path. A group outside of the visible part is represented by the top of that part: if any
+    /// visible limit applies to the group, the limits of the top do.
     pub fn find(membership: &Membership, mounts: &[Mount], version: Version) -> Option<Self> {
         let path = match version {
             Version::V1 => membership.v1_memory.as_deref(),
@@ -84,7 +86,8 @@ impl CgroupPath {
         let fitting = mounts.iter().filter(|mount| mount.version == version);
         let (mount, rest) = fitting
             .map(|mount| (mount, below(path, &mount.root)))
-            // The mount that shows the group itself, and of several the one that shows least beside it.
+            // Prefers the mount that contains the group, and of several the one with the longest
+            // root.
             .max_by_key(|(mount, rest)| (rest.is_some(), mount.root.len()))?;
         let top = String::from(mount.point.trim_end_matches('/'));
         let directory = match rest.unwrap_or("").trim_matches('/') {
@@ -94,22 +97,22 @@ impl CgroupPath {
         Some(Self { version, top, directory })
     }
 
-    /// The version of the group.
+    /// Returns the version of the group.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The directory of the group.
+    /// Returns the directory of the group.
     pub fn directory(&self) -> &str {
         &self.directory
     }
 
-    /// The directory of the topmost group that can be seen.
+    /// Returns the directory of the topmost visible group.
     pub fn top(&self) -> &str {
         &self.top
     }
 
-    /// The directories of the group and of all above it, up to the top.
+    /// Returns the directories of the group and of all groups above it, up to the top.
     pub fn upwards(&self) -> impl Iterator<Item = &str> + '_ {
         let mut next = Some(&*self.directory);
         core::iter::from_fn(move || {
@@ -120,7 +123,7 @@ impl CgroupPath {
     }
 }
 
-/// The rest of `path` below `root`; none if it is not below it, or climbs.
+/// Returns the part of `path` below `root`; `None` if `path` is not below it, or has a `..`.
 fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(root.trim_end_matches('/'))?;
     let whole_names = rest.is_empty() || rest.starts_with('/');
@@ -128,7 +131,7 @@ fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     (whole_names && !climbs).then_some(rest)
 }
 
-/// Takes back the octal escapes of blanks and backslashes.
+/// Decodes the octal escapes of blanks and backslashes.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

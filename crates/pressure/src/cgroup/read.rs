@@ -1,4 +1,4 @@
-//! Reading a group's files.
+//! Reads the memory files of a control group: limits, usage and events.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::{parse_limit_of, CgroupPath, Events, Membership, Mount, Stat, Version};
 use crate::text::{number, TextError};
 
-/// A control group, to be asked about its memory.
+/// A control group whose memory files can be read.
 ///
 /// ```
 /// use lowwater_pressure::cgroup::Cgroup;
@@ -28,30 +28,31 @@ pub struct Cgroup {
     place: CgroupPath,
 }
 
-/// A limit of a group or of one above it.
+/// A limit of a group or of one of its ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limit {
-    /// How much; [`ByteSize::MAX`] without any limit.
+    /// The limit; [`ByteSize::MAX`] if there is none.
     pub bytes: ByteSize,
-    /// The file that says so; none without any limit.
+    /// The file with the limit; `None` if there is none.
     pub file: Option<PathBuf>,
 }
 
 impl Limit {
-    /// The group that has it; none without any limit.
+    /// Returns the directory of the group that has the limit; `None` if there is no limit.
     pub fn directory(&self) -> Option<&Path> {
         self.file.as_deref().and_then(Path::parent)
     }
 
-    /// That the group that has it can still be seen.
+    /// Returns an error if the group that has the limit no longer exists, or its directory cannot
+    /// be read.
     pub(crate) fn group_must_be_there(&self) -> Result<(), CgroupError> {
         let Some(directory) = self.directory() else { return Ok(()) };
         fs::metadata(directory).map(drop).map_err(|source| CgroupError::Read { file: directory.into(), source })
     }
 }
 
-/// A group's file cannot be used.
+/// An unusable file of a group.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CgroupError {
@@ -63,38 +64,41 @@ pub enum CgroupError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file does not say what it should.
+    /// The content of the file is malformed.
     #[error("{}: {source}; this is not a control group's file: give the budget by hand", .file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The field, and what is wrong with it.
+        /// The malformed field.
         source: TextError,
     },
 }
 
 impl Cgroup {
-    /// The group of this process that has the memory controller: v1's if there is one, v2's otherwise. None if it is in none
-    /// that can be seen.
+    /// Returns the group of this process with the memory controller: v1's if there is one,
+    /// otherwise v2's. `None` if no such group is visible.
     ///
     /// # Errors
     ///
-    /// [`CgroupError`] if `/proc` says something that is not understood. That it is not mounted is no error.
+    /// [`CgroupError`] if a file in `/proc` is unreadable or malformed. A missing `/proc` is not an
+    /// error.
     pub fn own() -> Result<Option<Self>, CgroupError> {
         Self::find(Path::new("/proc/self"), &[Version::V1, Version::V2])
     }
 
-    /// The group of this process in the unified hierarchy, whether it has the memory controller or not: it tells stalls in
-    /// any case.
+    /// Returns the group of this process in the unified hierarchy, with or without the memory
+    /// controller: it reports stalls in either case.
     ///
     /// # Errors
     ///
-    /// As for [`own`](Self::own).
+    /// The errors of [`own`](Self::own).
     pub fn own_unified() -> Result<Option<Self>, CgroupError> {
         Self::find(Path::new("/proc/self"), &[Version::V2])
     }
 
-    /// The group that lies in this directory. Its visible path ends at `top`, which is a directory above it, or itself.
+    /// Returns the group with this directory. `top` is the topmost group whose limits are read: the
+    /// directory itself or an ancestor of it. If `directory` is not below `top`, returns the group
+    /// of `top`.
     pub fn at(version: Version, top: &Path, directory: &Path) -> Self {
         let mount = Mount { version, root: String::from("/"), point: top.to_string_lossy().into_owned() };
         let below = directory.strip_prefix(top).unwrap_or(Path::new(""));
@@ -114,37 +118,38 @@ impl Cgroup {
         Ok(place.map(|place| Self { place }))
     }
 
-    /// Its version.
+    /// Returns the version of the hierarchy.
     pub fn version(&self) -> Version {
         self.place.version()
     }
 
-    /// Where its files are.
+    /// Returns the directory of the group.
     pub fn directory(&self) -> &Path {
         path(self.place.directory())
     }
 
-    /// Is it the topmost group that can be seen?
+    /// Returns whether this is the topmost visible group.
     pub fn is_top(&self) -> bool {
         self.place.directory() == self.place.top()
     }
 
-    /// The effective limit: the smallest of [`limits`](Self::limits).
+    /// Returns the effective limit: the smallest of [`limits`](Self::limits).
     ///
     /// # Errors
     ///
-    /// [`CgroupError`] names the file that cannot be read or understood. A missing file is no limit.
+    /// [`CgroupError`], which names the unreadable or malformed file. A missing file is no limit.
     pub fn limit(&self) -> Result<Limit, CgroupError> {
         let least = self.limits()?.into_iter().min_by_key(|limit| limit.bytes);
         Ok(least.unwrap_or(Limit { bytes: ByteSize::MAX, file: None }))
     }
 
-    /// The limits on the path, its own first: of each group that has one, the smallest. In v2 a `high` counts as a limit, since
-    /// above it the group is slowed down until it is as good as dead. O(depth) files.
+    /// Returns the limits of the group and of its visible ancestors, the group's own first: for
+    /// each group with limits, the smallest. In v2 `memory.high` counts as a limit, because a group
+    /// above it is throttled until it makes hardly any progress. Reads O(depth) files.
     ///
     /// # Errors
     ///
-    /// As for [`limit`](Self::limit).
+    /// The errors of [`limit`](Self::limit).
     pub fn limits(&self) -> Result<Vec<Limit>, CgroupError> {
         let names: &[&str] = match self.version() {
             Version::V1 => &["memory.limit_in_bytes"],
@@ -166,22 +171,24 @@ impl Cgroup {
         Ok(limits)
     }
 
-    /// Usage that the kernel cannot take back by itself: all that is charged, less files in the page cache and the kernel's
-    /// own caches. None where the kernel does not count.
+    /// Returns the usage that the kernel cannot reclaim without swap: all charged memory, less the
+    /// page cache of files and, in v2, reclaimable slab (v1 does not report it). Shared memory
+    /// counts as used. `None` if the kernel does not report the usage.
     ///
     /// # Errors
     ///
-    /// [`CgroupError`] names the file that cannot be read or understood.
+    /// [`CgroupError`], which names the unreadable or malformed file.
     pub fn usage(&self) -> Result<Option<ByteSize>, CgroupError> {
         self.usage_in(self.directory())
     }
 
-    /// Usage that counts against a limit: the usage of the group that has it, others in it included. None without a limit, and where
-    /// the kernel does not count.
+    /// Returns the [usage](Self::usage) that counts against a limit: that of the group that has the
+    /// limit, with all descendants of that group. `None` if there is no limit, or the kernel does
+    /// not report the usage.
     ///
     /// # Errors
     ///
-    /// As for [`usage`](Self::usage).
+    /// The errors of [`usage`](Self::usage).
     pub fn usage_under(&self, limit: &Limit) -> Result<Option<ByteSize>, CgroupError> {
         limit.directory().map_or(Ok(None), |directory| self.usage_in(directory))
     }
@@ -200,31 +207,33 @@ impl Cgroup {
         Ok(Some(ByteSize::new(charged).saturating_sub(droppable)))
     }
 
-    /// How often it met its limits; none where the kernel does not say (v1, the root).
+    /// Returns how often the group met its limits; `None` where the kernel does not report it (v1,
+    /// the root).
     ///
     /// # Errors
     ///
-    /// [`CgroupError`] names the file that cannot be read or understood.
+    /// [`CgroupError`], which names the unreadable or malformed file.
     pub fn events(&self) -> Result<Option<Events>, CgroupError> {
         let file = self.directory().join("memory.events");
         optional(&file)?.map(|text| Events::parse(&text).map_err(|source| malformed(&file, source))).transpose()
     }
 
-    /// Where its stalls are told, in v2.
+    /// Returns the path of the group's PSI file. Only v2 has one; the file may be missing.
     pub fn pressure_file(&self) -> PathBuf {
         self.directory().join("memory.pressure")
     }
 }
 
-/// A [`CgroupPath`]'s directory, which has no slash at its end.
+/// Returns a directory of a [`CgroupPath`] as a path. These directories have no trailing slash, so
+/// the file system's root is the empty string.
 fn path(directory: &str) -> &Path {
     Path::new(if directory.is_empty() { "/" } else { directory })
 }
 
-/// Reads a file that need not be there.
+/// Reads a file that may be missing.
 fn optional(file: &Path) -> Result<Option<String>, CgroupError> {
     match fs::read(file) {
-        // A group's name may be anything; what is looked for is ASCII.
+        // A group's name may be any bytes; the parsers need only the ASCII parts.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).to_string())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(CgroupError::Read { file: file.into(), source }),

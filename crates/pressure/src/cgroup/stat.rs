@@ -4,7 +4,8 @@ use lowwater_lru_core::ByteSize;
 
 use crate::text::{pairs, TextError};
 
-/// How often a group (v2) met its limits, from `memory.events`. A field that a kernel does not count is 0.
+/// Counts of how often a group (v2) met its limits, from `memory.events`. A field that the kernel
+/// does not report is 0.
 ///
 /// ```
 /// use lowwater_pressure::cgroup::Events;
@@ -16,20 +17,20 @@ use crate::text::{pairs, TextError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Events {
-    /// Reclaimed although below its `low`.
+    /// Times the group was reclaimed although it was below its `low`.
     pub low: u64,
-    /// Throttled because above its `high`.
+    /// Times the group was throttled because it was above its `high`.
     pub high: u64,
-    /// About to go above its `max`.
+    /// Times the group was about to exceed its `max`.
     pub max: u64,
-    /// At its `max`, with nothing to reclaim.
+    /// Times the group was at its `max` with nothing to reclaim.
     pub oom: u64,
     /// Processes killed.
     pub oom_kill: u64,
 }
 
 impl Events {
-    /// Reads the text of `memory.events`; names that are not known are passed over.
+    /// Parses the text of `memory.events`; unknown names are skipped.
     ///
     /// # Errors
     ///
@@ -48,21 +49,22 @@ impl Events {
     }
 }
 
-/// The part of a group's memory that the kernel can take back by itself, from `memory.stat` of either version.
+/// The memory of a group that the kernel can reclaim by itself, from `memory.stat` of either
+/// version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stat {
     /// The page cache, shared memory included.
     pub file: ByteSize,
-    /// Shared memory, which is in the page cache, but in no file.
+    /// Shared memory, which is in the page cache but has no file behind it.
     pub shmem: ByteSize,
-    /// The kernel's own caches of names and inodes.
+    /// The kernel's own caches of dentries and inodes.
     pub slab_reclaimable: ByteSize,
 }
 
 impl Stat {
-    /// Reads the text of `memory.stat`; names that are not known are passed over. v1's `total_*`, which count the groups
-    /// below as v2 does, go before its plain names.
+    /// Parses the text of `memory.stat`; unknown names are skipped. v1's `total_*` fields, which
+    /// include descendants as v2 does, take precedence over its plain names.
     ///
     /// # Errors
     ///
@@ -80,7 +82,7 @@ impl Stat {
         Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
     }
 
-    /// Bytes that the kernel can drop, or write out and drop.
+    /// Returns the bytes that the kernel can drop, or write back and drop.
     pub fn droppable(&self) -> ByteSize {
         self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
     }

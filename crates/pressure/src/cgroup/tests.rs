@@ -1,4 +1,4 @@
-//! The files of groups as kernels write them, and as they do not.
+//! Files of control groups, as kernels write them and malformed.
 
 use super::*;
 use alloc::format;
@@ -45,7 +45,7 @@ fn a_containers_mount_shows_a_part_and_the_rest_of_the_path_is_below_it() {
     assert_eq!(own.directory(), "/sys/fs/cgroup/memory");
     let below = place("4:memory:/docker/abc/worker\n", mounts, Version::V1).unwrap();
     assert_eq!(below.directory(), "/sys/fs/cgroup/memory/worker");
-    // Not `/docker/abc` and `d`.
+    // `/docker/abcd` is not below `/docker/abc`.
     let other = place("4:memory:/docker/abcd\n", mounts, Version::V1).unwrap();
     assert_eq!(other.directory(), "/sys/fs/cgroup/memory");
 }
@@ -59,7 +59,7 @@ fn a_group_outside_of_the_namespace_counts_as_its_top() {
 fn blanks_in_mount_points_are_unescaped() {
     let mounts = "1 2 0:3 / /my\\040groups rw - cgroup2 c rw\n";
     assert_eq!(place("0::/x y\n", mounts, Version::V2).unwrap().directory(), "/my groups/x y");
-    // What is no escape, no byte, or no character is left as it stands.
+    // A backslash that begins no valid escape is kept as it is.
     for mounted in ["/a\\b", "/a\\777", "/a\\377", "/a\\04"] {
         let mounts = format!("1 2 0:3 / {mounted} rw - cgroup2 c rw\n");
         assert_eq!(place("0::/\n", &mounts, Version::V2).unwrap().directory(), mounted);
@@ -124,7 +124,7 @@ mod read {
     use std::fs;
     use std::path::PathBuf;
 
-    /// A tree of directories with files, gone with this.
+    /// A directory tree with files, removed on drop.
     struct Tree(PathBuf);
 
     impl Tree {
@@ -151,7 +151,8 @@ mod read {
 
     #[test]
     fn the_effective_limit_is_the_smallest_up_the_path() {
-        // No limit file at the top, as at the root; a middle group that is tighter than the one below it.
+        // No limit file at the top, as at the root; and a middle group with a lower limit than its
+        // child.
         let tree = Tree::new(
             "nested",
             &[
@@ -189,7 +190,7 @@ mod read {
         assert_eq!(
             group.usage_under(&limit).unwrap(),
             Some(ByteSize::new(830)),
-            "with its neighbours, less what can be dropped"
+            "including its siblings, less droppable pages"
         );
         assert_eq!(group.usage().unwrap(), Some(ByteSize::new(10)));
     }

@@ -9,14 +9,15 @@ use super::limit::CgroupLimit;
 use crate::cgroup::CgroupError;
 use crate::{PressureConfig, Source, SourceError, Trim};
 
-/// The sources of a [`Monitor`](crate::Monitor), and its answer to pressure. By default no source: pressure by hand only.
+/// The sources of a [`Monitor`](crate::Monitor), and its reaction to pressure. By default there is
+/// no source: the level is raised manually only.
 #[derive(Clone, Debug)]
 pub struct MonitorConfig {
-    /// The answer to pressure.
+    /// The reaction to pressure.
     pub pressure: PressureConfig,
     /// The sources.
     pub sources: Vec<Source>,
-    /// Whether this process's control group is a limit.
+    /// The control group that is a limit, if any.
     pub cgroup: Option<CgroupLimit>,
     /// The hook that is called after a large shrink; [`Trim::system`] by default.
     pub trim: Trim,
@@ -28,7 +29,7 @@ impl Default for MonitorConfig {
     }
 }
 
-/// A monitor does not start.
+/// A monitor that could not be started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MonitorError {
@@ -38,7 +39,7 @@ pub enum MonitorError {
     /// The control group cannot be read.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
-    /// The system gave no thread, or no file descriptor to wake it.
+    /// The system has no thread left, or no file descriptor for the wake-ups.
     #[error(
         "the pressure monitor has no thread: {0}; raise the limits on threads and open files (ulimit -u, ulimit -n)"
     )]

@@ -1,9 +1,10 @@
-//! The control group as a limit, and how near it is.
+//! The control group as a limit, and how close its usage is.
 //!
-//! What is charged to a runtime is not all that the group is charged for: code, stacks, the allocator's own rounding, the kernel's
-//! pages for sockets. So the budget ends a margin below the limit, and the group's own usage is looked at as well: it may come
-//! half way into the margin before that counts as pressure. Then it is known how much is too much, and the caches have to give that,
-//! and another quarter of the margin so that it is not the same again at once.
+//! The kernel charges more to the control group than a runtime charges to its memcgs: code, stacks,
+//! the allocator's rounding, socket buffers. So the budget ends a margin below the limit, and the
+//! control group's own usage is read as well. It may fill half of the margin before it counts as
+//! pressure. Beyond that, the caches have to free the excess and another quarter of the margin, so
+//! that the next reading does not find pressure again.
 //!
 //! ```text
 //!     0 -------------------------- budget ------ medium --- critical --- limit
@@ -12,7 +13,8 @@
 //!                                                           |<-- 1/4 ->|
 //! ```
 //!
-//! Each limit on the path is looked at with the usage of the group that has it: a neighbour may fill it.
+//! Each limit on the path is compared with the usage of the group that has the limit, because
+//! sibling groups may fill it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -23,26 +25,27 @@ use lowwater_lru_core::ByteSize;
 use crate::cgroup::{Cgroup, CgroupError, Limit};
 use crate::Level;
 
-/// Of a limit, the part that is the margin, and what is added for what does not grow with it.
+/// The default margin: this part of the limit, plus a fixed size for overhead that does not grow
+/// with it.
 const MARGIN_PARTS: u64 = 8;
 const MARGIN_FIXED: ByteSize = ByteSize::mib(16);
-/// At most this part of a limit is margin, so that a small one leaves something.
+/// The margin is at most this part of the limit, so that a small limit leaves a budget.
 const MARGIN_PARTS_MIN: u64 = 2;
 
-/// Between two looks at the group's usage: two small files, some 30 us.
+/// The time between two readings of the usage: two small files, about 30 us.
 const USAGE_EVERY: Duration = Duration::from_millis(100);
-/// The same, while it is too near the limit.
+/// The time between two readings of the usage while it is too close to the limit.
 const USAGE_EVERY_TIGHT: Duration = Duration::from_millis(10);
-/// Between two looks at the limits: they change when an operator changes them.
+/// The time between two readings of the limits, which change only when an operator changes them.
 const LIMIT_EVERY: Duration = Duration::from_secs(2);
 
-/// That the control group of this process is a limit.
+/// Makes the control group of this process a limit of a monitor.
 ///
 /// ```
 /// use lowwater_lru_core::ByteSize;
 /// use lowwater_pressure::CgroupLimit;
 ///
-/// // An eighth and 16 MiB are left for what is not charged.
+/// // An eighth and 16 MiB are left for memory that is not charged.
 /// assert_eq!(CgroupLimit::own().budget(ByteSize::mib(96)), ByteSize::mib(68));
 /// assert_eq!(CgroupLimit::own().margin(ByteSize::mib(8)).budget(ByteSize::mib(96)), ByteSize::mib(88));
 /// ```
@@ -53,23 +56,25 @@ pub struct CgroupLimit {
 }
 
 impl CgroupLimit {
-    /// The group that this process is in when the monitor starts. Without one that can be seen there is no limit.
+    /// Uses the group that this process belongs to when the monitor starts. Without a visible group
+    /// there is no limit.
     pub fn own() -> Self {
         Self::default()
     }
 
-    /// Another group.
+    /// Uses another group.
     pub fn of(cgroup: Cgroup) -> Self {
         Self { margin: None, cgroup: Some(cgroup) }
     }
 
-    /// How far below the limit the budget ends; by default an eighth of the limit and 16 MiB, but no more than half of it.
+    /// Sets how far below the limit the budget ends. Default: an eighth of the limit plus 16 MiB,
+    /// at most half of the limit.
     pub fn margin(mut self, margin: ByteSize) -> Self {
         self.margin = Some(margin);
         self
     }
 
-    /// The part of a limit that is left as budget.
+    /// Returns the part of a limit that is left as budget.
     pub fn budget(&self, limit: ByteSize) -> ByteSize {
         if limit == ByteSize::MAX {
             return limit;
@@ -82,13 +87,14 @@ impl CgroupLimit {
         self.margin.unwrap_or(by_default.min(ByteSize::new(limit.get() / MARGIN_PARTS_MIN)))
     }
 
-    /// How much less should be used than `usage` of `limit`, if that is too much.
+    /// Returns how much of `usage` has to be freed under `limit` to leave three quarters of the
+    /// margin.
     fn excess(&self, usage: ByteSize, limit: ByteSize) -> ByteSize {
         let margin = self.margin_of(limit).get();
         usage.saturating_sub(limit.saturating_sub(ByteSize::new(margin - margin / 4)))
     }
 
-    /// How bad it is to use `usage` of `limit`.
+    /// Returns the level of pressure that `usage` of `limit` means.
     fn level(&self, usage: ByteSize, limit: ByteSize) -> Level {
         let margin = self.margin_of(limit).get();
         let left = limit.saturating_sub(usage).get();
@@ -102,31 +108,31 @@ impl CgroupLimit {
     }
 }
 
-/// A group that is being looked at.
+/// A group whose files are read regularly.
 #[derive(Debug)]
 pub(super) struct WatchedCgroup {
     config: CgroupLimit,
     cgroup: Cgroup,
     limits: Vec<Limit>,
-    /// At the last look there was less than these.
+    /// At the last reading a limit of `limits` was missing.
     doubted: bool,
     limit_due: u64,
     usage_due: u64,
 }
 
-/// One reading of a group.
+/// The result of reading a group's files.
 #[derive(Debug)]
 pub(super) struct CgroupReading {
-    /// How bad it is.
+    /// The level of pressure.
     pub(super) level: Level,
-    /// Usage below the limit that is nearest to be met, less the pages that the kernel can drop.
+    /// The usage under the limit that is closest, less the pages that the kernel can drop.
     pub(super) usage: ByteSize,
-    /// How much has to go, if the level is not calm.
+    /// How much has to be freed, if the level is not calm.
     pub(super) excess: ByteSize,
 }
 
 impl WatchedCgroup {
-    /// The group, if there is one.
+    /// Finds the group, if there is one, and reads all its files once.
     pub(super) fn find(config: CgroupLimit) -> Result<Option<Self>, CgroupError> {
         let cgroup = match &config.cgroup {
             Some(cgroup) => cgroup.clone(),
@@ -137,37 +143,37 @@ impl WatchedCgroup {
         };
         let limits = cgroup.limits()?;
         let watched = Self { config, cgroup, limits, doubted: false, limit_due: 0, usage_due: 0 };
-        // That all of it can be read is seen now, not by the thread.
+        // A file that cannot be read is an error of the start, not of the thread later.
         watched.usages()?;
         Ok(Some(watched))
     }
 
-    /// Where the group is.
+    /// Returns the directory of the group.
     pub(super) fn directory(&self) -> &Path {
         self.cgroup.directory()
     }
 
-    /// The effective limit when it was last looked at.
+    /// Returns the effective limit at the last reading.
     pub(super) fn limit(&self) -> ByteSize {
         self.limits.iter().map(|limit| limit.bytes).min().unwrap_or(ByteSize::MAX)
     }
 
-    /// The budget that the limit leaves.
+    /// Returns the budget that the limit leaves.
     pub(super) fn budget(&self) -> ByteSize {
         self.config.budget(self.limit())
     }
 
-    /// The files that tell when a limit is met, of each group that has one.
+    /// Returns the `memory.events` files of all groups with a limit.
     pub(super) fn events_files(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.limits.iter().filter_map(Limit::directory).map(|directory| directory.join("memory.events"))
     }
 
-    /// When to look again.
+    /// Returns the time of the next reading.
     pub(super) fn due(&self) -> u64 {
         self.limit_due.min(self.usage_due)
     }
 
-    /// Looks.
+    /// Reads the files that are due, and returns the level of pressure.
     pub(super) fn look(&mut self, now_ns: u64) -> Result<CgroupReading, CgroupError> {
         if now_ns >= self.limit_due {
             let every = self.look_at_limits()?;
@@ -184,7 +190,7 @@ impl WatchedCgroup {
             }
         }
         let every = match seen.level {
-            // Without a limit nobody's usage matters.
+            // Without a limit the usage does not matter.
             _ if self.limits.is_empty() => LIMIT_EVERY,
             Level::Calm => USAGE_EVERY,
             _ => USAGE_EVERY_TIGHT,
@@ -193,11 +199,12 @@ impl WatchedCgroup {
         Ok(seen)
     }
 
-    /// Reads the limits. Says when to do so again.
+    /// Reads the limits. Returns the time until the next reading.
     ///
-    /// Without the directory there is no limit to be read, which does not mean that there is none: it was unmounted, or the group
-    /// is gone and we are in another. A group that is removed loses its files before its directory. So that a limit is gone is
-    /// believed when it is so twice, with its directory there.
+    /// A missing directory does not mean that there is no limit: the hierarchy was unmounted, or
+    /// the group was removed after the process was moved to another. A removed group loses its
+    /// files before its directory. So a limit is dropped only when two readings in a row miss it
+    /// and its directory exists.
     fn look_at_limits(&mut self) -> Result<Duration, CgroupError> {
         let limits = self.cgroup.limits()?;
         let is_gone = |was: &&Limit| limits.iter().all(|limit| limit.directory() != was.directory());
@@ -212,7 +219,7 @@ impl WatchedCgroup {
         Ok(LIMIT_EVERY)
     }
 
-    /// Each limit, and what is used of it.
+    /// Returns each limit, with the usage of its group.
     fn usages(&self) -> Result<Vec<(ByteSize, ByteSize)>, CgroupError> {
         let usage = |limit: &Limit| Ok((limit.bytes, self.cgroup.usage_under(limit)?.unwrap_or(ByteSize::ZERO)));
         self.limits.iter().map(usage).collect()
@@ -227,7 +234,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    /// Two groups, one in the other, with a limit each.
+    /// Two nested groups with a limit each.
     struct Groups {
         top: PathBuf,
         inner: PathBuf,
@@ -256,7 +263,7 @@ mod tests {
         }
     }
 
-    /// The budget after a look as soon as one is due.
+    /// Reads the group at the time when its limits are due, and returns the budget.
     fn looked(watched: &mut WatchedCgroup) -> Result<ByteSize, CgroupError> {
         let due = watched.limit_due;
         watched.look(due).map(|_| watched.budget())
@@ -267,7 +274,7 @@ mod tests {
         let groups = Groups::new("caught");
         let mut watched = groups.watched();
         assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
-        // First the files, then the directory, and a look in between.
+        // The files are removed before the directory, with a reading in between.
         fs::remove_file(groups.inner.join("memory.max")).unwrap();
         assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         fs::remove_dir(&groups.inner).unwrap();
@@ -300,7 +307,7 @@ mod tests {
         assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         assert!(watched.limit_due - begin <= USAGE_EVERY.as_nanos() as u64, "soon again");
         assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(4900));
-        // One that is back at once was never gone; it is doubted anew.
+        // A limit that is back at the next reading was not removed; a second miss is doubted again.
         fs::write(groups.inner.join("memory.max"), "1000").unwrap();
         assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         for _ in 0..2 {
@@ -319,10 +326,10 @@ mod tests {
             prop_assert!(budget > ByteSize::ZERO && budget < limit);
             let usage = ByteSize::new(usage);
             prop_assert!(config.level(usage, limit) <= config.level(usage.saturating_add(ByteSize::new(more)), limit));
-            // Full of what is charged only: no pressure.
+            // A usage that consists of the full budget only is no pressure.
             prop_assert!(config.level(budget, limit) == Level::Calm || limit < ByteSize::new(16));
             prop_assert_eq!(config.level(limit, limit), Level::Critical);
-            // Without the excess it is well again.
+            // After the excess is freed, there is no pressure.
             let left = usage.saturating_sub(config.excess(usage, limit));
             prop_assert!(config.level(left, limit) == Level::Calm || limit < ByteSize::new(16));
         }

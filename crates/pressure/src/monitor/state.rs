@@ -18,9 +18,10 @@ use crate::{BackgroundReclaim, Level, SourceError, Target};
 #[cfg(test)]
 mod tests;
 
-/// The first pause between two looks at a usage that is to come down; doubled while it does not.
+/// The first pause between two readings of a usage that has to fall; doubled while it does not
+/// fall.
 const FOLLOW_MIN_NS: u64 = 5_000_000;
-/// The longest one.
+/// The longest pause between them.
 const FOLLOW_MAX_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
@@ -28,25 +29,25 @@ pub(super) struct MonitorState {
     memcg: Memcg,
     reclaimer: Arc<dyn BackgroundReclaim>,
     target: Target,
-    /// The budget that was asked for, whatever the control group leaves.
+    /// The budget that was set, regardless of the control group.
     asked: ByteSize,
-    /// The part of it that the control group left at the last reading.
+    /// The part of the budget that the control group left at the last reading.
     left: ByteSize,
     trim: TrimSchedule,
-    /// There while a usage above the ceiling comes down.
+    /// `Some` while a usage above the ceiling falls.
     fall: Option<UsageFall>,
-    /// Not there while the thread looks.
+    /// `None` while the thread reads the group's files.
     watched: Option<WatchedCgroup>,
-    /// The group was too near its limit at the last look.
+    /// The cgroup was too close to its limit at the last reading.
     urgent: bool,
     stats: MonitorCounts,
     stop: bool,
 }
 
-/// A usage that is to come down to the ceiling.
+/// A usage that has to fall to the ceiling.
 #[derive(Debug)]
 struct UsageFall {
-    /// At the last look.
+    /// The usage at the last reading.
     usage: ByteSize,
     pause_ns: u64,
     due: u64,
@@ -64,12 +65,12 @@ struct MonitorCounts {
     trim_longest: Duration,
 }
 
-/// How long there is nothing to do.
+/// The time until the next deadline.
 #[derive(Debug)]
 pub(super) struct Pause(Option<Duration>);
 
 impl Pause {
-    /// None if nothing will ever be due by itself.
+    /// Returns the time, `None` if there is no deadline.
     pub(super) fn time(&self) -> Option<Duration> {
         self.0
     }
@@ -108,7 +109,7 @@ impl MonitorState {
         }
     }
 
-    // === what is heard ===
+    // === events ===
 
     pub(super) fn raised_by_hand(&mut self, now_ns: u64, level: Level) {
         self.stats.manual += 1;
@@ -126,7 +127,8 @@ impl MonitorState {
         self.stats.sources[source].error = Some(error.to_string());
     }
 
-    /// The group to be looked at, if it is time, or `at_once`. It is to be brought back by [`seen`](Self::seen).
+    /// Takes the group to be read, if it is due, or `at_once`. The caller returns it by
+    /// [`seen`](Self::seen).
     pub(super) fn take_watched(&mut self, now_ns: u64, at_once: bool) -> Option<WatchedCgroup> {
         self.watched.take_if(|watched| at_once || watched.due() <= now_ns)
     }
@@ -144,16 +146,18 @@ impl MonitorState {
                 }
                 self.too_near(now_ns, &seen);
             }
-            // The last limit stays: that it cannot be read does not mean that there is none.
+            // The last limit stays: a failed reading does not mean that there is no limit.
             Err(error) => stats.error = Some(error.to_string()),
         }
     }
 
-    /// The group's usage is too near its limit: the caches have to give what is too much.
+    /// Raises the level for a usage that is too close to the cgroup's limit, and lowers the ceiling
+    /// by the excess.
     fn too_near(&mut self, now_ns: u64, seen: &CgroupReading) {
         self.urgent = seen.level > Level::Calm;
         self.give_back(now_ns);
-        // Memory that was asked for is still on its way, in the caches or in the allocator; asking for it twice would be too much.
+        // Memory of an earlier event may still be held by the caches or by the allocator: a second
+        // request would free too much.
         let under_way = self.fall.is_some() || self.trim.due(true).is_some();
         let usage = self.memcg.usage();
         let at_most = if under_way { ByteSize::MAX } else { usage.saturating_sub(seen.excess) };
@@ -164,7 +168,7 @@ impl MonitorState {
     }
 
     fn raise(&mut self, now_ns: u64, level: Level) {
-        // A step that was due before this event is judged without the event.
+        // A step up that was due before this event is made first, as if the event had not come yet.
         self.give_back(now_ns);
         if self.target.raise(now_ns, level, self.memcg.usage()) {
             self.stats.lowered += 1;
@@ -172,7 +176,7 @@ impl MonitorState {
         }
     }
 
-    // === what is asked ===
+    // === calls ===
 
     pub(super) fn set_budget(&mut self, budget: ByteSize) {
         self.asked = budget;
@@ -196,9 +200,9 @@ impl MonitorState {
         self.stop = true;
     }
 
-    // === what time brings ===
+    // === time ===
 
-    /// How long the thread may sleep; none if it is to end.
+    /// Returns how long the thread may sleep; `None` if it has to end.
     pub(super) fn pause(&self, now_ns: u64) -> Option<Pause> {
         if self.stop {
             return None;
@@ -209,7 +213,7 @@ impl MonitorState {
         Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))
     }
 
-    /// Does what is due. True if it is time to trim.
+    /// Handles all that is due. Returns whether to trim now.
     pub(super) fn tick(&mut self, now_ns: u64) -> bool {
         self.give_back(now_ns);
         self.follow(now_ns);
@@ -229,7 +233,7 @@ impl MonitorState {
         }
     }
 
-    /// Takes the limit down after the usage.
+    /// Lowers the limit to a usage that has fallen.
     fn follow(&mut self, now_ns: u64) {
         let Some(fall) = &mut self.fall else { return };
         if fall.due > now_ns {
@@ -238,14 +242,15 @@ impl MonitorState {
         let usage = self.memcg.usage();
         let fell = fall.usage.saturating_sub(usage);
         fall.usage = usage;
-        // Where nothing can be freed, nothing is gained by looking often.
+        // While nothing is freed, the readings become rarer.
         fall.pause_ns = if fell > ByteSize::ZERO { FOLLOW_MIN_NS } else { (fall.pause_ns * 2).min(FOLLOW_MAX_NS) };
         fall.due = now_ns.saturating_add(fall.pause_ns);
         self.trim.freed(fell);
         self.apply();
     }
 
-    /// Sets the limit to what the usage lets it be, and has the reclaimer do the rest.
+    /// Sets the group's `max` as low as its usage allows, and wakes the reclaimer if the usage is
+    /// above the ceiling.
     pub(super) fn apply(&mut self) {
         let (usage, ceiling) = (self.memcg.usage(), self.target.ceiling());
         if usage <= ceiling {

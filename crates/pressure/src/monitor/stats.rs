@@ -8,47 +8,50 @@ use lowwater_lru_core::ByteSize;
 
 use crate::Level;
 
-/// Pressure at a glance.
+/// A snapshot of a monitor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PressureStats {
     /// The level.
     pub level: Level,
-    /// The most that may be used now.
+    /// The limit for usage now.
     pub ceiling: ByteSize,
-    /// The most that may be used without pressure: the budget, or the part that the control group leaves.
+    /// The limit for usage without pressure: the budget, or the part of it that the control group
+    /// leaves.
     pub budget: ByteSize,
-    /// Times the ceiling was lowered.
+    /// How often the ceiling was lowered.
     pub lowered: u64,
-    /// Times a step of it was given back.
+    /// How often the ceiling was raised again.
     pub given_back: u64,
-    /// Events by hand.
+    /// Calls of [`Monitor::raise`](crate::Monitor::raise).
     pub manual: u64,
-    /// The control group, if it is a limit.
+    /// The control group, if it is watched as a limit.
     pub cgroup: Option<CgroupStats>,
-    /// The other sources, in the order in which they were given; a control group's `memory.events` last.
+    /// The other sources, in the order of
+    /// [`MonitorConfig::sources`](crate::MonitorConfig::sources); the control group's
+    /// `memory.events` last.
     pub sources: Vec<SourceStats>,
     /// Calls of the trim hook.
     pub trims: u64,
-    /// Those of them that panicked.
+    /// Calls of the trim hook that panicked.
     pub trims_failed: u64,
-    /// The longest of them.
+    /// The longest call of the trim hook.
     pub trim_longest: Duration,
 }
 
-/// One source.
+/// Statistics of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceStats {
-    /// Its file.
+    /// The path of its file.
     pub file: String,
     /// Events so far.
     pub events: u64,
-    /// Why it has stopped, if it has.
+    /// The reason why it has stopped, if it has.
     pub error: Option<String>,
 }
 
-/// The control group as a limit.
+/// Statistics of the control group as a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CgroupStats {
@@ -56,10 +59,11 @@ pub struct CgroupStats {
     pub directory: String,
     /// The effective limit.
     pub limit: ByteSize,
-    /// Usage at the last reading, below the limit that was nearest to be met, less the pages that the kernel can drop.
+    /// The usage at the last reading, of the group whose limit is closest, less the pages that the
+    /// kernel can drop.
     pub usage: ByteSize,
-    /// Looks that found it too near its limit.
+    /// Readings that found the usage too close to the limit.
     pub events: u64,
-    /// Why it is not looked at any more, if so. The last limit stays.
+    /// The reason why it is no longer read, if so. The last limit stays in effect.
     pub error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A monitor with sources made for the purpose: a group that fills and empties, and ends that go away.
+//! A monitor with artificial sources: a group whose usage rises and falls, and peers that close.
 
 use super::*;
 use crate::{PressureConfig, Source, SourceError};
@@ -8,10 +8,10 @@ use lowwater_lru_core::MemcgTree;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longer than any machine takes, unless something does not happen at all.
+/// A time limit that is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A reclaimer of nothing: the tests charge and uncharge themselves.
+/// A reclaimer that frees nothing: the tests charge and uncharge themselves.
 #[derive(Debug)]
 struct Idle;
 
@@ -43,7 +43,7 @@ impl World {
 
     fn file(&self, name: &str, text: &str) -> PathBuf {
         let file = self.directory.join(name);
-        // As the kernel's files change: at once.
+        // Atomically, as the kernel's files change.
         let new = self.directory.join("new");
         fs::write(&new, text).unwrap();
         fs::rename(&new, &file).unwrap();
@@ -60,7 +60,7 @@ impl Drop for World {
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out: {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -112,7 +112,7 @@ fn a_budget_that_is_lowered_follows_the_usage_as_well() {
 #[test]
 fn a_trim_comes_when_enough_is_freed_and_one_that_panics_harms_nobody() {
     let world = World::new("trim");
-    let hook = || panic!("a hook of the test's");
+    let hook = || panic!("the test's hook panics");
     let trim = Trim::new(hook).threshold(ByteSize::new(100)).interval(Duration::ZERO);
     let monitor = world.start(ByteSize::new(1000), MonitorConfig { trim, ..MonitorConfig::default() }).unwrap();
     world.charge(1000);
@@ -120,7 +120,7 @@ fn a_trim_comes_when_enough_is_freed_and_one_that_panics_harms_nobody() {
     assert_eq!(monitor.stats().trims, 0);
     monitor.freed(ByteSize::new(1));
     until("it is trimmed", || monitor.stats().trims == 1);
-    // And by a shrink of its own.
+    // A usage that falls counts, too.
     monitor.raise(Level::Critical);
     world.tree.root().uncharge(ByteSize::new(400));
     until("it is trimmed again", || monitor.stats().trims == 2);
@@ -138,7 +138,7 @@ fn a_control_group_is_a_limit_and_its_usage_is_pressure() {
     let config = MonitorConfig { pressure: quick(), cgroup: Some(cgroup), ..MonitorConfig::default() };
     let monitor = world.start(ByteSize::new(900), config).unwrap();
     let root = world.tree.root();
-    assert_eq!(root.max(), ByteSize::new(600), "the limit less the margin is less than what was asked for");
+    assert_eq!(root.max(), ByteSize::new(600), "the limit less the margin is below the requested budget");
     world.charge(500);
 
     // Less than a quarter of the margin is left.
@@ -146,7 +146,7 @@ fn a_control_group_is_a_limit_and_its_usage_is_pressure() {
     until("pressure is seen", || monitor.stats().lowered >= 1);
     world.file("memory.current", "500\n");
     root.uncharge(ByteSize::new(500));
-    until("what was taken is given back", || root.max() == ByteSize::new(600));
+    until("the ceiling rises again", || root.max() == ByteSize::new(600));
 
     world.file("memory.max", "2000\n");
     until("the higher limit is seen", || root.max() == ByteSize::new(900));
@@ -192,11 +192,11 @@ mod linux {
         let monitor = world.start(ByteSize::new(1000), watch(&path, b"some 1 2\0")).unwrap();
         let mut other = fs::OpenOptions::new().write(true).open(&path).unwrap();
         thread::sleep(Duration::from_millis(50));
-        assert_eq!(events(&monitor), 0, "what was written by us");
+        assert_eq!(events(&monitor), 0, "the monitor's own bytes are no event");
         for n in 1..=3 {
             other.write_all(&[b'x'; 10_000]).unwrap();
             until("the event is heard", || events(&monitor) >= n);
-            // All of it, or it would be heard for ever.
+            // The monitor has to read all bytes, or the poll would report them forever.
             let settled = events(&monitor);
             thread::sleep(Duration::from_millis(20));
             let later = events(&monitor);
@@ -214,7 +214,7 @@ mod linux {
         make_fifo(&path);
         let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let mut manager = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path).unwrap();
-        // Not started: the thread would read it first.
+        // Without a monitor, whose thread would read the bytes first.
         let source = Source::Systemd(Watch { path: path.to_str().unwrap().into(), write: b"full 5 6\0".into() });
         let _opened = OpenSource::open(&source).unwrap();
         let mut read = [0; 32];
@@ -250,7 +250,7 @@ mod linux {
         let path = world.file("memory.pressure", "");
         let monitor = world.start(ByteSize::new(1000), watch(&path, b"some 200000 2000000\0")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"some 200000 2000000\0");
-        // A plain file always has something to read; whoever waits for that is never done.
+        // A regular file is always readable: a wait for POLLIN would spin.
         thread::sleep(Duration::from_millis(20));
         assert_eq!(events(&monitor), 0);
     }
@@ -282,7 +282,7 @@ mod linux {
             Err(error @ MonitorError::Source(SourceError::Open { .. })) => return println!("skipped: {error}"),
             Err(error) => panic!("{error}"),
         }
-        // With CAP_SYS_RESOURCE this one is taken, too.
+        // This window is accepted only with CAP_SYS_RESOURCE.
         match start(Trigger::some(ms(150), s(1)).unwrap()) {
             Ok(_) => println!("skipped: this process may choose any window"),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Triggers as the kernel wants them, and its files as it writes them.
+//! Triggers and PSI files in the kernel's format.
 
 use super::*;
 use alloc::string::ToString;

@@ -1,4 +1,4 @@
-//! Linux: every source is a file descriptor, and one thread polls them all.
+//! Sources on Linux: each is a file descriptor, and one thread polls them all.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -22,12 +22,13 @@ use crate::psi::{Psi, StallKind, Stalls};
 use crate::systemd::Watch;
 use crate::Level;
 
-/// Bytes that are read of a FIFO or a socket at a time, and reads in a row: if more is written, the next poll returns at once.
+/// Bytes to read from a FIFO or a socket at a time, and reads in a row. If more was written, the
+/// next poll returns at once.
 const DRAIN_BYTES: usize = 4096;
 const DRAIN_READS: usize = 16;
-/// More than any kernel's `memory.events` has.
+/// The buffer for `memory.events`, larger than the file of any kernel.
 const COUNTERS_BYTES: usize = 4096;
-/// The rest after the kernel could not poll.
+/// The pause after a failed poll.
 const POLL_REST: Duration = Duration::from_millis(100);
 
 /// A source that is being watched.
@@ -43,26 +44,28 @@ pub(crate) struct OpenSource {
 enum How {
     /// By `POLLPRI`.
     Trigger { level: Level, first: Option<First> },
-    /// By bytes that mean nothing. Those in `echo` are our own: what is written into a FIFO comes out of it.
+    /// By bytes without meaning. `echo` are the bytes that this side wrote: a FIFO returns them.
     Bytes { echo: Vec<u8> },
-    /// By `POLLPRI` from when counters have changed until they are read, by the descriptor that is polled and no other.
+    /// By `POLLPRI`, from the change of a counter until the polled descriptor itself reads the
+    /// file.
     Counters { seen: Events },
 }
 
-/// The stalls at the start, which the first event of a trigger is compared with.
+/// The stall times when the watch began, with which the first event of a trigger is compared.
 ///
-/// Nobody counts for triggers while there is none. The first thing that is told to a new one may therefore be all that was since the last one went:
-/// on a quiet machine, a quarter of an hour after a build.
+/// The kernel does not sample for triggers while there is none. So the first event of a new trigger
+/// may report all stalls since the last trigger was closed: on a quiet machine, a quarter of an
+/// hour after a build.
 #[derive(Debug)]
 struct First {
     began: Stalls,
     kind: StallKind,
-    /// Less than so much since then is no news.
+    /// The growth of the stall time below which the first event is not new.
     stall: Duration,
 }
 
 impl First {
-    /// Before the trigger is written; none of a file that says nothing of stalls.
+    /// Reads the stall times before the trigger is written; `None` if the file is not a PSI file.
     fn begin(file: &str, kind: StallKind, stall: Duration) -> Option<Self> {
         Some(Self { began: stalls(file)?, kind, stall })
     }
@@ -72,7 +75,8 @@ impl First {
             StallKind::Some => stalls.some.total_us,
             StallKind::Full => stalls.full.total_us,
         };
-        // A file that cannot be read any more is believed. Half: both clocks are the kernel's, but not read at one time.
+        // If the file can no longer be read, the event counts as new. Half of the stall suffices,
+        // because the two values are not sampled at the same time.
         stalls(file).is_none_or(|now| {
             u128::from(total(&now).saturating_sub(total(&self.began))) >= self.stall.as_micros().div_ceil(2)
         })
@@ -80,13 +84,13 @@ impl First {
 }
 
 fn stalls(file: &str) -> Option<Stalls> {
-    // Nothing else would end.
+    // Regular files only: a read of a FIFO or a device might not end.
     fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
     Stalls::parse(&fs::read_to_string(file).ok()?).ok()
 }
 
 impl OpenSource {
-    /// Opens the source and writes what is to be written there.
+    /// Opens the source and writes its trigger, or the bytes of `$MEMORY_PRESSURE_WRITE`.
     pub(crate) fn open(source: &Source) -> Result<Self, SourceError> {
         let file = source.file()?;
         match source {
@@ -98,7 +102,7 @@ impl OpenSource {
     fn psi(file: String, psi: &Psi) -> Result<Self, SourceError> {
         let fd = open(&file, true)?;
         let first = First::begin(&file, psi.trigger.kind(), psi.trigger.stall());
-        // The kernel ends the text at its last byte, whatever that is; so there has to be one more.
+        // The kernel overwrites the last byte of the text with 0, so there has to be one more.
         let text = alloc::format!("{}\0", psi.trigger);
         if let Err(errno) = rustix::io::write(&fd, text.as_bytes()) {
             return Err(SourceError::Trigger {
@@ -114,11 +118,13 @@ impl OpenSource {
     fn systemd(file: String, watch: &Watch) -> Result<Self, SourceError> {
         let kind = fs::metadata(&file).map_err(|source| cannot_open(&file, source))?.file_type();
         let (fd, how) = if kind.is_file() {
-            // How much it is to tell stands in what is written, which is the service manager's.
+            // The service manager chose the stall time, in the bytes to write; any growth counts as
+            // new.
             let first = First::begin(&file, StallKind::Some, Duration::from_micros(1));
             (open(&file, !watch.write.is_empty())?, How::Trigger { level: Level::Medium, first })
         } else if kind.is_fifo() {
-            // Also for writing: so it has a writer at all times, and no end that would be told over and over.
+            // Opened for writing, too: then the FIFO always has a writer, and never polls as
+            // closed.
             (open(&file, true)?, How::Bytes { echo: watch.write.clone() })
         } else if kind.is_socket() {
             (connect(&file).map_err(|errno| cannot_open(&file, errno.into()))?, How::Bytes { echo: Vec::new() })
@@ -127,7 +133,7 @@ impl OpenSource {
         };
         if !watch.write.is_empty() {
             let written = if kind.is_socket() {
-                // No signal if the other end is gone.
+                // NOSIGNAL: no SIGPIPE if the peer has closed.
                 net::send(&fd, &watch.write, SendFlags::NOSIGNAL)
             } else {
                 rustix::io::write(&fd, &watch.write)
@@ -141,7 +147,7 @@ impl OpenSource {
         Ok(Self { file, fd, how })
     }
 
-    /// A group's `memory.events`; none where it has no such file (v1, the root).
+    /// Opens a group's `memory.events`; `None` where there is no such file (v1, the root).
     pub(crate) fn cgroup_events(file: &Path) -> Result<Option<Self>, SourceError> {
         if !file.exists() {
             return Ok(None);
@@ -152,7 +158,7 @@ impl OpenSource {
         Ok(Some(Self { file, fd, how: How::Counters { seen } }))
     }
 
-    /// Its name: the file.
+    /// Returns the path of the file.
     pub(crate) fn file(&self) -> &str {
         &self.file
     }
@@ -164,7 +170,7 @@ impl OpenSource {
         }
     }
 
-    /// Reads the event after the poll returned `ready`. An error is the last event of a source.
+    /// Reads the event after a poll returned `ready`. A source ends with its first error.
     fn hear(&mut self, ready: PollFlags) -> Result<SourceEvent, SourceError> {
         let gone = ready.intersects(PollFlags::ERR | PollFlags::NVAL);
         match &mut self.how {
@@ -173,10 +179,11 @@ impl OpenSource {
                 let is_news = first.take().is_none_or(|first| first.is_news(&self.file));
                 Ok(if is_news { SourceEvent::Level(*level) } else { SourceEvent::Nothing })
             }
-            // The kernel says ERR together with PRI each time they change.
+            // The kernel returns ERR together with PRI each time the counters change.
             How::Counters { seen } => {
                 let now = counters(&self.fd, &self.file)?;
-                // That `max` or `high` was met is no news: the page cache does it all day. The group's usage is looked at.
+                // The `max` and `high` counters are ignored: page cache alone makes them grow. The
+                // group's usage is read instead.
                 let out_of_memory = now.oom > seen.oom || now.oom_kill > seen.oom_kill;
                 *seen = now;
                 Ok(if out_of_memory { SourceEvent::Level(Level::Critical) } else { SourceEvent::Look })
@@ -189,7 +196,7 @@ impl OpenSource {
     }
 }
 
-/// Reads `memory.events` from its beginning.
+/// Reads `memory.events` from offset 0.
 fn counters(fd: &OwnedFd, file: &str) -> Result<Events, SourceError> {
     let mut buffer = [0; COUNTERS_BYTES];
     let read = match rustix::io::pread(fd, &mut buffer, 0) {
@@ -201,7 +208,7 @@ fn counters(fd: &OwnedFd, file: &str) -> Result<Events, SourceError> {
         .map_err(|source| CgroupError::Malformed { file: file.into(), source }.into())
 }
 
-/// Reads what is there; says whether it was more than our own.
+/// Reads all available bytes. Returns whether there were more than this side's own.
 fn drain(fd: &OwnedFd, echo: &mut Vec<u8>, file: &str) -> Result<bool, SourceError> {
     let mut buffer = [0; DRAIN_BYTES];
     let mut heard = false;
@@ -218,7 +225,7 @@ fn drain(fd: &OwnedFd, echo: &mut Vec<u8>, file: &str) -> Result<bool, SourceErr
             echo.drain(..ours);
             heard |= read.len() > ours;
         } else {
-            // Somebody else has read ours.
+            // Another reader has consumed our bytes.
             echo.clear();
             heard = true;
         }
@@ -231,7 +238,7 @@ fn open(file: &str, write: bool) -> Result<OwnedFd, SourceError> {
     opened.map(OwnedFd::from).map_err(|source| cannot_open(file, source))
 }
 
-/// Not the standard library's `connect`, which waits if the other end does not accept.
+/// Connects without blocking; the standard library's `connect` waits if the peer does not accept.
 fn connect(file: &str) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -265,7 +272,7 @@ fn trigger_advice(psi: &Psi, errno: Errno) -> &'static str {
     }
 }
 
-/// The place where the one thread waits, for sources, for time, or to be waked.
+/// The poll of the monitor's thread: for events of sources, a timeout, and a wake-up.
 #[derive(Debug)]
 pub(crate) struct Poller {
     waker: OwnedFd,
@@ -276,13 +283,14 @@ impl Poller {
         Ok(Self { waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
-    /// Ends the wait under way, or the next.
+    /// Ends the current wait, or the next one.
     pub(crate) fn wake(&self) {
-        // It can only say that it is waked already so often that no more can be counted.
+        // The only possible error is a full counter, which means that a wake-up is pending.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
-    /// Waits for `time` at most, without end for none. Calls `heard` with the index of each source that has said something.
+    /// Waits for up to `time`, or without limit for `None`. Calls `heard` with the index of each
+    /// source that has an event.
     pub(crate) fn wait(
         &self,
         time: Option<Duration>,
@@ -301,9 +309,9 @@ impl Poller {
         });
         match poll(&mut fds, time.as_ref()) {
             Ok(_) => {}
-            // A signal: as if time was over. The caller polls again.
+            // A signal counts as a timeout; the caller polls again.
             Err(Errno::INTR) => return,
-            // A kernel short of memory, of all things: do not run in circles.
+            // The kernel is out of memory: sleep, instead of polling in a busy loop.
             Err(_) => return std::thread::sleep(POLL_REST),
         }
         let ready: Vec<_> = fds.iter().map(PollFd::revents).collect();
@@ -323,7 +331,7 @@ mod tests {
     use super::*;
     use crate::Trigger;
 
-    /// A kernel of which nobody had asked anything for long tells a new trigger at once what was meanwhile.
+    /// A kernel without triggers for a long time reports all stalls of that time to a new trigger.
     #[test]
     fn the_first_word_is_no_news_if_hardly_anything_was_since_we_asked() {
         let path = std::env::temp_dir().join(alloc::format!("lowwater-psi-{}", std::process::id()));
@@ -350,7 +358,34 @@ mod tests {
         assert_eq!(hears(some, before, Some([228_995_631, 206_382_783])), [medium, medium]);
         assert_eq!(hears(full, before, Some([228_995_631, 206_382_783])), [SourceEvent::Nothing, critical]);
         assert_eq!(hears(full, before, Some([228_995_631, 206_532_783])), [critical, critical]);
-        assert_eq!(hears(some, before, None), [medium, medium], "what cannot be read is taken for what it says");
+        assert_eq!(hears(some, before, None), [medium, medium], "an unreadable file makes every event count");
         fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn each_error_of_the_kernel_has_its_advice() {
+        let psi = |window| Psi::system(Trigger::some(Duration::from_millis(150), Duration::from_secs(window)).unwrap());
+        let cases = [
+            (3, Errno::INVAL, "multiple of 2 s"),
+            (2, Errno::INVAL, "is this a PSI file?"),
+            (2, Errno::PERM, "only with CAP_SYS_RESOURCE"),
+            (2, Errno::ACCESS, "only with CAP_SYS_RESOURCE"),
+            (2, Errno::BUSY, "open the file once more"),
+            (2, Errno::OPNOTSUPP, "psi=1"),
+            (2, Errno::IO, "is this a PSI file?"),
+        ];
+        for (window, errno, part) in cases {
+            let advice = trigger_advice(&psi(window), errno);
+            assert!(advice.contains(part), "{errno:?}: {advice}");
+        }
+        for (errno, part) in [
+            (Errno::NOENT, "or the path wrong?"),
+            (Errno::ACCESS, "MemoryPressureWatch="),
+            (Errno::OPNOTSUPP, "switch PSI on"),
+            (Errno::ISDIR, "correct the path"),
+        ] {
+            let SourceError::Open { advice, .. } = cannot_open("file", errno.into()) else { panic!("{errno:?}") };
+            assert!(advice.contains(part), "{errno:?}: {advice}");
+        }
     }
 }

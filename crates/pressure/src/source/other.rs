@@ -1,4 +1,4 @@
-//! Other systems: nothing from outside tells pressure in a file; the thread only waits for time, and to be waked.
+//! Sources on other systems: none. The thread only waits for a timeout or a wake-up.
 
 use core::convert::Infallible;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use lowwater_base::sync::{Condvar, Mutex};
 
 use super::{Source, SourceError, SourceEvent};
 
-/// There is none.
+/// A source, of which there are none.
 #[derive(Debug)]
 pub(crate) struct OpenSource(Infallible);
 
@@ -28,7 +28,7 @@ impl OpenSource {
     }
 }
 
-/// The place where the one thread waits, for time, or to be waked.
+/// The wait of the monitor's thread: for a timeout, and a wake-up.
 #[derive(Debug)]
 pub(crate) struct Poller {
     waked: Mutex<bool>,
@@ -36,25 +36,25 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    #[expect(clippy::unnecessary_wraps, reason = "where it is a file descriptor, there may be none left")]
+    #[expect(clippy::unnecessary_wraps, reason = "the Linux version needs a file descriptor and may fail")]
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { waked: Mutex::new(false), changed: Condvar::new() })
     }
 
-    /// Ends the wait under way, or the next.
+    /// Ends the current wait, or the next one.
     pub(crate) fn wake(&self) {
         *self.waked.lock() = true;
         self.changed.notify_one();
     }
 
-    /// Waits for `time` at most, without end for none.
+    /// Waits for up to `time`, or without limit for `None`.
     pub(crate) fn wait(
         &self,
         time: Option<Duration>,
         _sources: &mut [Option<OpenSource>],
         _heard: impl FnMut(usize, Result<SourceEvent, SourceError>),
     ) {
-        // A time that no clock reaches is no time.
+        // A deadline that the clock cannot represent is no deadline.
         let until = time.and_then(|time| Instant::now().checked_add(time));
         let mut waked = self.waked.lock();
         while !*waked {

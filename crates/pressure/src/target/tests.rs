@@ -1,4 +1,4 @@
-//! The invariants of the sticky target, over any sequence of events.
+//! The invariants of the sticky target, for random sequences of events.
 
 use super::*;
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ proptest! {
             match op {
                 Op::Raise { after, level, usage, at_most } => {
                     now += after;
-                    // Whoever raises ticks first, as the monitor does.
+                    // A caller ticks before it raises, as the monitor does.
                     target.tick(now);
                     let before = target.ceiling();
                     let usage = ByteSize::new(usage);
@@ -73,7 +73,7 @@ proptest! {
             let floor = target.floor();
             prop_assert!(floor <= target.ceiling() && target.ceiling() <= target.budget(), "invariant 1");
         }
-        // Three levels to fall, and `STEPS` steps; one tick does it all.
+        // Three levels and `STEPS` steps: one tick makes them all.
         target.tick(now + 30 * S + 2 * S * 2 * STEPS * 100);
         let mut ticks = 0;
         while let Some(due) = target.due() {
@@ -89,7 +89,7 @@ proptest! {
     fn less_percent_takes_its_part(bytes: u64, percent in 0..=100_u8) {
         let left = less_percent(ByteSize::new(bytes), percent).get();
         let exact = u128::from(bytes) * u128::from(100 - percent);
-        // Rounded up, since the part that goes is rounded down.
+        // Rounded up, because the part that is taken is rounded down.
         prop_assert_eq!(u128::from(left), exact.div_ceil(100));
     }
 }

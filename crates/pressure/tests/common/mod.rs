@@ -1,4 +1,5 @@
-//! The reclaimer of `lowwater-shrinker`, as a monitor drives it. `lowwater` has the same adapter (`src/runtime/monitored.rs`).
+//! The adapter between a monitor and the reclaimer of `lowwater-shrinker`. `lowwater` has the same
+//! one (`src/runtime/monitored.rs`).
 
 use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_pressure::BackgroundReclaim;

@@ -1,5 +1,5 @@
-//! Public types misused: leaked, dropped late, mixed up, at the ends of their numbers, called from their own callbacks. What each type was
-//! tried with is in docs/HAZARDS.md.
+//! Misuse of public types: leaked, dropped late, combined wrongly, with extreme numbers, called
+//! from their own callbacks. docs/HAZARDS.md lists the cases tested for each type.
 
 #![forbid(unsafe_code)]
 

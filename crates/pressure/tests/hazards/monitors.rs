@@ -19,7 +19,7 @@ const N0: NodeId = NodeId::ZERO;
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -62,7 +62,7 @@ fn slot<T>() -> Slot<T> {
     Arc::new(Mutex::new(None))
 }
 
-/// Takes out what is there and drops it without the slot's lock.
+/// Takes the value out of the slot, and drops it after the slot's lock is released.
 fn empty<T>(slot: &Slot<T>) {
     let taken = slot.lock().unwrap().take();
     drop(taken);
@@ -137,12 +137,12 @@ fn a_trim_hook_that_panics_in_its_drop_is_no_fault_of_the_monitor() {
         let trim = Trim::new(move || assert!(grenade.lock().is_ok()));
         let config = MonitorConfig { trim, ..MonitorConfig::default() };
         let reclaimer = reclaimer(&registry);
-        // The thread has the last handle on the hook, and is joined here.
+        // The thread has the last handle on the hook, and is joined by this drop.
         drop(Monitor::start(tree.root(), ByteSize::MAX, reclaimer, config).unwrap());
     });
 }
 
-/// A panic's payload whose own drop panics.
+/// A panic payload whose drop panics.
 struct Grenade;
 
 impl Drop for Grenade {
@@ -162,7 +162,7 @@ fn a_trim_hook_may_end_its_monitor() {
         let count = calls.clone();
         let trim = Trim::new(move || {
             let call = count.fetch_add(1, Relaxed);
-            // The last handle, on the monitor's own thread, in the second call.
+            // In the second call the last handle is dropped, on the monitor's own thread.
             let monitor = match call {
                 0 => held.lock().unwrap().clone(),
                 _ => held.lock().unwrap().take(),
@@ -203,7 +203,7 @@ impl Shrinker for Hundred {
     }
 }
 
-/// What [`Monitor::start`] documents.
+/// The case of a foreign tree in [`Monitor::start`].
 #[test]
 fn a_monitor_of_another_trees_group_reclaims_nothing_of_it() {
     within("monitors", || {
@@ -225,7 +225,7 @@ fn a_monitor_of_another_trees_group_reclaims_nothing_of_it() {
     });
 }
 
-/// Ended inside of a callback, on the thread that reclaims.
+/// The monitor is dropped inside a callback, on the reclaiming thread.
 #[test]
 fn a_monitor_may_be_used_and_dropped_in_a_callback() {
     within("the end of a monitor inside of a callback", || {
@@ -278,7 +278,7 @@ fn a_monitor_that_is_leaked_stops_nobody() {
             let (tree, registry) = tree_and_registry();
             let registration = register(&registry, Hooked::new(|| ()));
             for n in 0..3 {
-                // Threads, which go on with a tree of their own.
+                // Leaked threads, which keep running on a tree of their own.
                 let (other_tree, other) = tree_and_registry();
                 let threads = reclaimer(&other);
                 forget(MonitorConfig::default());

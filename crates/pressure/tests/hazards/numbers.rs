@@ -1,4 +1,4 @@
-//! Targets and monitors at the ends of their numbers.
+//! Targets and monitors with extreme numbers.
 
 use crate::hazard::within;
 use crate::{reclaimer, tree_and_registry};
@@ -64,7 +64,7 @@ fn a_monitor_at_the_ends_of_its_config_keeps_the_limit_in_bounds() {
                 monitor.raise(level);
                 monitor.freed(ByteSize::MAX);
                 assert!(monitor.stats().ceiling <= budget);
-                // What is above comes down, and is not let rise meanwhile.
+                // Usage above the budget falls, and cannot grow meanwhile.
                 assert!(tree.root().max() <= budget.max(tree.root().usage()));
             }
             monitor.set_budget(ByteSize::MAX);

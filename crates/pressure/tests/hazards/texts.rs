@@ -1,4 +1,4 @@
-//! Texts of `/proc`, of control groups and of the service manager, as no kernel would write them.
+//! Texts of `/proc`, of control groups and of the service manager that no kernel would write.
 
 use lowwater_lru_core::ByteSize;
 use lowwater_pressure::cgroup::{parse_limit_of, Cgroup, CgroupPath, Events, Membership, Mount, Stat, Version};
@@ -62,7 +62,7 @@ fn hostile_texts_are_read_or_refused() {
         let _ = (Events::parse(text), Stat::parse(text).map(|stat| stat.droppable()));
         let _ = (Stalls::parse(text), parse_limit_of("memory.max", text));
         let _ = (Systemd::parse(Some(text), Some(text)), Systemd::parse(None, Some(text)));
-        // What an error repeats of a text is short.
+        // Errors quote only a short part of a text.
         let short = |error: String| assert!(error.len() < 1000, "{} bytes", error.len());
         let mounts = Mount::parse_all(text).inspect_err(|error| short(error.to_string())).unwrap_or_default();
         let Ok(membership) = Membership::parse(text).inspect_err(|error| short(error.to_string())) else { continue };
@@ -117,7 +117,7 @@ fn any_path_makes_a_cgroup_below_its_top() {
             }
         }
     }
-    // The directory that is the root is not the one that the process is in.
+    // The root is `/`, not the empty path, which would be the working directory.
     let cgroup = Cgroup::at(Version::V2, Path::new("/"), Path::new("/"));
     assert_eq!((cgroup.directory(), cgroup.is_top()), (Path::new("/"), true));
     let below = Cgroup::at(Version::V2, Path::new("/"), &inner);

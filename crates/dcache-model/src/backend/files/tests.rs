@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -31,7 +31,7 @@ fn a_real_directory_is_served() {
     assert_eq!(mount.lookup(b"/etc/passwd").unwrap().unwrap().kind(), Kind::File);
     assert!(mount.lookup(b"/etc/shadow").unwrap().is_none());
     fs::write(scratch.0.join("etc/shadow"), "").unwrap();
-    assert!(mount.lookup(b"/etc/shadow").unwrap().is_none(), "what others change is not noticed");
+    assert!(mount.lookup(b"/etc/shadow").unwrap().is_none(), "an external change is not noticed");
     registry.drop_caches();
     registry.drop_caches();
     assert!(mount.lookup(b"/etc/shadow").unwrap().is_some(), "until it is given up");

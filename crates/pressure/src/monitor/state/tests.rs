@@ -1,4 +1,4 @@
-//! The decisions of a monitor, moment by moment, without its thread.
+//! The decisions of a monitor, step by step, without its thread.
 
 use super::*;
 use crate::cgroup::{Cgroup, Version};
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lowwater_lru_core::MemcgTree;
 use std::fs;
 
-/// Counts what it is asked for, and frees nothing.
+/// A reclaimer that counts its calls, and frees nothing.
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
 
@@ -23,7 +23,7 @@ struct World {
     state: MonitorState,
 }
 
-/// A state with a budget of 1,000 bytes, of which so many are used.
+/// Returns a state with a budget of 1,000 bytes, of which `used` are charged.
 fn world(used: u64, watched: Option<WatchedCgroup>) -> World {
     let tree = MemcgTree::new(0);
     let _below_high = tree.root().try_charge(ByteSize::new(used)).unwrap();
@@ -62,7 +62,7 @@ fn a_usage_that_does_not_fall_is_looked_at_less_and_less() {
     let mut pauses = Vec::new();
     for _ in 0..10 {
         let now = due(&state);
-        // Exactly then, and not before.
+        // Exactly at its deadline, and not before.
         if let Some(before) = now.checked_sub(1) {
             state.follow(before);
             assert_eq!(due(&state), now);
@@ -71,7 +71,7 @@ fn a_usage_that_does_not_fall_is_looked_at_less_and_less() {
         pauses.push((due(&state) - now) / 1_000_000);
     }
     assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000, 1_000]);
-    assert_eq!(reclaimer.0.load(Relaxed), 11, "asked at each look");
+    assert_eq!(reclaimer.0.load(Relaxed), 11, "called at each reading");
     tree.root().uncharge(ByteSize::new(1));
     let now = due(&state);
     state.follow(now);
@@ -118,12 +118,12 @@ fn an_excess_is_not_asked_for_again_while_memory_is_under_way() {
         state.seen(1, watched, reading(Level::Medium, excess));
         state.stats().ceiling.get()
     };
-    // Freed, and not given to the system yet.
+    // Freed by the caches, and not yet returned to the system.
     state.freed(ByteSize::new(50));
     assert_eq!(ceiling_after(&mut state, 100), 1_000);
     assert!(state.tick(1), "it is time to trim");
     assert_eq!(ceiling_after(&mut state, 100), 700);
-    // Asked for, and not freed yet.
+    // Requested from the caches, and not yet freed.
     assert!(state.fall.is_some() && state.trim.due(true).is_none());
     assert_eq!(ceiling_after(&mut state, 300), 700);
 }
