@@ -16,21 +16,21 @@ use crate::settings::Settings;
 use crate::workers::RoundRobin;
 use crate::{banner, connection, http};
 
-/// When no connection can be accepted (no file descriptors left), the next try waits so long.
+/// Pause before the next `accept` after one failed, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Open listeners.
+/// The open listeners.
 #[derive(Debug)]
 pub struct Listeners {
     cache: Vec<Listener>,
     http: Option<TcpListener>,
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT; where there are no unix signals, until Ctrl-C.
 ///
 /// # Errors
 ///
-/// An address cannot be listened on, or the cache cannot be made.
+/// A message for the user, if an address cannot be listened on, or the cache cannot be created.
 pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), String> {
     let stopped = stopped()?;
     let (server, listeners) = open(settings).await?;
@@ -39,7 +39,7 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), St
     Ok(())
 }
 
-/// Opens all listeners, and accepts no client yet.
+/// Opens all listeners. Clients wait in the listeners' queues until [`run`] accepts them.
 pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String> {
     let mut cache = Vec::new();
     for listen in &settings.listen {
@@ -57,7 +57,8 @@ pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String
     Ok((Arc::new(server), Listeners { cache, http }))
 }
 
-/// Accepts clients until `stopped` resolves; then running commands may end within `CLOSE_TIME_MAX`.
+/// Accepts clients until `stopped` resolves; then closes the listeners, and waits up to
+/// [`CLOSE_TIME_MAX`](crate::server::CLOSE_TIME_MAX) for the commands that still run.
 pub async fn run(
     server: &Arc<Server>,
     listeners: Listeners,
@@ -75,11 +76,13 @@ pub async fn run(
     }
     stopped.await;
     acceptors.shutdown().await;
+    // Notifies all connections: HTTP connections close at once, the others after they have served
+    // the input that they had received.
     drop(close);
     server.wait_until_idle().await;
 }
 
-/// Resolves when the process is told to stop.
+/// Returns a future that resolves on SIGTERM or SIGINT.
 #[cfg(unix)]
 fn stopped() -> Result<impl Future<Output = ()>, String> {
     use tokio::signal::unix::{signal, SignalKind};
@@ -93,7 +96,7 @@ fn stopped() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-/// Resolves when the process is told to stop.
+/// Returns a future that resolves on Ctrl-C.
 #[cfg(not(unix))]
 fn stopped() -> Result<impl Future<Output = ()>, String> {
     Ok(async {
@@ -101,6 +104,7 @@ fn stopped() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
+/// Accepts clients of one listener for ever; each is served on the next worker thread.
 async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundRobin>, closing: watch::Receiver<()>) {
     loop {
         match listener.accept().await {
@@ -109,6 +113,8 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
                     server.log(1, format_args!("{peer} connected"));
                     let namespace = listener.namespace.clone();
                     let closing = closing.clone();
+                    // A stream is registered with the event loop of the thread that accepted it,
+                    // and must be registered with the worker's instead.
                     let moved = stream.detach().map(|stream| {
                         round_robin.pick().spawn(async move {
                             if let Ok(stream) = stream.attach() {
@@ -120,6 +126,7 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
                         server.log(1, format_args!("connection closed: {why}"));
                     }
                 }
+                // Not awaited: a slow client must not delay the next `accept`.
                 None => drop(tokio::spawn(reject(stream))),
             },
             Err(why) => {
@@ -130,7 +137,8 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
     }
 }
 
+/// Tells a client above the limit of connections that it is refused, and closes the stream.
 async fn reject(mut stream: Stream) {
-    // The client may be gone already; then nobody is left to be told.
+    // An error means that the client has left, so the refusal cannot be delivered.
     let _ = stream.write_all(b"ERROR Too many open connections\r\n").await;
 }

@@ -1,11 +1,11 @@
-//! The banner: what is served and how to reach it, on stdout when the server starts.
+//! The banner: the addresses, limits and an example command, printed to stdout at startup.
 
 use std::io::Write;
 
 use crate::server::Server;
 use crate::settings::listen_address::Endpoint;
 
-/// Says what is served, and how to talk to it.
+/// Prints the banner.
 pub fn print(server: &Server) {
     let settings = &server.settings;
     let mut endpoints: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
@@ -32,6 +32,6 @@ pub fn print(server: &Server) {
         reach = reach.unwrap_or_default(),
     );
     let mut stdout = std::io::stdout();
-    // Nobody may be reading; the clients do not care.
+    // A closed stdout is no reason not to serve.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

@@ -1,4 +1,4 @@
-//! What each command means.
+//! The implementation of each command.
 
 mod admin;
 mod arithmetic;
@@ -26,12 +26,12 @@ use crate::version::VERSION;
 /// memcached's highest verbosity.
 const VERBOSITY_MAX: u32 = 3;
 
-/// Runs one command that came without a value. What would need much room while it runs has a block
-/// of its own for so long: a connection that waits has room for the rest.
+/// Runs a command that has no data block. The large futures of rare commands are boxed, so that a
+/// waiting connection does not reserve room for them.
 ///
 /// # Errors
 ///
-/// The client left while it was being answered.
+/// The connection failed while the reply was written.
 pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<ControlFlow<()>> {
     session.server.log(2, format_args!("< {command:?}"));
     if session.namespace.is_restricted() && concerns_all(&command) {
@@ -72,12 +72,12 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
         Command::WatchEvictions => return watch::evictions(session).await,
         Command::Crawl { crawl, everything } => crawl::crawl(session, crawl, everything).await?,
         Command::Quit => return Ok(ControlFlow::Break(())),
-        Command::Store(_) => unreachable!("the decoder keeps store commands until their value is there"),
+        Command::Store(_) => unreachable!("the decoder keeps store commands until their value is complete"),
     }
     Ok(ControlFlow::Continue(()))
 }
 
-/// Whether it reaches beyond one tenant's values.
+/// Returns whether the command reads or changes more than one tenant's values.
 fn concerns_all(command: &Command<'_>) -> bool {
     match command {
         Command::FlushAll { .. }

@@ -1,12 +1,12 @@
-//! One client: bytes in, commands, replies out in batches.
+//! A client connection: reads bytes, runs commands, and writes replies in batches.
 //!
-//! Everything a connection holds is bounded: the input by the longest line (values leave it as they
-//! arrive), the value in progress by `-I` and by what all of them may have
-//! ([`receive_budget`](crate::receive_budget)), the output by [`Output::is_full`]. A connection
-//! that waits for its client holds no input buffer at all.
+//! All memory of a connection is bounded: the input by the longest line (values leave the input as
+//! they arrive), the value in progress by `-I` and by the [`receive_budget`](crate::receive_budget)
+//! of all connections together, the output by [`Output::is_full`]. A connection that waits for its
+//! client holds no input buffer.
 //!
-//! When the server closes, what had come in by then is still read and answered; what is incomplete
-//! is dropped.
+//! At shutdown, input that has already been received is still read and answered; an incomplete
+//! command is dropped.
 
 use std::future::{poll_fn, Future};
 use std::io;
@@ -32,12 +32,14 @@ use crate::session::Session;
 use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 
-/// After so many reads that filled the buffer, others get their turn. After one that did not, they
-/// get it at once: a client on another processor has its next request there before this thread
-/// could look, and one that always has would keep all others waiting.
+/// After this many reads that filled the buffer, the task yields to other connections. After a read
+/// that did not fill it, other connections run at once: a fast client on another processor would
+/// have its next request in the socket before a second read, again and again, and the others would
+/// starve.
 const READS_PER_TURN: u32 = 16;
 
-/// Serves one client until it leaves, errs beyond repair, or the server closes.
+/// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the
+/// server shuts down.
 pub async fn serve(permit: ConnectionPermit, stream: Stream, namespace: Namespace, closing: watch::Receiver<()>) {
     let server = Arc::clone(permit.server());
     let decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
@@ -60,7 +62,7 @@ pub async fn serve(permit: ConnectionPermit, stream: Stream, namespace: Namespac
 
 struct Connection {
     session: Session,
-    /// Set until the client has logged in, where a login is required.
+    /// `Some` until the client has logged in, if a login is required.
     login: Option<LoginDecoder>,
     decoder: Decoder,
     input: Input,
@@ -70,11 +72,11 @@ struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadOutcome {
     WouldBlock,
-    /// All there was.
+    /// The socket had less than the buffer has room for.
     Drained,
-    /// As much as the buffer had room for.
+    /// The read filled the buffer.
     Full,
-    /// The connection's end.
+    /// End of the stream.
     Closed,
 }
 
@@ -83,8 +85,8 @@ impl Connection {
         self.session.stream.set_nodelay()?;
         let mut closing = self.session.closing.clone();
         let mut closed = pin!(closing.changed());
-        // Asked once, so that it knows whom to wake: a task's waker stays the same. After that, a
-        // look is enough.
+        // Polled once, to register the task's waker, which stays the same. After that, `is_closing`
+        // is enough.
         poll_fn(|cx| Poll::Ready(closed.as_mut().poll(cx).is_ready())).await;
         loop {
             let first = poll_fn(|cx| match self.session.is_closing() {
@@ -108,12 +110,12 @@ impl Connection {
         }
     }
 
-    /// Serves what had come in when the server was told to close. A client that goes on sending is
-    /// not waited for.
+    /// Serves the input that had been received when shutdown began. A client that keeps sending is
+    /// cut off after [`CLOSE_TIME_MAX`].
     async fn drain(&mut self) -> io::Result<()> {
         let started = Instant::now();
         loop {
-            // The event loop looks at the socket once more.
+            // Lets the event loop poll the socket once more.
             tokio::task::yield_now().await;
             let read = self.read().await;
             let is_over = matches!(self.serve(read).await?, ReadOutcome::WouldBlock | ReadOutcome::Closed);
@@ -123,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Serves the bytes of a read.
+    /// Processes the outcome of a read.
     async fn serve(&mut self, read: io::Result<usize>) -> io::Result<ReadOutcome> {
         match read {
             Ok(0) => return Ok(ReadOutcome::Closed),
@@ -136,7 +138,7 @@ impl Connection {
         Ok(if next.is_break() { ReadOutcome::Closed } else { read })
     }
 
-    /// Reads what there is, if there is something.
+    /// Reads what the socket has, without waiting; `WouldBlock` if it has nothing.
     async fn read(&mut self) -> io::Result<usize> {
         let read = poll_fn(|cx| Poll::Ready(self.poll_read(cx))).await;
         match read {
@@ -149,7 +151,7 @@ impl Connection {
         self.input.poll_read(&mut self.session.stream, cx)
     }
 
-    /// Serves all commands that are complete, and writes their replies.
+    /// Runs all complete commands in the input, and writes their replies.
     async fn serve_input(&mut self) -> io::Result<ControlFlow<()>> {
         let mut used = 0;
         let mut waits = 0;
@@ -186,7 +188,8 @@ impl Connection {
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
-                // As for a value that is there whole: it waits for room, and is then refused.
+                // As for a complete value: waits for room, and is refused after `ROOM_TRIES_MAX`
+                // pauses.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
                     waits += 1;
                     self.session.flush().await?;

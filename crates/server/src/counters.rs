@@ -1,15 +1,15 @@
-//! Counters of `stats`, with memcached's own field names where it has one.
+//! Counters of `stats`, with memcached's field names where it has one.
 //!
-//! Each connection counts in a [`PendingCounts`] of its own and adds it to the [`Counters`] of all
-//! when it writes its replies out. So a `get` touches no line that another core writes, and whoever
-//! reads a reply finds its command counted.
+//! Each connection counts in [`PendingCounts`] of its own, and adds them to the shared [`Counters`]
+//! before it writes its replies. So a `get` writes no shared cache line, and a client that has read
+//! a reply finds its command counted.
 
 use lowwater_base::striped_counters::StripedCounters;
 use lowwater_base::thread_slot;
 
 macro_rules! counters {
     ($($counter:ident $name:literal,)*) => {
-        /// One thing that is counted.
+        /// A counter.
         #[derive(Clone, Copy, Debug)]
         pub enum Counter {
             $($counter,)*
@@ -48,28 +48,28 @@ counters! {
     RejectedConnections "rejected_connections",
 }
 
-/// The server's counters, a part of them for each thread.
+/// The server's counters, striped over threads.
 #[doc(alias = "thread_stats")]
 #[derive(Debug, Default)]
 pub struct Counters(StripedCounters<{ NAMES.len() }>);
 
-/// Counts of one connection that are not yet added to the [`Counters`].
+/// Counts of a connection that are not added to the [`Counters`] yet.
 #[derive(Debug, Default)]
 pub struct PendingCounts {
     counts: [u64; NAMES.len()],
-    /// A bit for each that is not 0.
+    /// A bit for each count that is not 0.
     counted: u32,
 }
 
 const _: () = assert!(NAMES.len() <= u32::BITS as usize);
 
 impl Counters {
-    /// Adds one.
+    /// Adds one to `counter`.
     pub fn count(&self, counter: Counter) {
         self.0.add(thread_slot::spread(), counter as usize, 1);
     }
 
-    /// Adds a connection's pending counts, which are 0 afterwards.
+    /// Adds a connection's pending counts, and sets them to 0.
     pub fn add(&self, counts: &mut PendingCounts) {
         let thread = thread_slot::spread();
         while counts.counted != 0 {
@@ -79,7 +79,7 @@ impl Counters {
         }
     }
 
-    /// One of them.
+    /// Returns the value of `counter`.
     pub fn get(&self, counter: Counter) -> u64 {
         self.sum(counter as usize)
     }
@@ -88,7 +88,7 @@ impl Counters {
         self.0.sum(counter) as u64
     }
 
-    /// Sets all of them to 0.
+    /// Sets all counters to 0.
     pub fn reset(&self) {
         self.0.reset();
     }
@@ -99,7 +99,7 @@ impl Counters {
 }
 
 impl PendingCounts {
-    /// Adds one.
+    /// Adds one to `counter`.
     pub fn count(&mut self, counter: Counter) {
         self.add(counter, 1);
     }

@@ -1,16 +1,17 @@
-//! The decoder: a stream of bytes to commands and values.
+//! The decoder: turns a stream of bytes into commands and values.
 //!
-//! The decoder takes what it can use from the input and says how much that was; the rest is shown
-//! to it again, with more behind it. It keeps no input but a block in progress, so a connection's
-//! memory is one line, one value and this struct.
+//! Each step consumes a part of the input and returns the number of consumed bytes; the caller
+//! presents the rest again, with more input behind it. The decoder stores no input except a data
+//! block in progress, so a connection's memory is one line, one value and this struct.
 //!
 //! # Invariants
 //!
-//! 1. The steps depend on the bytes alone, not on how they were split: `split_anywhere_same_steps`.
-//! 2. A step other than `More` and `NoRoom` takes at least one byte, so a finite input has finitely
-//!    many steps.
-//! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that
-//!    was announced; it is counted (see [`ReceiveBudget`]) before.
+//! 1. The steps depend on the bytes alone, not on how the bytes were split:
+//!    `split_anywhere_same_steps`.
+//! 2. A step other than `More` and `NoRoom` consumes at least one byte, so a finite input has
+//!    finitely many steps.
+//! 3. Memory for a value is allocated as its bytes arrive, one piece ahead, never by the announced
+//!    length; it is charged to the [`ReceiveBudget`] first.
 
 #[cfg(test)]
 pub mod steps;
@@ -29,24 +30,24 @@ use crate::receive_budget::{ReceiveBudget, ReceiveCharge};
 use crate::value::data::{Data, DataBuilder};
 use crate::value::piece_pool::PiecePool;
 
-/// A line without an end after so many bytes is no command of ours; memcached has the same limit.
+/// The longest line, except for gets; memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// A get of many keys may be this long: 1,000 keys of the longest kind. (memcached has no limit
-/// here; we promise one.)
+/// The longest line of a get: 1,000 keys of the maximum length. (memcached has no limit here; this
+/// server guarantees one.)
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// Turns a stream of bytes into [`Step`]s.
 #[derive(Debug)]
 pub struct Decoder {
     item_bytes_max: usize,
-    /// Where values take their pieces from.
+    /// The pool for the pieces of values.
     pool: Arc<PiecePool>,
-    /// The budget for values that are being received; none: they are not counted.
+    /// The budget for values that are being received; `None`: they are not charged.
     receive_budget: Option<Arc<ReceiveBudget>>,
     state: DecoderState,
-    /// How far the line in front was searched for its end, so that slow arrival does not make the
-    /// search quadratic.
+    /// Bytes at the front of the input that contain no line end, so that a line that arrives slowly
+    /// is not searched in quadratic time.
     searched: usize,
 }
 
@@ -55,30 +56,29 @@ enum DecoderState {
     Line,
     Value(Box<StoreRequest>),
     Swallow(usize),
-    /// After [`ProtocolError::LineTooLong`]: everything is thrown away.
+    /// After [`ProtocolError::LineTooLong`]: all further input is discarded.
     Closed,
 }
 
 /// A step of the decoder.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// Nothing more without more input.
+    /// No further step without more input.
     More,
-    /// A command that is complete with its line.
+    /// A command without a data block.
     Command(Command<'a>),
     /// A store command with its value.
     Store(Box<StoreRequest>),
-    /// A store command whose value is larger than any may be; the value is swallowed by later
-    /// steps.
+    /// A store command whose value is larger than `-I` allows; later steps discard the value.
     TooLarge { verb: StoreVerb, key: Cow<'a, [u8]>, noreply: bool },
-    /// There is no room for more of a value. The same input again may find some; or the value is
-    /// [given up](Decoder::abandon_value).
+    /// There is no room for more of a value. A later step with the same input may find room;
+    /// otherwise [`abandon_value`](Decoder::abandon_value) gives up.
     NoRoom,
-    /// A line, or a data block, that gets an error reply.
+    /// A line or a data block that is answered with an error.
     Error(RefusedLine),
 }
 
-/// A store command and the value that came with it.
+/// A store command and the value that follows it.
 #[derive(Debug)]
 pub struct StoreRequest {
     pub verb: StoreVerb,
@@ -87,22 +87,22 @@ pub struct StoreRequest {
     pub exptime: i64,
     pub unique: u64,
     pub noreply: bool,
-    /// Of an `ms`.
+    /// The part that only an `ms` has.
     pub meta: Option<Box<MetaStore>>,
     value: DataBuilder,
     charge: ReceiveCharge,
-    /// The two bytes behind the value, as far as they have come.
+    /// The two bytes after the value, as far as they were received.
     end: [u8; 2],
     end_length: usize,
 }
 
 impl StoreRequest {
-    /// Returns the complete value, and its charge.
+    /// Returns the complete value and its charge.
     pub fn into_data(self) -> (Data, ReceiveCharge) {
         (self.value.finish(), self.charge)
     }
 
-    /// Takes the bytes of this request from the front of `input`, and returns how many they are and
+    /// Consumes the bytes of this request from the front of `input`, and returns their number and
     /// the progress.
     fn take(&mut self, input: &[u8]) -> (usize, ReceiveProgress) {
         if !self.charge.charge_up_to(self.value.len() + input.len().min(self.value.missing())) {
@@ -117,7 +117,7 @@ impl StoreRequest {
         (taken, if self.missing() == 0 { ReceiveProgress::Complete } else { ReceiveProgress::More })
     }
 
-    /// Bytes that are still to come.
+    /// Returns the number of bytes that are still to be received.
     fn missing(&self) -> usize {
         self.value.missing() + self.end.len() - self.end_length
     }
@@ -131,14 +131,14 @@ enum ReceiveProgress {
 }
 
 impl Decoder {
-    /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too
-    /// large.
+    /// Creates a decoder for a new stream. Items (key, value and memcached's header) of more than
+    /// `item_bytes_max` bytes are refused as too large.
     pub fn new(item_bytes_max: usize, pool: &Arc<PiecePool>, receive_budget: Option<&Arc<ReceiveBudget>>) -> Self {
         let (pool, receive_budget) = (Arc::clone(pool), receive_budget.cloned());
         Self { item_bytes_max, pool, receive_budget, state: DecoderState::Line, searched: 0 }
     }
 
-    /// Abandons the value that is being received: later steps swallow the rest of it.
+    /// Abandons the value that is being received: later steps discard the rest of it.
     pub fn abandon_value(&mut self) -> Option<Box<StoreRequest>> {
         match std::mem::replace(&mut self.state, DecoderState::Line) {
             DecoderState::Value(request) => {
@@ -152,7 +152,7 @@ impl Decoder {
         }
     }
 
-    /// Takes one step: how many bytes of `input` were used up, and what they said.
+    /// Takes one step, and returns the number of consumed bytes of `input` and the step.
     pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
         match &mut self.state {
             DecoderState::Line => self.line(input),
@@ -205,7 +205,7 @@ impl Decoder {
             Ok(Command::Store(store)) => {
                 if self.is_too_large(&store) {
                     self.state = DecoderState::Swallow(store.length + 2);
-                    // As memcached: whatever an `ms` was to do, the value there is out of date.
+                    // As in memcached: an `ms` in any mode makes the existing value out of date.
                     let verb = if store.meta.is_some() { StoreVerb::Set } else { store.verb };
                     return (used, Step::TooLarge { verb, key: store.key, noreply: store.noreply });
                 }

@@ -1,21 +1,21 @@
-//! `--http`: what the server does, for monitoring and for eyes. Off unless it is asked for.
+//! `--http`: an HTTP endpoint for monitoring and for browsers. Off by default.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/` | a page that shows memory, hits, reclaim and tenants as they change |
-//! | `/state.json` | what the page asks for once a second: see `state.rs` |
+//! | `/state.json` | the data of the page, which requests it once a second: see `state.rs` |
 //! | `/metrics` | counters and gauges as Prometheus reads them |
 //! | `/debug/shrinker` | the shrinkers' names |
-//! | `/debug/shrinker/<name>/count` | what one holds, as in the kernel's debugfs: group id, then objects on each node |
+//! | `/debug/shrinker/<name>/count` | a shrinker's objects, as in the kernel's debugfs: group id, then objects on each node |
 //!
-//! Names of shrinkers, numbers and group ids are all that is shown, and tenants' names in
-//! `/state.json`: no key, no value. The page and its state are answered only to those who ask by
-//! address, and to no other site's scripts: nothing allows them to read it, and what the page may
-//! load and run is said in [`POLICY`].
+//! Responses contain numbers, names of shrinkers and group ids, and tenants' names in
+//! `/state.json`; never a key or a value. The page and its state are served only if the `Host`
+//! header is an address, and not to the scripts of other sites: no CORS header allows them to read
+//! a response, and [`POLICY`] limits what the page itself may load and run.
 //!
-//! The cache port does not notice: a few connections at a time ([`CONNECTIONS_MAX`]), one request
-//! each, bounded in bytes and in time; and what is asked of the registry is asked on a thread of
-//! its own, not on one that serves clients.
+//! The cache port is not disturbed: there are at most [`CONNECTIONS_MAX`] HTTP connections at a
+//! time, each with one request that is bounded in bytes and time; and requests are answered on
+//! blocking threads, not on those that serve cache clients.
 
 mod metrics;
 mod request;
@@ -34,23 +34,24 @@ use tokio::time::timeout;
 use crate::server::Server;
 use request::{Method, Request, RequestError};
 
-/// Scrapers come every few seconds, and people one at a time.
+/// Bound on open connections: scrapers come every few seconds, and browsers are few.
 const CONNECTIONS_MAX: usize = 4;
-/// Who has not sent its request, or taken its answer, by then is in somebody's way.
+/// Time in which a client must send its request and read the response; then its connection is
+/// closed, so that others can use the permit.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// After the answer, what the client still sends is read and thrown away for so long, or closing
-/// would take the answer back.
+/// How long further input is read and discarded after the response: closing a socket with unread
+/// input resets the connection, and the client could lose the response.
 const LINGER_TIME_MAX: Duration = Duration::from_millis(200);
-/// When no connection can be accepted (no file descriptors left), the next try waits so long.
+/// Pause before the next `accept` after one failed, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the page may do: load its own style and script, ask its own server. Nothing from elsewhere,
-/// nothing inline, no frame around it.
+/// The page's Content-Security-Policy: load its own style and script, send requests to its own
+/// server. Nothing from other servers, nothing inline, no embedding in a frame.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
 
-/// The page's parts: path, type, text.
+/// The files of the page: path, content type, text.
 const PAGE: [(&str, &str, &str); 3] = [
     ("/", "text/html; charset=utf-8", include_str!("http/page/page.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("http/page/page.css")),
@@ -69,14 +70,15 @@ struct Response {
 pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        // Who comes while all permits are taken waits in the listener's queue.
+        // While all permits are taken, new connections wait in the listener's queue.
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let (server, mut closing) = (Arc::clone(&server), closing.clone());
                 tokio::spawn(async move {
                     tokio::select! {
-                        // It never sends: it only closes.
+                        // The channel carries no message: it resolves when the server drops the
+                        // sender.
                         _ = closing.changed() => {}
                         done = timeout(TIME_MAX, handle(&server, stream)) => {
                             if let Ok(Err(why)) = done {
@@ -123,7 +125,7 @@ async fn handle(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads up to the end of the head; there is no body that would be looked at.
+/// Reads a request up to the end of its head; a body is ignored.
 async fn read(stream: &mut TcpStream) -> io::Result<Result<Request, RequestError>> {
     let mut head = Vec::with_capacity(1024);
     loop {
@@ -141,7 +143,7 @@ fn respond(server: &Server, request: &Request) -> Response {
     let part = PAGE.iter().find(|part| part.0 == path);
     if (part.is_some() || path == "/state.json") && !request.is_by_address() {
         let why =
-            "ask by address, as http://127.0.0.1: whoever comes by another name may have been sent by its owner\n";
+            "use an address, as http://127.0.0.1: a request with another host name may come from another site's page\n";
         return Response::text("421 Misdirected Request", why);
     }
     if let Some(&(_, content, text)) = part {

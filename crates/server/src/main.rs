@@ -1,71 +1,75 @@
-//! A memcached for many tenants in one memory, on [`lowwater`].
+//! A memcached-compatible cache server: many tenants share one memory budget, on [`lowwater`].
 //!
 //! ```text
-//!   main            settings in, worker threads started
-//!   acceptor        listeners, connections handed to workers, the end
-//!   workers         an event loop for each thread
-//!   banner          what is served, on stdout
-//!   connection      one task for each client: bytes in, replies out
+//!   main            reads the settings, starts the worker threads
+//!   acceptor        opens listeners, hands connections to workers, shuts down
+//!   workers         one event loop per thread
+//!   banner          the startup message on stdout
+//!   connection      one task per client: reads bytes, runs commands, writes replies
 //!   http            --http: a page, metrics, shrinkers
-//!   commands        what each command does
+//!   commands        the implementation of each command
 //!   session         the part of a connection that its commands use
-//!   server          what all connections share
-//!   decoder         a stream of bytes to commands and values
+//!   server          the state shared by all connections
+//!   decoder         decodes a byte stream into commands and values
 //!   net             sockets, input and output buffers
-//!   store           the cache: each value charged to its key's tenant
-//!   counters        what `stats` counts
-//!   receive_budget  memory of values that are being received
+//!   store           the cache: each value is charged to its key's tenant
+//!   counters        the counters of `stats`
+//!   receive_budget  the memory of values that are being received
 //!   value           a stored value, in pieces of one size
 //!   settings        the command line and the files that it names
-//!   protocol        memcached's text protocol: lines to commands; pure
-//!   version         what `version` answers
+//!   protocol        memcached's text protocol: parses lines into commands; pure
+//!   version         the reply to `version`
 //! ```
 //!
 //! `cargo run --release -p lowwater-server`, then point any memcached client at 127.0.0.1:11211.
-//! Give tenants their protection with `--config` (see `settings/limits.rs`), or while it runs:
+//! Set the tenants' protection with `--config` (see `settings/limits.rs`), or while the server
+//! runs:
 //!
 //! ```text
-//!   tenant set shop low=8M max=32M     other limits for a tenant, at once
-//!   tenant list                        who is there, with what limits, and how much they use
-//!   cache_memlimit 128                 another budget, in megabytes
-//!   watch evictions                    a line for each value that has to make room
-//!   lru_crawler metadump all           a line for each value there is
+//!   tenant set shop low=8M max=32M     changes a tenant's limits at once
+//!   tenant list                        lists all tenants with their limits and usage
+//!   cache_memlimit 128                 changes the budget, in megabytes
+//!   watch evictions                    prints a line for each evicted value
+//!   lru_crawler metadump all           prints a line for each stored value
 //! ```
 //!
-//! # How we differ from memcached 1.6.18
+//! # Differences from memcached 1.6.18
 //!
-//! What its parser does in another way is told in `protocol.rs`. Beyond that:
+//! Differences of the parser are listed in `protocol.rs`. All others:
 //!
-//! 1. `mg`, `ma`: a time in the past shows as 0 seconds left; there, it wraps to 136 years. An `ma`
-//!    that gives a time to a number that grows gives it; there, it is lost. What an `mg`, `ma`,
-//!    `append` or growing `incr` makes under a key in base64 shows its key in base64; there, as it
-//!    is, line ends included.
-//! 2. Marking a value stale, or noting who won it, replaces it, which takes its bytes a second time
-//!    for a moment. Where there is no room even so, nobody wins, and what was to be stale is gone.
-//!    With `-M`, an `incr` may find no room for the same reason.
-//! 3. There is one slab class, 1. `lru_crawler` goes over everything in no order, whatever was
-//!    asked for before. Of the things to watch there are evictions, whose `ttl` is not known (-1).
-//! 4. A connection that belongs to a tenant is refused what concerns all: `flush_all`, `verbosity`,
-//!    limits, and others' statistics.
-//! 5. There are commands more: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
-//!    `lru_crawler mgdump`, which later memcacheds have. Where they are not known, as here
-//!    `shutdown`, `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of
-//!    `lru_crawler`, the answer is `ERROR`. `stats conns` and `stats sizes` tell nothing, `stats
-//!    cachedump` is refused, `stats settings` has the lines that mean something here. `version`
-//!    answers `1.6.18-lowwater-` and the version of this package.
-//! 6. `flush_all` and `lru_crawler crawl` answer when they are done; of the first, all see the
-//!    effect at once. There, they answer before, and a second crawl is told `BUSY`. Dumps may be
-//!    pipelined behind other commands; there, a `metadump` may not.
-//! 7. A value takes memory as it comes, not when it is announced, so it may be told that there is
-//!    none in the middle of its block; the rest is swallowed. Values that are still arriving have
-//!    half the budget at most, and one of them more. What clients hold who do not read is dropped
-//!    nevertheless; when pieces of values take half as much again as the budget, nothing of more
-//!    than 16 KiB is stored.
-//! 8. With `-M`, a tenant's `max` bounds what it stores, and drops nothing either; its `min`, `low`
-//!    and `high` mean nothing. When many store at once, it may have one value more for each thread
-//!    but one.
-//! 9. Of two keys with the same hash of 64 bits, which is keyed and new in every process, the one
-//!    that is stored later takes the other's place, also with `-M` (see `store/key_hash.rs`).
+//! 1. `mg`, `ma`: a time in the past is shown as 0 seconds left; in memcached, it wraps to 136
+//!    years. An `ma` that sets an exptime while its number gets longer keeps the exptime; memcached
+//!    loses it. A value created by `mg`, `ma`, `append` or a growing `incr` under a key in base64
+//!    shows its key in base64; memcached shows the raw bytes, line ends included.
+//! 2. Marking a value stale, or recording that a client won it, replaces the value, so its bytes
+//!    are needed twice for a moment. If there is no room for the second copy, no client wins, and a
+//!    value that was to be marked stale is deleted. With `-M`, an `incr` may find no room for the
+//!    same reason.
+//! 3. There is one slab class, 1. `lru_crawler` visits all values in no particular order, whether
+//!    `all`, `hash` or class 1 is given. Of the events that memcached can `watch` there are only
+//!    evictions, and their `ttl` is unknown (-1).
+//! 4. On a connection that belongs to a tenant, commands that concern all tenants are refused:
+//!    `flush_all`, `verbosity`, limits, and statistics of other tenants.
+//! 5. Additional commands: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
+//!    `lru_crawler mgdump`, which later versions of memcached have; memcached 1.6.18 answers
+//!    `ERROR` to them. This server answers `ERROR` to `shutdown`, `slabs`, `lru`, `extstore`,
+//!    `refresh_certs` and the other settings of `lru_crawler`. `stats conns` and `stats sizes` show
+//!    nothing, `stats cachedump` is refused, and `stats settings` has only the lines that apply
+//!    here. `version` answers `1.6.18-lowwater-` and the version of this package.
+//! 6. `flush_all` and `lru_crawler crawl` answer when they have completed; a `flush_all` takes
+//!    effect for all clients at once. memcached answers before, and refuses a second crawl with
+//!    `BUSY`. Dumps may be pipelined behind other commands; in memcached, a `metadump` may not.
+//! 7. Memory for a value is allocated as its bytes arrive, not when its length is announced, so a
+//!    store may fail for lack of memory in the middle of its block; the rest of the block is
+//!    discarded. Values that are still being received may take at most half the budget, and one of
+//!    them may take more. A value can be evicted while the output buffer of a client that does not
+//!    read still holds it; when the pieces of all values take one and a half times the budget, no
+//!    value of more than 16 KiB is stored.
+//! 8. With `-M`, a tenant's `max` bounds the bytes it stores, but evicts nothing; its `min`, `low`
+//!    and `high` have no effect. With several stores at the same time, a tenant may exceed its
+//!    `max` by one value for each thread but one.
+//! 9. If two keys have the same 64-bit hash, which is keyed at random in each process, the key
+//!    stored later replaces the other, also with `-M` (see `store/key_hash.rs`).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Sockets and buffers: what a connection reads from and writes to.
+//! Sockets, and the input and output buffers of connections.
 
 mod buffer_pool;
 pub mod input;

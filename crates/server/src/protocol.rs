@@ -1,33 +1,34 @@
-//! memcached's text protocol: lines to commands. Pure: no socket, no cache, and a clock in
-//! [`expiry`] alone.
+//! memcached's text protocol: parses lines into commands. Pure: no socket, no cache, and no clock
+//! except in [`expiry`].
 //!
 //! ```text
-//!   login                    lines before a client is known
-//!   line                     a line to a command: the classic ones
+//!   login                    the stream before a client has logged in
+//!   line                     the classic commands
 //!   meta                     the meta commands
-//!   admin                    the server's own commands
+//!   admin                    administration commands, memcached's and this server's own
 //!   field                    keys, lengths, noreply
-//!   command, meta_command    what a line asks for
-//!   error                    why a line is refused
+//!   command, meta_command    the parsed commands
+//!   error                    the errors of refused lines
 //!   words, number, base64, uri, item, expiry
 //! ```
 //!
-//! # How we differ from memcached 1.6.18
+//! # Differences from memcached 1.6.18
 //!
-//! 1. Numbers that do not fit are refused; there, flags, lengths and times wrap at 32 bits (a date
-//!    after 2038 is in the past).
-//! 2. The block behind a store line with a bad key, flags or time is swallowed; there, it is run as
-//!    commands. An `ms` with an opaque or a number of flags that is too large is such a line; an
-//!    `mg` or `ma` with such an opaque does nothing but say so.
-//! 3. Keys with control characters are refused, as its `protocol.txt` says; there, they are taken.
-//!    Keys in base64 may have any bytes.
+//! 1. Numbers out of range are refused; in memcached, flags, lengths and times wrap at 32 bits (a
+//!    date after 2038 is in the past).
+//! 2. The block after a store line with an invalid key, flags or time is discarded; memcached runs
+//!    it as commands. An `ms` with an opaque that is too long, or with too many flags, is such a
+//!    line; an `mg` or `ma` with such an opaque only answers with the error.
+//! 3. Keys with control characters are refused, as memcached's `protocol.txt` specifies; memcached
+//!    accepts them. Keys in base64 may contain any bytes.
 //! 4. A line that is too long is answered before the connection closes; a `get` may have 256 KiB of
-//!    keys, not any number.
-//! 5. A `get` with a bad key gets its error; there, replies of earlier commands that were still
-//!    waiting are lost with it.
-//! 6. A value that is too large is refused when its line has come; there, when its block has.
+//!    keys, not an unlimited number.
+//! 5. A `get` with an invalid key is answered with an error; memcached also loses the pending
+//!    replies of earlier commands.
+//! 6. A value that is too large is refused after its line was received; memcached refuses it after
+//!    its block.
 //!
-//! Of the commands that both have, all other replies to a line are equal byte for byte;
+//! All other replies to the commands that both servers have are equal byte for byte;
 //! `ci/memcached.sh` compares them.
 
 mod admin;

@@ -1,61 +1,64 @@
 //! The budget for values that are being received.
 //!
-//! A value is nobody's until it is there whole: a key that names a new tenant makes it only then,
-//! and many a store changes nothing. But its bytes take memory from the first one on, and a client
-//! may stop in the middle of them. So what has come is charged to the root group a little at a
-//! time: the budget holds it, and what is stored makes room for it. All of them together may have
-//! half the budget, or clients that never finish could empty the cache. One at a time may have more
-//! than that, up to its end; for if each of many had a part of what all may have, none could go on.
+//! A value that is being received belongs to no tenant: a key that names a new tenant creates that
+//! tenant only with the complete value, and many stores change nothing in the end. But its bytes
+//! take memory from the first one on, and a client may stop in the middle. So the received bytes
+//! are charged to the root group in small steps: the memory is part of the budget, and stored
+//! values are evicted to make room for it. All values being received may take at most half the
+//! budget, or clients that never finish could empty the cache. One value at a time is exempt from
+//! this bound until it is complete: otherwise, if many values were each received in part, none
+//! could be completed.
 //!
-//! When a value is put there, it is charged to its tenant; so what it was charged for on its way is
-//! given back just before, and taken again while it waits for room.
+//! A stored value is charged to its tenant. So the charge of the reception is uncharged just before
+//! the store, and charged again while the store waits for room.
 //!
-//! Not counted: the first 4 KiB of each, so that small values pay nothing; its connection's buffer;
-//! and what the allocator and the table of pieces take for the others, less than half a percent.
+//! Not charged: the first 4 KiB of each value, so that small values cost nothing; the connection's
+//! buffer; and the overhead of the allocator and of the table of pieces, less than half a percent.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use lowwater::{ByteSize, Runtime};
 
-/// Bytes of each value that are not counted.
+/// Bytes of each value that are not charged.
 const FREE_BYTES: u64 = 4 * 1024;
 
-/// Bytes reserved at a time.
+/// Granularity of reservations.
 const STEP_BYTES: u64 = 64 * 1024;
 
-/// The bytes of all values that are being received, at most half of the budget.
+/// The reserved bytes of all values that are being received; at most half the budget, except for
+/// one exempt value.
 #[derive(Debug)]
 pub struct ReceiveBudget {
     runtime: Runtime,
-    /// Drop values when the memory is full.
+    /// Evict values when the memory is full.
     evict: bool,
-    /// The exempt value has at most so many beyond the bound of all.
+    /// Maximum of bytes that the exempt value may have beyond the shared bound.
     item_bytes_max: u64,
     bytes: AtomicU64,
-    /// A value is exempt from the bound of all.
+    /// Whether a value is exempt from the shared bound.
     exempt: AtomicBool,
 }
 
 impl ReceiveBudget {
-    /// Creates a budget of which nothing is reserved.
+    /// Creates a budget with nothing reserved.
     pub fn new(runtime: &Runtime, evict: bool, item_bytes_max: usize) -> Arc<Self> {
         let (runtime, item_bytes_max) = (runtime.clone(), item_bytes_max as u64);
         Arc::new(Self { runtime, evict, item_bytes_max, bytes: AtomicU64::new(0), exempt: AtomicBool::new(false) })
     }
 
-    /// Returns the bytes that are reserved now.
+    /// Returns the bytes reserved now.
     pub fn bytes(&self) -> ByteSize {
-        // Relaxed: a number for people.
+        // Relaxed: read for statistics only.
         ByteSize::new(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Reserves and charges `bytes` more, unless the bound or the budget is reached.
+    /// Reserves and charges `bytes` more bytes, unless the bound or the budget would be exceeded.
     fn reserve(&self, bytes: u64, exempt: bool) -> bool {
         let more = if exempt { self.item_bytes_max } else { 0 };
         let max = self.runtime.root().max().get() / 2 + more;
         let add = |before: u64| before.checked_add(bytes).filter(|&after| after <= max);
-        // Relaxed, both: a count that bounds, and guards no other memory.
+        // Relaxed, both: the count bounds the reservations, and guards no other memory.
         if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
             return false;
         }
@@ -67,14 +70,14 @@ impl ReceiveBudget {
     }
 
     fn release(&self, bytes: u64) {
-        // Relaxed: as in `reserve`.
+        // Relaxed: the count guards no other memory (see `reserve`).
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn charge(&self, bytes: u64) -> bool {
         let (root, bytes) = (self.runtime.root(), ByteSize::new(bytes));
         let has_room = || root.usage().saturating_add(bytes) <= root.max();
-        // As for a value that is put there: without evictions, nothing is to be reclaimed for it.
+        // As for a stored value: without evictions, nothing may be reclaimed for it.
         let may = self.evict || has_room() || {
             self.runtime.tree().drain_stock();
             has_room()
@@ -87,26 +90,26 @@ impl ReceiveBudget {
     }
 }
 
-/// The part of a [`ReceiveBudget`] that one value has; released when it is dropped.
+/// A value's part of the [`ReceiveBudget`]; dropping it uncharges and releases the bytes.
 #[derive(Debug, Default)]
 pub struct ReceiveCharge {
-    /// None: the value is not counted.
+    /// `None`: the value is not charged.
     receive_budget: Option<Arc<ReceiveBudget>>,
     /// The value's length.
     length: u64,
-    /// Bytes reserved for it.
+    /// Bytes reserved for the value.
     bytes: u64,
-    /// Of the reserved bytes, those that are charged.
+    /// The part of the reserved bytes that is charged.
     charged: u64,
-    /// It is the value that is exempt from the bound of all.
+    /// Whether this value is the exempt one.
     exempt: bool,
 }
 
 impl ReceiveCharge {
-    /// Creates the charge of a value of `length` bytes, of which none has been received.
+    /// Creates the charge of a value of `length` bytes, none of which has been received.
     pub fn new(receive_budget: Option<&Arc<ReceiveBudget>>, length: usize) -> Self {
         let length = length as u64;
-        // Mostly it is short, and nobody needs to be asked.
+        // Most values are short, and need no shared count.
         Self { receive_budget: receive_budget.filter(|_| length > FREE_BYTES).cloned(), length, ..Self::default() }
     }
 
@@ -119,7 +122,7 @@ impl ReceiveCharge {
         }
         let more = missing.next_multiple_of(STEP_BYTES).min(self.length - FREE_BYTES - self.bytes);
         let taken = receive_budget.reserve(more, self.exempt) || {
-            // Relaxed: a token that guards no other memory.
+            // Relaxed: the flag is a token, and guards no other memory.
             self.exempt = self.exempt || !receive_budget.exempt.swap(true, Ordering::Relaxed);
             self.exempt && receive_budget.reserve(more, true)
         };
@@ -130,7 +133,7 @@ impl ReceiveCharge {
         taken
     }
 
-    /// Uncharges the value, whose tenant is charged from now on.
+    /// Uncharges the value, before its tenant is charged. The bytes stay reserved.
     pub fn uncharge(&mut self) {
         if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged > 0) {
             receive_budget.uncharge(self.charged);
@@ -138,7 +141,7 @@ impl ReceiveCharge {
         }
     }
 
-    /// Charges the value again, if there is room; its bytes stay reserved either way.
+    /// Charges the value again, if there is room; the bytes stay reserved either way.
     pub fn recharge(&mut self) {
         if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged < self.bytes) {
             if receive_budget.charge(self.bytes) {
@@ -154,7 +157,7 @@ impl Drop for ReceiveCharge {
         if let Some(receive_budget) = &self.receive_budget {
             receive_budget.release(self.bytes);
             if self.exempt {
-                // Relaxed: as in `charge_up_to`.
+                // Relaxed: the flag is a token, and guards no other memory.
                 receive_budget.exempt.store(false, Ordering::Relaxed);
             }
         }
@@ -182,7 +185,7 @@ mod tests {
         let (runtime, receive_budget) = receive_budget(true);
         let mut small = ReceiveCharge::new(Some(&receive_budget), FREE);
         assert!(small.charge_up_to(FREE));
-        assert_eq!(charged(&runtime), 0, "it is free");
+        assert_eq!(charged(&runtime), 0, "small values are not charged");
         let mut charge = ReceiveCharge::new(Some(&receive_budget), 200_000);
         for (length, expected) in [
             (FREE, 0),
@@ -195,7 +198,11 @@ mod tests {
             assert_eq!((charged(&runtime), receive_budget.bytes().get()), (expected, expected), "{length}");
         }
         charge.uncharge();
-        assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 200_000 - FREE_BYTES), "its share is kept");
+        assert_eq!(
+            (charged(&runtime), receive_budget.bytes().get()),
+            (0, 200_000 - FREE_BYTES),
+            "the bytes stay reserved"
+        );
         charge.recharge();
         charge.recharge();
         assert_eq!(charged(&runtime), 200_000 - FREE_BYTES);
@@ -209,19 +216,16 @@ mod tests {
         let (runtime, receive_budget) = receive_budget(true);
         let mut charges: Vec<_> = (0..10).map(|_| ReceiveCharge::new(Some(&receive_budget), 88_000)).collect();
         let reached: Vec<_> = (0..10).filter(|&n| charges[n].charge_up_to(88_000)).collect();
-        assert_eq!(reached, [0, 1, 2, 3, 4, 5, 6], "six have half of it, and the seventh may go on");
+        assert_eq!(reached, [0, 1, 2, 3, 4, 5, 6], "six take half the budget, and the seventh is exempt");
         assert_eq!((charged(&runtime), receive_budget.bytes().get()), (7 * EACH, 7 * EACH));
         assert!(charges.remove(6).exempt);
-        assert!(charges[6].charge_up_to(88_000) && charges[6].exempt, "then another may");
+        assert!(charges[6].charge_up_to(88_000) && charges[6].exempt, "then another value is exempt");
         charges.drain(..6);
         assert!(charges[1].charge_up_to(88_000) && !charges[1].exempt);
         drop(charges);
         assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 0));
         runtime.set_budget(ByteSize::kib(400));
-        assert!(
-            ReceiveCharge::new(Some(&receive_budget), 300_000).charge_up_to(300_000),
-            "there is always room for one"
-        );
+        assert!(ReceiveCharge::new(Some(&receive_budget), 300_000).charge_up_to(300_000), "one value always has room");
     }
 
     #[test]

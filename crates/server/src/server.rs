@@ -1,4 +1,4 @@
-//! The server: what all connections share, and the bound on their number.
+//! The server: the state that all connections share, and the bound on their number.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -18,13 +18,14 @@ use crate::store::prefix_stats::PrefixStats;
 use crate::store::Store;
 use crate::value::piece_pool::PiecePool;
 
-/// After a signal, clients get this long to take the replies of commands that had begun.
+/// After a stop signal, the time in which clients can receive the replies of commands that have
+/// begun.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// The pool of pieces may hold this part of the budget, in addition to it.
+/// The pool of free pieces may hold the budget divided by this, in addition to the budget.
 const POOL_SHARE: u64 = 16;
 
-/// The server that all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub struct Server {
     pub settings: Settings,
@@ -32,29 +33,29 @@ pub struct Server {
     pub piece_pool: Arc<PiecePool>,
     pub receive_budget: Arc<ReceiveBudget>,
     pub counters: Counters,
-    /// What `stats detail` shows.
+    /// The statistics of `stats detail`.
     pub prefix_stats: PrefixStats,
     pub started: Instant,
-    /// Where it really listens.
+    /// The TCP addresses that are bound, with their actual ports.
     pub addresses: Vec<SocketAddr>,
-    /// Where it really listens for HTTP, if it does.
+    /// The address that is bound for HTTP, if any.
     pub http: Option<SocketAddr>,
     connections: AtomicU64,
     verbosity: AtomicU8,
-    /// The `flush_all` that waits for its time.
+    /// The task of a `flush_all` with a delay.
     delayed_flush: Mutex<Option<AbortHandle>>,
-    /// Held by the crawl that runs: one at a time.
+    /// Held during a crawl: only one crawl runs at a time.
     pub crawl_lock: Arc<tokio::sync::Mutex<()>>,
     /// Notified when the last connection closes.
     idle: Notify,
 }
 
 impl Server {
-    /// A server without a socket.
+    /// Creates a server without sockets.
     ///
     /// # Errors
     ///
-    /// The cache cannot be made.
+    /// A sentence, if the cache cannot be created.
     pub fn new(settings: Settings) -> Result<Self, String> {
         let piece_pool = Arc::new(PiecePool::new(settings.budget.get() / POOL_SHARE));
         let store = Store::new(&settings, &piece_pool)?;
@@ -76,23 +77,23 @@ impl Server {
         })
     }
 
-    /// Connections open now.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> u64 {
-        // Relaxed: a number for people.
+        // Relaxed: a count that guards no other memory.
         self.connections.load(Ordering::Relaxed)
     }
 
     pub fn verbosity(&self) -> u8 {
-        // Relaxed: it guards nothing.
+        // Relaxed: the level guards no other memory.
         self.verbosity.load(Ordering::Relaxed)
     }
 
     pub fn set_verbosity(&self, level: u8) {
-        // Relaxed: as above.
+        // Relaxed: the level guards no other memory.
         self.verbosity.store(level, Ordering::Relaxed);
     }
 
-    /// Writes a line to stderr, if the verbosity is at least `level`.
+    /// Writes a line to stderr if the verbosity is at least `level`.
     pub fn log(&self, level: u8, text: std::fmt::Arguments<'_>) {
         if self.verbosity() >= level {
             // A closed stderr is no reason to stop serving.
@@ -100,8 +101,8 @@ impl Server {
         }
     }
 
-    /// Empties the store now, which is done when this resolves, or when `exptime` comes. The last
-    /// one counts: one that was waiting for its time is forgotten.
+    /// Flushes the store at the time `exptime`. If that is now, resolves when the memory has been
+    /// reclaimed. Only the latest flush counts: it cancels an earlier one that is still delayed.
     pub async fn flush(self: &Arc<Self>, exptime: i64) {
         let later = match Expiry::of(exptime) {
             Expiry::Never | Expiry::Past => None,
@@ -130,13 +131,13 @@ impl Server {
         self.crawl(Store::drop_flushed).await;
     }
 
-    /// Removes all expired values.
+    /// Removes all expired values, and resolves afterwards.
     pub async fn reap_expired(self: &Arc<Self>) {
         self.crawl(Store::reap_expired).await;
     }
 
-    /// Visits all values on a thread that serves no client, one crawl at a time: with many values a
-    /// crawl takes long.
+    /// Runs `visit` on a blocking thread, as it may take long with many values. One crawl runs at a
+    /// time.
     async fn crawl(self: &Arc<Self>, visit: fn(&Store)) {
         let alone = Arc::clone(&self.crawl_lock).lock_owned().await;
         let server = Arc::clone(self);
@@ -144,14 +145,14 @@ impl Server {
             visit(&server.store);
             drop(alone);
         });
-        // There is no answer; an error says that the server closes.
+        // There is no result to return; an error means that the server is shutting down.
         let _ = done.await;
     }
 
-    /// Returns a permit for one more connection, unless `connections_max` are open.
+    /// Returns a permit for one more connection, unless `connections_max` connections are open.
     pub fn try_admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         self.counters.count(Counter::TotalConnections);
-        // Relaxed: a count that bounds, and guards no other memory.
+        // Relaxed: the count bounds the connections, and guards no other memory.
         if self.connections.fetch_add(1, Ordering::Relaxed) >= self.settings.connections_max {
             drop(ConnectionPermit(Arc::clone(self)));
             self.counters.count(Counter::RejectedConnections);
@@ -160,7 +161,7 @@ impl Server {
         Some(ConnectionPermit(Arc::clone(self)))
     }
 
-    /// Resolves when all connections have closed, or [`CLOSE_TIME_MAX`] is over.
+    /// Resolves when all connections have closed, or after [`CLOSE_TIME_MAX`].
     pub async fn wait_until_idle(&self) {
         let _ = tokio::time::timeout(CLOSE_TIME_MAX, async {
             while self.connections() > 0 {
@@ -171,7 +172,7 @@ impl Server {
     }
 }
 
-/// A permit for one open connection, returned when it is dropped.
+/// A permit for one open connection, returned on drop.
 #[derive(Debug)]
 pub struct ConnectionPermit(Arc<Server>);
 
@@ -183,7 +184,7 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        // Relaxed: as in `try_admit`.
+        // Relaxed: the count guards no other memory.
         if self.0.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.idle.notify_one();
         }

@@ -1,4 +1,4 @@
-//! A client's session: its reply buffer, counts and namespace, for the commands that run in it.
+//! A client's session: the output, counts and namespace that its commands use.
 
 use std::io;
 use std::sync::Arc;
@@ -17,48 +17,48 @@ pub struct Session {
     pub output: Output,
     pub counts: PendingCounts,
     pub server: Arc<Server>,
-    /// The keys that its commands reach.
+    /// The keys that its commands can access.
     pub namespace: Namespace,
-    /// It never sends: it only closes.
+    /// Carries no message: the server drops the sender at shutdown.
     pub closing: watch::Receiver<()>,
     pub stream: Stream,
 }
 
 impl Session {
-    /// Adds the line `text` to the replies, unless silence was asked for.
+    /// Adds the line `text` to the replies, unless `noreply` is set.
     pub fn answer(&mut self, noreply: bool, text: &str) {
         if !noreply {
             self.output.line(text);
         }
     }
 
-    /// Writes the replies out, and publishes the counts.
+    /// Publishes the counts, and writes the replies.
     pub async fn flush(&mut self) -> io::Result<()> {
-        // Counted first: whoever reads the reply finds the command counted.
+        // Published first, so that a client that has read a reply finds its command counted.
         self.publish_counts();
         let written = self.output.flush(&mut self.stream).await?;
         self.counts.add(Counter::BytesWritten, written);
         Ok(())
     }
 
-    /// Whether the server closes.
+    /// Returns whether the server is shutting down.
     pub fn is_closing(&self) -> bool {
-        // It never sends, so an error is all there can be to see.
+        // No message is ever sent, so the only change is the sender's drop, an error.
         self.closing.has_changed().is_err()
     }
 
-    /// Resolves when the server closes.
+    /// Resolves when the server shuts down.
     pub async fn closed(&self) {
-        // It never sends, so an error is what comes.
+        // No message is ever sent, so `changed` returns an error once the sender is dropped.
         let _ = self.closing.clone().changed().await;
     }
 
-    /// Resolves when the client may have sent something, or left.
+    /// Resolves when there may be input, or the client has disconnected.
     pub async fn readable(&self) -> io::Result<()> {
         self.stream.readable().await
     }
 
-    /// Reads what there is; whether the client has left.
+    /// Reads available input, and returns whether the client has disconnected.
     pub fn has_left(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
         match self.stream.try_read_buf(input) {
             Ok(read) => Ok(read == 0),

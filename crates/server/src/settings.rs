@@ -12,17 +12,17 @@ use limits::Limits;
 use listen_address::ListenAddress;
 use users::Users;
 
-/// Settings of a server.
+/// The settings of a server.
 #[derive(Debug)]
 pub struct Settings {
     pub listen: Vec<ListenAddress>,
-    /// `host:port` for HTTP, if it is wanted.
+    /// `host:port` for HTTP, if it is enabled.
     pub http: Option<String>,
-    /// Users that may log in; none: no login is required.
+    /// Users that may log in; `None`: no login is required.
     pub users: Option<Users>,
-    /// Drop values when the memory is full.
+    /// Evict values when the memory is full.
     pub evict: bool,
-    /// Give way when the machine is short of memory.
+    /// Reduce memory use when the machine is short of memory.
     pub pressure: bool,
     pub budget: ByteSize,
     pub threads: usize,

@@ -1,8 +1,8 @@
-//! The cache, as the commands need it: the one file that knows how values are kept.
+//! The cache, as the commands use it: the only module that depends on how values are stored.
 //!
-//! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its
-//! key's tenant. There is no other size anywhere: who may keep how much follows from the budget,
-//! the tenants' limits, and who uses what.
+//! Each tenant is a group of a [`Runtime`], and each value is an entry of one [`Cache`], charged to
+//! its key's tenant. There are no other memory limits: the share of each tenant follows from the
+//! budget, the tenants' limits, and their use of the cache.
 
 mod edit;
 mod key_hash;
@@ -41,10 +41,10 @@ pub use edit::{Edit, Existing, OutOfMemory};
 pub use removal_stats::RemovalCounts;
 pub use report::TenantReport;
 
-/// A key lies with its value.
+/// The key is stored with its value; the cache's key is its hash.
 type Values = Cache<KeyHash, Value, BuildIdentityHasher>;
 
-/// Values by key, in one budget, each charged to its key's tenant.
+/// Values by key in one budget, each charged to its key's tenant.
 #[derive(Debug)]
 pub struct Store {
     runtime: Runtime,
@@ -53,14 +53,14 @@ pub struct Store {
     tenants: Arc<Tenants>,
     pool: Arc<PiecePool>,
     removal_stats: Arc<RemovalStats>,
-    /// The youngest value's number.
+    /// The unique number that was assigned last.
     unique: AtomicU64,
-    /// Values of numbers up to this are not there any more, whether they have been dropped already
-    /// or not.
+    /// Values with numbers up to this are flushed: they are treated as absent, whether they have
+    /// been dropped or not.
     flushed: AtomicU64,
-    /// Uses are noted in seconds since then.
+    /// Origin of the access times of values, in seconds.
     started: Instant,
-    /// Drop values when the memory is full.
+    /// Evict values when the memory is full.
     evict: bool,
 }
 
@@ -68,16 +68,16 @@ pub struct Store {
 #[derive(Debug)]
 pub struct ListedKey {
     pub key: Box<[u8]>,
-    /// It came in base64.
+    /// The key was sent in base64.
     pub binary: bool,
 }
 
 impl Store {
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// # Errors
     ///
-    /// A sentence: what the runtime or the cache is missing.
+    /// A sentence with the reason why the runtime or the cache cannot be created.
     pub fn new(settings: &Settings, pool: &Arc<PiecePool>) -> Result<Self, String> {
         let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
@@ -104,8 +104,9 @@ impl Store {
         Ok(Self { runtime, cache, hasher, tenants, pool, removal_stats, unique, flushed, started, evict })
     }
 
-    /// What `look` sees of the value under `key`: counts for its tenant, and as a use of the value.
-    /// Memory that is freed meanwhile waits.
+    /// Calls `look` with the value under `key`, and returns its result. Counts as a read of the
+    /// tenant and as a use of the value. `look` runs while the cache is pinned, which delays the
+    /// release of freed memory.
     pub fn read<R>(&self, key: &[u8], look: impl FnOnce(&Value) -> R) -> Option<R> {
         let pinned = self.cache.pin();
         let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
@@ -125,7 +126,8 @@ impl Store {
         value.cloned()
     }
 
-    /// As [`find`](Self::find), but no use of the value.
+    /// Returns the value under `key`, as [`find`](Self::find) does, but does not count as a use of
+    /// the value.
     pub fn peek(&self, key: &[u8]) -> Option<Value> {
         let pinned = self.cache.pin();
         let value = pinned.peek(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
@@ -140,11 +142,11 @@ impl Store {
         value.inspect(|value| value.last_access.record_fetch(self.now_seconds())).is_some()
     }
 
-    /// What `look` sees of the value under `key` and of the time left to it; it may be asked more
-    /// than once. No use of the value.
+    /// Calls `look` with the value under `key` and the time left to it, and returns its last
+    /// result; `look` may run more than once. Does not count as a use of the value.
     pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(Existing<'_>) -> R) -> Option<R> {
         let mut seen = None;
-        // Nothing is put there, so nothing can be in its way.
+        // `Op::Keep` inserts nothing, so the computation cannot be rejected.
         let _kept = self.cache.entry(self.hasher.hash(key)).and_compute(|current| {
             seen = current.filter(|there| self.is_live_at(there.value(), key)).map(|there| look(Existing::of(&there)));
             Op::Keep
@@ -152,7 +154,7 @@ impl Store {
         seen
     }
 
-    /// The keys of a part of all values, to be asked for until [`Visit::is_done`].
+    /// Returns the keys of the next part of all values; to be called until [`Visit::is_done`].
     pub fn keys(&self, at: &mut Visit) -> Vec<ListedKey> {
         let mut keys = Vec::new();
         self.cache.visit(at, |_, value| {
@@ -168,13 +170,14 @@ impl Store {
         self.cache.retain(|_, _| true);
     }
 
-    /// Gives the value under `key` another time, which is a use of it; whether there is one.
+    /// Sets the expiry of the value under `key`, which counts as a use of the value, and returns
+    /// whether there is one.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
         self.mark_fetched(key) && self.set_expiry(key, expiry)
     }
 
-    /// Gives the value under `key` another expiry, as [`touch`](Self::touch) does, but leaves its
-    /// last access.
+    /// Sets the expiry of the value under `key`, as [`touch`](Self::touch) does, but leaves its
+    /// last access unchanged.
     pub fn set_expiry(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
@@ -183,32 +186,32 @@ impl Store {
         }
     }
 
-    /// Drops the value under `key`; whether there was one.
+    /// Removes the value under `key`, and returns whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
         self.cache.remove(&self.hasher.hash(key)).is_some_and(|value| self.is_live_at(&value, key))
     }
 
-    /// The budget.
+    /// Returns the budget.
     pub fn budget(&self) -> ByteSize {
         self.runtime.root().max()
     }
 
-    /// Another budget, at once; what is above it is reclaimed in the background.
+    /// Changes the budget at once; usage above the new budget is reclaimed in the background.
     pub fn set_budget(&self, budget: ByteSize) {
         self.runtime.set_budget(budget);
     }
 
-    /// A tenant's limits, if there is such a tenant.
+    /// Returns a tenant's limits, if the tenant exists.
     pub fn limits(&self, name: &str) -> Option<Limits> {
         self.tenants.find(name.as_bytes()).map(|tenant| tenant.limits())
     }
 
-    /// Other limits for a tenant, which is made if it is not there; what is above them is reclaimed
-    /// in the background.
+    /// Sets a tenant's limits, and creates the tenant if it does not exist; usage above them is
+    /// reclaimed in the background.
     ///
     /// # Errors
     ///
-    /// A sentence: there can be no other tenant.
+    /// A sentence, if no other tenant can be created.
     pub fn set_limits(&self, name: &str, limits: Limits) -> Result<(), String> {
         let tenant = self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already")?;
         tenant.set_limits(limits);
@@ -216,19 +219,21 @@ impl Store {
         Ok(())
     }
 
-    /// From now on, a line for each value that has to make room; none if too many watch already.
+    /// Subscribes to evictions: one line for each evicted value. `None` if there are too many
+    /// watchers.
     pub fn watch_evictions(&self) -> Option<mpsc::Receiver<String>> {
         self.removal_stats.watchers.subscribe()
     }
 
-    /// From now on, no value that was put there before is there. Their memory comes back with
+    /// Makes all values that were stored before absent, at once. Their memory is freed by
     /// [`drop_flushed`](Self::drop_flushed).
     pub fn flush(&self) {
-        // Release: meets the Acquire in `is_there`. Of two flushes the younger holds.
+        // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
+        // number counts.
         self.flushed.fetch_max(self.next_unique(), Ordering::Release);
     }
 
-    /// Drops the values that [`flush`](Self::flush) has ended.
+    /// Drops the values that [`flush`](Self::flush) has made absent.
     pub fn drop_flushed(&self) {
         self.cache.retain(|_, value| self.is_live(value));
     }
@@ -238,19 +243,19 @@ impl Store {
         self.removal_stats.removal_counts()
     }
 
-    /// Returns whether `value` is the value of `key`, and no flush has ended it.
+    /// Returns whether `value` is the value of `key`, and not flushed.
     fn is_live_at(&self, value: &Value, key: &[u8]) -> bool {
         value.key() == key && self.is_live(value)
     }
 
-    /// Returns whether no flush has ended `value`.
+    /// Returns whether `value` is not flushed.
     fn is_live(&self, value: &Value) -> bool {
-        // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it
-        // finds nothing from before.
+        // Acquire: pairs with the Release in `flush`. A thread that learns of a flush from the
+        // thread that did it treats all earlier values as flushed.
         value.unique() > self.flushed.load(Ordering::Acquire)
     }
 
-    /// What the cache lives in.
+    /// Returns the runtime that the cache belongs to.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -264,11 +269,11 @@ impl Store {
 
     /// Returns a unique number that no value had.
     pub fn next_unique(&self) -> u64 {
-        // Relaxed: only that no number is given twice matters.
+        // Relaxed: it matters only that no number is assigned twice.
         self.unique.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// How long nobody used it.
+    /// Returns the seconds since the last use of `value`.
     pub fn idle_seconds(&self, value: &Value) -> u32 {
         idle_seconds(value, self.started)
     }

@@ -1,12 +1,12 @@
-//! Conversations with a whole server, over TCP, in this process:
+//! Tests of a whole server in this process, over TCP:
 //!
-//! - each command answers as memcached's protocol says (the differential test in `ci/` compares
-//!   with memcached itself);
-//! - the meta commands: [`meta`]; what an administrator does: [`control`]; tenants by listener and
-//!   login: [`access`];
-//! - pipelined, split and silent commands answer in order;
-//! - a client's errors are its own, and leave it in step;
-//! - the server bounds its connections and closes cleanly.
+//! - each command answers as memcached's protocol specifies (the differential test in `ci/`
+//!   compares the replies with those of memcached);
+//! - the meta commands: [`meta`]; administration: [`control`]; tenants by listener and by login:
+//!   [`access`];
+//! - pipelined, split and silent commands are answered in order;
+//! - a client's errors affect no other client, and its next command is decoded correctly;
+//! - the server bounds its connections and shuts down cleanly.
 
 mod access;
 mod control;
@@ -101,7 +101,8 @@ impl Drop for TestServer {
 struct Client(TcpStream);
 
 impl Client {
-    /// Sends, and expects exactly this; a marker behind it shows that nothing more is sent.
+    /// Sends `text`, and checks that the reply is exactly `expected`; the reply to a marker command
+    /// proves that nothing more is sent.
     fn exchange(&mut self, text: &str, expected: &str) {
         self.0.write_all(text.as_bytes()).unwrap();
         self.0.write_all(b"delete the-marker\r\n").unwrap();
@@ -109,8 +110,8 @@ impl Client {
         self.expect("NOT_FOUND\r\n");
     }
 
-    /// Waits until what was sent has come to the server: where much is to be done, the system
-    /// delivers it after the call that sends.
+    /// Waits until the server's socket has received all sent bytes: on a busy system, the kernel
+    /// delivers them after the call that sends them.
     fn wait_until_received(&self) {
         let port = format!(":{:04X}", self.0.local_addr().unwrap().port());
         let is_on_its_way = |line: &str| {
@@ -118,14 +119,14 @@ impl Client {
             fields[1].ends_with(&port) && !fields[4].starts_with("00000000:")
         };
         let end = Instant::now() + Duration::from_secs(20);
-        // Elsewhere than on Linux nobody tells.
+        // Only Linux has `/proc/net/tcp`; other systems do not wait.
         while std::fs::read_to_string("/proc/net/tcp").is_ok_and(|sockets| sockets.lines().any(is_on_its_way)) {
-            assert!(Instant::now() < end, "it does not arrive");
+            assert!(Instant::now() < end, "the sent bytes do not arrive");
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// The next line, its end included.
+    /// Returns the next line, including its end.
     fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\n") {
@@ -249,7 +250,7 @@ fn a_clients_errors_leave_it_in_step() {
     let mut other = server.connect();
     other.0.write_all(&vec![b'x'; 3000]).unwrap();
     other.expect("CLIENT_ERROR line too long\r\n");
-    assert_eq!(other.0.read(&mut [0]).unwrap_or(0), 0, "nobody knows where its next command starts");
+    assert_eq!(other.0.read(&mut [0]).unwrap_or(0), 0, "the connection is closed after a line too long");
     client.exchange("get none\r\n", "END\r\n");
 }
 
@@ -273,7 +274,7 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
-    // Half of 8 MiB is room for four of them, and one may have more.
+    // Half of 8 MiB is room for four values, and a fifth one is exempt.
     let mut held = Vec::new();
     for n in 1..=5 {
         let mut half = server.connect();
@@ -286,7 +287,7 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
         held.push(half);
     }
     let used = client.stat("stats", "bytes").parse::<u64>().unwrap();
-    assert!(used > 4_900_000, "{used} bytes: what arrives is in the budget");
+    assert!(used > 4_900_000, "{used} bytes: received bytes are charged");
 
     let no_room = "SERVER_ERROR out of memory storing object\r\n";
     let large = "x".repeat(1_000_000);
@@ -299,7 +300,11 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
     drop(held);
     let left = Instant::now();
     while server.server.receive_budget.bytes() > ByteSize::ZERO {
-        assert!(left.elapsed() < Duration::from_secs(10), "{} bytes are kept", server.server.receive_budget.bytes());
+        assert!(
+            left.elapsed() < Duration::from_secs(10),
+            "{} bytes are still reserved",
+            server.server.receive_budget.bytes()
+        );
         thread::sleep(Duration::from_millis(5));
     }
     client.exchange(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
@@ -341,7 +346,7 @@ fn the_last_flush_counts() {
     let mut client = server.connect();
     let set = "set k 0 0 1\r\nx\r\n";
     let got = "VALUE k 0 1\r\nx\r\nEND\r\n";
-    // A thousand that wait are one.
+    // A thousand delayed flushes count as one.
     client.exchange(&"flush_all 1\r\n".repeat(1000), &"OK\r\n".repeat(1000));
     client.exchange("flush_all 1000\r\n", "OK\r\n");
     client.exchange(set, "STORED\r\n");
@@ -365,16 +370,16 @@ fn a_flush_takes_effect_before_memory_comes_back_and_nobody_else_waits() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
-    // As if somebody went over very many values.
+    // Holds the crawl lock, like a crawl over very many values.
     let crawl_lock = server.server.crawl_lock.blocking_lock();
-    // More than the server has threads.
+    // More clients than the server has threads.
     let mut others: Vec<_> = (0..6).map(|_| server.connect()).collect();
     for other in &mut others {
         other.0.write_all(b"flush_all\r\nlru_crawler crawl all\r\n").unwrap();
     }
     let sent = Instant::now();
     while server.server.store.peek(b"k").is_some() {
-        assert!(sent.elapsed() < Duration::from_secs(10), "it is still there");
+        assert!(sent.elapsed() < Duration::from_secs(10), "the flush has no effect");
     }
     client.exchange("mn\r\nget k\r\nset new 0 0 1\r\nx\r\n", "MN\r\nEND\r\nSTORED\r\n");
     assert_eq!(client.stat("stats", "curr_items"), "2");
@@ -382,7 +387,7 @@ fn a_flush_takes_effect_before_memory_comes_back_and_nobody_else_waits() {
     for other in &mut others {
         other.expect("OK\r\nOK\r\n");
     }
-    assert!(server.server.store.totals().items < 2, "what was flushed is not kept");
+    assert!(server.server.store.totals().items < 2, "flushed values are removed");
 }
 
 #[test]
@@ -423,7 +428,7 @@ fn connections_are_bounded() {
     let freed = Instant::now();
     while freed.elapsed() < Duration::from_secs(5) {
         let mut third = server.connect();
-        // It may have been turned away, and closed.
+        // The connection may have been refused and closed.
         let _ = third.0.write_all(b"get k\r\n");
         let mut answer = [0; 5];
         read_up_to(&mut third.0, &mut answer);
@@ -431,7 +436,7 @@ fn connections_are_bounded() {
             return;
         }
     }
-    panic!("a place that was given up is not given away again");
+    panic!("no client was admitted after another had disconnected");
 }
 
 #[test]
@@ -449,10 +454,10 @@ fn a_server_closes_within_a_second_whatever_its_clients_do() {
     server.stop();
     assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
     assert_eq!(idle.0.read(&mut [0]).unwrap_or(0), 0, "connections are closed");
-    assert!(TcpStream::connect(server.address).is_err(), "nobody is let in any more");
+    assert!(TcpStream::connect(server.address).is_err(), "no further client is accepted");
 }
 
-/// One request, and everything that comes back.
+/// Sends one request, and returns the complete response.
 fn http(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -482,14 +487,17 @@ fn http_shows_numbers_and_no_key_or_value() {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
     assert!(get("/debug/shrinker").ends_with("\r\n\r\nvalues-0\n"));
-    // The root is 0, the default tenant 1, the shop 2.
+    // Group ids: the root is 0, the default tenant 1, `shop` 2.
     assert!(get("/debug/shrinker/values-0/count").contains("\r\n\r\n2 1"), "{}", get("/debug/shrinker/values-0/count"));
     for path in ["/metrics", "/debug/shrinker", "/debug/shrinker/values-0/count", "/", "/page.js", "/shop:secret-key"] {
         let answer = get(path);
         assert!(!answer.contains("secret") && !answer.contains("shop"), "{path}: {answer}");
     }
     let state = get("/state.json");
-    assert!(state.contains(r#""name":"shop""#) && !state.contains("secret"), "a tenant's name, and no more: {state}");
+    assert!(
+        state.contains(r#""name":"shop""#) && !state.contains("secret"),
+        "the state has a tenant's name, but no key or value: {state}"
+    );
     for (request, status) in [
         ("GET /debug/shrinker/values-1/count HTTP/1.1\r\n\r\n", "404"),
         ("GET /debug/shrinker/values-0/scan HTTP/1.1\r\n\r\n", "404"),
@@ -505,7 +513,7 @@ fn http_shows_numbers_and_no_key_or_value() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
     }
     let head = http(address, "HEAD /metrics HTTP/1.1\r\n\r\n");
-    assert!(head.ends_with("\r\n\r\n"), "a head has no body");
+    assert!(head.ends_with("\r\n\r\n"), "the response to HEAD has no body");
     assert_eq!(client.stat("stats", "curr_connections"), "1", "HTTP clients take no permit");
 }
 
@@ -517,7 +525,7 @@ fn the_page_is_answered_to_its_own_site_alone() {
             http(server.http.unwrap(), &format!("GET {path} HTTP/1.1\r\nOrigin: https://other.example\r\n\r\n"));
         let head = answer.split("\r\n\r\n").next().unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{path}: {head}");
-        assert!(!head.contains("Access-Control"), "{path}: no other site may read it: {head}");
+        assert!(!head.contains("Access-Control"), "{path}: no CORS header may allow other sites: {head}");
         let policy = head.lines().find_map(|line| line.strip_prefix("Content-Security-Policy: ")).unwrap();
         assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
     }
@@ -539,7 +547,7 @@ fn state_tells_of_the_largest_tenants_and_of_the_rest_in_one() {
     let answer = http(server.http.unwrap(), "GET /state.json HTTP/1.1\r\n\r\n");
     let state: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     let tenants = state["tenants"].as_array().unwrap();
-    assert_eq!(state["tenant_count"], 101, "the default one, too");
+    assert_eq!(state["tenant_count"], 101, "including the default tenant");
     assert_eq!(tenants.len(), 20);
     assert_eq!((&tenants[0]["name"], &tenants[0]["items"], &tenants[0]["hits"]), (&"t99".into(), &1.into(), &1.into()));
     assert!(tenants[0]["max"].is_null(), "no limit");
@@ -575,12 +583,12 @@ fn stats_tell_of_the_shrinker_and_of_reclaim() {
     }
     let number = |client: &mut Client, topic: &str, name: &str| client.stat(topic, name).parse::<u64>().unwrap();
     let evictions = number(&mut client, "stats", "evictions");
-    assert!(evictions >= 95, "2 MB went into 1 MB, and {evictions} values had to go");
+    assert!(evictions >= 95, "2 MB were stored in 1 MB, with only {evictions} evictions");
     let objects = number(&mut client, "stats shrinkers", "values-0:objects");
     assert!((50..=200 - 95).contains(&objects), "{objects} values are there");
     assert_eq!(number(&mut client, "stats shrinkers", "values-0:live_pairs"), 1);
-    // Writers made that room themselves. What is too much from one moment to the next is the
-    // reclaimer's.
+    // The stores evicted synchronously so far. A limit that is lowered at once leaves work for the
+    // reclaimer.
     client.exchange("tenant set t max=200K\r\n", "OK\r\n");
     let deadline = Instant::now() + Duration::from_secs(10);
     while number(&mut client, "stats shrinkers", "values-0:freed") < objects - 20 {

@@ -1,16 +1,16 @@
-//! A stored value: its key, its bytes and what is known of it, in one block if it is not long.
+//! A stored value: its key, bytes and metadata, in one block unless it is long.
 //!
 //! ```text
-//!   the cache's entry                               the heap
-//!   hash | where, length, key's length, item flags | last access -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
+//!   entry:       hash | pointer to the block, length, key's length, item flags | last access
+//!   heap block:  CAS number | client flags, if not 0 | key | bytes, or those after the full pieces
 //! ```
 //!
-//! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those
-//! who have it would cost more bytes, and a line that they all write. Clones of a long one share
-//! the bytes.
+//! The block of a short value belongs to its entry alone, and cloning copies the block: a reference
+//! count would cost more memory, and a cache line that all readers write. Clones of a long value
+//! share its bytes.
 //!
-//! Beside its hash an entry has 16 bytes for it. Lengths stand there and not in the block, as that
-//! is made of steps of 16 bytes.
+//! Beside the hash, an entry has 16 bytes for its value. Lengths are stored there and not in the
+//! block, as the size of a block is rounded up to 16 bytes.
 
 pub mod data;
 pub mod item_flags;
@@ -30,13 +30,13 @@ use last_access::LastAccess;
 use malloc::block_bytes;
 use piece_pool::{PooledBuffer, PIECE_BYTES};
 
-/// Values up to this length, with their key, are copied: cheaper than sharing them.
+/// Values of up to this length, with their key, are copied, which is cheaper than sharing them.
 const SHORT_BYTES_MAX: usize = 2048;
 
-/// What a key leads to.
+/// A stored value.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// With an [`ItemHeader`] as its note.
+    /// The value's block; its note is an [`ItemHeader`].
     bytes: CompactBytes<LongValue>,
     pub last_access: LastAccess,
 }
@@ -48,7 +48,8 @@ struct LongValue {
 }
 
 impl Value {
-    /// `data` under a key, which is not longer than one with a tenant in front can be.
+    /// Creates a value of `data` under `key`, which is at most as long as a key with a tenant's
+    /// name in front.
     pub fn new(key: &[u8], flags: u32, item_flags: ItemFlags, unique: u64, data: &Data) -> Self {
         let header = ItemHeader::new(key, flags, item_flags, unique);
         let (unique, flags) = (unique.to_le_bytes(), flags.to_le_bytes());
@@ -74,30 +75,30 @@ impl Value {
         self.header().item_flags()
     }
 
-    /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas`
-    /// compares.
+    /// Returns the CAS number, which `gets` shows and `cas` compares: it changes with every change
+    /// of the bytes, and is never assigned twice.
     pub fn unique(&self) -> u64 {
         number(self.whole_front(), self.header().unique_len())
     }
 
-    /// The same with other item flags.
+    /// Returns this value with other item flags.
     pub fn with_item_flags(mut self, item_flags: ItemFlags) -> Self {
         self.bytes.set_note(self.header().with_item_flags(item_flags).0);
         self
     }
 
-    /// Returns the same value, marked as won: a client was asked to store it again.
+    /// Returns this value, marked as won: a client was asked to store it again.
     pub fn with_won(&self) -> Self {
         self.clone().with_item_flags(ItemFlags { won: true, ..self.item_flags() })
     }
 
-    /// The same under another number.
+    /// Returns this value with another CAS number.
     pub fn with_unique(mut self, unique: u64) -> Self {
         let header = self.header().with_unique(unique);
         let front = [&unique.to_le_bytes()[..header.unique_len()], &self.whole_front()[self.header().unique_len()..]];
         self.bytes = match self.bytes.get() {
             Kept::Own(_) => short(&front, header),
-            // The pieces stay shared.
+            // The full pieces stay shared.
             Kept::Shared(there) => long(PooledBuffer::concat(&front, there.front.pool()), there.full.clone(), header),
         };
         self
@@ -107,17 +108,17 @@ impl Value {
         self.full().map_or(0, FullPieces::len) + self.tail().len()
     }
 
-    /// The first piece: the whole value, if it is not longer than a piece.
+    /// Returns the first piece: the whole value, unless it is longer than a piece.
     pub fn first(&self) -> &[u8] {
         self.pieces().next().unwrap_or_default()
     }
 
-    /// All of it.
+    /// Returns all bytes, in pieces.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
         self.pieces_from(0)
     }
 
-    /// The bytes from `offset` on; at most [`len`](Self::len).
+    /// Returns the bytes from `offset` on, which must be at most [`len`](Self::len).
     pub fn pieces_from(&self, offset: usize) -> impl Iterator<Item = &[u8]> + Clone {
         let full = self.full();
         let first = (offset / PIECE_BYTES).min(full.map_or(0, FullPieces::len) / PIECE_BYTES);
@@ -126,7 +127,7 @@ impl Value {
         pieces.chain([self.tail()]).map(move |piece| &piece[std::mem::take(&mut skip)..])
     }
 
-    /// What it takes of the allocator beyond its entry.
+    /// Returns the heap memory of the value, in addition to its entry.
     pub fn heap_bytes(&self) -> usize {
         match self.bytes.get() {
             Kept::Own(front) => block_bytes(front.len()),
@@ -164,19 +165,21 @@ impl Value {
     }
 }
 
-/// The number in the first `len` bytes, 8 at most, the lowest first.
+/// Returns the number in the first `len` bytes (at most 8), in little-endian order.
 fn number(bytes: &[u8], len: usize) -> u64 {
     match bytes.first_chunk() {
-        // Mostly there is more behind it: one load.
+        // Mostly at least 8 bytes are there: one load and a mask.
         Some(eight) => u64::from_le_bytes(*eight) & !u64::MAX.checked_shl(8 * len as u32).unwrap_or(0),
         None => bytes[..len].iter().rfold(0, |number, &byte| number << 8 | u64::from(byte)),
     }
 }
 
-/// All parts in a block of its own: few bytes, and what another number takes more.
+/// Copies all parts into a block of its own. The sum is at most `SHORT_BYTES_MAX`, and up to 8 more
+/// if the CAS number gets longer.
 fn short(parts: &[&[u8]], header: ItemHeader) -> CompactBytes<LongValue> {
     const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= CompactBytes::<LongValue>::BYTES_MAX);
-    CompactBytes::own(parts.concat().into_boxed_slice(), header.0).expect("a short one is far from too long")
+    CompactBytes::own(parts.concat().into_boxed_slice(), header.0)
+        .expect("the length is at most `BYTES_MAX`, as asserted above")
 }
 
 fn long(front: PooledBuffer, full: Option<Arc<FullPieces>>, header: ItemHeader) -> CompactBytes<LongValue> {
@@ -227,16 +230,16 @@ mod tests {
         let heap_bytes = |length: usize, flags: u32| {
             Value::new(b"0123456789", flags, ItemFlags::default(), 1, &Data::copy(&vec![0; length], &pool)).heap_bytes()
         };
-        assert_eq!(heap_bytes(2, 0), 32, "8 bytes before it, number, key: 24, rounded up");
+        assert_eq!(heap_bytes(2, 0), 32, "header of 8, CAS number, key, value: 24, rounded up");
         assert_eq!((heap_bytes(10, 0), heap_bytes(11, 0)), (32, 48));
-        assert_eq!((heap_bytes(6, 9), heap_bytes(7, 9)), (32, 48), "flags take 4 if there are any");
+        assert_eq!((heap_bytes(6, 9), heap_bytes(7, 9)), (32, 48), "client flags take 4 bytes unless they are 0");
         assert_eq!((heap_bytes(100, 0), heap_bytes(106, 0), heap_bytes(107, 0)), (128, 128, 144));
-        assert_eq!(heap_bytes(2040, 0), 2064 + 64, "a long one has two owners of its own");
-        assert_eq!(heap_bytes(4000, 0), 4096 + 64, "what fills most of a piece is in one");
+        assert_eq!(heap_bytes(2040, 0), 2064 + 64, "plus the shared `LongValue`");
+        assert_eq!(heap_bytes(4000, 0), 4096 + 64, "a value that fills most of a piece takes a piece");
         assert_eq!(
             heap_bytes(4089, 0),
             4096 + 32 + 48 + 32 + 64,
-            "a piece, its table, who has it, the front, who has all"
+            "a piece, its table, `FullPieces`, the front, `LongValue`"
         );
         assert_eq!((size_of::<Value>(), align_of::<Value>()), (16, 4));
     }

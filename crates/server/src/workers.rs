@@ -1,12 +1,13 @@
 //! Worker threads: each has an event loop, and connections that stay on it.
 //!
-//! One pool of threads that take tasks from each other was slower, and less fair: a connection's
-//! next request was served by whichever thread was woken first, and each request woke one. Here a
-//! loop takes all that are ready, answers each once, and looks again.
+//! A work-stealing pool of threads was slower, and less fair: a connection's next request was
+//! served by whichever thread was woken first, and each request woke one. Here an event loop
+//! collects all ready connections, runs each once, and polls again.
 //!
-//! Benefits: a short tail, fewer calls. Costs: connections are dealt out in turn, whatever they
-//! will ask; a command that takes long keeps those of its thread waiting, so what goes over all
-//! values runs elsewhere ([`Server`](crate::server::Server)'s crawls).
+//! Benefits: low tail latency, fewer system calls. Costs: connections are assigned round robin,
+//! whatever their load will be; a slow command delays the other connections of its thread, so
+//! commands that visit all values run on other threads (the crawls of
+//! [`Server`](crate::server::Server)).
 
 use std::future::Future;
 use std::io;
@@ -18,23 +19,23 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-/// Event loops: one for the calling thread, the others on threads of their own.
+/// The event loops: one for the calling thread, the others on threads of their own.
 #[derive(Debug)]
 pub struct Workers {
     own: Runtime,
     others: Vec<Worker>,
-    /// Nothing is ever sent: disconnected when all other threads have ended.
+    /// Carries no message: disconnected when all other threads have ended.
     ended: mpsc::Receiver<()>,
 }
 
 #[derive(Debug)]
 struct Worker {
     handle: Handle,
-    /// Dropped: it ends.
+    /// Dropping it stops the thread.
     _stop: oneshot::Sender<()>,
 }
 
-/// A round robin over the workers, by which connections are dealt out.
+/// Assigns connections to the workers in turn.
 #[derive(Debug)]
 pub struct RoundRobin {
     handles: Vec<Handle>,
@@ -42,11 +43,11 @@ pub struct RoundRobin {
 }
 
 impl Workers {
-    /// Starts `count` workers, at least one.
+    /// Starts `count` workers, counting the calling thread; at least one.
     ///
     /// # Errors
     ///
-    /// The system has no more threads or descriptors.
+    /// The system has no thread or file descriptor left.
     pub fn start(count: usize) -> io::Result<Self> {
         let (alive, ended) = mpsc::channel();
         let others = (1..count).map(|number| Worker::start(number, alive.clone())).collect::<io::Result<_>>()?;
@@ -60,15 +61,16 @@ impl Workers {
         RoundRobin { handles, picks: AtomicUsize::new(0) }
     }
 
-    /// Runs this thread's loop until `main` is done.
+    /// Runs the calling thread's event loop until `main` completes.
     pub fn run<T>(&self, main: impl Future<Output = T>) -> T {
         self.own.block_on(main)
     }
 
-    /// Ends all loops and their tasks. Tasks that do not end within `time_max` are left behind.
+    /// Stops all event loops and their tasks. Tasks that have not ended within `time_max` are
+    /// abandoned.
     pub fn end(self, time_max: Duration) {
         drop(self.others);
-        // An error either way: all have ended, or the time is over.
+        // An error in either case: all threads have ended, or the time is over.
         let _ = self.ended.recv_timeout(time_max);
         self.own.shutdown_timeout(time_max);
     }
@@ -80,7 +82,7 @@ impl Worker {
         let handle = event_loop.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         thread::Builder::new().name(format!("serve-{number}")).spawn(move || {
-            // Nothing is sent, so an error is what comes.
+            // Nothing is sent: `stopped` resolves to an error when the sender is dropped.
             let _ = event_loop.block_on(stopped);
             event_loop.shutdown_background();
             drop(alive);
@@ -90,9 +92,9 @@ impl Worker {
 }
 
 impl RoundRobin {
-    /// Picks the next worker.
+    /// Returns the next worker.
     pub fn pick(&self) -> &Handle {
-        // Relaxed: a number that moves, and guards no other memory.
+        // Relaxed: the counter guards no other memory.
         let turn = self.picks.fetch_add(1, Ordering::Relaxed);
         &self.handles[turn % self.handles.len()]
     }
@@ -137,7 +139,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         workers.end(Duration::from_secs(10));
-        assert_eq!(is_dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected), "what waits is dropped");
+        assert_eq!(is_dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected), "a pending task is dropped");
 
         let workers = Workers::start(2).unwrap();
         let round_robin = workers.round_robin();
@@ -150,6 +152,6 @@ mod tests {
         has_gone.recv().unwrap();
         let started = Instant::now();
         workers.end(Duration::from_millis(100));
-        assert!(started.elapsed() < Duration::from_secs(3), "it is left behind");
+        assert!(started.elapsed() < Duration::from_secs(3), "a blocking task is abandoned");
     }
 }

@@ -1,9 +1,9 @@
-//! Bytes that a short value takes with [`CompactBytes`] and with libraries that have small owned or shared
-//! bytes: why `CompactBytes` is no library's type.
+//! Memory of a short value with [`CompactBytes`], compared with crates for small owned or shared
+//! byte strings: why `CompactBytes` is not replaced by one of them.
 //!
-//! A value is short bytes of its own, or something that clones share, with 2 bytes of flags and 4
-//! bytes of time beside it. What counts is both parts: the one in the cache's entry, and the heap
-//! block, whose size glibc rounds up to 16.
+//! A value is either a short byte string of its own, or something that clones share, with 2 bytes
+//! of flags and 4 bytes of time beside it. The sum of two parts is compared: the part in the
+//! cache's entry, and the heap block, whose size glibc rounds up to 16 bytes.
 
 #![cfg(target_pointer_width = "64")]
 
@@ -15,21 +15,22 @@ use slimmer_box::SlimmerBox;
 use thin_vec::ThinVec;
 use triomphe::ThinArc;
 
-/// What clones of a long value share.
+/// The part of a long value that clones share.
 type Long = [usize; 5];
 
 /// A value's part in its entry: bytes, flags, time.
 #[allow(dead_code)]
 struct Value<B>(B, u16, u32);
 
-/// Bytes of their own, or something shared.
+/// Owned bytes, or a shared object.
 #[allow(dead_code)]
 enum Either<B> {
     Own(B),
     Shared(Arc<Long>),
 }
 
-/// Bytes of a block in glibc's allocator: 8 before it, the sum rounded up to 16, 32 at least.
+/// Returns the size of a block in glibc's allocator: a header of 8 bytes, the sum rounded up to 16,
+/// at least 32.
 fn block_bytes(bytes: u64) -> u64 {
     if bytes == 0 {
         0
@@ -38,8 +39,8 @@ fn block_bytes(bytes: u64) -> u64 {
     }
 }
 
-/// Bytes that a value of type `V` takes on average over `lengths`, each with the block that `make`
-/// allocates for it.
+/// Returns the mean memory of a value of type `V` over `lengths`, including the block that `make`
+/// allocates.
 fn mean_bytes<V, B>(lengths: std::ops::Range<usize>, make: impl Fn(&[u8]) -> B) -> f64 {
     let count = lengths.len() as f64;
     let heap_bytes: u64 = lengths
@@ -55,7 +56,7 @@ fn mean_bytes<V, B>(lengths: std::ops::Range<usize>, make: impl Fn(&[u8]) -> B) 
 
 #[test]
 fn no_library_takes_as_few_bytes_for_a_short_value() {
-    // A whole number of allocator steps, so that each position in a step counts the same.
+    // A whole number of allocation steps of 16 bytes, so that each remainder counts equally.
     for lengths in [32..32 + 13 * 16, 256..256 + 110 * 16] {
         let slim = mean_bytes::<(CompactBytes<Long>, u32), _>(lengths.clone(), |bytes| {
             CompactBytes::<Long>::own(bytes.into(), 0).unwrap()
@@ -63,8 +64,8 @@ fn no_library_takes_as_few_bytes_for_a_short_value() {
         let others = [
             ("Box", mean_bytes::<Value<Either<Box<[u8]>>>, _>(lengths.clone(), |bytes| Box::<[u8]>::from(bytes))),
             ("Arc", mean_bytes::<Value<Either<Arc<[u8]>>>, _>(lengths.clone(), |bytes| Arc::<[u8]>::from(bytes))),
-            // No room for the tag of `Either` is counted for these three: they may say in their
-            // flags which of the two they are.
+            // No room for the tag of `Either` is counted for these three: the tag could be a bit of
+            // their flags.
             ("thin-vec", mean_bytes::<Value<ThinVec<u8>>, _>(lengths.clone(), |bytes| ThinVec::<u8>::from(bytes))),
             (
                 "triomphe",
@@ -83,7 +84,10 @@ fn no_library_takes_as_few_bytes_for_a_short_value() {
         println!("{lengths:?} bytes: slim {slim:.1}");
         for (name, bytes) in others {
             println!("    {name} {bytes:.1}, {:+.1}", bytes - slim);
-            assert!(bytes >= slim + 1.0, "{name} takes {bytes} bytes, CompactBytes {slim}: CompactBytes can go");
+            assert!(
+                bytes >= slim + 1.0,
+                "{name} takes {bytes} bytes, CompactBytes {slim}: CompactBytes could be replaced"
+            );
         }
     }
 }

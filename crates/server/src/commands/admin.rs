@@ -1,4 +1,5 @@
-//! What an administrator does: the budget, and the tenants' limits, while clients go on.
+//! Administration commands: they change the budget and the tenants' limits while clients are
+//! served.
 
 use std::io;
 
@@ -8,12 +9,12 @@ use crate::protocol::words::Words;
 use crate::session::Session;
 use crate::settings::limits::{check_tenant_name, Limits};
 
-/// memcached's bounds.
+/// memcached's bounds for `cache_memlimit`.
 const MEGABYTES_MIN: u32 = 8;
 const MEGABYTES_MAX: u32 = 1_000_000_000;
 
-/// `cache_memlimit`: another budget, at once. What is above it is reclaimed in the background;
-/// stores wait for it meanwhile.
+/// `cache_memlimit`: changes the budget at once. Usage above the new budget is reclaimed in the
+/// background; stores wait for room until then.
 pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
     let budget = ByteSize::mib(u64::from(megabytes));
     let text = if megabytes < MEGABYTES_MIN {
@@ -21,7 +22,7 @@ pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
     } else if megabytes > MEGABYTES_MAX {
         "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
     } else if budget.get() / 2 < session.server.settings.item_bytes_max as u64 {
-        // As for `-m` and `-I` on start.
+        // The same bound as between `-m` and `-I` at startup.
         "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
     } else {
         session.server.store.set_budget(budget);
@@ -31,8 +32,8 @@ pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
     session.answer(noreply, text);
 }
 
-/// `tenant set`: those limits that are given change, the others stay. A tenant that is not there is
-/// made.
+/// `tenant set`: changes the given limits and keeps the others. Creates the tenant if it does not
+/// exist.
 pub fn tenant_set(session: &mut Session, name: &[u8], limits: Words<'_>) {
     let outcome = set(session, name, limits);
     match outcome {
@@ -56,8 +57,8 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
     store.set_limits(name, limits)
 }
 
-/// `tenant list`: a line for each, in the words of `tenant set`, and what it uses; written out as
-/// they are made.
+/// `tenant list`: one line for each tenant, with its limits in the syntax of `tenant set` and its
+/// usage. Flushes whenever the output is full, as there may be tens of thousands of tenants.
 pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
         let Limits { min, low, high, max } = tenant.limits;

@@ -1,8 +1,8 @@
-//! `incr` and `decr`: on values that are numbers in text.
+//! `incr` and `decr`, on values that are decimal numbers.
 //!
-//! `incr` wraps at 2^64, `decr` stops at 0. A result shorter than the value before it is filled
-//! with spaces to the old length, as memcached does (it writes in place): `decr` of `"10"` by 1
-//! answers `9` and leaves `"9 "`.
+//! `incr` wraps at 2^64, `decr` stops at 0. A result shorter than the previous value is padded with
+//! spaces to the previous length, as in memcached (which writes in place): `decr` of `"10"` by 1
+//! answers `9` and stores `"9 "`.
 
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
@@ -17,7 +17,7 @@ use crate::value::Value;
 pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 pub(super) const NO_MEMORY: &str = "SERVER_ERROR out of memory";
 
-/// By how much a number changes.
+/// The change of a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delta {
     pub increment: bool,
@@ -30,7 +30,7 @@ enum ArithmeticOutcome {
     Done(u64),
 }
 
-/// Answers the new number, `NOT_FOUND`, or an error.
+/// Answers with the new number, `NOT_FOUND`, or an error.
 pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply: bool) {
     let decide = |there: Option<Existing<'_>>| match there.map(|there| calculate(there.value, delta, &session.server)) {
         None => (Edit::Keep, ArithmeticOutcome::Missing),
@@ -57,7 +57,7 @@ pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply
 }
 
 impl Delta {
-    /// What counts its hits, and its misses.
+    /// Returns the counter of hits and the counter of misses.
     pub(super) fn counters(self) -> (Counter, Counter) {
         match self.increment {
             true => (Counter::IncrHits, Counter::IncrMisses),
@@ -66,9 +66,9 @@ impl Delta {
     }
 }
 
-/// `old` with its number changed, and the number; none if it is none.
+/// Returns `old` with its number changed, and the new number; `None` if `old` is not a number.
 pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(Value, u64)> {
-    // A number longer than a piece is none that fits in 64 bits.
+    // The first piece is enough: longer text is not a number of 64 bits.
     let before = number::unsigned(old.first())?;
     let after = match delta.increment {
         true => before.wrapping_add(delta.amount),
@@ -76,8 +76,8 @@ pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(V
     };
     let text = format!("{after:<width$}", width = old.len());
     let data = Data::copy(text.as_bytes(), &server.piece_pool);
-    // As memcached: a number that has room where it is stays the value it was; one that grows is a
-    // new one.
+    // As in memcached: a number of the same length keeps the flags and the fetched bit of the old
+    // value, as if it were changed in place; a longer number is a new value.
     let stays = data.len() == old.len();
     let item_flags =
         if stays { old.item_flags() } else { ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() } };

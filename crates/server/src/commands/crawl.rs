@@ -1,4 +1,4 @@
-//! `lru_crawler`: going over all values, a few at a time, while others are served.
+//! `lru_crawler`: visits all values in small batches, while other clients are served.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,8 +15,8 @@ use crate::session::Session;
 use crate::store::{Existing, ListedKey};
 use crate::value::Value;
 
-/// Writes a line for each value, or removes those that have expired. A value that is there
-/// throughout is shown once.
+/// Writes a line for each value, or removes expired values. A value that is stored during the whole
+/// crawl is shown exactly once.
 pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) -> io::Result<()> {
     let server = std::sync::Arc::clone(&session.server);
     if crawl == CrawlAction::Expire {
@@ -44,15 +44,15 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
                 session.flush().await?;
             }
         }
-        // Others' turn, also where all of this fits in the socket's buffer.
+        // Let other connections run, even if the socket's buffer takes all output without waiting.
         tokio::task::yield_now().await;
     }
     session.output.line(if crawl == CrawlAction::Mgdump { "EN" } else { "END" });
     Ok(())
 }
 
-/// The `mg` command that reads `key`. A key that is not text goes in base64, or it could be more
-/// than one line.
+/// Returns the `mg` command that reads `key`. A key with spaces or control characters is written in
+/// base64, or it could span more than one line.
 fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     let mut line = b"mg ".to_vec();
     if binary || key.iter().any(|b| b.is_ascii_control() || *b == b' ') {
@@ -65,7 +65,8 @@ fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     line
 }
 
-/// memcached's line about a value. Times are Unix times; -1 for a value that lives for ever.
+/// Returns memcached's metadump line for a value. Times are Unix times; `exp` is -1 for a value
+/// that does not expire.
 fn metadump_line(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let expires = expiry.seconds_left().map_or(-1, |left| (now.as_secs() + left) as i64);
@@ -88,7 +89,7 @@ mod tests {
         for (key, binary, line) in [
             (&b"shop:k\xff"[..], false, &b"mg shop:k\xff\r\n"[..]),
             (b"foo", true, b"mg Zm9v b\r\n"),
-            // A tenant may be called so on the command line.
+            // A tenant of this name can be created on the command line.
             (b"my shop:k", false, b"mg bXkgc2hvcDpr b\r\n"),
             (b"a\r\nb", false, b"mg YQ0KYg== b\r\n"),
         ] {

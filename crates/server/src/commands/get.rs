@@ -1,4 +1,4 @@
-//! `get`, `gets`, `gat`, `gats`: any number of keys, each hit a `VALUE`, then `END`.
+//! `get`, `gets`, `gat`, `gats`: one `VALUE` for each key that is found, then `END`.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::store::prefix_stats::Outcome;
 use crate::value::Value;
 
-/// Answers with the values; `unique` shows their numbers, `touch` gives them a new exptime.
+/// Answers with the values. `unique` adds their unique numbers, `touch` gives them a new exptime.
 pub async fn get(session: &mut Session, keys: Words<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
     let touch = touch.map(Expiry::of);
     for key in keys {
@@ -36,7 +36,7 @@ fn read(session: &mut Session, key: &[u8], unique: bool) {
 
 fn read_and_touch(session: &mut Session, key: &[u8], unique: bool, expiry: Expiry) {
     let (store, full_key) = (&session.server.store, session.namespace.qualify(key));
-    // Read first: the new time may be over already.
+    // Read before the new exptime is set, which may be in the past and remove the value.
     let value = store.read(&full_key, Value::clone).filter(|_| store.set_expiry(&full_key, expiry));
     session.server.prefix_stats.count(&full_key, if value.is_some() { Outcome::Hit } else { Outcome::Miss });
     session.counts.count(Counter::CmdTouch);

@@ -1,11 +1,11 @@
-//! The login that `-Y` asks for, before anything else.
+//! The login that is required first if `-Y` is given.
 
 use crate::counters::Counter;
 use crate::session::Session;
 use crate::store::namespace::Namespace;
 
-/// Answers `STORED`, for it came as a set, or an error; whether the client may go on. From then on
-/// it is its user's tenant.
+/// Answers `STORED` (a login has the form of a `set`) or an error, and returns whether the login
+/// succeeded. After a login, the connection belongs to the tenant of the user's name.
 pub fn log_in(session: &mut Session, user: &[u8], password: &[u8]) -> bool {
     session.counts.count(Counter::AuthCmds);
     let settings = &session.server.settings;

@@ -1,4 +1,4 @@
-//! The meta commands; `ms` is with the other commands that store.
+//! The meta commands, except `ms`, which is in `commands/store.rs` with the other store commands.
 
 mod arithmetic;
 mod debug;
@@ -11,7 +11,7 @@ use crate::session::Session;
 
 pub use debug::debug;
 
-/// Runs one.
+/// Runs a meta command.
 pub async fn meta(session: &mut Session, meta: MetaCommand<'_>) {
     match meta.verb {
         MetaVerb::Get => get::get(session, meta).await,

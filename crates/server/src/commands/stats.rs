@@ -1,4 +1,4 @@
-//! `stats`, and its topics: `settings`, `tenants`, `shrinkers`, `reclaim`, `reset`, `items`,
+//! `stats` and its topics: `settings`, `tenants`, `shrinkers`, `reclaim`, `reset`, `items`,
 //! `detail`, `slabs`, `sizes`, `conns`.
 
 mod detail;
@@ -13,9 +13,9 @@ use std::io;
 
 use crate::session::Session;
 
-/// Answers with the topic's lines.
+/// Answers with the lines of `topic`.
 pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option<&[u8]>) -> io::Result<()> {
-    // This connection's own commands count as well.
+    // So that the statistics include this connection's own commands.
     session.publish_counts();
     let server = std::sync::Arc::clone(&session.server);
     let output = &mut session.output;
@@ -29,7 +29,7 @@ pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option
         Some(b"shrinkers") => shrinkers::shrinkers(&server, output),
         Some(b"reclaim") => reclaim::reclaim(&server, output),
         Some(b"tenants") => return tenants::tenants(session).await,
-        // What a slab allocator would have to tell; there is none here.
+        // Statistics of memcached's slab allocator and connections; there are none here.
         Some(b"slabs" | b"sizes" | b"conns") => output.line("END"),
         Some(b"detail") => return detail::detail(session, argument).await,
         Some(b"items") => items::items(session),

@@ -1,4 +1,5 @@
-//! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms`, which is all of them.
+//! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms`, which has a mode for each of
+//! them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
-/// memcached's four answers.
+/// memcached's four outcomes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StoreOutcome {
     Stored,
@@ -29,7 +30,7 @@ enum StoreOutcome {
     NotFound,
 }
 
-/// Stores a value that has come in whole.
+/// Stores a value that was received completely.
 pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> ControlFlow<()> {
     let StoreRequest { verb, flags, exptime, unique, noreply, .. } = *request;
     let (key, meta) = (request.key.clone(), request.meta.clone());
@@ -50,7 +51,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
     let item_bytes_max = server.settings.item_bytes_max;
     let edit = |there: Option<Existing<'_>>| {
         let old = there.map(|there| there.value);
-        // As memcached: what would grow too large by joining stays as it is.
+        // As in memcached: if the joined value would be too large, the old value stays as it is.
         let joined = matches!(verb, StoreVerb::Append | StoreVerb::Prepend).then_some(old).flatten();
         match joined {
             Some(old) if item_bytes(&key, old.client_flags(), old.len() + new.data.len()) > item_bytes_max => {
@@ -79,8 +80,8 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
     ControlFlow::Continue(())
 }
 
-/// What an `ms` is told: two letters, and what it wants repeated. `number` is the value's, 0 if it
-/// was not stored.
+/// Answers an `ms`: a code of two letters, and the flags that the request wants repeated. `number`
+/// is the CAS number of the stored value, 0 if nothing was stored.
 fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: StoreOutcome, number: u64) {
     if outcome == StoreOutcome::Stored && store.quiet {
         return;
@@ -96,8 +97,8 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: St
     out.line("");
 }
 
-/// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what
-/// is still to come.
+/// Refuses a value for which memory ran out while it was received; the decoder discards the rest of
+/// the block.
 pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()> {
     session.counts.count(Counter::CmdSet);
     refuse(session, request.verb, &request.key, request.meta.is_some(), request.noreply, &OutOfMemory);
@@ -105,8 +106,8 @@ pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()>
 }
 
 fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &OutOfMemory) {
-    // As memcached: a set that failed leaves no old value behind, which its client believes to be
-    // gone.
+    // As in memcached: a failed `set` removes the old value, as its client regards that value as
+    // replaced.
     if verb == StoreVerb::Set || is_meta {
         session.server.store.remove(&session.namespace.qualify(key));
     }
@@ -116,10 +117,10 @@ fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, nor
     }
 }
 
-/// Refuses a value that is larger than any may be; its bytes are swallowed by the decoder.
+/// Refuses a value that is larger than `-I` allows; the decoder discards its block.
 pub fn too_large(session: &mut Session, verb: StoreVerb, key: &[u8], noreply: bool) -> ControlFlow<()> {
     session.counts.count(Counter::StoreTooLarge);
-    // As memcached: the value that was to be replaced is out of date.
+    // As in memcached: the old value, which was to be replaced, is out of date.
     if verb == StoreVerb::Set {
         session.server.store.remove(&session.namespace.qualify(key));
     }
@@ -132,7 +133,8 @@ struct New {
     unique: u64,
     flags: u32,
     item_flags: ItemFlags,
-    /// An `I`: with a number older than the value's, store all the same, as stale.
+    /// Flag `I`: if the request's number is older than the value's, store the value all the same,
+    /// marked stale.
     invalidate: bool,
     data: Data,
 }
@@ -189,7 +191,7 @@ impl StoreOutcome {
         }
     }
 
-    /// What an `ms` is told.
+    /// Returns the code of an `ms` reply.
     fn code(self) -> &'static str {
         match self {
             Self::Stored => "HD",

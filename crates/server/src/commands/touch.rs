@@ -1,4 +1,4 @@
-//! `touch`: a new exptime for a value that stays as it is, its unique number too.
+//! `touch`: sets a new exptime; the value and its unique number do not change.
 
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;

@@ -1,13 +1,12 @@
-//! `watch evictions`: from then on, a line for each value that had to make room, until the client
-//! leaves.
+//! `watch evictions`: prints a line for each evicted value, until the client disconnects.
 
 use std::io;
 use std::ops::ControlFlow;
 
 use crate::session::Session;
 
-/// Answers `OK`, or that too many watch, and then writes the lines of evictions. Input is thrown
-/// away.
+/// Answers `OK`, or an error if there are too many watchers; after `OK`, writes the lines of
+/// evictions. Input is discarded.
 pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
     let Some(mut lines) = session.server.store.watch_evictions() else {
         session.output.line("WATCHER_TOO_MANY log watcher limit reached");

@@ -1,12 +1,12 @@
-//! What a decoder makes of a stream, for the tests and the fuzz target.
+//! The steps that a decoder takes on a stream, for the tests and the fuzz target.
 
 use std::sync::Arc;
 
 use crate::decoder::{Decoder, Step};
 use crate::value::piece_pool::PiecePool;
 
-/// All steps of `chunks`, as text; what is left over at the end as well. Panics if a step takes
-/// nothing, or more than there is.
+/// Returns all steps of `chunks` as text; input left over at the end is ignored. Panics if a step
+/// consumes nothing, or more than there is.
 pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     let mut decoder = Decoder::new(item_bytes_max, &Arc::new(PiecePool::new(1 << 20)), None);
     let mut buffer: Vec<u8> = Vec::new();

@@ -1,8 +1,8 @@
-//! What the decoder promises:
+//! The decoder's guarantees:
 //!
-//! - no bytes make it panic;
+//! - it panics on no input;
 //! - the steps do not depend on how the bytes were split (invariant 1);
-//! - after anything but a line too long, the next command is understood.
+//! - after any line but one that is too long, the next command is decoded correctly.
 
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ fn a_bad_data_chunk_ends_where_its_length_says() {
     let steps = steps([&b"set k 0 0 3\r\nabcdef\r\nversion\r\n"[..]]);
     assert_eq!(steps.len(), 3, "{steps:?}");
     assert!(steps[0].contains("BadDataChunk"));
-    assert!(steps[1].contains("Unknown"), "what stands behind it is a line of its own, as in memcached");
+    assert!(steps[1].contains("Unknown"), "the rest of the block is a line of its own, as in memcached");
     assert_eq!(steps[2], "Command(Version)");
 }
 
@@ -54,10 +54,10 @@ fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
         let (used, step) = decoder.step(&input[..18 + come]);
         assert!(matches!(step, Step::More | Step::NoRoom), "{come}: {step:?}");
         let (taken, step) = decoder.step(&input[used..]);
-        assert!(matches!((taken, step), (0, Step::NoRoom)), "however often it is asked");
+        assert!(matches!((taken, step), (0, Step::NoRoom)), "the same input finds no room again");
         let request = decoder.abandon_value().unwrap();
         assert_eq!((request.verb, &*request.key), (StoreVerb::Set, &b"k"[..]));
-        assert!(decoder.abandon_value().is_none(), "once");
+        assert!(decoder.abandon_value().is_none(), "abandoned only once");
         let (_, step) = decoder.step(&input[used..]);
         assert!(matches!(step, Step::Command(Command::Version)), "{come}: {step:?}");
         drop(request);
@@ -73,12 +73,12 @@ fn lines_are_bounded() {
     let gets = |length: usize| [&b"get "[..], &b"key ".repeat(length / 4)].concat();
     assert!(!line_too_long(&gets(200_000)));
     assert!(line_too_long(&gets(300_000)));
-    assert!(line_too_long(&[&b"set "[..], &[b'k'; 2048], b" 0 0 1\r\nx\r\n"].concat()), "even if its end has come");
+    assert!(line_too_long(&[&b"set "[..], &[b'k'; 2048], b" 0 0 1\r\nx\r\n"].concat()), "even with a line end");
 }
 
 // === random streams ===
 
-/// Something a client may send: commands, blocks that lie, and noise.
+/// A fragment of a client's input: commands, blocks with a wrong length, and random bytes.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let word = prop::sample::select(vec![
         "get",
@@ -165,8 +165,7 @@ proptest! {
         prop_assert_eq!(&steps(stream.chunks(1)), &whole, "byte by byte");
     }
 
-    /// A well-formed command behind anything that ends cleanly is understood: nothing leaves the
-    /// stream out of step.
+    /// A well-formed command after a value or an error is decoded: the stream stays in step.
     #[test]
     fn the_parser_stays_in_step(lengths in prop::collection::vec(0usize..12_000, 1..8), bad in any::<bool>(), meta in any::<bool>()) {
         let mut stream = Vec::new();

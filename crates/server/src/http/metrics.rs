@@ -1,14 +1,14 @@
-//! `/metrics`, in Prometheus' text format. Tenants are not told apart: their number is theirs to
-//! choose, and each would be a series for ever; `stats tenants` has them.
+//! `/metrics`, in Prometheus' text format. There are no metrics per tenant: clients can create
+//! tenants, and each would add series that never end; `stats tenants` shows them.
 
 use std::fmt::{Display, Write};
 
 use crate::server::Server;
 
-/// The format's own content type.
+/// The content type of Prometheus' text format.
 pub const CONTENT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Everything, as it is now.
+/// Returns all metrics with their current values.
 pub fn text(server: &Server) -> String {
     let mut page = Page(String::new());
     let totals = server.store.totals();
@@ -19,22 +19,17 @@ pub fn text(server: &Server) -> String {
         server.started.elapsed().as_secs(),
     );
     page.one("lowwater_server_connections", "gauge", "Connections open now", server.connections());
-    page.one("lowwater_bytes", "gauge", "Bytes charged to all tenants, and to values that are arriving", totals.bytes);
+    page.one("lowwater_bytes", "gauge", "Bytes charged to all tenants and to values being received", totals.bytes);
     page.one("lowwater_limit_bytes", "gauge", "Bytes that all tenants may use", server.store.budget().get());
     page.one(
         "lowwater_arriving_bytes",
         "gauge",
-        "Bytes charged to values that are not there whole yet",
+        "Bytes charged to values being received",
         server.receive_budget.bytes().get(),
     );
     page.one("lowwater_items", "gauge", "Values in the cache", totals.items);
-    page.one(
-        "lowwater_evictions_total",
-        "counter",
-        "Values that left because their memory was needed",
-        totals.evictions,
-    );
-    page.one("lowwater_expired_total", "counter", "Values that left because their time was over", totals.expired);
+    page.one("lowwater_evictions_total", "counter", "Values evicted", totals.evictions);
+    page.one("lowwater_expired_total", "counter", "Values expired", totals.expired);
     for (name, count) in server.counters.all() {
         let name = name.strip_prefix("total_").unwrap_or(name);
         page.one(&format!("lowwater_server_{name}_total"), "counter", "As in memcached's stats", count);
@@ -46,18 +41,18 @@ pub fn text(server: &Server) -> String {
     page.one(
         "lowwater_live_pairs",
         "gauge",
-        "Shrinker, group and node that may hold something together",
+        "Triples of shrinker, group and node that may hold objects",
         registry.live_pairs,
     );
-    page.one("lowwater_map_bytes", "gauge", "Bytes of the map of them", registry.map_bytes.get());
+    page.one("lowwater_map_bytes", "gauge", "Bytes of the shrinker map", registry.map_bytes.get());
     let shrinkers = || registry.shrinkers.iter().map(|shrinker| (shrinker.full_name(), shrinker));
     for (name, help, value) in [
-        ("callbacks", "Calls that counted", (|s| s.callbacks) as fn(&lowwater::ShrinkerStats) -> u64),
-        ("requested", "Objects that were to be looked at", |s| s.requested),
-        ("scanned", "Objects that were looked at", |s| s.scanned),
+        ("callbacks", "Calls of count_objects", (|s| s.callbacks) as fn(&lowwater::ShrinkerStats) -> u64),
+        ("requested", "Objects requested to be scanned", |s| s.requested),
+        ("scanned", "Objects scanned", |s| s.scanned),
         ("freed", "Objects freed", |s| s.freed),
-        ("deferred", "Objects left as a debt", |s| s.deferred),
-        ("panics", "Calls that panicked", |s| s.panics),
+        ("deferred", "Objects deferred", |s| s.deferred),
+        ("panics", "Callbacks that panicked", |s| s.panics),
     ] {
         let values = shrinkers().map(|(label, shrinker)| (label, value(shrinker)));
         page.many(&format!("lowwater_shrinker_{name}_total"), "counter", help, "shrinker", values);
@@ -72,10 +67,10 @@ pub fn text(server: &Server) -> String {
 
     let nodes = || stats.reclaimers.iter().map(|node| (node.node.index(), node));
     for (name, help, value) in [
-        ("wakeups", "Times the thread had something to do", (|n| n.wakeups) as fn(&lowwater::NodeStats) -> u64),
+        ("wakeups", "Wakeups with work to do", (|n| n.wakeups) as fn(&lowwater::NodeStats) -> u64),
         ("steps", "Passes", |n| n.steps),
         ("freed", "Objects freed", |n| n.freed),
-        ("exhausted", "Groups given up for the moment", |n| n.exhausted),
+        ("exhausted", "Groups given up for now, as nothing more could be freed", |n| n.exhausted),
     ] {
         let values = nodes().map(|(label, node)| (label, value(node)));
         page.many(&format!("lowwater_reclaimer_{name}_total"), "counter", help, "node", values);
@@ -88,7 +83,7 @@ struct Page(String);
 impl Page {
     fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.head(name, kind, help);
-        // Writing to a string does not fail, here and below.
+        // Writing to a `String` does not fail, here and below.
         let _ = writeln!(self.0, "{name} {value}");
     }
 
@@ -111,7 +106,7 @@ impl Page {
     }
 }
 
-/// A label's value, as the format wants it between quotes.
+/// Returns a label's value, escaped as the format requires between quotes.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

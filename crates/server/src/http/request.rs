@@ -1,18 +1,17 @@
-//! The head of an HTTP/1 request, as far as it matters here: its first line, and whom it means.
-//! Pure, and bounded.
+//! Parses the head of an HTTP/1 request: the request line and the `Host` header. Pure, and bounded.
 
 use thiserror::Error;
 
-/// A head longer than this is refused.
+/// Maximum length of a head.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// What is asked for.
+/// A parsed request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: Method,
-    /// Without a query.
+    /// The path without its query.
     pub path: String,
-    /// Whom the client means to talk to, without the port; none if it does not say.
+    /// The `Host` header without the port; `None` if there is none.
     pub host: Option<String>,
 }
 
@@ -22,7 +21,7 @@ pub enum Method {
     Head,
 }
 
-/// An error in a request.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     #[error("the request's head is longer than {HEAD_BYTES_MAX} bytes")]
@@ -43,9 +42,9 @@ impl RequestError {
     }
 }
 
-/// The request whose head this is; none while the head is not complete and may still become so.
+/// Parses `head`; `None` while the head is incomplete and may still become valid.
 pub fn parse(head: &[u8]) -> Option<Result<Request, RequestError>> {
-    // An empty line ends the head; the first line is enough to refuse what is no HTTP at all.
+    // An empty line ends the head; a first line that is not HTTP is refused before the end.
     let end = head.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     if end.map_or(head.len(), |end| end + 4) > HEAD_BYTES_MAX {
         return Some(Err(RequestError::TooLong));
@@ -79,21 +78,22 @@ fn first_line(line: &[u8]) -> Result<Request, RequestError> {
     Ok(Request { method, path, host: None })
 }
 
-/// What the line `Host` says, without the port.
+/// Returns the value of the `Host` header, without the port.
 fn host(head: &[u8]) -> Option<String> {
     let head = std::str::from_utf8(head).ok()?;
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
     let (_, value) = fields.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
     let value = value.trim();
-    // The colons of an address in brackets are no port's.
+    // A colon before a `]` belongs to an IPv6 address, not to a port.
     let port = value.rfind(':').filter(|at| !value[*at..].contains(']'));
     Some(value[..port.unwrap_or(value.len())].to_owned())
 }
 
 impl Request {
-    /// Whether the client named us by an address, as this machine, or not at all: then no other
-    /// site's page made it ask. A site can have its own name point here, and have its visitors'
-    /// browsers read what we answer; but that name is what they then send.
+    /// Returns whether the `Host` header is an address or `localhost`, or absent. Then the request
+    /// does not come from another site's page by DNS rebinding: a site can let its own name resolve
+    /// to this server's address, so that its visitors' browsers may read the responses, but then
+    /// browsers send that name as the host.
     pub fn is_by_address(&self) -> bool {
         self.host.as_deref().is_none_or(|host| {
             let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -1,8 +1,8 @@
-//! `/state.json`: what the page shows, as it is now. Counters only grow, until the server starts
-//! again; the page makes rates of them.
+//! `/state.json`: the data of the page, as of now. Counters grow until the server restarts; the
+//! page computes rates from them.
 //!
-//! Tenants' names are here, for people who look after them: the [`TENANTS_MAX`] that hold most, and
-//! the rest as one. Keys and values are nowhere.
+//! Tenants' names are included, for administrators: the [`TENANTS_MAX`] tenants that hold most, and
+//! the sum of the rest. Keys and values are never included.
 
 use lowwater::ByteSize;
 use serde_json::{json, Value};
@@ -11,10 +11,10 @@ use crate::counters::Counter;
 use crate::server::Server;
 use crate::store::TenantReport;
 
-/// More than fit on a screen are of no use to a reader.
+/// Number of tenants that are listed by name: about as many as fit on a screen.
 const TENANTS_MAX: usize = 20;
 
-/// Everything.
+/// Returns the state as one JSON object.
 pub fn json(server: &Server) -> Value {
     let totals = server.store.totals();
     let stats = server.store.runtime().stats();
@@ -30,7 +30,7 @@ pub fn json(server: &Server) -> Value {
         "uptime_ms": server.started.elapsed().as_millis() as u64,
         "connections": server.connections(),
         "used": totals.bytes,
-        // While there is pressure, less may be used than that.
+        // The configured budget. Under memory pressure the current limit, `ceiling`, is lower.
         "budget": stats.pressure.as_ref().map_or(stats.budget, |pressure| pressure.budget).get(),
         "items": totals.items,
         "evictions": totals.evictions,
@@ -72,7 +72,7 @@ pub fn json(server: &Server) -> Value {
 }
 
 fn tenant(tenant: &TenantReport) -> Value {
-    // JSON has no infinity.
+    // `null` for no limit, as JSON has no infinity.
     let limit = |bytes: ByteSize| (bytes < ByteSize::MAX).then_some(bytes.get());
     json!({
         "name": tenant.name,

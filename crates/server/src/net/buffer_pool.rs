@@ -1,29 +1,29 @@
-//! A pool of buffers for each thread, which its connections use in turns.
+//! A pool of buffers for each thread, shared by the connections of the thread in turn.
 //!
-//! A turn mostly uses up all that it has read and gets rid of all that it has to say, so two
-//! buffers a thread do for all its connections, and stay in the processor's cache. A connection
-//! that waits, for its client or for the rest of a command, keeps what it needs; others get new
-//! ones meanwhile.
+//! A connection's turn mostly consumes all input that it reads and writes out all its replies. So
+//! two buffers per thread serve all its connections, and stay in the processor's cache. A
+//! connection that waits for its client, or for the rest of a command, keeps its buffer if there is
+//! something in it; other connections allocate new ones meanwhile.
 
 use std::cell::RefCell;
 
 /// Capacity of a buffer: enough for many commands, and for many replies.
 pub const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Buffers in a pool: one for input, one for output.
+/// Maximum number of buffers in a pool: one for input, one for output.
 const POOLED_MAX: usize = 2;
 
 thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes an empty buffer of [`BUFFER_BYTES`].
+/// Takes an empty buffer of capacity [`BUFFER_BYTES`].
 pub fn take() -> Vec<u8> {
     POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
 }
 
-/// Puts a buffer back, whatever is in it. A buffer that has grown, or for which the pool has no
-/// room, is freed.
+/// Returns a buffer to the pool, whatever it contains. A buffer that has grown, or that finds the
+/// pool full, is freed.
 pub fn give(mut buffer: Vec<u8>) {
     if buffer.capacity() == BUFFER_BYTES {
         buffer.clear();

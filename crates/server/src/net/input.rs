@@ -1,6 +1,6 @@
 //! Received bytes that are not decoded yet.
 //!
-//! A connection has a buffer of its own only while a part of a command is in it.
+//! A connection holds a buffer only while a part of a command is in it.
 
 use std::future::Future;
 use std::io;
@@ -12,15 +12,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::buffer_pool;
 
-/// A read fills at most so much, however long the line in progress is.
+/// Maximum growth of the buffer per read, however long the line in progress is.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
-/// A connection's input.
+/// The input of a connection.
 #[derive(Debug, Default)]
 pub struct Input(Vec<u8>);
 
 impl Input {
-    /// Reads once, behind what is there: how many bytes that brought; 0 at the connection's end.
+    /// Reads once, appending to the buffer, and returns the number of bytes read; 0 at the end of
+    /// the stream.
     pub fn poll_read(&mut self, from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.0.capacity() == 0 {
             self.0 = buffer_pool::take();
@@ -33,18 +34,18 @@ impl Input {
         read
     }
 
-    /// Whether the last read may have left something behind for want of room.
+    /// Returns whether the buffer is full, so that the last read may have left input behind.
     pub fn is_full(&self) -> bool {
         self.0.len() == self.0.capacity()
     }
 
-    /// Removes the first `bytes`, which are decoded.
+    /// Removes the first `bytes` bytes, which are decoded.
     pub fn advance(&mut self, bytes: usize) {
         self.0.drain(..bytes);
         self.rest();
     }
 
-    /// Puts an empty buffer back into the pool.
+    /// Returns the buffer to the pool if it is empty.
     fn rest(&mut self) {
         if self.0.is_empty() {
             buffer_pool::give(std::mem::take(&mut self.0));
@@ -78,16 +79,16 @@ mod tests {
         assert_eq!((read(&mut one, b"get a"), &*one), (5, &b"get a"[..]));
         let buffer = one.as_ptr();
         assert_eq!(read(&mut other, b"get b\r\n"), 7);
-        assert_ne!(other.as_ptr(), buffer, "the first still has it");
+        assert_ne!(other.as_ptr(), buffer, "the first input still holds the buffer");
         other.advance(3);
         assert_eq!(&*other, b" b\r\n");
         other.advance(4);
         assert_eq!((other.0.capacity(), read(&mut one, b"\r\n")), (0, 2));
         assert_eq!((&*one, one.as_ptr()), (&b"get a\r\n"[..], buffer));
         one.advance(7);
-        // Freed, it would be this one.
+        // If the buffer had been freed, this allocation would probably get its memory.
         let _taken = Vec::<u8>::with_capacity(BUFFER_BYTES);
-        assert_eq!((read(&mut other, b"x"), other.as_ptr()), (1, buffer), "the last that was left");
+        assert_eq!((read(&mut other, b"x"), other.as_ptr()), (1, buffer), "the buffer that was returned last");
     }
 
     #[test]

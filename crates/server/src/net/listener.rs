@@ -1,4 +1,4 @@
-//! Listeners: open sockets that accept clients, each with the keys that its clients may reach.
+//! Listeners: open sockets that accept clients, each with the namespace of its clients.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::store::namespace::Namespace;
 /// An open socket that accepts clients.
 #[derive(Debug)]
 pub struct Listener {
-    /// The keys that its clients reach.
+    /// The keys that its clients can access.
     pub namespace: Namespace,
     socket: Socket,
 }
@@ -31,11 +31,11 @@ enum Socket {
 }
 
 impl Listener {
-    /// Opens a listener for each address that the host of `listen` has.
+    /// Opens a listener for each address that the host name of `listen` resolves to.
     ///
     /// # Errors
     ///
-    /// A sentence: which endpoint, and why not.
+    /// A sentence with the endpoint and the reason.
     pub async fn open(listen: &ListenAddress, delimiter: u8) -> Result<Vec<Self>, String> {
         let namespace =
             listen.tenant.as_deref().map_or_else(Namespace::default, |tenant| Namespace::of_tenant(tenant, delimiter));
@@ -61,7 +61,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The system has no descriptor left, or the client has left again.
+    /// The system has no file descriptor left, or the client has disconnected again.
     pub async fn accept(&self) -> io::Result<(Stream, String)> {
         match &self.socket {
             Socket::Tcp(listener) => {
@@ -74,7 +74,7 @@ impl Listener {
         }
     }
 
-    /// Returns the address that it is bound to; none for a unix socket.
+    /// Returns the address that the listener is bound to; `None` for a unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(listener) => listener.local_addr().ok(),
@@ -88,7 +88,7 @@ impl Listener {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Self::Unix { path, .. } = self {
-            // Somebody may have removed it; then nothing is left to do.
+            // An error means that the file was removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -102,11 +102,11 @@ async fn tcp(address: &str) -> io::Result<Vec<Socket>> {
     Ok(sockets)
 }
 
-/// As memcached, in the place of a socket that an earlier server left behind; but not of one at
-/// which somebody answers.
+/// Opens a unix socket. As in memcached, a socket file that an earlier server left behind is
+/// replaced, but not one on which a server still listens.
 ///
-/// Nobody is let in before the mode is set: until then, a client that came early waits in the
-/// queue.
+/// No client is accepted before the permission bits are set: a client that connects earlier waits
+/// in the queue.
 #[cfg(unix)]
 fn unix(path: &std::path::Path, mode: u32) -> io::Result<Socket> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};

@@ -1,11 +1,11 @@
-//! Output of a connection: lines, and values from where they lie.
+//! The output of a connection: lines, and values by reference.
 //!
-//! Replies of pipelined commands gather here and leave in one vectored write. Short values are
-//! copied between the lines; long ones are held by reference, not copied. A held value stays in
-//! memory even if the cache drops it meanwhile, so the connection writes out whenever
-//! [`Output::is_full`] says so: at most [`OUTPUT_BYTES_MAX`] and one value are held. What is held
-//! like that is in no budget; when it is too much, nothing long is stored until somebody reads, or
-//! leaves ([`store`](crate::store)).
+//! Replies of pipelined commands are collected here and written with one vectored write. Short
+//! values are copied between the lines; long ones are referenced, not copied. A referenced value
+//! stays in memory even if the cache evicts it meanwhile, so the connection writes its output
+//! whenever [`Output::is_full`]: at most [`OUTPUT_BYTES_MAX`] and one value are referenced. Such
+//! evicted values are outside the budget; if they become too many, no long value is stored until
+//! clients read their replies or disconnect (see [`store`](crate::store)).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -18,43 +18,43 @@ use tokio::io::AsyncWrite;
 use super::buffer_pool;
 use crate::value::Value;
 
-/// Replies of so many bytes are written out before the next command is looked at.
+/// Output of this many bytes is written before the next command runs.
 const OUTPUT_BYTES_MAX: usize = 128 * 1024;
 
-/// Slices for one write; the kernel takes up to 1024, but this many pieces are more than a socket
-/// buffer takes.
+/// Maximum number of slices in a write. The kernel accepts 1024, but this many pieces are more than
+/// a socket buffer takes.
 const SLICES_MAX: usize = 64;
 
-/// Values of so many bytes are copied: to share them costs a count that all readers write, and a
-/// list of slices for the kernel.
+/// Values of up to this length are copied: sharing a value costs a reference count that all readers
+/// write, and a slice in the vectored write.
 const COPIED_BYTES_MAX: usize = 2048;
 
-/// Digits of the largest number.
+/// Digits of the largest `u64`.
 const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 
-/// Replies on their way out.
+/// Replies that are not written yet.
 #[derive(Debug, Default)]
 pub struct Output {
     /// All lines and short values.
     text: Vec<u8>,
-    /// Long values, with where in the text they stand.
+    /// Long values, each with its position in `text`.
     values: VecDeque<(usize, Value)>,
-    /// Text and values, and those values that were written and dropped.
+    /// Total bytes of text and values, including values that were written and dropped.
     length: usize,
-    /// Of that, what those that were dropped had.
+    /// The part of `length` that belongs to dropped values.
     dropped: usize,
-    /// Of the length: bytes already written.
+    /// The part of `length` that is written.
     written: usize,
 }
 
 impl Output {
-    /// Adds one line.
+    /// Adds a line.
     pub fn line(&mut self, text: &str) {
         self.push(text.as_bytes());
         self.push(b"\r\n");
     }
 
-    /// Adds one line, formatted.
+    /// Adds a formatted line.
     pub fn format(&mut self, text: std::fmt::Arguments<'_>) {
         self.text(format_args!("{text}\r\n"));
     }
@@ -64,7 +64,7 @@ impl Output {
         self.format(format_args!("STAT {name} {value}"));
     }
 
-    /// Adds to a line, formatted.
+    /// Adds formatted text to the current line.
     pub fn text(&mut self, text: std::fmt::Arguments<'_>) {
         let buffer = self.buffer();
         let before = buffer.len();
@@ -73,13 +73,13 @@ impl Output {
         self.length += added;
     }
 
-    /// Adds to a line.
+    /// Adds bytes to the current line.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer().extend_from_slice(bytes);
         self.length += bytes.len();
     }
 
-    /// Adds `VALUE <key> <flags> <length> [<unique>]` and the bytes.
+    /// Adds `VALUE <key> <flags> <length> [<unique>]` and the value's bytes.
     pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
         self.push(b"VALUE ");
         self.push(key);
@@ -92,7 +92,7 @@ impl Output {
         self.data(value);
     }
 
-    /// Adds a space and a number: a formatter would take longer than all else that a `get` does for
+    /// Adds a space and a number. `core::fmt` would take longer than all other work of a `get` for
     /// its line.
     fn number(&mut self, number: u64) {
         let mut digits = [0; DIGITS_MAX];
@@ -110,7 +110,7 @@ impl Output {
         self.push(&digits[first..]);
     }
 
-    /// Adds the bytes, and a line's end.
+    /// Adds the value's bytes and a line end.
     pub fn data(&mut self, value: &Value) {
         if value.len() <= COPIED_BYTES_MAX {
             value.pieces().for_each(|piece| self.push(piece));
@@ -121,16 +121,16 @@ impl Output {
         self.push(b"\r\n");
     }
 
-    /// Whether it should be written out before more is added.
+    /// Returns whether the output should be written before more is added.
     pub fn is_full(&self) -> bool {
         self.length - self.written >= OUTPUT_BYTES_MAX
     }
 
-    /// Writes everything out, and says how much that was.
+    /// Writes all output, and returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// The client is gone.
+    /// The connection failed.
     pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
         let total = self.length - self.written;
         while self.written < self.length {
@@ -150,18 +150,20 @@ impl Output {
         &mut self.text
     }
 
-    /// Tries to write what is left.
+    /// Tries to write the remaining output.
     fn poll_write(&self, to: Pin<&mut impl AsyncWrite>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.values.is_empty() {
             return to.poll_write(cx, &self.text[self.written - self.dropped..]);
         }
-        // Made again for each try, so that who waits does not keep a kilobyte of them.
+        // Built again for each attempt, so that a connection that waits does not store a kilobyte
+        // of slices.
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = self.slices(&mut slices);
         to.poll_write_vectored(cx, &slices[..count])
     }
 
-    /// Fills `slices` with the front of what is left; how many it filled.
+    /// Fills `slices` from the front of the remaining output, and returns the number of slices
+    /// used.
     fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let mut count = 0;
         let mut skip = self.written - self.dropped;
@@ -185,7 +187,8 @@ impl Output {
         count
     }
 
-    /// So much more was written. Drops the values that were, and all of it at the end.
+    /// Marks `written` more bytes as written. Drops values that are written completely, and resets
+    /// the output when everything is written.
     fn advance(&mut self, written: usize) {
         self.written += written;
         while let Some((at, value)) = self.values.front() {
@@ -221,7 +224,7 @@ mod tests {
     use crate::value::item_flags::ItemFlags;
     use crate::value::piece_pool::PiecePool;
 
-    /// Takes `step` bytes a write.
+    /// A writer that accepts at most `step` bytes per write.
     struct Slow {
         step: usize,
         taken: Vec<u8>,

@@ -17,7 +17,7 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// A stream that belongs to no event loop, on its way from one to another.
+/// A stream that is not registered with any event loop, for moving it to another one.
 #[derive(Debug)]
 pub enum DetachedStream {
     Tcp(std::net::TcpStream),
@@ -26,7 +26,7 @@ pub enum DetachedStream {
 }
 
 impl DetachedStream {
-    /// Attaches the stream to the current event loop.
+    /// Registers the stream with the current event loop.
     pub fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
@@ -36,7 +36,7 @@ impl DetachedStream {
     }
 }
 
-/// Does the same with either.
+/// Runs the same expression on either kind of stream.
 macro_rules! either {
     ($stream:expr, $inner:ident => $do:expr) => {
         match $stream {
@@ -48,7 +48,7 @@ macro_rules! either {
 }
 
 impl Stream {
-    /// Sends short replies at once.
+    /// Disables Nagle's algorithm, so that short replies are sent at once.
     pub fn set_nodelay(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(true),
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// Detaches the stream from its event loop.
+    /// Removes the stream from its event loop.
     pub fn detach(self) -> io::Result<DetachedStream> {
         match self {
             Self::Tcp(stream) => stream.into_std().map(DetachedStream::Tcp),
@@ -66,19 +66,19 @@ impl Stream {
         }
     }
 
-    /// Resolves when there may be something to read, or the client is gone.
+    /// Resolves when there may be input, or the client has disconnected.
     pub async fn readable(&self) -> io::Result<()> {
         either!(self, stream => stream.readable().await)
     }
 
-    /// Reads what there is into `input`'s spare room.
+    /// Reads available bytes into the spare capacity of `input`.
     pub fn try_read_buf(&self, input: &mut Vec<u8>) -> io::Result<usize> {
         either!(self, stream => stream.try_read_buf(input))
     }
 }
 
-/// A read that leaves room in the buffer is taken for all there is, so the next one is not tried
-/// before there is more.
+/// A read that does not fill the buffer is taken to have drained the socket: the next read waits
+/// for the event loop to report more input.
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, input: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, input))

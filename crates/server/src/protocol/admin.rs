@@ -1,5 +1,5 @@
-//! What steers the server as a whole: memcached's `cache_memlimit`, `watch` and `lru_crawler`, and
-//! our own `tenant`.
+//! Commands that control the whole server: memcached's `cache_memlimit`, `watch` and `lru_crawler`,
+//! and this server's `tenant`.
 
 use super::command::{Command, CrawlAction};
 use super::error::{ProtocolError, RefusedLine};
@@ -8,7 +8,7 @@ use super::item::SLAB_CLASS;
 use super::number::unsigned32;
 use super::words::Words;
 
-/// memcached's largest class.
+/// memcached's largest slab class.
 const CLASS_MAX: u32 = 63;
 
 /// `cache_memlimit <megabytes> [noreply]`
@@ -34,7 +34,7 @@ pub fn tenant<'a>(line: &'a [u8], arguments: &[&'a [u8]]) -> Result<Command<'a>,
     }
 }
 
-/// `watch evictions`. The other things that memcached lets one watch are refused by name.
+/// `watch evictions`. The other event types of memcached are refused with an error of their own.
 pub fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let known = |word: &&[u8]| {
         let others: [&[u8]; 8] = [
@@ -56,8 +56,8 @@ pub fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     }
 }
 
-/// `lru_crawler metadump|mgdump|crawl all|hash|<class>[,<class>]*`. There is one class, and what is
-/// said of others is said of nothing.
+/// `lru_crawler metadump|mgdump|crawl all|hash|<class>[,<class>]*`. There is one slab class; a
+/// crawl of any other class visits nothing.
 pub fn lru_crawler<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let [verb, classes] = arguments else { return Err(ProtocolError::Unknown.into()) };
     let crawl = match *verb {

@@ -1,11 +1,13 @@
-//! Keys in base64, as memcached reads them.
+//! Keys in base64, decoded as memcached does.
 //!
-//! It skips whatever is no base64 and stops at the padding, so several texts can mean one key. A
-//! reply never repeats the text that came: it encodes the key, so a key has one answer.
+//! Decoding skips characters that are not base64 and stops at the padding, so several texts can
+//! denote one key. A reply never repeats the received text: it encodes the key, so each key has one
+//! representation in replies.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// What `text` means; none if its letters are not a multiple of four, or its padding is wrong.
+/// Decodes `text`; `None` if the number of base64 characters is 0 or not a multiple of four, or the
+/// padding is wrong.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let letters: Vec<u8> = text.iter().copied().filter(|&b| b == b'=' || sextet(b).is_some()).collect();
     if letters.is_empty() || !letters.len().is_multiple_of(4) {
@@ -24,7 +26,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Adds the text of `bytes` to `text`.
+/// Appends `bytes` in base64 to `text`.
 pub fn encode(bytes: &[u8], text: &mut Vec<u8>) {
     for three in bytes.chunks(3) {
         let bits = three.iter().fold(0u32, |bits, &b| bits << 8 | u32::from(b)) << (8 * (3 - three.len()));

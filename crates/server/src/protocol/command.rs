@@ -1,6 +1,6 @@
-//! Commands: what one line of the protocol asks for.
+//! Commands: the parsed form of a line.
 //!
-//! Keys are slices of the connection's buffer; only a store command's key is copied, for its block
+//! Keys are slices of the connection's buffer; only a store command's key is copied, as its block
 //! may arrive much later.
 
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::meta_command::{MetaCommand, MetaStore};
 use super::words::Words;
 
-/// One line, understood.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// `get`, `gets` (with each value's unique number), `gat`, `gats` (with a new exptime for all
@@ -18,7 +18,8 @@ pub enum Command<'a> {
         unique: bool,
         touch: Option<i64>,
     },
-    /// A line that announces a block of data; the decoder keeps it until the block is complete.
+    /// A line that announces a data block; the decoder keeps the command until the block is
+    /// complete.
     Store(StoreCommand<'a>),
     Delete {
         key: &'a [u8],
@@ -36,7 +37,7 @@ pub enum Command<'a> {
         exptime: i64,
         noreply: bool,
     },
-    /// Now, or when `exptime` comes.
+    /// Flushes now, or at the time `exptime`.
     FlushAll {
         exptime: i64,
         noreply: bool,
@@ -64,33 +65,33 @@ pub enum Command<'a> {
         megabytes: u32,
         noreply: bool,
     },
-    /// `tenant set`: the words behind the name are not read yet.
+    /// `tenant set`: the words after the name are not parsed yet.
     TenantSet {
         name: &'a [u8],
         limits: Words<'a>,
     },
     TenantList,
     WatchEvictions,
-    /// `lru_crawler`; not of everything, that is of nothing.
+    /// `lru_crawler`; if `everything` is false, the crawl visits nothing.
     Crawl {
         crawl: CrawlAction,
         everything: bool,
     },
 }
 
-/// What `lru_crawler` does with each value.
+/// The action of `lru_crawler` for each value.
 #[doc(alias = "crawler_run_type")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrawlAction {
-    /// Writes a line about it.
+    /// Writes a line of metadata.
     Metadump,
-    /// Writes the `mg` command that reads it.
+    /// Writes the `mg` command that reads the value.
     Mgdump,
-    /// `crawl`: removes it if it has expired.
+    /// `crawl`: removes the value if it has expired.
     Expire,
 }
 
-/// The six commands that bring a value.
+/// The six commands that carry a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreVerb {
     Set,
@@ -101,18 +102,18 @@ pub enum StoreVerb {
     Cas,
 }
 
-/// `<verb> <key> <flags> <exptime> <length> [<unique>] [noreply]`, or what an `ms` says of it.
+/// `<verb> <key> <flags> <exptime> <length> [<unique>] [noreply]`, or the equivalent `ms`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreCommand<'a> {
     pub verb: StoreVerb,
     pub key: Cow<'a, [u8]>,
     pub flags: u32,
     pub exptime: i64,
-    /// Bytes of the value, CR LF not counted.
+    /// Length of the value in bytes, without the CR LF.
     pub length: usize,
-    /// Of a `cas`, or of an `ms` that joins; 0 for the others, which no stored value has.
+    /// The CAS number of a `cas`, or of an `ms`; 0 if there is none, which no stored value has.
     pub unique: u64,
     pub noreply: bool,
-    /// Of an `ms`.
+    /// The part that only an `ms` has.
     pub meta: Option<Box<MetaStore>>,
 }

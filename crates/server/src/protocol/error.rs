@@ -1,11 +1,11 @@
-//! Errors of the protocol: why a line is not served, in memcached's own words where it has some.
+//! Errors of the protocol, with memcached's texts where it has one.
 
-/// A line that is not served, and the error.
+/// A refused line and its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
     pub why: ProtocolError,
     pub noreply: bool,
-    /// Bytes behind the line that belong to it and must not be taken for commands.
+    /// Number of bytes after the line that belong to it and must not be parsed as commands.
     pub swallow: usize,
 }
 
@@ -15,7 +15,7 @@ impl From<ProtocolError> for RefusedLine {
     }
 }
 
-/// An error that a line is answered with, in memcached's own words where it has some.
+/// An error reply to a line, with memcached's text where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     Unknown,
@@ -28,14 +28,14 @@ pub enum ProtocolError {
     WatchEvictionsOnly,
     BadClass,
     TooLarge,
-    /// The connection is closed after this one: nobody knows where the next command starts.
+    /// The connection closes after this error, as the start of the next command is unknown.
     LineTooLong,
-    /// Of a meta command.
+    /// An error of a meta command.
     Meta(MetaError),
 }
 
 impl ProtocolError {
-    /// The reply line, without its line end.
+    /// Returns the reply, without a line end.
     pub fn text(self) -> &'static str {
         match self {
             Self::Unknown => "ERROR",
@@ -54,12 +54,12 @@ impl ProtocolError {
     }
 }
 
-/// Why a meta command is refused, in memcached's own words.
+/// The reason why a meta command is refused, with memcached's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaError {
     DuplicateFlag,
     InvalidFlag,
-    /// `md` and `ma` say no more than this.
+    /// The only flag error of `md` and `ma`.
     InvalidOrDuplicateFlag,
     Key,
     Token,

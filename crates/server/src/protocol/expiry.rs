@@ -1,25 +1,25 @@
-//! The protocol's three kinds of time in one number.
+//! The protocol's three kinds of exptime, as one type.
 //!
-//! | exptime | means |
+//! | exptime | meaning |
 //! |---|---|
 //! | 0 | never |
-//! | below 0 | at once |
-//! | up to 30 days of seconds | so many seconds from now |
-//! | more | that Unix time |
+//! | below 0 | already expired |
+//! | up to 30 days in seconds | that many seconds from now |
+//! | more | a Unix time |
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The largest exptime that is a distance; anything larger is a date.
+/// The largest exptime that is relative; a larger one is a Unix time.
 const RELATIVE_MAX_SECONDS: u64 = 60 * 60 * 24 * 30;
 
-/// A time further off than a century is never: no clock or timer is asked to hold it.
+/// A time more than a century ahead means never, so that no clock or timer overflows.
 const AHEAD_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 100);
 
-/// When a value's time is over.
+/// The time at which a value expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     Never,
-    /// It is over already.
+    /// In the past: the value has expired already.
     Past,
     In(Duration),
 }
@@ -31,12 +31,12 @@ impl From<Option<Duration>> for Expiry {
 }
 
 impl Expiry {
-    /// Reads an exptime as of now.
+    /// Converts an exptime, relative to the current time.
     pub fn of(exptime: i64) -> Self {
         Self::at(exptime, SystemTime::now())
     }
 
-    /// The seconds left, a begun one counted whole, as memcached shows them; none: for ever.
+    /// Returns the seconds left, rounded up, as memcached shows them; `None`: it never expires.
     pub fn seconds_left(self) -> Option<u64> {
         match self {
             Self::Never => None,
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(at(-1), Expiry::Past);
         assert_eq!(at(i64::MIN), Expiry::Past);
         assert_eq!(at(1), Expiry::In(Duration::from_secs(1)));
-        assert_eq!(at(2_592_000), Expiry::In(Duration::from_secs(2_592_000)), "30 days are still a distance");
+        assert_eq!(at(2_592_000), Expiry::In(Duration::from_secs(2_592_000)), "30 days are still relative");
         assert_eq!(at(2_592_001), Expiry::Past, "a date in 1970");
         assert_eq!(at(1_700_000_000), Expiry::Past);
         assert_eq!(at(1_700_000_005), Expiry::In(Duration::from_secs(5)));

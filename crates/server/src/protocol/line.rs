@@ -1,6 +1,6 @@
-//! The classic commands, one line each.
+//! Parser of the classic commands, one line each.
 //!
-//! Two letters, the first of them `m`, are a meta command: [`meta`].
+//! A name of two letters that begins with `m` is a meta command: [`meta`].
 
 use super::command::{Command, StoreCommand, StoreVerb};
 use super::error::{ProtocolError, RefusedLine};
@@ -9,12 +9,12 @@ use super::number::{signed, unsigned, unsigned32};
 use super::words::Words;
 use super::{admin, meta};
 
-/// More words than any command but `get` has; the rest of the line is not looked at.
+/// More words than any command but the gets has; further words are ignored.
 const WORDS_MAX: usize = 8;
 
-/// Reads one line, without its line end.
+/// Parses a line, without its line end.
 pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
-    // What is asked most is not split into words first.
+    // Fast path for the most frequent command: it is not split into words twice.
     if let Some(keys) = line.strip_prefix(b"get ") {
         return get(keys_after(0, keys)?, false);
     }
@@ -46,7 +46,8 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
         b"version" => Ok(Command::Version),
         b"quit" => Ok(Command::Quit),
         [b'm', _] => meta::command(name, line),
-        // A browser that was lured here must not get its headers and body run as commands.
+        // A web page can make a browser send a request to this port; its headers and body must not
+        // run as commands.
         _ if words.last().is_some_and(|last| last.starts_with(b"HTTP/")) => Ok(Command::Quit),
         _ => Err(ProtocolError::Unknown.into()),
     }
@@ -67,7 +68,7 @@ fn get_and_touch<'a>(line: &'a [u8], unique: bool, arguments: &[&'a [u8]]) -> Re
     Ok(Command::Get { keys: keys_after(2, line)?, unique, touch: Some(touch) })
 }
 
-/// The keys behind the first `words` words; all of them are looked at before the first is served.
+/// Returns the keys after the first `words` words. All keys are checked before the first is served.
 fn keys_after(words: usize, line: &[u8]) -> Result<Words<'_>, RefusedLine> {
     let mut keys = Words::of(line);
     for _ in 0..words {
@@ -86,8 +87,8 @@ fn store<'a>(verb: StoreVerb, arguments: &[&'a [u8]]) -> Result<Command<'a>, Ref
         return Err(ProtocolError::Unknown.into());
     }
     let noreply = noreply(arguments);
-    // The length comes first: where it can be read, the block behind a refused line is swallowed,
-    // not run as commands. (memcached 1.6.18 runs it; later ones swallow it.)
+    // The length comes first: if it is valid, the block after a refused line is discarded and not
+    // run as commands. (memcached 1.6.18 runs it; later versions discard it.)
     let Some(length) = value_length(arguments[3]) else {
         return Err(RefusedLine { noreply, ..ProtocolError::Format.into() });
     };
@@ -134,7 +135,7 @@ fn touch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     Ok(Command::Touch { key, exptime, noreply })
 }
 
-/// `<key> <number> [noreply]`, the number not read yet.
+/// Parses `<key> <number> [noreply]`, without converting the number.
 fn key_and_number<'a>(arguments: &[&'a [u8]]) -> Result<(&'a [u8], &'a [u8], bool), RefusedLine> {
     if arguments.len() != 2 && arguments.len() != 3 {
         return Err(ProtocolError::Unknown.into());

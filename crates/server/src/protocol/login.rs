@@ -1,36 +1,37 @@
-//! The stream before a login: `set <any> <any> <any> <length>` and a block of `user password`.
+//! Parser of the stream before a login: `set <any> <any> <any> <length>` and a block of
+//! `user password`.
 //!
-//! Whatever else comes is answered and thrown away, line by line.
+//! All other lines are answered with an error and discarded.
 
 use super::number::unsigned;
 use super::words::Words;
 
-/// A line, or a block, of more bytes is no login.
+/// Maximum length of a login's line, and of its block.
 const LOGIN_BYTES_MAX: usize = 2048;
 
 /// Decodes the stream until the client has logged in.
 #[derive(Debug, Default)]
 pub struct LoginDecoder {
-    /// The length of the block that comes next.
+    /// The length of the block that follows, after a valid line.
     block: Option<usize>,
 }
 
 /// A step of the login decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LoginStep<'a> {
-    /// Nothing more without more input.
+    /// No further step without more input.
     More,
-    /// A name and a password, which are not checked yet.
+    /// A user name and a password that are not checked yet.
     Login { user: &'a [u8], password: &'a [u8] },
-    /// Something else, and the answer to it.
+    /// Any other line or block, and the reply to it.
     Error(&'static str),
-    /// A line without an end: the connection is closed.
+    /// A line without an end: the connection closes.
     LineTooLong,
 }
 
 impl LoginDecoder {
-    /// Takes one step: how many bytes of `input` were used up, and what they said. A block is taken
-    /// when it is there whole.
+    /// Takes one step, and returns the number of consumed bytes of `input` and the step. A block is
+    /// consumed only when it is complete.
     pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, LoginStep<'a>) {
         match self.block {
             None => self.line(input),

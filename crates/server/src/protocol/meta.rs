@@ -1,17 +1,17 @@
-//! The meta commands: `mg`, `ms`, `md`, `ma`, `me`, `mn`. Two letters, a key, and flags of one
-//! letter each, some with a token.
+//! Parser of the meta commands `mg`, `ms`, `md`, `ma`, `me` and `mn`: two letters, a key, and flags
+//! of one letter each, some with a token.
 //!
 //! ```text
-//!   mg <key> <flag>*             read, touch, make on a miss, win the right to recache
-//!   ms <key> <length> <flag>*    store, in five modes, with or without a unique number
+//!   mg <key> <flag>*             read, touch, create on a miss, win the right to recache
+//!   ms <key> <length> <flag>*    store, in five modes, with or without a CAS number
 //!   md <key> <flag>*             delete, or mark stale
 //!   ma <key> <flag>*             increment, decrement
-//!   me <key> [b]                 what is known of the value
-//!   mn                           MN: all before it is answered
+//!   me <key> [b]                 metadata of the value
+//!   mn                           answers MN, after all earlier commands
 //! ```
 //!
-//! All four take all flags; those that mean nothing to a command are not looked at. A reply's flags
-//! stand in the order of the request's, so the words are kept behind what was read from them.
+//! The first four accept all flags; a flag without a meaning for the command is ignored. The flags
+//! of a reply are in the request's order, so the words are kept in addition to the parsed options.
 
 use std::borrow::Cow;
 
@@ -23,13 +23,13 @@ use super::number::{signed, unsigned, unsigned32};
 use super::words::Words;
 use super::{base64, field};
 
-/// So many words behind its name are more than memcached takes.
+/// A line with this many words after its name is refused; memcached accepts one word less.
 const WORDS_MAX: usize = 19;
 
-/// The longest word that an opaque may be, its `O` included.
+/// Maximum length of an opaque, including its `O`.
 const OPAQUE_BYTES_MAX: usize = 32;
 
-/// Reads a line whose first word is `name`: an `m` and another letter.
+/// Parses a line whose first word is `name`: an `m` and another letter.
 pub fn command<'a>(name: &[u8], line: &'a [u8]) -> Result<Command<'a>, RefusedLine> {
     let mut words = Words::of(line);
     words.next();
@@ -70,8 +70,8 @@ fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
     let key = words.next().ok_or(ProtocolError::Unknown)?;
     let length = words.next().ok_or(ProtocolError::Format)?;
     let length = field::value_length(length);
-    // As with the classic commands: where the length can be read, the block goes with its line,
-    // whatever is wrong with that.
+    // As with the classic commands: if the length is valid, the block is discarded with a refused
+    // line, whatever the error is.
     let swallow = length.map_or(0, |length| length + 2);
     let refused = |why| RefusedLine { why, noreply: false, swallow };
     if key.len() > KEY_BYTES_MAX {
@@ -113,7 +113,7 @@ fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
 fn debug(mut words: Words<'_>) -> Result<Command<'_>, RefusedLine> {
     let key = words.next().filter(|key| key.len() <= KEY_BYTES_MAX).ok_or(ProtocolError::Format)?;
     let binary = words.next() == Some(b"b");
-    // Here, memcached has no words of its own for a key that is no base64.
+    // memcached has no error of its own here for an invalid base64 key.
     let key = if binary { base64::decode(key).ok_or(ProtocolError::Format)?.into() } else { read_key(key, false)? };
     Ok(Command::MetaDebug { key })
 }
@@ -132,8 +132,8 @@ fn check_opaque(mut flags: Words<'_>) -> Result<(), MetaError> {
     }
 }
 
-/// Reads the flags. An unknown one ends the reading; of other faults, the last is told. Both as
-/// memcached.
+/// Parses the flags. Parsing stops at an unknown flag; of several other errors, the last is
+/// reported. Both as in memcached.
 fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
     let mut options = MetaOptions::default();
     let mut seen = 0u128;
@@ -162,7 +162,7 @@ fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
             b'F' => {
                 match unsigned32(token) {
                     Some(flags) => options.flags = flags,
-                    // It has no words of its own in memcached.
+                    // memcached has no error of its own for these flags.
                     None => drop(error.get_or_insert(ProtocolError::Format)),
                 }
                 None
@@ -178,7 +178,7 @@ fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
             b'u' => set(&mut options.unused),
             b'q' => set(&mut options.quiet),
             b'I' => set(&mut options.invalidate),
-            // What the reply repeats or tells, and what is meant for a proxy.
+            // Flags of the reply, and flags that are meant for a proxy.
             b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'l' | b'h' | b'P' | b'L' => None,
             _ => return Err(ProtocolError::Meta(MetaError::InvalidFlag)),
         };

@@ -1,20 +1,20 @@
-//! Meta commands: a key, and flags of one letter each, some with a token.
+//! Parsed meta commands: a key, and flags of one letter each, some with a token.
 
 use std::borrow::Cow;
 
 use super::words::Words;
 
-/// A key, what to do with it, and what to say of it.
+/// A meta command without a data block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaCommand<'a> {
     pub verb: MetaVerb,
     pub key: Cow<'a, [u8]>,
     pub options: MetaOptions,
-    /// The flags as they came, of which the reply repeats some.
+    /// The flags as received; the reply repeats some of them.
     pub flags: Words<'a>,
 }
 
-/// The meta commands that have flags and no value.
+/// The meta commands that have flags and no data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVerb {
     Get,
@@ -22,43 +22,43 @@ pub enum MetaVerb {
     Arithmetic,
 }
 
-/// What the flags of a command ask for.
+/// The options that the flags of a command set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaOptions {
-    /// `b`: the key came in base64.
+    /// `b`: the key was sent in base64.
     pub binary: bool,
-    /// `v`: answer with the value.
+    /// `v`: reply with the value.
     pub value: bool,
-    /// `u`: the read is no use.
+    /// `u`: do not count the read as a use of the value.
     pub unused: bool,
-    /// `q`: no answer in the nominal case.
+    /// `q`: no reply in the nominal case.
     pub quiet: bool,
-    /// `I`: mark stale.
+    /// `I`: mark as stale.
     pub invalidate: bool,
-    /// `C`: only if this is its number.
+    /// `C`: only if the value has this CAS number.
     pub unique: Option<u64>,
-    /// `T`: a new exptime.
+    /// `T`: set this exptime.
     pub exptime: Option<i64>,
-    /// `N`: on a miss, make it, with this exptime.
+    /// `N`: on a miss, create the value with this exptime.
     pub vivify: Option<i64>,
-    /// `R`: win if less than this is left.
+    /// `R`: win if less time than this is left.
     pub recache: Option<i64>,
-    /// `F`
+    /// `F`: the client flags.
     pub flags: u32,
-    /// `M`
+    /// `M`: the mode.
     pub mode: Option<u8>,
-    /// `J`: what an `ma` makes on a miss.
+    /// `J`: the number that an `ma` creates on a miss.
     pub initial: u64,
-    /// `D`: by how much; 1 if absent.
+    /// `D`: the change of an `ma`; 1 if absent.
     pub delta: Option<u64>,
 }
 
-/// What an `ms` has beyond the classic store commands.
+/// The part of an `ms` that the classic store commands lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaStore {
     pub binary: bool,
     pub quiet: bool,
     pub invalidate: bool,
-    /// Those flags that the reply repeats, with a space between them.
+    /// The flags that the reply repeats, separated by spaces.
     pub echo: Box<[u8]>,
 }

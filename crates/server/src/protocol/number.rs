@@ -1,13 +1,13 @@
-//! Numbers as C's `strtoull` reads them, for memcached reads them so.
+//! Numbers, parsed as C's `strtoull` does, because memcached uses it.
 //!
-//! Spaces may stand in front, a sign too; what follows the digits must be white space or the end.
-//! That is more than a command line needs, but `incr` reads stored values with the same eyes: `"12
-//! "`, which a `decr` from 100 leaves behind, is a number.
+//! Leading white space and a sign are allowed; the digits must be followed by white space or the
+//! end. A command line would need less, but `incr` parses stored values with the same function:
+//! `"12 "` is a number, and a `decr` can leave such a value behind.
 //!
-//! Where memcached 1.6.18 lets a number that is too big wrap (flags of 2^32, an exptime of 2^32),
-//! we refuse it.
+//! memcached 1.6.18 lets a number that is too big wrap (flags of 2^32, an exptime of 2^32); this
+//! server refuses it.
 
-/// Reads a whole number that fits in 64 bits.
+/// Parses a whole number that fits in 64 bits.
 pub fn unsigned(text: &[u8]) -> Option<u64> {
     match scan(text)? {
         (true, magnitude) if magnitude != 0 => None,
@@ -15,12 +15,12 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads a whole number that fits in 32 bits.
+/// Parses a whole number that fits in 32 bits.
 pub fn unsigned32(text: &[u8]) -> Option<u32> {
     u32::try_from(unsigned(text)?).ok()
 }
 
-/// Reads a whole number that may be below zero.
+/// Parses a signed number that fits in 64 bits.
 pub fn signed(text: &[u8]) -> Option<i64> {
     match scan(text)? {
         (false, magnitude) => i64::try_from(magnitude).ok(),
@@ -28,7 +28,7 @@ pub fn signed(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The sign (true: minus) and the digits' value.
+/// Returns the sign (true: minus) and the absolute value.
 fn scan(text: &[u8]) -> Option<(bool, u64)> {
     let text = &text[text.iter().take_while(|b| is_space(b)).count()..];
     let (negative, digits) = match text.split_first()? {
@@ -46,7 +46,7 @@ fn scan(text: &[u8]) -> Option<(bool, u64)> {
     Some((negative, value))
 }
 
-/// C's `isspace`: Rust's leaves the vertical tab out.
+/// C's `isspace`, which includes the vertical tab; Rust's `is_ascii_whitespace` does not.
 fn is_space(byte: &u8) -> bool {
     byte.is_ascii_whitespace() || *byte == 0x0b
 }

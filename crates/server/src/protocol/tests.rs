@@ -1,4 +1,4 @@
-//! Lines read as memcached reads them, errors included.
+//! Lines are parsed as memcached parses them, including the errors.
 
 mod meta;
 
@@ -107,8 +107,8 @@ fn refused_lines_in_memcacheds_words() {
 fn numbers_as_strtoull_reads_them() {
     assert_eq!(number::unsigned(b"18446744073709551615"), Some(u64::MAX));
     assert_eq!(number::unsigned(b" +12 "), Some(12));
-    assert_eq!(number::unsigned(b"12 tail"), Some(12), "what stands behind white space is not looked at");
-    assert_eq!(number::unsigned(b"\x0b1\x0b"), Some(1), "white space as C has it");
+    assert_eq!(number::unsigned(b"12 tail"), Some(12), "text after white space is ignored");
+    assert_eq!(number::unsigned(b"\x0b1\x0b"), Some(1), "white space as in C");
     assert_eq!(number::unsigned(b"-0"), Some(0));
     for not in [&b""[..], b" ", b"+", b"12x", b"-1", b"0x10", b"18446744073709551616", b"\xff"] {
         assert_eq!(number::unsigned(not), None, "{}", not.escape_ascii());

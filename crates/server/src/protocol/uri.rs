@@ -1,6 +1,6 @@
 //! Percent-encoding of keys.
 
-/// A key as it stands in a line: what is not plain as `%41`.
+/// Returns `key` as memcached prints it: bytes other than unreserved characters as `%41`.
 pub fn uri_encoded(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for &byte in key {

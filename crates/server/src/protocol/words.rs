@@ -1,13 +1,13 @@
 //! Words of a line, split at spaces.
 
-/// The words of a line, one after the other. Only the space separates words, as in memcached.
+/// Iterator over the words of a line. As in memcached, only spaces separate words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words<'a> {
     line: &'a [u8],
 }
 
 impl<'a> Words<'a> {
-    /// The words of `line`.
+    /// Returns the words of `line`.
     pub fn of(line: &'a [u8]) -> Self {
         Self { line }
     }

@@ -1,4 +1,4 @@
-//! The command line, with flags spelled as memcached spells them.
+//! The command line, with memcached's flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,14 +10,15 @@ use super::listen_address::{self, Endpoint, ListenAddress};
 use super::users::Users;
 use super::{extended, limits, Settings};
 
-/// memcached's smallest and largest `-I`.
+/// memcached's bounds for `-I`.
 const ITEM_BYTES_MIN: u64 = 1 << 10;
 const ITEM_BYTES_LIMIT: u64 = 1 << 30;
 
-/// More threads than that only stand in each other's way; memcached warns from here on.
+/// memcached warns from this number of threads on, as more of them only compete with each other.
 const THREADS_MAX: usize = 256;
 
-/// A memcached for many tenants in one memory: each keeps its `low`, all share the rest by use.
+/// A memcached-compatible server: many tenants share one memory budget; each keeps its `low`, the
+/// rest is shared by use.
 #[derive(Debug, Parser)]
 #[command(name = "lowwater-server", version)]
 struct Args {
@@ -25,20 +26,21 @@ struct Args {
     #[arg(short = 'p', long = "port", default_value_t = 11211, value_name = "num")]
     port: u16,
 
-    /// Address to listen on, with a port of its own if you like; may be a list with commas, or be given several times.
-    /// `tag_NAME_:` in front: clients that come in there are the tenant NAME's
+    /// Address to listen on, with an optional port; may be a comma-separated list, or be given
+    /// several times. With `tag_NAME_:` in front, clients of that address are restricted to the
+    /// tenant NAME
     #[arg(short = 'l', long = "listen", default_value = "127.0.0.1", value_delimiter = ',', value_name = "addr")]
     listen: Vec<String>,
 
-    /// Unix socket to listen on; then not on the network, whatever -l and -p say
+    /// Unix socket to listen on; -l and -p are ignored then
     #[arg(short = 's', long = "unix-socket", value_name = "path")]
     socket: Option<PathBuf>,
 
-    /// Who may use the unix socket: permission bits, in octal
+    /// Permission bits of the unix socket, in octal
     #[arg(short = 'a', long = "unix-mask", default_value = "700", value_name = "mask")]
     socket_mode: String,
 
-    /// UDP port: there is no UDP here, so only 0 is taken
+    /// UDP port: UDP is not supported, so only 0 is accepted
     #[arg(short = 'U', long = "udp-port", default_value_t = 0, value_name = "num")]
     udp_port: u16,
 
@@ -58,20 +60,21 @@ struct Args {
     #[arg(short = 'v', long = "verbose", action = ArgAction::Count)]
     verbose: u8,
 
-    /// Largest item (key and value), in bytes or with k or m behind it; 1k to 1024m, at most half of -m
-    /// [default: 1m]
+    /// Largest item (key and value), in bytes or with a suffix k or m; 1k to 1024m, at most half of
+    /// -m [default: 1m]
     #[arg(short = 'I', long = "max-item-size", value_name = "num")]
     item_max: Option<String>,
 
-    /// When the memory is full, answer stores with an error instead of dropping values
+    /// Answer stores with an error when the memory is full, instead of evicting values
     #[arg(short = 'M', long = "disable-evictions")]
     disable_evictions: bool,
 
-    /// File with a `user:password` line for each who may come in; a connection is the tenant of its user's name
+    /// File with a `user:password` line for each user; a connection belongs to the tenant of its
+    /// user's name
     #[arg(short = 'Y', long = "auth-file", value_name = "file")]
     auth_file: Option<PathBuf>,
 
-    /// memcached's extended options, with commas; those for its slabs have no effect
+    /// memcached's extended options, separated by commas; options for its slabs have no effect
     #[arg(short = 'o', long = "extended", value_delimiter = ',', value_name = "options")]
     extended: Vec<String>,
 
@@ -79,12 +82,13 @@ struct Args {
     #[arg(short = 'D', default_value = ":", value_name = "char")]
     delimiter: String,
 
-    /// Give way when the machine is short of memory: hears PSI, this process's control group and the service manager, where there are such
+    /// Use less memory when the machine is short of it: monitors PSI, the process's control group
+    /// and the service manager, if available
     #[arg(long = "pressure")]
     pressure: bool,
 
-    /// Address and port (or a port of 127.0.0.1) where browsers find a page that shows what goes on, and HTTP clients /metrics
-    /// and /debug/shrinker; nowhere without it
+    /// Address and port (or a port of 127.0.0.1) of the HTTP endpoint: a status page for browsers,
+    /// /metrics and /debug/shrinker; off by default
     #[arg(long = "http", value_name = "addr")]
     http: Option<String>,
 
@@ -93,16 +97,18 @@ struct Args {
     config: Option<PathBuf>,
 }
 
-/// Reads the command line. `-h` and `-V` are answered here, and end the process, as do flags that cannot be parsed.
+/// Reads the command line. `-h`, `-V` and flags that cannot be parsed end the process with a
+/// message.
 ///
 /// # Errors
 ///
-/// A sentence: which flag, and what it should have been.
+/// A sentence that names the flag or the file, and the reason.
 pub fn read() -> Result<Settings, String> {
     parse(std::env::args_os()).unwrap_or_else(|why| why.exit())
 }
 
-/// Reads these words, the program's name first: what the parser says to flags it cannot read, and to `-h`; then what they amount to.
+/// Parses `words`, the program's name first. The outer error is clap's: flags that cannot be
+/// parsed, `-h` and `-V`; the inner one is a sentence about settings that are invalid.
 pub fn parse<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<Result<Settings, String>, clap::Error> {
@@ -119,7 +125,7 @@ impl Args {
         };
         let delimiter = match self.delimiter.as_bytes() {
             &[byte] if byte.is_ascii_graphic() => byte,
-            _ => return Err(format!("-D: one visible ASCII character ends a tenant's name, not {:?}", self.delimiter)),
+            _ => return Err(format!("-D: the delimiter must be a visible ASCII character, not {:?}", self.delimiter)),
         };
         let item_bytes_max = item_bytes(self.item_max.as_deref(), budget)?;
         let listen = match self.socket {
@@ -134,7 +140,7 @@ impl Args {
         };
         let http = self.http.as_deref().map(http_address).transpose()?;
         if self.udp_port != 0 {
-            return Err("-U: there is no UDP here; leave it out, or say -U 0".into());
+            return Err("-U: UDP is not supported; leave the flag out, or set -U 0".into());
         }
         let users = self.auth_file.map(|path| Users::read(&path, delimiter)).transpose()?;
         self.extended.iter().try_for_each(|option| extended::check(option))?;
@@ -159,7 +165,7 @@ impl Args {
     }
 }
 
-/// The largest item; without `-I` a megabyte, or half of a memory too small for that.
+/// Returns the largest item; without `-I`, 1 MiB or half of the budget, whichever is less.
 fn item_bytes(text: Option<&str>, budget: ByteSize) -> Result<usize, String> {
     let half = budget.get() / 2;
     let Some(text) = text else {
@@ -177,13 +183,14 @@ fn item_bytes(text: Option<&str>, budget: ByteSize) -> Result<usize, String> {
     Ok(bytes as usize)
 }
 
-/// Permission bits, in octal.
+/// Parses permission bits in octal.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| format!("-a: three octal digits say who may use the socket, as 700, not {text:?}"))
+    mode.ok_or_else(|| format!("-a: the socket's permissions are three octal digits such as 700, not {text:?}"))
 }
 
-/// Where HTTP is served: an address with a port, or a port of this machine alone. 0: any free one, which is printed.
+/// Parses the address for HTTP: an address with a port, or a port of 127.0.0.1. Port 0 means any
+/// free port, which is printed at startup.
 fn http_address(text: &str) -> Result<String, String> {
     match text.parse::<u16>() {
         Ok(port) => Ok(format!("127.0.0.1:{port}")),
@@ -213,7 +220,7 @@ mod tests {
         assert_eq!(settings.connections_max, 1024);
         assert_eq!(settings.item_bytes_max, 1 << 20);
         assert_eq!(settings.delimiter, b':');
-        assert_eq!(settings.http, None, "no second port unless it is asked for");
+        assert_eq!(settings.http, None, "no HTTP port by default");
     }
 
     #[test]
@@ -243,7 +250,7 @@ mod tests {
         let unix = self::settings(&["-s", "/run/x", "-a", "0770", "-M", "-U0", "-o", "modern,no_lru_crawler"]).unwrap();
         assert_eq!(endpoints(&unix), [Endpoint::Unix { path: "/run/x".into(), mode: 0o770 }]);
         assert!(!unix.evict);
-        assert_eq!(self::settings(&["-m1"]).unwrap().item_bytes_max, 512 << 10, "no -I: what the memory allows");
+        assert_eq!(self::settings(&["-m1"]).unwrap().item_bytes_max, 512 << 10, "without -I: half of the memory");
     }
 
     #[test]

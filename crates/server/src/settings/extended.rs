@@ -1,9 +1,9 @@
-//! `-o`: memcached's extended options. They tune a slab allocator and its segmented LRU, which are
-//! not here; so most mean nothing, and are taken, that a command line which serves memcached serves
-//! us. Those that would mean something are refused by name.
+//! `-o`: memcached's extended options. Most of them tune its slab allocator and segmented LRU,
+//! which this server does not have. Those are accepted without effect, so that a command line for
+//! memcached works here as well. Options whose effect would be missed are refused by name.
 
-/// Concern slabs, their LRUs and the threads that tend them, or buffers that are bounded here in
-/// another way.
+/// Options for slabs, their LRUs and maintenance threads, or for buffers that this server bounds in
+/// other ways.
 const WITHOUT_EFFECT: &[&str] = &[
     "hash_algorithm",
     "hashpower",
@@ -44,7 +44,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "worker_logbuf_size",
 ];
 
-/// What they would do is not done here.
+/// Options with an effect that this server does not have.
 const REFUSED: &[&str] = &[
     "drop_privileges",
     "ext_path",
@@ -65,21 +65,21 @@ const REFUSED: &[&str] = &[
     "ssl_wbuf_size",
 ];
 
-/// Whether `text`, one `name` or `name=value`, may stand there.
+/// Checks one option, `name` or `name=value`.
 ///
 /// # Errors
 ///
-/// A sentence that names it.
+/// A sentence with the option's name.
 pub fn check(text: &str) -> Result<(), String> {
     let name = text.split('=').next().unwrap_or_default();
     if WITHOUT_EFFECT.contains(&name) {
         return Ok(());
     }
     if REFUSED.contains(&name) || name.starts_with("ext_") {
-        return Err(format!("-o: {name} is memcached's, and not to be had here"));
+        return Err(format!("-o: memcached's option {name} is not supported here"));
     }
     let taken = WITHOUT_EFFECT.join(", ");
-    Err(format!("-o: there is no option {name:?}; memcached's that are taken, and mean nothing here: {taken}"))
+    Err(format!("-o: there is no option {name:?}; options of memcached that are accepted without effect: {taken}"))
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! The tenants' limits, from a small text file.
+//! The tenants' limits, from a text file.
 //!
 //! ```text
-//! # tenant   what it keeps   where it is trimmed   where it ends
-//! shop       low=8M          high=16M              max=32M
+//! # tenant   protected        trimmed above   at most
+//! shop       low=8M           high=16M        max=32M
 //! search     min=1M low=4M
-//! default    max=16M         # keys without a tenant
+//! default    max=16M          # keys without a tenant
 //! ```
 //!
-//! Amounts are bytes, with K, M, G behind them; `max` is no limit. They mean what cgroup v2's
-//! `memory.min`, `low`, `high` and `max` mean.
+//! Amounts are in bytes, with an optional suffix K, M or G; `max` means no limit. The limits have
+//! the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`.
 
 use std::path::Path;
 
@@ -16,16 +16,16 @@ use lowwater::ByteSize;
 
 use crate::protocol::item::KEY_BYTES_MAX;
 
-/// One tenant's four limits.
+/// The four limits of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Never reclaimed below this.
+    /// Usage up to this is never reclaimed.
     pub min: ByteSize,
-    /// Not reclaimed below this while others have more than theirs.
+    /// Usage up to this is not reclaimed while other tenants exceed their `low`.
     pub low: ByteSize,
-    /// Trimmed above this.
+    /// Usage above this is trimmed.
     pub high: ByteSize,
-    /// Never above this.
+    /// The usage never exceeds this.
     pub max: ByteSize,
 }
 
@@ -36,11 +36,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These, but for those that `fields` give: `low=8M` and the like.
+    /// Returns these limits, changed by `fields` such as `low=8M`.
     ///
     /// # Errors
     ///
-    /// Which field (none: all of them together), and why.
+    /// The field (`None`: the combination of all fields) and the reason.
     pub fn with<'a>(mut self, fields: impl Iterator<Item = &'a str>) -> Result<Self, (Option<&'a str>, String)> {
         let mut seen: Vec<&str> = Vec::new();
         for field in fields {
@@ -68,7 +68,7 @@ impl Limits {
     }
 }
 
-/// An error in a file of limits.
+/// An error in a limits file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsFileError {
     #[error("{file}: cannot be read: {why}")]
@@ -77,7 +77,8 @@ pub enum LimitsFileError {
     Line { file: String, line: usize, field: String, why: String },
 }
 
-/// Reads the file at `path`; `delimiter` ends a tenant's name in a key, so no name may contain it.
+/// Reads the file at `path`. `delimiter` ends a tenant's name in a key, so names must not contain
+/// it.
 ///
 /// # Errors
 ///
@@ -90,11 +91,11 @@ pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsF
     }
 }
 
-/// Reads the text of `file`, which is named in errors.
+/// Parses the text of `file`, whose name is used in errors only.
 ///
 /// # Errors
 ///
-/// A line that cannot be understood.
+/// The first line that is invalid.
 pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsFileError> {
     let mut tenants: Vec<(String, Limits)> = Vec::new();
     for (index, text) in text.lines().enumerate() {
@@ -117,14 +118,14 @@ pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limit
     Ok(tenants)
 }
 
-/// Whether a tenant may be called so.
+/// Checks that `name` is a valid tenant name.
 ///
 /// # Errors
 ///
-/// A sentence that says why not.
+/// A sentence with the reason.
 pub fn check_tenant_name(name: &str, delimiter: u8) -> Result<(), String> {
     if name.is_empty() {
-        return Err("a tenant has a name".into());
+        return Err("a tenant's name must not be empty".into());
     }
     if name.contains('=') {
         return Err("a line begins with the tenant's name".into());

@@ -1,8 +1,8 @@
 //! Addresses to listen on, each for all tenants or for one.
 //!
-//! `-l` takes what memcached's takes: `host`, `host:port`, `[v6]:port`, and a tag in front, which
-//! names the tenant that comes in there: `tag_shop_:127.0.0.1:11212`, or as later memcacheds write
-//! it, `tag[shop]:127.0.0.1:11212`.
+//! `-l` takes memcached's forms: `host`, `host:port`, `[v6]:port`. A tag in front restricts the
+//! clients of that address to one tenant: `tag_shop_:127.0.0.1:11212`, or in the form of later
+//! memcached versions, `tag[shop]:127.0.0.1:11212`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::limits::check_tenant_name;
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// The tenant of all its clients; none: they reach all tenants.
+    /// The tenant that its clients are restricted to; `None`: they can access all tenants.
     pub tenant: Option<String>,
     pub endpoint: Endpoint,
 }
@@ -21,16 +21,16 @@ pub struct ListenAddress {
 pub enum Endpoint {
     /// `host:port`
     Tcp(String),
-    /// A socket of this path, which these permission bits guard.
+    /// A unix socket with its path and permission bits.
     Unix { path: PathBuf, mode: u32 },
 }
 
 impl ListenAddress {
-    /// Reads one `-l`; `port` is for those that name none.
+    /// Parses one `-l`; `port` is the default port.
     ///
     /// # Errors
     ///
-    /// A sentence: what is wrong with it.
+    /// A sentence with the reason.
     pub fn parse(text: &str, port: u16, delimiter: u8) -> Result<Self, String> {
         let (tenant, endpoint) = match split_tag(text) {
             None => (None, text),
@@ -43,13 +43,13 @@ impl ListenAddress {
     }
 }
 
-/// `tag_NAME_:address` or `tag[NAME]:address`, to name and address.
+/// Splits `tag_NAME_:address` or `tag[NAME]:address` into name and address.
 fn split_tag(text: &str) -> Option<(&str, &str)> {
     let old = text.strip_prefix("tag_").and_then(|text| text.split_once("_:"));
     old.or_else(|| text.strip_prefix("tag[").and_then(|text| text.split_once("]:")))
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port` or plain `v6`, to `host:port`.
+/// Converts `host`, `host:port`, `[v6]`, `[v6]:port` or plain `v6` to `host:port`.
 pub fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
     let is_v6 = |host: &str| host.parse::<std::net::Ipv6Addr>().is_ok();
     let (host, own_port) = if is_v6(text) {

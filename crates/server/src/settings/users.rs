@@ -1,13 +1,13 @@
-//! Users that may log in, with `-Y`: a file of `user:password` lines, as memcached's.
+//! Users that may log in (`-Y`): a file of `user:password` lines, in memcached's format.
 //!
-//! A user's connection belongs to the tenant of that name. The tenant `default` has no prefix, so
-//! the user `default` sees all: an administrator.
+//! The connection of a user belongs to the tenant of the same name. The namespace of the tenant
+//! `default` has no prefix, so the user `default` can access all keys: an administrator.
 
 use std::path::Path;
 
 use super::limits::check_tenant_name;
 
-/// The users and their passwords.
+/// User names and passwords.
 #[derive(Clone, Debug)]
 pub struct Users(Vec<(String, String)>);
 
@@ -16,7 +16,7 @@ impl Users {
     ///
     /// # Errors
     ///
-    /// A sentence: file, line, and what is wrong; never a password.
+    /// A sentence with the file, the line and the reason; never a password.
     pub fn read(path: &Path, delimiter: u8) -> Result<Self, String> {
         let file = path.display();
         let text = std::fs::read_to_string(path).map_err(|why| format!("-Y: {file}: cannot be read: {why}"))?;
@@ -31,7 +31,7 @@ impl Users {
                 line.split_once(':').ok_or_else(|| wrong("a user is written like name:password".into()))?;
             check_tenant_name(user, delimiter).map_err(wrong)?;
             if password.is_empty() || password.contains(' ') {
-                return Err(wrong("a password has one character at least, and no space".into()));
+                return Err(wrong("a password must have at least one character, and no space".into()));
             }
             if users.iter().any(|(other, _)| other == user) {
                 return Err(wrong(format!("the user {user} has a line already")));
@@ -39,13 +39,13 @@ impl Users {
             users.push((user.to_owned(), password.to_owned()));
         }
         if users.is_empty() {
-            return Err((1, "no user at all, so nobody could come in".into()));
+            return Err((1, "the file has no user, so no client could log in".into()));
         }
         Ok(Self(users))
     }
 
-    /// The user's name, if the password is right. Takes as long for a wrong one as for the right
-    /// one of the same length.
+    /// Returns the user's name if the password is right. The comparison takes the same time for all
+    /// passwords of the right length.
     pub fn check(&self, user: &[u8], password: &[u8]) -> Option<&str> {
         let found = self.0.iter().find(|(name, _)| name.as_bytes() == user);
         found.filter(|(_, right)| is_same(right.as_bytes(), password)).map(|(name, _)| name.as_str())

@@ -1,4 +1,4 @@
-//! Edits of a value: what an update finds, decides and may lack.
+//! Edits of a value: the existing value, the decision of an update, and its error.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::value::Value;
 #[derive(Clone, Copy, Debug)]
 pub struct Existing<'a> {
     pub value: &'a Value,
-    /// None: it does not expire.
+    /// The time left; `None`: the value does not expire.
     pub left: Option<Duration>,
 }
 
@@ -20,20 +20,20 @@ pub struct Existing<'a> {
 pub enum Edit {
     Keep,
     Remove,
-    /// A value, for the update's time.
+    /// Stores a value with the update's expiry.
     Put(Value),
-    /// A value, for the time that is left to the one that is there.
+    /// Stores a value with the time left of the existing value.
     Change(Value),
 }
 
-/// There is no memory for a value: its tenant's `max`, or the whole budget, is in use and
-/// protected; or clients who do not read hold too much of it.
+/// There is no memory for a value: the tenant's `max` or the whole budget is in use and protected,
+/// or the unread output of clients holds too many evicted values.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory storing object")]
 pub struct OutOfMemory;
 
 impl<'a> Existing<'a> {
-    /// The value that `current` holds.
+    /// Returns the value of `current` and the time left to it.
     pub fn of(current: &'a Current<'_, KeyHash, Value>) -> Self {
         Self { value: current.value(), left: current.time_left() }
     }

@@ -1,9 +1,10 @@
-//! The hash of 64 bits that the cache has in place of a key.
+//! The 64-bit hash that is the cache's key.
 //!
-//! A key lies in its value's block, and hashes are all of one size: that is 24 bytes less for each
-//! value than with a key of its own. Who looks one up compares the key. Of two keys that have the
-//! same hash, which nobody can aim at, the one that is stored later takes the other's place: among
-//! 2^32 keys, half a pair of them is to be expected.
+//! A key is stored in its value's block, and the entry holds a hash of fixed size: 24 bytes less
+//! for each value than with an owned key in the entry. Each lookup compares the key in the block.
+//! If two keys have the same hash, the one that is stored later replaces the other. Clients cannot
+//! construct such keys, because the hash is keyed at random; among 2^32 keys, half a colliding pair
+//! is expected.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
@@ -11,16 +12,16 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
-/// Hashes keys. Clients choose these, so it is by a hash that clients cannot aim at.
+/// Hashes keys. Clients choose the keys, so the hash is keyed at random.
 #[derive(Debug)]
 pub struct KeyHasher {
     hasher: RandomState,
-    /// Few, to see what keys of one hash do to each other.
+    /// The bits of the hash that are used: tests set fewer, to produce collisions.
     #[cfg(test)]
     pub bits: u64,
 }
 
-/// Passes a hash of 64 bits through.
+/// A hasher that returns the 64-bit hash it is given.
 pub type BuildIdentityHasher = BuildHasherDefault<IdentityHasher>;
 
 /// See [`BuildIdentityHasher`].
@@ -28,7 +29,7 @@ pub type BuildIdentityHasher = BuildHasherDefault<IdentityHasher>;
 pub struct IdentityHasher(u64);
 
 impl KeyHasher {
-    /// A hasher with random keys of its own.
+    /// Creates a hasher with new random keys.
     pub fn new() -> Self {
         Self {
             hasher: RandomState::new(),

@@ -1,24 +1,24 @@
-//! Namespaces: the keys that a connection reaches.
+//! Namespaces: the keys that a connection can access.
 //!
-//! A connection that belongs to a tenant, by the listener it came through or the name it gave, sees
-//! that tenant's keys and no others, and leaves the prefix out: its `cart` is everybody else's
-//! `shop:cart`. So both ways to one tenant lead to the same values and the same limits, and a
-//! tenant shut in its namespace reaches nobody else's.
+//! A connection that belongs to a tenant, by its listener or by its login, can access only that
+//! tenant's keys, and omits the prefix: its `cart` is `shop:cart` for all other connections. So
+//! both kinds of access to a tenant lead to the same values and the same limits, and a tenant
+//! restricted to its namespace cannot access any other tenant's keys.
 
 use std::borrow::Cow;
 
 use super::tenant::DEFAULT_TENANT;
 
-/// The keys that a connection reaches: all, or those of one tenant.
+/// The keys that a connection can access: all keys, or those of one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
-    /// The tenant's name and the delimiter; empty: all tenants.
+    /// The tenant's name and the delimiter; empty for all tenants.
     prefix: Box<[u8]>,
 }
 
 impl Namespace {
-    /// Returns the namespace of `tenant`. The default tenant's has all keys, for it is the one that
-    /// names others.
+    /// Returns the namespace of `tenant`. The default tenant's namespace contains all keys: its
+    /// connections access other tenants by prefix.
     pub fn of_tenant(tenant: &str, delimiter: u8) -> Self {
         if tenant == DEFAULT_TENANT {
             return Self::default();
@@ -26,7 +26,7 @@ impl Namespace {
         Self { prefix: [tenant.as_bytes(), &[delimiter]].concat().into() }
     }
 
-    /// Returns the key with the prefix of its tenant, as the store has it.
+    /// Returns the key with its tenant's prefix, as the store uses it.
     pub fn qualify<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         match self.is_restricted() {
             true => [&self.prefix, key].concat().into(),
@@ -34,7 +34,8 @@ impl Namespace {
         }
     }
 
-    /// Returns whether it is one tenant's: commands that concern all tenants are refused there.
+    /// Returns whether the namespace is restricted to one tenant: then commands that concern all
+    /// tenants are refused.
     pub fn is_restricted(&self) -> bool {
         !self.prefix.is_empty()
     }
@@ -48,7 +49,7 @@ mod tests {
     fn a_tenants_keys_have_its_prefix() {
         let shop = Namespace::of_tenant("shop", b':');
         assert_eq!(&*shop.qualify(b"cart"), b"shop:cart");
-        assert_eq!(&*shop.qualify(b"other:cart"), b"shop:other:cart", "nothing leads out of a namespace");
+        assert_eq!(&*shop.qualify(b"other:cart"), b"shop:other:cart", "no key is outside the namespace");
         assert!(shop.is_restricted());
         assert_eq!(&*Namespace::of_tenant(DEFAULT_TENANT, b':').qualify(b"shop:cart"), b"shop:cart");
     }

@@ -1,11 +1,12 @@
-//! `stats detail`: counts by prefix, while they are switched on.
+//! `stats detail`: counts by prefix, while they are enabled.
 //!
-//! memcached's own, for tools that read them; `stats tenants` tells the same and more, always.
-//! Commands of every kind count here, there the classic ones only.
+//! Exists for tools that read memcached's `stats detail`; `stats tenants` always has the same
+//! counts and more. All commands are counted here; memcached counts the classic ones only.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
+use parking_lot::Mutex;
 
 use super::tenant::TENANTS_MAX;
 
@@ -16,6 +17,9 @@ pub struct PrefixStats {
     on: AtomicBool,
     delimiter: u8,
     counts: DashMap<Box<[u8]>, Counts>,
+    /// The number of prefixes. Held while one is added, so that threads do not exceed
+    /// [`TENANTS_MAX`] together.
+    prefixes: Mutex<usize>,
 }
 
 /// Counts of one prefix.
@@ -38,22 +42,22 @@ pub enum Outcome {
 
 impl PrefixStats {
     pub fn new(delimiter: u8) -> Self {
-        Self { on: AtomicBool::new(false), delimiter, counts: DashMap::new() }
+        Self { on: AtomicBool::new(false), delimiter, counts: DashMap::new(), prefixes: Mutex::new(0) }
     }
 
-    /// Counts from now on, or no more; what was counted stays.
+    /// Enables or disables counting; existing counts are kept.
     pub fn switch(&self, on: bool) {
-        // Relaxed: commands that run now may or may not count.
+        // Relaxed: a command that runs at the same time may be counted or not.
         self.on.store(on, Ordering::Relaxed);
     }
 
     pub fn is_on(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: a command that runs at the same time may be counted or not.
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Counts, if that is on and the key has a prefix. There are at most so many prefixes as
-    /// tenants.
+    /// Counts a command for `key`, if counting is enabled and the key has a prefix. At most
+    /// [`TENANTS_MAX`] prefixes are counted.
     pub fn count(&self, key: &[u8], outcome: Outcome) {
         if !self.is_on() {
             return;
@@ -61,13 +65,17 @@ impl PrefixStats {
         let Some(length) = key.iter().position(|&b| b == self.delimiter) else { return };
         let prefix = &key[..length];
         if !self.counts.contains_key(prefix) {
-            if self.counts.len() >= TENANTS_MAX {
+            let mut prefixes = self.prefixes.lock();
+            if *prefixes >= TENANTS_MAX {
                 return;
             }
-            self.counts.entry(prefix.into()).or_default();
+            self.counts.entry(prefix.into()).or_insert_with(|| {
+                *prefixes += 1;
+                Counts::default()
+            });
         }
         let Some(counts) = self.counts.get(prefix) else { return };
-        // Relaxed: tallies for people.
+        // Relaxed: statistics that guard no other memory.
         let add = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         match outcome {
             Outcome::Hit => add(&counts.gets) + add(&counts.hits),
@@ -77,9 +85,9 @@ impl PrefixStats {
         };
     }
 
-    /// The lines, by prefix.
+    /// Returns the lines of `stats detail dump`, sorted by prefix.
     pub fn lines(&self) -> Vec<String> {
-        // Relaxed: as in `count`.
+        // Relaxed: statistics that guard no other memory.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let line = |prefix: &[u8], counts: &Counts| {
             let Counts { gets, hits, sets, deletes } = counts;
@@ -95,6 +103,27 @@ impl PrefixStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_do_not_exceed_the_bound_together() {
+        const THREADS: usize = 4;
+        for round in 0..1_000 {
+            let prefixes = PrefixStats::new(b':');
+            prefixes.switch(true);
+            *prefixes.prefixes.lock() = TENANTS_MAX - 1;
+            let barrier = std::sync::Barrier::new(THREADS);
+            std::thread::scope(|s| {
+                for thread in 0..THREADS {
+                    let (prefixes, barrier) = (&prefixes, &barrier);
+                    s.spawn(move || {
+                        barrier.wait();
+                        prefixes.count(format!("{thread}:k").as_bytes(), Outcome::Set);
+                    });
+                }
+            });
+            assert_eq!(prefixes.lines().len(), 1, "round {round}: only the first one fits");
+        }
+    }
 
     #[test]
     fn prefixes_count_while_it_is_on() {

@@ -26,7 +26,7 @@ pub struct RemovalCounts {
 impl RemovalStats {
     /// Counts the eviction of `value`, and publishes it to watchers.
     pub fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
-        // Relaxed: tallies for people.
+        // Relaxed: statistics that guard no other memory.
         self.evicted_idle_seconds.store(u64::from(idle_seconds), Ordering::Relaxed);
         if !value.last_access.is_fetched() {
             self.evicted_unfetched.fetch_add(1, Ordering::Relaxed);
@@ -37,14 +37,14 @@ impl RemovalStats {
     /// Counts the expiry of `value`.
     pub fn expired(&self, value: &Value) {
         if !value.last_access.is_fetched() {
-            // Relaxed: as above.
+            // Relaxed: statistics that guard no other memory.
             self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Returns the counts.
     pub fn removal_counts(&self) -> RemovalCounts {
-        // Relaxed: tallies for people.
+        // Relaxed: statistics that guard no other memory.
         let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RemovalCounts {
             evicted_unfetched: tally(&self.evicted_unfetched),

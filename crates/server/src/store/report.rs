@@ -1,4 +1,4 @@
-//! What is shown of the store, as a whole and by tenant.
+//! Statistics of the store, as a whole and by tenant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use super::tenant::Tenant;
 use super::Store;
 use crate::settings::limits::Limits;
 
-/// What `stats` shows of the whole store.
+/// Statistics of the whole store, for `stats`.
 #[derive(Debug)]
 pub struct Totals {
     pub bytes: u64,
@@ -16,7 +16,7 @@ pub struct Totals {
     pub expired: u64,
 }
 
-/// What `stats tenants` shows of one tenant.
+/// Statistics of a tenant, for `stats tenants`.
 #[derive(Debug)]
 pub struct TenantReport {
     pub name: String,
@@ -29,7 +29,7 @@ pub struct TenantReport {
 }
 
 impl Store {
-    /// The whole of it.
+    /// Returns the statistics of the whole store.
     pub fn totals(&self) -> Totals {
         let stats = self.cache.stats();
         Totals {
@@ -41,7 +41,7 @@ impl Store {
         }
     }
 
-    /// The tenants by name.
+    /// Returns the statistics of all tenants, sorted by name.
     pub fn tenants(&self) -> Vec<TenantReport> {
         let mut tenants: Vec<_> = self.tenants.all().iter().map(|tenant| self.report(tenant)).collect();
         tenants.sort_by(|a, b| a.name.cmp(&b.name));
@@ -50,7 +50,7 @@ impl Store {
 
     fn report(&self, tenant: &Tenant) -> TenantReport {
         let group = &tenant.group;
-        // Relaxed: tallies for people.
+        // Relaxed: statistics that guard no other memory.
         let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TenantReport {
             name: group.name().to_owned(),

@@ -1,4 +1,4 @@
-//! The runtime that the cache lives in: its budget, watermarks and sources of memory pressure.
+//! The runtime of the cache: its budget, watermarks and sources of memory pressure.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use lowwater::{ByteSize, Runtime};
 
 use crate::settings::Settings;
 
-/// So much is kept free below the budget at least, if that is not too large a part of it.
+/// Minimum of the low watermark's gap below the budget, unless that is more than 1/32 of the
+/// budget.
 const FREE_BYTES_MIN: ByteSize = ByteSize::kib(512);
 
-/// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel
-/// lets everybody ask for windows of 2 s.
+/// Memory is short when tasks of the machine stall on memory for longer than this within the
+/// window. The kernel allows unprivileged processes windows of multiples of 2 s only.
 const STALL_MAX: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(2);
 
-/// Builds the runtime, with those sources of memory pressure that the machine has if
-/// `settings.pressure` is set.
+/// Builds the runtime. If `settings.pressure` is set, the runtime monitors those sources of memory
+/// pressure that the machine has.
 pub fn build(settings: &Settings) -> Result<Runtime, String> {
     let builder = Runtime::builder().budget(settings.budget).watermarks(watermarks(settings.budget));
     if !settings.pressure {
@@ -24,13 +25,13 @@ pub fn build(settings: &Settings) -> Result<Runtime, String> {
     }
     let builder = builder.cgroup_limit(true).systemd(true).pressure(PressureConfig::default());
     let trigger = Trigger::some(STALL_MAX, STALL_WINDOW).map_err(|why| why.to_string())?;
-    // Not every kernel tells of stalls, and not to everybody.
+    // Not every kernel has PSI, and not every process may set a trigger.
     let with_psi = builder.clone().watch_psi(Psi::system(trigger)).build();
     with_psi.or_else(|_| builder.build()).map_err(|why| why.to_string())
 }
 
-/// Values make room for each other one by one, so little of the budget needs to be free; but not so
-/// little that some large ones at once find none before the reclaimer has woken.
+/// Returns the watermarks. A store evicts values to make room for itself, so little of the budget
+/// needs to be free; but enough for several large values at once, before the reclaimer has woken.
 fn watermarks(budget: ByteSize) -> Watermarks {
     let part = |of: u64| ByteSize::new(budget.get() / of);
     let low_gap = part(128).max(part(32).min(FREE_BYTES_MIN));

@@ -1,8 +1,8 @@
-//! Tenants: the prefix of a key, up to the delimiter, names its tenant.
+//! Tenants: the prefix of a key, up to the delimiter, is the name of its tenant.
 //!
-//! Writing makes a tenant, reading does not; so a reader who guesses names takes nothing. There are
-//! at most [`TENANTS_MAX`], as memcached bounds its prefixes; keys of later ones belong to the
-//! default tenant, as do keys without a delimiter.
+//! A store creates a tenant, a read does not, so a reader that guesses names creates nothing. There
+//! are at most [`TENANTS_MAX`] tenants, memcached's bound on prefixes; keys that name a further
+//! tenant belong to the default tenant, as do keys without a delimiter.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,32 +14,32 @@ use parking_lot::Mutex;
 
 use crate::settings::limits::Limits;
 
-/// memcached's own bound on prefixes.
+/// memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
 
-/// The tenant of keys that name none. A key `default:x` is its as well.
+/// The tenant of keys without a prefix, and of keys such as `default:x`.
 pub const DEFAULT_TENANT: &str = "default";
 
 /// A tenant and its statistics.
 #[derive(Debug)]
 pub struct Tenant {
-    /// What its values are charged to. Its name is the tenant's; bytes which could confuse a reader
-    /// are written as `%41`.
+    /// The group that its values are charged to. The group has the tenant's name, with unusual
+    /// bytes written as `%41`.
     pub group: Memcg,
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
-    /// As they were given; what the group is told of them is in [`Tenant::set_limits`].
+    /// The limits as they were set; [`Tenant::set_limits`] derives the group's limits from them.
     limits: Mutex<Limits>,
-    /// Its values are dropped when memory is short.
+    /// Evict its values when memory is short.
     evict: bool,
 }
 
-/// The tenant that a thread asked for last. There it finds it again without a lock that others
-/// take, and without a hash.
+/// A cache of the tenant that a thread looked up last: a lookup of the same tenant needs neither a
+/// shared lock nor a hash.
 #[derive(Debug)]
 struct Recent {
-    /// [`Tenants::id`].
+    /// The [`Tenants::id`] of the tenant's [`Tenants`].
     tenants: usize,
     prefix: Box<[u8]>,
     tenant: Arc<Tenant>,
@@ -49,10 +49,10 @@ thread_local! {
     static RECENT: RefCell<Option<Recent>> = const { RefCell::new(None) };
 }
 
-/// Numbers all [`Tenants`] of the process.
+/// The id of the next [`Tenants`] of the process.
 static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
 
-/// All tenants, by prefix. None of them ever leaves.
+/// All tenants, by prefix. Tenants are never removed.
 #[derive(Debug)]
 pub struct Tenants {
     id: usize,
@@ -60,16 +60,19 @@ pub struct Tenants {
     delimiter: u8,
     default: Arc<Tenant>,
     by_prefix: DashMap<Box<[u8]>, Arc<Tenant>>,
+    /// The number of tenants; changes only under `creation`.
     count: AtomicUsize,
+    /// Held while a tenant is created, so that threads do not exceed [`TENANTS_MAX`] together.
+    creation: Mutex<()>,
     evict: bool,
 }
 
 impl Tenants {
-    /// The tenants with limits, and the default one.
+    /// Creates the default tenant, and the tenants in `limits`.
     ///
     /// # Errors
     ///
-    /// The runtime does not make a group for one of them.
+    /// A sentence, if the runtime cannot create a tenant's group.
     pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)], evict: bool) -> Result<Self, String> {
         let tenant = |name: &str| match runtime.group(&shown(name.as_bytes())) {
             Ok(group) => Ok(Arc::new(Tenant::new(group, evict))),
@@ -84,19 +87,20 @@ impl Tenants {
             by_prefix.entry(name.as_bytes().into()).or_insert(tenant);
         }
         let count = AtomicUsize::new(by_prefix.len());
-        // Relaxed: only that no number is given twice matters.
+        // Relaxed: it matters only that no id is assigned twice.
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { id, runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
+        let creation = Mutex::default();
+        Ok(Self { id, runtime: runtime.clone(), delimiter, default, by_prefix, count, creation, evict })
     }
 
-    /// Returns the tenant that a new value of `key` is charged to; created if it is new and there
-    /// is room for another.
+    /// Returns the tenant that a new value of `key` is charged to. Creates the tenant if it is new
+    /// and there is room for another; otherwise returns the default tenant.
     pub fn for_key(&self, key: &[u8]) -> Arc<Tenant> {
         let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix));
         own.unwrap_or_else(|| Arc::clone(&self.default))
     }
 
-    /// The tenant of this name, if it is there.
+    /// Returns the tenant of this name, if it exists.
     pub fn find(&self, name: &[u8]) -> Option<Arc<Tenant>> {
         self.with(name, Arc::clone)
     }
@@ -112,40 +116,48 @@ impl Tenants {
         })
     }
 
-    /// Returns the tenant of this name, created if it is new. None if there is no room for another.
+    /// Returns the tenant of this name, and creates it if it is new. `None` if there is no room for
+    /// another tenant, or no group can be created for it.
     pub fn get_or_create(&self, name: &[u8]) -> Option<Arc<Tenant>> {
         if let Some(tenant) = self.find(name) {
             return Some(tenant);
         }
-        // Relaxed: a count that bounds, and guards no other memory. It may lag behind by as many as
-        // there are threads.
-        if self.count.load(Ordering::Relaxed) >= TENANTS_MAX {
+        // Relaxed: the count is a bound, and guards no other memory. The second check is exact, as
+        // the count changes only under the lock.
+        let is_full = || self.count.load(Ordering::Relaxed) >= TENANTS_MAX;
+        if is_full() {
             return None;
         }
-        // No group: the name is too long, or the ids are used up.
+        let _creation = self.creation.lock();
+        if let Some(tenant) = self.find(name) {
+            return Some(tenant);
+        }
+        if is_full() {
+            return None;
+        }
+        // An error means that the name is too long, or that there are no group ids left.
         let group = self.runtime.group(&shown(name)).ok()?;
-        let tenant = self.by_prefix.entry(name.into()).or_insert_with(|| {
-            // Relaxed: as above.
-            self.count.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Tenant::new(group, self.evict))
-        });
-        Some(Arc::clone(&tenant))
+        let tenant = Arc::new(Tenant::new(group, self.evict));
+        self.by_prefix.insert(name.into(), Arc::clone(&tenant));
+        // Relaxed: the count guards no other memory.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Some(tenant)
     }
 
-    /// Counts a read of `key` for its tenant; for the default one if the tenant was never written
-    /// to.
+    /// Counts a read of `key` for its tenant, or for the default tenant if that tenant does not
+    /// exist.
     pub fn count_read(&self, key: &[u8], hit: bool) {
         self.count(key, |tenant| if hit { &tenant.hits } else { &tenant.misses });
     }
 
-    /// Counts that `key` had to make room.
+    /// Counts the eviction of `key`.
     pub fn count_eviction(&self, key: &[u8]) {
         self.count(key, |tenant| &tenant.evictions);
     }
 
     fn count(&self, key: &[u8], counter: impl Fn(&Tenant) -> &AtomicU64) {
         let add = |tenant: &Tenant| {
-            // Relaxed: a tally; nothing is read by its light.
+            // Relaxed: a statistic that guards no other memory.
             counter(tenant).fetch_add(1, Ordering::Relaxed);
         };
         if self.prefix(key).and_then(|prefix| self.with(prefix, |tenant| add(tenant))).is_none() {
@@ -153,12 +165,12 @@ impl Tenants {
         }
     }
 
-    /// All tenants there are now, in no order.
+    /// Returns all current tenants, in no particular order.
     pub fn all(&self) -> Vec<Arc<Tenant>> {
         self.by_prefix.iter().map(|entry| Arc::clone(&entry)).collect()
     }
 
-    /// What stands before the first delimiter; an empty prefix is none.
+    /// Returns the part of `key` before the first delimiter, unless it is empty.
     fn prefix<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let length = key.iter().position(|&b| b == self.delimiter)?;
         (length > 0).then(|| &key[..length])
@@ -174,18 +186,19 @@ impl Tenant {
         tenant
     }
 
-    /// Its limits, as they were given.
+    /// Returns the limits, as they were set.
     pub fn limits(&self) -> Limits {
         *self.limits.lock()
     }
 
-    /// Gives it others.
+    /// Sets the limits.
     ///
-    /// Where nothing is evicted, the group keeps `low` only: all it has is protected, nothing is
-    /// trimmed, and its `max` is not the group's. For a group that comes near its own `max` makes
-    /// room among its own, whom nothing protects from that.
+    /// Without evictions, the group gets only `low` of them, and an unlimited `min`: all its memory
+    /// is protected, nothing is trimmed, and `max` is checked by [`has_room`](Self::has_room)
+    /// instead. A group that reaches its own `max` evicts its own values, and no protection prevents
+    /// that.
     pub fn set_limits(&self, limits: Limits) {
-        // Held to the end: of two who set at once, one sets everything last.
+        // Held until the end: of two calls at the same time, all limits are set by the later one.
         let mut given = self.limits.lock();
         let unlimited = Limits { min: ByteSize::MAX, low: limits.low, ..Limits::default() };
         let Limits { min, low, high, max } = if self.evict { limits } else { unlimited };
@@ -196,11 +209,11 @@ impl Tenant {
         *given = limits;
     }
 
-    /// Whether `bytes` more fit in its `max` and those above without anything being dropped.
+    /// Returns whether `bytes` more fit within its `max` and those of the groups above, without any
+    /// eviction.
     ///
-    /// It is asked before they are charged, so those who ask at the same time may all be told yes:
-    /// where nothing is evicted, a tenant may have one value more than its `max` allows for each
-    /// thread but one.
+    /// This check precedes the charge, so several threads may pass it at the same time: without
+    /// evictions, a tenant may exceed its `max` by one value for each thread but one.
     pub fn has_room(&self, bytes: ByteSize) -> bool {
         let fits = |group: &Memcg, max| group.usage().saturating_add(bytes) <= max;
         let mut above = std::iter::successors(self.group.parent(), |group| group.parent());
@@ -269,7 +282,7 @@ mod tests {
         let tenants = tenants(&[]);
         tenants.count_read(b"guess:a", false);
         assert_eq!(tenants.all().len(), 1);
-        assert_eq!(tenants.all()[0].misses.load(Ordering::Relaxed), 1, "the default tenant answers for it");
+        assert_eq!(tenants.all()[0].misses.load(Ordering::Relaxed), 1, "counted for the default tenant");
     }
 
     #[test]
@@ -286,8 +299,29 @@ mod tests {
         );
         assert!(shop.has_room(ByteSize::kib(4)) && !shop.has_room(ByteSize::kib(5)));
         shop.set_limits(Limits { max: ByteSize::mib(2), ..given });
-        assert!(shop.has_room(ByteSize::kib(5)) && !shop.has_room(ByteSize::kib(1025)), "the budget still holds");
+        assert!(shop.has_room(ByteSize::kib(5)) && !shop.has_room(ByteSize::kib(1025)), "the budget still bounds it");
         assert_eq!((shop.limits().max, shop.group.max()), (ByteSize::mib(2), ByteSize::MAX));
+    }
+
+    #[test]
+    fn threads_do_not_exceed_the_bound_together() {
+        const THREADS: usize = 4;
+        for round in 0..200 {
+            let tenants = tenants(&[]);
+            tenants.count.store(TENANTS_MAX - 1, Ordering::Relaxed);
+            let barrier = std::sync::Barrier::new(THREADS);
+            std::thread::scope(|s| {
+                for thread in 0..THREADS {
+                    let (tenants, barrier) = (&tenants, &barrier);
+                    s.spawn(move || {
+                        barrier.wait();
+                        tenants.for_key(format!("t{thread}:k").as_bytes());
+                    });
+                }
+            });
+            assert_eq!(tenants.all().len(), 2, "round {round}: the default tenant and the last one that fits");
+            assert_eq!(tenants.count.load(Ordering::Relaxed), TENANTS_MAX);
+        }
     }
 
     #[test]
@@ -298,6 +332,6 @@ mod tests {
         }
         assert!(tenants.all().len() <= TENANTS_MAX);
         assert_eq!(tenants.for_key(b"one-more:k").group.name(), "default");
-        assert_eq!(tenants.for_key(b"t1:k").group.name(), "t1", "those who came in time stay");
+        assert_eq!(tenants.for_key(b"t1:k").group.name(), "t1", "existing tenants stay");
     }
 }

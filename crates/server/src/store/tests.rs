@@ -30,7 +30,7 @@ fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
     assert!(is_gone());
     put(None, b"3");
     store.drop_flushed();
-    assert!(store.find(b"k").is_some(), "what came after the flush stays");
+    assert!(store.find(b"k").is_some(), "values stored after the flush stay");
     store.flush();
     assert_eq!((is_gone(), store.totals().items), (true, 1));
     assert!(!store.remove(b"k"));
@@ -52,7 +52,7 @@ fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
         runtime.block_on(store.update(&key, Expiry::Never, edit))
     };
     let large = vec![7; 1_000_000];
-    (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: nobody holds anything"));
+    (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: no value is held"));
     let mut held = Vec::new();
     let mut stored = 50;
     while set(stored, &large).is_ok() {
@@ -60,7 +60,7 @@ fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
         stored += 1;
         assert!(stored < 100);
     }
-    assert!((10..=12).contains(&held.len()), "{} are held", held.len());
+    assert!((10..=12).contains(&held.len()), "{} values are held", held.len());
     assert_eq!(set(0, b"short"), Ok(()));
     held.clear();
     assert_eq!(set(0, &large), Ok(()));
@@ -93,7 +93,7 @@ fn of_two_keys_of_one_name_the_later_is_live() {
     };
     assert!(is_live(b"a") && !is_live(b"b"));
     assert!(!store.touch(b"b", Expiry::Past) && is_live(b"a"));
-    assert_eq!(edit(b"b", Edit::Put(value(b"b"))), None, "it is another's");
+    assert_eq!(edit(b"b", Edit::Put(value(b"b"))), None, "the existing value belongs to another key");
     assert!(is_live(b"b") && !is_live(b"a"));
     assert_eq!(edit(b"b", Edit::Remove).as_deref(), Some(&b"b"[..]));
     assert!(!is_live(b"b") && !is_live(b"a"));

@@ -1,5 +1,5 @@
-//! Updates: a value is read, decided upon and replaced as one step, and a store waits while there
-//! is no room.
+//! Updates: read, decide and replace a value as one atomic step. A store waits while there is no
+//! room.
 
 use std::time::Duration;
 
@@ -12,28 +12,30 @@ use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveCharge;
 use crate::value::Value;
 
-/// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
+/// While there is no room, a store waits for the reclaimer: this long, [`ROOM_TRIES_MAX`] times.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 pub const ROOM_TRIES_MAX: u32 = 500;
 
-/// What the pieces of values take may be so much of the budget, in parts of a hundred, or nothing
-/// long is stored: beyond the budget are those that clients hold who do not read, while the cache
-/// has dropped them, and a few that wait for readers.
+/// Maximum of the memory in pieces, in per cent of the budget; above it, no long value is stored.
+/// Pieces beyond the budget belong to values that the cache has evicted: most are held by the
+/// output of clients that do not read, some wait for a grace period.
 const PIECES_PERCENT_MAX: u64 = 150;
 
-/// What is not long: a connection's buffers are as large.
+/// Maximum length of a value that is stored regardless of `PIECES_PERCENT_MAX`: the size of a
+/// connection's buffer.
 const SHORT_BYTES_MAX: usize = 16 * 1024;
 
 impl Store {
-    /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another
-    /// client changes it in between, `edit` is asked again; its last answer is the one that was
-    /// carried out, and comes back. What it puts there lives until `expiry`.
+    /// Updates the value under `key` atomically: `edit` gets the existing value and returns its
+    /// decision. If another client changes the value in between, `edit` runs again; only its last
+    /// decision takes effect, and its last answer is returned. A value that is put there expires at
+    /// `expiry`.
     ///
-    /// If there is no room now, waits for it.
+    /// Waits for room if there is none, up to [`ROOM_TRIES_MAX`] times [`ROOM_PAUSE`].
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`]; what was under `key` is unchanged.
+    /// [`OutOfMemory`]; the value under `key` is unchanged.
     pub async fn update<R>(
         &self,
         key: &[u8],
@@ -43,12 +45,13 @@ impl Store {
         self.update_received(key, expiry, ReceiveCharge::default(), edit).await
     }
 
-    /// As [`update`](Self::update), with a value that has just arrived, and what it was charged for
-    /// until now.
+    /// Updates the value under `key` as [`update`](Self::update) does, with a value that was just
+    /// received. `charge` is the charge of its reception: uncharged before each attempt, charged
+    /// again while waiting for room.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// [`OutOfMemory`]; the value under `key` is unchanged.
     pub async fn update_received<R>(
         &self,
         key: &[u8],
@@ -80,7 +83,7 @@ impl Store {
         let mut missing = None;
         if !self.cache.contains_key(&hash) {
             let decided = edit(None);
-            // A key that is not there and is to stay away makes no tenant.
+            // An update that stores nothing under a missing key must not create the key's tenant.
             if let (Edit::Keep | Edit::Remove, answer) = decided {
                 return Ok(answer);
             }
@@ -92,11 +95,12 @@ impl Store {
             Expiry::In(time) => entry.time_to_live(time),
             Expiry::Never | Expiry::Past => entry.forever(),
         };
-        // Without evictions, nothing is to be reclaimed for a value; so it is not put there to try.
+        // Without evictions, nothing may be reclaimed for a value, so room is checked before the
+        // insert.
         let has_room = |value: &Value| {
             let bytes = weight(value).saturating_add(Values::ENTRY_BYTES);
             self.evict || tenant.has_room(bytes) || {
-                // What was freed lately may lie in a thread's stock.
+                // Recently freed bytes may still be in the stock of a processor.
                 self.runtime.tree().drain_stock();
                 tenant.has_room(bytes)
             }
@@ -112,7 +116,7 @@ impl Store {
                 Edit::Keep => Op::Keep,
                 Edit::Remove if is_anothers => Op::Keep,
                 Edit::Remove => Op::Remove,
-                // Stored, and over at once.
+                // The value expires at once, so it is not stored.
                 Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
                 Edit::Put(value) | Edit::Change(value) if !self.fits_pieces(&value) || !has_room(&value) => {
                     full = true;
@@ -124,7 +128,7 @@ impl Store {
         });
         match done {
             Ok(_) if full => Err(RejectReason::NoRoom { bytes: ByteSize::ZERO, group: tenant.group.path() }),
-            Ok(_) => Ok(answer.expect("a computation asks at least once")),
+            Ok(_) => Ok(answer.expect("`and_compute` calls its closure at least once")),
             Err(refused) => Err(refused.reason),
         }
     }
@@ -133,7 +137,7 @@ impl Store {
     fn fits_pieces(&self, value: &Value) -> bool {
         let are_few = || self.pool.outstanding_bytes() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
         value.len() <= SHORT_BYTES_MAX || are_few() || {
-            // Some may only wait for readers of the cache.
+            // Some pieces may only wait for a grace period.
             self.cache.collect();
             are_few()
         }

@@ -1,7 +1,8 @@
 //! Watchers of evictions.
 //!
-//! An eviction happens on whatever thread needs memory, so telling of it must not wait: a watcher
-//! has a queue, and misses what does not fit. While nobody watches it costs one load.
+//! A value is evicted by whichever thread needs memory, and that thread must not wait for a
+//! watcher: each watcher has a queue, and misses the lines that do not fit. Without watchers, an
+//! eviction costs one load.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,10 +14,10 @@ use crate::protocol::item::SLAB_CLASS;
 use crate::protocol::uri::uri_encoded;
 use crate::value::Value;
 
-/// Lines that wait for one watcher: with the longest keys, less than a megabyte.
+/// Maximum of queued lines per watcher: less than a megabyte even with the longest keys.
 const QUEUE_LINES: usize = 1024;
 
-/// memcached's own bound on watchers.
+/// memcached's bound on watchers.
 const WATCHERS_MAX: usize = 20;
 
 /// The queues of all watchers.
@@ -25,12 +26,12 @@ const WATCHERS_MAX: usize = 20;
 pub struct Watchers {
     queues: Mutex<Vec<mpsc::Sender<String>>>,
     count: AtomicUsize,
-    /// Numbers the lines, so that a watcher sees what it missed.
+    /// The number of the last line: watchers detect missed lines by gaps.
     lines: AtomicU64,
 }
 
 impl Watchers {
-    /// Subscribes one more watcher, unless there are `WATCHERS_MAX`.
+    /// Subscribes one more watcher; `None` if there are `WATCHERS_MAX`.
     pub fn subscribe(&self) -> Option<mpsc::Receiver<String>> {
         let (queue, lines) = mpsc::channel(QUEUE_LINES);
         let mut queues = self.queues.lock();
@@ -39,19 +40,19 @@ impl Watchers {
             return None;
         }
         queues.push(queue);
-        // Relaxed: an eviction at the same moment may or may not be seen.
+        // Relaxed: an eviction at the same time may be reported or not.
         self.count.store(queues.len(), Ordering::Relaxed);
         Some(lines)
     }
 
     /// Sends memcached's line about an eviction to all watchers.
     pub fn publish_eviction(&self, key: &[u8], value: &Value, idle_seconds: u32) {
-        // Relaxed: as in `join`.
+        // Relaxed: an eviction may miss a watcher that subscribes at the same time.
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Relaxed: only that the numbers differ matters.
+        // Relaxed: it matters only that the numbers differ.
         let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
         let line = format!(
             "ts={}.{} gid={number} type=eviction key={} fetch={} ttl=-1 la={idle_seconds} clsid={SLAB_CLASS} size={}\n",
@@ -62,9 +63,10 @@ impl Watchers {
             value.len(),
         );
         let mut queues = self.queues.lock();
-        // One whose queue is full misses this line; one that has left goes.
+        // A watcher whose queue is full misses this line; a watcher that has disconnected is
+        // removed.
         queues.retain(|queue| !matches!(queue.try_send(line.clone()), Err(mpsc::error::TrySendError::Closed(_))));
-        // Relaxed: as in `join`.
+        // Relaxed: the count only saves the lock when there are no watchers.
         self.count.store(queues.len(), Ordering::Relaxed);
     }
 }
@@ -93,7 +95,7 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| slow.try_recv().ok()).count(), QUEUE_LINES - 1);
         drop(slow);
         watchers.publish_eviction(b"k", &value, 7);
-        assert!(watchers.queues.lock().is_empty(), "who has left is forgotten");
+        assert!(watchers.queues.lock().is_empty(), "a disconnected watcher is removed");
     }
 
     #[test]
@@ -102,6 +104,6 @@ mod tests {
         let mut watching: Vec<_> = (0..WATCHERS_MAX).map(|_| watchers.subscribe().unwrap()).collect();
         assert!(watchers.subscribe().is_none());
         watching.pop();
-        assert!(watchers.subscribe().is_some(), "who has left makes room, whether something was seen since or not");
+        assert!(watchers.subscribe().is_some(), "a disconnected watcher makes room, even without an eviction since");
     }
 }

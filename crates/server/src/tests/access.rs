@@ -1,4 +1,4 @@
-//! Access: tenants by listener and by login, unix sockets, and closing.
+//! Access: tenants by listener and by login, unix sockets, and shutdown.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
     use crate::settings::listen_address::Endpoint;
 
     let path = std::env::temp_dir().join(format!("lowwater-server_{}.sock", std::process::id()));
-    // What an earlier server left behind is no hindrance.
+    // A socket file that an earlier server left behind is replaced.
     drop(UnixListener::bind(&path).unwrap());
     let unix = ListenAddress { tenant: None, endpoint: Endpoint::Unix { path: path.clone(), mode: 0o600 } };
     let mut server = TestServer::start(|settings| settings.listen.push(unix.clone()));

@@ -1,9 +1,9 @@
-//! What an administrator does while clients go on: the budget, tenants' limits, watching, counting
-//! by prefix; and a full server that drops nothing.
+//! Administration while clients are served: the budget, tenants' limits, watchers, statistics by
+//! prefix; and a full server without evictions.
 
 use super::*;
 
-/// Writes so many values of 10,000 bytes; how many were stored.
+/// Writes `count` values of 10,000 bytes, and returns how many were stored.
 fn write(client: &mut Client, prefix: &str, count: usize) -> usize {
     let value = "v".repeat(10_000);
     (0..count)
@@ -80,7 +80,7 @@ fn evictions_are_watched() {
     assert!(line.starts_with("ts=") && line.contains(" type=eviction key=shop%3Ak"), "{line}");
     assert!(line.ends_with(" clsid=1 size=10000\n"), "{line}");
     drop(watcher);
-    assert_eq!(write(&mut client, "other", 200), 200, "who leaves is not waited for");
+    assert_eq!(write(&mut client, "other", 200), 200, "a disconnected watcher delays no store");
     assert_ne!(client.stat("stats items", "items:1:evicted_unfetched"), "0");
 }
 
@@ -117,10 +117,10 @@ fn a_full_server_without_evictions_says_so() {
     assert_eq!(client.stat("stats", "curr_items"), stored.to_string());
     client.exchange("mg k0\r\n", "HD\r\n");
     client.exchange("delete k0\r\n", "DELETED\r\n");
-    assert_eq!(write(&mut client, "next", 1), 1, "what is deleted makes room");
+    assert_eq!(write(&mut client, "next", 1), 1, "a deleted value makes room");
 
     client.exchange("flush_all\r\n", "OK\r\n");
-    assert_eq!(write(&mut client, "again", 1), 1, "what is flushed makes room");
+    assert_eq!(write(&mut client, "again", 1), 1, "flushed values make room");
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
     let more = write(&mut client, "crowd:more", 300);
     assert!((90..=110).contains(&more), "{more} more in 1 MiB more");
     client.exchange("tenant set crowd max=1M\r\n", "OK\r\n");
-    assert_eq!(write(&mut client, "crowd:none", 10), 0, "it has more than it may");
+    assert_eq!(write(&mut client, "crowd:none", 10), 0, "the tenant exceeds its max");
     for (name, value) in [("min", 1 << 10), ("high", 100 << 10), ("max", 1 << 20)] {
         assert_eq!(client.stat("stats tenants", &format!("crowd:{name}")), value.to_string());
     }
-    assert_eq!(write(&mut client, "other:", 10), 10, "others go on");
+    assert_eq!(write(&mut client, "other:", 10), 10, "other tenants can store");
     assert_eq!(client.stat("stats tenants", "crowd:items"), (stored + more).to_string());
     assert_eq!(client.stat("stats", "evictions"), "0");
 }
@@ -177,7 +177,7 @@ fn a_dump_shows_every_value_once() {
     assert_eq!(seen.len(), 3_001);
     assert_eq!((&*seen["k0"]["exp"], &*seen["k0"]["fetch"], &*seen["k7"]["fetch"]), ("-1", "no", "yes"));
     let expires: u64 = seen["k7"]["exp"].parse().unwrap();
-    assert!((now + 900..=now + 1_010).contains(&expires), "{expires}, and it is {now}");
+    assert!((now + 900..=now + 1_010).contains(&expires), "exp={expires}, now={now}");
     assert!(seen.contains_key("a%25b"));
 
     client.0.write_all(b"lru_crawler mgdump hash\r\n").unwrap();

@@ -1,5 +1,5 @@
-//! Conversations in meta commands: flags and their order, quiet pipelines, keys in base64, and how
-//! one of many clients wins the right to store a value again.
+//! The meta commands: flags and their order, quiet pipelines, keys in base64, and how exactly one
+//! of several clients wins the right to store a value again.
 
 use super::*;
 

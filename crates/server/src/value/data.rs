@@ -1,24 +1,24 @@
 //! The bytes of a value, in pieces of one size.
 //!
-//! A cache that is always full lives from what it just freed. Values of every size between a
-//! hundred bytes and a megabyte, each in one block, leave holes that fit nobody, and the process
-//! grows far beyond what is charged. So a value is cut into pieces of one size, which any other
-//! value can use next (see [`PiecePool`]), and a tail.
+//! A full cache allocates from the memory that it has just freed. If values of every size between a
+//! hundred bytes and a megabyte each took one block, the freed blocks would leave gaps that fit no
+//! other value, and the process would grow far beyond the charged bytes. So a value is split into
+//! pieces of one size, which any other value can use next (see [`PiecePool`]), and a tail.
 //!
-//! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a
-//! megabyte needs no megabyte in one place; it is written to the socket from where it lies. Costs:
-//! a pointer for each piece, which is charged.
+//! Benefits: resident memory stays near the charged bytes with the standard allocator; a value of a
+//! megabyte needs no contiguous megabyte; it is written to the socket without a copy. Costs: a
+//! pointer for each piece, which is charged.
 
 use std::sync::Arc;
 
 use super::malloc::block_bytes;
 use super::piece_pool::{PiecePool, PooledBuffer, PIECE_BYTES};
 
-/// Pieces for which the table is laid out at once, on the word of the announced length (1 MiB of
-/// them).
+/// Maximum number of pieces for which the table is allocated in advance, according to the announced
+/// length: 1 MiB of pieces.
 const TABLE_TRUST_MAX: usize = 257;
 
-/// Bytes that have come, in pieces: all full but the tail.
+/// Received bytes, in pieces: all pieces are full except the tail.
 #[derive(Debug)]
 pub struct Data {
     /// The full pieces; most values have none.
@@ -34,12 +34,12 @@ pub struct FullPieces {
 }
 
 impl Data {
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     pub fn copy(bytes: &[u8], pool: &Arc<PiecePool>) -> Self {
         Self::join([bytes].into_iter(), pool)
     }
 
-    /// A copy of all parts, one after the other.
+    /// Copies all parts, one after the other.
     pub fn join<'a>(parts: impl Iterator<Item = &'a [u8]> + Clone, pool: &Arc<PiecePool>) -> Self {
         let mut builder = DataBuilder::new(parts.clone().map(<[u8]>::len).sum(), pool);
         for part in parts {
@@ -52,7 +52,7 @@ impl Data {
         self.full.as_ref().map_or(0, |full| full.len()) + self.tail.len()
     }
 
-    /// All of it.
+    /// Returns all bytes, in pieces.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let full = self.full.iter().flat_map(|full| full.pieces());
         full.chain([&self.tail[..]])
@@ -68,7 +68,7 @@ impl FullPieces {
         self.pieces.iter().map(|piece| &piece[..])
     }
 
-    /// What they take of the allocator, this struct and its two counters included.
+    /// Returns the heap memory of the pieces, including this struct and its reference counts.
     pub fn heap_bytes(&self) -> usize {
         let table = block_bytes(size_of_val(&*self.pieces));
         block_bytes(2 * size_of::<usize>() + size_of::<Self>()) + table + self.pieces.len() * block_bytes(PIECE_BYTES)
@@ -91,12 +91,12 @@ pub struct DataBuilder {
 }
 
 impl DataBuilder {
-    /// For `length` bytes; takes no memory yet.
+    /// Creates a builder for `length` bytes; allocates no memory yet.
     pub fn new(length: usize, pool: &Arc<PiecePool>) -> Self {
         Self { length, full: Vec::new(), piece: Vec::new(), pool: Arc::clone(pool) }
     }
 
-    /// Takes from the front of `bytes` what is still missing, and says how much that was.
+    /// Consumes the missing bytes from the front of `bytes`, and returns their number.
     pub fn extend(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && !self.is_complete() {
@@ -117,22 +117,22 @@ impl DataBuilder {
         taken
     }
 
-    /// Whether all bytes have come.
+    /// Returns whether all bytes were received.
     pub fn is_complete(&self) -> bool {
         self.missing() == 0
     }
 
-    /// How many have come.
+    /// Returns the number of received bytes.
     pub fn len(&self) -> usize {
         self.full.len() * PIECE_BYTES + self.piece.len()
     }
 
-    /// How many are still to come.
+    /// Returns the number of bytes still to be received.
     pub fn missing(&self) -> usize {
         self.length - self.len()
     }
 
-    /// The value.
+    /// Returns the value's bytes.
     pub fn finish(mut self) -> Data {
         let pieces = std::mem::take(&mut self.full).into_boxed_slice();
         let full = (!pieces.is_empty()).then(|| Arc::new(FullPieces { pieces, pool: Arc::clone(&self.pool) }));
@@ -140,7 +140,7 @@ impl DataBuilder {
     }
 }
 
-/// What has come of a value that does not come to its end.
+/// Returns the pieces of an abandoned value to the pool.
 impl Drop for DataBuilder {
     fn drop(&mut self) {
         if self.piece.capacity() == PIECE_BYTES {
@@ -165,7 +165,7 @@ mod tests {
     fn pieces_add_up_to_the_bytes() {
         let pool = Arc::new(PiecePool::new(1 << 20));
         let pattern: Vec<u8> = (0..3 * PIECE_BYTES + 1).map(|n| (n % 253) as u8).collect();
-        // Twice: the second time round the pieces come from the pool, with old bytes in them.
+        // Twice: in the second round, the pieces come from the pool and contain old bytes.
         for length in
             [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 3 * PIECE_BYTES + 1].repeat(2)
         {
@@ -192,7 +192,7 @@ mod tests {
             (10 * PIECE_BYTES, 1, 1),
             (10 * PIECE_BYTES, 3 * PIECE_BYTES, 3),
             (10 * PIECE_BYTES, 3 * PIECE_BYTES + 1, 4),
-            // The tail is no piece.
+            // The tail is not a full piece, but fills most of one.
             (3 * PIECE_BYTES + 2, 3 * PIECE_BYTES + 1, 4),
         ] {
             let mut builder = DataBuilder::new(length, &pool);
@@ -204,7 +204,7 @@ mod tests {
         let mut builder = DataBuilder::new(3 * PIECE_BYTES, &pool);
         builder.extend(&[7; 3 * PIECE_BYTES]);
         let data = builder.finish();
-        assert_eq!(pool.len(), 1, "what has come to its end keeps them");
+        assert_eq!(pool.len(), 1, "a complete value keeps its pieces");
         drop(data);
         assert_eq!(pool.len(), 4);
     }

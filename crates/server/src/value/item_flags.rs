@@ -1,13 +1,14 @@
 //! Flags of a stored item, which the meta commands set and show.
 
-/// The flags of an item. To change one, the value is replaced: so of all that ask, one wins.
+/// The flags of an item. A change replaces the value atomically, so of several clients exactly one
+/// wins.
 #[doc(alias = "it_flags")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemFlags {
-    /// Invalidated: shown to readers as such, until it is stored again.
+    /// Invalidated: readers see the value marked stale until it is stored again.
     pub stale: bool,
     /// A client was asked to store it again.
     pub won: bool,
-    /// Its key came in base64, and is shown so.
+    /// The key was sent in base64, and is shown in base64.
     pub binary: bool,
 }

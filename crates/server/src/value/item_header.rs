@@ -1,28 +1,28 @@
-//! The header of a stored item, in 16 bits beside its block: lengths of the block's parts, and the
+//! The header of a stored item, 16 bits in its entry: the lengths of the block's parts, and the
 //! item flags.
 //!
 //! ```text
-//!     bit 0        9       10     13        15
-//!     key's length | client flags? | item flags | number's width | free
+//!     bit 0        9              10           13                 15
+//!     key's length | client flags? | item flags | CAS number's width | free
 //! ```
 
 use super::item_flags::ItemFlags;
 use crate::protocol::item::KEY_BYTES_MAX;
 
-/// The header of a stored item: see the module.
+/// The header of a stored item; the module describes its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemHeader(pub u16);
 
-/// What a number takes: the first of these that it fits into. It grows with each store, so mostly
-/// that is 4 or 5.
+/// The possible widths of a CAS number: the first that it fits into. The number grows with each
+/// store, so mostly the width is 4 or 5.
 const UNIQUE_BYTES: [usize; 4] = [4, 5, 6, 8];
 
-/// What the flags take if they are not 0.
+/// Bytes of the client flags, unless they are 0.
 const CLIENT_FLAGS_BYTES: usize = 4;
 
 const KEY_BITS: u32 = 9;
 const _: () =
-    assert!(2 * KEY_BYTES_MAX < 1 << KEY_BITS, "a key may have a tenant in front, which is no longer than a key");
+    assert!(2 * KEY_BYTES_MAX < 1 << KEY_BITS, "a key may have a tenant's name in front, which is shorter than a key");
 
 const HAS_CLIENT_FLAGS: u16 = 1 << KEY_BITS;
 
@@ -56,7 +56,7 @@ impl ItemHeader {
         UNIQUE_BYTES[usize::from(self.0 >> WIDTH_SHIFT & 3)]
     }
 
-    /// The same for another number.
+    /// Returns this header for another CAS number.
     pub fn with_unique(self, unique: u64) -> Self {
         let fits = |bytes: &usize| unique.checked_shr(8 * *bytes as u32).unwrap_or(0) == 0;
         let width = UNIQUE_BYTES.iter().position(fits).unwrap_or(0) as u16;
@@ -68,7 +68,7 @@ impl ItemHeader {
         ItemFlags { stale: is(0), won: is(1), binary: is(2) }
     }
 
-    /// The same with other item flags.
+    /// Returns this header with other item flags.
     pub fn with_item_flags(self, item_flags: ItemFlags) -> Self {
         let bits = u16::from(item_flags.stale) | u16::from(item_flags.won) << 1 | u16::from(item_flags.binary) << 2;
         Self(self.0 & !ITEM_FLAGS | (bits << ITEM_FLAGS_SHIFT))

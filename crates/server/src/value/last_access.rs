@@ -2,15 +2,14 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The time of the last access to a value, and whether it was ever fetched. Written by readers, so
-/// it leaves the line alone when nothing changes: a value that is read all the time is written to
-/// once a second.
+/// The time of the last access to a value, and whether the value was ever fetched. Readers write
+/// it, so the cache line is not written if nothing changes: a value that is read all the time is
+/// written once a second.
 #[doc(alias = "ITEM_FETCHED")]
 #[derive(Debug, Default)]
 pub struct LastAccess(AtomicU32);
 
-/// The bit of [`LastAccess`] that says it was read; the others are seconds since the server
-/// started.
+/// The bit that is set if the value was fetched; the others are seconds since the server started.
 const FETCHED: u32 = 1 << 31;
 
 impl Clone for LastAccess {
@@ -25,12 +24,13 @@ impl LastAccess {
         self.set(FETCHED | now_seconds);
     }
 
-    /// Records that the value was stored, or changed.
+    /// Records that the value was stored or changed.
     pub fn record_store(&self, now_seconds: u32) {
         self.set(self.get() & FETCHED | now_seconds);
     }
 
-    /// Takes over from the value that this one replaces whether it was fetched.
+    /// Sets the fetched bit if it is set in `other`, the access of the value that this one
+    /// replaces.
     pub fn inherit_fetched(&self, other: &Self) {
         self.set(self.get() | other.get() & FETCHED);
     }
@@ -39,20 +39,20 @@ impl LastAccess {
         self.get() & FETCHED != 0
     }
 
-    /// Seconds since the server started.
+    /// Returns the time of the last access, in seconds since the server started.
     pub fn last_used_seconds(&self) -> u32 {
         self.get() & !FETCHED
     }
 
     fn get(&self) -> u32 {
-        // Relaxed: it stands for itself.
+        // Relaxed: the word guards no other memory.
         self.0.load(Ordering::Relaxed)
     }
 
     fn set(&self, access: u32) {
         if self.get() != access {
-            // Relaxed: as above. Of two who write at once one is lost; they say the same, or are a
-            // second apart.
+            // Relaxed: the word guards no other memory. Of two concurrent writes one is lost; both
+            // record the same access, or times a second apart.
             self.0.store(access, Ordering::Relaxed);
         }
     }
@@ -73,10 +73,6 @@ mod tests {
         let next = LastAccess::default();
         next.record_store(12);
         next.inherit_fetched(&access);
-        assert_eq!(
-            (next.is_fetched(), next.last_used_seconds()),
-            (true, 12),
-            "the value is the same, its bytes are new"
-        );
+        assert_eq!((next.is_fetched(), next.last_used_seconds()), (true, 12), "the fetched bit is inherited");
     }
 }

@@ -1,7 +1,7 @@
 //! Sizes of heap blocks in glibc's allocator, for accounting.
 
-/// Returns the bytes that a block of `bytes` takes in glibc's allocator: 8 bytes before it, the sum
-/// rounded up to 16, 32 at least.
+/// Returns the size of a block of `bytes` bytes in glibc's allocator: a header of 8 bytes, the sum
+/// rounded up to 16, at least 32.
 pub fn block_bytes(bytes: usize) -> usize {
     if bytes == 0 {
         0

@@ -1,16 +1,16 @@
-//! A pool of pieces, which dropped values leave to the next ones.
+//! A pool of free pieces, which dropped values leave to later values.
 //!
-//! glibc's allocator gives each thread a heap of its own, and memory returns to the heap it came
-//! from, whoever frees it. A server whose memory is always full is the worst case: each heap grows
-//! to the most its thread ever held, and the sum of these is well above what is in use at any time
-//! (measured with two threads: 92 to 110 MB resident for 64 MiB charged). A piece that goes from
-//! hand to hand belongs to no heap (75 MB).
+//! glibc's allocator gives each thread a heap of its own, and freed memory returns to the heap it
+//! came from, whichever thread frees it. A server whose memory is always full is the worst case:
+//! each heap grows to the maximum that its thread ever held, and the sum of these maxima is well
+//! above the use at any time (measured with two threads: 92 to 110 MB resident for 64 MiB charged).
+//! With a pool shared by all threads, the pieces belong to no thread's heap (75 MB).
 //!
-//! The pool is bounded, so that memory which is no longer needed for pieces does go back; it is not
-//! charged.
+//! The size of the pool is bounded, so that memory which is no longer needed for pieces returns to
+//! the allocator; the pool is not charged.
 //!
-//! It knows how many pieces are out, whoever has them: the cache, a value that arrives, or a client
-//! that does not read while the cache has dropped the value long since.
+//! The pool counts the pieces in use by the cache, by values that are being received, and by the
+//! output of clients that do not read, even if the cache has evicted their values.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,11 +20,10 @@ use parking_lot::Mutex;
 
 use super::malloc::block_bytes;
 
-/// One piece: with the 8 bytes that glibc's allocator puts before a block, 4 KiB.
+/// Bytes in a piece: with the 8 bytes of glibc's block header, 4 KiB.
 pub const PIECE_BYTES: usize = 4096 - 8;
 
-/// What is longer than this, and not longer than a piece, is kept in one: an eighth is wasted at
-/// most.
+/// Buffers of this length up to a piece take a whole piece: at most an eighth is wasted.
 const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 
 /// A pool of free pieces, and the count of those in use.
@@ -32,12 +31,12 @@ const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 pub struct PiecePool {
     pieces: Mutex<Vec<Box<[u8]>>>,
     pieces_max: usize,
-    /// Pieces in use.
+    /// Number of pieces in use.
     outstanding: AtomicUsize,
 }
 
 impl PiecePool {
-    /// Keeps at most `bytes_max` bytes.
+    /// Creates an empty pool, which keeps at most `bytes_max` bytes of free pieces.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             pieces: Mutex::default(),
@@ -46,9 +45,9 @@ impl PiecePool {
         }
     }
 
-    /// An empty buffer with room for a piece.
+    /// Returns an empty buffer with the capacity of a piece.
     pub fn take(&self) -> Vec<u8> {
-        // Relaxed: a number that moves, and guards no other memory.
+        // Relaxed: the count guards no other memory.
         self.outstanding.fetch_add(1, Ordering::Relaxed);
         let Some(piece) = self.pieces.lock().pop() else {
             return Vec::with_capacity(PIECE_BYTES);
@@ -58,7 +57,7 @@ impl PiecePool {
         piece
     }
 
-    /// An empty buffer for so many bytes: a piece, if they fill most of one.
+    /// Returns an empty buffer for `bytes` bytes: a piece, if they fill most of one.
     pub fn take_for(&self, bytes: usize) -> Vec<u8> {
         match bytes {
             POOLED_BYTES_MIN..=PIECE_BYTES => self.take(),
@@ -66,33 +65,33 @@ impl PiecePool {
         }
     }
 
-    /// Puts pieces back; frees those for which the pool has no room.
+    /// Returns pieces to the pool, and frees those for which the pool has no room.
     pub fn put_back(&self, mut given: Vec<Box<[u8]>>) {
-        // Relaxed: as in `take`.
+        // Relaxed: the count guards no other memory.
         self.outstanding.fetch_sub(given.len(), Ordering::Relaxed);
         {
             let mut pieces = self.pieces.lock();
             let room = self.pieces_max.saturating_sub(pieces.len()).min(given.len());
             pieces.extend(given.drain(..room));
         }
-        // Whatever is left is freed here, outside the lock.
+        // The remaining pieces are freed outside the lock.
         drop(given);
     }
 
     /// Returns the bytes of all pieces in use.
     pub fn outstanding_bytes(&self) -> u64 {
-        // Relaxed: as in `take`.
+        // Relaxed: the count guards no other memory.
         (self.outstanding.load(Ordering::Relaxed) * block_bytes(PIECE_BYTES)) as u64
     }
 
-    /// How many pieces there are.
+    /// Returns the number of free pieces.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.pieces.lock().len()
     }
 }
 
-/// Bytes in one block. A block that is a piece returns to its pool when it is dropped.
+/// Bytes in one block. A block that is a piece returns to its pool on drop.
 #[derive(Debug)]
 pub struct PooledBuffer {
     bytes: Vec<u8>,
@@ -100,14 +99,14 @@ pub struct PooledBuffer {
 }
 
 impl PooledBuffer {
-    /// All parts, one after the other.
+    /// Copies all parts into one block, one after the other.
     pub fn concat(parts: &[&[u8]], pool: &Arc<PiecePool>) -> Self {
         let mut bytes = pool.take_for(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         Self::new(bytes, pool)
     }
 
-    /// What was [taken](PiecePool::take_for), filled.
+    /// Wraps a buffer that was [taken](PiecePool::take_for) from `pool`.
     pub fn new(bytes: Vec<u8>, pool: &Arc<PiecePool>) -> Self {
         Self { bytes, pool: Arc::clone(pool) }
     }
@@ -116,7 +115,7 @@ impl PooledBuffer {
         &self.pool
     }
 
-    /// What it takes of the allocator.
+    /// Returns the heap memory of the block.
     pub fn heap_bytes(&self) -> usize {
         block_bytes(self.bytes.capacity())
     }

@@ -1,5 +1,5 @@
-//! `ma`: `incr` and `decr` with a unique number, a value made on a miss, and a choice of what is
-//! answered.
+//! `ma`: `incr` and `decr` with a CAS number, a value created on a miss, and selectable reply
+//! fields.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
@@ -44,8 +44,8 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             let done = Done { value: value.clone(), number: options.initial, expiry: Expiry::Never, made: true };
             return (Edit::Put(value), MetaArithmeticOutcome::Done(done));
         };
-        // As memcached: 0 is no number to compare with, and a value without bytes is no number
-        // whoever has changed it.
+        // As in memcached: a request with number 0 compares nothing, and an empty value is reported
+        // as no number even if its CAS number differs.
         if options.unique.is_some_and(|unique| unique != 0 && unique != old.unique()) && old.len() > 0 {
             return (Edit::Keep, MetaArithmeticOutcome::Exists);
         }
@@ -80,9 +80,10 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     }
 }
 
-/// Writes the answer for a number that was changed or made; the expiry it has afterwards.
+/// Writes the reply for a number that was changed or created, and returns the expiry that the value
+/// has afterwards.
 fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) -> Expiry {
-    // As memcached: what was made is told even to who wants quiet.
+    // As in memcached: `q` does not suppress the reply for a created value.
     let silent = meta.options.quiet && !done.made;
     let mut nowhere = Output::default();
     let out = if silent { &mut nowhere } else { &mut session.output };

@@ -1,4 +1,4 @@
-//! `me`: what is known of a value.
+//! `me`: metadata of a value.
 
 use crate::counters::Counter;
 use crate::protocol::base64;
@@ -8,7 +8,7 @@ use crate::protocol::item::SLAB_CLASS;
 use crate::session::Session;
 use crate::store::Existing;
 
-/// Answers one line of it, or `EN`. It is not a use of the value.
+/// Answers with one line of metadata, or `EN`. Does not count as a use of the value.
 pub fn debug(session: &mut Session, key: &[u8]) {
     let Session { output: out, server, counts, .. } = session;
     let full_key = session.namespace.qualify(key);
@@ -22,7 +22,7 @@ pub fn debug(session: &mut Session, key: &[u8]) {
     }
     out.push(b"ME ");
     out.push(&shown);
-    // As memcached: the seconds left, below zero.
+    // As in memcached: the seconds left, as a negative number.
     let exp = expiry.seconds_left().map_or(-1, |left| -(left as i64));
     out.format(format_args!(
         " exp={exp} la={} cas={} fetch={} cls={SLAB_CLASS} size={}",

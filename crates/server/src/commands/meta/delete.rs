@@ -1,5 +1,5 @@
-//! `md`: away with a value, or marked stale, so that readers see it with an `X` until one of them
-//! has stored it again.
+//! `md`: deletes a value, or marks it stale. Readers see a stale value with an `X` until a client
+//! stores it again.
 
 use super::echo::brief;
 use crate::counters::Counter;
@@ -39,7 +39,8 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
     let lifetime = options.exptime.map_or(Expiry::Never, Expiry::of);
     let outcome = match store.update(&full_key, lifetime, decide).await {
         Ok(outcome) => outcome,
-        // No room to mark it: better no value than one that looks fresh.
+        // No room for the copy that is marked stale: delete the value rather than leave it looking
+        // fresh.
         Err(_) if store.remove(&full_key) => DeleteOutcome::Deleted,
         Err(_) => DeleteOutcome::Missing,
     };

@@ -1,11 +1,11 @@
-//! What replies to meta commands have in common: flags that are repeated, the time left.
+//! Parts that replies to meta commands have in common: repeated flags, the time left.
 
 use crate::net::output::Output;
 use crate::protocol::base64;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::MetaCommand;
 
-/// Repeats what a flag wants repeated, whatever came of the command: the opaque, the key.
+/// Adds the flags that every reply repeats, whatever the outcome: the opaque and the key.
 pub fn echo(out: &mut Output, flag: &[u8], key: &[u8], binary: bool) {
     match flag[0] {
         b'O' => {
@@ -26,7 +26,7 @@ pub fn echo(out: &mut Output, flag: &[u8], key: &[u8], binary: bool) {
     }
 }
 
-/// `code`, and what the request wants repeated.
+/// Answers with `code` and the repeated flags.
 pub fn brief(out: &mut Output, code: &str, meta: &MetaCommand<'_>) {
     out.push(code.as_bytes());
     for flag in meta.flags.clone() {
@@ -35,7 +35,7 @@ pub fn brief(out: &mut Output, code: &str, meta: &MetaCommand<'_>) {
     out.line("");
 }
 
-/// `t`: seconds left, -1 for ever.
+/// Adds flag `t`: the seconds left, -1 if the value does not expire.
 pub fn time_left(out: &mut Output, expiry: Expiry) {
     match expiry.seconds_left() {
         Some(seconds) => out.text(format_args!(" t{seconds}")),

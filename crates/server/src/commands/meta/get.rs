@@ -1,8 +1,9 @@
-//! `mg`
+//! `mg`: reads a value; with flags, also touches it, creates it on a miss, or wins the right to
+//! store it again.
 //!
-//! A plain read is one look at the cache. Only what is told together with the time left, or changes
-//! something (a win, a value made on a miss), takes the longer way through an update: of all who
-//! ask for a stale value at the same time, one is told that it has won.
+//! A plain read is a single lookup in the cache. Requests that need the remaining time, or that
+//! change something (a win, a value created on a miss), take the slower path through an update,
+//! which is atomic: of all clients that read a stale value at the same time, exactly one wins.
 
 use super::echo::{brief, echo, time_left};
 use crate::counters::Counter;
@@ -15,14 +16,14 @@ use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
-/// What an `mg` found.
+/// The result of an `mg` that found or created a value.
 struct Found {
-    /// As it was before, or as it was made.
+    /// The value as it was before a win changed its flags, or as it was created.
     value: Value,
-    /// Its time, if that was asked for.
+    /// The value's expiry; [`Expiry::Never`] unless the request needs it.
     expiry: Expiry,
     made: bool,
-    /// The client is told to store it again.
+    /// The client wins the right to store the value again.
     won: bool,
 }
 
@@ -80,12 +81,12 @@ async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Opt
     let lifetime = options.vivify.map_or(Expiry::Never, Expiry::of);
     match store.update(full_key, lifetime, decide).await {
         Ok(found) => found,
-        // No room to note a winner: nobody wins, and what is there is shown.
+        // No room to record a winner: no client wins, and the reply shows the existing value.
         Err(_) => store.inspect(full_key, |there| Found { won: false, ..Found::there(meta, there) }),
     }
 }
 
-/// Writes the answer for a value; the expiry it has afterwards.
+/// Writes the reply for a value, and returns the expiry that the value has afterwards.
 fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expiry {
     let Session { output: out, server, .. } = session;
     let Found { value, made, won, .. } = found;
@@ -126,8 +127,8 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
 }
 
 impl Found {
-    /// What is there, and whether the client wins it: if it is stale, or has less time left than
-    /// `R` says, and nobody has won it yet.
+    /// Returns the existing value, and whether the client wins it: if it is stale or has less time
+    /// left than `R` allows, and no other client has won it.
     fn there(meta: &MetaCommand<'_>, there: Existing<'_>) -> Self {
         let expiry = Expiry::from(there.left);
         let item_flags = there.value.item_flags();
@@ -136,7 +137,7 @@ impl Found {
     }
 }
 
-/// Whether less time is left than `R` says. A `T` in front of it counts already.
+/// Returns whether less time is left than `R` allows. A `T` before the `R` counts already.
 fn is_due(meta: &MetaCommand<'_>, mut expiry: Expiry) -> bool {
     for flag in meta.flags.clone() {
         match flag[0] {

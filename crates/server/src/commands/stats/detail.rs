@@ -1,11 +1,11 @@
-//! `stats detail on | off | dump`
+//! `stats detail on | off | dump`: statistics by key prefix.
 
 use std::io;
 
 use crate::session::Session;
 
-/// Answers as memcached does. Of prefixes there may be tens of thousands: written out as their
-/// lines are made.
+/// Answers as memcached does. Flushes whenever the output is full, as there may be tens of
+/// thousands of prefixes.
 pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Result<()> {
     match argument {
         Some(b"on") => {

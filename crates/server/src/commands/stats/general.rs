@@ -1,4 +1,4 @@
-//! `stats`: the whole server, in memcached's fields.
+//! `stats`: statistics of the whole server, in memcached's fields.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,12 +1,13 @@
-//! `stats items`: memcached's names, for one class. What a slab allocator or its segmented LRU
-//! would have to count is 0; what would have to be known of each value and is not, is left out:
-//! `age`, that of the one longest unused, and `evicted_nonzero`, those with a time of their own.
+//! `stats items`, in memcached's fields, for the one slab class. Counters of a slab allocator or a
+//! segmented LRU are 0. Fields that would need more data per value are left out: `age` (the idle
+//! time of the least recently used value) and `evicted_nonzero` (evicted values that had an
+//! exptime).
 
 use crate::counters::Counter;
 use crate::protocol::item::SLAB_CLASS;
 use crate::session::Session;
 
-/// Answers with the class's lines; with none if there is nothing in it.
+/// Answers with the lines of the class, or with none if there are no values.
 pub fn items(session: &mut Session) {
     let Session { output: out, server, .. } = session;
     let totals = server.store.totals();

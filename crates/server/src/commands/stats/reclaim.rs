@@ -1,10 +1,10 @@
-//! `stats reclaim`
+//! `stats reclaim`: statistics of the background reclaimers.
 
 use crate::net::output::Output;
 use crate::server::Server;
 
-/// Adds the lines of `stats reclaim`: what the background reclaimers did, and what the map of
-/// shrinkers costs.
+/// Adds the lines of `stats reclaim`: the work of the background reclaimers, and the memory of the
+/// shrinker map.
 pub fn reclaim(server: &Server, out: &mut Output) {
     let stats = server.store.runtime().stats();
     out.stat("bytes", stats.usage.get());

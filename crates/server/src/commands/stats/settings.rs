@@ -1,4 +1,4 @@
-//! `stats settings`
+//! `stats settings`: the settings in memcached's fields.
 
 use crate::net::output::Output;
 use crate::server::Server;

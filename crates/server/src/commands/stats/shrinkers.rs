@@ -1,10 +1,10 @@
-//! `stats shrinkers`
+//! `stats shrinkers`: statistics of each shrinker.
 
 use crate::net::output::Output;
 use crate::server::Server;
 
-/// Adds the lines of `stats shrinkers`: what can give memory back, how much of it there is, and
-/// what was freed so far.
+/// Adds the lines of `stats shrinkers`: for each shrinker, the objects it can free now, and the
+/// objects it has freed so far.
 pub fn shrinkers(server: &Server, out: &mut Output) {
     let stats = server.store.runtime().registry().survey();
     for shrinker in &stats.shrinkers {

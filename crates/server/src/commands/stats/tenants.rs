@@ -1,10 +1,11 @@
-//! `stats tenants`
+//! `stats tenants`: usage, statistics and limits of each tenant.
 
 use std::io;
 
 use crate::session::Session;
 
-/// Nine lines for each tenant. There may be tens of thousands: written out as they are made.
+/// Adds nine lines for each tenant. Flushes whenever the output is full, as there may be tens of
+/// thousands of tenants.
 pub async fn tenants(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
         let name = &tenant.name;

@@ -1,26 +1,26 @@
-// Asks for state.json once a second while somebody looks, and draws what came. All text goes in as text, never as markup: tenants choose
-// their names.
+// Requests state.json once a second while the page is visible, and draws it. All text is inserted
+// as text, never as markup: clients choose the names of tenants.
 "use strict";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 5000;
-/** Samples that are kept and drawn: two minutes. */
+/** Number of samples that are kept and drawn: two minutes. */
 const SAMPLES_MAX = 120;
-/** Hits of a tenant are counted over so many samples. */
+/** Number of samples over which a tenant's hit ratio is computed. */
 const HITS_OVER = 10;
 
-/** How short of memory the machine is, in the server's words. */
+/** The levels of memory pressure, by the server's names. */
 const LEVELS = ["calm", "low", "medium", "critical"];
 
 const SVG = "http://www.w3.org/2000/svg";
 const byId = (id) => document.getElementById(id);
 
-/** What was told, oldest first; from one start of the server on. */
+/** The samples since the server's last start, oldest first. */
 let samples = [];
-/** A tenant's row, and what it had, by name. */
+/** The table row of each tenant, and its history, by name. */
 const rows = new Map();
 
-// === Words ===
+// === Formats ===
 
 const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -38,20 +38,20 @@ const percent = (part, all) => (all > 0 ? `${((100 * part) / all).toFixed(1)} %`
 
 // === Figures ===
 
-/** The growth of a counter between two samples, for each second. */
+/** The growth of a counter between two samples, per second. */
 function rate(now, before, counter) {
   const seconds = (now.uptime_ms - before.uptime_ms) / 1000;
   return seconds > 0 ? Math.max(0, counter(now) - counter(before)) / seconds : 0;
 }
 
-/** A counter's rates at all samples but the first. */
+/** A counter's rates between consecutive samples. */
 const rates = (counter) => samples.slice(1).map((sample, n) => rate(sample, samples[n], counter));
 
 const sum = (list, figure) => list.reduce((total, entry) => total + figure(entry), 0);
 const freed = (sample) => sum(sample.reclaimers, (node) => node.freed);
 const steps = (sample) => sum(sample.reclaimers, (node) => node.steps);
 
-/** Per cent of each interval's gets that hit, from the first get on; an interval without gets goes on as the one before. */
+/** Hit ratios in per cent, from the first interval with gets on; an interval without gets repeats the previous ratio. */
 function ratios() {
   const known = [];
   samples.slice(1).forEach((sample, n) => {
@@ -63,12 +63,12 @@ function ratios() {
   return known;
 }
 
-/** What may be used: less than the budget while the machine is short of memory. */
+/** The limit on charged bytes: below the budget while the machine is short of memory. */
 const ceilingOf = (sample) => sample.pressure?.ceiling ?? sample.budget;
 
 // === Plots ===
 
-/** Points of a line over the last samples, the newest at the right edge; 0 is the bottom of 100. */
+/** The points of a line over the last samples, the newest at the right edge; `top` is the value of the upper edge. */
 function points(values, top) {
   const first = SAMPLES_MAX - values.length;
   return values.map((value, n) => `${first + n},${(100 - (100 * value) / top).toFixed(2)}`);
@@ -96,7 +96,7 @@ function draw(place, lines, top, description) {
   svg.querySelector("polygon").setAttribute("points", [`${left},100`, ...area, `${SAMPLES_MAX - 1},100`].join(" "));
 }
 
-/** As `draw`, with what the upper edge stands for. */
+/** As `draw`, with `edge` as the label of the upper edge. */
 function plot(id, lines, top, edge, description) {
   const place = byId(id);
   draw(place, lines, top, description);
@@ -108,7 +108,7 @@ function plot(id, lines, top, edge, description) {
   label.textContent = edge;
 }
 
-/** A round number that is not less than any of these. */
+/** A round number that is at least the largest of these values. */
 function ceiling(...lines) {
   const most = Math.max(1, ...lines.flat());
   const step = 10 ** Math.floor(Math.log10(most));
@@ -134,7 +134,7 @@ function showMemory(now) {
 function showPressure(now) {
   const full = (sample) => Math.min(100, (100 * sample.used) / Math.max(1, ceilingOf(sample)));
   const level = (sample) => (100 * LEVELS.indexOf(sample.pressure?.level ?? LEVELS[0])) / (LEVELS.length - 1);
-  const heard = now.pressure ? now.pressure.level : "not listened to";
+  const heard = now.pressure ? now.pressure.level : "not monitored";
   setText("full", `${full(now).toFixed(0)} %`);
   setText("level", heard);
   setText("lowered", now.pressure ? `; the budget of ${bytes(now.budget)} was lowered ${count.format(now.pressure.lowered)} times` : " (--pressure)");
@@ -200,7 +200,7 @@ function showTenant(shown, tenant, budget, before) {
   draw(shown.trend, [shown.history], Math.max(1, ...shown.history), `${tenant.name}: ${bytes(tenant.bytes)}, over two minutes`);
   shown.share.max = Math.max(1, budget);
   shown.share.value = tenant.bytes;
-  shown.share.setAttribute("aria-label", `its part: ${percent(tenant.bytes, budget)}`);
+  shown.share.setAttribute("aria-label", `share of the budget: ${percent(tenant.bytes, budget)}`);
   const evicted = before ? tenant.evictions - before.evictions : 0;
   const words = [
     bytes(tenant.bytes),
@@ -215,7 +215,7 @@ function showTenants(now, before) {
   setText("tenant-count", count.format(now.tenant_count));
   const all = [...now.tenants];
   if (now.others.tenants > 0) {
-    // A name that no tenant can have: theirs have no spaces.
+    // No tenant can have this name: tenants' names have no spaces.
     all.push({ ...now.others, name: `${count.format(now.others.tenants)} others` });
   }
   const earlier = new Map(before.tenants.map((tenant) => [tenant.name, tenant]));
@@ -237,7 +237,7 @@ function showTenants(now, before) {
 
 function show(now) {
   const before = samples.at(-1);
-  // It started again: what was counted before is not of this server.
+  // The server was restarted: earlier counts belong to the previous process.
   if (before && now.uptime_ms < before.uptime_ms) {
     samples = [];
     rows.clear();

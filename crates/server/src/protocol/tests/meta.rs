@@ -1,4 +1,4 @@
-//! The meta commands' lines: each flag, and each way to get one wrong, in memcached's words.
+//! The meta commands' lines: every flag, and every error, with memcached's text.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn flags_are_read_and_kept_in_order() {
     assert_eq!(self::meta("md k").verb, MetaVerb::Delete);
     assert_eq!(one("mn what ever"), Ok(Command::MetaNoop));
     assert_eq!(one("me Zm9v b"), Ok(Command::MetaDebug { key: b"foo".into() }));
-    assert_eq!(one("me Zm9v x b"), Ok(Command::MetaDebug { key: b"Zm9v".into() }), "only the first flag is looked at");
+    assert_eq!(one("me Zm9v x b"), Ok(Command::MetaDebug { key: b"Zm9v".into() }), "only the first flag is read");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn ms_is_every_store_command() {
     let meta = full.meta.unwrap();
     assert_eq!(&*meta.echo, b"c Ox k");
     assert!(meta.binary && meta.quiet && meta.invalidate);
-    assert!(!store("ms k 0 I").meta.unwrap().invalidate, "there is no number to be older");
+    assert!(!store("ms k 0 I").meta.unwrap().invalidate, "no CAS number to compare");
 }
 
 #[test]
