@@ -1,49 +1,55 @@
 //! A keyed cache whose memory belongs to tenants and is reclaimed under pressure.
 //!
 //! ```text
-//!     get    index (hash, no lock) -> record: count the use, unless enough are counted. No list, no group, no counter of the tenant.
-//!     insert weigh -> charge the group (may evict, may reclaim) -> slot of this node -> index, and the list of (group, node),
-//!            under one segment's lock
-//!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first (`policy` gives the order):
-//!            used since? kept, further up.  else: off the list; lock dropped; out of the index; listener; retired
+//!     get    index (hash, no lock) -> record: count the use, up to a maximum.
+//!            No list, no group, no counter of the tenant.
+//!     insert weigh -> charge the group (may evict, may reclaim) -> slot of this node
+//!            -> index, and the list of (group, node), under one segment's lock
+//!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first
+//!            (`policy` gives the order). Used since the last walk: kept, younger on its list.
+//!            Else: off the list; lock dropped; out of the index; listener; retired
 //! ```
 //!
 //! # Modules, from the lowest to the highest
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | `error`, `removal`, `thread`, `stats` | errors; removal causes; thread numbers; counters |
-//! | `expiry` | deadlines in four bytes, the clock; above `core`: the reaper, a background sweep for expired records |
+//! | `expiry` | deadlines in four bytes; the clock; the reaper, a background sweep |
 //! | `policy` | eviction orders: queues, tenants, miss costs; which ghosts a record leaves |
-//! | `record` | one cached item: key, value, deadline, charge, links |
-//! | `core` | the part that the reclaimer works on, too: find, unlink, finish a removal |
-//! | `shrink`, `trim`, `compaction` | eviction as a shrinker; free memory to the system; moving sparse records together |
-//! | `limits` | limits of a cache: the group of its own, which ends with the cache |
+//! | `record` | one cached item: key, value, deadline, charge, use count, links |
+//! | `core` | the state that the reclaimer works on, too: find, unlink, finish a removal |
+//! | `shrink`, `trim`, `compaction` | the cache as a shrinker; returning memory to the system |
+//! | `limits` | limits of a cache: a group of its own, which ends with the cache |
 //! | `handle`, `figures`, `lookup`, `pinned` | the public handle; footprint and counts; lookups |
 //! | `charge`, `insert`, `entry` | charging an insert; inserting; the public entry API |
 //! | `load` | single-flight loads |
-//! | `tenant_view` | keys of a tenant's own: name spaces |
-//! | `walk`, `save`, `metrics`, `builder` | iteration; saving and loading; the `metrics` facade; construction |
+//! | `tenant_view` | name spaces: keys that belong to a tenant |
+//! | `walk`, `save`, `metrics`, `builder` | iteration; saving and loading; metrics; construction |
 //!
-//! # Which thread finishes a removal
+//! # The thread that finishes a removal
 //!
-//! A record has one handle, which is on a list, or with the thread that took the record off its list. One thread removes the record from the
-//! index, under the segment's lock; this thread stores the removal cause, and takes the handle off the list. A walk that has isolated
-//! the record keeps the handle. The thread that has the handle in the end finishes the removal: it uncharges the group, calls the
-//! listener and retires the record. The record's memory is used again after a grace period, so the memory is charged a
-//! little shorter than the record is there, and is counted as retired meanwhile (`runtime::retired`).
+//! A record has one handle, which is on a list, or with the thread that took the record off its
+//! list. One thread removes the record from the index, under the segment's lock; this thread stores
+//! the removal cause, and takes the handle off the list. A walk that has isolated the record keeps
+//! the handle. The last owner of the handle finishes the removal: it uncharges the group, calls the
+//! listener and retires the record. The record's memory is used again after a grace period. Between
+//! the end of its charge and the reuse of its memory, the record is counted as retired
+//! (`runtime::retired`).
 //!
-//! Lock order: segment, then list. A walk holds a list's lock and takes no segment's. Weigher, loader, listener, and the values' own
-//! `Drop` run without any lock; a value's `Clone` runs inside the read side, where it delays the grace period of removed records.
-//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed.
+//! Lock order: segment, then list. A walk holds a list's lock and takes no segment's. Weigher,
+//! loader, listener, and the values' own `Drop` run without any lock; a value's `Clone` runs inside
+//! the read side, where it delays the grace period of removed records. Keys' `Hash` and `Eq` may
+//! run under a segment's lock; if they panic, nothing is changed.
 //!
 //! # Records that cannot be found
 //!
-//! A key's hash may panic, or differ from the hash at insert. A walk that has taken such a record off its
-//! list, and does not find the record in the index although the record is marked as indexed, puts the record back: charged,
-//! on a list, and youngest (`Core::put_back`). A sweep over the index
-//! unlinks the record by its position (`Core::unlink_at`): `clear`, `retain`, the reaper, and the drop of a
-//! group. Storing each record's hash was rejected: 8 bytes on top of a record's 24, for faulty keys only.
+//! A key's hash may panic, or differ from the hash at insert. A walk that has taken such a record
+//! off its list, and does not find the record in the index although the record is marked as
+//! indexed, puts the record back: charged, on a list, and youngest (`Core::put_back`). A sweep over
+//! the index unlinks the record by its position (`Core::unlink_at`): `clear`, `retain`, the reaper,
+//! and the drop of a group. Storing each record's hash was rejected: 8 bytes on top of a record's
+//! 24, for faulty keys only.
 
 mod builder;
 mod charge;

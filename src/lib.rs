@@ -1,24 +1,31 @@
-//! Cache memory that gives way: many caches and many tenants in one memory budget.
+//! Reclaimable caches: many caches and many tenants share one memory budget.
 //!
-//! A server keeps many caches for many tenants in one memory. Fixed sizes by hand leave it wasted or killed. The Linux kernel
-//! solved this for its own caches: objects sit on lists per control group and per NUMA node, every cache can count and free
-//! (it is a *shrinker*), and when memory runs low a background thread asks only those that hold something. This is that machine as
-//! a library.
+//! A server keeps many caches for many tenants in one memory. With a fixed size for each cache, one
+//! cache evicts while another has unused room; and if the sizes add up to too much, the process is
+//! killed. The Linux kernel solves this problem for its own caches: objects are on lists per
+//! control group and NUMA node; each cache is a *shrinker*, which can count and free its objects;
+//! and when memory is short, a background thread calls only the shrinkers that hold something. This
+//! crate is that mechanism as a library.
+//!
+//! Start with [`Runtime::builder`] and [`Cache::builder`], as in the program below. The page
+//! `docs/GUIDE.md` of the repository is a tour of the crate; `docs/INVARIANTS.md` lists the
+//! guarantees of its lists and shrinkers, by number.
 //!
 //! ```
 //! use lowwater::{ByteSize, Cache, Runtime};
 //!
-//! // One budget, whatever is in it.
+//! // One budget for all caches.
 //! let runtime = Runtime::builder().budget(ByteSize::mib(64)).build()?;
 //! let pages = Cache::<String, Vec<u8>>::builder(&runtime)
 //!     .name("pages")
 //!     .weigher(|url, body| ByteSize::new((url.capacity() + body.capacity()) as u64))
 //!     .build()?;
 //!
-//! // A tenant is a group; it costs nothing here until its first entry. The group is charged; the
-//! // keys are shared by all groups (`Cache::tenant` makes them a tenant's own).
+//! // A tenant is a group, to which its entries are charged. A group takes no memory in a cache
+//! // before its first entry. The keys are shared by all groups; `Cache::tenant` gives a tenant
+//! // keys of its own.
 //! let tenant = runtime.group("shop")?;
-//! tenant.set_low(ByteSize::mib(8)); // keeps this much, whoever floods
+//! tenant.set_low(ByteSize::mib(8)); // protected while other tenants insert
 //!
 //! pages.entry("/cart".to_string()).group(&tenant).insert(b"<html>".to_vec())?;
 //! assert_eq!(pages.get("/cart").as_deref(), Some(&b"<html>"[..]));
@@ -27,31 +34,32 @@
 //!
 //! # The parts
 //!
-//! | | |
+//! | part | purpose |
 //! |---|---|
-//! | [`Runtime`] | groups, topology, registry and reclaimer under one roof, and what a budget promises; nothing global |
+//! | [`Runtime`] | one budget with its groups, topology, registry and threads; its page states the guarantees of a budget |
 //! | [`Cache`] | a keyed cache in a runtime |
-//! | [`Memcg`] | a tenant: a group with `min`, `low`, `high`, `max`; it is charged, and no part of a key |
-//! | [`TenantView`](cache::TenantView) | a name space: the entries of one tenant, whose keys are its own |
-//! | [`Charge`], [`Charged`] | bytes, and values, that are charged until they are dropped |
-//! | [`ListLru`], [`linked!`] | lists for objects of your own (`lowwater-lru-core`) |
-//! | [`Registry`], [`Shrinker`] | for a cache of your own that shall give way, too (`lowwater-shrinker`) |
-//! | [`pressure`] | memory pressure from outside: PSI, the control group, systemd (`lowwater-pressure`) |
+//! | [`Memcg`] | a tenant: a group with the limits `min`, `low`, `high` and `max`, to which bytes are charged |
+//! | [`TenantView`](cache::TenantView) | a name space: the entries of one tenant, under keys of its own |
+//! | [`Charge`], [`Charged`] | bytes and values that are charged until they are dropped |
+//! | [`ListLru`], [`linked!`] | LRU lists for objects of your own (`lowwater-lru-core`) |
+//! | [`Registry`], [`Shrinker`] | reclaim from a cache of your own (`lowwater-shrinker`) |
+//! | [`pressure`] | memory pressure of the system: PSI, the control group, systemd (`lowwater-pressure`) |
 //!
-//! Features, none of them on by default:
+//! Features, all off by default:
 //!
-//! | | |
+//! | feature | effect |
 //! |---|---|
-//! | `async` | loads that a task waits for ([`Cache::get_or_insert_with`] and its kin, with `_async`); brings no executor |
-//! | `hwloc` | the machine's topology from the C library of that name |
+//! | `async` | loads for which a task waits: [`Cache::get_or_insert_with`] and the like, as `_async`; no executor needed |
+//! | `hwloc` | the NUMA topology from the C library hwloc |
 //! | `metrics` | a [`Runtime`], a [`Registry`] and a [`Cache`] publish their figures to the `metrics` facade |
 //! | `tracing` | events of reclaim for `tracing` |
 //!
 //! # Fork
 //!
-//! The child of a `fork` has none of a runtime's threads, and locks that other threads held are never given back there. So it must neither use
-//! nor drop anything of a [`Runtime`] (the drop of the last handle waits for the threads): it calls `exec`, or ends by `_exit`. A server that
-//! forks its workers makes the runtime in each of them.
+//! The child of a `fork` has none of a runtime's threads, and a lock that another thread held at
+//! the `fork` is never released in the child. So the child must neither use nor drop any part of a
+//! [`Runtime`] (the drop of the last handle waits for the threads): it must call `exec` or `_exit`.
+//! A server that forks its workers must build a runtime in each worker.
 
 #![forbid(unsafe_code)]
 

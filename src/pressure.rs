@@ -1,5 +1,5 @@
-//! Memory pressure from outside, and the ceiling that it leaves a runtime: the crate `lowwater-pressure`, and what the reclaimer knows of
-//! limits.
+//! Memory pressure outside of the runtime, and the budget that it leaves: the crate
+//! `lowwater-pressure`, and the reclaimer's watermarks.
 
 pub use lowwater_pressure::*;
 pub use lowwater_shrinker::{ReclaimReason, Watermarks};

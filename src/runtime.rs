@@ -1,33 +1,38 @@
-//! Groups, topology, registry and reclaimer under one roof.
+//! The runtime: one memory budget with its groups, registry of shrinkers, and threads.
 //!
 //! ```text
 //!     Runtime
-//!       groups       name -> Memcg, made when first asked for
-//!       tree         Memcg: limits, charges
-//!       topology     which node a thread is on
-//!       registry     who can give memory back, and for whom
-//!       reclaimer    a thread a node, that makes them
-//!       housekeeper  a thread that reaps expired records, empties dropped groups and compacts; and a standby
-//!       pressure     hears the machine, and lowers the budget for a while (only if the builder was told to)
+//!       groups       path -> Memcg, created on first use
+//!       tree         the groups: limits and charges
+//!       topology     the NUMA nodes, and the node of a thread
+//!       registry     the shrinkers, and the groups for which each of them holds objects
+//!       reclaimer    one thread per node; calls the shrinkers when usage is near a limit
+//!       housekeeper  one thread reaps expired records, empties dropped groups and compacts;
+//!                    another is the standby
+//!       pressure     watches the system's memory pressure and lowers the budget for a while;
+//!                    only if the builder has a choice for it
 //! ```
 //!
-//! Nothing is global: two runtimes in one process do not meet, but for the read side of lru-core and the processors.
+//! Two runtimes in one process are independent of each other, except that they share the processors
+//! and the grace periods of `lowwater-rcu`.
 //!
 //! # What a charge does
 //!
-//! [`Runtime::charge`] takes the bytes from the group and from all above it. Near a limit the reclaimer is woken, which costs the
-//! caller a few loads. At a limit the caller frees a little itself, bounded in objects and in time; if that is not enough it is told so,
-//! and nothing is lost.
+//! [`Runtime::charge`] charges the bytes to the group and to all groups above it. Near a limit it
+//! wakes the reclaimer, which costs the caller a few loads. At a limit the caller reclaims a little
+//! itself, bounded in objects and in time. If there is still no room, the call returns an error,
+//! and nothing is charged.
 //!
-//! [`Runtime::charge_guard`] does the same for a [`Charge`], which gives the bytes back when it is dropped. A [`Charged`] value keeps its charge until
-//! its last clone is dropped.
+//! [`Runtime::charge_guard`] does the same and returns a [`Charge`], which uncharges the bytes when
+//! it is dropped. A [`Charged`] value keeps its charge until its last clone is dropped.
 //!
-//! # Pressure from outside
+//! # Memory pressure
 //!
-//! A budget by hand is a guess about what the machine has left. With [`RuntimeBuilder::cgroup_limit`],
-//! [`watch_psi`](RuntimeBuilder::watch_psi) or [`systemd`](RuntimeBuilder::systemd) the runtime also hears when the guess was
-//! wrong. Then it lowers its effective budget, has the caches give way, and keeps it there until the pressure has been judged again:
-//! see [`pressure::Target`](crate::pressure::Target).
+//! A budget that is set by hand is a guess about the memory that the machine has left. With
+//! [`RuntimeBuilder::cgroup_limit`], [`watch_psi`](RuntimeBuilder::watch_psi) or
+//! [`systemd`](RuntimeBuilder::systemd), the runtime is notified when that guess is too high. It
+//! then lowers its effective budget and reclaims from the caches. The lower budget holds until the
+//! pressure is evaluated again: see [`pressure::Target`](crate::pressure::Target).
 
 mod builder;
 mod charge;

@@ -1,4 +1,5 @@
-//! Charged and retired bytes under faults of the users' code, and while tenants come and go: exact when it is over.
+//! Charged and retired bytes under faults of user code, and while tenants come and go: exact at the
+//! end of each test.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +22,7 @@ use wait::until;
 
 const WEIGHT: u64 = 500;
 
-/// Drops and clones of these panic when they are told to.
+/// A value with a `drop` and a `clone` that panic on request.
 struct Fragile(u64, Arc<Faults>);
 
 #[derive(Default)]
@@ -60,7 +61,7 @@ fn drops_that_panic_are_counted_down_all_the_same() {
     let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     faults.drops_panic.store(true, Relaxed);
     for key in 0..10_000 {
-        // What it replaced is dropped here.
+        // The replaced value is dropped here.
         let _met = catch_unwind(AssertUnwindSafe(|| drop(cache.insert(key % 4_000, Fragile::new(key, &faults)))));
     }
     cache.clear();
@@ -137,7 +138,7 @@ fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
                         return;
                     }
                     let Ok(group) = runtime.group(&format!("g{}", key % 3)) else { continue };
-                    // Its group may be dropped just now.
+                    // Its group may just be being dropped.
                     let _kept = cache.entry(writer * 1_000 + key % 700).group(&group).insert(Fragile::new(key, faults));
                 }
             });
@@ -151,7 +152,7 @@ fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
         stop.store(true, Relaxed);
     });
     until("no group is on its way", || {
-        // Those that were made again after they were dropped stay.
+        // Groups that were created again after their drop stay.
         let each = WEIGHT + Cache::<u64, Fragile>::ENTRY_BYTES.get();
         used(&runtime) == cache.len() as u64 * each
     });
@@ -160,7 +161,7 @@ fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
     assert_eq!((used(&runtime), faults.live.load(Relaxed)), (0, 0));
 }
 
-/// What may be leaked of the public items: none of them takes bytes along.
+/// Leaks of public items: no leaked item keeps bytes charged except those of its readers.
 #[test]
 fn what_is_leaked_holds_no_bytes_but_those_of_its_readers() {
     let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
@@ -177,5 +178,5 @@ fn what_is_leaked_holds_no_bytes_but_those_of_its_readers() {
     assert_eq!(used(&runtime), 100 * (WEIGHT + Cache::<u64, Fragile>::ENTRY_BYTES.get()));
     drop(cache);
     assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, ByteSize::ZERO, 1));
-    // The one is the clone that was leaked.
+    // The live value is the leaked clone.
 }

@@ -1,4 +1,5 @@
-//! One load for many tasks and threads that ask: nobody loads twice, nobody waits for one who gave up.
+//! One load for many concurrent tasks and threads: no key is loaded twice, and no caller waits for
+//! a load that was abandoned.
 #![cfg(feature = "async")]
 
 #[path = "common/deadline.rs"]
@@ -58,7 +59,7 @@ async fn many_tasks_and_a_thread_share_one_load() {
     assert_eq!(loads.load(Ordering::Relaxed), 1);
     assert_eq!(cache.get(&1), Some(7));
     drop(stop);
-    assert!(other.join().unwrap(), "it ran until it was told to stop");
+    assert!(other.join().unwrap(), "it ran until it was stopped");
 }
 
 #[tokio::test]
@@ -76,7 +77,7 @@ async fn a_task_that_is_dropped_while_it_loads_leaves_the_load_to_another() {
     tokio::task::yield_now().await;
     assert!(!waits.is_finished(), "it waits for the first");
     gone.abort();
-    let value = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("somebody wakes it").unwrap();
+    let value = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("it is woken").unwrap();
     assert_eq!(value, 8);
 }
 
@@ -112,13 +113,13 @@ async fn a_load_that_panics_is_tried_again_by_one_who_waits() {
     tokio::task::yield_now().await;
     go.notify_one();
     assert!(fails.await.unwrap_err().is_panic());
-    let value = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("somebody wakes it").unwrap();
+    let value = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("it is woken").unwrap();
     assert_eq!((value, cache.get(&1)), (8, Some(8)));
 }
 
 type Task = std::pin::Pin<Box<dyn std::future::Future<Output = u64> + Send>>;
 
-/// An executor without a queue: a waker polls its task there and then.
+/// An executor without a queue: a waker polls its task at once, on the waking thread.
 struct Inline {
     task: std::sync::Mutex<Option<Task>>,
     done: Arc<AtomicUsize>,
@@ -148,7 +149,7 @@ impl std::task::Wake for Inline {
     }
 }
 
-/// A load that ends when it is told to, by a thread that is in no executor.
+/// A load that completes on request, by a thread that is in no executor.
 fn told() -> (std::sync::mpsc::Sender<()>, impl FnOnce() -> u64 + Send) {
     let (tell, wait) = std::sync::mpsc::channel::<()>();
     (tell, move || {
@@ -157,7 +158,7 @@ fn told() -> (std::sync::mpsc::Sender<()>, impl FnOnce() -> u64 + Send) {
     })
 }
 
-/// Begins a load of key 1 on a thread, and returns when it is under way.
+/// Starts a load of key 1 on a thread, and returns when it is in flight.
 fn load_on_a_thread(cache: &Cache<u64, u64>) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<u64>) {
     let (tell, load) = told();
     let (cache, (begin, begun)) = (cache.clone(), std::sync::mpsc::channel());
@@ -192,7 +193,7 @@ fn wakers_that_poll_at_once_and_load_again_do_not_wait_for_the_lock_under_which_
     });
 }
 
-/// A waker that panics when it is woken, or whose drop uses the cache.
+/// A waker that panics when it is woken, and that uses the cache when it is dropped.
 struct Rude(Cache<u64, u64>, AtomicUsize);
 
 impl std::task::Wake for Rude {
@@ -329,7 +330,8 @@ async fn a_load_that_is_leaked_holds_up_its_key_and_no_other() {
     assert!(task.as_mut().poll(&mut context).is_pending());
     std::mem::forget(task);
     assert_eq!(cache.get_or_insert_with_async(2, async { 2 }).await, 2);
-    // Who waits goes on as soon as it gives up, and an insert makes the value there for all that come.
+    // A waiting caller continues as soon as it gives up, and an insert supplies the value for all
+    // later callers.
     let waits = tokio::time::timeout(Duration::from_millis(50), cache.get_or_insert_with_async(1, async { 1 })).await;
     assert!(waits.is_err());
     cache.insert(1, 3).unwrap();

@@ -1,5 +1,5 @@
-//! A budget that is changed is filled as far as one that was there from the beginning, and the
-//! reclaimer's marks follow it.
+//! A changed budget is filled as far as one that was set from the start, and the reclaimer's
+//! watermarks follow it.
 
 #![forbid(unsafe_code)]
 
@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How far a full cache fills its budget: the reclaimer keeps it between a 16th and a 32nd below, and inserts where it falls behind
-/// begin at a 64th. Marks that belong to another budget would leave more, or nothing.
+/// The usage of a full cache: the reclaimer keeps it between a 16th and a 32nd below the budget,
+/// and inserts evict from a 64th on, where the reclaimer falls behind. Watermarks of another budget
+/// would leave more, or nothing.
 const FILLED: std::ops::RangeInclusive<f64> = 0.93..=0.99;
 
 type Values = Cache<u64, Vec<u8>>;
@@ -25,7 +26,7 @@ fn cache_in(runtime: &Runtime) -> Values {
     Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
 }
 
-/// The part of the budget that is in use when the cache is kept full.
+/// The fraction of the budget that is in use when the cache is kept full.
 fn fill(cache: &Values, keys: &mut std::ops::RangeFrom<u64>) -> f64 {
     let runtime = cache.runtime();
     let budget = runtime.root().max();
@@ -36,7 +37,7 @@ fn fill(cache: &Values, keys: &mut std::ops::RangeFrom<u64>) -> f64 {
     }
     let entry = Values::ENTRY_BYTES.get() + 200;
     let mut used = 0.0;
-    // Twice what fits; the mean of the last quarter.
+    // Twice as many entries as fit; the mean of the last quarter is used.
     let nr = 2 * budget.get() / entry;
     let mut samples = 0;
     for n in 0..nr {

@@ -42,17 +42,17 @@ fn fill(cache: &Sized, keys: std::ops::Range<u64>) {
     }
 }
 
-/// Entries that use nearly so many bytes.
+/// Entries that use nearly this many bytes.
 fn entries_in(bytes: ByteSize) -> u64 {
     bytes.get() * 9 / 10 / (VALUE + Sized::ENTRY_BYTES.get())
 }
 
-/// Groups, the root left out.
+/// The number of groups without the root.
 fn groups(runtime: &Runtime) -> usize {
     runtime.tree().len() - 1
 }
 
-/// A pool of a foreign kind, whose objects are charged to the root.
+/// A foreign pool with objects that are charged to the root.
 #[derive(Default)]
 struct Pool(Mutex<u64>, Mutex<Option<Memcg>>);
 
@@ -99,7 +99,7 @@ fn a_cache_keeps_its_low_whatever_floods() {
     }
     is_whole("a tenant of another cache");
 
-    // A tenant whose entries are in the cache itself.
+    // A tenant with entries in the cache itself.
     for key in 1_000_000..1_100_000 {
         sessions.entry(key).group(&tenant).insert(()).unwrap();
     }
@@ -128,7 +128,7 @@ fn what_a_cache_does_not_use_of_its_low_others_do() {
     let pages = builder(&runtime, "pages").build().unwrap();
     fill(&pages, 0..100_000);
     assert!(pages.group().usage() > ByteSize::mib(14), "nothing is set aside");
-    // And it gets its part when it comes to use it.
+    // It gets its share when it uses it.
     fill(&sessions, 0..entries_in(LOW));
     fill(&pages, 100_000..200_000);
     assert_eq!(sessions.len() as u64, entries_in(LOW));
@@ -170,7 +170,7 @@ fn the_reclaimer_keeps_a_cache_at_its_high() {
     fill(&cache, 0..20_000);
     assert_eq!(cache.stats().rejected, 0);
     until("it comes down", || {
-        // Bytes in stock are charged, and used by no entry.
+        // Bytes in stock are charged, but used by no entry.
         runtime.tree().drain_stock();
         cache.group().usage() <= ByteSize::mib(2)
     });
@@ -221,16 +221,16 @@ fn every_name_has_a_group_of_its_own() {
     assert_eq!([&plain, &again, &slash, &empty].map(path), ["/cache:pages", "/cache:pages#2", "/cache:a_b", "/cache:"]);
     assert!(path(&long).starts_with("/cache:ää") && path(&longer).ends_with("ä#2"));
     assert_eq!(runtime.find_group("cache:pages#2").as_ref(), Some(again.group()));
-    // A number is used again.
+    // A number is reused.
     drop(plain);
     assert_eq!(path(&named("pages")), "/cache:pages");
-    // A user's group of such a name is left alone.
+    // A user's group with such a name is not touched.
     let taken = runtime.group("shop/cache:pages").unwrap();
     let shop = runtime.group("shop").unwrap();
     let below = builder(&runtime, "pages").group(&shop).low(ByteSize::kib(1)).build().unwrap();
     assert_eq!(path(&below), "/shop/cache:pages#2");
     assert!(below.group() != &taken && taken.low() == ByteSize::ZERO);
-    // Without limits there is none.
+    // Without limits there is no group.
     let before = groups(&runtime);
     let plain = builder(&runtime, "plain").build().unwrap();
     assert_eq!((plain.group(), groups(&runtime)), (runtime.root(), before));
@@ -318,7 +318,7 @@ fn ten_thousand_caches_leave_no_group() {
     let mut all: Vec<_> = (0..10_000).map(|_| make()).collect();
     assert_eq!(groups(&runtime), 10_000);
     assert!(all.iter().all(|cache| cache.group().name().len() < 20));
-    // In another order than they came.
+    // In a different order than their creation.
     for at in (0..all.len()).rev().step_by(3).collect::<Vec<_>>() {
         all.swap_remove(at);
     }
@@ -328,7 +328,7 @@ fn ten_thousand_caches_leave_no_group() {
     assert_eq!(runtime.registry().snapshot().shrinkers.len(), 0);
 }
 
-/// A cache with limits in a slot, of which the first entry that leaves drops the last handle.
+/// A cache with limits in a slot; its first removed entry drops the last handle.
 fn ends_in_its_listener(runtime: &Runtime) -> Arc<Mutex<Option<Sized>>> {
     let slot = Arc::new(Mutex::new(None));
     let theirs = Arc::clone(&slot);
@@ -344,19 +344,19 @@ fn ends_in_its_listener(runtime: &Runtime) -> Arc<Mutex<Option<Sized>>> {
 
 #[test]
 fn the_group_ends_when_the_last_handle_is_dropped_inside_a_callback() {
-    /// Has an entry of the cache leave, or drops the last handle in a callback of another one.
+    /// Removes an entry of the cache, or drops the last handle in a callback of another cache.
     type Way = fn(&Runtime, &Arc<Mutex<Option<Sized>>>);
     let ways: [Way; 5] = [
         // On this thread, by reclaim, and by an insert into another cache.
         |runtime, _| assert!(runtime.reclaim(runtime.root(), BUDGET) > ByteSize::ZERO),
         |runtime, _| {
             let other = builder(runtime, "other").build().unwrap();
-            // Its misses of evicted keys move the idle cache's memory to it.
+            // Its ghost hits move the idle cache's memory to it.
             for key in (0..20).flat_map(|_| 0..entries_in(BUDGET)) {
                 other.get_or_insert_with(key, || ());
             }
         },
-        // On the housekeeper's.
+        // On the housekeeper's thread.
         |_, slot| assert!(slot.lock().unwrap().as_ref().unwrap().touch(&0, Some(Duration::from_millis(1)))),
         // In another cache's load, and in its listener.
         |runtime, slot| {
@@ -391,7 +391,7 @@ fn the_group_ends_when_cache_and_runtime_end_inside_a_callback() {
         let slot = ends_in_its_listener(&runtime);
         let group = slot.lock().unwrap().as_ref().unwrap().group().clone();
         slot.lock().unwrap().as_ref().unwrap().touch(&0, Some(Duration::from_millis(100)));
-        // The last but the cache's.
+        // The last handle except the cache's.
         drop(runtime);
         until("the cache ends", || slot.lock().unwrap().is_none());
         until("the group ends", || !group.is_online());
@@ -440,9 +440,9 @@ fn a_group_that_was_ended_before_or_has_children_disturbs_nothing() {
     assert_eq!(groups(&runtime), 2, "a group has no online child that it does not outlive");
     other.entry(3).group(&child).insert(()).unwrap();
     other.entry(4).group(&group).insert(()).unwrap();
-    // The housekeeper tries to end it meanwhile.
+    // The housekeeper tries to end the group meanwhile.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!((1..=4).all(|key| other.contains_key(&key)) && group.is_online(), "what others have there stays");
+    assert!((1..=4).all(|key| other.contains_key(&key)) && group.is_online(), "other caches' entries stay");
     let second = runtime.group("cache:cache/second").unwrap();
     other.entry(5).group(&second).insert(()).unwrap();
     runtime.drop_group(&second).unwrap();

@@ -1,4 +1,5 @@
-//! A large cache that is dropped holds back no other's memory meanwhile. In a process of its own: no other test's readers come between.
+//! The drop of a large cache does not hold back other caches' memory meanwhile. In a process of its
+//! own: readers of other tests would interfere.
 
 use lowwater::{ByteSize, Cache, Runtime};
 
@@ -8,7 +9,7 @@ const ENTRIES: u64 = 200_000;
 fn a_cache_that_is_dropped_keeps_no_other_from_freeing() {
     let small = Runtime::builder().build().unwrap();
     let small = Cache::<u64, u64>::builder(&small).weigher(|_, _| ByteSize::ZERO).build().unwrap();
-    // Its usage tells how far the drop has come. One thread may sleep through all of one.
+    // Its usage shows the progress of the drop. One thread may be descheduled for the whole of one.
     let was_freed = (0..50).any(|_| {
         let runtime = Runtime::builder().build().unwrap();
         let large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
@@ -34,5 +35,5 @@ fn a_cache_that_is_dropped_keeps_no_other_from_freeing() {
             false
         })
     });
-    assert!(was_freed, "what left one cache waited for the end of another");
+    assert!(was_freed, "one cache's removed entries waited for the end of another");
 }

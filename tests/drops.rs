@@ -1,4 +1,5 @@
-//! Values whose `Drop` takes other entries out of their cache, or of another: the stack stays small, however many there are.
+//! Values that remove other entries of their cache, or of another, in `Drop`: the stack stays
+//! small, however many entries there are.
 #![forbid(unsafe_code)]
 
 use lowwater::topology::Fixed;
@@ -13,7 +14,7 @@ type Values = Cache<u64, Arc<Value>>;
 static CACHES: [OnceLock<Values>; 2] = [const { OnceLock::new() }; 2];
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Takes another entry out when it is dropped.
+/// Removes another entry when it is dropped.
 struct Value {
     cache: usize,
     key: u64,
@@ -26,7 +27,7 @@ impl Drop for Value {
     }
 }
 
-/// Runs `f` in a process of its own, as a stack that overflows ends that, on a small stack.
+/// Runs `f` on a small stack in a process of its own, because a stack overflow ends the process.
 fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     if std::env::var("LOWWATER_ON_A_SMALL_STACK").is_ok_and(|of| of == test) {
         return std::thread::Builder::new().stack_size(256 << 10).spawn(f).unwrap().join().unwrap();
@@ -39,7 +40,7 @@ fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&child.stderr));
 }
 
-/// Fills so many caches with values that take an entry out of the next cache.
+/// Fills several caches with values that remove an entry of the next cache.
 fn end_all(caches: usize) {
     let runtime = Runtime::builder().budget(ByteSize::mib(1024)).topology(Arc::new(Fixed::new(1))).build().unwrap();
     let caches = &CACHES[..caches];
@@ -49,14 +50,14 @@ fn end_all(caches: usize) {
     }
     for (nr, cache) in caches.iter().enumerate() {
         for key in 0..ENTRIES {
-            // One further on, and one that has come before.
+            // A later entry, and one that was inserted before.
             let other = if key % 2 == 0 { key + 1 } else { ENTRIES - key };
             let value = Value { cache: (nr + 1) % caches.len(), key: other };
             cache.get().unwrap().insert(key, Arc::new(value)).unwrap();
         }
     }
     let first = caches[0].get().unwrap();
-    // What leaves inside the read side waits for its end.
+    // Entries that are removed inside the read side are dropped after its end.
     let mut keys = 0..ENTRIES / 4;
     first.visit(&mut Default::default(), |_, _| keys.by_ref().for_each(|key| drop(first.remove(&key))));
     (0..ENTRIES).for_each(|key| drop(first.remove(&key)));

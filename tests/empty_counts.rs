@@ -1,5 +1,5 @@
-//! An empty cache says that it is empty: a pass asks it once more, and then not until it holds
-//! something (S12).
+//! An empty cache reports that it is empty: a pass calls it once more, and then not until it holds
+//! objects again (S12).
 
 use lowwater::{ByteSize, Cache, NodeId, Runtime};
 use lowwater_shrinker::{Progress, Reclaim, Work};

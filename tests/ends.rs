@@ -1,7 +1,8 @@
-//! Caches and runtimes whose last handles are dropped inside callbacks: by listeners, by values' `Drop`, by loads; on threads
-//! that reclaim, on the reclaimer's, on the housekeeper's. Nothing waits for itself, and everything is dropped in the end.
+//! Drops of the last handles of caches and runtimes inside callbacks: by listeners, by values'
+//! `Drop`, by loads; on reclaiming threads, on the reclaimer's thread, on the housekeeper's. No
+//! thread waits for itself, and everything is dropped in the end.
 //!
-//! Each test runs on a thread of its own and fails when a deadline has passed.
+//! Each test runs on a thread of its own and fails at a deadline.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +22,7 @@ use wait::{until, PATIENCE};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A hook that is called once, if it was not before.
+/// A hook that is called once at most.
 #[derive(Clone, Default)]
 struct Once(Arc<Mutex<Option<Hook>>>);
 
@@ -38,7 +39,7 @@ impl Once {
     }
 }
 
-/// A value whose last drop calls a hook, and whose clones are counted by a probe.
+/// A value that calls a hook when its last clone is dropped; a probe counts the clones.
 #[derive(Clone)]
 struct Value {
     _on_drop: Option<Arc<OnDrop>>,
@@ -56,20 +57,20 @@ impl Drop for OnDrop {
 type Hooked = Cache<u64, Value>;
 type Slot<T> = Arc<Mutex<Option<T>>>;
 
-/// Takes out what is there and drops it without the slot's lock.
+/// Takes the value out of the slot and drops it without holding the slot's lock.
 fn empty<T>(slot: &Slot<T>) {
     let taken = slot.lock().unwrap().take();
     drop(taken);
 }
 
-/// How a cache's hook is called.
+/// The event that calls a cache's hook.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Listener,
     Drop,
 }
 
-/// A cache in a slot, with a hook that is called when the first entry leaves, or is dropped.
+/// A cache in a slot, with a hook that is called when the first entry is removed, or dropped.
 struct World {
     runtime: Runtime,
     slot: Slot<Hooked>,
@@ -105,7 +106,7 @@ impl World {
         self.slot.lock().unwrap().as_ref().map(f)
     }
 
-    /// Nothing of the cache is left, in itself or in its runtime.
+    /// Whether nothing of the cache remains, in itself or in its runtime.
     fn is_gone(&self) {
         until("all values are dropped", || Arc::strong_count(&self.probe) == 1);
         self.runtime.tree().drain_stock();
@@ -117,10 +118,10 @@ impl World {
     }
 }
 
-/// How a cache comes to call its hook.
+/// The way by which a cache calls its hook.
 type Start = fn(&World);
 
-/// Two caches, each of whose hooks drops the other, while both hooks run.
+/// Checks two caches with hooks that drop the other cache, while both hooks run.
 fn two_end_each_other(runtimes: [Runtime; 2], by: By, start: Start) {
     let worlds = runtimes.each_ref().map(|runtime| World::new(runtime, by));
     let together = Arc::new(Barrier::new(2));
@@ -157,7 +158,7 @@ fn in_background(world: &World) {
 
 /// Entries expire on the housekeeper's thread.
 fn by_expiry(world: &World) {
-    // A reclaim that is still under way may have evicted some.
+    // A reclaim in flight may have evicted some.
     let expire = |cache: &Cache<_, _>, key| cache.touch(&key, Some(Duration::from_millis(1)));
     world.with(|cache| assert!((0..100).filter(|key| expire(cache, *key)).count() > 0));
 }
@@ -200,7 +201,7 @@ fn caches_whose_values_end_each_other_in_the_foreground_do_not_wait() {
                 let (runtime, hook) = (world.runtime.clone(), world.hook.clone());
                 std::thread::spawn(move || {
                     let _freed = runtime.reclaim(runtime.root(), ByteSize::new(10_000));
-                    // Other tests' readers may hold the values back for a while.
+                    // Readers of other tests may hold the values back for a while.
                     while hook.0.lock().unwrap().is_some() {
                         let _stays = cache.collect();
                     }
@@ -225,7 +226,7 @@ fn caches_whose_listeners_end_each_other_when_they_expire_do_not_wait() {
         for _ in 0..5 {
             two_end_each_other(two_runtimes(), By::Listener, by_expiry);
         }
-        // One housekeeper: another thread goes on with the second cache.
+        // One housekeeper: another thread continues with the second cache.
         two_end_each_other(one_runtime(), By::Listener, by_expiry);
     });
 }
@@ -253,7 +254,7 @@ fn caches_that_end_each_other_on_a_reclaimer_and_on_a_keeper_do_not_wait() {
     in_time(|| {
         for _ in 0..5 {
             two_end_each_other(two_runtimes(), By::Listener, |world| {
-                // Whichever comes first.
+                // Either may be first.
                 by_expiry(world);
                 in_background(world);
             });
@@ -261,7 +262,7 @@ fn caches_that_end_each_other_on_a_reclaimer_and_on_a_keeper_do_not_wait() {
     });
 }
 
-/// A key whose clone, which compaction makes, calls a hook.
+/// A key that calls a hook when compaction clones it.
 #[derive(PartialEq, Eq, Hash)]
 struct Key(u64, Once);
 
@@ -300,7 +301,8 @@ fn caches_whose_clones_end_each_other_while_they_are_compacted_do_not_wait() {
         for at in 0..2 {
             let (other, entered, returned) = (Arc::clone(&slots[1 - at]), Arc::clone(&entered), Arc::clone(&returned));
             hooks[at].set(move || {
-                // A clone is made inside the read side, which holds back the other's compaction: so it does not wait for long.
+                // A clone is made inside the read side, which holds back the other cache's
+                // compaction: so it does not wait for long.
                 entered.fetch_add(1, SeqCst);
                 let start = Instant::now();
                 while entered.load(SeqCst) < 2 && start.elapsed() < Duration::from_millis(300) {
@@ -311,13 +313,13 @@ fn caches_whose_clones_end_each_other_while_they_are_compacted_do_not_wait() {
             });
         }
         for slot in &slots {
-            // Scattered, so that what stays is moved together.
+            // Scattered entries, so that compaction moves them.
             if let Some(cache) = &*slot.lock().unwrap() {
                 cache.retain(|key, _| key.0 % 16 == 0);
                 let _stays = cache.collect();
             }
         }
-        // Both, unless the first one to be compacted has ended the other before.
+        // Both, unless the first compacted cache has ended the other before.
         until(
             "all that are compacted end",
             || matches!(returned.load(SeqCst), n if n > 0 && n == entered.load(SeqCst)),
@@ -333,7 +335,7 @@ fn runtimes_whose_caches_end_each_others_last_handles_do_not_join_each_other() {
             for _ in 0..3 {
                 let worlds = two_runtimes().map(|runtime| World::new(&runtime, By::Listener));
                 let (together, returned) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
-                // The caches' handles are the last ones on their runtimes.
+                // The caches' handles are the last ones of their runtimes.
                 for at in 0..2 {
                     let (other, together, returned) =
                         (Arc::clone(&worlds[1 - at].slot), Arc::clone(&together), Arc::clone(&returned));
@@ -380,7 +382,8 @@ fn a_runtime_is_dropped_in_a_callback_for_which_its_own_thread_waits() {
     }
 }
 
-/// Two loads on two threads, each of which drops a cache in whose listener a thread waits for the other load.
+/// Two loads on two threads; each drops a cache while a thread inside that cache's listener waits
+/// for the other load.
 #[test]
 fn a_load_that_drops_a_cache_whose_listener_waits_for_it_does_not_wait() {
     in_time(|| {
@@ -408,7 +411,7 @@ fn a_load_that_drops_a_cache_whose_listener_waits_for_it_does_not_wait() {
     });
 }
 
-/// A panic's payload whose own drop panics.
+/// A panic's payload that panics when it is dropped.
 struct Grenade;
 
 impl Drop for Grenade {
@@ -419,13 +422,13 @@ impl Drop for Grenade {
     }
 }
 
-/// What a closure captures that panics when it is dropped.
+/// State captured by a closure, which panics when it is dropped.
 struct Captured(Arc<AtomicUsize>);
 
 impl Drop for Captured {
     fn drop(&mut self) {
         self.0.fetch_add(1, SeqCst);
-        // A second one in the same drop would abort the process, as in any Rust program.
+        // A second panic in the same drop would abort the process, as in any Rust program.
         if !std::thread::panicking() {
             std::panic::panic_any(Grenade);
         }
@@ -443,7 +446,8 @@ impl BuildHasher for Hasher {
     }
 }
 
-/// The last handle on a cache is dropped by its own listener, so that the thread that called it drops all that was captured.
+/// The last handle of a cache is dropped by its own listener, so the thread that called it drops
+/// all captured state.
 #[test]
 fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
     in_time(|| {
@@ -471,7 +475,7 @@ fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
                 runtime.reclaimer().wake(runtime.root(), ReclaimReason::Manual(ByteSize::mib(1)));
             }
             until("the listener's captures are dropped", || dropped.load(SeqCst) > 0);
-            // Both threads work on.
+            // Both threads continue to work.
             let world = World::new(&runtime, By::Listener);
             let served = Arc::new(AtomicUsize::new(0));
             for start in [by_expiry as Start, in_background] {
@@ -484,7 +488,7 @@ fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
                 until("another cache is served", || world.hook.0.lock().unwrap().is_none());
             }
             assert_eq!(served.load(SeqCst), 2);
-            // Joins the threads, and says if one has panicked.
+            // Joins the threads, and fails if one has panicked.
             drop((world, runtime));
         }
     });
@@ -496,7 +500,7 @@ fn a_hook_of_the_tree_that_panics_does_not_end_the_keeper() {
     struct Panics(AtomicUsize);
     impl lowwater_lru_core::OfflineHook for Panics {
         fn offline(&self, dying: &lowwater::Memcg, parent: &lowwater::Memcg) {
-            // It may ask the tree anything.
+            // It may call any function of the tree.
             assert!(parent.children().iter().all(|child| child != dying) || parent.is_online());
             if self.0.fetch_add(1, SeqCst) == 0 {
                 std::panic::panic_any(Grenade);
@@ -513,7 +517,7 @@ fn a_hook_of_the_tree_that_panics_does_not_end_the_keeper() {
         until("both groups were ended", || panics.0.load(SeqCst) >= 2);
         let world = World::new(&runtime, By::Listener);
         by_expiry(&world);
-        until("the housekeeper goes on", || world.with(|cache| cache.stats().expired == 100) == Some(true));
+        until("the housekeeper continues", || world.with(|cache| cache.stats().expired == 100) == Some(true));
     });
 }
 

@@ -1,7 +1,9 @@
-//! What users' own code does to a cache: keys, values, weighers, loaders and listeners that panic, block or lie; tenants whose limits
-//! are lowered below what they use. Whoever called meets the fault; the bytes stay exact, and the rest goes on.
+//! Faults of user code in a cache: keys, values, weighers, loaders and listeners that panic, block
+//! or return wrong answers; tenants with limits that are lowered below their usage. The caller gets
+//! the fault; bytes stay exact, and everything else continues.
 //!
-//! Beside it: a loader, weigher, listener or drop that panics, and a listener that re-enters (`src/cache/tests/behave.rs`).
+//! `src/cache/tests/behave.rs` has the others: a loader, weigher, listener or drop that panics, and
+//! a listener that re-enters.
 
 #[path = "common/one_node.rs"]
 mod one_node;
@@ -80,7 +82,8 @@ fn a_key_or_value_that_panics_anywhere_leaves_the_cache_whole() {
                 BOMB.store(nth, Relaxed);
                 let result = catch_unwind(AssertUnwindSafe(|| operation(n)));
                 let went_off = BOMB.swap(0, Relaxed) == 0;
-                // Where a removal makes the index smaller it hashes other keys, and is done though that fails.
+                // If a removal shrinks the index, it hashes other keys, and completes although that
+                // fails.
                 let may_be_swallowed = [2, 5].contains(&which) && went_off;
                 assert!(result.is_err() == went_off || may_be_swallowed, "operation {which} on key {n}");
                 assert_eq!(used(&runtime), cache.len() as u64 * each, "operation {which} on key {n}, bomb {nth}");
@@ -92,7 +95,7 @@ fn a_key_or_value_that_panics_anywhere_leaves_the_cache_whole() {
         }
     }
     assert!(panics > 1_000, "{panics} panics");
-    // All keys can be written, read and removed, and reclaim takes what is left.
+    // All keys can be written, read and removed, and reclaim evicts the rest.
     for n in 0..KEYS {
         cache.insert(Key(n), Value(n)).unwrap();
         assert_eq!(cache.get(&Key(n)).unwrap().0, n);
@@ -146,8 +149,8 @@ fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
     }
     assert_eq!((kept, refused), (2_000, 2_000));
     cache.clear();
-    // The reclaimer may have one in its hands.
-    until("what was charged is given back, whatever a second call would say", || used(&runtime) == 0);
+    // The reclaimer may just have isolated one.
+    until("charged bytes are released, whatever a second call would return", || used(&runtime) == 0);
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn a_loader_that_blocks_holds_up_those_of_its_key_only() {
         for key in 2..1_000 {
             assert_eq!(cache.get_or_insert_with(key, || key), key);
         }
-        // Its own key, too, for those who do not load.
+        // Its own key is usable as well, except by loads.
         assert_eq!(cache.get(&1), None);
         cache.insert(1, 11).unwrap();
         assert_eq!(cache.get(&1), Some(11));
@@ -233,7 +236,7 @@ fn a_tenants_limit_below_its_use_brings_it_down_and_no_other() {
     let blogs = cache.len_of(&blog);
     for max in [ByteSize::kib(256), ByteSize::kib(64), ByteSize::kib(4)] {
         shop.set_max(max);
-        // Whoever inserts pays a little; nobody else needs to do anything.
+        // Inserts evict a little each; no other call is needed.
         until("the shop is below its new limit", || {
             let _ = cache.entry(1).group(&shop).insert(vec![0; 500]);
             runtime.tree().drain_stock();

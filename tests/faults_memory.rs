@@ -1,12 +1,13 @@
-//! No memory: each allocation of each operation fails once, in a process of its own.
+//! Failing allocations: each allocation of each operation fails once, in a process of its own.
 //!
-//! There are two good ends. The operation does without, or tells its caller by its error; then everything is as exact as before and
-//! the next try succeeds. Or the allocation is one that Rust's standard library ends the process for, with a message; the operations
-//! for which that must not happen are named below ([`NEVER_ABORTS`]). Everything else fails the test: a panic, a hang, a wrong count,
-//! a fault in memory, an error that says nothing.
+//! There are two good results. The operation does without, or reports the failure to its caller;
+//! then everything is as exact as before and the next try succeeds. Or Rust's standard library
+//! aborts the process with a message; the operations for which that must not happen are listed in
+//! [`NEVER_ABORTS`]. Every other result fails the test: a panic, a hang, a wrong count, a memory
+//! fault, an error without effect.
 //!
-//! `cargo test --test faults_memory -- --nocapture` prints where the process would end. Beside it: the lists and their tables,
-//! in one process (`lru-core/tests/list_lru_alloc.rs`).
+//! `cargo test --test faults_memory -- --nocapture` prints where the process would abort. The lists
+//! and their tables are tested in one process (`lru-core/tests/list_lru_alloc.rs`).
 
 use lowwater::topology::Fixed;
 use lowwater::{
@@ -24,11 +25,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
-/// The child's order: `OPERATION:N`, the operation to be done with its N-th allocation failing.
+/// The child's task: `OPERATION:N`, to run the operation and let its N-th allocation fail.
 const ORDER: &str = "LOWWATER_FAIL";
 
-/// What must go on or tell its caller at every allocation that fails: all that reclaim does, since it runs because there is no memory,
-/// and what stands on the paths between a cache and its lists.
+/// Operations that must continue or return an error at every failing allocation: all of reclaim,
+/// which runs because memory is exhausted, and the paths between a cache and its lists.
 const NEVER_ABORTS: [&str; 11] = [
     "list add",
     "list add many",
@@ -43,16 +44,16 @@ const NEVER_ABORTS: [&str; 11] = [
     "cache get",
 ];
 
-/// An operation that allocates more often than that does the same again and again.
+/// An operation with more allocations than this repeats the same ones.
 const NTH_MAX: usize = 40;
 
-/// Longer than any machine takes, unless something does not happen at all.
+/// Longer than any machine takes, unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Faulty;
 
 thread_local! {
-    /// This many more allocations of this thread succeed, then one fails.
+    /// The number of this thread's allocations that succeed before one fails.
     static FAIL_AFTER: Cell<Option<usize>> = const { Cell::new(None) };
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
@@ -62,13 +63,13 @@ fn fails_now() -> bool {
     FAIL_AFTER.set(n.checked_sub(1));
     if n == 0 {
         FAILED.set(true);
-        // If the process ends here, this is the last that is heard of it.
+        // If the process aborts here, this is its last output.
         eprintln!("site: {}", site(&Backtrace::force_capture().to_string()));
     }
     n == 0
 }
 
-/// The innermost function of ours on the stack.
+/// The innermost function of this workspace on the stack.
 fn site(stack: &str) -> String {
     let ours = |line: &&str| line.contains("lowwater") && !line.contains("faults_memory");
     let names = stack.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
@@ -76,13 +77,14 @@ fn site(stack: &str) -> String {
     name.unwrap_or("the test itself").to_string()
 }
 
-// SAFETY: every call goes to `System` unchanged, or answers null, which an allocator may at any time.
+// SAFETY: every call goes to `System` unchanged, or returns null, which an allocator may do at any
+// time.
 unsafe impl GlobalAlloc for Faulty {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if fails_now() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        // SAFETY: the caller's contract for `layout` is the same as that of `System::alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -103,7 +105,7 @@ fn item() -> Arc<Item> {
     Arc::new(Item(Links::new()))
 }
 
-/// A cache of items that is nothing but a list and a shrinker.
+/// A cache that consists of a list and a shrinker.
 #[derive(Default)]
 struct Shelf(OnceLock<ListLru<Item>>);
 
@@ -165,7 +167,8 @@ fn cache_is_exact(cache: &Pages) {
     assert_eq!(used, values as u64 + cache.len() as u64 * Pages::ENTRY_BYTES.get());
 }
 
-/// Runs `f` with the allocation that was ordered failing. Whether `f` told of it is what it returns.
+/// Runs `f` with the requested allocation failing. Returns the result of `f`: whether it reported
+/// the failure.
 fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
     FAIL_AFTER.set(Some(nth));
     let told = f();
@@ -173,7 +176,8 @@ fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
     told
 }
 
-/// What is tried: each sets up, does its one thing with the N-th allocation failing, and checks what is there. True: it was told.
+/// The operations: each sets up, does one thing with the N-th allocation failing, and checks the
+/// state. Returns true if the failure was reported.
 type Operation = (&'static str, fn(usize) -> bool);
 
 const OPERATIONS: [Operation; 19] = [
@@ -288,7 +292,7 @@ const OPERATIONS: [Operation; 19] = [
     }),
     ("reclaim of a part", |nth| {
         let (_tree, group, registry, shelf, _registration) = shelf(1_000);
-        // Which the shelf does not give back: so everything is asked for.
+        // The shelf does not return these bytes, so reclaim asks for every object.
         let _ = group.try_charge(ByteSize::new(1_000)).unwrap();
         failing(nth, || {
             registry.reclaim_selected(&Select::all().memcg(&group), ByteSize::new(1_000));
@@ -309,11 +313,11 @@ const OPERATIONS: [Operation; 19] = [
             reclaimer.charged(&group);
             false
         });
-        // Who was not heard asks again.
+        // A request that was lost is repeated by the next charge.
         reclaimer.charged(&group);
         let began = Instant::now();
         while shelf.list().count_one(&group, N0) > 0 {
-            assert!(began.elapsed() < PATIENCE, "nobody reclaims");
+            assert!(began.elapsed() < PATIENCE, "no thread reclaims");
             std::thread::yield_now();
         }
         false
@@ -328,7 +332,7 @@ const OPERATIONS: [Operation; 19] = [
         });
         shelf.list().assert_valid();
         (0..4).for_each(|_| _ = registry.sweep());
-        assert_eq!(shelf.list().pairs(), 0, "what was left out comes next");
+        assert_eq!(shelf.list().pairs(), 0, "later sweeps free the skipped lists");
         false
     }),
     ("cache insert", |nth| {
@@ -373,7 +377,7 @@ const OPERATIONS: [Operation; 19] = [
         let (_tree, dcache, mount, registry) = names();
         let told = failing(nth, || mount.create(b"/there/new").is_err());
         assert_eq!(dcache.statistics().nr_dentry, mount.assert_valid().dentries);
-        // What the backend has is what is shown, whether we were told or not.
+        // The mount shows the backend's state, whether the failure was reported or not.
         let there = mount.lookup(b"/there/new").unwrap().is_some();
         while registry.drop_caches() > 0 {}
         assert_eq!(mount.lookup(b"/there/new").unwrap().is_some(), there);
@@ -423,7 +427,7 @@ fn no_allocation_that_fails_loses_anything() {
             *sites.entry(site).or_insert(0) += 1;
         }
         let aborts: usize = sites.values().sum();
-        println!("{name}: {survived} told or done without, {aborts} end the process");
+        println!("{name}: {survived} reported or tolerated, {aborts} abort the process");
         sites.iter().for_each(|(site, times)| println!("    {times} in {site}"));
         assert!(aborts == 0 || !NEVER_ABORTS.contains(&name), "{name} must not end the process");
     }
@@ -432,7 +436,7 @@ fn no_allocation_that_fails_loses_anything() {
 fn child(order: &str) {
     let (name, nth) = order.split_once(':').unwrap();
     let (_, operation) = OPERATIONS.iter().find(|(other, _)| *other == name).unwrap();
-    // What a thread or the program allocates once is not the operation's.
+    // Allocations that a thread or the program makes once are not the operation's.
     operation(usize::MAX);
     FAILED.set(false);
     let told = operation(nth.parse().unwrap());

@@ -1,4 +1,5 @@
-//! Readers that stay pinned hold back a bounded amount of memory. In a process of its own: they hold it back everywhere.
+//! Readers that stay pinned hold back a bounded amount of memory. In a process of its own: they
+//! hold it back everywhere.
 
 use lowwater::cache::RejectReason;
 use lowwater::{ByteSize, Cache, Runtime};

@@ -1,4 +1,5 @@
-//! Bytes that readers hold: charges that are given back when they are dropped, and values that stay charged until their last clone is dropped.
+//! Bytes that readers hold: charges that are released on drop, and values that stay charged until
+//! their last clone is dropped.
 #![forbid(unsafe_code)]
 
 #[path = "common/wait.rs"]
@@ -34,8 +35,8 @@ fn blob() -> Blob {
     vec![7; BLOB].into()
 }
 
-/// Waits until nothing is charged or retired: the reclaimer gives back itself what it isolates just
-/// then, and readers of other tests hold back what has left.
+/// Waits until nothing is charged or retired: the reclaimer uncharges the objects it has just
+/// isolated, and readers of other tests hold back removed entries.
 fn assert_empty(runtime: &Runtime, collect: impl Fn()) {
     until("all bytes came back", || {
         collect();
@@ -43,18 +44,19 @@ fn assert_empty(runtime: &Runtime, collect: impl Fn()) {
     });
 }
 
-/// Returns whether so many bytes are retired, but for what the caches have yet to report.
+/// Returns whether this many bytes are retired, except for those that the caches have yet to
+/// report.
 fn is_retired(runtime: &Runtime, bytes: ByteSize) -> bool {
     runtime.stats().retired.get().abs_diff(bytes.get()) <= 32 << 10
 }
 
-/// The usage without what is in stock.
+/// The usage without the stock.
 fn usage(runtime: &Runtime, group: &Memcg) -> ByteSize {
     runtime.tree().drain_stock();
     group.usage()
 }
 
-/// Inserts until the cache has been refused `refusals` times, and keeps a clone of each value that was inserted.
+/// Inserts until the cache has refused `refusals` times, and keeps a clone of each inserted value.
 fn hold(cache: &Cache<u64, Blob>, keys: std::ops::Range<u64>) -> (Vec<Blob>, usize) {
     let (mut held, mut refused) = (Vec::new(), 0);
     for key in keys {
@@ -80,7 +82,7 @@ fn two_thousand_held_values_stay_within_the_budget() {
     assert_eq!(held.len() + refused, 2_000);
     assert!(runtime.root().usage() >= bytes, "all that is held is charged");
     assert!(held.iter().all(|blob| blob.iter().all(|byte| *byte == 7)));
-    // The cache serves again when the readers leave.
+    // The cache accepts inserts again when the readers leave.
     drop(held);
     let (held, _) = hold(&cache, 5_000..5_020);
     assert_eq!(held.len(), 20);
@@ -121,10 +123,10 @@ fn threads_that_hold_and_drop_leave_the_bytes_exact() {
         held.extend(threads.into_iter().flat_map(|thread| thread.join().unwrap()));
     });
     assert!(!is_over.load(Ordering::Relaxed));
-    // Each value that is held is counted, and once.
+    // Each held value is counted once.
     let is_first = |at: &usize| !held[..*at].iter().any(|other| Charged::ptr_eq(other, &held[*at]));
     let values = (0..held.len()).filter(is_first).count() as u64;
-    until("what is held is all that is counted", || {
+    until("only held values are counted", || {
         cache.clear();
         let counted = usage(&runtime, runtime.root()).saturating_add(runtime.stats().retired);
         counted.get().abs_diff(values * weight(&1, &blob()).get()) <= 32 << 10
@@ -173,7 +175,7 @@ fn an_entry_that_nobody_holds_is_uncharged_at_once() {
         cache.insert(key, blob()).expect("others are evicted");
     }
     drop(cache.get(&999));
-    // No reader holds back anything, but this one: what has left is retired, and not charged.
+    // Only this reader holds entries back: removed entries are retired, and not charged.
     let pinned = cache.pin();
     let there = cache.len();
     assert_eq!(runtime.reclaim(runtime.root(), ByteSize::mib(4)) >= ByteSize::mib(4), there > 64);
@@ -192,7 +194,7 @@ fn a_clone_that_comes_late_is_charged_or_counted_as_retired() {
         let pinned = cache.pin();
         let found = pinned.get(&1).unwrap();
         cache.retain(|_, _| false);
-        assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO, "nobody had a clone");
+        assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO, "there was no clone");
         let rest = if has_room { ByteSize::kib(1) } else { BUDGET };
         let charge = runtime.charge_guard(runtime.root(), rest).unwrap();
         let late = found.clone();
@@ -238,7 +240,7 @@ fn a_leaked_clone_stays_charged() {
     drop(cache);
     let expected = weight(&1, &blob()).saturating_add(ByteSize::kib(3));
     assert_eq!(usage(&runtime, runtime.root()), expected);
-    // The rest is of use.
+    // The rest of the budget can be used.
     drop(runtime.charge_guard(runtime.root(), BUDGET.saturating_sub(expected)).unwrap());
     assert!(runtime.charge_guard(runtime.root(), BUDGET).is_err());
 }
@@ -257,7 +259,7 @@ fn what_is_held_may_be_dropped_after_the_runtime() {
     let other = held.clone();
     std::thread::spawn(move || drop((held, charge, own))).join().unwrap();
     drop(other);
-    // Some may lie in a processor's stock.
+    // Some bytes may be in a processor's stock.
     assert!(group.usage() <= ByteSize::kib(64));
 }
 
@@ -300,7 +302,7 @@ fn a_charge_of_another_runtimes_group_is_refused() {
     assert!(matches!(charge.grow(&ours, ByteSize::new(1)), Err(ChargeError::ForeignGroup { .. })));
     assert!(matches!(charge.resize(&ours, ByteSize::mib(1)), Err(ChargeError::ForeignGroup { .. })));
     assert_eq!((charge.bytes(), charge.group()), (ByteSize::kib(1), &stranger));
-    // Nothing is asked of the runtime for less.
+    // A reduction needs nothing of the runtime.
     charge.resize(&ours, ByteSize::ZERO).unwrap();
     drop(charge);
     assert_eq!(usage(&theirs, &stranger), ByteSize::ZERO);
@@ -348,7 +350,7 @@ fn a_weigher_that_says_anything_leaves_the_bytes_of_held_values_exact() {
 fn a_charged_value_brings_its_charge_along() {
     let runtime = runtime();
     let cache = Cache::<u64, Blob>::builder(&runtime)
-        // What the value has paid for itself is not charged again.
+        // Bytes that the value's own charge covers are not charged again.
         .weigher(|key, blob| weight(key, blob).saturating_sub(Charged::held_bytes(blob)))
         .charge_held_values()
         .build()
@@ -366,7 +368,7 @@ fn a_charged_value_brings_its_charge_along() {
     assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO);
 }
 
-/// A value whose drop calls a closure.
+/// A value that calls a closure when it is dropped.
 struct Calls(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Drop for Calls {
@@ -389,7 +391,7 @@ fn charges_and_values_may_be_dropped_in_any_callback() {
     let cache = Cache::<u64, Blob>::builder(&runtime)
         .eviction_listener(move |_, blob: &Blob, cause| {
             take(&in_listener);
-            // The last clone, made after the entry has left.
+            // The last clone, made after the entry was removed.
             if cause == RemovalCause::Explicit {
                 clones.lock().unwrap().push(blob.clone());
             }
@@ -424,7 +426,7 @@ fn charges_and_values_may_be_dropped_in_any_callback() {
         cloned.lock().unwrap().clear();
     });
 
-    // The drop of the value inside of the drop of the last clone.
+    // The value is dropped inside the drop of the last clone.
     let cache = Cache::<u64, Charged<Calls>>::builder(&runtime).weigher(|_, _| ByteSize::kib(1));
     let cache = cache.charge_held_values().build().unwrap();
     let again = cache.clone();

@@ -1,6 +1,5 @@
-//! Pinned caches that outlive what their thread knows of the read side: in thread-locals that are
-//! destroyed later, and leaked. In a process of its own: the last of them holds memory back for
-//! ever.
+//! Pinned caches that outlive their thread's read-side state: in thread-locals that are destroyed
+//! later, and leaked. In a process of its own: the last one holds memory back for ever.
 #![forbid(unsafe_code)]
 
 use lowwater::cache::RejectReason;
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 
 type Texts = Cache<u64, Arc<Vec<u8>>>;
 
-/// Destroyed after what the thread has of the library, as it is made first.
+/// Destroyed after the library's thread-locals, because it is created first.
 struct Late(Option<Box<dyn FnOnce()>>);
 
 impl Drop for Late {
@@ -31,7 +30,7 @@ fn put(cache: &Texts, key: u64) -> Weak<Vec<u8>> {
     weak
 }
 
-/// Takes an entry out, and many others, so that what can be freed is freed.
+/// Removes an entry, and many others, so that freeable memory is freed.
 fn take(cache: &Texts, key: u64) {
     assert!(cache.remove(&key).is_some());
     for other in 1_000..1_200 {
@@ -73,16 +72,16 @@ fn a_pinned_cache_is_a_reader_until_it_is_dropped_however_late() {
     while weak.upgrade().is_some() {
         put(cache, 1);
         take(cache, 1);
-        assert!(begin.elapsed() < Duration::from_secs(20), "nobody looks at it any more");
+        assert!(begin.elapsed() < Duration::from_secs(20), "no reader is left");
     }
 
     let weak = put(cache, 8);
     let leak = || Box::leak(Box::new(cache.pin())).get(&8).unwrap();
     let text: &'static Arc<Vec<u8>> = thread::spawn(leak).join().unwrap();
     take(cache, 8);
-    assert!(weak.upgrade().is_some(), "somebody may look at it for ever");
+    assert!(weak.upgrade().is_some(), "a leaked reader may use it for ever");
     assert_eq!(**text, [8; 4_000]);
-    // What waits for that reader is bounded.
+    // The memory that waits for that reader is bounded.
     let refused = (2_000..).find_map(|key| cache.insert(key, Arc::new(vec![0; 4_000])).err()).unwrap();
     assert!(matches!(refused.reason, RejectReason::HeldByReaders { .. }), "{refused}");
     assert!(cache.collect() < ByteSize::mib(20) && weak.upgrade().is_some());

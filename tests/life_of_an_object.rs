@@ -1,7 +1,8 @@
-//! One object's life, through public names only, in the order of the picture in docs/DESIGN.md:
+//! The life of one object, through public names only, in the order of the picture in
+//! docs/DESIGN.md:
 //!
-//! charge, topology, list, table, lock, occupancy, map; pressure, reclaimer, pass, budget, deferred, shrink, walk, isolate, map
-//! again; and what becomes of all that when its group dies.
+//! charge, topology, list, table, lock, occupancy, map; pressure, reclaimer, pass, budget,
+//! deferred, shrink, walk, isolate, map again; and the end of its group.
 
 #[path = "common/wait.rs"]
 mod wait;
@@ -15,13 +16,13 @@ use lowwater::{
     linked, ByteSize, Count, Isolated, Links, ListLru, Memcg, NodeId, Reclaim, Runtime, Scan, ShrinkControl, Shrinker,
 };
 
-/// What an inode costs its group.
+/// The bytes of an inode.
 const INODE: ByteSize = ByteSize::kib(1);
 
 struct Inode {
     links: Links,
     number: u64,
-    /// The group that pays for it.
+    /// The group that is charged for it.
     payer: Memcg,
     freed: Arc<Mutex<Vec<u64>>>,
 }
@@ -35,7 +36,7 @@ impl Drop for Inode {
     }
 }
 
-/// An owner of inodes: those in use are elsewhere, those that nobody uses are on its lists.
+/// An owner of inodes: used ones are elsewhere, unused ones are on its lists.
 struct Mount {
     unused: ListLru<Inode>,
     counts: AtomicU64,
@@ -87,11 +88,12 @@ fn the_life_of_an_object() {
     });
     let registration = prepared.register(mount.clone());
     let (counts, scans) = (|| mount.counts.load(Relaxed), || mount.scans.load(Relaxed));
-    assert_eq!((registry.snapshot().live_pairs, mount.unused.pairs()), (0, 0), "nothing is kept for what is not used");
+    assert_eq!((registry.snapshot().live_pairs, mount.unused.pairs()), (0, 0), "no memory for unused pairs");
     assert_eq!(registry.drop_caches(), 0);
-    assert_eq!(counts(), 0, "who holds nothing is not asked");
+    assert_eq!(counts(), 0, "an empty shrinker is not called");
 
-    // It allocates an object for a group on a node: bytes are counted up the chain; the node is asked, not guessed.
+    // It allocates an object for a group on a node: bytes are charged to the group and its
+    // ancestors; the topology reports the node.
     let freed = Arc::new(Mutex::new(Vec::new()));
     let node = runtime.topology().current();
     let allocate = |number: u64, payer: &Memcg| {
@@ -102,26 +104,29 @@ fn the_life_of_an_object() {
     assert_eq!(node, NodeId::new(1));
     assert_eq!((usage(&group), usage(&team), usage(runtime.root())), (INODE, INODE, INODE));
 
-    // Its last user lets go: it goes to the list of its group on its node, which is made now, with its ancestors'.
+    // Its last user releases it: it joins the list of its group on its node, which is created now,
+    // with the ancestors' lists.
     mount.unused.add(inode.clone(), &group, node).unwrap();
     assert_eq!(mount.unused.pairs(), 3, "the group's, the team's, the root's; no other node's");
     assert_eq!((mount.unused.count_one(&group, node), mount.unused.count_one(&group, NodeId::ZERO)), (1, 0));
     assert_eq!(registry.snapshot().live_pairs, 1, "0 -> 1 set one bit: this group, this node, this shrinker");
 
-    // Somebody uses it again before pressure comes; the bit may stay in vain.
+    // It is used again before there is pressure; its bit may stay set in vain.
     assert!(mount.unused.del(&inode).is_some());
     assert_eq!((registry.snapshot().live_pairs, mount.unused.count_one(&group, node)), (1, 0));
     mount.unused.add(inode, &group, node).unwrap();
 
-    // Pressure, first on a thread that may not take the owner's locks: the shrinker says so when it counts. No scan is started,
-    // and what was asked for is left as a debt for the background, which pays it though nothing else presses.
+    // Pressure, first on a thread that may not take the owner's locks: the shrinker's count reports
+    // that. No scan starts, and the requested objects become a debt of the background, which pays
+    // it without further pressure.
     let careful = Reclaim::FOREGROUND - Reclaim::MAY_FS;
     let outcome = registry.direct_reclaim(&group, careful, &|| false);
     assert_eq!((outcome.freed, outcome.scanned), (0, 0));
-    until("the background pays what it was told of", || scans() > 0 && registry.owed(&group, node, id) == 0);
-    until("the object that was asked for is freed", || *freed.lock().unwrap() == [1]);
+    until("the background pays the debt", || scans() > 0 && registry.owed(&group, node, id) == 0);
+    until("the requested object is freed", || *freed.lock().unwrap() == [1]);
 
-    // Pressure in the background: a charge comes near the group's limit. The node's thread wakes, passes over what is live, and pays.
+    // Pressure in the background: a charge comes near the group's limit. The node's thread wakes,
+    // passes over live pairs, and evicts.
     group.set_max(ByteSize::kib(16));
     let more: Vec<_> = (2..=16).map(|number| allocate(number, &group)).collect();
     for inode in more {
@@ -129,10 +134,11 @@ fn the_life_of_an_object() {
     }
     runtime.reclaimer().charged(&group);
     until("the reclaimer brings the group below its watermark", || usage(&group) < ByteSize::kib(16));
-    assert_eq!(freed.lock().unwrap()[0], 1, "the oldest goes first");
+    assert_eq!(freed.lock().unwrap()[0], 1, "the oldest is evicted first");
     assert!(scans() > 0);
 
-    // All the rest, by hand. The list is empty, so the bit goes; after that nobody is asked any more.
+    // The rest is dropped by hand. The list is empty, so its bit is cleared; after that the
+    // shrinker is not called any more.
     runtime.drop_caches();
     until("everything is freed", || usage(runtime.root()) == ByteSize::ZERO);
     until("the bit is cleared", || registry.snapshot().live_pairs == 0);
@@ -142,7 +148,7 @@ fn the_life_of_an_object() {
     assert_eq!(counts(), before);
     assert_eq!(freed.lock().unwrap().len(), 16);
 
-    // The group dies. Its objects join the parent's list, at its cold end; the parent's bit is set.
+    // The group ends. Its objects join the parent's list, at the cold end; the parent's bit is set.
     let (old, young) = (allocate(100, &team), allocate(101, &group));
     mount.unused.add(old, &team, node).unwrap();
     mount.unused.add(young.clone(), &group, node).unwrap();
@@ -154,24 +160,25 @@ fn the_life_of_an_object() {
     assert_eq!(registry.snapshot().live_pairs, 1, "the team's; nothing is kept for the dead");
     assert!(registry.owed(&team, node, id) > 0, "its debts join the parent's");
 
-    // A late add with the dead group's handle finds the parent's list.
+    // A late add with the ended group's handle reaches the parent's list.
     mount.unused.add(allocate(102, &group), &group, node).unwrap();
     assert_eq!(mount.unused.count_one(&team, node), 3);
 
-    // The id names the nearest living ancestor until the last object that names the group is gone; then it is free.
+    // The id names the nearest online ancestor until the last object that names the group is gone;
+    // then the id is free.
     assert_eq!(runtime.tree().get(group_id), Some(team.clone()));
     drop((group, young));
     freed.lock().unwrap().clear();
     assert_eq!(runtime.drop_caches(), 3);
     assert_eq!(*freed.lock().unwrap(), [101, 100, 102]);
-    // (The reclaimer may still have it on its list of groups to look at.)
+    // (The reclaimer may still have the group in its queue.)
     until("the dead group's id is free", || {
         runtime.tree().drain_stock();
         runtime.tree().get(group_id).is_none()
     });
     assert_eq!(runtime.group("team/next").unwrap().id(), group_id, "and is given out again");
 
-    // The owner goes: after this no callback comes.
+    // The owner is dropped: after this no callback runs.
     drop(registration);
     let before = counts();
     runtime.drop_caches();

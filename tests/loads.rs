@@ -1,4 +1,5 @@
-//! Loads of threads: those that ask for each other's keys, and code of the user's that panics while others wait.
+//! Loads by threads: loaders that need each other's keys, and user code that panics while other
+//! threads wait.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +17,7 @@ fn runtime() -> Runtime {
     Runtime::builder().budget(ByteSize::mib(4)).build().unwrap()
 }
 
-/// `n` threads, each of which loads a key, and in its load asks for the next one's.
+/// `n` threads; each loads a key, and its loader looks up the next thread's key.
 fn ring(caches: &[Cache<u64, u64>], n: u64) {
     let together = Barrier::new(n as usize);
     let loads = AtomicUsize::new(0);
@@ -88,7 +89,7 @@ fn a_load_that_asks_for_a_key_which_waits_for_nobody_waits_for_it() {
     });
 }
 
-/// Where user code panics.
+/// The place where user code panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Load,
@@ -183,7 +184,7 @@ fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
                 let first = s.spawn(|| {
                     cache.get_or_insert_with(Key(1, trap.clone()), || {
                         begun.wait();
-                        // Until the others wait.
+                        // Until the other threads wait.
                         while waiting.load(SeqCst) < 4 {
                             std::thread::yield_now();
                         }
@@ -198,7 +199,7 @@ fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
                     s.spawn(move || {
                         begun.wait();
                         waiting.fetch_add(1, SeqCst);
-                        // Whoever meets the trap has its own panic; the others have the value.
+                        // The thread that hits the trap panics; the others get the value.
                         let ask = || cache.get_or_insert_with(Key(1, trap.clone()), || Value(1, trap.clone())).0;
                         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
                         assert!(asked.is_err() || asked.is_ok_and(|value| value == 1));
@@ -207,7 +208,7 @@ fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
                 first.join()
             });
             trap.is_armed.store(false, SeqCst);
-            // Not before: the trap is for the others.
+            // Armed only now: the trap is for the other threads.
             drop(loaded);
             let again = cache.get_or_insert_with(Key(1, trap.clone()), || Value(1, trap.clone()));
             assert_eq!(again.0, 1, "{at:?}");

@@ -1,5 +1,5 @@
-//! Keys whose hash or equality changes while they are in a cache: what cannot be found stays
-//! charged, is in the budget, and goes with the cache at the latest.
+//! Keys that change their hash or equality while they are in a cache: entries that cannot be found
+//! stay charged to the budget, and are freed with the cache at the latest.
 
 #![forbid(unsafe_code)]
 
@@ -18,37 +18,37 @@ use usage::used;
 
 const BUDGET: ByteSize = ByteSize::mib(1);
 const WEIGHT: u64 = 1_000;
-/// Retired entries that were not dropped yet: a bag of each stripe, and those under way.
+/// Retired entries that are not dropped yet: a bag per thread cache, and those in flight.
 const NOT_DROPPED: u64 = 4 << 20;
-/// Retired entries while a thread that looks at entries is kept from running: see `RuntimeStats::retired`.
+/// Retired entries while a thread that reads entries is not scheduled: see `RuntimeStats::retired`.
 const HELD_BACK: u64 = 16 << 20;
-/// After so long a check that waits for the reaper, or for a thread that is kept from running, fails.
+/// The limit for checks that wait for the reaper, or for a thread that is not scheduled.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a key does, for all keys of one test.
+/// The misbehavior of all keys of one test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     /// Another hash at each call.
     Hash,
-    /// The hash changes once, when the test says so.
+    /// The hash changes once, when the test requests it.
     Moved,
-    /// Equality as a coin falls.
+    /// Equality is random.
     Eq,
-    /// `Hash` panics now and then.
+    /// `Hash` panics at random.
     HashPanics,
-    /// `Eq` panics now and then.
+    /// `Eq` panics at random.
     EqPanics,
-    /// All of it.
+    /// All of these.
     All,
 }
 
-/// What the values and keys of one test have in common.
+/// State shared by the values and keys of one test.
 struct World {
     lie: Lie,
     calls: AtomicU64,
-    /// Added to what a key hashes to.
+    /// Added to each key's hash.
     moved: AtomicU64,
-    /// Keys that are honest: those below.
+    /// Keys below this do not misbehave.
     honest: u64,
     panics_one_in: u64,
     live: AtomicUsize,
@@ -60,7 +60,7 @@ struct Key(u64, Arc<World>);
 struct Value(Arc<World>);
 
 impl World {
-    /// Where an index grows at last, though that asks a thousand keys for their hash.
+    /// Panics so rarely that an index grows in the end, although growth hashes a thousand keys.
     fn seldom(lie: Lie) -> Arc<Self> {
         Arc::new(Self { panics_one_in: 2_000, ..Arc::into_inner(Self::new(lie)).unwrap() })
     }
@@ -152,7 +152,7 @@ fn cache(runtime: &Runtime) -> Lying {
     Cache::<Key, Value>::builder(runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap()
 }
 
-/// Panics of keys are met by callers, and say nothing of the cache.
+/// Panics of keys reach their callers, and are no fault of the cache.
 fn try_it<R>(f: impl FnOnce() -> R) -> Option<R> {
     static QUIET: std::sync::Once = std::sync::Once::new();
     QUIET.call_once(|| {
@@ -175,7 +175,7 @@ fn assert_within(world: &World, cache: &Lying, what: &str) {
         if live <= used + NOT_DROPPED {
             return;
         }
-        // The reclaimer may be kept from running while it looks at entries.
+        // The reclaimer may not be scheduled while it reads entries.
         cache.collect();
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -200,7 +200,7 @@ fn inserts_that_evict_stay_within_the_budget() {
         let cache = cache(&runtime);
         let (mut kept, mut refused) = (0, 0);
         for n in 0..20_000 {
-            // The hash of all that is there changes now and then.
+            // The hash of all existing keys changes at random.
             if lie == Lie::Moved && n % 5_000 == 0 {
                 world.moved.fetch_add(1 << 40, Relaxed);
             }
@@ -260,7 +260,8 @@ fn every_way_out_keeps_the_bytes_exact() {
                     }
                     let _met = try_it(|| operation((round * 7 + n) % 100));
                 }
-                // The reaper takes expired entries out beside this, and what it takes out is charged for an instant longer.
+                // The reaper removes expired entries concurrently, and they are charged for an
+                // instant longer.
                 let begin = Instant::now();
                 loop {
                     let (charged, len) = (used(&runtime), cache.len() as u64);
@@ -292,7 +293,7 @@ fn clearing_takes_out_what_cannot_be_found() {
         world.moved.fetch_add(1 << 40, Relaxed);
         cache.clear();
         assert_eq!((cache.len(), used(&runtime)), (0, 0), "{lie:?}");
-        // Readers of other tests may be there.
+        // There may be readers of other tests.
         while cache.collect() > ByteSize::ZERO {
             std::thread::yield_now();
         }
@@ -348,7 +349,7 @@ fn honest_entries_give_way_beside_those_that_cannot_be_found() {
         let builder = Cache::<Key, Value>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT));
         let cache = builder.eviction(evictions).build().unwrap();
         let key = |n| Key(n, Arc::clone(&world));
-        // Half of the budget is taken by entries that nothing finds.
+        // Half of the budget is used by entries that no lookup finds.
         for n in 0..500 {
             cache.insert(key((1 << 30) + n), world.value()).unwrap();
         }

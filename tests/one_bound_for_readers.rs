@@ -1,6 +1,6 @@
-//! What readers hold back of all caches of a runtime has one bound, which its budget promises. In a
-//! process of its own: readers hold back what leaves any cache, and one of them is leaked at the
-//! end.
+//! Memory that readers hold back in all caches of a runtime has one bound, which is part of the
+//! budget's guarantee. In a process of its own: readers hold back removed entries of every cache,
+//! and one of them is leaked at the end.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 const SIZE: usize = 4_000;
 const BUDGET: ByteSize = ByteSize::mib(32);
-/// A quarter of the budget, or this.
+/// A quarter of the budget, or this if it is more.
 const ALLOWANCE: ByteSize = ByteSize::mib(16);
 
-/// Bytes that a value owns, and who counts those that are alive.
+/// A value's bytes, and a count of the live ones.
 struct Value(Vec<u8>, Arc<Count>);
 
 #[derive(Default)]
@@ -49,14 +49,14 @@ impl Drop for Value {
 
 type Values = Cache<u64, Value>;
 
-/// Longer than a reader may be kept from running.
+/// Longer than a reader may not be scheduled.
 const LONG: Duration = Duration::from_secs(5);
 
 fn runtime(budget: ByteSize) -> Runtime {
     runtime_that_waits(budget, Duration::from_millis(1))
 }
 
-/// Whose inserts wait for readers for so long.
+/// Builds a runtime with inserts that wait up to `time` for readers.
 fn runtime_that_waits(budget: ByteSize, time: Duration) -> Runtime {
     Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).direct_time_max(time).build().unwrap()
 }
@@ -67,8 +67,8 @@ fn caches(runtime: &Runtime, nr: usize) -> Vec<Values> {
     (0..nr).map(cache).collect()
 }
 
-/// No more is alive than the budget, the allowance, what stripes have not told yet, and the entry
-/// that is put in.
+/// Asserts that live bytes are at most the budget, the allowance, the bytes that thread caches have
+/// not reported yet, and the entry that is being inserted.
 fn assert_within(count: &Count, runtime: &Runtime, caches: usize) {
     let stripes = 1 + (2 * std::thread::available_parallelism().map_or(64, usize::from)).next_power_of_two();
     let slack = (caches * stripes * 4_096 + 64 * SIZE) as u64;
@@ -111,10 +111,10 @@ fn one_pin_and_sixteen_caches() {
     }
     assert!(
         kept * SIZE as u64 > BUDGET.get() + ALLOWANCE.get() / 2,
-        "{kept} were kept: it goes on while there is room"
+        "{kept} were kept: inserts continue while there is room"
     );
-    // What is there is read and taken out, and room that was in use can be used again; what leaves
-    // is held back, too.
+    // Existing entries can be read and removed, and the space that was in use can be reused;
+    // removed entries are held back, too.
     let found = caches.iter().enumerate().filter(|(n, cache)| cache.get(&(kept / 16 * 16 - 16 + *n as u64)).is_some());
     assert!(found.count() > 8);
     caches[3].clear();
@@ -123,7 +123,7 @@ fn one_pin_and_sixteen_caches() {
     assert!(matches!(refused, Some(RejectReason::HeldByReaders { .. })));
     assert_eq!(seen.0.len(), 1);
     drop(pinned);
-    // The reader has left: inserts go on at once, and what waited is dropped by them.
+    // The reader has left: inserts continue at once, and drop the waiting entries.
     for n in 0..20_000 {
         caches[n as usize % caches.len()].insert(n, Value::new(SIZE, &count)).unwrap();
     }
@@ -135,7 +135,7 @@ fn one_pin_and_sixteen_caches() {
     assert_eq!((runtime.stats().usage, runtime.stats().retired), (ByteSize::ZERO, ByteSize::ZERO));
 }
 
-/// Each has a few retired entries at hand, and none would ever drop them.
+/// Each cache has a few retired entries, which it would never drop by itself.
 fn many_small_caches_and_no_reader() {
     let (runtime, count) = (runtime_that_waits(ByteSize::mib(16), LONG), Arc::new(Count::default()));
     let caches = caches(&runtime, 1_000);
@@ -150,7 +150,7 @@ fn many_small_caches_and_no_reader() {
     assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
 }
 
-/// Readers that come and go, as lookups do, hold up no insert.
+/// Short readers, as lookups are, delay no insert.
 fn short_readers_beside_inserts() {
     let (runtime, count) = (runtime_that_waits(BUDGET, LONG), Arc::new(Count::default()));
     let caches = caches(&runtime, 4);
@@ -180,7 +180,7 @@ fn short_readers_beside_inserts() {
     assert_within(&count, &runtime, caches.len());
 }
 
-/// What the index replaces while a reader is inside is memory, too.
+/// Segments that the index replaces while a reader is inside are retired memory, too.
 fn an_index_that_grows_and_shrinks_under_a_reader() {
     let runtime = runtime(ByteSize::kib(256));
     let cache = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::ZERO).build().unwrap();
@@ -212,8 +212,8 @@ fn an_index_that_grows_and_shrinks_under_a_reader() {
     assert_eq!(runtime.stats().retired, ByteSize::ZERO);
 }
 
-/// All that leaves any cache is held back from then on: inserts are refused, and say why; nothing
-/// hangs.
+/// From then on removed entries of every cache are held back: inserts are refused with that reason;
+/// no call hangs.
 fn a_leaked_reader() {
     let (runtime, count) = (runtime(BUDGET), Arc::new(Count::default()));
     let caches = caches(&runtime, 2);
@@ -224,13 +224,13 @@ fn a_leaked_reader() {
     assert!(matches!(error.reason, RejectReason::HeldByReaders { .. }), "{error}");
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_within(&count, &runtime, 2);
-    // Lookups and removals work; so does a load, whose value is not kept.
+    // Lookups and removals work; so does a load, but its value is not cached.
     assert!(caches[1].get(&5_000).is_some() || !caches[1].is_empty());
     assert_eq!(caches[1].get_or_insert_with(u64::MAX, || Value::new(7, &count)).0.len(), 7);
     caches[1].clear();
     assert!(caches[1].is_empty() && caches[1].collect() > ByteSize::mib(16));
     assert_within(&count, &runtime, 2);
-    // With the cache goes what it held back: no reader of it is left that could look.
+    // A cache's drop frees its retired entries: none of its readers is left.
     drop(caches);
     drop(error);
     assert_eq!(count.live.load(Relaxed), 0);
@@ -245,7 +245,7 @@ fn readers_hold_back_a_bounded_part_of_all_caches() {
         ("many small caches", many_small_caches_and_no_reader),
         ("short readers", short_readers_beside_inserts),
         ("an index", an_index_that_grows_and_shrinks_under_a_reader),
-        // The last: nothing is freed from then on.
+        // The last test: nothing is freed from then on.
         ("a leaked reader", a_leaked_reader),
     ];
     for (name, part) in parts {

@@ -1,8 +1,9 @@
-//! Pressure from outside, through public names only:
+//! Memory pressure through public names only:
 //!
-//! - what pressure takes is not filled again before it has been judged again, however hard a cache tries; then it is;
-//! - on the way down nobody is refused, and what is asked for is served;
-//! - a budget ends below a control group's limit, and a source that is in the way is named;
+//! - a lowered budget is not filled again before pressure has been reassessed, however hard a cache
+//!   tries; then it is;
+//! - on the way down no insert is refused, and lookups continue;
+//! - a budget ends below a control group's limit, and an error names a source that cannot be used;
 //! - freed memory leaves the process.
 
 #[path = "common/wait.rs"]
@@ -18,22 +19,22 @@ use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger, Trim}
 use lowwater::{ByteSize, Cache, Runtime};
 
 const VALUE_BYTES: usize = 4096;
-/// Every value here is read at once, so that a whole lap of second chances may come before anything is freed. On a slow machine that
-/// takes longer than a charge waits by default.
+/// Every value here is read at once, so a whole round of second chances may precede the first
+/// eviction. On a slow machine that takes longer than a charge waits by default.
 const DIRECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 fn cache(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
     Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
 }
 
-/// As many new values as there are in `bytes`; how many of them were refused.
+/// Inserts `bytes` of new values; returns how many were refused.
 fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: ByteSize) -> u64 {
     let mut refused = 0;
     for _ in 0..bytes.get() / VALUE_BYTES as u64 {
         *next += 1;
         match cache.insert(*next, vec![0; VALUE_BYTES]) {
             Ok(_) => {
-                assert!(cache.get(next).is_some_and(|value| value.len() == VALUE_BYTES), "what was written is gone")
+                assert!(cache.get(next).is_some_and(|value| value.len() == VALUE_BYTES), "an inserted value is missing")
             }
             Err(_) => refused += 1,
         }
@@ -61,7 +62,7 @@ fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again(
     let target = pressure.stats().ceiling;
     assert!(target < full);
 
-    // Twice the budget is poured in, from the first moment on.
+    // Twice the budget is inserted, from the first moment on.
     let (mut most, mut refused, mut poured) = (ByteSize::ZERO, 0, ByteSize::ZERO);
     while poured < ByteSize::mib(64) && raised.elapsed() < config.quiet {
         refused += pour(&cache, &mut next, ByteSize::mib(1));
@@ -71,7 +72,7 @@ fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again(
     assert!(most <= full, "{most} bytes are more than when the pressure came");
     assert_eq!(refused, 0, "of {poured} bytes");
     until("usage comes down to the target", || runtime.root().usage() <= target);
-    // A slow machine may have had time to judge again: then this shows nothing.
+    // A slow machine may have had time to reassess: then this shows nothing.
     if raised.elapsed() < config.quiet * 2 {
         pour(&cache, &mut next, ByteSize::mib(8));
         let after = runtime.root().usage();
@@ -81,7 +82,7 @@ fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again(
     until("the budget is given back", || runtime.stats().budget == budget);
     assert_eq!(pressure.stats().level, Level::Calm);
     pour(&cache, &mut next, ByteSize::mib(64));
-    assert!(runtime.root().usage() > target, "the cache fills what was given back");
+    assert!(runtime.root().usage() > target, "the cache fills the returned memory");
 }
 
 #[test]

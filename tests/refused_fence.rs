@@ -1,5 +1,5 @@
-//! A cache in a server that drops its rights after it has made the cache, and may not use `membarrier` from then on. In a process
-//! of its own, which the filter is for.
+//! A cache in a server that drops its rights after it has created the cache, and may not use
+//! `membarrier` from then on. In a process of its own, for the filter.
 #![forbid(unsafe_code)]
 #![cfg(all(
     target_os = "linux",
@@ -45,7 +45,8 @@ fn a_cache_goes_on_evicting_when_membarrier_is_refused() {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();
     apply_filter_all_threads(&BpfProgram::try_from(filter).unwrap()).unwrap();
 
-    // Paced, as a visit takes longer than an insert: what is asked here is whether memory comes back at all.
+    // Paced, because a visit takes longer than an insert: the test is whether memory is freed at
+    // all.
     let begin = Instant::now();
     for key in 1_000..9_000 {
         if key % 500 == 0 {

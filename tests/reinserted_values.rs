@@ -1,5 +1,5 @@
-//! Values of caches with `charge_held_values` that are inserted again, or are in several entries: counted once for each entry that has them, and for
-//! their readers only where no entry has them.
+//! Values of caches with `charge_held_values` that are inserted again, or are in several entries:
+//! counted once for each entry that has them, and for their readers only if no entry has them.
 #![forbid(unsafe_code)]
 
 #[path = "common/wait.rs"]
@@ -17,9 +17,9 @@ type Blobs = Cache<u64, Blob>;
 
 const BUDGET: ByteSize = ByteSize::mib(4);
 const BLOB: usize = 64 << 10;
-/// What is charged for the value itself.
+/// The charge of the value itself.
 const HELD: ByteSize = ByteSize::new(Blob::BYTES.get() + BLOB as u64);
-/// What an entry is charged.
+/// The charge of an entry.
 const ENTRY: ByteSize = ByteSize::new(HELD.get() + Blobs::ENTRY_BYTES.get());
 const NOTHING: ByteSize = ByteSize::ZERO;
 
@@ -35,7 +35,7 @@ fn blobs(runtime: &Runtime) -> Blobs {
     Cache::builder(runtime).weigher(weight).charge_held_values().build().unwrap()
 }
 
-/// A cache whose weigher leaves out what the value is charged for itself.
+/// Builds a cache with a weigher that subtracts the value's own charge.
 fn subtracting(runtime: &Runtime) -> Blobs {
     let weigher = |key: &u64, blob: &Blob| weight(key, blob).saturating_sub(Charged::held_bytes(blob));
     Cache::builder(runtime).weigher(weigher).charge_held_values().build().unwrap()
@@ -45,7 +45,7 @@ fn blob() -> Blob {
     vec![7; BLOB].into()
 }
 
-/// The usage without what is in stock.
+/// The usage without the stock.
 fn usage(runtime: &Runtime, group: &Memcg) -> ByteSize {
     runtime.tree().drain_stock();
     group.usage()
@@ -55,7 +55,7 @@ fn used(runtime: &Runtime) -> ByteSize {
     usage(runtime, runtime.root())
 }
 
-/// Waits until so many bytes are charged, and nothing is retired.
+/// Waits until this many bytes are charged, and nothing is retired.
 fn assert_counted(runtime: &Runtime, bytes: ByteSize, caches: &[&Blobs]) {
     until("nothing else is counted", || {
         caches.iter().for_each(|cache| _ = cache.collect());
@@ -127,7 +127,7 @@ fn entries_that_are_refreshed_with_their_own_values_stay() {
     let before = cache.len();
     for _ in 0..3 {
         for key in 0..200 {
-            // The old entry is charged until the new one is there.
+            // The old entry is charged until the new one is in the index.
             cache.peek(&key).into_iter().for_each(|value| drop(cache.insert(key, value)));
         }
     }
@@ -183,7 +183,7 @@ fn a_value_in_two_entries_is_charged_for_each_that_is_left() {
         let expected = if is_held { HELD } else { NOTHING };
         assert_eq!((usage(ours, &group), usage(theirs, &other)), (NOTHING, expected));
         assert_counted(theirs, expected, &[&first, &second]);
-        // Into the other group, and back to the readers with a cache that ends.
+        // Into the other group, and back to the readers when a cache ends.
         if let Some(held) = held {
             first.entry(2).group(&group).insert(held.clone()).unwrap();
             assert_eq!((usage(ours, &group), usage(theirs, &other)), (ENTRY, NOTHING));
@@ -243,7 +243,7 @@ fn an_insert_that_is_refused_leaves_the_charge_to_the_reader() {
     assert!(matches!(refused.reason, RejectReason::NoRoom { .. }), "{refused}");
     drop(rest);
     assert_counted(&runtime, HELD, &[&cache]);
-    // A key that is there already.
+    // A key that exists already.
     cache.insert(1, blob()).unwrap();
     let both = ByteSize::new(ENTRY.get() + HELD.get());
     drop(cache.get_or_insert_with(1, || refused.value.clone()));
@@ -294,11 +294,11 @@ fn threads_that_insert_what_they_hold_leave_the_bytes_exact() {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     held.append(&mut shared.lock().unwrap());
-    // Each value that is held is counted, and once.
+    // Each held value is counted once.
     let is_first = |at: &usize| !held[..*at].iter().any(|other| Charged::ptr_eq(other, &held[*at]));
     let values = (0..held.len()).filter(is_first);
     let bytes: u64 = values.map(|at| weight(&1, &held[at]).get()).sum();
-    until("what is held is all that is counted", || {
+    until("only held values are counted", || {
         caches.iter().for_each(|cache| {
             cache.clear();
             cache.collect();

@@ -1,4 +1,5 @@
-//! What a cache lets go goes back to the system. In a process of its own: what is resident is the process'.
+//! Memory of evicted entries returns to the system. In a process of its own: resident memory is
+//! that of the process.
 
 #![cfg(target_os = "linux")]
 
@@ -11,7 +12,8 @@ fn resident() -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Every tenth entry was read, so what stays is strewn over the whole cache, and has to be moved together.
+/// Every tenth entry was read, so the remaining entries are scattered over the whole cache, and
+/// compaction must move them.
 #[test]
 fn a_cache_that_is_made_a_tenth_gives_its_memory_back() {
     const ENTRIES: u64 = 500_000;

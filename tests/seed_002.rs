@@ -1,13 +1,16 @@
-//! Seed 002: "fix the negative dentries bloating system memory usage" (2021), and Al Viro's question below it, through public names.
+//! The patch series "fix the negative dentries bloating system memory usage" (2021), and Al Viro's
+//! question about it, through public names.
 //!
 //! 1. The two servers' counts follow from three a bucket.
-//! 2. `ThreeInARow` comes to 3.0 a bucket in a flood; who asks for each name twice defeats it.
+//! 2. `ThreeInARow` reaches 3.0 a bucket in a flood; a client that looks up each name twice defeats
+//!    it.
 //! 3. The default holds its bound under every adversary, in one directory as in many.
-//! 4. A watch does not look at negatives; a walk over positives neither.
-//! 5. The seed's list of what must not regress: negatives that turn positive, files made and removed, as far as they are counted
-//!    and not timed (the bench `negative_flood` times them).
-//! 6. On few buckets useful negatives are trimmed by `ThreeInARow`, and not by the default (Viro's "thinner boxen").
-//! 7. Under pressure negatives go before positives.
+//! 4. A watch does not visit negatives; a walk over positives does not either.
+//! 5. The series' list of operations that must not regress: negatives that turn positive, files
+//!    created and removed, counted and not timed (the bench `negative_flood` times them).
+//! 6. On few buckets useful negatives are trimmed by `ThreeInARow`, and not by the default (Viro's
+//!    "thinner boxen").
+//! 7. Under pressure negatives are evicted before positives.
 
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, MemcgTree, Registry};
@@ -96,7 +99,7 @@ fn the_default_holds_its_bound_under_every_adversary() {
             assert!(negatives <= bound, "{negatives} of {bound}: {touches} touches, {directories} directories");
         }
     }
-    // The same names from many threads at once.
+    // The same names from many threads concurrently.
     let machine = machine(1 << 8, policy);
     const THREADS: u64 = 4;
     std::thread::scope(|scope| {
@@ -153,7 +156,8 @@ fn what_must_not_regress() {
 
 #[test]
 fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims() {
-    /// A compiler that looks for each of its headers in five directories, for each of its sources; temporary names between.
+    /// A compiler that looks up each of its headers in five directories, for each of its sources;
+    /// temporary names in between.
     fn build(machine: &Machine) -> u64 {
         for dir in 0..5 {
             drop(machine.mount.mkdir(format!("/include{dir}").as_bytes()).unwrap());
@@ -181,7 +185,7 @@ fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims()
     assert_eq!(build(&kept), asked, "every useful negative is kept");
     assert!(kept.negatives() < unbounded.negatives() * 6 / 10, "and most of the useless are not");
     let three = build(&machine(BUCKETS, ThreeInARow));
-    assert!(three > asked * 3, "{three} questions, {asked} when nothing is trimmed");
+    assert!(three > asked * 3, "{three} lookups in the backend, {asked} when nothing is trimmed");
 }
 
 #[test]

@@ -1,11 +1,15 @@
-//! Seed 003, through public names: work that one caller could not do lands on nobody's path but the background's.
+//! Deferred reclaim, through public names: work that one caller could not do is paid by the
+//! background, and by no other caller.
 //!
-//! - the numbers of the thread: 878, 899,072, and what Linux does since 5.13, with the baselines `Windup` and `Proportional`;
-//! - direct reclaim looks at as much with a million objects owed as with none (S23);
-//! - after the load stops nothing is owed within a second, and as much was freed as by the baselines;
-//! - every cache, however small, has its turn within the stated number of passes (S26).
+//! - the numbers of the kernel's discussion: 878, 899,072, and Linux' behavior since 5.13, with the
+//!   baselines `Windup` and `Proportional`;
+//! - direct reclaim scans as much with a million objects owed as with none (S23);
+//! - after the load stops nothing is owed within a second, and as much was freed as by the
+//!   baselines;
+//! - every cache, however small, is scanned within the stated number of passes (S26).
 //!
-//! What a call costs is counted in objects, so a busy machine does not matter; the times are `examples/deferred_tail.rs`'.
+//! The cost of a call is counted in objects, so a busy machine does not matter;
+//! `examples/deferred_tail.rs` has the times.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -19,12 +23,12 @@ use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{DirectStop, RegistryConfig, Work};
 
 const N0: NodeId = NodeId::ZERO;
-/// What file systems take in one call.
+/// The batch of file systems.
 const BATCH: u64 = 1024;
 /// A caller inside its file system.
 const NOFS: Reclaim = Reclaim::MAY_BLOCK.union(Reclaim::MAY_IO);
 
-/// Inodes, as many as ever: what goes comes back.
+/// Inodes in constant number: evicted ones return.
 struct Inodes {
     count: AtomicU64,
     scans: AtomicU64,
@@ -88,7 +92,7 @@ fn one_call_among_a_million_debts_scans_what_the_thread_says() {
         let world = World::new(policy, 1_800_000, BATCH);
         assert_eq!(world.pass(12, Reclaim::FOREGROUND), 0, "{name}: 878 objects are less than a batch");
         world.owe_a_million();
-        // Fair: 878 again, carried until they make a batch.
+        // `Fair`: 878 again, carried over until they make a batch.
         assert_eq!(world.pass(12, Reclaim::FOREGROUND), scanned, "{name}");
     }
 }
@@ -124,7 +128,8 @@ fn after_the_load_nothing_is_owed_and_as_much_was_freed() {
         }
         let stopped = Instant::now();
         while name == "fair" && world.owed() > 0 {
-            // A second on a machine with a processor to spare; a busy one may take longer to run the thread at all.
+            // A second on a machine with a free processor; a busy one may take longer to schedule
+            // the thread.
             assert!(stopped.elapsed() < Duration::from_secs(20), "{} are still owed", world.owed());
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -160,7 +165,7 @@ fn s26_every_cache_has_its_turn_within_the_stated_passes() {
 
 #[test]
 fn s26_linux_never_reaches_small_caches() {
-    // Below 256 << priority objects with a batch of 1,024, whatever the number of passes.
+    // Below 256 << priority objects with a batch of 1,024, after any number of passes.
     for (priority, objects) in [(12, (256 << 12) - 4096), (6, (256 << 6) - 64)] {
         let world = World::new(Arc::new(Proportional), objects, BATCH);
         (0..20_000).for_each(|_| assert_eq!(world.pass(priority, Reclaim::KSWAPD), 0));

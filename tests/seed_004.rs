@@ -1,8 +1,9 @@
-//! Seed 004, through public names: dropping caches asks those who hold something, and nobody else.
+//! Dropping caches, through public names: it calls the shrinkers that hold objects, and no others.
 //!
-//! Groups as containers, shrinkers as mounts, real lists. Counted in calls, which do not depend on the machine: the pairs that are
-//! live, each once and once more after its bit was cleared, then none; the plain twin asks everyone. The times of 4,000 x 4,000 are
-//! `examples/drop_caches.rs`' and `benches/skip_empty.rs`'.
+//! Groups as containers, shrinkers as mounts, real lists. Counted in calls, which do not depend on
+//! the machine: the live pairs, each once and once more after its bit was cleared, then none; the
+//! baseline calls every pair. `examples/drop_caches.rs` and `benches/skip_empty.rs` have the times
+//! of 4,000 x 4,000.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl World {
         Self { registry, groups, mounts, calls, _tree: tree }
     }
 
-    /// Calls that `act` makes, and what it answers.
+    /// Returns the calls that `act` makes, and its result.
     fn calls<R>(&self, act: impl FnOnce(&Registry) -> R) -> (u64, R) {
         let before = self.calls.load(Relaxed);
         let answer = act(&self.registry);
@@ -84,7 +85,8 @@ impl World {
 
 #[test]
 fn sixteen_million_calls_become_as_many_as_there_are_pairs() {
-    // A quarter of the seed's 4,000 in each direction: a million pairs that could be, a thousand that are.
+    // A quarter of the report's 4,000 in each direction: a million possible pairs, a thousand live
+    // ones.
     let world = World::new(1000, 1000, 1);
     for (n, group) in world.groups.iter().enumerate() {
         world.mounts[n].0.add(group, 0);
@@ -92,7 +94,7 @@ fn sixteen_million_calls_become_as_many_as_there_are_pairs() {
     let (calls, freed) = world.calls(Registry::drop_caches);
     assert_eq!((calls, freed), (2000, 1000), "each pair once, and once more to make sure");
     for _ in 2..=5 {
-        assert_eq!(world.calls(Registry::drop_caches), (0, 0), "nothing is left, and nobody is asked");
+        assert_eq!(world.calls(Registry::drop_caches), (0, 0), "nothing is left, and no shrinker is called");
     }
     let (calls, freed) = world.calls(|registry| FullScan::new(registry).drop_caches());
     // The root and the container as well.
@@ -115,7 +117,8 @@ fn three_pairs_are_three_pairs_among_however_many() {
                     })
                     .sum()
             };
-            // A light pass looks at them, and scans nothing of one object at first: its turn comes.
+            // A light pass counts them, and scans nothing of a single object at first: aging
+            // reaches it later.
             assert_eq!(world.calls(priority), (3, 3), "{size} x {size} on {nodes}");
             assert_eq!(world.calls(Registry::drop_caches), (6, 3), "{size} x {size} on {nodes}");
             assert_eq!(world.calls(Registry::drop_caches), (0, 0), "{size} x {size} on {nodes}");
@@ -140,6 +143,6 @@ fn a_dead_groups_objects_are_dropped_with_its_parent() {
         world.mounts[3].0.add(group, 0);
         group.offline().unwrap();
     }
-    // All are the container's now: one pair.
+    // All objects are the container's now: one pair.
     assert_eq!(world.calls(Registry::drop_caches), (2, 20));
 }

@@ -1,4 +1,4 @@
-//! Several caches under one budget: memory goes to where it earns most.
+//! Several caches under one budget: memory moves to where it brings the most hits.
 
 #[path = "common/random.rs"]
 mod random;
@@ -32,15 +32,16 @@ fn cache(runtime: &Runtime, name: &str, own_group: bool, order: Eviction) -> Cac
 fn ask(cache: &Cache<u64, ()>, key: u64) -> bool {
     let hit = cache.get(&key).is_some();
     if !hit {
-        // On a machine that has too much to do a thread that evicts may be kept from running for long, and what it looks at with it.
+        // On a busy machine an evicting thread may not be scheduled for long, and holds back the
+        // entries that it reads.
         let refused = cache.insert(key, ()).err();
         assert!(refused.is_none_or(|error| matches!(error.reason, RejectReason::HeldByReaders { .. })));
     }
     hit
 }
 
-/// The hit ratio of a cache with so many hot entries, in the last quarter of so many requests, beside one that has filled the budget
-/// and is idle.
+/// The hit ratio of a cache with a number of hot entries, in the last quarter of the requests,
+/// beside a cache that has filled the budget and is idle.
 fn beside_an_idle_one(hot: u64, own_groups: bool, order: Eviction, requests: u64) -> f64 {
     let runtime = runtime();
     let idle = cache(&runtime, "idle", own_groups, order);
@@ -69,7 +70,7 @@ fn an_idle_cache_gives_way_to_a_busy_one() {
     }
 }
 
-/// The share of the second of two caches that ask alike, each for more than half of the budget.
+/// The share of the second of two caches with the same load, each of more than half of the budget.
 fn share_of_the_second(zipf: bool, order: Eviction) -> f64 {
     let runtime = runtime();
     let caches = ["first", "second"].map(|name| cache(&runtime, name, false, order));
@@ -98,7 +99,7 @@ fn two_in_equal_use_share_equally_whoever_came_first() {
     }
 }
 
-/// The hit ratio of three caches that work, in per cent, beside one that scans or not.
+/// The hit ratio of three busy caches, in per cent, beside one that scans or not.
 fn of_three_that_work(scan: bool) -> f64 {
     let runtime = runtime();
     let work = ["a", "b", "c"].map(|name| cache(&runtime, name, false, Eviction::default()));
@@ -123,7 +124,7 @@ fn a_scan_costs_the_others_a_point_at_most() {
     assert!(beside >= without - 1.0, "{beside} beside a scan, {without} without");
 }
 
-/// An LRU cache that somebody else wrote: it tells how many entries it holds, and nothing of what it misses.
+/// A foreign LRU cache: it reports its number of entries, and no misses.
 struct Foreign {
     cache: Mutex<lru::LruCache<u64, ()>>,
     group: Memcg,
@@ -169,7 +170,7 @@ impl Shrinker for Foreign {
     }
 }
 
-/// The share of a foreign cache beside one of ours, or another foreign one, in equal use.
+/// The share of a foreign cache beside a `Cache`, or another foreign one, in equal use.
 fn share_of_a_foreign_one(beside_ours: bool, is_first: bool, zipf: bool) -> f64 {
     let runtime = runtime();
     let ours = cache(&runtime, "ours", true, Eviction::default());
@@ -214,7 +215,8 @@ fn a_foreign_shrinker_shares_with_a_cache() {
     }
 }
 
-/// The share of a cache whose misses cost 20 times as much as those of the other, which asks alike.
+/// The share of a cache with misses that cost 20 times as much as those of the other, which has
+/// the same load.
 #[test]
 fn dear_entries_yield_after_cheap_ones_of_another_cache() {
     for dear in [0, 1] {
@@ -236,7 +238,8 @@ fn dear_entries_yield_after_cheap_ones_of_another_cache() {
     }
 }
 
-/// The hot cache changes in each phase; how many budgets are inserted until its hits are nine tenths of those at the phase's end.
+/// The hot cache changes in each phase; returns how many budgets are inserted until its hits are
+/// nine tenths of those at the phase's end.
 #[test]
 fn memory_moves_when_another_cache_becomes_hot() {
     const PHASES: u64 = 6;
@@ -292,7 +295,8 @@ fn low_keeps_a_working_set_whoever_floods() {
     assert_eq!(kept.len(), 6_000);
 }
 
-/// Three caches in steady use, with pauses as a service has them: who evicts?
+/// Three caches in steady use, with pauses as in a service: evictions by inserts and by the
+/// reclaimer.
 #[test]
 fn in_steady_use_the_background_evicts() {
     let runtime = runtime();
@@ -308,7 +312,7 @@ fn in_steady_use_the_background_evicts() {
             std::thread::sleep(Duration::from_micros(100));
         }
     }
-    // The reclaimer may still be at it.
+    // The reclaimer may still be running.
     let evicted = || caches.iter().map(|cache| cache.stats().evictions).sum::<u64>();
     let freed = || runtime.registry().snapshot().shrinkers.iter().map(|stats| stats.freed).sum::<u64>();
     let start = Instant::now();

@@ -1,10 +1,11 @@
-//! What a cache costs that holds nothing yet, and a tenant's first entry, by an allocator that counts: within their bounds, and no more
-//! than footprints tell.
+//! The memory of an empty cache, and of a tenant's first entry, by a counting allocator: within
+//! their bounds, and no more than footprints report.
 
 use allocation_counter::{measure, AllocationInfo};
 use lowwater::{ByteSize, Cache, Runtime};
 
-/// What allocators add to an allocation, at most: a header of 8 bytes, and up to 8 so that the next is aligned.
+/// The allocator's overhead per allocation, at most: a header of 8 bytes, and up to 8 so that the
+/// next is aligned.
 const ADDED: u64 = 16;
 
 const CACHES: usize = 1_000;
@@ -20,7 +21,7 @@ fn cache(runtime: &Runtime) -> Cache<u64, u64> {
     Cache::builder(runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap()
 }
 
-/// Bytes that are not given back, and what the allocator adds to them.
+/// Live bytes, and the allocator's overhead for them.
 fn held(allocated: &AllocationInfo) -> u64 {
     u64::try_from(allocated.bytes_current).unwrap() + added(allocated)
 }
@@ -32,7 +33,7 @@ fn added(allocated: &AllocationInfo) -> u64 {
 #[test]
 fn an_empty_cache_costs_a_kilobyte_at_most() {
     let runtime = runtime();
-    // What is made once for all does not count.
+    // Allocations made once for all do not count.
     cache(&runtime).insert(0, 0).unwrap();
     let mut caches = Vec::with_capacity(CACHES);
     let allocated = measure(|| caches.extend((0..CACHES).map(|_| cache(&runtime))));
@@ -58,9 +59,9 @@ fn a_tenants_first_entry_costs_256_bytes_at_most() {
         }
     });
     assert_eq!(cache.len(), TENANTS + 1);
-    // Chunks of entries come from the system, and not from the allocator.
+    // Chunks of entries come from the system, not from the allocator.
     let told = footprint() - before;
-    assert!(u64::try_from(allocated.bytes_current).unwrap() <= told, "{allocated:?}, and {told} bytes are told");
+    assert!(u64::try_from(allocated.bytes_current).unwrap() <= told, "{allocated:?}, and {told} bytes are reported");
     let each = (told + added(&allocated)) / TENANTS as u64;
     println!(
         "{each} bytes a tenant's first entry, {} of them added by the allocator",
@@ -72,7 +73,7 @@ fn a_tenants_first_entry_costs_256_bytes_at_most() {
 #[test]
 fn a_small_caches_footprint_is_what_is_allocated() {
     let runtime = runtime();
-    // The lists of caches and of shrinkers that the runtime keeps have room for a few more after these.
+    // The runtime's lists of caches and of shrinkers have capacity for a few more after these.
     let others: Vec<_> = (0..5).map(|_| cache(&runtime)).collect();
     others[0].insert(0, 0).unwrap();
     let registry = || runtime.registry().footprint().get();

@@ -1,4 +1,4 @@
-//! How a cache is made.
+//! The builder of a cache.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -29,7 +29,7 @@ use crate::{Charged, Runtime};
 #[derive(Clone, Copy, Debug)]
 pub struct NoWeigher;
 
-/// The choices of a [`Cache`]; from [`Cache::builder`].
+/// The builder of a [`Cache`], from [`Cache::builder`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
     choices: Choices<K, V>,
@@ -37,7 +37,7 @@ pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
     hasher: S,
 }
 
-/// Those on which no type depends.
+/// The options on which no type parameter of the builder depends, except `K` and `V`.
 struct Choices<K, V> {
     runtime: Runtime,
     name: String,
@@ -57,10 +57,11 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Begins a cache in `runtime`.
+    /// Returns a builder for a cache in `runtime`.
     ///
-    /// The builder asks for a weigher before it can [`build`](CacheBuilder::build): budgets are in bytes, and a count of entries taken for
-    /// bytes is how caches run machines out of memory. Without one this does not compile:
+    /// The builder needs a weigher before it can [`build`](CacheBuilder::build): budgets are in
+    /// bytes, and a cache that is limited by its number of entries can exhaust the machine's
+    /// memory. Without a weigher the program does not compile:
     ///
     /// ```compile_fail
     /// # let runtime = lowwater::Runtime::builder().build().unwrap();
@@ -92,55 +93,61 @@ impl<K, V> CacheBuilder<K, V> {
 }
 
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
-    /// The name under which statistics show it; "cache" by default.
+    /// Sets the name under which statistics show the cache; "cache" by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.choices.name = name.into();
         self
     }
 
-    /// The group of new entries for which [`Entry::group`](super::Entry::group) names no other; the
-    /// root by default.
+    /// Sets the group of new entries for which [`Entry::group`](super::Entry::group) names no other
+    /// group; the root by default.
     ///
     /// The group is charged, and is no part of the key: one key is one entry of the cache,
     /// whichever group is named. For keys of a tenant's own see [`Cache::tenant`].
     ///
-    /// With a limit of the cache's own ([`low`](Self::low)), the parent of the cache's own group.
+    /// If the cache has a limit of its own ([`low`](Self::low)), `group` is the parent of the
+    /// cache's own group.
     pub fn group(mut self, group: &Memcg) -> Self {
         self.choices.group = Some(group.clone());
         self
     }
 
-    /// Protects the cache's entries from reclaim while they use no more than this, in bytes as the
-    /// weigher tells them, with [`Cache::ENTRY_BYTES`] for each entry; even if inserts are refused
-    /// for it, elsewhere or into this cache: one whose `min` is the whole budget evicts nothing when
-    /// the budget is used up, and refuses. Nothing by default. See [`low`](Self::low), the milder
-    /// form, which refuses none of these, for the group that is made and for errors.
+    /// Protects the cache's entries from reclaim while they use at most `min` bytes, even if
+    /// inserts are then refused, into this cache or into others. A cache whose `min` is the whole
+    /// budget evicts nothing when the budget is used up, and refuses inserts. No protection by
+    /// default.
+    ///
+    /// The bytes are those that the weigher returns, and [`Cache::ENTRY_BYTES`] for each entry. See
+    /// [`low`](Self::low) for the milder form, which causes no refused inserts, for the group that
+    /// is made, and for errors.
     #[doc(alias = "memory.min")]
     pub fn min(mut self, min: ByteSize) -> Self {
         self.choices.limits.min = Some(min);
         self
     }
 
-    /// Protects the cache's entries from reclaim while they use no more than this, unless nothing
-    /// else can be freed: other caches, tenants and shrinkers do not take this memory.
-    /// In bytes as the weigher tells them, with [`Cache::ENTRY_BYTES`] for each entry. Nothing by
-    /// default.
+    /// Protects the cache's entries from reclaim while they use at most `low` bytes, unless nothing
+    /// else can be freed: other caches, tenants and shrinkers do not take this memory. The bytes
+    /// are those that the weigher returns, and [`Cache::ENTRY_BYTES`] for each entry. No protection
+    /// by default.
     ///
     /// Any limit ([`min`](Self::min), `low`, [`high`](Self::high), [`max`](Self::max)) makes a
-    /// group of the cache's own below the builder's [`group`](Self::group), or below the root. The
-    /// group is charged for entries that name no other, and is [`Cache::group`]: the limits can be
-    /// changed there at any time. It has the path `/cache:NAME`, or `/cache:NAME#2` and so on where
-    /// another group has that, and ends when the cache does. A `/` in the cache's name is `_` there.
+    /// group of the cache's own below the builder's [`group`](Self::group), or below the root. This
+    /// group is charged for entries that name no other group, and is [`Cache::group`], where its
+    /// limits can be changed at any time. Its path is `/cache:NAME`, or `/cache:NAME#2` and so on
+    /// if another group has that path; a `/` in the cache's name becomes `_`. The group ends when
+    /// the cache does.
     ///
     /// * An entry that is inserted with [`Entry::group`](super::Entry::group), or by a
     ///   [`TenantView`](super::TenantView), is charged to the tenant. The cache's limits neither
     ///   protect nor bound the entry; those of the tenant do.
-    /// * Under a `group` a guarantee is worth no more than that group's own `min` and `low`:
-    ///   without these it holds only against other children of the group.
-    /// * The bytes are not reserved: other caches use them until this cache does.
-    /// * The group above cannot be ended while the cache exists
+    /// * If the builder has a `group`, the protection is bounded by that group's own `min` and
+    ///   `low`: without these it holds only against other children of the group.
+    /// * The bytes are not reserved: other caches can use them until this cache does.
+    /// * The parent group cannot be ended while the cache exists
     ///   ([`MemcgError::HasChildren`](lowwater_lru_core::MemcgError::HasChildren)). A group that is
-    ///   made below the cache's own keeps that one, limits included, until it has been ended itself.
+    ///   made below the cache's own group keeps the latter alive, limits included, until the lower
+    ///   group has been ended itself.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};
@@ -160,32 +167,34 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// # Errors
     ///
-    /// [`build`](CacheBuilder::build) refuses a limit of 0 ([`ZeroLimit`](CacheBuildError::ZeroLimit)),
-    /// a lower limit above a higher one ([`LimitsOutOfOrder`](CacheBuildError::LimitsOutOfOrder)), a
-    /// limit above the budget that the runtime was given, or above the `max` of a group above
-    /// ([`LimitTooLarge`](CacheBuildError::LimitTooLarge)), and a group that cannot be made, in too
-    /// deep a tree for example ([`OwnGroup`](CacheBuildError::OwnGroup)). A budget that is less for
-    /// a while, because of a container's limit or of pressure, is no error.
+    /// [`build`](CacheBuilder::build) refuses a limit of 0
+    /// ([`ZeroLimit`](CacheBuildError::ZeroLimit)), a lower limit above a higher one
+    /// ([`LimitsOutOfOrder`](CacheBuildError::LimitsOutOfOrder)), a limit above the runtime's
+    /// configured budget or above the `max` of an ancestor group
+    /// ([`LimitTooLarge`](CacheBuildError::LimitTooLarge)), and a group that cannot be made, for
+    /// example because the tree is too deep ([`OwnGroup`](CacheBuildError::OwnGroup)). A budget
+    /// that is temporarily smaller, because of a container's limit or of pressure, is no error.
     #[doc(alias = "memory.low")]
     pub fn low(mut self, low: ByteSize) -> Self {
         self.choices.limits.low = Some(low);
         self
     }
 
-    /// The bytes above which the reclaimer evicts the cache's own entries in the background, as the
-    /// weigher tells them, with [`Cache::ENTRY_BYTES`] for each entry; inserts still succeed. None
-    /// by default. See [`low`](Self::low) for the group that is made and for errors.
+    /// Sets the number of bytes above which the reclaimer evicts the cache's own entries in the
+    /// background; inserts still succeed. The bytes are those that the weigher returns, and
+    /// [`Cache::ENTRY_BYTES`] for each entry. None by default. See [`low`](Self::low) for the group
+    /// that is made and for errors.
     #[doc(alias = "memory.high")]
     pub fn high(mut self, high: ByteSize) -> Self {
         self.choices.limits.high = Some(high);
         self
     }
 
-    /// The most that the cache's entries may use, in bytes as the weigher tells them, with
-    /// [`Cache::ENTRY_BYTES`] for each entry. None by default. An insert at the limit evicts entries
-    /// of the cache itself, and of no other cache; it is refused if that is not enough. See
-    /// [`low`](Self::low) for the group that is made, for entries of tenants, which do not count, and
-    /// for errors.
+    /// Sets the most bytes that the cache's entries may use: those that the weigher returns, and
+    /// [`Cache::ENTRY_BYTES`] for each entry. None by default. An insert at the limit evicts
+    /// entries of this cache only, and is refused if the evictions do not free enough. See
+    /// [`low`](Self::low) for the group that is made, for entries of tenants, which do not count,
+    /// and for errors.
     #[doc(alias = "memory.max")]
     #[doc(alias = "capacity")]
     pub fn max(mut self, max: ByteSize) -> Self {
@@ -193,19 +202,24 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// How long entries live that name no time of their own; for ever by default.
+    /// Sets the time to live of entries that have no time of their own; unlimited by default.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.choices.time_to_live = Some(time);
         self
     }
 
-    /// How long entries stay that nobody uses, and that have no time of their own: at least so long after the last use, and an eighth
-    /// longer at most, or 16 ms where that is more. For ever by default, and where it is longer than eight years.
+    /// Sets the idle time of entries that have no time of their own. An unused entry stays for at
+    /// least this time after its last use, and for at most an eighth longer, or 16 ms if that is
+    /// more. Unlimited by default, and if longer than eight years.
     ///
-    /// A use is what counts as one for eviction ([`Cache::get`], and not [`Cache::peek`]). It writes to the entry when a
-    /// tenth of the time has passed since one did, or less (12 ms, if that is more). An entry has room for one time: where [`Entry::time_to_live`](super::Entry::time_to_live),
-    /// [`Entry::forever`](super::Entry::forever) or [`Cache::touch`] gives it another, that counts, and uses do not push it on;
-    /// [`Entry::time_to_idle`](super::Entry::time_to_idle) gives it an idle time of its own.
+    /// A use is a use in the sense of eviction: [`Cache::get`], and not [`Cache::peek`]. A use
+    /// writes to the entry only if some part of the idle time has passed since the last write: at
+    /// most a tenth, or 12 ms, if that is more.
+    ///
+    /// An entry has one deadline. If [`Entry::time_to_live`](super::Entry::time_to_live),
+    /// [`Entry::forever`](super::Entry::forever) or [`Cache::touch`] sets another one, that one
+    /// counts and uses do not extend it; [`Entry::time_to_idle`](super::Entry::time_to_idle) gives
+    /// an entry an idle time of its own.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};
@@ -226,44 +240,59 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// What an entry costs to make again, against other caches' 2: with 4 each miss counts twice, and under pressure from outside the
-    /// cache gives half as much. For values that cost differently, see [`recreation_cost`](Self::recreation_cost).
+    /// Sets the cost of recreating an entry, relative to the default of 2. With `seeks` of 4 each
+    /// miss counts twice, and under external pressure the cache gives up half as much. If values
+    /// differ in cost, see [`recreation_cost`](Self::recreation_cost).
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.choices.seeks = Some(seeks);
         self
     }
 
-    /// The order in which entries are let go; [`Eviction::Adaptive`] by default.
+    /// Sets the order in which entries are evicted; [`Eviction::Adaptive`] by default.
     pub fn eviction(mut self, eviction: Eviction) -> Self {
         self.choices.eviction = eviction;
         self
     }
 
-    /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache,
-    /// or drop the last handle on it or on any other, or on a runtime: inside a listener that waits for nothing ([`Cache`]).
-    /// A panic in it is caught and counted. If it blocks, whoever took the entry out waits for it, and nobody else: for what expires and nobody asked for that is a thread of
-    /// the runtime's, in whose place another thread goes on with the other caches ([`Runtime`]). But at a limit a thread may let go of what others put in, of this
-    /// cache or another one of the runtime; so what takes long is better sent to a thread of one's own.
+    /// Sets a callback for every entry that leaves the cache, with the cause.
     ///
-    /// It is told of what it takes out itself inside its own call. So a listener of which each call takes one more entry out needs stack for
-    /// all of them, and one that calls [`clear`](super::Cache::clear) for each thousand entries.
+    /// The listener runs on the thread that removed the entry, without a lock held. It may use the
+    /// cache, and may drop the last handle on this cache, on another cache, or on a runtime: inside
+    /// a listener such a drop waits for nothing ([`Cache`]). A panic of the listener is caught and
+    /// counted.
     ///
-    /// While entries are let go because memory is needed, what it inserts has none let go in turn: it takes room that is there, or is refused
+    /// A listener that blocks delays only the thread that removed the entry. Expired entries that
+    /// are not looked up are removed by a thread of the runtime; if the listener blocks that
+    /// thread, another thread goes on with the other caches ([`Runtime`]). But an insert at a limit
+    /// may evict entries that other threads have inserted, into this cache or another one of the
+    /// runtime. Long work is therefore better sent to a thread of the application's own.
+    ///
+    /// Entries that the listener removes itself are reported within its own call, so the listener
+    /// recurses. A listener that removes one more entry in each call needs stack for all of these
+    /// calls, and so does a listener that calls [`clear`](super::Cache::clear) every thousand
+    /// entries.
+    ///
+    /// Inserts by the listener evict nothing while the thread is evicting for memory: such an
+    /// insert uses free memory, or is refused
     /// ([`RejectReason::NoRoom`](super::RejectReason::NoRoom)).
     pub fn eviction_listener(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {
         self.choices.listener = Some(Box::new(listener));
         self
     }
 
-    /// What it costs to make a value again, in any unit that is the same for all caches of the runtime: the microseconds that it took,
-    /// say. Without it all values cost the mean.
+    /// Sets a function for the cost of recreating a value, in any unit that is the same for all
+    /// caches of the runtime, for example the microseconds that the load took. Without it all
+    /// values have the mean cost.
     ///
-    /// Memory goes to the caches and tenants that ask again for what was evicted from them. With costs each such miss counts by its
-    /// cost: one that costs three times the (geometric) mean of what was lately inserted into all caches as much as three of the mean; 256
-    /// at most, and a sixteenth at least. So memory saves work, and not only requests. It moves memory between caches and tenants; in
-    /// what order one tenant's own entries are evicted does not depend on it.
+    /// The runtime gives memory to the caches and tenants that miss on entries evicted from them.
+    /// With costs, each such miss is weighted by its cost, relative to the geometric mean cost of
+    /// recent inserts into all caches: a value of three times the mean counts as three. The weight
+    /// is at most 256 and at least 1/16. So memory saves work, and not only requests. Costs move
+    /// memory between caches and tenants; the order in which one tenant's own entries are evicted
+    /// does not depend on costs.
     ///
-    /// Called where the weigher is, right after it; the value is not put in if it panics. Nothing counts as one.
+    /// The function is called right after the weigher, under the same conditions. If it panics, the
+    /// value is not inserted. A cost of 0 counts as 1.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};
@@ -286,10 +315,12 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// How much memory a key and a value own: on the heap, beyond their own size, which the cache knows
-    /// ([`Cache::ENTRY_BYTES`] says how much it adds). `ByteSize::ZERO` for those that own nothing.
+    /// Sets the function that returns the bytes owned by a key and a value on the heap, beyond
+    /// their own size, which the cache adds itself ([`Cache::ENTRY_BYTES`]). Return
+    /// `ByteSize::ZERO` for keys and values that own no heap memory.
     ///
-    /// Called once for each insert, and for each time that [`and_compute`](crate::cache::Entry::and_compute) wants to put a value, before anything is changed and
+    /// The weigher is called once for each insert, and for each value that an operation of
+    /// [`and_compute`](crate::cache::Entry::and_compute) returns, before anything is changed and
     /// without a lock held.
     pub fn weigher(
         self,
@@ -299,10 +330,10 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         CacheBuilder { choices, weigher: Box::new(weigher), hasher }
     }
 
-    /// How keys are hashed. The default is fast and seeded at random.
+    /// Sets the hash function for keys. The default is fast and randomly seeded.
     ///
-    /// It may be called under a lock of a part of the cache, as keys' `Hash` and `Eq` are: none of them may use the cache, or
-    /// wait for who does.
+    /// The hasher may be called under a lock of a part of the cache, as keys' `Hash` and `Eq` are:
+    /// none of them may use the cache, or wait for a thread that uses it.
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
         let Self { choices, weigher, .. } = self;
         CacheBuilder { choices, weigher, hasher }
@@ -310,33 +341,36 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 }
 
 impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
-    /// Keeps values charged while readers hold clones of them, after their entries have left the
+    /// Keeps values charged while readers hold clones of them after their entries have left the
     /// cache.
     ///
-    /// By default a value is charged while it is in the cache. Values that are handles, such as
-    /// `Arc<[u8]>`, can be held by any number of readers after their entries were evicted, beside
-    /// the budget. With this, an entry that leaves, for whatever reason, leaves the bytes that the
-    /// weigher told to the value, if a clone of the value exists outside of such caches: the bytes
-    /// are uncharged when the last clone is dropped, or when the value is inserted again, into
-    /// this cache or another one with this option, as the new entry is charged. Until then they are
-    /// used up, so inserts evict others, and are refused where there are none
+    /// By default a value is charged only while it is in the cache. Values that are handles, such
+    /// as `Arc<[u8]>`, can stay with any number of readers after their entries were evicted, on
+    /// top of the budget.
+    ///
+    /// With this option, an entry that leaves, for any cause, passes its weighed bytes on to the
+    /// value if a clone of the value exists outside of such caches. The bytes are uncharged when
+    /// the last clone is dropped, or when the value is inserted again, into this cache or another
+    /// one with this option, as the new entry is then charged. Until then the bytes are in use, so
+    /// inserts evict other entries, and are refused if there are none to evict
     /// ([`RejectReason::NoRoom`](super::RejectReason::NoRoom)). An entry without such readers is
     /// uncharged at once, as by default.
     ///
-    /// The weigher tells the bytes, with [`Charged::BYTES`] for the value itself. The bytes stay
-    /// charged to the group that was charged for the entry. A value that is in two entries counts
-    /// for each of them, and for readers only when it is in none. An insert needs room for the new
-    /// entry before what the value is charged itself, or an entry that it replaces, is uncharged. A
-    /// value that was made with a charge of its own, by [`Charged::new`], keeps that, and takes over
-    /// none.
+    /// The weigher returns the bytes, including [`Charged::BYTES`] for the value itself. The bytes
+    /// stay charged to the group that was charged for the entry. A value in two entries counts for
+    /// each of them, and counts for readers only when no entry holds it. An insert needs free
+    /// memory for the new entry before the value's own charge, or the charge of a replaced entry,
+    /// is released. A value that was made with a charge of its own, by [`Charged::new`], keeps that
+    /// charge and takes over no other.
     ///
-    /// Not counted: a value that a load returns and the cache has no room for, as it was in no
-    /// entry. Where that may be much, give such a value a charge in the load, with
-    /// [`Cache::try_get_or_insert_with`], and have the weigher leave out
-    /// [`Charged::held_bytes`]: otherwise the value is charged twice while it is in the cache, once
-    /// by its own charge and once by the entry (second example). A clone that is made after the
-    /// entry has left, by a reader that has found it before ([`Pinned`](super::Pinned)), is charged
-    /// if there is room, and else counted as [retired](crate::runtime::RuntimeStats::retired) until it is dropped.
+    /// Not counted: a loaded value that the cache refuses, as it was in no entry. If such values
+    /// may be large, charge them in the load, with [`Cache::try_get_or_insert_with`], and subtract
+    /// [`Charged::held_bytes`] in the weigher: otherwise the value is charged twice while it is in
+    /// the cache, once by its own charge and once by the entry (second example).
+    ///
+    /// A reader that has found the value earlier ([`Pinned`](super::Pinned)) can clone it after the
+    /// entry has left. Such a clone is charged if memory is free, and otherwise counted as
+    /// [retired](crate::runtime::RuntimeStats::retired) until it is dropped.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Charged, Runtime};
@@ -359,7 +393,7 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// With a charge that is taken in the load, and that stays with the value:
+    /// With a charge that the load takes and that stays with the value:
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Charged, Runtime};
@@ -394,13 +428,14 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Makes the cache and registers it with the runtime.
+    /// Builds the cache and registers it with the runtime.
     ///
-    /// Keys and values are cloned when what a shrink has left is moved together ([`Cache`], memory). A key that is no `Clone` can be had in an `Arc`.
+    /// Compaction clones the keys and values of sparse memory ([`Cache`], memory). A key that is
+    /// not `Clone` can be put in an `Arc`.
     ///
     /// # Errors
     ///
-    /// [`CacheBuildError`] says which choice does not work.
+    /// [`CacheBuildError`] names the option that is invalid.
     pub fn build(self) -> Result<Cache<K, V, S>, CacheBuildError> {
         let Self { choices, weigher, hasher } = self;
         let group = choices.group.unwrap_or_else(|| choices.runtime.root().clone());
@@ -420,7 +455,7 @@ where
             builder = builder.seeks(seeks);
         }
         let prepared = builder.alloc()?;
-        // The last step that may fail: from here on the cache ends the group.
+        // The last step that can fail: from here on the drop of the cache ends the group.
         let own_group = choices.limits.make_group(&choices.runtime, &group, &choices.name)?;
         let owns_group = own_group.is_some();
         let group = own_group.unwrap_or(group);

@@ -1,14 +1,18 @@
-//! Charges a group for an insert: stock first, then the runtime, which frees memory where it earns least.
+//! Charges a group for an insert: from stock first, then by evicting from the cache or shrinker
+//! whose memory is least useful, then by direct reclaim.
 //!
 //! ```text
-//!     much is retired?                drop what no reader holds; wait, or be rejected (`runtime::retired`)
-//!     in this processor's stock?      taken
-//!     far above the low watermark?    a batch is evicted, of whichever cache or shrinker earns least by its memory, twice at most
+//!     many retired bytes?             drop those that no reader holds back; else wait, or reject
+//!                                     (`runtime::retired`)
+//!     in this processor's stock?      take them from there
+//!     far above the low watermark?    evict a batch, from the cache or shrinker whose memory is
+//!                                     least useful; at most twice
 //!     else                            the runtime's charge, with its direct reclaim
 //! ```
 //!
-//! The reclaimer is woken at the low watermark and works ahead of need. An insert evicts only where the reclaimer falls behind, and
-//! then 16 records at most, unless it comes to direct reclaim.
+//! The reclaimer is woken at the low watermark, before inserts run short of memory. An insert
+//! evicts only if the reclaimer falls behind, and then at most 16 records, unless it needs direct
+//! reclaim.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
@@ -20,14 +24,35 @@ use super::error::RejectReason;
 use super::handle::Cache;
 use super::policy::tenant::Tenant;
 
-/// Batches that one insert evicts: more than one, to catch up with inserts that have found no victim.
+/// Batches that one insert evicts. More than one, to catch up with inserts that have found no
+/// victim.
 const BATCHES_MAX: u32 = 2;
-/// Records that it looks at for each of them.
+/// Records that an insert scans for each batch.
 const SCAN_MAX: u64 = 256;
-/// How long readers are waited for at a time.
+/// Time of one wait for readers.
 const READERS_WAIT: Duration = Duration::from_micros(100);
-/// The stock that a charge may take in addition.
+/// The stock that a charge may add to its own bytes.
 const STOCK: ByteSize = ByteSize::kib(32);
+/// Near a limit, the stock is for the records of one batch: this many, with the charged one.
+const BATCH: u64 = 8;
+/// Near a limit, the stock of one processor is at most the smallest limit of the group and its
+/// ancestors, divided by this.
+const STOCK_PARTS: u64 = 64;
+/// The stocks of all processors together are at most that limit, divided by this.
+const ALL_STOCKS_PARTS: u64 = 8;
+
+/// The free memory for a charge in a group and in all its ancestors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room<'a> {
+    /// Enough for the charge and a whole stock; or the record is larger than a `max`, and never
+    /// fits.
+    Ample,
+    /// Enough for the charge, but not for a whole stock.
+    Near,
+    /// Not enough: this group is the nearest one in which the reclaimer has fallen behind, or the
+    /// charge would exceed `high`.
+    Short(&'a Memcg),
+}
 
 impl<K, V, S> Cache<K, V, S>
 where
@@ -35,7 +60,8 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Charges `group`, whose tenant is `tenant`, for a record; frees memory if there is not enough.
+    /// Charges `group`, with the tenant `tenant`, for a record; evicts if there is not enough free
+    /// memory.
     pub(super) fn charge(&self, group: &Memcg, bytes: ByteSize, tenant: Option<&Tenant>) -> Result<(), RejectReason> {
         let runtime = &self.inner.runtime;
         if runtime.retired().is_much() {
@@ -44,18 +70,21 @@ where
         if group.try_charge_from_stock(bytes) {
             return Ok(());
         }
+        let mut room = self.room(group, bytes);
         for _ in 0..BATCHES_MAX {
-            let Some(limit) = self.short(group, bytes) else { break };
+            let Room::Short(limit) = room else { break };
             let needy = tenant.and_then(|tenant| self.inner.core.queues.pair(group, tenant));
             runtime.registry().shrink_least_useful(limit, needy, Reclaim::FOREGROUND, &mut Work::one_batch(SCAN_MAX));
+            room = self.room(group, bytes);
         }
-        if group.try_charge_from_stock(bytes) {
-            return Ok(());
-        }
-        // What is taken for the stock would be used up before anybody made room for it.
-        if self.short(group, bytes.saturating_add(STOCK)).is_some() && group.try_charge_exactly(bytes).is_ok() {
-            runtime.reclaimer().charged(group);
-            return Ok(());
+        // Near a limit there is no free memory for a whole stock, so the stock is only for the
+        // records of one batch.
+        if !matches!(room, Room::Ample) {
+            let stock = stock_near_limit(bytes, smallest_limit(group), runtime.tree().stock_slots());
+            if group.try_charge_with_stock(bytes, stock).is_ok() {
+                runtime.reclaimer().charged(group);
+                return Ok(());
+            }
         }
         runtime.charge(group, bytes).map_err(|over| {
             let (group, max) = (over.memcg.path(), over.memcg.max());
@@ -66,38 +95,36 @@ where
         })
     }
 
-    /// The nearest group in which the reclaimer has fallen behind, or that is above its `high`; none also for a record that never
-    /// fits.
-    pub(super) fn short<'a>(&self, group: &'a Memcg, bytes: ByteSize) -> Option<&'a Memcg> {
+    /// Returns the free memory for `bytes` more in `group` and in all its ancestors. O(depth).
+    pub(super) fn room<'a>(&self, group: &'a Memcg, bytes: ByteSize) -> Room<'a> {
         let marks = self.inner.runtime.reclaimer().watermarks();
-        let is_short = |memcg: &Memcg, usage: ByteSize| {
-            let after = usage.saturating_add(bytes);
-            after > memcg.high() || marks.is_min(after, memcg.max())
-        };
+        let is_above = |memcg: &Memcg, usage: ByteSize| usage > memcg.high() || marks.is_min(usage, memcg.max());
         let mut above = Some(group);
-        let mut short = None;
+        let mut room = Room::Ample;
         while let Some(memcg) = above {
             if bytes > memcg.max() {
-                return None;
+                return Room::Ample;
             }
-            // What is in stock is not used yet; mostly it need not be asked for.
-            let usage = memcg.usage();
-            if short.is_none() && is_short(memcg, usage) && is_short(memcg, usage.saturating_sub(memcg.in_stock())) {
-                short = Some(memcg);
+            let after = memcg.usage().saturating_add(bytes);
+            if !matches!(room, Room::Short(_)) && is_above(memcg, after.saturating_add(STOCK)) {
+                // Stock is charged but unused, so it is subtracted. `in_stock` is read only if the
+                // first test does not decide already.
+                let is_short = is_above(memcg, after) && is_above(memcg, after.saturating_sub(memcg.in_stock()));
+                room = if is_short { Room::Short(memcg) } else { Room::Near };
             }
             above = memcg.parent();
         }
-        short
+        room
     }
 
-    /// Drops a part of what readers have left, where there is much. Where they hold back so much
-    /// that there is no room for so many bytes, lets them run for as long as a charge may take.
+    /// Drops a part of the retired records, if they are many. If readers hold back so much that
+    /// `bytes` do not fit, waits for readers, for at most the time limit of a charge.
     #[cold]
     fn look_at_retired(&self, bytes: ByteSize) -> Result<(), RejectReason> {
         let runtime = &self.inner.runtime;
         let retired = runtime.retired();
-        // Inside a callback nothing is dropped: a value whose drop inserts could have another one
-        // dropped, without end.
+        // Inside a callback no retired record is dropped: a value whose `Drop` inserts could
+        // otherwise drop another one, without bound.
         let sweep = || runtime.registry().first_no_reclaim_scope().map(|_scope| retired.sweep());
         if retired.has_room_for(bytes) {
             if retired.is_sweep_due() && sweep() == Some(0) {
@@ -116,9 +143,39 @@ where
                 return Err(RejectReason::HeldByReaders { bytes, retired, allowed });
             }
             if swept == Some(0) {
-                // The reader may be a thread that waits for this processor.
+                // Sleeps, as the reader may be a thread that waits for this processor.
                 std::thread::sleep(READERS_WAIT);
             }
         }
+    }
+}
+
+/// Returns the smallest `max` or `high` of `group` and its ancestors. O(depth).
+fn smallest_limit(group: &Memcg) -> ByteSize {
+    let chain = std::iter::successors(Some(group), |memcg| memcg.parent());
+    chain.fold(ByteSize::MAX, |limit, memcg| limit.min(memcg.max()).min(memcg.high()))
+}
+
+/// Returns the stock that a charge of `bytes` may add near `limit`, in a tree with `slots` stocks:
+/// for the records of one batch, if all stocks together leave most of the limit to records.
+fn stock_near_limit(bytes: ByteSize, limit: ByteSize, slots: usize) -> ByteSize {
+    let parts = STOCK_PARTS.max(slots as u64 * ALL_STOCKS_PARTS);
+    ByteSize::new(bytes.get().saturating_mul(BATCH - 1).min(limit.get() / parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_stocks_near_a_limit_are_an_eighth_of_it_at_most() {
+        let limit = ByteSize::kib(64);
+        for slots in [0, 1, 2, 8, 9, 64, 1_000] {
+            let stock = stock_near_limit(ByteSize::kib(4), limit, slots);
+            assert!(stock.get() <= limit.get() / 64, "{slots} slots: {stock}");
+            assert!(stock.get() * slots as u64 <= limit.get() / 8, "{slots} slots: {stock} each");
+        }
+        assert_eq!(stock_near_limit(ByteSize::new(100), limit, 2), ByteSize::new(700), "seven more records");
+        assert_eq!(stock_near_limit(ByteSize::new(100), ByteSize::ZERO, 2), ByteSize::ZERO);
     }
 }

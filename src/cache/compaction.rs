@@ -1,11 +1,14 @@
-//! Compaction: records in sparse chunks are copied together, so that whole chunks return to the system.
+//! Compaction: records in sparse chunks are copied together, so that whole chunks return to the
+//! system.
 //!
-//! When most records leave, the rest are scattered: a single record keeps all of its 64 KiB from the system, and the memory of the others is
-//! free by the count only. A record itself cannot move, as readers look at it. So a clone of its key and of its value takes its place in the index
-//! and on its list, with the same age, uses, deadline and charge; the old record is retired. The listener is not called, and nothing is counted.
+//! When most records leave, the rest are scattered: a single record keeps its whole chunk of 64 KiB
+//! from the system, so the free slots beside it return nothing. A record itself cannot move, as
+//! readers may hold references to it. So a clone of its key and value takes its place in the index
+//! and on its list, with the same age, uses, deadline and charge; the old record is retired. The
+//! listener is not called, and no statistics change.
 //!
-//! The housekeeper compacts, half of the time, when less than half of the memory of a node is used and the number of records does
-//! not fall any more: while a reclaim goes on, copied records might be evicted next.
+//! The housekeeper compacts, half of the time, when less than half of a node's memory is used and
+//! the number of records is stable: while a reclaim goes on, copied records might be evicted next.
 
 pub(super) mod state;
 
@@ -24,19 +27,21 @@ use super::record::{Handle, Record};
 use crate::runtime::NextRun;
 use state::{Compacted, CompactionPass, CompactionState};
 
-/// How long the number of records must be stable, but for one in so many, before a compaction begins; and how often outstanding readers are checked.
+/// Compaction begins when the number of records has changed by at most 1 in `QUIET_PARTS` during
+/// `QUIET`. Outstanding readers are also checked once per `QUIET` before it begins.
 const QUIET: Duration = Duration::from_millis(50);
 const QUIET_PARTS: usize = 64;
-/// Time between two looks for readers that hold copied records back.
+/// Time between two checks for readers that hold back copied records.
 const READERS_WAIT: Duration = Duration::from_millis(10);
-/// Larger records stay in place: a clone may copy all of it, and the record is as large as what it keeps from the system.
+/// Larger records stay in place: a clone may copy all of the charged bytes, which are then at least
+/// as many as the chunk of 64 KiB that the copy could free.
 const COPIED_MAX: ByteSize = ByteSize::kib(64);
-/// A compaction that has returned such a part is followed by another.
+/// A compaction that has returned at least one in this many bytes is followed by another.
 const GAINS_ONE_IN: u64 = 8;
-/// Rest per time worked.
+/// Rest per time worked, between two parts.
 const REST: u32 = 1;
 
-/// Why a record stays in place.
+/// The reason for which a record stays in place.
 enum KeptInPlace {
     /// The record was removed, or isolated by a walk, or is too large, or its own code panics.
     Busy,
@@ -52,13 +57,13 @@ where
     /// Requests a compaction, if the cache is sparse.
     pub(super) fn request_compaction(&self) {
         if self.index.slab().is_sparse() {
-            // Relaxed: the notifier is behind a lock.
+            // Relaxed: the notifier's lock orders the store before the housekeeper's load.
             self.compaction.is_requested.store(true, Ordering::Relaxed);
             self.notifier.notify();
         }
     }
 
-    /// Copies the next few hundred records.
+    /// Copies the next few hundred records. Returns when to run next.
     pub(super) fn compact(&self) -> NextRun {
         let slab = self.index.slab();
         let Some(state) = self.compaction.state() else { return NextRun::WhenNotified };
@@ -69,9 +74,9 @@ where
                 Err(next) => return next,
             }
         }
-        let Some(pass) = &mut state.pass else { unreachable!("one was begun") };
-        // Old entries are not charged, so they wait in what the budget allows beside it; of which
-        // inserts shall find most.
+        let Some(pass) = &mut state.pass else { unreachable!("a pass was begun above") };
+        // Old records are uncharged but count as retired, in the allowance beyond the budget, most
+        // of which must be left to inserts.
         let retired = self.notifier.retired();
         if retired.is_above_low() && retired.sweep() == 0 {
             return NextRun::In(READERS_WAIT);
@@ -86,7 +91,7 @@ where
         if !is_full && !pass.at.is_done() {
             return NextRun::Now { rest: REST };
         }
-        // What readers hold back goes when it does.
+        // Memory that readers hold back is returned when they leave.
         let _retained = slab.collect();
         slab.end_compaction();
         let gained = pass.footprint.saturating_sub(slab.footprint());
@@ -95,13 +100,14 @@ where
         drop(state);
         self.trim();
         if is_worth_it {
-            // Many may have left since it began.
+            // Many records may have left since the pass began.
             self.request_compaction();
         }
         NextRun::In(QUIET)
     }
 
-    /// Begins a pass, if the number of records, which was `len`, is stable; else returns when to try again.
+    /// Begins a pass if the number of records, previously `len`, is stable; otherwise returns when
+    /// to try again.
     fn begin_compaction(&self, len: &mut usize) -> Result<CompactionPass, NextRun> {
         let slab = self.index.slab();
         // Relaxed: as in `request_compaction`.
@@ -112,11 +118,11 @@ where
         if std::mem::replace(len, now).abs_diff(now) > now / QUIET_PARTS {
             return Err(NextRun::In(QUIET));
         }
-        // What readers hold back would come to be more and more.
+        // Without this check, memory that readers hold back would grow with each pass.
         if slab.collect_some(usize::MAX).get() > 0 {
             return Err(NextRun::In(QUIET));
         }
-        // Relaxed: as in `request_compaction`; what leaves from here on asks again.
+        // Relaxed: as in `request_compaction`. A removal from here on requests another compaction.
         self.compaction.is_requested.store(false, Ordering::Relaxed);
         match slab.begin_compaction() {
             0 => Err(NextRun::WhenNotified),
@@ -124,17 +130,18 @@ where
         }
     }
 
-    /// Copies the records in the next part of the index, or some of them; `compacted` counts them. Returns whether memory is exhausted.
+    /// Copies the records in the next part of the index, or some of them; adds them to `compacted`.
+    /// Returns whether memory is exhausted.
     pub(super) fn compact_part(&self, at: &mut Cursor, compacted: &mut Compacted) -> bool {
-        // Dropped after the guard.
+        // The old records' handles, declared first so that they are dropped after the guard.
         let mut old = Vec::new();
         let (guard, mut leaving, here) = (pin(), Vec::new(), at.clone());
         self.index.visit_evacuating(at, &guard, |record, node| leaving.push((node, record)));
-        // A thread makes entries on one node at a time.
+        // Sorted by node, as a thread fills slots of one node at a time.
         leaving.sort_unstable_by_key(|(node, _)| *node);
         for (node, record) in leaving {
             if compacted.is_enough() {
-                // The others come with the next part, which begins here again.
+                // The remaining records come with the next part, which begins here again.
                 *at = here;
                 break;
             }
@@ -151,14 +158,16 @@ where
         false
     }
 
-    /// Puts a copy in a record's place, and returns the handle of the record, to be dropped.
+    /// Replaces a record by a copy, and returns the handle of the old record, which the caller
+    /// drops.
     fn copy_record(&self, record: &Record<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, KeptInPlace> {
         if record.charge() > COPIED_MAX {
             return Err(KeptInPlace::Busy);
         }
         let copied = caught(|| (self.hash(&record.key), (self.clone_fn)(record)));
         let Some((hash, (key, value))) = copied else { return Err(KeptInPlace::Busy) };
-        // What may change meanwhile is told when it takes the place.
+        // Queue, uses and deadline may still change: `replace` copies them under the segment's
+        // lock.
         let new = Record::new(key, value, Deadline::NEVER, record.charge());
         let new = self.index.slab().alloc(new, node).map_err(|_| KeptInPlace::NoMemory)?;
         let is_it = |there: &Record<K, V>, _: &Record<K, V>| std::ptr::eq(there, record);

@@ -1,4 +1,5 @@
-//! The part of a cache that the reclaimer and the housekeeper work on, too: finding and unlinking records, finishing removals.
+//! The core of a cache, shared with the reclaimer and the housekeeper: finds and unlinks records,
+//! and finishes removals.
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -25,9 +26,10 @@ use crate::runtime::{HeldCharge, HeldValues, Notifier, Retires};
 /// The callback for removed records.
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
-/// The part that the reclaimer works on.
+/// The shared state of a cache that the reclaimer and the housekeeper work on, too.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    // First: what is in an index is not freed, whatever becomes of its handle.
+    // The index is the first field, so it is dropped first: while a record is in an index, the drop
+    // of its handle does not free it.
     pub(super) index: ExtendibleIndex<Record<K, V>>,
     pub(super) queues: Queues<K, V>,
     pub(super) listener: Option<Listener<K, V>>,
@@ -36,21 +38,23 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
-    /// A use moves a record on its list. A copy of what the queues know, so that most lookups read one line beside the index.
+    /// Whether a use moves a record on its list. A copy of a field of the queues, so that most
+    /// lookups read only one cache line beside the index.
     pub(super) is_lru: bool,
-    /// The most records since the last trim.
+    /// The largest number of records since the last trim.
     pub(super) most: AtomicUsize,
-    /// All records of the last batch were put back: the next batch is of the other queue.
+    /// Whether all records of the last batch were put back: then the next batch is taken from the
+    /// other queue.
     pub(super) is_stuck: AtomicBool,
     /// Background evictions since the last collection.
     pub(super) freed_since: AtomicU32,
     pub(super) sweeps: SweepSchedule,
     pub(super) compaction: Compaction,
     pub(super) clone_fn: CloneFn<K, V>,
-    /// Leaves the charge of a removed record to its value, while readers hold clones of the value.
-    /// None: the charge ends with the removal.
+    /// The functions by which a removed record leaves its charge to its value while readers hold
+    /// clones of the value. None: the charge ends with the removal.
     pub(super) held_values: Option<fn() -> HeldValues<V>>,
-    /// Calls the housekeeper.
+    /// Notifies the housekeeper.
     pub(super) notifier: Notifier,
     /// The cache's id as a shrinker, by which its metrics are labelled.
     #[cfg(feature = "metrics")]
@@ -65,18 +69,19 @@ pub(super) enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static
     Nothing,
 }
 
-/// A record that was removed from the index and from its list, and the group that was charged for it. The removal is finished when this is dropped, which
-/// should be where no guard is held.
+/// A record that was removed from the index and from its list, and the group that was charged for
+/// it. Its drop finishes the removal, and should run where no guard is held.
 pub(super) struct PendingRemoval<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     core: &'c Core<K, V, S>,
     record: Option<Handle<K, V>>,
     memcg: Memcg,
 }
 
-/// A removal to be finished; none if a walk has isolated the record: then the walk finishes the removal.
+/// A removal to be finished; none if a walk has isolated the record: then the walk finishes the
+/// removal.
 pub(super) type MaybeRemoval<'c, K, V, S> = Option<PendingRemoval<'c, K, V, S>>;
 
-/// An unlinked record, to look at while the guard is held, and its removal.
+/// An unlinked record, which can be read while the guard is held, and its removal.
 pub(super) type Unlinked<'c, 'g, K, V, S> = (&'g Record<K, V>, MaybeRemoval<'c, K, V, S>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for PendingRemoval<'_, K, V, S> {
@@ -100,11 +105,12 @@ where
         self.hasher.hash_one(key)
     }
 
-    /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays.
+    /// Hashes a key that was hashed before. None if its `Hash` panics now: then the record cannot
+    /// be found by hash, and stays.
     pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
         caught(|| self.hash(key))
     }
-    /// Finds the record of `key`. One that has expired is unlinked.
+    /// Finds the record of `key`. An expired record is unlinked.
     #[inline]
     pub(super) fn find<'c: 'g, 'g, Q>(&'c self, hash: u64, key: &Q, guard: &'g Guard) -> Found<'c, 'g, K, V, S>
     where
@@ -117,7 +123,8 @@ where
         }
     }
 
-    /// [`find`](Self::find), where `record` was found, which may have expired. Out of line, so that finding a record without a deadline is short.
+    /// [`find`](Self::find), for a found `record` that has a deadline. Out of line, so that the
+    /// path for a record without a deadline is short.
     #[inline(never)]
     fn find_expiring<'c: 'g, 'g, Q>(
         &'c self,
@@ -142,7 +149,8 @@ where
         Found::Live(record)
     }
 
-    /// Unlinks this record, unless another thread has given the record a new deadline since it was seen to have expired.
+    /// Unlinks this record, unless another thread has given the record a new deadline since it was
+    /// found to be expired.
     pub(super) fn unlink_expired<'c: 'g, 'g>(
         &'c self,
         hash: u64,
@@ -153,8 +161,8 @@ where
         self.unlink(hash, guard, is_it, |_| RemovalCause::Expired)
     }
 
-    /// Removes the record that `is` wanted from the index and from its list. A record that is not on its list is isolated by a walk, which finishes the
-    /// removal.
+    /// Removes the record for which `is` returns true from the index and from its list. A record
+    /// that is not on its list is isolated by a walk, which finishes the removal.
     pub(super) fn unlink<'c: 'g, 'g>(
         &'c self,
         hash: u64,
@@ -168,10 +176,10 @@ where
         })
     }
 
-    /// Unlinks this record, which a walk over the index shows at `at`, whatever its key hashes to
-    /// now, if the record is still `wanted`; as [`unlink`](Self::unlink) does. A key whose `Hash`
-    /// panics, or says something else than before, is looked for in the part that was shown, and
-    /// then everywhere: O(entries), where segments were split just now.
+    /// Unlinks this record, found at `at` by a walk over the index, regardless of the hash that its
+    /// key has now, if the record is still `wanted`; otherwise as [`unlink`](Self::unlink). If the
+    /// key's `Hash` panics or is inconsistent, the record is searched for at `at`, and then in the
+    /// whole index: O(entries), if segments were split just now.
     pub(super) fn unlink_at<'c: 'g, 'g>(
         &'c self,
         at: &Cursor,
@@ -199,9 +207,11 @@ where
         None
     }
 
-    /// Removes the record that `is` wanted from the index, and calls `gone` with the record under its segment's lock.
+    /// Removes the record for which `is` returns true from the index, and calls `gone` with the
+    /// record under its segment's lock.
     ///
-    /// Where that makes a segment smaller other keys are hashed, and may panic: that is not the caller's fault, and it stays as large as it is.
+    /// A removal may shrink the segment, which hashes other keys. If one of their hashes panics,
+    /// the segment keeps its size, and the panic is discarded, as another key caused it.
     pub(super) fn remove_from_index<'g, R>(
         &'g self,
         hash: u64,
@@ -225,7 +235,7 @@ where
     }
 }
 
-/// Cursors at the parts of an index, one after the other.
+/// An iterator over the cursors of an index, one for each part.
 struct IndexCursors<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     index: &'g ExtendibleIndex<Record<K, V>>,
     guard: &'g Guard,
@@ -249,7 +259,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for IndexCurso
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    /// Tells the queues how many records there are, and what they are charged. O(stripes).
+    /// Reports the number of records and their total charge to the queues. O(stripes).
     pub(super) fn note_len(&self) {
         let (len, bytes) = self.counters.len_and_bytes();
         self.queues.note_len(len, bytes, self.notifier.ghosts());
@@ -261,13 +271,15 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         !expires.is_never() && expires.is_past(self.clock.now())
     }
 
-    /// Is a use of this entry its mark, and no more to be asked of time or order?
+    /// Returns whether a use of this record only marks it: it has no deadline to check or extend,
+    /// and no position to change in an LRU order.
     #[inline]
     pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
         record.deadline().is_never() && !self.is_lru
     }
 
-    /// Counts a use of a record of this hash; moves the record or extends its deadline, where a use does.
+    /// Counts a use of a record of this hash. In LRU order the use moves the record on its list; an
+    /// idle deadline is extended.
     #[inline]
     pub(super) fn note_use(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
@@ -289,29 +301,32 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         self.extend_idle_deadline(record, hash, guard);
     }
 
-    /// Extends the deadline of a record that was just used, if it is an idle deadline, and no other thread has stored another one meanwhile.
+    /// Extends the deadline of a record that was just used, if it is an idle deadline, and no other
+    /// thread has stored another one meanwhile.
     pub(super) fn extend_idle_deadline(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
         let at = record.deadline();
         let Some(end) = self.clock.extended(at) else { return };
-        // By its key: another may be in its place by now.
+        // Compared by key, as a copy may have replaced the record.
         let is_it = |there: &Record<K, V>| there.key == record.key && there.deadline() == at;
         self.index.with(hash, guard, is_it, |there| there.set_deadline(end));
     }
 
-    /// Takes a record that is being removed from the index off its list; none if a walk has isolated the record, which finishes the removal.
+    /// Takes a record that is being removed from the index off its list; none if a walk has
+    /// isolated the record, which finishes the removal.
     pub(super) fn remove_from_list(&self, record: &Record<K, V>) -> MaybeRemoval<'_, K, V, S> {
         let (record, memcg) = self.queues.del(record)?;
         Some(PendingRemoval { core: self, record: Some(record), memcg })
     }
 
-    /// Removes a record whose handle is the caller's from the index, wherever the record is there. Returns false if
-    /// another thread did.
+    /// Removes a record from the index by searching all of it; the handle is the caller's. Returns
+    /// false if another thread has removed it.
     pub(super) fn remove_from_index_anywhere(&self, record: &Record<K, V>, guard: &Guard) -> bool {
         let is_it = |there: &Record<K, V>| std::ptr::eq(there, record);
-        // Again, as a segment may be split while this looks elsewhere.
+        // Repeated, as a segment may be split during the search, so that the search misses the
+        // record.
         while record.is_indexed() {
             if IndexCursors::of(&self.index, guard).any(|at| {
                 self.index.remove_shown(&at, guard, is_it, |there| there.set_cause(RemovalCause::Size)).is_some()
@@ -322,10 +337,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         false
     }
 
-    /// Puts an entry back on a list of its queue that a walk took off, and that cannot be found in
-    /// the index: it stays, charged, and the next walk tries again. Says what it was charged for if
-    /// it was ended instead, because somebody has taken it out of the index meanwhile, or there is
-    /// no memory for the list.
+    /// Puts a record that a walk took off a list, and that cannot be found in the index, back on a
+    /// list of its queue: it stays charged, and the next walk tries again. Returns the bytes to
+    /// uncharge if the removal was finished instead, because another thread has removed the record
+    /// from the index meanwhile, or there is no memory for the list.
     pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<ByteSize> {
         let (node, guard) = (handle.node(), pin());
         let record = self.index.borrow(&handle, &guard);
@@ -333,8 +348,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let handle = match (record, is_indexed) {
             (Some(record), true) => match self.queues.add(handle, memcg, node) {
                 Ok(()) => {
-                    // A thread that unlinked the record before, and did not find it on its list, left the handle to
-                    // this one; a thread that unlinks it from here on finds it.
+                    // A thread that unlinked the record before it was back on its list left the
+                    // handle to this thread; a thread that unlinks it from here on finds it on the
+                    // list.
                     let is_indexed = record.is_indexed();
                     let handle = (!is_indexed).then(|| self.queues.del(record)).flatten();
                     handle.map(|(handle, _)| handle)
@@ -354,7 +370,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         Some(freed)
     }
 
-    /// Ends the charge of a record that was removed, once for each. Returns the bytes that the
+    /// Ends the charge of a removed record; to be called once for each. Returns the bytes that the
     /// caller uncharges from `memcg`; the rest stays charged while readers hold the value.
     pub(super) fn end_charge(&self, record: &Record<K, V>, memcg: &Memcg) -> ByteSize {
         let charge = record.charge();
@@ -366,33 +382,34 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         })
     }
 
-    /// Tells the value of a charged record that the record is about to be inserted. Returns what
-    /// the value was charged for itself, and is not any more: to be dropped without a lock.
+    /// Notifies the value of a charged record that the record is about to be inserted. Returns the
+    /// value's own charge, which ends with the insert: to be dropped without a lock.
     pub(super) fn enter_value(&self, record: &Record<K, V>) -> Option<HeldCharge> {
         let held_values = self.held_values?;
         (held_values().enter)(&record.value, record.value_bytes())
     }
 
-    /// Takes [`enter_value`](Self::enter_value) back for a record that was not inserted. Returns
-    /// the bytes that the caller uncharges from `memcg`.
+    /// Reverts [`enter_value`](Self::enter_value) for a record that was not inserted. Returns the
+    /// bytes that the caller uncharges from `memcg`.
     pub(super) fn withdraw_value(&self, record: &Record<K, V>, memcg: &Memcg) -> ByteSize {
         let Some(held_values) = self.held_values else { return record.charge() };
         let freed = (held_values().withdraw)(&record.value, memcg, record.value_bytes(), self.notifier.retired());
         freed.map_or(record.charge(), |freed| record.own_bytes().saturating_add(freed))
     }
 
-    /// Tells the value of a copy whether the copy takes the place of its record: then the clone in
-    /// it is no reader's.
+    /// Notifies the value of a copy whether the copy takes the place of its record: then the clone
+    /// in it is no reader's.
     pub(super) fn set_is_records(&self, copy: &Record<K, V>, is_records: bool) {
         if let Some(held_values) = self.held_values {
             (held_values().set_is_records)(&copy.value, is_records);
         }
     }
 
-    /// Counts the removal of a record that is in no index and on no list, calls the listener, and retires the record. The caller uncharges the group.
-    /// Not to be called with a lock or a guard.
+    /// Counts the removal of a record that is in no index and on no list, calls the listener, and
+    /// retires the record. The caller uncharges the group, and must hold no lock and no guard.
     pub(super) fn finish_removal(&self, record: Handle<K, V>) {
-        // None: the thread that removed the record from the index has not stored the cause yet, and left the handle to a walk.
+        // None: the thread that removed the record from the index has not stored the cause yet, and
+        // has left the handle to a walk.
         let cause = record.cause().unwrap_or(RemovalCause::Size);
         self.counters.removed(cause, record.charge());
         if let Some(listener) = &self.listener {
@@ -423,8 +440,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
-    /// Uncharges all records, a part of the index at a time, as a pinned thread holds back all caches of the process. The records are dropped with the
-    /// lists, after the index.
+    /// Uncharges all records, one part of the index at a time, as a pinned thread delays
+    /// reclamation in all caches of the process. The records are dropped with the lists, after the
+    /// index.
     fn drop(&mut self) {
         self.notifier.retired().remove(self);
         self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());

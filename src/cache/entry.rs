@@ -1,4 +1,5 @@
-//! The public entry API: inserting with a group and a time per entry, and computing a value from the current one.
+//! The public entry API: inserts with a group and a time per entry, and computations on the current
+//! entry.
 
 use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
@@ -19,8 +20,9 @@ use super::policy::queues::Queues;
 use super::record::Record;
 use super::removal::RemovalCause;
 
-/// The entry of a key in a cache, vacant or occupied; from [`Cache::entry`]. A lookup happens only when one of the verbs is called, and no lock is
-/// held before.
+/// The entry of a key in a cache, vacant or occupied, from [`Cache::entry`].
+///
+/// The key is looked up only when one of the verbs is called; no lock is held before.
 ///
 /// ```
 /// use lowwater::{cache::Op, ByteSize, Cache, Runtime};
@@ -51,7 +53,7 @@ where
     pub(super) ttl: Ttl,
 }
 
-/// What is under a key.
+/// The live entry under a key, as [`Entry::and_compute`] shows it to its closure.
 pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     record: &'a Record<K, V>,
     now: Now,
@@ -60,29 +62,29 @@ pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     group: OnceCell<Memcg>,
 }
 
-/// What is to be done with a key.
+/// An operation on a key, returned by the closure of [`Entry::and_compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<V> {
-    /// Put this value there, with the entry's time. The group that is charged: see
+    /// Inserts this value, with the entry's time. For the group that is charged, see
     /// [`Entry::group`].
     Put(V),
-    /// Put this value there, with the time that is left to the one that is there. The group that is
-    /// charged: see [`Entry::group`].
+    /// Inserts this value, with the time that the current value has left. For the group that is
+    /// charged, see [`Entry::group`].
     Update(V),
-    /// Take out what is there.
+    /// Removes the current value.
     Remove,
-    /// Change nothing.
+    /// Changes nothing.
     Keep,
 }
 
-/// What was done with a key.
+/// The result of [`Entry::and_compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Computed<V> {
-    /// A value was put where none was.
+    /// A value was inserted under a vacant key.
     Inserted,
-    /// A value was put in the place of this one.
+    /// A value was inserted in place of this one.
     Replaced(V),
-    /// This value was taken out.
+    /// This value was removed.
     Removed(V),
     /// Nothing was changed.
     Kept,
@@ -94,12 +96,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
         &self.record.value
     }
 
-    /// The time it has left; none if it does not expire.
+    /// The time until the entry expires; none if it does not expire.
     pub fn time_left(&self) -> Option<Duration> {
         self.record.deadline().time_left(self.now)
     }
 
-    /// The group it belongs to; the root for one that is just being evicted, or moved.
+    /// The group that is charged for the entry; the root if the reclaimer has isolated the entry at
+    /// this moment, to evict or to move it.
     pub fn group(&self) -> &Memcg {
         self.group.get_or_init(|| self.queues.owner(self.record).unwrap_or_else(|| self.root.clone()))
     }
@@ -111,20 +114,22 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Puts a value under `key`, with the cache's own time. Returns the value that was there.
+    /// Inserts a value under `key`, with the cache's own time. Returns the previous value.
     ///
-    /// A new entry is charged to the cache's own group. An entry that is there keeps its group: the
-    /// group that was charged for the old value is charged for the new one ([`Entry::group`]). For
+    /// A new entry is charged to the cache's own group. A present entry keeps its group: the group
+    /// that was charged for the old value is charged for the new one ([`Entry::group`]). For
     /// another group or time, see [`entry`](Self::entry).
     ///
     /// # Errors
     ///
-    /// [`InsertError`] says why, and gives the value back. What was under the key before is still there.
+    /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
+    /// cache.
     pub fn insert(&self, key: K, value: V) -> Result<Option<V>, InsertError<V>> {
         self.entry(key).insert(value)
     }
 
-    /// Returns the entry of `key`: to insert with a group and a time of its own, or to compute a value from the current one.
+    /// Returns the entry of `key`, to insert with a group and a time per entry, or to compute a
+    /// value from the current one.
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
         Entry::new(self, key)
     }
@@ -140,74 +145,81 @@ where
         Self::with_default_group(cache, key, &cache.inner.group)
     }
 
-    /// As [`new`](Self::new), for a new entry of this group.
+    /// [`new`](Self::new), with the group to which a new entry is charged.
     pub(super) fn with_default_group(cache: &'a Cache<K, V, S>, key: K, group: &'a Memcg) -> Self {
         Self { cache, key, payer: Payer::new(group), ttl: cache.inner.ttl }
     }
 
-    /// Charges `group` for what is inserted, and moves an entry that is there to `group`.
+    /// Charges `group` for the inserted value, and moves a present entry to `group`.
     ///
-    /// **The key is shared by all groups.** A group says which tenant is charged; it is no part of
-    /// the key. `entry(7).group(&a)` and `entry(7).group(&b)` are the same entry, so the second
-    /// caller gets the value of the first. Tenants whose keys are not to meet need a name space
-    /// each: [`Cache::tenant`].
+    /// **The key is shared by all groups.** The group is the tenant that is charged, and no part of
+    /// the key: `entry(7).group(&a)` and `entry(7).group(&b)` are the same entry, so the second
+    /// caller gets the value of the first. Tenants with keys of their own need a name space each:
+    /// [`Cache::tenant`].
     ///
-    /// Without this call, a new value is charged to the group of the value that it replaces; to the
-    /// nearest online ancestor of that group, if the group has ended meanwhile or is being dropped. Where there is
-    /// nothing to replace, the cache's own group is charged. An entry that has expired, or that the
-    /// reclaimer isolates at that moment, to evict or to move it, counts as nothing here. If
-    /// another thread replaces the same entry for another group while an [`insert`](Self::insert)
-    /// runs, either group may be charged; [`and_compute`](Self::and_compute) looks again.
+    /// Without this call, a new value is charged to the group of the value that it replaces, or to
+    /// the nearest online ancestor of that group, if the group has ended meanwhile or is being
+    /// dropped. If there is no value to replace, the cache's own group is charged. An expired
+    /// entry, or an entry that the reclaimer isolates at that moment to evict or to move it, does
+    /// not count as a value to replace. If another thread replaces the same entry for another group
+    /// while an [`insert`](Self::insert) runs, either group may be charged;
+    /// [`and_compute`](Self::and_compute) looks the group up again.
     ///
-    /// With a group of another runtime, every insert is refused ([`RejectReason::ForeignGroup`]).
+    /// With a group of another runtime, all inserts are refused ([`RejectReason::ForeignGroup`]).
     pub fn group(mut self, group: &'a Memcg) -> Self {
         self.payer = Payer::named(group);
         self
     }
 
-    /// How long what is inserted lives, used or not; the cache's own time by default. An entry has one time: the last that is called of this,
-    /// [`time_to_idle`](Self::time_to_idle) and [`forever`](Self::forever) counts.
+    /// Sets the time to live of the inserted value, used or not; the cache's own time by default.
+    /// An entry has one time: the last call of this method, [`time_to_idle`](Self::time_to_idle)
+    /// and [`forever`](Self::forever) counts.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.ttl = Ttl::Fixed(time);
         self
     }
 
-    /// How long what is inserted stays when nobody uses it, as with [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle); the
-    /// cache's own time by default. What is longer than eight years is for ever.
+    /// Sets the idle time of the inserted value, as
+    /// [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle) does for all entries; the
+    /// cache's own time by default. More than eight years count as unlimited.
     pub fn time_to_idle(mut self, time: Duration) -> Self {
         self.ttl = Ttl::Idle(time);
         self
     }
 
-    /// What is inserted lives until it is evicted, whatever the cache's own time is.
+    /// Gives the inserted value no deadline, even if the cache has a default time.
     pub fn forever(mut self) -> Self {
         self.ttl = Ttl::Forever;
         self
     }
 
-    /// Puts a value there, and returns the one that was.
+    /// Inserts a value, and returns the previous one.
     ///
     /// # Errors
     ///
-    /// [`InsertError`] says why, and gives the value back. What was there still is.
+    /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
+    /// cache.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
         self.cache.insert_record(self.key, value, hash, self.payer, self.ttl, &Expect::Any).map_err(|into_rejected| {
-            let reason = into_rejected.reason.expect("anything was expected");
+            let reason = into_rejected.reason.expect("`Expect::Any` accepts every record, so there is a reason");
             InsertError { reason, value: into_rejected.value }
         })
     }
 
-    /// Asks `f` what to do with what is there, and does it, as one step for everybody else. The
-    /// group that is charged: see [`group`](Self::group).
+    /// Calls `f` with the current entry and carries the returned operation out, atomically. For the
+    /// group that is charged, see [`group`](Self::group).
     ///
-    /// If another thread changes the key in between, `f` is asked again with what is there then; so it must have no effect but its
-    /// answer. This thread is pinned while `f` answers, and while a value of it is weighed: what others let go of meanwhile is freed after that, so
-    /// neither should wait for anything. To look at a value here does not count as a use; a value that is put in the place of another keeps the reads that one had.
+    /// If another thread changes the key in between, `f` is called again with the new entry; so `f`
+    /// should have no other effect than its result. The thread is pinned while `f` runs and while
+    /// the value is weighed: the memory of entries that leave meanwhile is freed only afterwards,
+    /// so neither should block. Reading the value in `f` does not count as a use; a value that
+    /// replaces another keeps the use count of the old one.
     ///
     /// # Errors
     ///
-    /// [`InsertError`] says why the value was not put there, and gives it back. What was there still is.
+    /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
+    /// cache.
     pub fn and_compute<F>(mut self, mut f: F) -> Result<Computed<V>, InsertError<V>>
     where
         F: FnMut(Option<Current<'_, K, V>>) -> Op<V>,
@@ -216,7 +228,8 @@ where
         let hash = core.hash(&self.key);
         let (queues, root) = (&core.queues, cache.inner.runtime.root());
         loop {
-            // Until the answer is carried out, so that an entry that is the same is the same.
+            // Held until the operation is carried out, so that the record's memory is not reused:
+            // the same address is the same record.
             let guard = pin();
             let there = match core.find(hash, &self.key, &guard) {
                 Found::Live(record) => Some(record),
@@ -246,9 +259,10 @@ where
             };
             let expect = there.map_or(Expect::Vacant, Expect::Same);
             let group = cache.payer_of(self.payer, there);
-            cache.prefetch(hash, &group);
-            let prepared = cache.prepare(self.key, value, &group, expires);
-            match prepared.and_then(|prepared| cache.insert_prepared(prepared, hash, &group, &guard, &expect)) {
+            let target = cache.target(&group);
+            cache.prefetch(hash, target);
+            let prepared = cache.prepare(self.key, value, target, expires);
+            match prepared.and_then(|prepared| cache.insert_prepared(prepared, hash, target, &guard, &expect)) {
                 Ok((old, removal)) => {
                     drop(guard);
                     drop(removal);

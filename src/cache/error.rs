@@ -14,109 +14,110 @@ pub enum CacheBuildError {
     /// The group given is not one of the runtime's.
     #[error("the group {0} does not belong to the runtime's tree")]
     ForeignGroup(String),
-    /// An entry has room for one time, and both were asked for.
+    /// An entry has one deadline, and the builder was given two default times.
     #[error(
         "an entry has one time: time_to_live ({time_to_live:?}) and time_to_idle ({time_to_idle:?}) cannot both be the \
          cache's; leave one out, and give entries that are to live for a fixed time theirs with Entry::time_to_live"
     )]
     TwoTimes {
-        /// The time to live that was asked for.
+        /// The configured time to live.
         time_to_live: Duration,
-        /// The idle time that was asked for.
+        /// The configured idle time.
         time_to_idle: Duration,
     },
-    /// A limit of the cache's own is 0.
-    #[error("the cache's {limit} is 0 bytes; leave it out where there is to be no such limit")]
+    /// A limit of the cache itself is 0.
+    #[error("the cache's {limit} is 0 bytes; omit it for no limit")]
     ZeroLimit {
-        /// Which: `min`, `low`, `high` or `max`.
+        /// The limit's name: `min`, `low`, `high` or `max`.
         limit: &'static str,
     },
-    /// A limit of the cache's own is above one that should not be less.
+    /// A lower limit of the cache is above a higher one.
     #[error(
         "the cache's {lower} of {lower_bytes} bytes is more than its {upper} of {upper_bytes} bytes; min, low, high and \
          max are to be in this order"
     )]
     LimitsOutOfOrder {
-        /// Which limit is too large, or the other too small: `min`, `low` or `high`.
+        /// The name of the lower limit: `min`, `low` or `high`.
         lower: &'static str,
-        /// That limit.
+        /// The bytes of the lower limit.
         lower_bytes: ByteSize,
-        /// The limit that it should not exceed: `low`, `high` or `max`.
+        /// The name of the limit that the lower one must not exceed: `low`, `high` or `max`.
         upper: &'static str,
-        /// That limit.
+        /// The bytes of the upper limit.
         upper_bytes: ByteSize,
     },
-    /// A limit of the cache's own is above the budget, or above the `max` of a group above it.
+    /// A limit of the cache is above the budget, or above the `max` of an ancestor group.
     #[error("the cache's {limit} of {bytes} bytes is more than the {max} bytes that group {group} may use")]
     LimitTooLarge {
-        /// Which: `min`, `low`, `high` or `max`.
+        /// The limit's name: `min`, `low`, `high` or `max`.
         limit: &'static str,
-        /// That limit.
+        /// The bytes of the limit.
         bytes: ByteSize,
-        /// The group whose `max` is less; `/` for the budget.
+        /// The group with the smaller `max`; `/` for the budget.
         group: String,
-        /// That `max`.
+        /// The `max` of that group.
         max: ByteSize,
     },
-    /// The group of a cache with limits of its own cannot be made.
+    /// The own group of a cache with limits cannot be made.
     #[error("the cache's own group cannot be made below group {parent}: {error}")]
     OwnGroup {
-        /// The group below which it should be.
+        /// The intended parent of the group.
         parent: String,
-        /// Why.
+        /// The cause.
         #[source]
         error: MemcgError,
     },
 }
 
-/// Why an insert was rejected.
+/// The reason for which an insert was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RejectReason {
-    /// It does not fit in its group's limit, or one above, even if that were empty.
+    /// The entry is larger than its group's limit, or than an ancestor's.
     #[error("an entry of {bytes} bytes does not fit in group {group}, which may use {max}")]
     TooLarge {
-        /// What the entry would cost.
+        /// The bytes that the entry would be charged.
         bytes: ByteSize,
-        /// The group in whose limit it does not fit.
+        /// The group with the limit.
         group: String,
-        /// That limit.
+        /// The limit.
         max: ByteSize,
     },
-    /// There is no room now: what is there is protected, in use, or not freed fast enough; or it
-    /// cannot be found, as its keys' `Hash` or `Eq` panic, or say something else than before. The
-    /// reclaimer is at work.
+    /// No memory can be freed for the entry now: the present entries are protected, in use, or not
+    /// freed fast enough; or they cannot be found, as their keys' `Hash` or `Eq` panic or are
+    /// inconsistent. The reclaimer is at work.
     #[error("no room for {bytes} bytes in group {group} now; try again in a while")]
     NoRoom {
-        /// What the entry would cost.
+        /// The bytes that the entry would be charged.
         bytes: ByteSize,
         /// The group that is full.
         group: String,
     },
-    /// Readers hold back so much of what has left the runtime's caches that nothing can be added:
-    /// see [`Runtime`](crate::Runtime) for what a budget promises. It goes on when they leave; so
-    /// look for a thread that keeps a [`Pinned`](super::Pinned), an [`Iter`](super::Iter), or the
-    /// closure of a compute or a visit, for long; or that has leaked one, by `mem::forget`, which
-    /// holds back all that leaves any cache of the process from then on.
+    /// Readers hold back so much memory of removed entries that nothing can be added: see
+    /// [`Runtime`](crate::Runtime) for the bound. Inserts succeed again when the readers leave.
+    /// Look for a thread that keeps a [`Pinned`](super::Pinned), an [`Iter`](super::Iter), or the
+    /// closure of a compute or a visit, for long; or for one that has leaked a guard by
+    /// `mem::forget`, which from then on holds back all entries that leave any cache of the
+    /// process.
     #[error(
         "no room for {bytes} bytes: readers hold back {retired} bytes of entries that have left the caches, and may hold back \
          {allowed}; does a thread keep a Pinned or an Iter for long, or has it leaked one?"
     )]
     HeldByReaders {
-        /// What the entry would cost.
+        /// The bytes that the entry would be charged.
         bytes: ByteSize,
-        /// What has left the runtime's caches, and is not dropped yet.
+        /// The bytes of entries that have left the runtime's caches and are not dropped yet.
         retired: ByteSize,
-        /// What may be held back when all of the budget is used.
+        /// The most bytes that may be held back when all of the budget is used.
         allowed: ByteSize,
     },
-    /// The group is one of another runtime.
+    /// The group belongs to another runtime.
     #[error("the group {group} is not of the cache's runtime: take one from there, with Runtime::group")]
     ForeignGroup {
         /// The group.
         group: String,
     },
-    /// The system gives no memory for the entry, its list, or its place in the index.
+    /// The system has no memory for the entry, its list, or its index slot.
     #[error("no memory for an entry of group {group}")]
     NoMemory {
         /// The group.
@@ -128,9 +129,9 @@ pub enum RejectReason {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InsertError<V> {
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
-    /// The value.
+    /// The rejected value.
     pub value: V,
 }
 

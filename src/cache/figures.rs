@@ -11,10 +11,10 @@ use crate::runtime::CacheFigures;
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// See [`Cache::footprint`](crate::Cache::footprint).
     pub(super) fn footprint(&self) -> ByteSize {
-        // Each behind two counters; and the pointer by which the lists tell the registry, behind
-        // two more.
+        // Two `Arc`s with two reference counts each; and the `Arc` through which the lists notify
+        // the registry: two counts and the pointer.
         let shared = 7 * size_of::<usize>() + size_of::<CacheInner<K, V, S>>() + size_of::<Core<K, V, S>>();
-        // The index and the queues count themselves.
+        // The index and the queues report their own size.
         let own = shared - size_of_val(&self.index) - size_of_val(&self.queues)
             + self.miss_cost.as_deref().map_or(0, size_of_val)
             + self.counters.footprint()

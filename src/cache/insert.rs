@@ -1,4 +1,5 @@
-//! Inserting: a record is prepared (weighed, charged), then put in the index and on its list in one step.
+//! Inserts: a record is prepared (weighed, charged), then put in the index and on its list in one
+//! step.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash};
@@ -19,13 +20,13 @@ use super::policy::tenant::Tenant;
 use super::record::{rounded, Handle, Record};
 use super::removal::RemovalCause;
 
-/// What must be under the key for a value to be put there.
+/// The precondition of an insert on the current record of the key.
 pub(super) enum Expect<'g, K, V> {
-    /// Whatever there is.
+    /// Any record, or none.
     Any,
-    /// Nothing, or what has expired.
+    /// No record, or an expired one.
     Vacant,
-    /// This entry, and no other.
+    /// This record, and no other.
     Same(&'g Record<K, V>),
 }
 
@@ -33,46 +34,53 @@ pub(super) enum Expect<'g, K, V> {
 #[derive(Clone, Copy)]
 pub(super) struct Payer<'a> {
     group: &'a Memcg,
-    /// The caller has named the group: an entry that is there moves to it. Else the entry keeps its
-    /// own.
+    /// Whether the caller has named the group: then a present entry moves to it. Otherwise the
+    /// entry keeps its own group.
     is_named: bool,
 }
 
 impl<'a> Payer<'a> {
-    /// The group of the value that is replaced; `group` where there is none.
+    /// Charges the group of the replaced value, or `group` if no value is replaced.
     pub(super) fn new(group: &'a Memcg) -> Self {
         Self { group, is_named: false }
     }
 
-    /// This group.
+    /// Charges this group.
     pub(super) fn named(group: &'a Memcg) -> Self {
         Self { group, is_named: true }
     }
 }
 
+/// The online group that is charged for a new value, and the tenant of that group, if it has one.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) group: &'a Memcg,
+    pub(super) tenant: Option<&'a Tenant>,
+}
+
 /// A charged record that is in no index and on no list yet.
 pub(super) struct Prepared<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) record: Handle<K, V>,
-    /// What a ghost hit counts.
+    /// The relative cost of the value, which weights a ghost hit.
     cost: RelativeCost,
 }
 
 /// A key and a value that were not inserted.
 pub(super) struct Rejected<K, V> {
-    /// None: the current record is not the expected one.
+    /// The reason; none if the current record is not the expected one.
     pub(super) reason: Option<RejectReason>,
     pub(super) key: K,
     pub(super) value: V,
 }
 
 impl<K, V> Rejected<K, V> {
-    /// Tells whether the current record was not the expected one.
+    /// Returns whether the current record was not the expected one.
     pub(super) fn found_another(&self) -> bool {
         self.reason.is_none()
     }
 }
 
-/// The charge of a record, uncharged when this is dropped.
+/// The charge of a record, which is uncharged when this is dropped.
 struct Refund<'a> {
     group: &'a Memcg,
     bytes: ByteSize,
@@ -87,7 +95,7 @@ impl Drop for Refund<'_> {
 /// The replaced value, and a removal to be finished when no guard is held.
 pub(super) type Inserted<'c, K, V, S> = (Option<V>, MaybeRemoval<'c, K, V, S>);
 
-/// The group itself, or if it is dying, the one above it that is not.
+/// Returns the group itself, or its nearest online ancestor if it is dying.
 fn online(group: &Memcg) -> Cow<'_, Memcg> {
     if group.is_online() {
         Cow::Borrowed(group)
@@ -100,12 +108,12 @@ fn no_memory(group: &Memcg) -> RejectReason {
     RejectReason::NoMemory { group: group.path() }
 }
 
-/// Takes apart a record that was not inserted.
+/// Takes the key and the value out of a record that was not inserted.
 fn into_rejected<K: Send + Sync + 'static, V: Send + Sync + 'static>(
     record: Handle<K, V>,
     reason: Option<RejectReason>,
 ) -> Rejected<K, V> {
-    let Ok(Record { key, value, .. }) = record.into_inner() else { unreachable!("nobody saw it") };
+    let Ok(Record { key, value, .. }) = record.into_inner() else { unreachable!("no other thread has the record") };
     Rejected { reason, key, value }
 }
 
@@ -125,7 +133,6 @@ where
         ttl: Ttl,
         expect: &Expect<'_, K, V>,
     ) -> Result<Option<V>, Rejected<K, V>> {
-        self.prefetch(hash, payer.group);
         let expires = self.inner.core.clock.deadline_of(ttl);
         let group = match expect {
             Expect::Any if self.may_have_another_payer(payer) => {
@@ -135,15 +142,17 @@ where
             }
             _ => online(payer.group),
         };
-        let prepared = self.prepare(key, value, &group, expires)?;
+        let target = self.target(&group);
+        self.prefetch(hash, target);
+        let prepared = self.prepare(key, value, target, expires)?;
         let guard = pin();
-        let (replaced, removal) = self.insert_prepared(prepared, hash, &group, &guard, expect)?;
+        let (replaced, removal) = self.insert_prepared(prepared, hash, target, &guard, expect)?;
         drop(guard);
         drop(removal);
         Ok(replaced)
     }
 
-    /// Returns the group to charge for a value that replaces `current`; an online one.
+    /// Returns the group to charge for a value that replaces `current`. The group is online.
     pub(super) fn payer_of<'a>(&self, payer: Payer<'a>, current: Option<&Record<K, V>>) -> Cow<'a, Memcg> {
         let current = current.filter(|_| self.may_have_another_payer(payer));
         match current.and_then(|current| self.inner.core.queues.owner(current)) {
@@ -161,34 +170,42 @@ where
         }
     }
 
-    /// Tells whether a group is being emptied to end, and takes nothing any more.
+    /// Returns whether a group is being emptied by a drop of the group, and must not be charged any
+    /// more.
     fn is_being_emptied(&self, group: &Memcg) -> bool {
-        // Mostly the limit answers, without a lock. A group that ended meanwhile is not being dropped any more.
+        // A group that is being emptied has a `max` of 0, so mostly this test decides without a
+        // lock. A group that has ended since is no longer listed as being dropped, so its state is
+        // checked, too.
         group.max() == ByteSize::ZERO && (self.runtime().housekeeper().is_dropping(group) || !group.is_online())
     }
 
-    /// Returns whether a replaced entry may keep a group other than `payer`'s: false in a cache of
-    /// one group, where nothing need be looked up.
+    /// Returns whether a replaced entry may keep a group other than `payer`'s. False in a cache
+    /// with one group, so that no lookup is needed.
     fn may_have_another_payer(&self, payer: Payer<'_>) -> bool {
-        // Relaxed: a thread that inserts the first entry of another group at this moment is
-        // concurrent with the caller.
+        // Relaxed: an insert of the first entry of another group at this moment is concurrent with
+        // the caller, so either order is correct.
         let is_of_one_group = *payer.group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed);
         !payer.is_named && !is_of_one_group
     }
 
+    /// Looks up the tenant of a group to charge.
+    pub(super) fn target<'a>(&'a self, group: &'a Memcg) -> Target<'a> {
+        Target { group, tenant: self.inner.core.queues.find_tenant(group) }
+    }
+
     /// Prefetches the ghost and the index bucket of a hash, well before they are read.
-    pub(super) fn prefetch(&self, hash: u64, group: &Memcg) {
+    pub(super) fn prefetch(&self, hash: u64, Target { group, tenant }: Target<'_>) {
         let (guard, core) = (pin(), &self.inner.core);
-        core.queues.prefetch_ghost(hash, group, core.notifier.ghosts().known(&guard));
+        core.queues.prefetch_ghost(hash, group, tenant, core.notifier.ghosts().known(&guard));
         core.index.prefetch(hash, &guard);
     }
 
-    /// Weighs and charges a value, and makes a record of it. The record stays charged.
+    /// Weighs and charges a value, and makes a record of it. The returned record is charged.
     pub(super) fn prepare(
         &self,
         key: K,
         value: V,
-        group: &Memcg,
+        Target { group, tenant }: Target<'_>,
         expires: Deadline,
     ) -> Result<Prepared<K, V>, Rejected<K, V>> {
         let inner = &self.inner;
@@ -197,7 +214,8 @@ where
             let reason = RejectReason::ForeignGroup { group: group.path() };
             return Err(Rejected { reason: Some(reason), key, value });
         }
-        // Relaxed: see `may_have_another_payer`. Stored once, as all inserts read it.
+        // Relaxed: see `may_have_another_payer`. Stored only once, as all inserts read the flag's
+        // cache line.
         if *group != inner.group && !inner.has_tenants.load(Ordering::Relaxed) {
             inner.has_tenants.store(true, Ordering::Relaxed);
         }
@@ -213,7 +231,6 @@ where
         let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
         let record =
             record.map_err(|Record { key, value, .. }| Rejected { reason: Some(no_memory(group)), key, value })?;
-        let tenant = queues.find_tenant(group);
         if let Err(reason) = self.charge(group, bytes, tenant) {
             inner.core.counters.rejected();
             return Err(into_rejected(record, Some(reason)));
@@ -222,20 +239,20 @@ where
         Ok(Prepared { record, cost })
     }
 
-    /// Inserts a prepared record, if the current record of the key is the expected one. Returns the replaced value, and a removal to be finished
-    /// after the guard is dropped.
+    /// Inserts a prepared record, if the current record of the key is the expected one. Returns the
+    /// replaced value, and a removal to be finished after the guard is dropped.
     pub(super) fn insert_prepared<'c>(
         &'c self,
         Prepared { record, cost }: Prepared<K, V>,
         hash: u64,
-        group: &Memcg,
+        Target { group, tenant }: Target<'_>,
         guard: &Guard,
         expect: &Expect<'_, K, V>,
     ) -> Result<Inserted<'c, K, V, S>, Rejected<K, V>> {
         let core = &self.inner.core;
         let (node, expires) = (record.node(), record.deadline());
-        // So that nothing is allocated for the list under the segment's lock. Who has let something go has lists.
-        let tenant = core.queues.find_tenant(group);
+        // Allocates the list here, so that this is not done under the segment's lock. A tenant that
+        // has evicted records has its lists already.
         if tenant.is_none_or(Tenant::is_filling) {
             core.queues.prepare(record.queue(), group, node);
         }
@@ -243,7 +260,8 @@ where
         let mut cause = RemovalCause::Replaced;
         let is = |there: &Record<K, V>, new: &Record<K, V>| there.key == new.key;
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
-        // Unless a key's own code panics, in which case the entry is gone.
+        // Uncharged on every return below that does not insert the record, and also if a key's own
+        // code panics: then the record is dropped.
         let mut refund = Refund { group, bytes: record.charge() };
         let (charged, mut released) = (refund.bytes, None);
         let put = core.index.insert(record, hash, guard, is, &hasher, |record, there| {
@@ -260,9 +278,11 @@ where
             if core.queues.ghost_hit(hash, group, tenant, cost, ghosts) {
                 record.set_queue(Queue::Main);
             }
-            // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
+            // `inherit` may change the queue, so `add` may have to allocate the list under the lock
+            // after all: if that list was empty for long, or the replaced record was of another
+            // group.
             there.inspect(|there| core.queues.inherit(&record, there));
-            // Before another thread may remove the record.
+            // Before `add`, after which another thread may remove the record.
             released = core.enter_value(&record);
             core.queues.add(record, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
@@ -278,13 +298,13 @@ where
                 core.remove_from_list(there)
             }))
         });
-        // What the value held itself: the record is charged for it now.
+        // The value's own charge, which ends now that the record is charged for the value.
         drop(released);
         match put {
             Ok((there, removal)) => {
                 std::mem::forget(refund);
-                // A walk had it, and may have put it back on its list before it was out of the
-                // index: see `Core::put_back`.
+                // A walk had isolated the replaced record, and may have put it back on its list
+                // before it left the index: see `Core::put_back`.
                 let removal = removal.or_else(|| there.and_then(|there| core.remove_from_list(there)));
                 core.counters.inserted(charged);
                 self.inner.register_deadline(expires);
@@ -303,7 +323,8 @@ where
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
-    /// The node of this thread's records: one of the registry's nodes, whatever the topology says.
+    /// Returns the node for this thread's records: one of the registry's nodes, even if the
+    /// topology reports a higher one.
     fn node(&self) -> NodeId {
         if self.last_node == NodeId::ZERO {
             NodeId::ZERO

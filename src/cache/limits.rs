@@ -24,8 +24,8 @@ impl CacheLimits {
         all.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
     }
 
-    /// Makes the group of a cache of this name below `parent`, with these limits, for
-    /// [`Runtime::end_own_group`]. None without limits.
+    /// Makes the group of a cache of this name below `parent`, with these limits. The caller ends
+    /// it with [`Runtime::end_own_group`]. None without limits.
     pub(super) fn make_group(
         &self,
         runtime: &Runtime,
@@ -45,7 +45,7 @@ impl CacheLimits {
         Ok(Some(group))
     }
 
-    /// Refuses limits that cannot hold.
+    /// Checks that the limits are positive, in order, and within the limits of all groups above.
     fn check(&self, runtime: &Runtime, parent: &Memcg) -> Result<(), CacheBuildError> {
         if let Some((limit, _)) = self.set().find(|(_, bytes)| *bytes == ByteSize::ZERO) {
             return Err(CacheBuildError::ZeroLimit { limit });
@@ -66,8 +66,8 @@ impl CacheLimits {
     }
 }
 
-/// Makes a group for a cache of this name, under the first of its names that is free. O(log n) for n
-/// groups of the name.
+/// Makes a group for a cache of this name, under the first of its names that is free. O(log n) for
+/// n groups of the name.
 fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
     let is_taken = |number| parent.child(&group_name(cache, number)).is_some();
     loop {
@@ -85,7 +85,7 @@ fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
             }
         }
         match parent.create(&group_name(cache, free)) {
-            // Another thread made it after the search.
+            // Another thread has made a group of this name after the search: search again.
             Err(MemcgError::NameTaken) => {}
             result => return result,
         }

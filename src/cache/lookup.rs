@@ -19,17 +19,19 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The value of `key`, if it is there and has not expired. The entry counts as used.
+    /// Returns a clone of the value of `key`, if it is present and has not expired. The entry
+    /// counts as used.
     ///
-    /// No lock is taken, and nothing is written that other readers write, but for the first few uses of an entry. To ask for many,
-    /// or to look at a value without cloning it, [`pin`](Self::pin).
+    /// Takes no lock, and writes no memory that other readers write, except for the first few uses
+    /// of an entry. For many lookups, or for a reference instead of a clone, see
+    /// [`pin`](Self::pin).
     #[inline]
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        // How many lookups a processor has under way, each waiting for its lines, is a matter of how few instructions one has. So here is
-        // what is mostly to be done, and all else elsewhere.
+        // The fewer instructions a lookup has, the more lookups a processor overlaps while each
+        // waits for its cache lines. So only the common case is inlined here.
         let core = &*self.inner.core;
         let guard = pin();
         let hash = core.hash(key);
@@ -49,7 +51,8 @@ where
         self.get_overflowed(key, guard)
     }
 
-    /// [`get`](Self::get), where this record was found, and its deadline or the order are to be looked at; none if it has expired.
+    /// [`get`](Self::get), for a found record with a deadline or in a cache in LRU order; none if
+    /// the record has expired.
     #[cold]
     fn get_expiring(&self, record: &Record<K, V>, hash: u64) -> Option<V> {
         let core = &self.inner.core;
@@ -61,7 +64,7 @@ where
         Some(record.value.clone())
     }
 
-    /// [`get`](Self::get), where the key is absent.
+    /// [`get`](Self::get), for an absent key.
     #[inline(never)]
     fn record_miss(&self, guard: Guard) -> Option<V> {
         drop(guard);
@@ -69,13 +72,13 @@ where
         None
     }
 
-    /// [`get`](Self::get), where the key is not in its home bucket, and may be in a following one.
+    /// [`get`](Self::get), if the key is not in its home bucket, and may be in a following one.
     #[cold]
     fn get_overflowed<Q>(&self, key: &Q, guard: Guard) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        // Nobody's drop is to be called inside.
+        // `find` may finish a removal, which runs user code: that must not run inside this guard.
         drop(guard);
         let core = &self.inner.core;
         let value = self.find(key, |record, hash, guard| {
@@ -86,7 +89,8 @@ where
         value
     }
 
-    /// [`get`](Self::get), that counts a hit and no miss: for a caller that goes on to [`get`](Self::get).
+    /// Returns the value as [`get`](Self::get) does, and counts a hit, but no miss: for a caller
+    /// that calls [`get`](Self::get) next.
     pub(super) fn get_hit<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -99,7 +103,7 @@ where
         value.inspect(|_| core.counters.looked_up(true))
     }
 
-    /// The value of `key`, without counting it as used, or as a hit or a miss.
+    /// Returns a clone of the value of `key`, without counting a use, a hit or a miss.
     pub fn peek<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -107,7 +111,7 @@ where
         self.find(key, |record, _, _| record.value.clone())
     }
 
-    /// Is `key` there? Does not count as use.
+    /// Returns whether `key` is present. Does not count as a use.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -115,7 +119,7 @@ where
         self.find(key, |_, _, _| ()).is_some()
     }
 
-    /// Takes `key` out and returns its value.
+    /// Removes `key` and returns its value.
     pub fn remove<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -140,8 +144,9 @@ where
         value
     }
 
-    /// Gives `key` a new time to live, none for ever; the entry counts as used. False if it is not there. An idle time that it had is
-    /// over: the new one counts, however often it is used.
+    /// Sets the time to live of `key`, none for no deadline; the entry counts as used. Returns
+    /// false if the key is absent. The new time replaces an idle time of the entry, and uses do not
+    /// extend it.
     pub fn touch<Q>(&self, key: &Q, time_to_live: Option<Duration>) -> bool
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -160,7 +165,8 @@ where
         touched.flatten().is_some()
     }
 
-    /// Calls `f` with the live record of `key`, its hash and the guard. An expired record is unlinked.
+    /// Calls `f` with the live record of `key`, its hash and the guard. An expired record is
+    /// unlinked.
     #[inline]
     fn find<Q, R>(&self, key: &Q, f: impl FnOnce(&Record<K, V>, u64, &Guard) -> R) -> Option<R>
     where

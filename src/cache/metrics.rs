@@ -1,4 +1,4 @@
-//! One cache, for the `metrics` facade.
+//! Metrics of one cache, for the `metrics` facade.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -12,11 +12,10 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets the metrics of this cache alone to what they are now, at the recorder of the calling
-    /// thread: those with the label `cache` in the table of
-    /// [`Runtime::publish_metrics`](crate::Runtime::publish_metrics), which sets them for all
-    /// caches, and says what the labels are. The gauges of caches that have ended are set to 0, as
-    /// they are there.
+    /// Publishes the metrics of this cache alone to the calling thread's recorder: those with the
+    /// label `cache` in the table of [`Runtime::publish_metrics`](crate::Runtime::publish_metrics),
+    /// which publishes all caches and describes the labels. Gauges of caches that have ended are
+    /// set to 0 here, too.
     ///
     /// O(entries / 500 + caches); with [`Labels::Groups`] O(1,000) more.
     pub fn publish_metrics(&self, labels: Labels) {

@@ -1,4 +1,4 @@
-//! Many lookups at once, and values looked at where they are.
+//! A read-side section over many lookups, which return references instead of clones.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -9,10 +9,12 @@ use lowwater_store::index::FirstProbe;
 use super::core::Found;
 use super::handle::Cache;
 
-/// A cache that this thread reads: from [`Cache::pin`]. What it finds stays where it is until this is dropped.
+/// A read-side section of this thread on a cache, from [`Cache::pin`]. Values found in it can be
+/// borrowed until it is dropped.
 ///
-/// Short is good: the memory of entries that leave any cache meanwhile waits for it. What leaves does leave, though: a value that is
-/// borrowed here may have been evicted or replaced, and is the one that was there when it was asked for.
+/// Keep it short: the memory of entries that leave any cache meanwhile is freed only after it.
+/// Entries do leave meanwhile, though: a borrowed value may have been evicted or replaced, and is
+/// the value that was present at the lookup.
 ///
 /// A `Pinned` in a thread-local variable is a reader until the variable is destroyed. A `Pinned`
 /// that is leaked is a reader for ever, even when its thread has ended: from then on the memory of
@@ -42,11 +44,10 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Lets this thread look many keys up, and at values without cloning them.
+    /// Pins this thread, for many lookups and for references to values instead of clones.
     ///
-    /// Not to be called by a signal handler. In the child of a `fork` a cache is not to be used, as
-    /// the runtime's threads are not there, and may have held locks: see
-    /// [`lowwater_rcu::pin`].
+    /// Must not be called by a signal handler. After a `fork`, the child must not use a cache, as
+    /// the runtime's threads do not exist there and may have held locks: see [`lowwater_rcu::pin`].
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned { cache: self, guard: pin() }
@@ -59,13 +60,13 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// As [`Cache::get`], borrowed.
+    /// Returns a reference to the value of `key`, otherwise as [`Cache::get`].
     #[inline]
     pub fn get<Q>(&self, key: &Q) -> Option<&V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        // As `Cache::get` does.
+        // The same fast path as in `Cache::get`.
         let core = &*self.cache.inner.core;
         let hash = core.hash(key);
         match core.index.probe_first(hash, &self.guard, |record| key.equivalent(&record.key)) {
@@ -82,7 +83,7 @@ where
         }
     }
 
-    /// [`get`](Self::get), where the key is not in its home bucket, and may be in a following one.
+    /// [`get`](Self::get), if the key is not in its home bucket, and may be in a following one.
     #[inline(never)]
     fn get_overflowed<Q>(&self, key: &Q, hash: u64) -> Option<&V>
     where
@@ -100,7 +101,7 @@ where
         value
     }
 
-    /// As [`Cache::peek`], borrowed.
+    /// Returns a reference to the value of `key`, otherwise as [`Cache::peek`].
     pub fn peek<Q>(&self, key: &Q) -> Option<&V>
     where
         Q: Hash + Equivalent<K> + ?Sized,

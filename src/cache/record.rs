@@ -11,9 +11,11 @@ use super::policy::queue::Queue;
 use super::removal::RemovalCause;
 use crate::runtime::GHOST_BYTES_PER_ENTRY;
 
-/// A cached item, in a slot of its cache's slab. The record is in the index until it is unlinked; its handle is on a list of the record's group, or
-/// with the thread that took the record off the list.
-// In this order, so that what a reader wants lies together; 24 bytes and the key and the value.
+/// A cached item, in a slot of its cache's slab. The record is in the index until it is unlinked;
+/// its handle is on a list of the record's group, or with the thread that took the record off the
+/// list.
+// The field order keeps the fields that readers access together. A record is 24 bytes plus the key
+// and the value.
 #[doc(alias = "CacheItem")]
 #[repr(C)]
 pub(super) struct Record<K, V> {
@@ -21,7 +23,7 @@ pub(super) struct Record<K, V> {
     pub(super) value: V,
     deadline: AtomicU32,
     charge: ChargeAndUses,
-    /// Queue, cause.
+    /// The queue, the removal cause, and two flags.
     state: SlotState,
     links: CompressedLinks,
 }
@@ -31,33 +33,36 @@ slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Record<K, 
 /// The owning handle of a record.
 pub(super) type Handle<K, V> = Slot<Record<K, V>>;
 
-/// The bytes that a record's group was charged for the record, which never change, in 22 bits; and above them the record's use count.
+/// The bytes that a record's group was charged for the record, in 22 bits, which never change; and
+/// the record's use count in the two bits above.
 ///
-/// Uses are a guess, and a read that is lost is no harm: they are loaded and stored, not exchanged. An exchange would keep the next lookup
-/// from beginning before this one's line is there.
+/// The use count is an estimate, and a lost increment does no harm: it is loaded and stored, not
+/// updated by a read-modify-write instruction, which would delay the next lookup's loads until this
+/// record's cache line has arrived.
 struct ChargeAndUses {
-    // Bytes, so that nothing is left between them and the state.
+    // As bytes, so that there is no padding before the state.
     low: [u8; 2],
     high: AtomicU8,
 }
 
-/// Bytes in 22 bits: exact below 256 KiB, then rounded up by less than a part in 2^16.
+/// A number of bytes in 22 bits, as a floating-point number: exact below 256 KiB, above rounded up
+/// by less than 1/2^16.
 #[derive(Clone, Copy)]
 struct Charge(u32);
 
 /// The use count is in the two highest bits of the byte that it shares with the charge.
 const USES_SHIFT: u32 = 6;
-/// On the main queue's lists; else on those of the probation queue.
+/// The record belongs to the main queue; otherwise to the probation queue.
 const IN_MAIN: u8 = 1;
 /// The removal cause: three bits.
 const CAUSE_SHIFT: u32 = 1;
 const CAUSE_MAX: u8 = 7;
 const CAUSE: u8 = CAUSE_MAX << CAUSE_SHIFT;
-/// A copy of the record has taken the record's place.
+/// A copy has taken the record's place.
 const MOVED: u8 = 1 << 4;
-/// The value outlives the record, for readers or in other entries, and is counted there.
+/// The value outlives the record, for readers or in other entries, and is charged separately.
 const LEFT_CHARGE: u8 = 1 << 5;
-/// Removal causes by number: one more than the cause's own, so that 0 is none.
+/// Removal causes by their stored number, which is the cause's discriminant plus one; 0 is none.
 const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
     None,
     Some(RemovalCause::Expired),
@@ -72,15 +77,17 @@ const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
 const STATE_BITS: u8 = IN_MAIN | CAUSE | MOVED | LEFT_CHARGE;
 const _: () = assert!(STATE_BITS & SlotState::OWN == STATE_BITS, "bits of the owner");
 
-/// Bytes of a record in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
-/// part of what slabs keep at hand.
+/// The index memory per record, in bytes: a bucket of 64 bytes for twelve records is between 5/12
+/// and 5/6 full, and mostly above 3/5. Also covers the free slots that slabs keep.
 const INDEX_BYTES: usize = 8;
 
 impl<K, V> Record<K, V> {
-    /// Bytes of a record beyond the memory that its key and value own: the record, its index slot, and its part of the ghost table.
+    /// The bytes of a record beyond the memory that its key and value own: the record, its index
+    /// slot, and its share of the ghost table.
     pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_ENTRY) as u64;
 
-    /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
+    /// Returns a record on probation, until [`set_queue`](Self::set_queue) changes that. `charge`
+    /// was made by [`rounded`].
     pub(super) fn new(key: K, value: V, deadline: Deadline, charge: ByteSize) -> Self {
         let deadline = AtomicU32::new(deadline.raw());
         Self {
@@ -93,18 +100,19 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// The bytes that the group was charged for the record.
+    /// Returns the bytes that the group was charged for the record.
     pub(super) fn charge(&self) -> ByteSize {
         ByteSize::new(self.charge.charge().unpack())
     }
 
-    /// Counts a use. Does not write when the count is at its maximum, as it mostly is for records that are read a lot.
+    /// Counts a use. Does not write if the count is at its maximum, which is the common case for
+    /// frequently read records.
     #[inline]
     pub(super) fn mark_used(&self) {
         self.charge.count_use();
     }
 
-    /// The use count.
+    /// Returns the use count.
     #[inline]
     pub(super) fn uses(&self) -> u8 {
         self.charge.uses()
@@ -115,7 +123,8 @@ impl<K, V> Record<K, V> {
         self.charge.set_uses(left);
     }
 
-    /// EvictionSource list it is on, or goes to. Changed only under its segment's lock.
+    /// Returns the queue whose list has the record, or will have it. Changed only under the
+    /// record's segment's lock.
     pub(super) fn queue(&self) -> Queue {
         if self.state.bits() & IN_MAIN == 0 {
             Queue::Probation
@@ -124,54 +133,55 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// See [`queue`](Self::queue).
+    /// Stores the queue; see [`queue`](Self::queue).
     pub(super) fn set_queue(&self, queue: Queue) {
         if self.queue() != queue {
             self.state.update(|bits| Some(bits ^ IN_MAIN));
         }
     }
 
-    /// Takes over the uses of the record that this one replaces, and the `queue`. The record is on no list yet.
+    /// Takes over the use count of the record that this one replaces, and stores `queue`. The
+    /// record is on no list yet.
     pub(super) fn inherit(&self, from: &Self, queue: Queue) {
         self.set_uses(from.uses().max(self.uses()));
         self.set_queue(queue);
     }
 
-    /// The removal cause, for the owner of the handle. Stored under the segment's lock by the thread that removes the record from the index; none
-    /// before.
+    /// Returns the removal cause, for the owner of the handle. Stored under the segment's lock by
+    /// the thread that removes the record from the index; none before.
     pub(super) fn cause(&self) -> Option<RemovalCause> {
         CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX)]
     }
 
-    /// See [`cause`](Self::cause).
+    /// Stores the cause; see [`cause`](Self::cause).
     pub(super) fn set_cause(&self, cause: RemovalCause) {
         let number = cause as u8 + 1;
         self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
     }
 
-    /// Tells whether the record is in the index. A thread that has put the handle on a list, and finds the record indexed,
-    /// leaves the handle to the thread that will unlink the record.
+    /// Returns whether the record is in the index. A thread that has put the handle on a list, and
+    /// finds the record indexed, leaves the handle to the thread that will unlink the record.
     pub(super) fn is_indexed(&self) -> bool {
         self.state.is_still_indexed()
     }
 
-    /// Tells whether a copy has taken the record's place. Stored under the segment's lock.
+    /// Returns whether a copy has taken the record's place. Stored under the segment's lock.
     pub(super) fn was_moved(&self) -> bool {
         self.state.bits() & MOVED != 0
     }
 
-    /// See [`was_moved`](Self::was_moved).
+    /// Marks the record as moved; see [`was_moved`](Self::was_moved).
     pub(super) fn set_moved(&self) {
         self.state.update(|bits| Some(bits | MOVED));
     }
 
-    /// Stores that the value of the removed record is counted elsewhere.
+    /// Marks the value of the removed record as charged separately.
     pub(super) fn set_left_charge(&self) {
         self.state.update(|bits| Some(bits | LEFT_CHARGE));
     }
 
-    /// The bytes of the record that count as retired until it is dropped: those of a value that
-    /// outlives it are charged.
+    /// Returns the bytes of the record that count as retired until it is dropped: a value that
+    /// outlives the record is still charged, so its bytes are not included.
     fn retired_bytes(&self) -> ByteSize {
         match self.state.bits() & LEFT_CHARGE {
             0 => self.charge(),
@@ -179,30 +189,30 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// The part of the charge that is for the record itself.
+    /// Returns the part of the charge that is for the record itself.
     pub(super) fn own_bytes(&self) -> ByteSize {
         self.charge().min(ByteSize::new(Self::BYTES))
     }
 
-    /// The part of the charge that is for the value, and for what the key owns.
+    /// Returns the part of the charge that is for the value, and for the memory that the key owns.
     pub(super) fn value_bytes(&self) -> ByteSize {
         self.charge().saturating_sub(self.own_bytes())
     }
 
-    /// When the record expires. Changed only under its segment's lock.
+    /// Returns the record's deadline. Changed only under the record's segment's lock.
     #[inline]
     pub(super) fn deadline(&self) -> Deadline {
-        // Relaxed: the time stands for itself.
+        // Relaxed: the deadline orders no other memory.
         Deadline::from_raw(self.deadline.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_deadline(&self, at: Deadline) {
-        // Relaxed: the time stands for itself.
+        // Relaxed: the deadline orders no other memory.
         self.deadline.store(at.raw(), Ordering::Relaxed);
     }
 }
 
-/// The charge that a record can store for `bytes`: the same, or a few more.
+/// Returns the charge that a record can store for `bytes`: the same, or slightly more.
 pub(super) fn rounded(bytes: ByteSize) -> ByteSize {
     ByteSize::new(Charge::pack(bytes.get()).unpack())
 }
@@ -233,22 +243,25 @@ impl ChargeAndUses {
         }
     }
 
-    /// Of two concurrent stores, either may win.
+    /// Stores the use count. Of two concurrent stores, either may win.
     fn set_uses(&self, uses: u8) {
-        // Relaxed: what the byte shares with the uses is the same for all who store it.
+        // Relaxed: the other bits of the byte are the charge, which never changes, so all stores
+        // write the same.
         let charge = self.high() % (1 << USES_SHIFT);
         self.high.store(charge | (uses << USES_SHIFT), Ordering::Relaxed);
     }
 
     #[inline]
     fn high(&self) -> u8 {
-        // Relaxed: the uses stand for themselves, and the charge was there before anybody saw the entry.
+        // Relaxed: the use count orders no other memory, and the charge was stored before the
+        // record became visible to other threads.
         self.high.load(Ordering::Relaxed)
     }
 }
 
 impl Charge {
-    /// The other four bits say by how often two more these are to be shifted.
+    /// Bits of the mantissa. The four bits above are the exponent: the mantissa is shifted by twice
+    /// this number.
     const MANTISSA: u32 = 18;
 
     #[inline]

@@ -1,15 +1,15 @@
-//! Why records leave a cache.
+//! The causes for which records leave a cache.
 
-/// Why an entry left the cache.
+/// The cause for which an entry left the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RemovalCause {
-    /// Its time was over.
+    /// The entry's deadline had passed.
     Expired,
-    /// Somebody removed it, or dropped its group.
+    /// The entry was removed by a call, or its group was dropped.
     Explicit,
-    /// Another value was put under its key.
+    /// Another value was inserted under the entry's key.
     Replaced,
-    /// Its memory was needed.
+    /// The entry was evicted because its memory was needed.
     Size,
 }

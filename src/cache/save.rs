@@ -1,4 +1,4 @@
-//! Saving what is in a cache, and loading it again. In what form it is kept is the caller's business.
+//! Saving the entries of a cache and loading them again. The caller chooses the format.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -12,45 +12,49 @@ use super::handle::Cache;
 use super::insert::Expect;
 use super::policy::queue::Queue;
 
-/// What belongs to a saved entry besides its key and value.
+/// The part of a saved entry besides its key and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Meta {
-    /// The path of its group; `/` for the root. Empty for the own group of a cache with limits
-    /// ([`CacheBuilder::low`](super::CacheBuilder::low)), and for that of the cache that loads it.
+    /// The path of the entry's group; `/` for the root. Empty for the own group of a cache with
+    /// limits ([`CacheBuilder::low`](super::CacheBuilder::low)); when loaded, empty means the own
+    /// group of the loading cache.
     pub group: String,
-    /// The time it has left; none if it does not expire.
+    /// The time until the entry expires; none if it does not expire.
     pub time_left: Option<Duration>,
-    /// If a use begins that time anew: how long it is then.
+    /// The idle time, if a use extends the deadline.
     pub time_to_idle: Option<Duration>,
-    /// How much it was used, as far as that is known: 0 for what was not, to 7. Four of it mean that it was used enough to be kept
-    /// among the proven ones (of the orders that tell them apart), the rest are uses since it was looked at last.
+    /// The entry's use count, as far as it is known: from 0 (unused) to 7. The bit of value 4 means
+    /// that the entry was on the main queue, in eviction orders that have one. The two lower bits
+    /// are the uses since the last eviction scan.
     pub heat: u8,
 }
 
-/// What became of loaded entries. A key that is there already keeps its younger value, and an entry whose time is over is not loaded.
+/// The result of [`Cache::load`]. A key that is present keeps its younger value, and an expired
+/// entry is not loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// Entries that were put in.
+    /// Entries that were inserted.
     pub put: u64,
-    /// Keys that were there already.
+    /// Entries whose keys were present.
     pub present: u64,
-    /// Entries whose time was over.
+    /// Entries that had expired.
     pub expired: u64,
-    /// Entries that found no room, or whose group cannot be made.
+    /// Entries that were rejected, or whose group cannot be made.
     pub refused: u64,
-    /// Entries, of this cache and whoever put them in, that had to leave meanwhile because memory was needed.
+    /// Entries of this cache, loaded or not, that were evicted during the load because memory was
+    /// needed.
     pub evicted: u64,
 }
 
 impl Loaded {
-    /// How many did not fit.
+    /// The number of loaded entries that did not fit.
     pub fn did_not_fit(&self) -> u64 {
         self.refused + self.evicted
     }
 }
 
-/// What was put on the main queue, in [`Meta::heat`].
+/// The bit of [`Meta::heat`] for a record on the main queue.
 const PROVEN: u8 = 4;
 
 impl<K, V, S> Cache<K, V, S>
@@ -59,13 +63,15 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Shows every live entry to `save`, with what [`load`](Self::load) needs to know of it, in no order. None counts as used. Says how many.
+    /// Calls `save` for each live entry with the metadata that [`load`](Self::load) needs, in no
+    /// order. Does not count as a use. Returns the number of entries.
     ///
-    /// Consistent as [`visit`](Self::visit) is. `save` runs without a lock and may use the cache; while it does, this thread is pinned, for
-    /// some hundreds of entries at a time, so it should write to a buffer rather than wait for a disk.
+    /// Consistent as [`visit`](Self::visit) is. `save` runs without a lock and may use the cache.
+    /// The thread is pinned for some hundreds of entries at a time, so `save` should write to a
+    /// buffer rather than wait for a disk.
     ///
-    /// An entry that the reclaimer has isolated at that moment, to evict or to move it, is on no group's list: the entry is said
-    /// to be of the cache's own.
+    /// An entry that the reclaimer has isolated at that moment, to evict or to move it, is on no
+    /// group's list: it is saved with the cache's own group.
     ///
     /// ```
     /// use lowwater::{cache::Meta, ByteSize, Cache, Runtime};
@@ -82,7 +88,7 @@ where
     /// })?;
     /// drop(cache);
     ///
-    /// // What was used least first, so that it is the first to go if there is less room now.
+    /// // The least used first: they are evicted first if less memory is available now.
     /// saved.sort_by_key(|(.., meta)| meta.heat);
     /// let cache = make()?;
     /// assert_eq!(cache.load(saved).did_not_fit(), 0);
@@ -93,7 +99,7 @@ where
     ///
     /// # Errors
     ///
-    /// The first one of `save`, which ends it.
+    /// The first error of `save`, which ends the walk.
     pub fn save<E>(&self, mut save: impl FnMut(&K, &V, &Meta) -> Result<(), E>) -> Result<u64, E> {
         let core = &self.inner.core;
         let (mut at, mut saved) = (Cursor::new(), 0);
@@ -108,13 +114,15 @@ where
                 if expires.is_past(now) {
                     continue;
                 }
-                // One that a walk has is on its way out, or between two lists.
+                // A record that a walk has isolated has no owner: it is about to be evicted, or
+                // between two lists.
                 let owner = core.queues.owner(record).unwrap_or_else(|| self.inner.group.clone());
                 if owner != group {
                     meta.group = self.saved_path(&owner);
                     group = owner;
                 }
-                // It is not over: what is told so may be a little too little.
+                // The record has not expired. `time_left` is rounded down, possibly to zero, and
+                // `load` would drop the entry then.
                 meta.time_left = expires.time_left(now).map(|left| left.max(TICK_TIME));
                 meta.time_to_idle = expires.time_to_idle();
                 meta.heat = record.uses() | if record.queue() == Queue::Main { PROVEN } else { 0 };
@@ -125,15 +133,17 @@ where
         Ok(saved)
     }
 
-    /// Puts in what [`save`](Self::save) showed, in the order given; groups that are not there are made. Returns what became of the entries.
+    /// Inserts entries that [`save`](Self::save) has shown, in the given order. Missing groups are
+    /// made. Returns counts of the results.
     ///
-    /// Each entry is put in as [`insert`](Self::insert) would, within the same limits and making room in the same way. So where there is less
-    /// room than there was, what comes first is the first to leave again: give the oldest first, or what was used least.
+    /// Each entry is inserted as by [`insert`](Self::insert), under the same limits and with the
+    /// same evictions. If less memory is available than at the time of the save, the entries
+    /// inserted first are the first to be evicted: pass the oldest first, or the least used.
     pub fn load(&self, entries: impl IntoIterator<Item = (K, V, Meta)>) -> Loaded {
         let core = &self.inner.core;
         let evictions = core.counters.read().evictions;
         let mut loaded = Loaded::default();
-        // Mostly they come in runs of one group.
+        // Entries usually come in runs of one group.
         let mut last: Option<(String, Memcg)> = None;
         for (key, value, meta) in entries {
             if meta.time_left.is_some_and(|left| left.is_zero()) {
@@ -158,7 +168,7 @@ where
         loaded
     }
 
-    /// The path by which a group is saved.
+    /// Returns the path under which a group is saved.
     fn saved_path(&self, group: &Memcg) -> String {
         if self.inner.owns_group && *group == self.inner.group {
             String::new()
@@ -167,7 +177,7 @@ where
         }
     }
 
-    /// The group that was saved by this path.
+    /// Returns the group of a saved path; makes it if it is missing.
     fn loaded_group(&self, path: &str) -> Result<Memcg, MemcgError> {
         if path.is_empty() {
             return Ok(self.inner.group.nearest_online());
@@ -175,7 +185,8 @@ where
         self.inner.runtime.group(path)
     }
 
-    /// Was it put in, or is the key there? None: there was no room.
+    /// Inserts one entry. Returns true if it was inserted, false if the key is present, and none if
+    /// the insert was rejected.
     fn load_one(&self, key: K, value: V, meta: &Meta, group: &Memcg) -> Option<bool> {
         let core = &self.inner.core;
         if self.contains_key(&key) {
@@ -183,15 +194,16 @@ where
         }
         let hash = core.hash(&key);
         let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle);
-        self.prefetch(hash, group);
-        let prepared = self.prepare(key, value, group, expires).ok()?;
-        // Nobody has seen it yet.
+        let target = self.target(group);
+        self.prefetch(hash, target);
+        let prepared = self.prepare(key, value, target, expires).ok()?;
+        // No other thread has the record yet, so its state can be set without a lock.
         prepared.record.set_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.has_queues() {
             prepared.record.set_queue(Queue::Main);
         }
         let guard = pin();
-        let put = self.insert_prepared(prepared, hash, group, &guard, &Expect::Vacant);
+        let put = self.insert_prepared(prepared, hash, target, &guard, &Expect::Vacant);
         drop(guard);
         match put {
             Ok((_, removal)) => {

@@ -14,7 +14,8 @@ use super::policy::queue::Queue;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 
-/// Background evictions after which a fence on every processor is worth its cost: the fence interrupts readers.
+/// Background evictions after which removed records are collected. A collection needs a fence on
+/// every processor, which interrupts readers, so it must pay off.
 const COLLECT_EVERY: u32 = 16_384;
 /// Records whose cache lines are prefetched together.
 const AHEAD: usize = 8;
@@ -22,7 +23,7 @@ const AHEAD: usize = 8;
 /// The result of an eviction.
 #[derive(Default)]
 pub(super) struct Evicted {
-    /// Records that were scanned, and of these evicted.
+    /// Scanned records, and those of them that were evicted.
     pub(super) scanned: u64,
     pub(super) freed: u64,
     /// Scanned records that were put back on their list, as they could not be found in the
@@ -32,13 +33,13 @@ pub(super) struct Evicted {
     pub(super) bytes: ByteSize,
 }
 
-/// The group that records are evicted from.
+/// The group from which records are evicted.
 #[derive(Clone, Copy)]
 pub(super) struct EvictionSource<'a> {
     pub(super) memcg: &'a Memcg,
-    /// The number of the group's records before, for the age of ghosts.
+    /// The number of the group's records before the eviction, for the age of ghosts.
     pub(super) entries: u64,
-    /// None: no keys are remembered.
+    /// Records ghosts of the evicted keys, if present.
     pub(super) ghost_recorder: Option<&'a GhostRecorder<'a>>,
 }
 
@@ -62,17 +63,20 @@ where
         }
     }
 
-    /// As the entries that the group let go lately weighed, or as those of the cache weigh on average.
+    /// Returns the estimated bytes of the group's records: their number times the mean charge of
+    /// the group's recent evictions, or else of the cache's records.
     fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         self.note_len();
         Some(self.queues.weigh(sc.memcg(), self.queues.count(sc.memcg(), sc.node())))
     }
 
-    /// Turn by turn, as the queues have it, until as many were looked at as was asked.
+    /// Evicts batch by batch, in the order of the queues, until the requested number of records was
+    /// scanned.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
         let Evicted { scanned, freed, .. } = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
         if sc.flags().contains(Reclaim::BACKGROUND) {
-            // Relaxed, both: a number that says when; two who collect at once do no harm.
+            // Relaxed, both accesses: the number only decides when to collect; two concurrent
+            // collections do no harm.
             let more = u32::try_from(freed).unwrap_or(u32::MAX);
             let since = self.freed_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
             if since >= COLLECT_EVERY {
@@ -93,7 +97,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Scans up to `nr` of the oldest records of a group on a node, and evicts those that were not used.
+    /// Scans up to `nr` of the oldest records of a group on a node, and evicts those that were not
+    /// used.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
         let now = self.clock.now();
         let why = |record: &Record<K, V>| match record.deadline().is_past(now) {
@@ -101,12 +106,14 @@ where
             false => RemovalCause::Size,
         };
         let ghosts = self.notifier.ghosts();
-        self.note_len();
+        if self.queues.is_count_due() {
+            self.note_len();
+        }
         let ghost_recorder = self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().budget().get());
         let mut all = Evicted::default();
         while all.scanned < nr {
-            // Relaxed, here and below: a hint. Records that cannot be evicted are not to be met
-            // again and again while some on the other queue could go.
+            // Relaxed, here and below: a hint. If a whole batch was put back, the other queue is
+            // tried next, as it may have records that can be evicted.
             let swapped = self.is_stuck.load(Ordering::Relaxed) && self.is_stuck.swap(false, Ordering::Relaxed);
             let EvictionBatch { old, moved, to, entries, scanned } =
                 self.queues.isolate_batch(memcg, node, nr - all.scanned, now, swapped);
@@ -132,11 +139,12 @@ where
             }
         }
         ghost_recorder.tenant.note_evicted(all.freed, all.bytes.get());
+        self.queues.note_evicted(all.freed);
         all
     }
 
-    /// Puts a record that a walk isolated from one queue on the other. Returns the record if another thread has removed it from the index, or there
-    /// is no memory for a list.
+    /// Moves a record that a walk isolated from one queue to the other. Returns the record if
+    /// another thread has removed it from the index, or there is no memory for a list.
     fn move_to(
         &self,
         queue: Queue,
@@ -163,8 +171,8 @@ where
         record
     }
 
-    /// Evicts isolated records of a group, a few at a time: the cache lines of all are prefetched before the first is
-    /// touched. Counts them in `gone`.
+    /// Evicts isolated records of a group in batches of `AHEAD`: the cache lines of a whole batch
+    /// are prefetched before its first record is touched. The counts are added to `gone`.
     pub(super) fn evict_batch(
         &self,
         mut old: Isolated<Record<K, V>>,
@@ -193,9 +201,10 @@ where
         }
     }
 
-    /// Evicts an isolated record of this hash: removes it from the index, unless another thread was faster, and finishes the
-    /// removal; counts it in `gone`. A record that is in the index, and is not found there, as its key's hash
-    /// panics now or differs from the hash at insert, goes back on its list.
+    /// Evicts an isolated record of this hash: removes it from the index, unless another thread was
+    /// faster, and finishes the removal; counts it in `gone`. A record that is still marked as
+    /// indexed and is not found by its hash, as the key's `Hash` panics or is inconsistent, goes
+    /// back on its list.
     fn evict_one(
         &self,
         record: Handle<K, V>,

@@ -1,4 +1,4 @@
-//! What was done, and why entries left.
+//! Counters of a cache: lookups, inserts, and removals by cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,25 +9,26 @@ use lowwater_base::ByteSize;
 
 use super::removal::RemovalCause;
 
-/// Counts since the cache was made. They are read one after the other, so they need not agree to the last while it is used.
+/// Counters of a cache since it was built. They are read one after the other, so they may be
+/// slightly inconsistent while the cache is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Lookups that found something.
+    /// Lookups that found a live entry.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Lookups that found none.
     pub misses: u64,
-    /// Values put in.
+    /// Inserted values.
     pub inserts: u64,
-    /// Values that found no room.
+    /// Values that were rejected.
     pub rejected: u64,
-    /// Entries that left because their memory was needed.
+    /// Entries that were evicted because their memory was needed.
     pub evictions: u64,
-    /// Entries that left because their time was over.
+    /// Entries that were removed because their deadline had passed.
     pub expired: u64,
-    /// Entries that were removed.
+    /// Entries that were removed by a call, or with their group.
     pub removed: u64,
-    /// Entries whose place another value took.
+    /// Entries whose value was replaced.
     pub replaced: u64,
     /// Loads by `get_or_insert_with`.
     pub loads: u64,
@@ -35,16 +36,18 @@ pub struct CacheStats {
     pub listener_panics: u64,
     /// Values whose own `Drop` panicked while they were evicted.
     pub drop_panics: u64,
-    /// Bytes charged for the entries that the cache holds now: the one figure here that also falls. Exact while no thread works on the cache;
-    /// [`Memcg::usage`](crate::Memcg::usage) is that of a group, for all caches.
+    /// Bytes charged for the entries that are in the cache now: the only figure here that can fall.
+    /// Exact while no thread works on the cache. For one group and all caches, see
+    /// [`Memcg::usage`](crate::Memcg::usage).
     pub bytes: ByteSize,
 }
 
-/// What is counted often is counted by each thread on a line of its own, as long as there are lines; the others share a few.
+/// Stripes for the threads without a stripe of their own. Frequent events are counted in striped
+/// counters: a thread has its own stripe as long as there are free ones.
 const SHARED: usize = 4;
 const STRIPES: usize = owned_slot::OWNED_MAX + SHARED;
 
-/// A pointer before the first count.
+/// The counters of a cache. A null pointer before the first event.
 #[derive(Default)]
 pub(super) struct Counters {
     lines: OnceBox<Lines>,
@@ -68,21 +71,22 @@ struct Stripe {
     expired: AtomicU64,
     removed: AtomicU64,
     replaced: AtomicU64,
-    /// Bytes of the entries that were inserted here, less those of the entries that were removed here. Wraps: only the sum over all stripes
-    /// is a number of bytes.
+    /// Bytes of the entries inserted by the threads of this stripe, less those of the entries that
+    /// they removed. Wraps: only the sum over all stripes is a number of bytes.
     bytes: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 
-// Relaxed, all of them: numbers to look at; nothing is decided by them.
+// All accesses are Relaxed. The counters are statistics, and order no other memory.
 impl Counters {
     #[inline]
     pub(super) fn looked_up(&self, hit: bool) {
         self.stripe(|stripe, add| add(if hit { &stripe.hits } else { &stripe.misses }, 1));
     }
 
-    /// Counts a hit, if this thread has a line of its own to do so. Else [`looked_up`](Self::looked_up) has to.
+    /// Counts a hit if this thread has a stripe of its own, and returns whether it has. Otherwise
+    /// the caller must call [`looked_up`](Self::looked_up).
     #[inline]
     pub(super) fn hit(&self) -> bool {
         let own = self.lines.get().zip(owned_slot::owned());
@@ -124,12 +128,13 @@ impl Counters {
         });
     }
 
-    /// Bytes of what was allocated for counting.
+    /// The bytes allocated for the counters.
     pub(super) fn footprint(&self) -> usize {
         self.lines.get().map_or(0, size_of_val)
     }
 
-    /// The number of entries: inserts less removals. Five loads a stripe, all of one cache line.
+    /// Returns the number of entries: inserts less removals. Five loads per stripe, all from one
+    /// cache line.
     pub(super) fn len(&self) -> usize {
         let Some(lines) = self.lines.get() else { return 0 };
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -138,16 +143,16 @@ impl Counters {
             let removals = removals.into_iter().map(get).fold(0, u64::wrapping_add);
             sum.wrapping_add(get(&stripe.inserts)).wrapping_sub(removals)
         });
-        // A removal may be read whose insert was not.
+        // Negative if a removal was read and its insert, in another stripe, was not: then 0.
         usize::try_from(len.cast_signed()).unwrap_or(0)
     }
 
-    /// The number of entries, and the bytes that they are charged.
+    /// Returns the number of entries, and the bytes that they are charged.
     pub(super) fn len_and_bytes(&self) -> (usize, ByteSize) {
         let Some(lines) = self.lines.get() else { return (0, ByteSize::ZERO) };
         let get = |stripe: &Stripe| stripe.bytes.load(Ordering::Relaxed);
         let bytes = lines.stripes.iter().map(get).fold(0, u64::wrapping_add);
-        // As in `len`.
+        // May be negative, for the reason given in `len`.
         (self.len(), ByteSize::new(u64::try_from(bytes.cast_signed()).unwrap_or(0)))
     }
 
@@ -160,7 +165,7 @@ impl Counters {
             listener_panics: get(&lines.listener_panics),
             ..CacheStats::default()
         };
-        // What goes, before what comes: nothing goes that did not come before.
+        // Removals are read before inserts, so that normally they do not exceed the inserts.
         for stripe in &lines.stripes {
             all.evictions += get(&stripe.evictions);
             all.expired += get(&stripe.expired);
@@ -174,7 +179,7 @@ impl Counters {
             all.misses += get(&stripe.misses);
             bytes = bytes.wrapping_add(get(&stripe.bytes));
         }
-        // As in `len`.
+        // May be negative, for the reason given in `len`.
         all.bytes = ByteSize::new(u64::try_from(bytes.cast_signed()).unwrap_or(0));
         all
     }
@@ -184,7 +189,8 @@ impl Counters {
         self.lines.get_or_init(Box::default)
     }
 
-    /// Counts on a line of the thread's own, if there is one.
+    /// Calls `count` with the thread's own stripe and a plain add, or with a shared stripe and an
+    /// atomic one.
     #[inline]
     fn stripe(&self, count: impl Fn(&Stripe, fn(&AtomicU64, u64))) {
         let stripes = &self.lines().stripes;
@@ -197,7 +203,8 @@ impl Counters {
     }
 }
 
-/// Where no other thread writes no exchange is needed; it would keep the next lookup from beginning before it is done.
+/// Adds to a counter that no other thread writes, without a read-modify-write instruction: such an
+/// instruction would delay the next lookup's loads until it completes.
 #[inline]
 fn add_alone(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);

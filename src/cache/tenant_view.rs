@@ -1,11 +1,11 @@
-//! Name spaces: a key of a tenant's own, and a view of a cache that has only these.
+//! Name spaces: keys that belong to a tenant, and a view of a cache restricted to them.
 //!
 //! A group of [`Entry::group`](super::Entry::group) is charged and is no part of the key. Here the
 //! group is a part of the key, by type: a cache of [`TenantKey`]s has a view for each tenant, and a
-//! cache of other keys pays nothing for it.
+//! cache of other keys has no overhead.
 //!
 //! A key holds a handle on its group, not the group's id: an id belongs to its group until the last
-//! handle is gone, so no new group meets the entries of one that has ended.
+//! handle is dropped, so a new group never finds the entries of an ended one.
 
 #[cfg(feature = "async")]
 use std::future::Future;
@@ -22,9 +22,9 @@ use super::handle::Cache;
 
 /// A key in the name space of one tenant; from [`TenantView::key`].
 ///
-/// Two are equal if their groups are the same group, and their keys are equal. A `TenantKey` is a
-/// pointer and the key. The group's memory and its id are kept while one exists, also after the
-/// group has ended.
+/// Two keys are equal if their groups are the same group and their inner keys are equal. A
+/// `TenantKey` is a pointer and the key. The group's memory and its id are kept while a key exists,
+/// also after the group has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TenantKey<K> {
     group: Memcg,
@@ -40,8 +40,8 @@ pub struct TenantKeyRef<'a, Q: ?Sized> {
 
 /// The entries of one tenant in a cache of [`TenantKey`]s: a name space; from [`Cache::tenant`].
 ///
-/// Keys are the tenant's own: the same key of two tenants is two entries. New entries are charged
-/// to the tenant. A view is two references and is made without an allocation. Lookups clone no key.
+/// The same key of two tenants is two entries. New entries are charged to the tenant. A view is two
+/// references and is made without an allocation. Lookups clone no key.
 ///
 /// ```
 /// use lowwater::cache::TenantKey;
@@ -68,10 +68,10 @@ pub struct TenantKeyRef<'a, Q: ?Sized> {
 /// # When the group ends
 ///
 /// After [`Runtime::end_group`](crate::Runtime::end_group) the entries are charged to the parent,
-/// and stay in the name space of the group that has ended: a caller that still has a handle on the
-/// group finds them; nobody else does, and unused they are evicted. Inserts by such a handle are
-/// charged to the nearest online ancestor. A new group is another name space, also one of the same
-/// path. After [`Runtime::drop_group`](crate::Runtime::drop_group) the entries leave.
+/// and stay in the name space of the ended group: only a caller that still has a handle on the
+/// group finds them, and unused they are evicted. Inserts by such a handle are charged to the
+/// nearest online ancestor. A new group is another name space, even with the same path. After
+/// [`Runtime::drop_group`](crate::Runtime::drop_group) the entries are removed.
 ///
 /// A tenant's name space is emptied at once by `cache.retain(|key, _| key.group() != &group)`.
 /// O(entries of the cache).
@@ -81,8 +81,9 @@ pub struct TenantView<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S 
 }
 
 impl<K> TenantKey<K> {
-    /// The tenant whose key it is. What a [`TenantView`] inserts is charged to this group. What is
-    /// inserted by [`Cache::insert`] and other calls of the cache is not: see [`TenantView::key`].
+    /// The tenant to which the key belongs. Inserts by a [`TenantView`] are charged to this group.
+    /// Inserts by [`Cache::insert`] and other methods of the cache are not: see
+    /// [`TenantView::key`].
     pub fn group(&self) -> &Memcg {
         &self.group
     }
@@ -117,8 +118,8 @@ where
     /// Returns the view of one tenant, whose keys are the tenant's own. O(1), without an allocation
     /// or a lock.
     ///
-    /// The keys that all tenants share, if there are any, are those of a group that stands for all,
-    /// such as the [root](crate::Runtime::root).
+    /// For keys that all tenants share, use a common group, such as the
+    /// [root](crate::Runtime::root).
     ///
     /// # Errors
     ///
@@ -148,12 +149,12 @@ where
         self.cache
     }
 
-    /// Returns `key` in the tenant's name space, for calls of the cache that take a key.
+    /// Returns `key` in the tenant's name space, for methods of the cache that take a key.
     ///
-    /// **Those charge a new entry to the cache's own group**, and [`Cache::load`] to the one that
-    /// [`Meta::group`](super::Meta::group) names, whoever's key it is: then the tenant's limits do
-    /// not hold for it. To charge the tenant, insert through the view, or name the group:
-    /// `cache.entry(view.key(7)).group(view.group())`.
+    /// **These methods charge a new entry to the cache's own group**, and [`Cache::load`] charges
+    /// the group that [`Meta::group`](super::Meta::group) names, regardless of the group in the
+    /// key: then the tenant's limits do not hold for the entry. To charge the tenant, insert
+    /// through the view, or name the group: `cache.entry(view.key(7)).group(view.group())`.
     pub fn key(&self, key: K) -> TenantKey<K> {
         TenantKey { group: self.group.clone(), key }
     }
@@ -168,7 +169,7 @@ where
         TenantKeyRef { group: self.group, key }
     }
 
-    /// As [`Cache::get`].
+    /// See [`Cache::get`].
     #[inline]
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
@@ -177,7 +178,7 @@ where
         self.cache.get(&self.key_ref(key))
     }
 
-    /// As [`Cache::peek`].
+    /// See [`Cache::peek`].
     pub fn peek<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -185,7 +186,7 @@ where
         self.cache.peek(&self.key_ref(key))
     }
 
-    /// As [`Cache::contains_key`].
+    /// See [`Cache::contains_key`].
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -193,7 +194,7 @@ where
         self.cache.contains_key(&self.key_ref(key))
     }
 
-    /// As [`Cache::remove`].
+    /// See [`Cache::remove`].
     pub fn remove<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -201,7 +202,7 @@ where
         self.cache.remove(&self.key_ref(key))
     }
 
-    /// As [`Cache::touch`].
+    /// See [`Cache::touch`].
     pub fn touch<Q>(&self, key: &Q, time_to_live: Option<Duration>) -> bool
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -209,8 +210,8 @@ where
         self.cache.touch(&self.key_ref(key), time_to_live)
     }
 
-    /// As [`Cache::insert`]. A new entry is charged to the tenant; one that is there keeps its
-    /// group.
+    /// Inserts a value as [`Cache::insert`] does. A new entry is charged to the tenant; a present
+    /// entry keeps its group.
     ///
     /// # Errors
     ///
@@ -219,27 +220,27 @@ where
         self.entry(key).insert(value)
     }
 
-    /// As [`Cache::entry`]. A new entry is charged to the tenant; one that is there keeps its
-    /// group, unless [`Entry::group`] names another.
+    /// Returns an entry as [`Cache::entry`] does. A new entry is charged to the tenant; a present
+    /// entry keeps its group, unless [`Entry::group`] names another.
     pub fn entry(&self, key: K) -> Entry<'a, TenantKey<K>, V, S> {
         Entry::with_default_group(self.cache, self.key(key), self.group)
     }
 
-    /// As [`Cache::get_or_insert_with`].
+    /// See [`Cache::get_or_insert_with`].
     pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
         self.hit(&key).unwrap_or_else(|| self.entry(key).or_insert_with(load))
     }
 
-    /// As [`Cache::try_get_or_insert_with`].
+    /// See [`Cache::try_get_or_insert_with`].
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is kept, and a follower calls its own `load`.
+    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
     pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         self.hit(&key).map_or_else(|| self.entry(key).or_try_insert_with(load), Ok)
     }
 
-    /// As [`Cache::get_or_insert_with_async`].
+    /// See [`Cache::get_or_insert_with_async`].
     #[cfg(feature = "async")]
     pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
         match self.hit(&key) {
@@ -248,11 +249,11 @@ where
         }
     }
 
-    /// As [`Cache::try_get_or_insert_with_async`].
+    /// See [`Cache::try_get_or_insert_with_async`].
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is kept, and a follower loads.
+    /// The error of `load`. Then nothing is inserted, and a follower runs its own load.
     #[cfg(feature = "async")]
     pub async fn try_get_or_insert_with_async<E>(
         &self,
@@ -265,8 +266,8 @@ where
         }
     }
 
-    /// The value of `key`, before a handle on the group is cloned for a load: threads of one tenant
-    /// that hit would all write its count.
+    /// Returns the value of `key`. Clones no handle on the group, although a load does: hits by
+    /// threads of one tenant would otherwise all write the group's reference count.
     fn hit(&self, key: &K) -> Option<V> {
         self.cache.get_hit(&self.key_ref(key))
     }

@@ -1,4 +1,4 @@
-//! What a cache must hold: contents, bytes, causes, tenants, and who is harmed by whom.
+//! Tests of the cache: contents, byte counts, removal causes, tenants, and isolation of faults.
 
 mod behave;
 mod bytes;
@@ -17,8 +17,23 @@ mod threads;
 mod times;
 
 use crate::{ByteSize, Cache, Runtime};
+use std::time::{Duration, Instant};
 
-/// A cache of owned bytes in a budget of its own, one node.
+/// Waits until `is` returns true, which other threads of the cache, or readers of other tests, may
+/// delay.
+///
+/// # Panics
+///
+/// If that takes longer than `patience`.
+fn eventually(patience: Duration, what: &str, is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < patience, "{what}, within {patience:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Returns a cache of byte vectors in a runtime of its own with this budget, with one node.
 fn cache_of(budget: ByteSize) -> Cache<u64, Vec<u8>> {
     let runtime = Runtime::builder()
         .budget(budget)
@@ -49,10 +64,10 @@ fn on_one_processor<R: Send>(f: impl FnOnce() -> R + Send) -> R {
         #[cfg(target_os = "linux")]
         {
             use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
-            let allowed = sched_getaffinity(None).expect("its own processors may be asked for");
+            let allowed = sched_getaffinity(None).expect("a thread may read its own affinity");
             let mut one = CpuSet::new();
-            one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("it runs on one"));
-            sched_setaffinity(None, &one).expect("that one is allowed");
+            one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("a thread runs on a processor"));
+            sched_setaffinity(None, &one).expect("the current processor is allowed");
         }
         f()
     };

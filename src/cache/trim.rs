@@ -7,14 +7,16 @@ use lowwater_lru_core::ByteSize;
 
 use super::core::Core;
 
-/// Records from which on a cache is large enough for a trim.
+/// The number of records from which on a cache is large enough for a trim.
 const TRIM_FROM: usize = 1 << 17;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    /// Has the allocator return free memory of the index to the system, when half of the records have left. The slab does so by itself.
+    /// Makes the allocator return free memory of the index to the system when half of the records
+    /// have left. The slab returns its memory by itself.
     pub(super) fn trim(&self) {
         let len = self.counters.len();
-        // Relaxed, both: a number that says when; two who ask at once do no harm.
+        // Relaxed, both accesses: the number only decides when to trim; two concurrent trims do no
+        // harm.
         let most = self.most.fetch_max(len, Ordering::Relaxed).max(len);
         if most >= TRIM_FROM && len <= most / 2 {
             self.most.store(len, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Going over everything, a little at a time.
+//! Walks over all entries, one part of the index at a time: iteration, visits, `clear` and
+//! `retain`.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -10,25 +11,25 @@ use super::pinned::Pinned;
 use super::record::Record;
 use super::removal::RemovalCause;
 
-/// The entries of a cache: from [`Pinned::iter`].
+/// An iterator over the entries of a cache, from [`Pinned::iter`].
 pub struct Iter<'p, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pinned: &'p Pinned<'p, K, V, S>,
     cursor: Cursor,
-    /// Those of the part that was visited last.
+    /// The remaining records of the part that was visited last.
     part: std::vec::IntoIter<&'p Record<K, V>>,
 }
 
-/// How far [`Cache::visit`] has come.
+/// The position of a walk by [`Cache::visit`].
 #[derive(Clone, Debug, Default)]
 pub struct Visit(Cursor);
 
 impl Visit {
-    /// At the beginning.
+    /// Returns the position at the beginning.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Was everything seen?
+    /// Returns whether all entries were visited.
     pub fn is_done(&self) -> bool {
         self.0.is_done()
     }
@@ -40,10 +41,12 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// All live entries, in no order. None counts as used.
+    /// Returns an iterator over all live entries, in no order. Does not count as a use.
     ///
-    /// An entry that is there throughout is seen once; one that comes, goes or is replaced meanwhile may be seen or not. No lock is
-    /// taken, and memory for some hundreds of pointers, without which the process ends. As nothing that leaves is freed while this thread is pinned, [`Cache::visit`] is better where it takes long.
+    /// An entry that is present throughout is visited once; one that is inserted, removed or
+    /// replaced meanwhile may be visited or not. Takes no lock. Allocates memory for some hundreds
+    /// of pointers, and aborts the process if there is none. No removed entry of any cache is freed
+    /// while this thread is pinned, so use [`Cache::visit`] for long walks.
     pub fn iter(&self) -> Iter<'_, K, V, S> {
         Iter { pinned: self, cursor: Cursor::new(), part: Vec::new().into_iter() }
     }
@@ -79,10 +82,12 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Shows the live entries of the next part to `f`, and moves `at` on: some hundreds, however many there are. None counts as used.
+    /// Calls `f` for the live entries of the next part, some hundreds however many there are, and
+    /// advances `at`. Does not count as a use.
     ///
-    /// An entry that is there throughout a whole walk is seen once; one that comes, goes or is replaced meanwhile may be seen or not.
-    /// No lock is taken; `f` may use the cache. The thread is pinned for one part only.
+    /// An entry that is present throughout a whole walk is visited once; one that is inserted,
+    /// removed or replaced meanwhile may be visited or not. Takes no lock; `f` may use the cache.
+    /// The thread is pinned for one part only.
     ///
     /// ```
     /// use lowwater::{cache::Visit, ByteSize, Cache, Runtime};
@@ -109,21 +114,24 @@ where
         });
     }
 
-    /// Takes everything out. The listener is told of each entry. Locks the place of one entry at a time, and gives their memory back to
-    /// the system.
+    /// Removes all entries, calls the listener for each, and returns their memory to the system.
+    /// Locks one segment of the index at a time, for one entry.
     pub fn clear(&self) {
         self.retain(|_, _| false);
         self.inner.core.queues.forget_ghosts();
     }
 
-    /// Takes out every entry that `keep` does not want, as [`remove`](Self::remove) would. Expired ones go without being asked about.
+    /// Removes every entry for which `keep` returns false, as [`remove`](Self::remove) would.
+    /// Expired entries are removed without a call of `keep`.
     ///
-    /// Consistent as [`visit`](Self::visit) is. Locks the place of one entry at a time; `keep` runs without a lock. O(entries).
+    /// Consistent as [`visit`](Self::visit) is. Locks one segment of the index at a time, for one
+    /// entry; `keep` runs without a lock. O(entries).
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let core = &self.inner.core;
         let mut at = Cursor::new();
         while !at.is_done() {
-            // Dropped after the guard, also when the key's own code panics.
+            // Declared first, so that it is dropped after the guard, also if the key's own code
+            // panics.
             let mut gone = Vec::new();
             let (guard, mut unwanted, here) = (pin(), Vec::new(), at.clone());
             let mut why = |record: &Record<K, V>| match core.is_expired(record) {
@@ -137,7 +145,7 @@ where
                         gone.extend(removal);
                         break;
                     }
-                    // Another thread has unlinked the record; but a copy may have taken its place.
+                    // Another thread has unlinked the record, or a copy has taken its place.
                     let hash = record.was_moved().then(|| core.hash_again(&record.key)).flatten();
                     let moved = hash.and_then(|hash| core.index.get(hash, &guard, |there| there.key == record.key));
                     let Some(there) = moved else { break };

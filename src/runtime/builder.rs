@@ -1,4 +1,4 @@
-//! How a runtime is made.
+//! Construction of a runtime: its choices, its defaults, and the start of its threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::housekeeper::Housekeeper;
 use super::monitored::MonitoredReclaimer;
 use super::retired::Retired;
 
-/// How long one charge reclaims for itself, where nothing else is said: what Redis allows itself.
+/// The default time of direct reclaim for one charge: the same as Redis's limit on eviction.
 const DIRECT_TIME_MAX: Duration = Duration::from_micros(500);
-/// As good as for ever: a deadline so far off can still be told.
+/// The upper bound of that time: 68 years, which can still be added to an `Instant`.
 const DIRECT_TIME_MOST: Duration = Duration::from_secs(1 << 31);
 
-/// The choices of a [`Runtime`].
+/// A builder for a [`Runtime`], from [`Runtime::builder`].
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RuntimeBuilder {
@@ -27,7 +27,7 @@ pub struct RuntimeBuilder {
     topology: Option<Arc<dyn Topology>>,
     watermarks: Option<Watermarks>,
     direct_time_max: Option<Duration>,
-    /// There if pressure is to be watched.
+    /// `None`: pressure is not watched.
     monitor: Option<MonitorConfig>,
     systemd: bool,
 }
@@ -54,52 +54,54 @@ pub enum RuntimeBuildError {
 }
 
 impl Runtime {
-    /// Begins a runtime.
+    /// Returns a builder with the default choices: no limit, the system's topology, no watch for
+    /// pressure.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
 }
 
 impl RuntimeBuilder {
-    /// The most that may be charged in all; no limit by default. [`Runtime`] says what is promised
-    /// of it, and what is beside it.
+    /// Sets the limit on all charged bytes together; no limit by default. [`Runtime`] describes
+    /// what is guaranteed, and which memory is not counted.
     pub fn budget(mut self, budget: ByteSize) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Which NUMA nodes there are; asked of the system by default.
+    /// Sets the topology of NUMA nodes; read from the system by default.
     pub fn topology(mut self, topology: Arc<dyn Topology>) -> Self {
         self.topology = Some(topology);
         self
     }
 
-    /// How far below a limit the reclaimer starts and stops; a 32nd and a 16th of each limit by
-    /// default ([`Watermarks::RELATIVE`]), which follow [`Runtime::set_budget`] and pressure. Gaps
-    /// in bytes do not.
+    /// Sets how far below a limit the reclaimer starts and stops: by default a 32nd and a 16th of
+    /// each limit ([`Watermarks::RELATIVE`]). Relative watermarks follow changes of the limit by
+    /// [`Runtime::set_budget`] or by pressure; watermarks in bytes do not.
     pub fn watermarks(mut self, watermarks: Watermarks) -> Self {
         self.watermarks = Some(watermarks);
         self
     }
 
-    /// How long one charge may reclaim for itself, 500 us by default.
+    /// Sets how long the direct reclaim of one charge may take, 500 us by default.
     pub fn direct_time_max(mut self, time: Duration) -> Self {
         self.direct_time_max = Some(time);
         self
     }
 
-    /// How pressure is answered. Also without any source: then it is raised by hand only, by
-    /// [`Runtime::pressure`].
+    /// Sets the response to memory pressure, and starts the monitor even without a source: then
+    /// pressure is raised only by [`Monitor::raise`], on the monitor from [`Runtime::pressure`].
     pub fn pressure(mut self, config: PressureConfig) -> Self {
         self.monitor().pressure = config;
         self
     }
 
-    /// Hears the kernel when tasks wait for memory: in the whole system, in a control group, or in this process's own. More than
-    /// one may be given.
+    /// Watches the kernel's pressure stall information (PSI): tasks that wait for memory, in the
+    /// whole system, in a control group, or in this process's own control group. May be called
+    /// several times, for several sources.
     ///
-    /// [`build`](Self::build) fails where the kernel does not tell (no PSI, no right to ask); the builder is [`Clone`], so that
-    /// one can try, and go on without.
+    /// [`build`](Self::build) fails where the kernel has no PSI, or the process may not open it.
+    /// The builder is [`Clone`], so that a program can try with PSI and then build without.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -121,9 +123,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Takes the limit of this process's control group, less a margin, if that is less than the budget; and its usage, when it
-    /// comes near the limit, as pressure. Nested limits count, cgroup v1's as well; without any there is none. Limits that change
-    /// later are followed.
+    /// Bounds the budget by the memory limit of this process's control group, less a margin, and
+    /// treats usage near that limit as pressure. The limits of the control groups above, and those
+    /// of cgroup v1, are read as well. Later changes of a limit take effect. Without a limit there
+    /// is no bound.
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};
@@ -145,22 +148,24 @@ impl RuntimeBuilder {
         self
     }
 
-    /// As [`cgroup_limit`](Self::cgroup_limit), with another group or another margin.
+    /// As [`cgroup_limit`](Self::cgroup_limit), with another control group or another margin.
     pub fn cgroup(mut self, limit: CgroupLimit) -> Self {
         self.monitor().cgroup = Some(limit);
         self
     }
 
-    /// Hears the service manager, if it says what to watch: systemd's `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`, read
-    /// by [`build`](Self::build). Where they are not set, or say `/dev/null`, nothing is watched.
+    /// Watches the file that the service manager names: [`build`](Self::build) reads systemd's
+    /// variables `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`. Where they are not set, or
+    /// name `/dev/null`, nothing is watched.
     #[doc(alias = "MemoryPressureWatch")]
     pub fn systemd(mut self, yes: bool) -> Self {
         self.systemd = yes;
         self
     }
 
-    /// What makes the allocator give freed memory back to the system after a large shrink. [`Trim::system`] by default, which
-    /// is glibc's `malloc_trim` where there is one; nothing is called in a runtime that does not watch for pressure.
+    /// Sets the function that makes the allocator return freed memory to the system after a large
+    /// shrink. By default it is [`Trim::system`]: `malloc_trim` where the C library is glibc. It is
+    /// never called in a runtime that does not watch for pressure.
     ///
     /// ```
     /// use lowwater::{pressure::Trim, ByteSize, Runtime};
@@ -179,11 +184,13 @@ impl RuntimeBuilder {
         self.monitor.get_or_insert_default()
     }
 
-    /// Makes the runtime and starts its threads: one a node, one for what is done in idle time, and one that watches for pressure if it was told to.
+    /// Builds the runtime and starts its threads: a reclaimer per node, the housekeeper and its
+    /// standby, and the pressure monitor if one of its choices was made.
     ///
     /// # Errors
     ///
-    /// [`RuntimeBuildError`] says which choice does not work, which file is in the way, or that a thread does not start.
+    /// [`RuntimeBuildError`], if a choice is invalid, a pressure file cannot be opened, or a thread
+    /// does not start. The message names the choice or the file.
     pub fn build(mut self) -> Result<Runtime, RuntimeBuildError> {
         if self.systemd {
             if let Systemd::Watch(watch) = Systemd::from_env()? {

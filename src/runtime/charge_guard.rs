@@ -1,17 +1,19 @@
-//! Charges that are given back when they are dropped.
+//! [`Charge`]: a charge that is uncharged when it is dropped.
 
 use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 
 use super::handle::Runtime;
 
-/// Bytes that are charged to a group until this is dropped; from [`Runtime::charge_guard`].
+/// A guard for bytes that are charged to a group until the guard is dropped; from
+/// [`Runtime::charge_guard`].
 ///
-/// For memory outside of the caches that the budget is to count: a request's buffers, a connection,
-/// the values that readers hold. A `Charge` is a handle on the group and a number. It holds no
+/// It counts memory outside of the caches in the budget: a request's buffers, a connection, the
+/// values that readers hold. A `Charge` consists of a handle on the group and a number. It has no
 /// handle on the runtime: it may be dropped on any thread, inside any callback, and after the
 /// runtime's last handle. After the end of the group the bytes stay counted in the group's
 /// ancestors until the drop. A group that has ended can still be charged: the bytes are counted in
-/// the group and in its ancestors, within the limits of all. [`mem::forget`](std::mem::forget) leaves the bytes charged for ever.
+/// the group and in its ancestors, within the limits of all. [`mem::forget`](std::mem::forget)
+/// leaves the bytes charged for ever.
 ///
 /// ```
 /// use lowwater::{ByteSize, Runtime};
@@ -39,15 +41,15 @@ pub struct Charge {
     bytes: ByteSize,
 }
 
-/// Why bytes could not be charged; nothing is changed then.
+/// The error of [`Runtime::charge_guard`] and of [`Charge::grow`]; no charge has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChargeError {
-    /// The group's `max` or an ancestor's refused. If `requested` is more than that `max` the
-    /// charge never fits; else the reclaimer is at work, and another try in a while may succeed.
+    /// The `max` of the group or of an ancestor refused. If `requested` is more than that `max`,
+    /// the charge never fits; otherwise the reclaimer has been woken, and a later try may succeed.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
-    /// The group is one of another runtime.
+    /// The group belongs to another runtime.
     #[error("the group {group} is not of this runtime: take one from there, with Runtime::group")]
     ForeignGroup {
         /// The path of the group.
@@ -56,7 +58,7 @@ pub enum ChargeError {
 }
 
 impl Runtime {
-    /// Charges `bytes` to `group` until the returned [`Charge`] is dropped. Frees memory as
+    /// Charges `bytes` to `group` until the returned [`Charge`] is dropped. Reclaims memory as
     /// [`charge`](Self::charge) does, within the same bounds and under the same conditions. The
     /// group may have ended: see [`Charge`]. O(depth) where there is room.
     ///
@@ -71,12 +73,12 @@ impl Runtime {
 }
 
 impl Charge {
-    /// The group that is charged.
+    /// Returns the charged group.
     pub fn group(&self) -> &Memcg {
         &self.group
     }
 
-    /// The bytes that are charged.
+    /// Returns the charged bytes.
     pub fn bytes(&self) -> ByteSize {
         self.bytes
     }
@@ -85,8 +87,8 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// [`ChargeError`]; the charge is as it was then. A sum of more than [`ByteSize::MAX`] is over
-    /// the limit, also where there is none.
+    /// [`ChargeError`]; the charge is unchanged then. A sum of more than [`ByteSize::MAX`] is over
+    /// the limit, even of a group without a limit.
     pub fn grow(&mut self, runtime: &Runtime, more: ByteSize) -> Result<(), ChargeError> {
         if !runtime.owns(&self.group) {
             return Err(ChargeError::ForeignGroup { group: self.group.path() });
@@ -97,7 +99,8 @@ impl Charge {
         Ok(())
     }
 
-    /// Gives `less` bytes back, or all that are charged if that is less. Returns how many.
+    /// Uncharges `less` bytes, or all charged bytes if they are fewer. Returns the number of
+    /// uncharged bytes.
     pub fn shrink(&mut self, less: ByteSize) -> ByteSize {
         let less = less.min(self.bytes);
         self.bytes = self.bytes.saturating_sub(less);
@@ -118,8 +121,8 @@ impl Charge {
         Ok(())
     }
 
-    /// Splits `bytes` off, as a charge of their own; none if fewer are charged. Nothing is charged
-    /// or uncharged.
+    /// Moves `bytes` into a new charge of the same group; `None` if fewer are charged. The group's
+    /// usage does not change.
     pub fn split(&mut self, bytes: ByteSize) -> Option<Self> {
         if bytes > self.bytes {
             return None;

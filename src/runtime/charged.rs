@@ -1,7 +1,7 @@
-//! Values that are charged until their last clone is dropped.
+//! [`Charged`]: a shared value that is charged until its last clone is dropped.
 //!
 //! An entry of a cache with [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values)
-//! is charged as any entry is. Its removal decides what becomes of the bytes:
+//! is charged as any entry is. When the entry is removed, its bytes go one of three ways:
 //!
 //! ```text
 //!     removed, other entries have it --> uncharged: those are charged
@@ -13,15 +13,16 @@
 //!                                            +-- inserted again --> uncharged: the entry's
 //! ```
 //!
-//! So the bytes are counted once, as charged or as retired, for as long as the value is in memory;
-//! once for each entry where several have the value, and twice for a late clone until its record is
-//! dropped.
+//! So the bytes are counted once, as charged or as retired, for as long as the value is in memory.
+//! Two exceptions: if several entries have the value, it is counted once for each of them; and with
+//! a late clone it is counted twice until the record is dropped.
 //!
 //! # How much is counted
 //!
-//! Weighers may differ, and one may leave out what [`Charged::held_bytes`] tells. So the size of a
-//! value is the most that an entry of it was charged when it left, and what is counted for the
-//! value itself is what its entries are charged less than that:
+//! The weighers of two caches may differ, and a weigher may leave out the bytes that
+//! [`Charged::held_bytes`] returns. So the size of a value is the largest charge of an entry that
+//! had the value and was removed. The bytes that are counted for the value itself are the
+//! difference between the size and the charges of its present entries:
 //!
 //! ```text
 //!     HeldCharge = size - charge of the entries, and not below 0      with an entry or a reader
@@ -29,16 +30,16 @@
 //!
 //! # The removal and the readers
 //!
-//! A record outlives its removal, until the readers of the cache have left, and so does the
+//! A record stays in memory after its removal, until a grace period has passed, and so does the
 //! record's own handle on the value. A reader that has found the record may clone the value in that
 //! time: a late clone. A clone cannot fail, so its bytes are counted as retired where there is no
 //! room, as those of the record are.
 //!
-//! The number of readers, the handles that are no record's, and the flags are in one word
-//! (`ChargedInner::word`), so that a clone and a removal see each other: the removal counts the
-//! clone, or the clone sees `LEFT`. Flags change under the lock of `holding`, and none is set while
-//! an entry has the value. A handle becomes a record's in [`Charged::enter`], and stays one: what a
-//! cache returns are clones.
+//! The reader count, which is the number of handles that are not a record's, and the flags are in
+//! one word (`ChargedInner::word`), so that a clone and a removal see each other: the removal
+//! counts the clone, or the clone sees `LEFT`. Flags change under the lock of `holding`, and no
+//! flag is set while an entry has the value. A handle becomes a record's in [`Charged::enter`] and
+//! stays one, because a cache returns clones only.
 
 use std::fmt;
 use std::ops::Deref;
@@ -52,29 +53,29 @@ use parking_lot::Mutex;
 use super::charge_guard::Charge;
 use super::retired::Retired;
 
-/// The last entry was removed, and there was no reader: a clone that is made now is late.
+/// The last entry was removed, and there was no reader: a clone that is made from now on is late.
 const LEFT: u64 = 1;
 /// The last entry was removed, and there are readers.
 const HELD: u64 = 2;
-/// The number of readers is above the flags.
+/// One reader: the reader count is in the bits above the flags.
 const ONE: u64 = 4;
 
 /// A shared value whose bytes stay charged until its last clone is dropped: an [`Arc`] with a
 /// [`Charge`].
 ///
-/// It comes to its charge in one of two ways:
+/// The value gets its charge in one of two ways:
 ///
-/// 1. [`Charged::new`] takes one, from [`Runtime::charge_guard`](super::Runtime::charge_guard).
+/// 1. [`Charged::new`] takes a charge from [`Runtime::charge_guard`](super::Runtime::charge_guard).
 /// 2. In a cache with [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values), the
-///    entry is charged as any entry is, and leaves its charge to the value if readers hold clones
-///    of the value when the last entry of the value is removed. The value gives the bytes back when
-///    it is inserted again, as the new entry is charged. A value for such a cache is made without a
-///    charge, by [`Charged::from`].
+///    entry is charged as any entry is. If readers hold clones of the value when its last entry is
+///    removed, the charge passes from the entry to the value. When the value is inserted again, the
+///    new entry is charged and the value's own charge ends. [`Charged::from`] makes a value for
+///    such a cache, without a charge.
 ///
-/// A clone increments two counters. The drop of the last clone drops the value first, then gives
-/// the bytes back; where an entry has left the bytes, the drop of the last clone outside of the
-/// cache gives them back, and the value is dropped with the entry's memory. Either may happen on
-/// any thread, inside any callback, and after the runtime's last handle. A clone that is leaked
+/// A clone increments two counters. The drop of the last clone drops the value first and then
+/// uncharges the bytes. If the charge came from an entry, the drop of the last clone outside of the
+/// cache uncharges the bytes, and the value is dropped with the entry's memory. Either may happen
+/// on any thread, inside any callback, and after the runtime's last handle. A clone that is leaked
 /// leaves the bytes charged for ever.
 ///
 /// ```
@@ -95,11 +96,11 @@ const ONE: u64 = 4;
 /// ```
 pub struct Charged<T> {
     inner: Arc<ChargedInner<T>>,
-    /// This is the handle of a record that is, or was, in a cache: no reader's.
+    /// Whether this is the handle of a record that is or was in a cache, and not a reader's.
     is_records: AtomicBool,
 }
 
-/// The calls that a cache makes for its entries: those of [`Charged`], in a cache of such values.
+/// The functions of [`Charged`] that a cache of such values calls for its entries.
 pub(crate) struct HeldValues<V> {
     pub(crate) enter: fn(&V, ByteSize) -> Option<HeldCharge>,
     pub(crate) leave: fn(&V, &Memcg, ByteSize, &Retired) -> Option<ByteSize>,
@@ -107,19 +108,20 @@ pub(crate) struct HeldValues<V> {
     pub(crate) set_is_records: fn(&V, bool),
 }
 
-/// What the clones share. The value is dropped before its bytes are given back.
+/// The state that the clones share. The value is dropped before its bytes are uncharged: fields are
+/// dropped in the order of declaration.
 struct ChargedInner<T> {
     value: T,
-    /// The number of readers, times [`ONE`], and flags.
+    /// The reader count, times [`ONE`], and the flags.
     word: AtomicU64,
     holding: Mutex<Holding>,
 }
 
-/// What is charged for a value.
+/// The charge of a value.
 enum Holding {
-    /// The charge that the value was made with. Its entries neither add to it nor take it over.
+    /// The charge that was passed to [`Charged::new`]. Entries of the value do not change it.
     Own(Charge),
-    /// The charges of its entries, and what they have left.
+    /// The charges of the value's entries, and the charge that removed entries have passed to it.
     Entries(Entries),
 }
 
@@ -127,32 +129,33 @@ enum Holding {
 #[derive(Default)]
 struct Entries {
     count: usize,
-    /// What they are charged for the value, together.
+    /// The sum of the entries' charges for the value.
     charged: ByteSize,
-    /// The most that one which has left was charged.
+    /// The largest charge of a removed entry.
     size: ByteSize,
-    /// What is counted beside the entries; none where that is nothing.
+    /// The bytes that are counted in addition to the entries' charges; `None` if there are none.
     held: Option<HeldCharge>,
 }
 
 impl Entries {
-    /// What is to be counted beside the entries.
+    /// The bytes to count in addition to the entries' charges.
     fn missing(&self) -> ByteSize {
         self.size.saturating_sub(self.charged)
     }
 }
 
-/// Bytes that are counted for a value itself. Dropped, they are counted nowhere.
+/// Bytes that are counted for a value itself. The drop uncharges them and takes them out of the
+/// retired bytes.
 pub(crate) struct HeldCharge {
     group: Memcg,
     charged: ByteSize,
-    /// These are counted as retired.
+    /// The bytes that are counted as retired.
     retired: ByteSize,
     retired_bytes: Arc<RetiredBytes>,
 }
 
 impl HeldCharge {
-    /// Takes over `charged` bytes that the group is charged.
+    /// Takes over `charged` bytes, which are charged to the group already.
     fn new(group: &Memcg, charged: ByteSize, retired: &Retired) -> Self {
         Self { group: group.clone(), charged, retired: ByteSize::ZERO, retired_bytes: retired.count() }
     }
@@ -161,8 +164,8 @@ impl HeldCharge {
         self.charged.saturating_add(self.retired)
     }
 
-    /// Charges what `bytes` are more than those that are charged; counts that as retired where
-    /// there is no room.
+    /// Charges the difference between `bytes` and the charged bytes; counts the difference as
+    /// retired where there is no room.
     fn grow_to(&mut self, bytes: ByteSize) {
         let more = bytes.saturating_sub(self.charged);
         if more == ByteSize::ZERO || self.group.try_charge(more).is_ok() {
@@ -173,7 +176,7 @@ impl HeldCharge {
         }
     }
 
-    /// Counts `bytes` as retired, and charges none.
+    /// Counts `bytes` as retired, and uncharges the charged bytes.
     fn retire(&mut self, bytes: ByteSize) {
         self.set_retired(bytes);
         if self.charged > ByteSize::ZERO {
@@ -181,7 +184,7 @@ impl HeldCharge {
         }
     }
 
-    /// Splits off what is more than `bytes`.
+    /// Splits off the bytes above `bytes`, the retired ones first.
     fn split_to(&mut self, bytes: ByteSize) -> Self {
         let more = self.bytes().saturating_sub(bytes);
         let retired = more.min(self.retired);
@@ -207,12 +210,12 @@ impl Drop for HeldCharge {
 }
 
 impl<T> Charged<T> {
-    /// The memory of the value itself and of what is kept beside it, which all clones share: for
-    /// weighers, beside what the value owns.
+    /// The size of the heap block that all clones share: the value itself and its bookkeeping. A
+    /// weigher adds the memory that the value owns.
     pub const BYTES: ByteSize = ByteSize::new((size_of::<ChargedInner<T>>() + 2 * size_of::<usize>()) as u64);
 
-    /// Keeps `charge` until the last clone of the value is dropped. The process ends where there is
-    /// no memory for the value.
+    /// Makes a value that keeps `charge` until its last clone is dropped. Aborts the process if the
+    /// allocation fails.
     pub fn new(value: T, charge: Charge) -> Self {
         Self::with(value, Holding::Own(charge))
     }
@@ -226,9 +229,9 @@ impl<T> Charged<T> {
         Self { inner, is_records: AtomicBool::new(false) }
     }
 
-    /// The bytes that are charged for the value itself: the [`Charge`] that it was made with, or
-    /// that an entry has left to it; zero while only an entry is charged. An associated function,
-    /// as the value may have a method of that name.
+    /// Returns the bytes that are charged for the value itself: by the [`Charge`] that was passed
+    /// to [`new`](Self::new), or by a removed entry. Zero while only an entry is charged. This is
+    /// an associated function because the value may have a method of this name.
     pub fn held_bytes(this: &Self) -> ByteSize {
         match &*this.inner.holding.lock() {
             Holding::Own(charge) => charge.bytes(),
@@ -241,7 +244,7 @@ impl<T> Charged<T> {
         Arc::ptr_eq(&this.inner, &other.inner)
     }
 
-    /// The calls that a cache of such values makes.
+    /// Returns the functions that a cache of such values calls.
     pub(crate) fn held_values() -> HeldValues<Self> {
         HeldValues {
             enter: Self::enter,
@@ -251,14 +254,14 @@ impl<T> Charged<T> {
         }
     }
 
-    /// Counts an entry that is charged `bytes` for the value, and whose record this handle is in
-    /// from now on. Before the record is seen by another thread. Returns what need not be counted
-    /// for the value any more, to be dropped without a lock.
+    /// Counts an entry that is charged `bytes` for the value. From now on this handle is that of
+    /// the entry's record. Called before another thread can see the record. Returns the part of the
+    /// value's own charge that the entry replaces; the caller drops it without a lock.
     fn enter(&self, bytes: ByteSize) -> Option<HeldCharge> {
         let mut holding = self.inner.holding.lock();
         let Holding::Entries(entries) = &mut *holding else { return None };
         self.set_is_records(true);
-        // Acquire and Release: with the other changes of the word, none of which is lost.
+        // Acquire and Release: each change of the word synchronizes with the change before it.
         self.inner.word.fetch_and(!(LEFT | HELD), Ordering::AcqRel);
         entries.count += 1;
         entries.charged = entries.charged.saturating_add(bytes);
@@ -271,10 +274,10 @@ impl<T> Charged<T> {
         Some(more)
     }
 
-    /// Ends an entry that has [entered](Self::enter), and whose record was removed. Returns the
-    /// bytes that the caller is to uncharge from `group`: the value takes over the rest of `bytes`,
-    /// and outlives the record. None: the caller is to uncharge all, and they are retired with the
-    /// record.
+    /// Ends an entry that was counted by [`enter`](Self::enter) and is removed. Returns the bytes
+    /// that the caller has to uncharge from `group`; the value takes over the rest of `bytes` and
+    /// outlives the record. `None`: the caller has to uncharge all `bytes`, which are then retired
+    /// with the record.
     fn leave(&self, group: &Memcg, bytes: ByteSize, retired: &Retired) -> Option<ByteSize> {
         let mut holding = self.inner.holding.lock();
         let Holding::Entries(entries) = &mut *holding else { return None };
@@ -282,8 +285,8 @@ impl<T> Charged<T> {
         self.inner.end_entry(entries, group, bytes, retired)
     }
 
-    /// As [`leave`](Self::leave), for a record that has come into no cache after all, and that no
-    /// other thread has seen: this handle is a reader's again.
+    /// As [`leave`](Self::leave), for a record that was not inserted after all and that no other
+    /// thread has seen. This handle is a reader's again.
     fn withdraw(&self, group: &Memcg, bytes: ByteSize, retired: &Retired) -> Option<ByteSize> {
         let mut holding = self.inner.holding.lock();
         let Holding::Entries(entries) = &mut *holding else { return None };
@@ -291,9 +294,10 @@ impl<T> Charged<T> {
         self.inner.end_entry(entries, group, bytes, retired)
     }
 
-    /// Stores whether this is a record's handle, and no reader's. While an entry has the value.
+    /// Stores whether this is a record's handle and not a reader's. Called while an entry has the
+    /// value, so no flag is set.
     fn set_is_records(&self, is_records: bool) {
-        // Relaxed: read by the thread that drops this handle.
+        // Relaxed: read only through `&mut self`, by the thread that drops this handle.
         self.is_records.store(is_records, Ordering::Relaxed);
         let change = if is_records { ONE.wrapping_neg() } else { ONE };
         self.inner.word.fetch_add(change, Ordering::AcqRel);
@@ -308,7 +312,7 @@ impl<T> ChargedInner<T> {
         entries.charged = entries.charged.saturating_sub(bytes);
         let missing = entries.missing();
         if entries.count == 0 && !self.set_left() {
-            // For a late clone, and for what other entries have left.
+            // For a late clone, and for the bytes that earlier entries have passed to the value.
             let held = entries.held.get_or_insert_with(|| HeldCharge::new(group, ByteSize::ZERO, retired));
             held.retire(missing.saturating_sub(bytes));
             return None;
@@ -318,7 +322,7 @@ impl<T> ChargedInner<T> {
         }
         let kept = bytes.min(missing);
         match &mut entries.held {
-            // The value has one charge, of one group: the larger.
+            // A value has one charge, of one group: the larger one is kept.
             Some(held) if held.bytes() > kept => {
                 held.grow_to(missing);
                 return Some(bytes);
@@ -331,7 +335,8 @@ impl<T> ChargedInner<T> {
         Some(bytes.saturating_sub(kept))
     }
 
-    /// Sets the flag of a value without entries. Returns whether there are readers.
+    /// Sets the flag of a value without entries: `LEFT`, or `HELD` if it has readers. Returns
+    /// whether it has readers.
     fn set_left(&self) -> bool {
         let flag = |word| if word / ONE == 0 { LEFT } else { (word / ONE * ONE) | HELD };
         // Acquire and Release: as in `enter`.
@@ -343,8 +348,8 @@ impl<T> ChargedInner<T> {
     #[cold]
     fn count_late(&self) {
         let mut holding = self.holding.lock();
-        // Another late clone may have been counted meanwhile, and then no handle sees the flag any
-        // more.
+        // Another late clone, or a new entry, may have cleared `LEFT` before the lock was taken:
+        // then the bytes are counted already.
         if self.word.load(Ordering::Acquire) & LEFT == 0 {
             return;
         }
@@ -354,8 +359,8 @@ impl<T> ChargedInner<T> {
         self.word.fetch_xor(LEFT | HELD, Ordering::AcqRel);
     }
 
-    /// Counts the bytes as retired until the removed record is dropped, if there is still no
-    /// reader and no entry.
+    /// Counts the bytes as retired until the removed record is dropped, unless a reader or an entry
+    /// has appeared meanwhile.
     #[cold]
     fn retire_last(&self) {
         let mut holding = self.holding.lock();
@@ -394,7 +399,7 @@ impl<T> Drop for Charged<T> {
         }
         // Acquire and Release: as in `enter`.
         let before = self.inner.word.fetch_sub(ONE, Ordering::AcqRel);
-        // Where this is the last handle the charge ends with the value.
+        // If this is the last handle, the drop of the value ends the charge.
         if before == ONE | HELD && Arc::strong_count(&self.inner) > 1 {
             self.inner.retire_last();
         }
@@ -445,7 +450,7 @@ mod tests {
             tree.drain_stock();
             (root.usage(), retired.bytes())
         };
-        // Charges an entry, and ends it: as removed, or as not inserted.
+        // Charges an entry and ends it: as removed, or as not inserted.
         let end = |value: &Charged<u64>, is_removed: bool| {
             let _within = root.try_charge(bytes).unwrap();
             drop(value.enter(bytes));

@@ -1,28 +1,33 @@
-//! The ghosts of a runtime: keys that were evicted, remembered for a while. An insert of one of them says which queue of its
-//! tenant was too short, and that the tenant would use more memory.
+//! The ghost table of a runtime: hashes of keys that were evicted, kept for a while. When such a
+//! key is inserted again (a ghost hit), the insert shows which queue of its tenant was too short,
+//! and that the tenant would use more memory.
 //!
-//! One table for all caches: so how far a ghost reaches does not depend on how much its cache holds now, and a cache that has next
-//! to nothing can show that it would use more. The hash of a key is mixed with a number of its tenant, so that nobody meets
-//! another's ghosts.
+//! All caches share one table. So the time for which a ghost is kept does not depend on the present
+//! size of its cache, and a cache that is nearly empty can still get ghost hits. The hash of a key
+//! is mixed with a number of its tenant, so that tenants do not hit each other's ghosts.
 //!
-//! A table of four-byte slots, two in a word, in buckets of four words:
+//! The table consists of four-byte slots, two in a word, in buckets of four words:
 //!
 //! ```text
-//!     word    second slot | first        the first slot of the first word came last
-//!     slot    tag 16 | queue 1 | time 15        all zero: none
+//!     word    second slot | first slot          the first slot of the first word is the youngest
+//!     slot    tag 16 bits | queue 1 | time 15   all zero: empty
 //! ```
 //!
-//! The tag is a part of the key's hash; the time, when it left, on the clock of its tenant, which says how long it counts: 15 bits,
-//! so that a tenant with a thousandth of the budget can tell times of its own. A bucket that is full forgets what came first; of
-//! eight slots that happens later than of four, so two for each entry do. One new key in 8,000 finds its tag in a full bucket
-//! though it was never there: a wrong guess. (Three slots of 21 bits were weighed: they remember more, but with a tag of 12 bits
-//! one scanned key in 340 is taken for one that came back.) A bucket is half a line of the processor's cache, so that it never
-//! lies in two.
+//! The tag is a part of the key's hash. The time is that of the eviction on the clock of the key's
+//! tenant, which decides for how long the ghost counts. It has 15 bits, which is enough for a
+//! tenant with a thousandth of the budget to distinguish its own ghosts' times. A full bucket
+//! overwrites its oldest ghost. Buckets of eight slots overwrite later than buckets of four, so two
+//! slots per entry are enough. One new key in 8,000 finds its tag in a full bucket by chance: a
+//! false ghost hit. Three slots of 21 bits in a word were rejected: they keep more ghosts, but with
+//! a tag of 12 bits one scanned key in 340 is a false ghost hit. A bucket is half a cache line and
+//! aligned to its size, so it never spans two lines.
 //!
-//! There is no table until something is evicted. It follows the number of entries of all caches, up and down, and every entry is charged for its
-//! part of it ([`BYTES_PER_ENTRY`]): when memory is short is when ghosts are made, and no time to ask for more. A large one is the system's:
-//! its memory comes as it is touched, in huge pages, so that no insert has to wait for all of it to be cleared; that of one that was replaced
-//! goes back a part at a time. Readers of the table write nothing that others write.
+//! The table is allocated at the first eviction. Its size follows the number of entries in all
+//! caches, up and down, and each entry is charged for its part of the table ([`BYTES_PER_ENTRY`]):
+//! ghosts are recorded when memory is short, and then there is no room for another charge. A large
+//! table is mapped from the system, in huge pages that are cleared on first touch, so that no
+//! insert waits until the whole table is cleared. The memory of a replaced table is returned in
+//! parts. A reader of the table writes to no shared line except the bucket that it changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -31,38 +36,39 @@ use lowwater_base::ZeroedAtomics;
 use lowwater_rcu::{pin, Guard, RcuCell};
 use parking_lot::Mutex;
 
-/// Slots of a word.
+/// Slots in a word.
 const SLOTS_OF_WORD: usize = 2;
-/// Words of a bucket.
+/// Words in a bucket.
 const WORDS: usize = 4;
-/// Entries that the cache holds for each bucket. So each has two slots.
+/// Entries in all caches for each bucket: two slots per entry.
 const ENTRIES_PER_BUCKET: usize = 4;
-/// What a table costs an entry.
+/// The bytes of the table for which an entry is charged.
 pub(crate) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER_BUCKET;
-/// A table that is so many times too large is made smaller, and one that is as much too small, larger. Then it begins empty.
+/// A table that is too large or too small by more than this factor is replaced by an empty one.
 const SLACK_MAX: usize = 2;
 /// Buckets of the smallest table.
 const BUCKETS_MIN: usize = 32;
-/// A part of a table that was replaced goes back for so many ghosts: one in an insert, which lets go of as many, as it may take 50 us, and
-/// interrupt others.
+/// One part of a replaced table is returned to the system for so many recorded ghosts. An insert
+/// that evicts a batch records as many, so it returns one part and not several: a part may take 50
+/// us, and interrupts other processors.
 const GHOSTS_PER_PART: u32 = 8;
-/// Times on the clock of a ghost, after which they begin again.
+/// The number of different times of a ghost; the clock then starts again at 0.
 pub(crate) const TIMES: u32 = 1 << 15;
 
-/// An entry that left.
+/// An evicted entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ghost {
-    /// Whether the main queue let it go, and not probation.
+    /// Whether the entry was evicted from the main queue, and not from probation.
     pub(crate) is_main: bool,
-    /// When, on its tenant's clock; less than [`TIMES`].
+    /// The time of the eviction on the tenant's clock; less than [`TIMES`].
     pub(crate) time: u32,
 }
 
-/// See the module.
+/// The ghost table of a runtime; see the module.
 #[derive(Default)]
 pub(crate) struct Ghosts {
     table: RcuCell<Table>,
-    /// Entries of all caches, when they were last counted.
+    /// The number of entries in all caches, as noted by [`note_entries`](Self::note_entries).
     entries: AtomicUsize,
 }
 
@@ -71,51 +77,53 @@ struct Table {
     waste: Arc<Waste>,
 }
 
-/// Tables that were replaced, given back a part at a time.
+/// The memory of replaced tables, which is returned to the system one part at a time.
 #[derive(Default)]
 struct Waste {
     tables: Mutex<Vec<ZeroedAtomics>>,
-    /// Is there any? Only so that the lock is mostly not asked for.
+    /// Whether `tables` may be non-empty. A hint that mostly saves taking the lock.
     some: AtomicBool,
-    /// Ghosts since there was.
+    /// Ghosts that were recorded while `some` was set.
     ghosts: AtomicU32,
 }
 
-/// The table as it is when this is made.
+/// The table that was current when this was loaded; usable while the guard is held.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'g>(Option<&'g Table>);
 
-/// See the module.
+/// A bucket of the table: [`WORDS`] words of two slots each.
 #[derive(Clone, Copy)]
 struct Bucket<'g>(&'g [AtomicU64; WORDS]);
 
 impl Ghosts {
-    /// The table, for as long as the guard is there.
+    /// Loads the current table, for use while the guard is held.
     #[inline]
     pub(crate) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
         Known(self.table.load(guard))
     }
 
-    /// A cache that had `before` entries when it last said so has `now`. When there are none at all, everything is forgotten, and
-    /// the memory given back.
+    /// Notes that a cache with `before` entries at its last call has `now` entries. When no cache
+    /// has an entry any more, the table is dropped.
     pub(crate) fn note_entries(&self, before: usize, now: usize) {
         if now == before {
             return;
         }
-        // Relaxed, here and below: a number that says how large a table is to be. It wraps to the right sum.
+        // Relaxed, here and below: the number only determines the size of the table. Wrapping
+        // additions give the right sum in any order.
         let change = now.wrapping_sub(before);
         if self.entries.fetch_add(change, Ordering::Relaxed).wrapping_add(change) == 0 {
             self.table.clear(&pin());
         }
     }
 
-    /// Entries of all caches. What one thread has noted and another has not yet may make the sum less than nothing for a moment.
+    /// The number of entries in all caches. The sum may be negative for a moment, when the removal
+    /// of an entry is noted before its insert; it counts as 0 then.
     fn len(&self) -> usize {
         usize::try_from(self.entries.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
     }
 
-    /// Sees to it that there is a table, large enough for the entries of all caches, and not too large. Without memory there
-    /// is none, or the one that was.
+    /// Allocates or replaces the table if it does not fit the number of entries. If there is no
+    /// memory, nothing changes.
     pub(crate) fn fit(&self) {
         let len = self.len();
         let guard = pin();
@@ -125,7 +133,8 @@ impl Ghosts {
         }
     }
 
-    /// Bytes of the table.
+    /// The bytes of the table and of replaced tables that are not returned yet. A replaced table is
+    /// in neither until its grace period is over.
     pub(crate) fn footprint(&self) -> usize {
         let guard = pin();
         self.table
@@ -137,39 +146,41 @@ impl Ghosts {
     fn resize(&self, there: Option<&Table>, len: usize, guard: &Guard) {
         let Some(words) = ZeroedAtomics::try_new(buckets_for(len) * WORDS) else { return };
         let waste = there.map_or_else(Arc::default, |table| Arc::clone(&table.waste));
-        // Another thread may be faster; then its table is as good.
+        // If another thread has replaced the table first, its table is kept.
         let _is_ours = self.table.replace(there, Table { words, waste }, guard);
     }
 }
 
 impl Known<'_> {
-    /// Remembers the key of this hash.
+    /// Records a ghost for the key of this hash.
     pub(crate) fn remember(self, hash: u64, ghost: Ghost) {
-        // None: there was no memory for it.
+        // No table: there was no memory for one.
         if let Some(table) = self.0 {
             table.bucket(hash).remember(hash, ghost);
             table.waste.free_some();
         }
     }
 
-    /// What is known of the key of this hash; it is forgotten.
+    /// Removes and returns the ghost of the key of this hash.
     #[inline]
     pub(crate) fn take(self, hash: u64) -> Option<Ghost> {
         self.0?.bucket(hash).take(hash)
     }
 
-    /// Brings the line of a hash closer.
+    /// Prefetches the bucket of a hash.
     #[inline]
     pub(crate) fn prefetch(self, hash: u64) {
         if let Some(table) = self.0 {
-            // It lies in one line.
+            // A bucket is in one cache line.
             lowwater_base::prefetch::prefetch(&table.bucket(hash).0[0]);
         }
     }
 }
 
 impl Drop for Table {
-    /// With a table in its place its memory is given back by those who use that; else at once.
+    /// Moves the memory to the waste. If another table shares that waste, its users return the
+    /// memory in parts; otherwise the waste is dropped with this table, and the memory is returned
+    /// at once.
     fn drop(&mut self) {
         self.waste.take(std::mem::take(&mut self.words));
     }
@@ -178,7 +189,7 @@ impl Drop for Table {
 impl Waste {
     fn take(&self, words: ZeroedAtomics) {
         self.tables.lock().push(words);
-        // Relaxed, here and below: a hint.
+        // Relaxed, here and below: a hint; the lock protects the tables.
         self.some.store(true, Ordering::Relaxed);
     }
 
@@ -209,7 +220,8 @@ impl Waste {
 }
 
 impl Table {
-    /// Of any number of buckets: the low half of the hash, taken as a fraction of them.
+    /// Returns the bucket of a hash: the low 32 bits as a fraction of the number of buckets, which
+    /// need not be a power of two.
     #[inline]
     fn bucket(&self, hash: u64) -> Bucket<'_> {
         let buckets = self.buckets();
@@ -227,20 +239,24 @@ fn buckets_for(len: usize) -> usize {
     len.div_ceil(ENTRIES_PER_BUCKET).max(BUCKETS_MIN)
 }
 
-/// Are so many buckets enough for so many entries, and not many more?
+/// Returns whether a table of `buckets` buckets is within [`SLACK_MAX`] of the right size for `len`
+/// entries.
 fn fits(buckets: usize, len: usize) -> bool {
     let want = buckets_for(len);
     (want / SLACK_MAX..=want * SLACK_MAX).contains(&buckets)
 }
 
 impl Bucket<'_> {
-    /// Puts a ghost before all others. Up to the first word with room they move on by a slot; without one, the last is forgotten.
+    /// Puts a ghost into the first slot and moves the other ghosts on by one slot, up to the first
+    /// word with an empty slot. In a full bucket the last ghost is overwritten.
     fn remember(self, hash: u64, ghost: Ghost) {
-        // Relaxed, all of these, and in `take`: a word stands for itself; of two who write a bucket, either may win.
+        // Relaxed, here and in `take`: no word depends on another one. Of two concurrent writers of
+        // a bucket, either may win; a lost ghost does no harm.
         let mut moved = tag(hash) << TAG_SHIFT | pack(ghost);
         for (at, word) in self.0.iter().enumerate() {
-            // Memory that is first read is first the system's page of zeros, and the write after it interrupts all who may have seen that: so
-            // the first touch writes.
+            // The first touch of a page is a write. A read would map the system's zero page first,
+            // and the write after the read would then interrupt all processors that may have cached
+            // that mapping.
             let there = if at == 0 { word.swap(moved, Ordering::Relaxed) } else { word.load(Ordering::Relaxed) };
             word.store(there << SLOT | moved, Ordering::Relaxed);
             moved = there >> (u64::BITS - SLOT);
@@ -250,9 +266,10 @@ impl Bucket<'_> {
         }
     }
 
-    /// The ghost of this hash, which is there no longer. What came before it in its word moves back, so that the room is at the word's end.
+    /// Removes and returns the ghost of this hash. The older ghost in the same word moves one slot
+    /// forward, so that the empty slot is at the end of the word.
     fn take(self, hash: u64) -> Option<Ghost> {
-        // Once in each slot.
+        // The tag, repeated in each slot.
         let wanted = (tag(hash) << TAG_SHIFT) * (u64::MAX / SLOT_MASK);
         for word in self.0 {
             let there = word.load(Ordering::Relaxed);
@@ -276,7 +293,8 @@ const QUEUE: u64 = TIMES as u64;
 const TAG_SHIFT: u32 = QUEUE.ilog2() + 1;
 const TAG: u64 = SLOT_MASK >> TAG_SHIFT << TAG_SHIFT;
 
-/// Other bits than those that choose the bucket; never 0, which is no ghost's.
+/// The tag of a hash: other bits than those that choose the bucket; never 0, which marks an empty
+/// slot.
 fn tag(hash: u64) -> u64 {
     (hash >> (u64::BITS - SLOT + TAG_SHIFT)).max(1)
 }

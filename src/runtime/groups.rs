@@ -9,15 +9,17 @@ use super::handle::Runtime;
 const ROOT: &str = "/";
 
 impl Runtime {
-    /// The group of this path (`shop`, `/shop/carts`; `/` is the root), made with all above it if it is not there. Names are up to 255 bytes.
+    /// Returns the group of this path (`shop`, `/shop/carts`; `/` is the root), and creates the
+    /// group and missing groups above it. A name has at most 255 bytes.
     ///
-    /// O(1) once it is there.
+    /// O(1) if the group exists.
     ///
     /// # Errors
     ///
-    /// [`MemcgError::BadName`] for an empty name on the path or one too long, [`MemcgError::TooDeep`] for more than
-    /// [`DEPTH_MAX`](Memcg::DEPTH_MAX) of them; then none is made. [`MemcgError::Dying`] if a group above it is being ended right now, or it
-    /// is itself being [dropped](Self::drop_group).
+    /// [`MemcgError::BadName`] if a name on the path is empty or too long, [`MemcgError::TooDeep`]
+    /// if the path has more than [`DEPTH_MAX`](Memcg::DEPTH_MAX) names; in both cases no group is
+    /// created. [`MemcgError::Dying`] if a group above it is ending, or the group itself is being
+    /// [dropped](Self::drop_group).
     pub fn group(&self, path: &str) -> Result<Memcg, MemcgError> {
         if path == ROOT {
             return Ok(self.root().clone());
@@ -42,7 +44,7 @@ impl Runtime {
             }
         }
         self.inner.groups.insert(path.into(), group.clone());
-        // It may have been dropped between.
+        // Another thread may have dropped the group since the check above.
         if self.inner.housekeeper.is_dropping(&group) {
             self.forget_group(&group);
             return Err(MemcgError::Dying);
@@ -50,7 +52,7 @@ impl Runtime {
         Ok(group)
     }
 
-    /// The group of this path, if it is there; `/` is the root.
+    /// Returns the group of this path, if it exists; `/` is the root.
     pub fn find_group(&self, path: &str) -> Option<Memcg> {
         if path == ROOT {
             return Some(self.root().clone());
@@ -59,14 +61,15 @@ impl Runtime {
         path.split('/').try_fold(self.root().clone(), |group, name| group.child(name))
     }
 
-    /// Ends a group: its objects become its parent's, its id returns when the last of them is gone. O(lists of the group).
+    /// Ends a group: its objects become its parent's. The group's id can be reused when the last of
+    /// these objects has been freed. O(lists of the group).
     ///
-    /// Entries that shall go with it: [`drop_group`](Self::drop_group).
+    /// [`drop_group`](Self::drop_group) removes the group's entries as well.
     ///
     /// # Errors
     ///
-    /// Those of [`Memcg::offline`]: the root, a group with children, one that was ended already; and [`MemcgError::Foreign`] for one of
-    /// another runtime.
+    /// Those of [`Memcg::offline`]: for the root, a group with children, and a group that has ended
+    /// already; and [`MemcgError::Foreign`] for a group of another runtime.
     pub fn end_group(&self, group: &Memcg) -> Result<(), MemcgError> {
         if !self.owns(group) {
             return Err(MemcgError::Foreign);
@@ -76,14 +79,20 @@ impl Runtime {
         Ok(())
     }
 
-    /// Ends a group and lets go of all that caches have for it, in the background: O(1) here, however much that is.
+    /// Ends a group and removes its entries from all caches, in the background. The call itself is
+    /// O(1), however many entries there are.
     ///
-    /// With [`end_group`](Self::end_group) the entries become the parent's, and stay. Here they leave, as by [`Cache::remove`](crate::Cache::remove):
-    /// a few at a time, half a millisecond of work between rests. Until one has left, it is found. From now on nothing can be charged to the group (its
-    /// `max` is 0), so inserts for it are refused; and [`group`](Self::group) says that it is dying, until the name is free again. That
-    /// is when its last entry has left, or up to 100 ms later where charges remain that belong to no entry: these, and objects on lists
-    /// of others, are the parent's then. An insert that was under way may leave an entry to the parent. Should the group be given a child
-    /// meanwhile, it ends when that has.
+    /// [`end_group`](Self::end_group) moves the entries to the parent. This function removes them,
+    /// as [`Cache::remove`](crate::Cache::remove) does, with rests after each 500 us of work;
+    /// lookups find an entry until it is removed. At once the group's `max` is set to 0, so that
+    /// nothing can be charged to the group and inserts for it are refused.
+    ///
+    /// The group ends when its last entry has been removed, or up to 100 ms later if charges remain
+    /// that belong to no entry. These charges, and objects on other lists, are the parent's from
+    /// then on, and the name can be used again. Until then [`group`](Self::group) returns
+    /// [`MemcgError::Dying`] for the name. An insert that is in progress during the call may leave
+    /// its entry to the parent. If a child of the group is created meanwhile, the group ends after
+    /// the child.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};
@@ -117,7 +126,7 @@ impl Runtime {
         if !group.is_online() || self.inner.housekeeper.is_dropping(group) {
             return Err(MemcgError::AlreadyDying);
         }
-        // First, so that what is found to be empty stays so.
+        // Before the housekeeper starts: a cache in which the group is found empty stays so.
         group.set_max(ByteSize::ZERO);
         if !self.inner.housekeeper.drop_group(group) {
             return Err(MemcgError::AlreadyDying);
@@ -126,8 +135,9 @@ impl Runtime {
         Ok(())
     }
 
-    /// Ends the group that a cache has made for its limits. A group that was given children ends in
-    /// the background, after the last of them; until then it keeps what other caches have there.
+    /// Ends the group that a cache has created for its limits. If a program has created children of
+    /// that group, it ends in the background, after the last of them; until then the entries of
+    /// other caches in the group stay there.
     pub(crate) fn end_own_group(&self, group: &Memcg) {
         // A hook of the tree may panic, and the caller may be unwinding.
         if caught(|| group.offline()) == Some(Err(MemcgError::HasChildren)) {
@@ -136,20 +146,20 @@ impl Runtime {
         self.forget_group(group);
     }
 
-    /// The name does not lead to the group any more.
+    /// Removes the group from the table of paths.
     fn forget_group(&self, group: &Memcg) {
         self.inner.groups.remove_if(group.path().trim_start_matches('/'), |_, found| found == group);
     }
 }
 
-/// The child of this name, made if need be.
+/// Returns the child of this name, and creates it if there is none.
 fn child(group: &Memcg, name: &str) -> Result<Memcg, MemcgError> {
     loop {
         if let Some(child) = group.child(name) {
             return Ok(child);
         }
         match group.create(name) {
-            // Another thread made it between our two questions.
+            // Another thread has created the child since the lookup.
             Err(MemcgError::NameTaken) => {}
             result => return result,
         }

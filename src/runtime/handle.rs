@@ -1,4 +1,4 @@
-//! The public handle of a runtime, and what its clones share.
+//! [`Runtime`]: the public handle, and the state that its clones share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,37 +13,42 @@ use lowwater_shrinker::{NodeStats, ReclaimReason, Reclaimer, Registry, RegistryS
 use super::housekeeper::Housekeeper;
 use super::retired::Retired;
 
-/// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads, and joins
-/// them; inside a callback (of a cache, of a shrinker, in a load: a [`CallbackScope`]) it does not, and each thread ends when the callback
-/// that it runs returns.
+/// One memory budget, with the groups, caches, shrinkers and threads that share it. A handle: its
+/// clones are the same runtime. The drop of the last handle stops and joins the threads. Inside a
+/// callback (of a cache, of a shrinker, or a load: a [`CallbackScope`]) the drop does not join, and
+/// each thread ends when the callback that it runs returns.
 ///
-/// # What a budget promises
+/// # Guarantees of a budget
 ///
-/// 1. The [usage](Memcg::usage) of the root, which is what is charged, never exceeds the budget,
-///    not for an instant. One exception: after the budget was [lowered](Self::set_budget), by hand
-///    or by a limit that is heard of, usage only falls until it is within the new one. The same
-///    holds for each group and its `max`.
-/// 2. An entry that leaves a cache is uncharged at once, and dropped when the readers that may look
-///    at it have left: until then it is [retired](RuntimeStats::retired). Usage and retired bytes
-///    together never exceed the budget by more than a quarter of it, or by 16 MiB if that is more:
-///    an insert that would exceed this waits for readers, as long as a charge may take, and is
-///    refused with [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). One bound for all caches
-///    of the runtime. Beyond it there may be: one entry for each thread that inserts just now; 64
-///    for each that drops some; and 4 KiB for each stripe of a cache, of which one with less than a
-///    thousand entries has one, and others two for each processor. Bytes that are
-///    [charged](Self::charge) by hand do not wait for readers.
-/// 3. A runtime without a budget promises nothing of the kind; its groups' `max` hold as under 1.
+/// 1. The [usage](Memcg::usage) of the root, which is the sum of all charged bytes, never exceeds
+///    the budget, not for an instant. One exception: after the budget was
+///    [lowered](Self::set_budget), by a call or by a limit of the system, usage only falls until it
+///    is within the new budget. The same holds for each group and its `max`.
+/// 2. An entry that is removed from a cache is uncharged at once, and dropped after a grace period:
+///    when all readers that may have found it have left. Until then it is
+///    [retired](RuntimeStats::retired). Usage and retired bytes together never exceed the budget by
+///    more than a quarter of it, or by 16 MiB if that is more. An insert that would exceed this
+///    bound waits for readers, for [`direct_time_max`](super::RuntimeBuilder::direct_time_max) at
+///    most, and is then refused with
+///    [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). The bound holds for all caches
+///    of the runtime together. In addition there may be one entry for each thread that is
+///    inserting, 64 entries for each thread that is dropping some, and 4 KiB for each stripe of a
+///    cache: a cache of fewer than a thousand entries has one stripe, a larger cache has two per
+///    processor. Bytes that a program [charges](Self::charge) itself do not wait for readers.
+/// 3. Without a budget only the `max` of groups hold, as under 1.
 ///
-/// Both speak of bytes as the weighers tell them. A value that a caller keeps, as a clone or an
-/// `Arc`, stays in memory and is no part of either count once its entry has been dropped, unless it
-/// is a [`Charged`](super::Charged) one of a cache with
-/// [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values). When a
-/// cache ends, what it has retired is dropped, since no reader can have it.
+/// Bytes are those that the weighers return. A value that a caller keeps, as a clone or in an
+/// `Arc`, stays in memory and is in neither count once its entry has been dropped, unless it is a
+/// [`Charged`](super::Charged) value of a cache with
+/// [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values). When a cache is dropped,
+/// its retired entries are dropped at once, since no reader can have them.
 ///
 /// # Threads
 ///
-/// A reclaimer for each NUMA node, and two that look after what has expired and after dropped groups, of which one stands by: where a listener or a value's
-/// drop blocks the other, it goes on with all other caches after a quarter of a second. They sleep while there is nothing to do.
+/// A reclaimer per NUMA node, and two housekeeper threads, which reap expired entries, empty
+/// dropped groups and compact. One of the two is the standby: when a listener or a value's drop
+/// blocks the other for 250 ms, the standby takes over the work for all other caches. The threads
+/// sleep while there is nothing to do.
 ///
 /// ```
 /// use lowwater::{ByteSize, Runtime};
@@ -61,50 +66,56 @@ pub struct Runtime {
 }
 
 pub(super) struct RuntimeInner {
-    // Before all it works on; it holds nothing of ours.
+    // Fields are dropped in this order. The housekeeper's threads are joined before the parts that
+    // they use are dropped; they hold no handle on `RuntimeInner`.
     pub(super) housekeeper: Housekeeper,
-    // First, so that its thread, which holds the reclaimer too, is joined before that goes.
+    // The monitor's thread has a handle on the reclaimer, so it is joined before the reclaimer is
+    // dropped.
     pub(super) pressure: Option<Monitor>,
-    // Next, so that its threads are joined before what they work on goes.
+    // The reclaimer's threads are joined before the registry and the tree are dropped.
     pub(super) reclaimer: Arc<Reclaimer>,
     pub(super) registry: Registry,
     pub(super) groups: DashMap<Box<str>, Memcg>,
     pub(super) topology: Arc<dyn Topology>,
     pub(super) direct_time_max: Duration,
     pub(super) retired: Arc<Retired>,
-    /// What was published so far.
+    /// The series that were published so far.
     #[cfg(feature = "metrics")]
     pub(super) published: parking_lot::Mutex<super::published::PublishedSeries>,
     pub(super) tree: MemcgTree,
 }
 
-/// A runtime at a glance.
+/// Statistics of a runtime, from [`Runtime::stats`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeStats {
-    /// Bytes charged, those in the processors' stock included.
+    /// Charged bytes, including those in the stocks of the processors.
     pub usage: ByteSize,
-    /// The budget that holds now: less than was asked for while there is pressure, or if the control group leaves less.
+    /// The effective budget: less than the configured one under memory pressure, or if the limit of
+    /// the control group is lower.
     pub budget: ByteSize,
-    /// Bytes of entries that have left the caches and are not dropped yet, most of which readers
-    /// hold back, if it is much: beside the usage. With it, no more than the budget and a quarter,
-    /// or 16 MiB if that is more: see [`Runtime`].
+    /// Bytes of entries that were removed and are not dropped yet, in addition to the usage. If
+    /// they are many, readers hold most of them back. Usage and retired bytes together exceed the
+    /// budget by a quarter of it at most, or by 16 MiB if that is more: see [`Runtime`].
     pub retired: ByteSize,
-    /// Bytes of the table of keys that were evicted, by which the runtime tells who would use more memory. Each entry is charged
-    /// for its part of it.
+    /// Bytes of the ghost table, which records evicted keys and shows which tenants would use more
+    /// memory. Each entry is charged for its part of the table. Includes replaced tables whose
+    /// memory is being returned to the system, but not those that a reader may still access: until
+    /// their grace period is over, these are not counted.
     pub ghosts: ByteSize,
-    /// How bad the pressure is, and what has led to it; none unless the builder was told to watch.
+    /// The pressure level and its causes; `None` unless the builder had a choice for pressure.
     pub pressure: Option<PressureStats>,
-    /// Groups, the root included.
+    /// The number of groups, including the root.
     pub groups: usize,
-    /// What each node's reclaimer thread did.
+    /// Statistics of each node's reclaimer thread.
     pub reclaimers: Vec<NodeStats>,
-    /// The shrinkers and the map of who holds something.
+    /// Statistics of the shrinkers, and of the map that records the groups for which each shrinker
+    /// holds objects.
     pub registry: RegistryStats,
 }
 
 impl Runtime {
-    /// Is it a group of this runtime?
+    /// Returns whether the group belongs to this runtime.
     pub(super) fn owns(&self, group: &Memcg) -> bool {
         group.is_in_tree_of(self.root())
     }
@@ -113,29 +124,30 @@ impl Runtime {
         &self.inner.housekeeper
     }
 
-    /// How long a charge may take that finds no room.
+    /// The time that direct reclaim may take for one charge.
     pub(crate) fn direct_time_max(&self) -> Duration {
         self.inner.direct_time_max
     }
 
-    /// What has left the caches, and is not dropped yet.
+    /// The retired records of all caches: removed, and not dropped yet.
     pub(crate) fn retired(&self) -> &Arc<Retired> {
         &self.inner.retired
     }
 
-    /// The root group: its `max` is the budget that holds now.
+    /// Returns the root group. Its `max` is the effective budget.
     pub fn root(&self) -> &Memcg {
         self.inner.tree.root()
     }
 
-    /// Changes the budget. If more is in use than that, the reclaimer frees it, which it begins at
-    /// once. Meanwhile usage is above the budget, and charges fail; in a runtime that watches for
-    /// pressure the limit follows the usage down, and charges free as much as they take.
+    /// Changes the budget. If usage is above the new budget, the reclaimer starts to free the
+    /// excess at once. Until then usage is above the budget, and charges fail. In a runtime that
+    /// watches for pressure the limit follows the usage down instead, and a charge reclaims as many
+    /// bytes as it takes.
     ///
-    /// Default [`watermarks`](super::RuntimeBuilder::watermarks) are parts of the budget, and change with
-    /// it: a runtime with a changed budget holds as much as one that was built with it.
+    /// The default [`watermarks`](super::RuntimeBuilder::watermarks) are fractions of the budget
+    /// and change with it: the runtime holds as much as one that was built with the new budget.
     ///
-    /// What the control group leaves, and what pressure has lowered, still holds.
+    /// The limit of the control group, and a budget that pressure has lowered, stay in effect.
     pub fn set_budget(&self, budget: ByteSize) {
         if let Some(pressure) = self.pressure() {
             return pressure.set_budget(budget);
@@ -146,40 +158,41 @@ impl Runtime {
         }
     }
 
-    /// The budget that was asked for, whatever a control group or pressure leaves now.
+    /// The configured budget, without the effect of a control group's limit or of pressure.
     pub(crate) fn asked_budget(&self) -> ByteSize {
         self.pressure().map_or_else(|| self.root().max(), Monitor::asked_budget)
     }
 
-    /// The tree of groups.
+    /// Returns the tree of groups.
     pub fn tree(&self) -> &MemcgTree {
         &self.inner.tree
     }
 
-    /// Which nodes there are.
+    /// Returns the topology of NUMA nodes.
     pub fn topology(&self) -> &Arc<dyn Topology> {
         &self.inner.topology
     }
 
-    /// Who can give memory back; a cache of one's own registers here.
+    /// Returns the registry of shrinkers, where a program registers a cache of its own.
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
     }
 
-    /// The threads that make them.
+    /// Returns the reclaimer: the threads that call the shrinkers when usage is near a limit.
     pub fn reclaimer(&self) -> &Reclaimer {
         &self.inner.reclaimer
     }
 
-    /// The watch for pressure, by which it can also be raised by hand; none unless the builder was told of a source, or of how to
-    /// answer.
+    /// Returns the pressure monitor, by which a program can also raise pressure itself; `None`
+    /// unless the builder had a choice for pressure.
     ///
     /// ```
     /// use lowwater::pressure::{Level, PressureConfig};
     /// use lowwater::{ByteSize, Runtime};
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(64)).pressure(PressureConfig::default()).build()?;
-    /// // Somebody else needs memory: a quarter of what is used is to go, and not to come back soon.
+    /// // Another process needs memory: a quarter of the usage is reclaimed, and the budget stays
+    /// // lower for a while.
     /// runtime.pressure().expect("it was asked for").raise(Level::Critical);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -187,8 +200,9 @@ impl Runtime {
         self.inner.pressure.as_ref()
     }
 
-    /// Reclaims `bytes` from `group` and those below it, on this thread, until its usage fell by that or nothing more can be freed.
-    /// Says by how much it fell; not at all for a group of another runtime. Not bounded in time.
+    /// Reclaims from `group` and the groups below it, on the calling thread, until the group's
+    /// usage has fallen by `bytes` or nothing more can be freed. Returns how far usage fell: 0 for
+    /// a group of another runtime. Not bounded in time.
     #[doc(alias = "memory.reclaim")]
     pub fn reclaim(&self, group: &Memcg, bytes: ByteSize) -> ByteSize {
         if !self.owns(group) {
@@ -199,7 +213,8 @@ impl Runtime {
         freed
     }
 
-    /// Frees all that can be freed, protected or not; says how many objects.
+    /// Frees every object that can be freed, even in groups within their `min` or `low`. Returns
+    /// the number of freed objects.
     pub fn drop_caches(&self) -> u64 {
         let before = self.root().usage();
         let dropped = self.inner.registry.drop_caches();
@@ -207,14 +222,15 @@ impl Runtime {
         dropped
     }
 
-    /// The allocator is to give it back to the system, if there is a watch.
+    /// Reports freed bytes to the pressure monitor, if there is one: it trims the allocator when
+    /// they are many.
     fn freed(&self, bytes: ByteSize) {
         if let Some(pressure) = self.pressure() {
             pressure.freed(bytes);
         }
     }
 
-    /// What is there, and what was done. O(shrinkers + live pairs).
+    /// Returns the statistics of the runtime. O(shrinkers + live pairs).
     pub fn stats(&self) -> RuntimeStats {
         RuntimeStats {
             usage: self.root().usage(),

@@ -1,21 +1,31 @@
-//! The housekeeper: a background thread that maintains all caches of a runtime. It reaps expired records, empties dropped groups, compacts sparse
-//! caches, and tells the caches about groups that end.
+//! The housekeeper: a background thread that maintains all caches of a runtime. It reaps expired
+//! records, empties dropped groups, compacts sparse caches, and notifies the caches of groups that
+//! end.
 //!
-//! The thread sleeps while there is nothing to do. It works for half a millisecond at a time, and rests in between: as long again while it empties a
-//! group or compacts; for expired records 3 times as long where many of the visited records have expired, else 19 times, so that the sweep
-//! costs a twentieth of one processor at most.
+//! The thread sleeps while there is nothing to do. It works for half a millisecond at a time, and
+//! rests in between. The rest is a multiple of the time worked:
 //!
-//! A removed record's listener and `Drop` are the user's code; where they block, only that cache's maintenance is delayed. One thread has the
-//! [lease](lease::Lease) and works; a standby thread sleeps. When the lease holder has been in one cache for a quarter of a second, the standby takes
-//! the lease over, works for all caches but that one, and spawns the next standby. A thread that comes back and has lost the lease becomes the standby, or
-//! ends. So there are two threads, and one more for each cache whose code blocks.
+//! | work | rest | processor time |
+//! |---|---|---|
+//! | empties a group, compacts | 1 time | a half |
+//! | sweeps for expired records, of which it finds many | 3 times | a quarter |
+//! | sweeps for expired records, of which it finds few | 19 times | a twentieth |
+//!
+//! A removed record's listener and `Drop` are the user's code; where they block, only that cache's
+//! maintenance is delayed. One thread has the [lease](lease::Lease) and works; a standby thread
+//! sleeps. When the lease holder has been in one cache for a quarter of a second, the standby takes
+//! the lease over, works for all caches but that one, and spawns the next standby. A thread that
+//! comes back and has lost the lease becomes the standby, or ends. So there are two threads, and
+//! one more for each cache whose code blocks.
 //!
 //! # Ends
 //!
-//! [`Housekeeper::remove`] and the housekeeper's own drop wait for the threads, but not inside a callback ([`CallbackScope`]): there the thread that
-//! would be waited for may wait for the caller. The cache is closed all the same, and the thread that works on it drops the last handle.
-//! The threads are inside a scope for as long as they run, and no panic ends them: of a cache's callbacks, of what these have captured,
-//! of the tree's hooks.
+//! [`Housekeeper::remove`] and the housekeeper's own drop wait for the threads, except inside a
+//! callback ([`CallbackScope`]). A call inside a callback may run on one of the threads, or on a
+//! thread for which one of them waits in user code, so that it would wait for ever. The cache is
+//! closed all the same, and the thread that works on it drops the last handle. The threads
+//! themselves are inside a scope for as long as they run. No panic ends them: neither one of a
+//! cache's callbacks or of the values that these have captured, nor one of the tree's hooks.
 
 mod dropped_groups;
 mod lease;
@@ -63,11 +73,13 @@ impl Housekeeper {
             mean_cost: MeanCost::default(),
         };
         let housekeeper = Self { shared: Arc::new(shared) };
+        // Locked until both handles are stored; the threads' first step takes the lock.
         let mut state = housekeeper.shared.state.lock();
         let shared = Arc::clone(&housekeeper.shared);
         let first = spawn("lowwater/maint", move || shared.run(Some(Lease::default())))?;
         state.threads.push(first);
         let has_standby = housekeeper.shared.spawn_standby(&mut state);
+        // Without the lock, which the drop of the housekeeper takes if there is no standby.
         drop(state);
         has_standby.map(|()| housekeeper)
     }
@@ -80,8 +92,9 @@ impl Housekeeper {
         id
     }
 
-    /// Ends the maintenance of a cache. Waits until no thread works on the cache, unless the caller is inside a callback: then a thread that works on it
-    /// goes on for a while, and drops the last handle.
+    /// Ends the maintenance of a cache. Waits until no thread works on the cache, unless the caller
+    /// is inside a callback: then a thread that works on it finishes this visit, and may drop the
+    /// last handle.
     pub(crate) fn remove(&self, id: MaintenanceId) {
         let mut state = self.shared.state.lock();
         let removed = state.caches.iter().position(|(other, _)| *other == id).map(|at| state.caches.remove(at));
@@ -98,7 +111,7 @@ impl Housekeeper {
         self.shared.notify();
     }
 
-    /// The hook by which caches hear of groups that end.
+    /// The hook that notifies the caches of groups that end.
     pub(crate) fn hook(&self) -> Arc<dyn OfflineHook> {
         Arc::clone(&self.shared) as _
     }
@@ -108,28 +121,33 @@ impl Housekeeper {
         Notifier(Arc::clone(&self.shared))
     }
 
-    /// Has a group emptied and ended, in the background. Returns false if the group is being dropped already.
+    /// Empties and ends a group in the background. Returns false if the group is being dropped
+    /// already.
     pub(crate) fn drop_group(&self, group: &Memcg) -> bool {
         self.end_in_background(group, true)
     }
 
-    /// Has a group ended in the background, after the last of its children. Its records become the parent's.
+    /// Ends a group in the background, after the last of its children. Its records become the
+    /// parent's, unless the group is being dropped.
     pub(crate) fn end_after_children(&self, group: &Memcg) {
-        let _is_first = self.end_in_background(group, false);
+        let _is_new = self.end_in_background(group, false);
     }
 
+    /// Queues a group to be ended; `evicts`: its records are evicted first. Returns false if the
+    /// call changes nothing, because the group is queued already.
     fn end_in_background(&self, group: &Memcg, evicts: bool) -> bool {
         let mut state = self.shared.state.lock();
         match state.dropped.iter_mut().find(|dropped| dropped.group == *group) {
             Some(there) if there.evicts || !evicts => return false,
             Some(there) => there.evicts = true,
+            // `empty` is set when no cache has a record of the group any more.
             None => state.dropped.push_back(DroppedGroup { group: group.clone(), evicts, empty: None }),
         }
         self.shared.notify_locked(state);
         true
     }
 
-    /// Tells whether the group, or one above it, is being emptied to end.
+    /// Returns whether the group, or a group above it, is being emptied in order to end.
     pub(crate) fn is_dropping(&self, group: &Memcg) -> bool {
         let state = self.shared.state.lock();
         state.dropped.iter().any(|dropped| dropped.evicts && group.is_descendant_of(&dropped.group))
@@ -140,10 +158,14 @@ impl Drop for Housekeeper {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.stop = true;
+        // Complete: a thread spawns a standby only under the lock, after it has found `stop` unset.
         let threads = std::mem::take(&mut state.threads);
+        // The standby waits on `callback_begun`, the lease holder on `notified`; a thread that is
+        // blocked in user code checks `stop` afterwards.
         self.shared.callback_begun.notify_one();
         self.shared.notify_locked(state);
-        // On one of these threads, or inside a callback that one of them waits for: then the threads end by themselves.
+        // The caller may be one of these threads, or inside a callback for which one of them waits:
+        // then the threads end by themselves.
         if CallbackScope::is_inside() {
             return;
         }
@@ -172,12 +194,13 @@ impl Notifier {
         &self.0.ghosts
     }
 
-    /// What the values of the runtime's caches cost.
+    /// The mean cost of the values of the runtime's caches.
     pub(crate) fn mean_cost(&self) -> &MeanCost {
         &self.0.mean_cost
     }
 
-    /// The retired records of the runtime's caches. Reached through the notifier, so that an empty cache is small.
+    /// The retired records of the runtime's caches. Reached through the notifier, so that an empty
+    /// cache is small.
     pub(crate) fn retired(&self) -> &Retired {
         &self.0.retired
     }
@@ -196,51 +219,17 @@ impl std::fmt::Debug for Housekeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::maintenance::NextRun;
+    use crate::runtime::maintenance::no_records::NoRecords;
     use crate::Runtime;
-    use lowwater_lru_core::NodeId;
     use std::time::{Duration, Instant};
-
-    /// Of one group it always finds more.
-    struct Endless(Memcg);
-
-    impl Maintenance for Endless {
-        fn reap_expired(&self) -> NextRun {
-            NextRun::WhenNotified
-        }
-
-        fn evict_group(&self, group: &Memcg, _: NodeId) -> u64 {
-            u64::from(*group == self.0)
-        }
-
-        fn has_any(&self, _: &Memcg, _: NodeId) -> bool {
-            false
-        }
-
-        fn forget_group(&self, _: &Memcg) {}
-
-        fn compact(&self) -> NextRun {
-            NextRun::WhenNotified
-        }
-
-        fn release_memory(&self) {}
-
-        #[cfg(feature = "metrics")]
-        fn figures(&self) -> crate::runtime::CacheFigures {
-            unreachable!("its figures are not published")
-        }
-
-        #[cfg(feature = "metrics")]
-        fn count_of(&self, _: &Memcg, _: NodeId) -> u64 {
-            0
-        }
-    }
 
     #[test]
     fn a_group_that_is_never_empty_keeps_no_other_waiting() {
         let runtime = Runtime::builder().build().unwrap();
         let [endless, a, b] = ["endless", "a", "b"].map(|name| runtime.group(name).unwrap());
-        let id = runtime.housekeeper().add(Arc::new(Endless(endless.clone())));
+        let is_endless = endless.clone();
+        let cache = NoRecords::evicting(move |group| u64::from(*group == is_endless));
+        let id = runtime.housekeeper().add(Arc::new(cache));
         for group in [&endless, &a, &b] {
             runtime.drop_group(group).unwrap();
         }
@@ -255,6 +244,7 @@ mod tests {
 
     #[test]
     fn a_dropped_housekeeper_leaves_no_thread() {
+        // The retired records of a runtime that is dropped at once: any will do.
         let retired = Arc::clone(&Runtime::builder().build().unwrap().housekeeper().shared.retired);
         let housekeeper = Housekeeper::start(1, retired).unwrap();
         let shared = Arc::clone(&housekeeper.shared);

@@ -1,4 +1,7 @@
-//! What a cache offers to the runtime's housekeeper.
+//! [`Maintenance`]: the interface of a cache for the runtime's housekeeper.
+
+#[cfg(test)]
+pub(crate) mod no_records;
 
 use std::time::Duration;
 
@@ -13,24 +16,27 @@ pub(crate) trait Maintenance: Send + Sync {
     /// Visits the next few records, and removes those that have expired.
     fn reap_expired(&self) -> NextRun;
 
-    /// Evicts a few records of a group on a node, however much they are used. Returns how many; 0 when there is none.
+    /// Evicts a few records of a group on a node, even recently used ones. Returns the number of
+    /// evicted records; 0 when the group has none there.
     fn evict_group(&self, group: &Memcg, node: NodeId) -> u64;
 
-    /// Tells whether there is any record of a group on a node. Called by any thread, also while another evicts, under the housekeeper's lock: runs
-    /// no user code.
+    /// Returns whether there is any record of a group on a node. Called by any thread, also while
+    /// another thread evicts, under the housekeeper's lock: must not run user code.
     fn has_any(&self, group: &Memcg, node: NodeId) -> bool;
 
-    /// Resets the tenant of a group that ends. Called by the thread that ends the group, under the housekeeper's lock: waits for nothing, and runs
-    /// no user code.
+    /// Resets the tenant of a group that ends. Called by the thread that ends the group, under the
+    /// housekeeper's lock: must neither wait nor run user code.
     fn forget_group(&self, dying: &Memcg);
 
     /// Compacts the next few records, if a compaction was requested.
     fn compact(&self) -> NextRun;
 
-    /// Returns the memory of removed records to the system; what a reader holds back is returned by a later [`reap_expired`](Self::reap_expired).
+    /// Returns the memory of removed records to the system. Memory that a reader holds back is
+    /// returned by a later [`reap_expired`](Self::reap_expired).
     fn release_memory(&self);
 
-    /// Reads the figures for the metrics. Called by any thread, also while another works on the cache: runs no user code.
+    /// Reads the figures for the metrics. Called by any thread, also while another thread works on
+    /// the cache: must not run user code.
     #[cfg(feature = "metrics")]
     fn figures(&self) -> CacheFigures;
 

@@ -1,17 +1,18 @@
-//! The mean of what values cost to make again, over all caches of a runtime that were told.
+//! The mean cost of making a value again, over all caches of a runtime that have costs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An insert moves the mean by one in so many of the distance to its cost.
+/// An insert moves the mean towards its cost by their distance divided by this.
 const MEAN_OF: f64 = 1_024.0;
 
-/// The mean of the logarithms of recent costs, as the bits of an `f64` and inverted, so that 0 is none: one odd cost hardly moves it.
-/// A tally: all accesses are Relaxed, and a lost update does no harm.
+/// The mean of the logarithms of recent costs, so that one outlier hardly moves it. Stored as the
+/// inverted bits of an `f64`, so that 0 stands for no mean. All accesses are Relaxed: the mean is
+/// an estimate, and a lost update does no harm.
 #[derive(Default)]
 pub(crate) struct MeanCost(AtomicU64);
 
 impl MeanCost {
-    /// A cost in parts of the mean of recent ones, to which it is added.
+    /// Adds a cost to the mean, and returns the cost relative to the new mean.
     pub(crate) fn relative(&self, cost: u64) -> f64 {
         let cost = (cost.max(1) as f64).log2();
         let mean = match self.0.load(Ordering::Relaxed) {

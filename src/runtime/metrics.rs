@@ -1,7 +1,7 @@
-//! A runtime, its caches and its groups, for the `metrics` facade.
+//! Metrics of a runtime, its caches and its groups, for the `metrics` facade.
 //!
-//! All is read first, and then set at the recorder: no lock of the runtime is held while the
-//! recorder runs.
+//! A publish reads all figures first and sets them at the recorder afterwards, so that no lock of
+//! the runtime is held while the recorder runs.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use super::handle::Runtime;
 use super::maintenance::{CacheFigures, MaintenanceId};
 use super::published::NR_COUNTERS;
 
-/// Groups with series of their own, at most.
+/// The largest number of groups with series of their own.
 const GROUPS_MAX: usize = 1_000;
 
 const BUDGET: Metric =
@@ -38,7 +38,7 @@ const GROUPS: Metric = Metric::gauge("lowwater_groups", Unit::Count, "Groups, th
 const CACHES: Metric = Metric::gauge("lowwater_caches", Unit::Count, "Caches");
 const RUNTIME: [Metric; 7] = [BUDGET, USAGE, RETIRED, START, STOP, GROUPS, CACHES];
 
-/// A metric, and the figure of a `T` that it shows.
+/// A metric, and the function that reads its value from a `T`.
 type MetricOf<T, R> = (Metric, fn(&T) -> R);
 
 const RECLAIMER: [MetricOf<NodeStats, u64>; 4] = [
@@ -60,7 +60,8 @@ const RECLAIMER: [MetricOf<NodeStats, u64>; 4] = [
     ),
 ];
 
-/// Counters of a cache: the first ones without a cause, then the removals by cause.
+/// The counters of a cache without a cause. The removals by cause ([`CAUSES`]) follow them in
+/// [`counters`].
 const PLAIN: [Metric; NR_COUNTERS - CAUSES.len()] = [
     Metric::counter("lowwater_cache_hits_total", Unit::Count, "Lookups that found an entry"),
     Metric::counter("lowwater_cache_misses_total", Unit::Count, "Lookups that found no entry"),
@@ -109,8 +110,8 @@ const UNPUBLISHED: Metric = Metric::gauge(
 /// The groups that have series, by path.
 type Groups = BTreeMap<String, Memcg>;
 
-/// One cache as it was read: its number, its figures, and its entries by group, where there are
-/// any.
+/// The figures that were read from one cache: its number, its figures, and the number of its
+/// entries in each group that has any.
 type ReadCache<'a> = (MaintenanceId, CacheFigures, BTreeMap<&'a str, u64>);
 
 /// The values of a cache's series.
@@ -118,28 +119,28 @@ struct CacheSeries {
     label: String,
     totals: [u64; NR_COUNTERS],
     gauges: [u64; CACHE_GAUGES.len()],
-    /// Entries by group; 0 for one that had entries before.
+    /// Entries by group; 0 for a group that had entries at the last publish and has none now.
     entries: Vec<(String, u64)>,
 }
 
-/// The values that are to be set.
+/// The values that a publish sets at the recorder.
 #[derive(Default)]
 struct CachesToPublish {
     caches: Vec<CacheSeries>,
-    /// Caches that have ended, and the groups that had entries there.
+    /// The labels of caches that have ended, with the groups that had entries there.
     ended: Vec<(String, BTreeSet<String>)>,
 }
 
 impl Runtime {
-    /// Sets the metrics of the runtime, its registry and all its caches to what they are now, at
-    /// the recorder of the calling thread; with [`Labels::Groups`], those of its groups, too. To be
-    /// called from a timer, or before a scrape: nothing costs anything in between.
+    /// Sets the metrics of the runtime, its registry and all its caches to their present values, at
+    /// the recorder of the calling thread; with [`Labels::Groups`], also those of its groups. Call
+    /// this function from a timer, or before a scrape: metrics cost nothing between two calls.
     ///
     /// | name | kind, unit | labels |
     /// |---|---|---|
-    /// | `lowwater_budget_bytes`: the budget that holds now; `lowwater_usage_bytes`; `lowwater_retired_bytes` | gauge, bytes | |
+    /// | `lowwater_budget_bytes`: the effective budget; `lowwater_usage_bytes`; `lowwater_retired_bytes` | gauge, bytes | |
     /// | `lowwater_reclaim_start_bytes`, `lowwater_reclaim_stop_bytes`: the [watermarks](crate::Watermarks) of the budget | gauge, bytes | |
-    /// | `lowwater_pressure_level`: 0 (calm) to 3 (critical); only with a watch for pressure | gauge | |
+    /// | `lowwater_pressure_level`: 0 (calm) to 3 (critical); only with a pressure monitor | gauge | |
     /// | `lowwater_groups`, `lowwater_caches` | gauge | |
     /// | `lowwater_reclaimer_wakeups_total`, `_steps_total`, `_freed_total`, `_exhausted_total` | counter | node |
     /// | `lowwater_cache_hits_total`, `_misses_total`, `_inserts_total`, `_rejected_total`, `_loads_total`, `_panics_total` | counter | cache |
@@ -150,51 +151,53 @@ impl Runtime {
     /// | `lowwater_groups_unpublished` | gauge | only with [`Labels::Groups`] |
     /// | `lowwater_cache_group_entries` | gauge | cache, group; only with [`Labels::Groups`] |
     ///
-    /// And those of [`Registry::publish_metrics`](crate::Registry::publish_metrics) with
-    /// [`Labels::Shrinkers`]. A limit that is not set is `+Inf`.
+    /// In addition, it sets the metrics of
+    /// [`Registry::publish_metrics`](crate::Registry::publish_metrics) with [`Labels::Shrinkers`].
+    /// A limit that is not set is `+Inf`.
     ///
     /// # Labels
     ///
-    /// `cache` is the cache's [name](crate::cache::CacheBuilder::name), and the shrinkers' metrics
-    /// know the cache by the same label. The second cache of a name is `name#2`, and so on: in the
-    /// order in which they were made, among those that one call sees first. A label stays with its
-    /// cache until that ends, and is given to the next one of the name. `group` is the group's
-    /// [path](Memcg::path), `node` the node's number. The own group of a cache with limits is
-    /// `/cache:NAME` ([`CacheBuilder::low`](crate::cache::CacheBuilder::low)). So a program that makes the same caches and
-    /// groups has the same labels in each run.
+    /// `cache` is the cache's [name](crate::cache::CacheBuilder::name), which is also the cache's
+    /// label in the shrinkers' metrics. The second cache of the same name is `name#2`, and so on.
+    /// Caches that one call sees for the first time get these numbers in the order in which
+    /// they were built. A label stays with its cache until the cache ends; the next cache of that
+    /// name then gets it. `group` is the group's [path](Memcg::path), `node` the node's number. The
+    /// own group of a cache with limits is `/cache:NAME`
+    /// ([`CacheBuilder::low`](crate::cache::CacheBuilder::low)). So a program that makes the same
+    /// caches and groups has the same labels in each run.
     ///
-    /// Two runtimes have the same series: give each a recorder of its own.
+    /// Two runtimes have the same series: each needs a recorder of its own.
     ///
     /// # Ends
     ///
     /// When a cache has ended, the next call, also one of
-    /// [`Cache::publish_metrics`](crate::Cache::publish_metrics), sets its gauges to 0, and its
-    /// counters stay where they are; the next cache of the name counts on from there, so no total
-    /// ever falls. (What a cache counted after the last call before its end is lost; 1,024 ended
-    /// ones are remembered.) A group's usage is set to 0 when the group has ended, and so are its
-    /// entries.
+    /// [`Cache::publish_metrics`](crate::Cache::publish_metrics), sets the gauges of that cache to
+    /// 0. Its counters keep their values, and the next cache of that name continues from them, so
+    /// that no total ever falls. Counts of a cache between its last publish and its end are lost.
+    /// The totals of the last 1,024 ended caches are kept. When a group has ended, its usage and
+    /// its entries are set to 0.
     ///
     /// # Many groups
     ///
-    /// Series are those of 1,000 groups at most: the root, and then parents first, the oldest
-    /// first. A group that has series keeps them until the group ends.
-    /// `lowwater_groups_unpublished` is the number of the others, whose bytes are in the usage of
-    /// the groups above them. The entries by cache and group are those of the same groups, where
-    /// there are any. Bytes are not counted by cache and group.
+    /// At most 1,000 groups have series: first the root, then parents before their children, older
+    /// groups before younger ones. A group that has series keeps them until it ends.
+    /// `lowwater_groups_unpublished` is the number of all other groups; their bytes are in the
+    /// usage of the groups above them. The series of entries by cache and group exist for the same
+    /// groups, if a cache has entries of them. Bytes are not published by cache and group.
     ///
     /// # Cost
     ///
     /// O(caches + entries / 500 + live pairs); with groups, O(1,000 x caches) more. Each call
-    /// describes each metric, which most recorders keep in a map: a recorder that is installed
-    /// later gets the descriptions, too.
+    /// describes each metric, so that a recorder that is installed later gets the descriptions,
+    /// too; most recorders keep them in a map.
     ///
     /// # Concurrent calls
     ///
-    /// No lock is held while the recorder is called. So of calls on several threads, the one that
-    /// has read the older values may set them last. A recorder must keep the largest value of a
-    /// counter, as [`CounterFn::absolute`](metrics::CounterFn::absolute) demands. A gauge may stay
-    /// at the older value until it is set again, and for good if its cache or group has ended: let
-    /// one thread publish at a time where that matters.
+    /// No lock is held while the recorder is called. So of two concurrent calls, the one that has
+    /// read the older values may set them last. A recorder must keep the largest value of a
+    /// counter, as [`CounterFn::absolute`](metrics::CounterFn::absolute) requires. A gauge may keep
+    /// the older value until it is set again, and for ever if its cache or group has ended. Where
+    /// that matters, only one thread at a time may publish.
     ///
     /// ```
     /// use lowwater::{ByteSize, Labels, Runtime};
@@ -247,11 +250,13 @@ impl Runtime {
         }
     }
 
-    /// The groups that have series. Sets the usage of those that have ended since the last call.
+    /// Returns the groups that have series. Sets the usage of groups that have ended since the last
+    /// call to 0.
     fn update_groups(&self) -> Groups {
         GROUP_USAGE.describe();
-        // Locked throughout: a group that another publisher adds must not be lost. The tree's locks
-        // are leaves, and no code of the user runs under this one.
+        // The lock is held until the set of groups is stored, so that a group that another
+        // publisher adds is not lost. No other lock is taken under the tree's locks, and no user
+        // code runs under this one.
         let mut published = self.inner.published.lock();
         let mut groups = Groups::new();
         for path in &published.groups {
@@ -288,8 +293,8 @@ impl Runtime {
         groups
     }
 
-    /// Publishes all caches, or one of them; their entries by group, if groups are to be told
-    /// apart. Sets the gauges of all caches that have ended since the last call.
+    /// Publishes all caches, or only one; with [`Labels::Groups`] also their entries by group. Sets
+    /// the gauges of caches that have ended since the last call to 0.
     fn publish_caches(&self, only: Option<MaintenanceId>, labels: Labels, groups: &Groups) {
         PLAIN.iter().chain(&CACHE_GAUGES).chain([&REMOVALS]).for_each(Metric::describe);
         if labels == Labels::Groups {
@@ -321,7 +326,7 @@ impl Runtime {
         }
     }
 
-    /// Reads the caches' figures, and brings what was published up to date with them.
+    /// Reads the figures of the caches, and updates the series that were published so far.
     fn read_caches(&self, only: Option<MaintenanceId>, labels: Labels, groups: &Groups) -> CachesToPublish {
         let mut read: Vec<ReadCache<'_>> = Vec::new();
         let nodes = || (0..self.registry().nodes()).map(|node| NodeId::new(node as u16));
@@ -367,7 +372,7 @@ impl Runtime {
     }
 }
 
-/// In the order of [`PLAIN`] and [`CAUSES`].
+/// Returns the counters in the order of [`PLAIN`] and [`CAUSES`].
 fn counters(figures: &CacheFigures) -> [u64; NR_COUNTERS] {
     let CacheFigures { hits, misses, inserts, rejected, loads, listener_panics, drop_panics, .. } = *figures;
     let CacheFigures { evictions, expired, removed, replaced, .. } = *figures;
@@ -375,7 +380,7 @@ fn counters(figures: &CacheFigures) -> [u64; NR_COUNTERS] {
     [hits, misses, inserts, rejected, loads, panics, evictions, expired, removed, replaced]
 }
 
-/// Sets a limit, which may be none.
+/// Sets a limit; no limit is `+Inf`.
 fn set_limit(metric: &Metric, labels: &[Label], limit: ByteSize) {
     match limit {
         ByteSize::MAX => metric.set_float(labels, f64::INFINITY),
@@ -383,7 +388,7 @@ fn set_limit(metric: &Metric, labels: &[Label], limit: ByteSize) {
     }
 }
 
-/// A label whose clones share its value.
+/// Makes a label whose clones share its value.
 fn label(key: &'static str, value: &str) -> Label {
     Label::new(key, Arc::<str>::from(value))
 }

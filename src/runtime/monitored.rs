@@ -1,4 +1,4 @@
-//! The reclaimer as a pressure monitor drives it.
+//! [`MonitoredReclaimer`]: the interface of the reclaimer for a pressure monitor.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_pressure::BackgroundReclaim;
 use lowwater_shrinker::{CallbackScope, ReclaimReason, Reclaimer};
 
-/// A [`Reclaimer`] that a [`Monitor`](crate::pressure::Monitor) drives. A [`Runtime`](crate::Runtime) has one by itself.
+/// A [`Reclaimer`] that a [`Monitor`](crate::pressure::Monitor) drives. A
+/// [`Runtime`](crate::Runtime) has one by itself.
 ///
-/// The monitor's thread is inside a [`CallbackScope`] for as long as it runs. So the drop of a monitor or of a reclaimer inside a trim
-/// hook does not wait.
+/// The monitor's thread is inside a [`CallbackScope`] for as long as it runs, so the drop of a
+/// monitor or of a reclaimer inside a trim hook does not wait for threads.
 #[derive(Clone, Debug)]
 pub struct MonitoredReclaimer(Arc<Reclaimer>);
 

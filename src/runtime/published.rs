@@ -1,4 +1,4 @@
-//! What a runtime has published as metrics so far.
+//! The metric series that a runtime has published so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 

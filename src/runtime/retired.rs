@@ -1,5 +1,5 @@
-//! Entries that have left the caches of a runtime, and are not dropped yet because a reader may
-//! still look at them.
+//! Retired records: removed from the caches of a runtime, and not dropped yet, because a reader may
+//! still use them.
 //!
 //! ```text
 //!     charged --evicted, removed, replaced, expired--> retired --readers have left--> dropped
@@ -8,24 +8,24 @@
 //!     usage + retired <= budget + allowance   an insert that would exceed it waits for readers, and then is refused
 //! ```
 //!
-//! Bytes that leave a cache go over from the one count to the other, so only an insert makes their
-//! sum larger, and only inserts are held up. The allowance is what lets inserts go on at full speed
-//! while a reader is inside for a short while: what it holds back is not taken from the entries
-//! that are in use.
+//! A removal moves bytes from the usage to the retired bytes, so only an insert can increase their
+//! sum, and only inserts wait. Because of the allowance, inserts go on at full speed during a short
+//! read: the retired bytes that the reader holds back do not reduce the room for entries.
 //!
-//! # What is not in the count
+//! # Memory that is not counted
 //!
-//! * 4 KiB at most for each stripe of each cache: one in a small cache, two for each processor in
-//!   one that had 1,000 entries.
-//! * Up to 64 entries for each thread that drops some just now.
-//! * What inserts on other threads have taken since one of them looked: an entry each.
-//! * What a weigher does not say.
+//! * 4 KiB at most for each stripe of each cache: a small cache has one stripe, a cache that had
+//!   1,000 entries has two per processor.
+//! * Up to 64 entries for each thread that is dropping some.
+//! * One entry for each other thread that has inserted since an insert checked the bound.
+//! * Memory that a weigher leaves out.
 //!
 //! # Sweeps
 //!
-//! Each cache drops what it has retired as it retires more. That leaves a few bags in caches that
-//! are idle, and whatever a reader held back until a cache became idle: so when much is retired,
-//! inserts sweep over all caches of the runtime, a few hundred entries at a time.
+//! Each cache drops retired records as it retires more. So an idle cache keeps a few bags of
+//! retired records, and all records that a reader held back until the cache became idle. When many
+//! bytes are retired, inserts therefore sweep over all caches of the runtime, a few hundred records
+//! at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -34,35 +34,38 @@ use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_store::slab::RetiredBytes;
 use parking_lot::Mutex;
 
-/// What may be retired beside a budget: so much, or this part of the budget if that is more.
+/// The allowance for retired bytes in addition to the budget: this, or the budget divided by
+/// `ALLOWANCE_PARTS` if that is more.
 const ALLOWANCE_MIN: ByteSize = ByteSize::mib(16);
 const ALLOWANCE_PARTS: u64 = 4;
-/// From this part of the allowance on inserts sweep.
+/// Inserts sweep when the retired bytes exceed the allowance divided by this: the low mark.
 const LOW_PARTS: u64 = 4;
-/// ... and again, where readers held back what was found, when it is more by this part of that.
+/// If readers held back records in a sweep, the next sweep is due when the retired bytes have grown
+/// by the low mark divided by this.
 const STEP_PARTS: u64 = 4;
-/// Entries that one sweep drops, and caches that it visits.
+/// The most entries that one sweep drops, and the most caches that it visits.
 const DROPS_MAX: usize = 256;
 const VISITS_MAX: usize = 256;
 
 /// A cache that retires entries.
 pub(crate) trait Retires: Send + Sync {
-    /// Begins to wait for the readers of all that was retired. False if that is nothing.
+    /// Starts a grace period for all retired entries. Returns false if there are none.
     fn seal(&self) -> bool;
 
-    /// Drops so many of those entries, at most, whose readers have left. How many it dropped.
+    /// Drops at most `entries` retired entries whose grace period has passed. Returns the number of
+    /// dropped entries.
     fn drop_some(&self, entries: usize) -> usize;
 }
 
-/// See the module. What the caches of one runtime have retired.
+/// The retired records of all caches of one runtime; see the module.
 pub(crate) struct Retired {
     bytes: Arc<RetiredBytes>,
-    /// Whose usage and budget it is.
+    /// The root group, for its usage and its `max`, which is the budget.
     root: Memcg,
-    /// Inserts sweep when so many bytes are retired.
+    /// The retired bytes at which the next sweep is due.
     sweep_at: AtomicU64,
     caches: Mutex<Vec<Weak<dyn Retires>>>,
-    /// The cache where the next sweep begins. Locked by the one that sweeps.
+    /// The number of the cache where the next sweep starts. Locked by the thread that sweeps.
     next: Mutex<usize>,
 }
 
@@ -72,27 +75,28 @@ impl Retired {
         Self { bytes: Arc::default(), root, sweep_at, caches, next }
     }
 
-    /// Where a cache counts what it retires.
+    /// Returns the counter to which a cache adds the bytes that it retires.
     pub(crate) fn count(&self) -> Arc<RetiredBytes> {
         Arc::clone(&self.bytes)
     }
 
-    /// How much is retired.
+    /// Returns the retired bytes.
     pub(crate) fn bytes(&self) -> ByteSize {
         self.bytes.get()
     }
 
-    /// A cache begins to retire entries.
+    /// Adds a cache, which sweeps then visit.
     pub(crate) fn add(&self, cache: Weak<dyn Retires>) {
         self.caches.lock().push(cache);
     }
 
-    /// The cache at this address has ended.
+    /// Removes the cache at this address, which has ended.
     pub(crate) fn remove<T>(&self, cache: *const T) {
         self.caches.lock().retain(|other| !std::ptr::addr_eq(other.as_ptr(), cache));
     }
 
-    /// What may be retired beside the budget; no bound without one.
+    /// Returns the allowance for retired bytes in addition to the budget; without a budget there is
+    /// no bound.
     pub(crate) fn allowance(&self) -> ByteSize {
         match self.root.max() {
             ByteSize::MAX => ByteSize::MAX,
@@ -100,7 +104,7 @@ impl Retired {
         }
     }
 
-    /// The budget of the runtime; what it uses, if there is none.
+    /// Returns the budget of the runtime; its usage, if there is no budget.
     pub(crate) fn budget(&self) -> ByteSize {
         match self.root.max() {
             ByteSize::MAX => self.root.usage(),
@@ -108,38 +112,40 @@ impl Retired {
         }
     }
 
-    /// Is it so much that an insert has to look? One load.
+    /// Returns whether the retired bytes may be above the low mark of any budget, so that an insert
+    /// has to check them. One load.
     #[inline]
     pub(crate) fn is_much(&self) -> bool {
         self.bytes() > ByteSize::new(ALLOWANCE_MIN.get() / LOW_PARTS)
     }
 
-    /// Is it more than the part of the allowance from which on inserts sweep?
+    /// Returns whether the retired bytes are above the low mark.
     pub(crate) fn is_above_low(&self) -> bool {
         self.bytes() > self.low()
     }
 
-    /// Are all bytes together, with so many more, within the budget and the allowance?
+    /// Returns whether usage, retired bytes and `bytes` together are within budget and allowance.
     pub(crate) fn has_room_for(&self, bytes: ByteSize) -> bool {
         let all = self.root.usage().saturating_add(self.bytes()).saturating_add(bytes);
         all <= self.root.max().saturating_add(self.allowance())
     }
 
-    /// Is it time for another sweep?
+    /// Returns whether another sweep is due.
     pub(crate) fn is_sweep_due(&self) -> bool {
-        // Relaxed: a number that says when.
+        // Relaxed: the number protects no other memory; it only determines when a sweep runs.
         self.is_above_low() && self.bytes().get() >= self.sweep_at.load(Ordering::Relaxed)
     }
 
-    /// Drops a few hundred entries that no reader holds back, of whichever caches have some. How
-    /// many; 0 also while another thread sweeps.
+    /// Drops up to [`DROPS_MAX`] retired entries whose grace period has passed, of up to
+    /// [`VISITS_MAX`] caches. Returns the number of dropped entries; 0 also while another thread
+    /// sweeps.
     ///
-    /// Drops run the users' code: not to be called with a lock.
+    /// Drops run user code: the caller must hold no lock.
     pub(crate) fn sweep(&self) -> usize {
         let Some(mut next) = self.next.try_lock() else { return 0 };
         let visits = self.caches.lock().len().min(VISITS_MAX);
-        // All are sealed before the first drops anything: one fence on every processor is enough
-        // for all.
+        // All caches are sealed before the first one drops anything: one heavy fence then serves
+        // the grace periods of all of them.
         let sealed = (0..visits).filter(|at| self.cache(*next + at).is_some_and(|cache| cache.seal())).count();
         let mut dropped = 0;
         if sealed == 0 {
@@ -152,7 +158,7 @@ impl Retired {
             }
             let of_one = self.cache(*next).map_or(0, |cache| cache.drop_some(left));
             dropped += of_one;
-            // One that may have more is asked first the next time.
+            // A cache that may have more to drop is the first one of the next sweep.
             *next = if of_one < left { next.wrapping_add(1) } else { *next };
         }
         let (bytes, low) = (self.bytes().get(), self.low().get());
@@ -162,6 +168,7 @@ impl Retired {
         dropped
     }
 
+    /// The low mark: the retired bytes above which inserts sweep.
     fn low(&self) -> ByteSize {
         match self.allowance() {
             ByteSize::MAX => ByteSize::MAX,
@@ -169,7 +176,7 @@ impl Retired {
         }
     }
 
-    /// The cache of this number, counted round and round.
+    /// Returns the cache of this number, modulo the number of caches; `None` if it has ended.
     fn cache(&self, at: usize) -> Option<Arc<dyn Retires>> {
         let caches = self.caches.lock();
         caches.get(at.checked_rem(caches.len())?)?.upgrade()

@@ -4,7 +4,8 @@ use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Runtime};
 use std::sync::Arc;
 
-/// Builds a runtime with a budget and one node, whatever machine runs the test.
+/// Builds a runtime with a budget and one node, independent of the test machine's
+/// topology.
 pub fn runtime(budget: ByteSize) -> Runtime {
     Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
 }

@@ -1,6 +1,6 @@
 //! A linear congruential generator: the same numbers in each run.
 
-/// See the module.
+/// The generator: see the module.
 pub struct Random(pub u64);
 
 impl Random {
@@ -10,7 +10,7 @@ impl Random {
         (self.0 >> 33) % end
     }
 
-    /// The lower the oftener: nearly Zipf with exponent 1.
+    /// Smaller numbers more often: approximately Zipf with exponent 1.
     pub fn zipf(&mut self, end: u64) -> u64 {
         let fraction = (self.below(1 << 30) as f64 + 1.0) / (1_u64 << 30) as f64;
         ((end as f64).powf(fraction) as u64 - 1).min(end - 1)

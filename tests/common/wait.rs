@@ -9,7 +9,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Panics
 ///
-/// After [`PATIENCE`], with `what`.
+/// After [`PATIENCE`]; the message contains `what`.
 pub fn until(what: &str, mut is_done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_done() {

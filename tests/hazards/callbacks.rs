@@ -1,4 +1,4 @@
-//! Closures that panic, or use what called them.
+//! Closures that panic, or use their caller.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};
@@ -7,7 +7,7 @@ use lowwater::{ByteSize, Runtime};
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Uses a cache and its runtime in every way there is.
+/// Uses a cache and its runtime in every possible way.
 fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
     match n % 12 {
         0 => drop(cache.insert(n, vec![9; 30])),
@@ -27,7 +27,7 @@ fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
         }
         10 => {
             let other = filled(runtime, 3);
-            // None while the last of that name is dropped.
+            // An error while the last group of that name is being dropped.
             let Ok(group) = runtime.group("other") else { return };
             let _ = other.entry(9).group(&group).insert(vec![1]);
             let _ = runtime.drop_group(&group);
@@ -152,14 +152,15 @@ fn a_compute_may_use_the_cache() {
                 asked.set(asked.get() + 1);
                 let before = current.as_ref().map(|current| current.value().clone());
                 if asked.get() == 1 {
-                    // Changes the key below itself: then it is asked again, with what is there then.
+                    // Changes the key during its own call: then the closure is called again with
+                    // the new value.
                     anything(&runtime, &cache, n);
                     let _ = cache.entry(n).and_compute(|_| if n % 2 == 0 { Op::Remove } else { Op::Put(vec![3; 3]) });
                 }
-                assert_eq!(current.as_ref().map(|current| current.value().clone()), before, "what is borrowed stays");
+                assert_eq!(current.as_ref().map(|current| current.value().clone()), before, "a borrowed value stays");
                 Op::Put(vec![n as u8])
             });
-            assert!(asked.get() <= 3, "asked {} times", asked.get());
+            assert!(asked.get() <= 3, "called {} times", asked.get());
             assert!(matches!(computed, Ok(Computed::Inserted | Computed::Replaced(_))));
             assert_eq!(cache.get(&n), Some(vec![n as u8]));
         }
@@ -186,7 +187,8 @@ fn what_is_borrowed_stays_though_the_cache_is_emptied() {
         cache.collect();
         assert!(some.iter().enumerate().all(|(n, value)| **value == vec![n as u8; 100]));
         assert!(first.iter().all(|(key, value)| **value == vec![**key as u8; 100]));
-        // What the iterator had looked at when all left is shown, whole; nothing is shown twice.
+        // Entries that the iterator had read when all were removed are complete; none is shown
+        // twice.
         assert!(iter.all(|(key, value)| *value == vec![*key as u8; 100]));
         drop((some, first));
         drop(pinned);

@@ -1,4 +1,4 @@
-//! Numbers, names, records and topologies at their ends.
+//! Numbers, names, records and topologies at the ends of their ranges.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};
@@ -70,7 +70,7 @@ fn hostile_records_are_loaded_or_refused() {
             (" ", true),
             ("..", true),
             ("\u{202e}\n", true),
-            // The cache's own.
+            // The cache's own group.
             ("", true),
             ("//", false),
             ("a//b", false),
@@ -91,7 +91,8 @@ fn hostile_records_are_loaded_or_refused() {
                     match (time_left, is_one) {
                         (Some(Duration::ZERO), _) => expected.expired += 2,
                         (_, false) => expected.refused += 2,
-                        // One of no idle time has no time at all, and another may be put in its place.
+                        // An entry with an idle time of 0 is expired at once, and the second one
+                        // may replace it.
                         (_, true) => expected.put += 1,
                     }
                 }
@@ -101,8 +102,8 @@ fn hostile_records_are_loaded_or_refused() {
         let loaded = cache.load(records);
         assert_eq!((loaded.expired, loaded.refused), (expected.expired, expected.refused));
         assert!(loaded.put >= expected.put && loaded.put + loaded.present == nr - loaded.expired - loaded.refused);
-        assert!(cache.peek(&0) == Some(vec![1; 10]), "what is there already is younger");
-        // What does not fit is refused, and leaves what does.
+        assert!(cache.peek(&0) == Some(vec![1; 10]), "an existing value is newer");
+        // Entries that do not fit are refused, and the others stay.
         let huge = (0..20).map(|n| (1 << 32 | n, vec![0; 1 << 22], Meta { group: "/".into(), ..Meta::default() }));
         assert_eq!(cache.load(huge).put, 0);
         assert_whole(&runtime, &cache);
@@ -184,7 +185,7 @@ fn a_runtime_at_the_ends_of_its_numbers_serves() {
                         let _ = (cache.insert(1, vec![1]), runtime.stats());
                     }
                     runtime.reclaim(runtime.root(), ByteSize::MAX);
-                    // What the reclaimer has in its hands is on no list just then.
+                    // Entries that the reclaimer has just isolated are on no list.
                     while !cache.is_empty() {
                         runtime.drop_caches();
                     }
@@ -194,7 +195,7 @@ fn a_runtime_at_the_ends_of_its_numbers_serves() {
     });
 }
 
-/// Answers what it is told to; each call of `nodes` something else.
+/// A topology with given answers; each call of `nodes` returns another number.
 struct Liar {
     nodes: Vec<usize>,
     asked: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Caches and runtimes that are dropped, and used, when a thread's locals are gone.
+//! Caches and runtimes that are dropped, and used, after a thread's locals are destroyed.
 
 use crate::common::at_the_end_of_a_thread;
 use crate::{assert_whole, cache, filled, runtime};

@@ -1,4 +1,4 @@
-//! What is leaked costs its memory, and stops nobody.
+//! Leaked objects cost their memory, and block no other operation.
 
 use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};
@@ -44,15 +44,15 @@ fn what_is_leaked_of_a_cache_stops_nobody_else() {
                 forget(runtime.charge_guard(&tenant, ByteSize::kib(1)));
             }
             assert!(ours.is_empty() && tenants.is_empty());
-            // Two for each, of a kibibyte, and what a clone has kept.
+            // Two charges of a kibibyte for each, and the values kept by clones.
             assert!(tenant.usage() >= ByteSize::kib(20) && tenant.usage() <= ByteSize::kib(20 + 64));
-            // A cache that nobody can drop any more still gives way to others,
+            // A cache that cannot be dropped any more still gives memory to other caches,
             forget(filled(&runtime, 10_000));
             for n in 0..30_000 {
                 ours.insert(n, vec![1; 200]).unwrap();
             }
             assert!(runtime.root().usage() <= ByteSize::mib(4) && ours.len() > 5_000);
-            // and ends with what is asked for by hand.
+            // and is emptied by `drop_caches`.
             runtime.drop_caches();
             assert!(ours.is_empty());
             tenant.offline().unwrap();

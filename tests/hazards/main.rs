@@ -1,5 +1,5 @@
-//! Public types misused: leaked, dropped late, mixed up, at the ends of their numbers, called from their own callbacks. What each type was
-//! tried with is in docs/HAZARDS.md.
+//! Misuse of public types: leaked, dropped late, mixed up, at the ends of their ranges, called from
+//! their own callbacks. docs/HAZARDS.md lists the misuse that each type was tested with.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ fn filled(runtime: &Runtime, entries: u64) -> Numbers {
     cache
 }
 
-/// Nothing is charged when nothing is there.
+/// Asserts that nothing is charged when there are no entries.
 fn assert_whole(runtime: &Runtime, cache: &Numbers) {
     for n in 0..10 {
         cache.insert(n, vec![1; 50]).unwrap();
@@ -42,7 +42,7 @@ fn assert_whole(runtime: &Runtime, cache: &Numbers) {
     }
     cache.clear();
     assert!(cache.pin().iter().next().is_none());
-    // What the housekeeper or the reclaimer has in its hands just then it gives back itself.
+    // The housekeeper or the reclaimer uncharges objects that it has just isolated.
     let start = std::time::Instant::now();
     while !cache.is_empty() || runtime.root().usage() > ByteSize::ZERO {
         runtime.tree().drain_stock();

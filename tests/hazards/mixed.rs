@@ -1,4 +1,4 @@
-//! Groups and positions of one runtime or cache given to another.
+//! Groups and positions of one runtime or cache passed to another.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime};
@@ -30,7 +30,7 @@ fn groups_of_another_runtime_are_strangers() {
         assert!(stranger.is_online() && stranger.usage() == ByteSize::ZERO);
         ours.reclaimer().charged(&stranger);
         ours.reclaimer().wake(&stranger, lowwater::pressure::ReclaimReason::Limit);
-        // A group of a runtime that is gone is one of another, too.
+        // A group of a dropped runtime is a foreign group, too.
         drop(theirs);
         assert!(cache.entry(1).group(&stranger).insert(vec![1]).is_err());
         cache.entry(1).group(&mine).insert(vec![1]).unwrap();

@@ -1,10 +1,11 @@
-//! What belongs to a thread cannot be sent from it: said by the compiler, and checked here so that it stays so.
+//! Types that belong to a thread cannot be sent: checked at compile time, so that it stays so.
 
 use crate::{filled, runtime};
 use lowwater::cache::{CacheBuilder, Current, Entry, Iter, Op, Pinned, Visit};
 use lowwater::{ByteSize, Cache, InsertError, Runtime};
 
-/// Two impls that overlap for a `Send` type, so that naming the method is ambiguous for it, and does not compile.
+/// Two impls that overlap for a `Send` type, so that naming the method is ambiguous and does not
+/// compile.
 trait IsNotSend<Which> {
     fn is_so() {}
 }
@@ -33,7 +34,7 @@ fn what_is_pinned_belongs_to_its_thread() {
     is_send_and_sync::<(InsertError<u64>, Visit, lowwater::cache::Op<u64>)>();
     is_send::<Current<'static, u64, u64>>();
 
-    // What is under a key may be looked at by another thread, for as long as this one waits for it.
+    // The value of a key may be read by another thread, while this one waits for it.
     let runtime = runtime(ByteSize::mib(4));
     let cache = filled(&runtime, 10);
     let cache = &cache;

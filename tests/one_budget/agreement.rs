@@ -4,12 +4,13 @@ use super::oracle::Oracle;
 use super::real::Real;
 use super::stream::{Stream, ROOT};
 
-/// Requests until a new stream has filled the budget and learnt, of all of them.
+/// Requests until a new stream has filled the budget and its tallies, as a part of all requests.
 const WARM_UP: f64 = 0.25;
-/// Times that the shares are compared.
+/// The number of times that shares are compared.
 const SAMPLES: usize = 200;
 
-/// See the module. In points: hundredths of the budget, or of the requests after the warm-up.
+/// The differences: see the module. In points: hundredths of the budget, or of the requests after
+/// the warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     pub pairs: Vec<PairDifference>,
@@ -17,7 +18,7 @@ pub struct Difference {
     pub hits: f64,
 }
 
-/// One pair.
+/// One pair's figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PairDifference {
     /// Its mean share of the budget: the oracle's, and the real one.
@@ -41,7 +42,7 @@ impl Difference {
     }
 }
 
-/// Runs a stream through both.
+/// Runs a stream through both, and compares.
 pub fn compare(stream: &Stream) -> Difference {
     let (mut oracle, mut real) = (Oracle::new(stream), Real::new(stream));
     let budget = stream.groups[ROOT].max;

@@ -7,11 +7,12 @@ use super::stream::{Pattern, Stream, ENTRY, ROOT};
 
 /// The budget of the random caches.
 const BUDGET: u64 = 600 * ENTRY;
-/// Entries that one choice evicts, at most. A protected group may fall below its `low` by as many.
+/// Entries that one choice evicts, at most. A protected group may fall below its `low` by that
+/// many.
 const BATCH_MAX: u64 = 8;
 /// Bytes in the stocks of all processors: they count as usage.
 const STOCK: u64 = 64 << 10;
-/// Hits in the last of many rounds of a pair beside others that are idle.
+/// Hits in the last of many rounds of a pair beside other, idle pairs.
 const BUSY_HITS_MIN: f64 = 0.95;
 
 fn patterns() -> impl Strategy<Value = Pattern> {
@@ -29,7 +30,7 @@ fn groups() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((20_u64..=120, 0_u64..=16), 0..=3)
 }
 
-/// A pair for each cache in each group, and in the root. Few requests for each pair, a few times.
+/// A pair for each cache in each group, and in the root. Few requests for each pair, several times.
 fn streams() -> impl Strategy<Value = Stream> {
     let pair = (1_u64..=8, prop_oneof![Just(1_u64), Just(20), Just(1 << 40)]);
     let phases = prop::collection::vec(prop::collection::vec((patterns(), 0_u64..4), 12), 1..6);
@@ -54,7 +55,8 @@ fn held(real: &Real, stream: &Stream, group: usize) -> u64 {
     pairs.map(|(at, pair)| real.len(at) * pair.size).sum()
 }
 
-/// After each request: limits are held, and a group that has reached its `low` stays there, but for a batch.
+/// Checks after each request that limits hold, and that a group that has reached its `low` stays
+/// there, except for a batch.
 fn run(stream: &Stream, real: &mut Real) {
     let mut peaks = vec![0; stream.groups.len()];
     let size_max = stream.pairs.iter().map(|pair| pair.size).max().unwrap_or(0);

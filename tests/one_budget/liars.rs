@@ -10,7 +10,7 @@ use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
 use super::real::Real;
 use super::stream::{Stream, BUDGET, ENTRY};
 
-/// More than 1,000 inserts take on a busy machine.
+/// Longer than 1,000 inserts take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Liar {
@@ -30,7 +30,7 @@ impl Shrinker for Liar {
     }
 }
 
-/// Registers so many shrinkers with these answers.
+/// Registers several shrinkers with these answers.
 fn register(runtime: &Runtime, liars: usize, count: Count, scan: Scan) -> Vec<(Arc<Liar>, Registration)> {
     let one = |_| {
         let prepared = runtime.registry().builder("liar").memcg_aware(false).alloc().unwrap();
@@ -41,7 +41,8 @@ fn register(runtime: &Runtime, liars: usize, count: Count, scan: Scan) -> Vec<(A
     (0..liars).map(one).collect()
 }
 
-/// Returns the time for 1,000 inserts into a full cache; so many liars were registered before the cache, and after it.
+/// Returns the time for 1,000 inserts into a full cache; the given numbers of liars were registered
+/// before the cache, and after it.
 fn inserts_beside(before: usize, after: usize, count: Count, scan: Scan) -> Duration {
     let mut liars = Vec::new();
     let mut real = Real::with(&Stream::new(1), |runtime| liars = register(runtime, before, count, scan));

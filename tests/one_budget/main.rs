@@ -1,4 +1,5 @@
-//! The rule by which caches share one budget: the caches beside a plain oracle of the rule, on the same requests.
+//! The rule by which caches share one budget: the caches and a plain oracle of the rule get the
+//! same requests.
 
 mod agreement;
 mod invariants;
@@ -14,12 +15,14 @@ use real::Real;
 use stream::Pattern::{Idle, Loop, Scan, Uniform, Zipf};
 use stream::{PairSpec, Stream, BUDGET, ENTRY, ROOT};
 
-/// Seeds that each stream is run with.
+/// The seeds of each stream.
 const SEEDS: [u64; 2] = [1, 77];
 
-/// Asserts that mean shares of the budget differ by at most `share` points, and hits of all requests, by cost, by `hits` points.
+/// Asserts that mean shares of the budget differ by at most `share` points, and hits of all
+/// requests, weighted by cost, by `hits` points.
 ///
-/// Each bound is about one and a half times what ten seeds showed at most. Shares of streams with a flat optimum (Zipf, equals) drift to and fro in both, and cost no hits.
+/// Each bound is about one and a half times the maximum over ten seeds. Shares of streams with a
+/// flat optimum (Zipf, equals) drift in both, and cost no hits.
 fn agree(name: &str, share: f64, hits: f64, stream: impl Fn(u64) -> Stream) {
     for seed in SEEDS {
         let difference = compare(&stream(seed));
@@ -145,7 +148,7 @@ fn rates_far_apart() {
     });
 }
 
-/// A small cache asks for keys none of which leaves a ghost while the cache is taken for a scan.
+/// A small cache requests keys none of which leaves a ghost while the cache is taken for a scan.
 #[test]
 fn a_small_cache_is_not_taken_for_a_scan() {
     const KEYS: usize = 300;

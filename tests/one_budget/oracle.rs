@@ -1,31 +1,34 @@
-//! The rule by which caches share one budget, written as plainly as it can be: in floating point, with exact ghosts, and with a look at
-//! every pair for every choice.
+//! The rule by which caches share one budget, as plainly as possible: in floating point, with exact
+//! ghosts, and with all pairs examined for every choice.
 //!
-//! The order inside a pair is LRU. Tallies decay by evicted bytes, which are the inserted bytes while memory is full. Each choice of a
-//! victim is for a batch of a few entries.
+//! The order inside a pair is LRU. Tallies decay by evicted bytes, which equal the inserted bytes
+//! while memory is full. Each choice of a victim evicts a batch of a few entries.
 //!
-//! The utility of a pair is the greatest number of hits per byte that more memory would earn, over all distances up to the budget.
-//! The pair with the least utility is the next victim.
+//! The utility of a pair is the greatest number of hits per byte that more memory would bring, over
+//! all distances up to the budget. The pair with the least utility is the next victim.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::stream::{Stream, ROOT};
 
-/// Ghosts that are remembered for each entry held, in all pairs together.
+/// Ghosts per cached entry, in all pairs together.
 const GHOSTS_PER_ENTRY: usize = 2;
-/// Distances that are told apart: a 64th of the budget, a 32nd, .. all of it.
+/// The distinguished distances: a 64th of the budget, a 32nd, .. all of it.
 const DISTANCES: usize = 7;
 /// Tallies halve when this part of the budget was evicted.
 const HALF_LIFE: f64 = 0.25;
-/// Added to each distance, in parts of the budget: few hits in few bytes are chance.
+/// Added to each distance, as a part of the budget: few hits in few bytes are chance.
 const NEAR: f64 = 1.0 / 500.0;
 /// A pair with fewer hits in the whole budget than this has no utility.
 const HITS_MIN: f64 = 1.0 / 64.0;
-/// Of pairs without utility, those that turn over are evicted first: the least utility is divided by the turnover, at most by this.
+/// Of pairs without utility, those with turnover are evicted first: the least utility is divided by
+/// the turnover, at most by this.
 const TURNOVER_MAX: f64 = 256.0;
-/// The utility of a pair is divided by its bytes to the power of this: of equals the larger is the victim.
+/// The utility of a pair is divided by its bytes to the power of this: among equals the larger is
+/// the victim.
 const PULL: f64 = 0.1;
-/// Entries that are evicted of one pair before it is chosen again, and the part of its entries that they are, at most.
+/// Entries that are evicted from one pair before the next choice, and the greatest part of its
+/// entries that they may be.
 const BATCH_MAX: usize = 8;
 const BATCH_PARTS: usize = 64;
 
@@ -91,7 +94,8 @@ impl<'s> Oracle<'s> {
         self.stream.groups[ROOT].max as f64
     }
 
-    /// Counts a miss if the key has a ghost, and an attainable number of bytes more would have kept its entry.
+    /// Counts a miss if the key has a ghost, and an attainable number of additional bytes would
+    /// have kept its entry.
     fn note_miss(&mut self, at: usize, key: u64) {
         self.decay(at);
         let budget = self.budget();
@@ -131,7 +135,7 @@ impl<'s> Oracle<'s> {
         best / (pair.held.max(1) as f64).powf(PULL)
     }
 
-    /// Evicts until so many bytes fit into the group of a pair, and into the root.
+    /// Evicts until the bytes fit into the group of a pair, and into the root.
     fn make_room(&mut self, at: usize, size: u64) {
         for limit in [self.stream.pairs[at].group, ROOT] {
             while self.usage(limit) + size > self.stream.groups[limit].max {
@@ -161,7 +165,7 @@ impl<'s> Oracle<'s> {
         least.map(|n| candidates[n])
     }
 
-    /// Evicts the entry of a pair that was used least recently, and remembers its ghost.
+    /// Evicts the least recently used entry of a pair, and adds its ghost.
     fn evict_one(&mut self, at: usize) {
         let pair = &mut self.pairs[at];
         let Some((_, key)) = pair.by_use.pop_first() else { return };
@@ -181,7 +185,7 @@ impl<'s> Oracle<'s> {
     }
 }
 
-/// The distance of this place.
+/// The distance of this bin.
 fn reach(place: usize, budget: f64) -> f64 {
     budget / (1 << (DISTANCES - 1 - place)) as f64
 }

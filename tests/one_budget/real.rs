@@ -10,14 +10,14 @@ use lowwater::{topology, ByteSize, Cache, Memcg, Runtime, Watermarks};
 
 use super::stream::{PairSpec, Stream, ROOT};
 
-/// Without a random seed, so that each run has the same hashes.
+/// A hasher without a random seed, so that each run has the same hashes.
 type Hasher = BuildHasherDefault<DefaultHasher>;
 type Keyed = Cache<u64, (), Hasher>;
 
 /// The pair of a key is in its upper bits.
 const PAIR_SHIFT: u32 = 48;
 
-/// See the module.
+/// The caches: see the module.
 pub struct Real {
     runtime: Runtime,
     groups: Vec<Memcg>,
@@ -30,12 +30,12 @@ impl Real {
         Self::with(stream, |_| ())
     }
 
-    /// As [`new`](Self::new); `first` runs before the caches are made.
+    /// As [`new`](Self::new); `first` runs before the caches are created.
     pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
         let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);
         let builder = builder.topology(Arc::new(topology::Fixed::new(1)));
-        // The readers of other tests may be kept from running, and hold back what has left.
+        // Readers of other tests may not be scheduled, and hold back removed entries.
         let runtime = builder.direct_time_max(Duration::from_secs(10)).build().unwrap();
         first(&runtime);
         let groups: Vec<Memcg> = (0..stream.groups.len())
@@ -82,7 +82,7 @@ impl Real {
     }
 }
 
-/// The cache of this number, in which the order of entries is exact.
+/// Creates the cache with this number, in which the order of entries is exact.
 fn cache(runtime: &Runtime, n: usize, pairs: &[PairSpec]) -> Keyed {
     let cost = pairs.iter().find(|pair| pair.cache == n).map_or(1, |pair| pair.cost);
     let pairs = pairs.to_vec();

@@ -1,15 +1,15 @@
-//! Streams of requests, and the caches and groups that they are for.
+//! Streams of requests, and their caches and groups.
 
 use super::random::Random;
 
-/// The group of which all others are children; its limit is the budget.
+/// The parent of all other groups; its limit is the budget.
 pub const ROOT: usize = 0;
 /// Bytes of an ordinary entry.
 pub const ENTRY: u64 = 1 << 10;
-/// The budget of all streams but those that say otherwise.
+/// The budget of all streams that set no other.
 pub const BUDGET: u64 = 4_000 * ENTRY;
 
-/// See the module.
+/// A stream: see the module.
 pub struct Stream {
     pub groups: Vec<GroupSpec>,
     pub pairs: Vec<PairSpec>,
@@ -31,22 +31,22 @@ pub struct PairSpec {
     pub group: usize,
     /// Bytes of the smallest entry.
     pub size: u64,
-    /// Entries are one to so many times as large.
+    /// Entries are 1 to this many times as large.
     pub sizes: u64,
     /// The recreation cost of an entry.
     pub cost: u64,
 }
 
-/// The keys that one pair is asked for.
+/// The requested keys of one pair.
 #[derive(Clone, Copy, Debug)]
 pub enum Pattern {
-    /// So many keys, each with the same probability.
+    /// This many keys, each with the same probability.
     Uniform(u64),
-    /// So many keys, the lower ones more often: nearly Zipf with exponent 1.
+    /// This many keys, the lower ones more often: approximately Zipf with exponent 1.
     Zipf(u64),
-    /// So many keys, in order, repeatedly.
+    /// This many keys, in order, repeatedly.
     Loop(u64),
-    /// New keys, each of them once.
+    /// New keys, each once.
     Scan,
     /// No keys.
     Idle,
@@ -70,7 +70,7 @@ impl PairSpec {
 }
 
 impl Stream {
-    /// Makes so many caches in the root, and no requests yet.
+    /// Creates caches in the root, and no requests yet.
     pub fn new(caches: usize) -> Self {
         let root = GroupSpec { max: BUDGET, low: 0 };
         Self { groups: vec![root], pairs: (0..caches).map(PairSpec::of_cache).collect(), requests: Vec::new() }

@@ -1,5 +1,5 @@
-//! Caches of all types behind one trait. Whatever is found is checked: it must be alive, and of the
-//! key and the cache where it was found.
+//! Caches of all types behind one trait. Every value that is found is checked: it must be alive,
+//! and belong to the key and the cache where it was found.
 
 use std::any::Any;
 #[cfg(feature = "async")]
@@ -19,7 +19,7 @@ use crate::token::{fail, Tag, Token};
 use crate::value::{Large, Owning, Plain, Value};
 use crate::world::{self, at, swap};
 
-/// What became of a computation.
+/// The result of a computation.
 pub enum Outcome {
     Inserted,
     Replaced(Tag),
@@ -28,11 +28,11 @@ pub enum Outcome {
     Refused,
 }
 
-/// A handle on a cache.
+/// A handle of a cache.
 pub trait AnyCache: Send + Sync {
     fn clone_box(&self) -> Box<dyn AnyCache>;
     fn id(&self) -> u32;
-    /// Are its hashes what they should be?
+    /// Whether its hashes are consistent.
     fn is_honest(&self) -> bool;
     fn get(&self, key: u32) -> Option<Tag>;
     fn peek(&self, key: u32) -> Option<Tag>;
@@ -60,10 +60,10 @@ pub trait AnyCache: Send + Sync {
     fn iter(&self, inside: &mut dyn FnMut());
 }
 
-/// What is done while a cache is pinned: it gets what looks a key up.
+/// An operation on a pinned cache; its argument looks a key up.
 pub type Inside<'a> = &'a mut dyn FnMut(&dyn Fn(u32));
 
-/// What `save` showed, of one type.
+/// The entries that `save` returned, of one type.
 pub type Saved = Box<dyn Any + Send>;
 
 struct Typed<K: Key, V: Value> {
@@ -90,7 +90,7 @@ fn typed<K: Key, V: Value>(
     group: Option<&Memcg>,
 ) -> Option<Box<dyn AnyCache>> {
     let weight = u64::from(choices.weight);
-    // What closures capture ends with the cache.
+    // State captured by closures is dropped with the cache.
     let captured = || Token::new(Tag { home: id, key: 0, version: 0 }, Callback::CaptureDrop);
     let weighs = captured();
     let hashing = match choices.hashing {
@@ -121,8 +121,8 @@ fn typed<K: Key, V: Value>(
     if choices.listens {
         let (listens, ends) = (captured(), choices.ends.map(Ends::new));
         builder = builder.eviction_listener(move |key: &K, value: &V, _| {
-            listens.check("the listener is told");
-            is_of(id, key.number(), value.tag(), "the listener is told");
+            listens.check("passed to the listener");
+            is_of(id, key.number(), value.tag(), "passed to the listener");
             ends.as_ref().inspect(|ends| ends.end());
             enter(Callback::Listener);
         });
@@ -130,15 +130,15 @@ fn typed<K: Key, V: Value>(
     if choices.costs {
         let costs = captured();
         builder = builder.recreation_cost(move |key: &K, value: &V| {
-            costs.check("asked for a cost");
-            is_of(id, key.number(), value.tag(), "asked for a cost");
+            costs.check("passed to the cost function");
+            is_of(id, key.number(), value.tag(), "passed to the cost function");
             enter(Callback::Cost);
             u64::from(key.number()) * 10
         });
     }
     let builder = builder.hasher(hashing).weigher(move |key: &K, value: &V| {
-        weighs.check("asked for a weight");
-        is_of(id, key.number(), value.tag(), "asked for a weight");
+        weighs.check("passed to the weigher");
+        is_of(id, key.number(), value.tag(), "passed to the weigher");
         enter(Callback::Weigher);
         ByteSize::new(weight * u64::from(1 + key.number() % 4))
     });
@@ -146,7 +146,7 @@ fn typed<K: Key, V: Value>(
     Some(Box::new(Typed { id, is_honest, cache }))
 }
 
-/// Drops the handle in a place, once.
+/// Drops the handle of a slot, once.
 struct Ends {
     place: u8,
     has_ended: AtomicBool,
@@ -161,21 +161,21 @@ impl Ends {
         if self.has_ended.swap(true, SeqCst) {
             return;
         }
-        // So that others' callbacks run meanwhile.
+        // So that other threads' callbacks run meanwhile.
         std::thread::sleep(Duration::from_millis(3));
         let Some(world) = world::current() else { return };
         drop(swap(at(&world.caches, self.place), None));
     }
 }
 
-/// Checks that what was found belongs where it was found.
+/// Checks that a value belongs to the cache and key where it was found.
 fn is_of(cache: u32, key: u32, tag: Tag, how: &str) {
     if (tag.home, tag.key) != (cache, key) {
         fail(&format!("{tag:?} when {how} of key {key} of cache {cache}"));
     }
 }
 
-/// Checks and drops a value that was given back.
+/// Checks and drops a returned value.
 fn refused<V: Value>(value: V, tag: Tag) {
     if value.tag() != tag {
         fail(&format!("{tag:?} was refused, {:?} given back", value.tag()));
@@ -190,7 +190,7 @@ impl<K: Key, V: Value> Typed<K, V> {
         tag
     }
 
-    /// Checks a value that the cache has given, and drops it.
+    /// Checks a value that the cache has returned, and drops it.
     fn dropped(&self, key: u32, value: V, how: &str) -> Tag {
         let tag = self.checked(key, &value, how);
         callback::in_own_code(|| drop(value));
@@ -287,7 +287,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
                 });
                 let mut load = Box::pin(self.cache.get_or_insert_with_async(key, future));
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-                // The third poll never comes.
+                // There is no third poll.
                 let polled = (0..2).find_map(|_| match Future::poll(load.as_mut(), &mut context) {
                     std::task::Poll::Ready(value) => Some(value),
                     std::task::Poll::Pending => None,
@@ -381,7 +381,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     }
 
     fn load_saved(&self, saved: Saved) {
-        // What another cache had is of another home.
+        // Another cache's values belong to another home.
         if let Ok(saved) = saved.downcast::<(u32, Vec<(K, V, Meta)>)>() {
             if saved.0 == self.id {
                 self.cache.load(saved.1);
@@ -406,7 +406,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
             pinned.get(&K::of(key)).map(|value| self.checked(key, value, "pinned get"));
             pinned.peek(&K::of(key)).map(|value| self.checked(key, value, "pinned peek"));
         });
-        // What was found before is still there.
+        // A value found before is still alive.
         for (key, value) in found {
             self.checked(key, value, "pinned for some steps");
         }

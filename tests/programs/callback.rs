@@ -1,4 +1,5 @@
-//! What happens inside of callbacks. Each of them calls [`enter`], which does what a step has armed.
+//! The behavior of callbacks. Each of them calls [`enter`], which executes the action that a step
+//! has armed.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -8,7 +9,7 @@ use crate::step::Step;
 use crate::token::fail;
 use crate::{run, world};
 
-/// Where user code runs.
+/// The kinds of user code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callback {
     Weigher,
@@ -43,7 +44,7 @@ pub enum Callback {
 
 use Callback::*;
 
-/// All of them, for the generator.
+/// All kinds, for the generator.
 pub const ALL: [Callback; 28] = [
     Weigher,
     Cost,
@@ -80,7 +81,7 @@ pub const ALL: [Callback; 28] = [
 pub enum Action {
     Panic,
     Do(Box<Step>),
-    /// Now and in every call that comes, however deep.
+    /// Now and in every later call, at every depth.
     Always(Box<Step>),
 }
 
@@ -88,7 +89,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Armed {
     pub callback: Callback,
-    /// Calls to pass before.
+    /// Calls to skip before.
     pub after: u8,
     pub action: Action,
 }
@@ -96,9 +97,9 @@ pub struct Armed {
 /// The payload of panics on purpose.
 pub struct IntendedPanic;
 
-/// How deep callbacks may nest.
+/// The greatest depth of callbacks that programs nest.
 const DEPTH_MAX: u32 = 3;
-/// How deep they nest where none of them asks for it, but the library does.
+/// The greatest depth of callbacks that the library nests.
 const DEPTH_MOST: u32 = 60;
 
 thread_local! {
@@ -107,27 +108,27 @@ thread_local! {
     static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Is anything armed?
+/// Whether an action is armed.
 pub static IS_ARMED: AtomicBool = AtomicBool::new(false);
 
 impl Callback {
-    /// Does it run under a lock, where it may do nothing but panic?
+    /// Whether it runs under a lock, where it may only panic.
     pub fn is_locked(self) -> bool {
         matches!(self, KeyHash | KeyEq | WalkLocked | Occupied)
     }
 
-    /// Is it the `Drop` of something?
+    /// Whether it is a `Drop`.
     pub fn is_drop(self) -> bool {
         matches!(self, KeyDrop | ValueDrop | SharedDrop | ItemDrop | ObjectDrop | LinkDrop | CaptureDrop)
     }
 }
 
-/// Is this thread inside of a callback?
+/// Whether this thread is inside of a callback.
 pub fn is_inside() -> bool {
     DEPTH.try_with(Cell::get).unwrap_or(1) > 0
 }
 
-/// Is this thread inside of a loader?
+/// Whether this thread is inside of a loader.
 pub fn is_loading() -> bool {
     LOADING.try_with(Cell::get).unwrap_or(true)
 }
@@ -144,7 +145,8 @@ pub fn loading<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Drops what a callback has: there nothing that is armed is done, since how deep that goes is not for the library to bound.
+/// Drops a callback's own objects without executing armed actions: the library cannot bound how
+/// deep they nest.
 pub fn in_own_code(f: impl FnOnce()) {
     if !is_inside() {
         return f();
@@ -154,7 +156,7 @@ pub fn in_own_code(f: impl FnOnce()) {
     let _ = OWN.try_with(|own| own.set(before.unwrap_or(false)));
 }
 
-/// Called by each callback.
+/// Entry point of each callback.
 pub fn enter(callback: Callback) {
     if !IS_ARMED.load(SeqCst) || OWN.try_with(Cell::get).unwrap_or(false) {
         return;
@@ -165,13 +167,14 @@ pub fn enter(callback: Callback) {
         Action::Panic if std::thread::panicking() => {}
         Action::Panic => {
             if callback.is_drop() && callback != ItemDrop {
-                // What is being returned is then forgotten (rust-lang/rust#47949), the library's or ours.
+                // The value being returned is then leaked (rust-lang/rust#47949), whether the
+                // library's or the program's.
                 world.may_leak.store(true, SeqCst);
             }
             drop(world);
             resume_unwind(Box::new(IntendedPanic));
         }
-        // Where no thread-local lives any more nothing counts how deep it goes.
+        // Where thread-locals are destroyed, the depth is not counted.
         Action::Do(step) | Action::Always(step) => {
             let depth = DEPTH.try_with(Cell::get).unwrap_or(DEPTH_MAX);
             let most = if callback == SharedDrop { DEPTH_MOST } else { DEPTH_MAX };

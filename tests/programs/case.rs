@@ -1,4 +1,4 @@
-//! One program from its seed to its end, and what must hold then.
+//! One program from its seed to its end, and the checks of its end.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{mpsc, Arc};
@@ -19,20 +19,20 @@ use crate::world::{self, swap, World};
 /// Steps of a program, at most.
 const STEPS: usize = 120;
 
-/// The program of a seed.
+/// Returns the program of a seed.
 pub fn draw(seed: u64, on: Features) -> Program {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let steps = if seed.is_multiple_of(4) { STEPS / 4 } else { STEPS };
-    // Every third has threads.
+    // Every third program has threads.
     let tree = programs(on, seed.is_multiple_of(3), steps).new_tree(&mut runner).expect("steps can be drawn");
     tree.current()
 }
 
-/// Runs a program, and ends the process if something is wrong or it takes too long. Did it leave nothing
-/// behind that others would meet?
+/// Runs a program, and aborts the process if a check fails or it takes too long. Returns whether it
+/// left nothing behind that would affect later programs.
 pub fn run(program: Program, on: Features, deadline: Duration) -> bool {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -81,11 +81,12 @@ fn valid(world: &World) {
     world.store.assert_valid();
 }
 
-/// Drops everything in the order that the program says.
+/// Drops everything in the program's order.
 fn end(world: &World, program: &Program, patience: Duration) {
     let keeps_runtime = program.shape.keeps_runtime;
     let runtime = world.runtime().filter(|_| keeps_runtime);
-    // What is armed may panic here, too, or bring things back: so all goes twice, the second time without mischief.
+    // Armed actions may panic here, too, or insert objects again: so everything is dropped twice,
+    // the second time without armed actions.
     for _ in 0..2 {
         for part in program.ending {
             run::catch_intended(|| end_part(world, part));
@@ -102,13 +103,13 @@ fn end(world: &World, program: &Program, patience: Duration) {
         runtime.tree().drain_stock();
         runtime.root().usage()
     };
-    // The housekeeper still does its work.
+    // The housekeeper still works.
     run::keeper_works(&runtime);
     until(patience, || usage() == ByteSize::ZERO, || format!("{} are charged at the end", usage()));
     drop(runtime);
 }
 
-/// Drops one kind of things.
+/// Drops one kind of objects.
 fn end_part(world: &World, part: u8) {
     match part {
         0 => world.caches.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None)))),
@@ -125,7 +126,7 @@ fn end_part(world: &World, part: u8) {
         }
         4 => {
             let groups: Vec<_> = world.groups.iter().filter_map(|place| swap(place, None)).collect();
-            // Those that have children stay.
+            // Groups with children stay.
             groups.iter().for_each(|group| run::catch_intended(|| _ = group.offline()));
         }
         _ => {

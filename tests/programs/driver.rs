@@ -1,4 +1,5 @@
-//! Runs programs in processes of their own, so that one that aborts or hangs is found, and made simpler.
+//! Runs programs in processes of their own, so that a program that aborts or hangs is found, and
+//! reduced.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -11,32 +12,33 @@ use crate::program::Program;
 use crate::step::Step;
 use crate::token;
 
-/// Which programs a child runs: from which seed on, how many, and if not all, which of their steps.
+/// The programs of a child: the first seed, their number, and optionally a selection of their
+/// steps.
 const SEED: &str = "LOWWATER_PROGRAMS_SEED";
 const COUNT: &str = "LOWWATER_PROGRAMS_COUNT";
 const ONLY: &str = "LOWWATER_PROGRAMS_ONLY";
 const UNTIL: &str = "LOWWATER_PROGRAMS_SECONDS";
 const DEADLINE: &str = "LOWWATER_PROGRAMS_DEADLINE";
 const ALL: &str = "all";
-/// Set in children alone.
+/// Set in children only.
 const CHILD: &str = "LOWWATER_PROGRAMS_CHILD";
 
-/// A program that takes longer hangs.
+/// The time after which a program hangs.
 const DEADLINE_DEFAULT: u64 = 30;
-/// One that is made simpler.
+/// The same for a program that is being reduced.
 const DEADLINE_SIMPLER: u64 = 6;
-/// How long what was found is made simpler.
+/// The time for reducing a failing program.
 const SHRINK: Duration = Duration::from_secs(60);
-/// Lines that are shown of a failure.
+/// Printed lines of a failure.
 const GIST: usize = 40;
-/// Seeds for one child.
+/// Seeds per child.
 const BATCH: u64 = 100;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// Programs of some seeds, as the environment says.
+/// Runs programs of some seeds, as the environment selects.
 pub fn child() {
     if std::env::var_os(CHILD).is_none() {
         return;
@@ -55,11 +57,12 @@ pub fn child() {
             break;
         }
     }
-    // Without the end of the process that runs what a program has left.
+    // Exits without the destructors of a normal end, which would run the objects that a program has
+    // left.
     std::process::exit(0);
 }
 
-/// How a child ended, and what it printed.
+/// The exit of a child, and its output.
 struct Ended {
     status: Option<ExitStatus>,
     output: String,
@@ -70,7 +73,7 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// The number behind the last line that begins with this word.
+    /// The number in the last line that begins with this word.
     fn last(&self, word: &str) -> Option<u64> {
         self.output.lines().rev().find_map(|line| line.strip_prefix(word)?.strip_prefix(' ')?.parse().ok())
     }
@@ -94,7 +97,7 @@ impl Driver {
         command.env(DEADLINE, deadline.to_string()).env(UNTIL, seconds.to_string());
         command.stdout(out.try_clone().expect("a handle")).stderr(out);
         let mut child = command.spawn().expect("a child");
-        // It ends itself when a program hangs; this is for one that cannot.
+        // The child exits by itself when a program hangs; this is for one that cannot.
         let (begin, most) = (Instant::now(), Duration::from_secs(2 * deadline + 2 * seconds + 60));
         let status = loop {
             match child.try_wait().expect("it is ours") {
@@ -110,10 +113,10 @@ impl Driver {
         Ended { status, output: String::from_utf8_lossy(&output).into_owned() }
     }
 
-    /// The fewest steps that fail, as far as there is time to find them, and how they do.
+    /// Returns the fewest steps that fail, as far as there is time to find them, and their failure.
     fn simplest(&self, seed: u64, program: &Program, first: Ended) -> (Vec<usize>, Ended) {
         let (begin, mut kept, mut failed) = (Instant::now(), (0..program.len()).collect::<Vec<_>>(), first);
-        // What threads do is not the same each time.
+        // The behavior of threads differs in each run.
         let tries = if program.beside.is_empty() { 1 } else { 4 };
         let fails = |kept: &[usize]| {
             let again = |_| self.child(seed, 1, &list(kept), DEADLINE_SIMPLER, 1);
@@ -130,7 +133,7 @@ impl Driver {
                     None => at += part,
                 }
             }
-            // Single steps until none can be left out.
+            // Removes single steps until none can be left out.
             part = if part > 1 || kept.len() < before { part.div_ceil(2) } else { 0 };
         }
         (kept, failed)
@@ -143,7 +146,7 @@ impl Drop for Driver {
     }
 }
 
-/// Runs programs until the time is over, or as many as are for `cargo test`.
+/// Runs programs until the time is over, or as many as `cargo test` runs.
 pub fn parent() {
     if std::env::var_os(CHILD).is_some() {
         return;
@@ -180,7 +183,7 @@ fn list(steps: &[usize]) -> String {
     steps.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The steps of a program that a list names, or all.
+/// Returns the steps of a program that a list selects, or all.
 fn kept(program: Program, only: &str) -> Program {
     if only == ALL {
         return program;
@@ -190,7 +193,7 @@ fn kept(program: Program, only: &str) -> Program {
     program.only(&|at| steps.contains(&at))
 }
 
-/// A program, a step on a line.
+/// Formats a program, one step per line.
 fn print(program: &Program) -> String {
     let Program { shape, steps, beside, ending } = program;
     let lines = |steps: &[Step]| steps.iter().map(|step| format!("\n    {step:?}")).collect::<String>();
@@ -198,7 +201,7 @@ fn print(program: &Program) -> String {
     format!("  {shape:?}, ending {ending:?}{beside}\n  first:{}", lines(steps))
 }
 
-/// What a child printed of its failure, from where that begins.
+/// The output of a child from the beginning of its failure.
 fn gist(output: &str) -> String {
     let begins =
         |line: &str| ["FAILED:", "ERROR:", "panicked", "fatal", "overflowed"].iter().any(|word| line.contains(word));

@@ -1,12 +1,12 @@
-//! Switches for what programs may do. All are on, but for those that `LOWWATER_PROGRAMS_WITHOUT`
-//! names, separated by commas.
+//! Switches for the features of programs. All are on, except for those in
+//! `LOWWATER_PROGRAMS_WITHOUT`, separated by commas.
 
 /// One switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// Guards kept in thread-locals, which may outlive those of the library.
     GuardsInThreadLocals,
-    /// Guards that are forgotten.
+    /// Leaked guards.
     LeakedGuards,
     /// Hash chains, with readers that outlive the table.
     Chains,
@@ -18,13 +18,13 @@ pub enum Feature {
     DropsUseCaches,
     /// Listeners that drop handles on caches.
     ListenersDropHandles,
-    /// Hashers that answer differently each time.
+    /// Hashers with a different result in each call.
     LyingHashers,
     /// Panics in the `Drop` of state that closures capture.
     CapturePanics,
     /// Panics in other callbacks.
     Panics,
-    /// Callbacks that use the world.
+    /// Callbacks that run steps.
     Reentry,
     /// Handles on caches in thread-locals.
     HandlesInThreadLocals,
@@ -74,7 +74,7 @@ pub const ALL: [Feature; 19] = [
 pub struct Features(u32);
 
 impl Features {
-    /// What the environment leaves on.
+    /// The switches that the environment leaves on.
     pub fn from_env() -> Self {
         let without = std::env::var("LOWWATER_PROGRAMS_WITHOUT").unwrap_or_default();
         let names: Vec<_> = without.split(',').filter(|name| !name.is_empty()).collect();
@@ -84,7 +84,7 @@ impl Features {
         Self(ALL.iter().filter(on).fold(0, |bits, &feature| bits | 1 << feature as u32))
     }
 
-    /// Those of the mask.
+    /// The switches of the mask.
     pub fn and(self, mask: u32) -> Self {
         Self(self.0 & mask)
     }

@@ -14,14 +14,14 @@ use crate::callback::{enter, Callback};
 use crate::step::WalkTurn;
 use crate::token::{fail, Tag, Token};
 
-/// An item that many may hold.
+/// An item with shared ownership.
 pub struct Shared {
     pub token: Token,
     links: Links,
 }
 linked!(impl[] for Shared { links, handle: Arc<Shared> });
 
-/// An item that its list alone holds.
+/// An item that only its list owns.
 pub struct Boxed {
     links: Links,
     token: Token,
@@ -50,16 +50,16 @@ impl Drop for Boxed {
     }
 }
 
-/// Where boxes were put, and how many are there.
+/// The list where boxes were added, and their number.
 struct Spot {
-    /// The one that was given, or above it.
+    /// The group of the add, or an ancestor.
     group: Mutex<Memcg>,
     node: NodeId,
     count: AtomicU64,
 }
 
 impl Spot {
-    /// The group that has the items now: they go up when theirs ends.
+    /// The group that has the items now: they move to the parent when their group ends.
     fn group(&self) -> Memcg {
         let mut group = self.group.lock().unwrap();
         let now = group.nearest_online();
@@ -72,12 +72,12 @@ impl Spot {
 pub struct Lists {
     pub shared: ListLru<Shared>,
     pub boxed: ListLru<Boxed>,
-    /// Does somebody listen?
+    /// Whether the lists have a listener.
     is_heard: bool,
     spots: Mutex<Vec<Arc<Spot>>>,
 }
 
-/// Passes on what lists tell.
+/// Passes on notifications of lists.
 struct Ear(Arc<dyn Occupancy>);
 
 impl Occupancy for Ear {
@@ -108,7 +108,7 @@ impl Lists {
         }
     }
 
-    /// Walks both, and keeps what is isolated of the shared ones.
+    /// Walks both lists, and keeps the isolated shared items.
     pub fn walk(
         &self,
         group: Option<&Memcg>,
@@ -129,7 +129,8 @@ impl Lists {
         shared + walk(&self.boxed, group, node, nr, turns, &mut gone, &check)
     }
 
-    /// A group of these whose boxes are not counted right.
+    /// Compares the counts of boxes with those of the lists; returns a message for a group that
+    /// differs.
     pub fn wrong_count(&self, groups: &[Memcg]) -> Option<String> {
         let mut spots = self.spots.lock().unwrap();
         spots.retain(|spot| spot.count.load(SeqCst) > 0);
@@ -144,7 +145,7 @@ impl Lists {
     }
 }
 
-/// So that a closure is taken for a callback of walks.
+/// Lets the compiler infer a walk's callback type.
 fn callback<T: Linked, F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>>(f: F) -> F {
     f
 }
@@ -165,7 +166,7 @@ where
     let callback = callback(|it: Isolate<'_, T>| {
         shown += 1;
         if shown > nr {
-            fail("a walk shows more than it was asked for");
+            fail("a walk shows more items than requested");
         }
         check(it.item());
         enter(Callback::WalkLocked);
@@ -205,11 +206,11 @@ where
     }
 }
 
-/// A shrinker over lists; `how` says in which way it answers.
+/// A shrinker over lists; `how` selects its answers.
 pub struct Foreign {
     pub lists: Arc<Lists>,
     pub how: u8,
-    /// Ends with the shrinker.
+    /// Dropped with the shrinker.
     pub captured: Token,
 }
 
@@ -224,7 +225,7 @@ impl Shrinker for Foreign {
         match lists.shared.count_one(sc.memcg(), sc.node()) + lists.boxed.count_one(sc.memcg(), sc.node()) {
             0 if lists.is_heard => Count::Empty,
             0 => Count::Unknown,
-            // More than there is, now and then.
+            // A count above the real one, at times.
             nr => Count::Objects(if self.how & 2 != 0 { nr * 3 } else { nr }),
         }
     }

@@ -21,7 +21,7 @@ impl Key for u32 {
     }
 }
 
-/// A key that owns something, and whose code may panic.
+/// A key that owns memory and may panic in its callbacks.
 #[derive(Debug)]
 pub struct Owning(Token);
 
@@ -57,13 +57,13 @@ impl Hash for Owning {
     }
 }
 
-/// How keys are hashed.
+/// The behavior of a key's hash.
 #[derive(Clone, Debug)]
 pub enum Hashing {
     Random(RandomState),
-    /// One of so many hashes.
+    /// One of this many hashes.
     Few(u64),
-    /// Now this hash, now that: it keeps no promise.
+    /// A different hash in each call, against the contract of `Hash`.
     Lying,
 }
 

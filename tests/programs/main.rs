@@ -1,29 +1,29 @@
-//! Random programs over the whole public interface of a runtime, with a model that says what is right.
+//! Random programs over the whole public interface of a runtime, compared with a model.
 //!
-//! A program is a list of steps, drawn from a seed. It runs in a process of its own: what aborts or
-//! hangs is found as what panics is, and made simpler (proptest's trees, walked from outside).
-//! `ci/programs.sh` runs them for as long as one wants, also under AddressSanitizer.
+//! A program is a list of steps, drawn from a seed. It runs in a process of its own, so aborts and
+//! hangs are found as well as panics; a failing program is reduced (proptest's trees, walked from
+//! outside). `ci/programs.sh` runs programs for any time, also under AddressSanitizer.
 //!
-//! | module | |
+//! | module | contents |
 //! |---|---|
-//! | `feature` | switches for what programs may do |
+//! | `feature` | switches for the features of programs |
 //! | `step`, `program` | steps; a program of them |
-//! | `strategy` | how programs are drawn |
-//! | `run` | runs them |
-//! | `world` | what they work with |
-//! | `model` | what caches must answer while one thread uses them |
-//! | `token` | values that know whether they are alive |
-//! | `callback` | what happens inside of callbacks: panics, and further steps |
+//! | `strategy` | the generators of programs |
+//! | `run` | runs steps |
+//! | `world` | the objects that steps use |
+//! | `model` | the correct results of caches while one thread uses them |
+//! | `token` | values that detect a use after their drop |
+//! | `callback` | actions inside of callbacks: panics, and further steps |
 //! | `cache`, `key`, `value` | caches of all types behind one trait |
-//! | `item`, `object` | what foreign lists, indexes and chains hold |
-//! | `storage` | what threads hold across steps, in thread-locals too |
+//! | `item`, `object` | objects of foreign lists, indexes and chains |
+//! | `storage` | objects that threads hold across steps, in thread-locals too |
 //! | `case`, `driver` | a program from its seed to its end; many of them in processes |
 //!
 //! # Families
 //!
-//! Every second program has families of steps (`strategy::family`): steps that are seldom drawn one
-//! after the other. Each of these defects was put back into the library, and found by a build
-//! without sanitizers, beside other work on two processors:
+//! Every second program has families of steps (`strategy::family`): steps that are rarely drawn in
+//! succession. Each of these defects was put back into the library, and found by a build without
+//! sanitizers, beside other work on two processors:
 //!
 //! | feature, family | defect | found as | after |
 //! |---|---|---|---|
@@ -34,7 +34,7 @@
 //!
 //! 1. The end of a table drops objects under readers of another table.
 //! 2. Lists are found by the group's id alone.
-//! 3. The housekeeper drops the last handle on a cache outside of what catches panics.
+//! 3. The housekeeper drops the last handle of a cache outside of its panic handler.
 //! 4. The end of a registration waits inside a callback of another one.
 
 #![forbid(unsafe_code)]
@@ -62,7 +62,7 @@ fn programs() {
     driver::parent();
 }
 
-/// Does nothing but in processes that [`programs`] starts.
+/// Does nothing except in processes that [`programs`] starts.
 #[test]
 fn child() {
     driver::child();

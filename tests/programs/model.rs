@@ -1,32 +1,32 @@
-//! What a cache must answer, while one thread uses it.
+//! The correct results of a cache, while one thread uses it.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::token::{fail, Tag};
 
-/// What may be under a key.
+/// The possible versions of a key.
 #[derive(Clone, Debug, Default)]
 struct Known {
     versions: Vec<u32>,
     may_be_absent: bool,
 }
 
-/// Of all caches that were ever there, by cache and key.
+/// The versions of all caches that ever existed, by cache and key.
 #[derive(Debug, Default)]
 pub struct Model {
     known: HashMap<(u32, u32), Known>,
     ignored: HashSet<u32>,
-    /// May anything leave at any time?
+    /// Whether entries may be evicted at any time.
     pub is_lossy: bool,
 }
 
 impl Model {
-    /// From now on nothing is known of a cache.
+    /// Stops checking a cache.
     pub fn ignore(&mut self, cache: u32) {
         self.ignored.insert(cache);
     }
 
-    /// A lookup of `key` has found this.
+    /// Checks the result of a lookup of `key`.
     pub fn seen(&mut self, cache: u32, key: u32, found: Option<u32>, how: &str) {
         let is_lossy = self.is_lossy;
         if self.ignored.contains(&cache) {
@@ -50,12 +50,12 @@ impl Model {
         }
     }
 
-    /// A version was put there.
+    /// Records that a version was inserted.
     pub fn put(&mut self, Tag { home, key, version }: Tag) {
         self.known.insert((home, key), Known { versions: vec![version], may_be_absent: false });
     }
 
-    /// It is not known whether this version was put there.
+    /// Records that a version may have been inserted.
     pub fn maybe_put(&mut self, Tag { home, key, version }: Tag) {
         let known = self.known.entry((home, key)).or_insert(Known { versions: Vec::new(), may_be_absent: true });
         known.versions.push(version);
@@ -72,7 +72,7 @@ impl Model {
         }
     }
 
-    /// Keys of a cache that must be there, or none if that is not known.
+    /// The keys of a cache that must exist, or none if that is not known.
     pub fn must_have(&self, cache: u32) -> Option<usize> {
         let of_cache = || self.known.iter().filter(|((home, _), _)| *home == cache);
         let is_known =

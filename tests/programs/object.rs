@@ -1,4 +1,5 @@
-//! Objects of an `Index` with its slab, and of hash chains: what a cache of one's own is made of.
+//! Objects of an `ExtendibleIndex` with its slab, and of hash chains: the parts of a cache of one's
+//! own.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +21,7 @@ pub struct Object {
 }
 slotted!(impl[] for Object { links, state, weight: |_| 100 });
 
-/// An index, and a list that has the handles.
+/// An index, and a list that owns the handles.
 pub struct Store {
     list: ListLru<Object>,
     index: ExtendibleIndex<Object>,
@@ -97,7 +98,7 @@ impl Store {
         object.token.check("removed");
     }
 
-    /// What can be found under a guard that nobody ever drops: it may be looked at for ever, on any thread.
+    /// Objects found under a guard that is never dropped: they may be read for ever, on any thread.
     pub fn found_for_ever(self: &Arc<Self>) -> Vec<&'static Token> {
         let store: &'static Arc<Self> = Box::leak(Box::new(Arc::clone(self)));
         let guard: &'static Guard = Box::leak(Box::new(pin()));
@@ -111,7 +112,7 @@ impl Store {
         self.index.slab().assert_valid();
     }
 
-    /// Takes everything out.
+    /// Removes everything.
     pub fn clear(&self) {
         let (mut keys, mut at, guard) = (Vec::new(), Cursor::new(), pin());
         while !at.is_done() {
@@ -173,7 +174,7 @@ impl Tables {
                 drop(name);
             }
             5 => {
-                // All that is in the first table goes to the second alone.
+                // All names of the first table move to the second.
                 for place in &self.names {
                     let name = place.lock().unwrap().take();
                     let Some(name) = name else { continue };
@@ -196,11 +197,11 @@ impl Tables {
         }
     }
 
-    /// Holds what is found in one table while steps are run.
+    /// Keeps objects found in one table while steps run.
     pub fn found(&self, inside: impl FnOnce()) {
         let (table, reader) = (self.table(0), Reader::enter());
         let found: Vec<_> = (0..40).filter_map(|key| table.find(hash_of(key), &reader, |_| true)).collect();
-        // Halfway on each chain; where names move on to the other table, these go along.
+        // Halfway on each chain; if names move to the other table, the iterators follow them.
         let mut chains: Vec<_> = (0..table.buckets()).map(|bucket| table.chain_at(bucket, &reader)).collect();
         chains.iter_mut().for_each(|chain| _ = chain.next());
         inside();
@@ -210,7 +211,7 @@ impl Tables {
 
     pub fn clear(&self) {
         for table in &self.tables {
-            // Dropped without the lock: the end of a table may drop names.
+            // Dropped without holding the lock: the end of a table may drop names.
             let before = std::mem::replace(&mut *table.lock().unwrap(), Arc::new(HashChains::new(4)));
             drop(before);
         }

@@ -2,28 +2,27 @@
 
 use crate::step::Step;
 
-/// The runtime that a program begins with.
+/// The runtime at the start of a program.
 #[derive(Clone, Debug)]
 pub struct RuntimeChoices {
     pub budget_kib: u32,
     pub nodes: u8,
-    /// Is the runtime there until all else has gone?
+    /// Whether the runtime outlives everything else.
     pub keeps_runtime: bool,
 }
 
-/// A program: steps of the first thread, and of those beside it.
+/// A program: the steps of the first thread, and of further threads.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub shape: RuntimeChoices,
     pub steps: Vec<Step>,
     pub beside: Vec<Vec<Step>>,
-    /// In which order everything is dropped at the end.
+    /// The order in which everything is dropped at the end.
     pub ending: [u8; 6],
 }
 
 impl Program {
-    /// The program with those of its steps alone, which are counted with all steps inside of
-    /// others.
+    /// Returns the program with only the selected steps; nested steps are counted as well.
     pub fn only(&self, keeps: &dyn Fn(usize) -> bool) -> Self {
         fn only(steps: &[Step], at: &mut usize, keeps: &dyn Fn(usize) -> bool) -> Vec<Step> {
             let mut kept = Vec::new();
@@ -51,7 +50,7 @@ impl Program {
         Self { steps, beside, ..self.clone() }
     }
 
-    /// How many steps there are, those inside of others included.
+    /// The number of steps, nested ones included.
     pub fn len(&self) -> usize {
         let count = std::cell::Cell::new(0);
         self.only(&|at| {

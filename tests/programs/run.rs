@@ -1,4 +1,4 @@
-//! Runs steps, and compares what comes of them with the model.
+//! Runs steps, and compares their results with the model.
 
 mod cache;
 mod group;
@@ -30,7 +30,7 @@ use runtime::{charges, pressure, runtimes};
 use scope::{keep, within};
 use wait::PATIENCE;
 
-/// Runs steps one after the other.
+/// Runs steps in succession.
 pub fn all(world: &Arc<World>, steps: &[Step]) {
     for step in steps {
         catch_intended(|| run(world, step));
@@ -38,7 +38,7 @@ pub fn all(world: &Arc<World>, steps: &[Step]) {
     }
 }
 
-/// What holds after every step.
+/// Checks the invariants after a step.
 fn check(world: &World) {
     let found = world.for_ever.lock().unwrap().clone();
     found.iter().for_each(|token| token.check("borrowed under a guard that was forgotten"));
@@ -51,7 +51,7 @@ fn check(world: &World) {
     }
 }
 
-/// Each list counts the boxes of each group exactly, of both trees.
+/// Checks that each list counts the boxes of each group exactly, of both trees.
 fn counts(world: &World) {
     let mut groups: Vec<Memcg> = world.places_of_groups();
     groups.push(world.root.clone());
@@ -59,12 +59,12 @@ fn counts(world: &World) {
     groups.retain(Memcg::is_online);
     for lists in (0..LISTS).filter_map(|list| world.list(list)) {
         let wrong = || lists.wrong_count(&groups);
-        // A group may end on the housekeeper's thread, or a shrinker take items out.
+        // A group may end on the housekeeper's thread, or a shrinker may remove items.
         until(PATIENCE, || wrong().is_none(), || wrong().unwrap_or_else(|| "a list was slow to count right".into()));
     }
 }
 
-/// Runs one step, perhaps inside of a callback.
+/// Runs one step, or arms it for a callback.
 pub fn run(world: &Arc<World>, step: &Step) {
     match step {
         Step::Build(..) | Step::Clone(..) | Step::DropCache(_) | Step::Look(_) => handles(world, step),
@@ -102,14 +102,14 @@ pub fn run(world: &Arc<World>, step: &Step) {
         Step::Rest(ms) => std::thread::sleep(Duration::from_millis((*ms).into())),
         Step::Arm { callback, after, action } => {
             if *callback == Callback::KeyHash {
-                // An entry whose key cannot be hashed may stay where it is.
+                // An entry stays if its key cannot be hashed.
                 world.is_lossy();
             }
             world.arm(Armed { callback: *callback, after: *after, action: action.clone() });
         }
         Step::Keep(what, storage) => keep(world, *what, *storage),
         Step::Release => storage::release(),
-        // What a forgotten guard holds back keeps groups from going.
+        // Objects held back by a leaked guard keep their groups alive.
         Step::Keeper if world.has_leaked.load(SeqCst) => {}
         Step::Keeper => drop(world.runtime().inspect(keeper_works)),
         Step::Within(scope, steps) => within(world, *scope, steps),

@@ -2,7 +2,7 @@
 
 use crate::callback::{Action, Callback};
 
-/// Places for caches, groups, lists, items.
+/// Slots for caches, groups, lists, items.
 pub const CACHES: u8 = 4;
 
 pub const GROUPS: u8 = 8;
@@ -11,10 +11,10 @@ pub const LISTS: u8 = 3;
 
 pub const ITEMS: u8 = 16;
 
-/// Keys that the model knows; callbacks write others.
+/// Keys of the model; callbacks write others.
 pub const KEYS: u32 = 24;
 
-/// A time for an entry.
+/// The expiry of an entry.
 #[derive(Clone, Copy, Debug)]
 pub enum Life {
     Default,
@@ -23,10 +23,10 @@ pub enum Life {
     Idle(u8),
 }
 
-/// How a cache is built.
+/// The configuration of a cache.
 #[derive(Clone, Debug)]
 pub struct CacheChoices {
-    /// Of types of keys and values.
+    /// The types of keys and values.
     pub kind: u8,
     pub eviction: u8,
     pub hashing: u8,
@@ -36,22 +36,22 @@ pub struct CacheChoices {
     pub costs: bool,
     pub seeks: Option<u8>,
     pub group: Option<u8>,
-    /// The listener drops the handle in this place when it is called first.
+    /// In its first call the listener drops the handle in this slot.
     pub ends: Option<u8>,
 }
 
-/// How a value is loaded.
+/// The kind of a load.
 #[derive(Clone, Copy, Debug)]
 pub enum Loading {
     Value,
     TryOk,
     TryErr,
-    /// As a future that is pending so often, and dropped after two polls.
+    /// As a future that is pending this many times, and dropped after two polls.
     #[cfg_attr(not(feature = "async"), expect(dead_code, reason = "without the feature it is a load as others"))]
     Async(u8),
 }
 
-/// What a computation answers.
+/// The result of a computation's closure.
 #[derive(Clone, Copy, Debug)]
 pub enum ComputeAnswer {
     Put,
@@ -60,7 +60,7 @@ pub enum ComputeAnswer {
     Keep,
 }
 
-/// Which limit of a group.
+/// A limit of a group.
 #[derive(Clone, Copy, Debug)]
 pub enum GroupLimit {
     Min,
@@ -69,7 +69,7 @@ pub enum GroupLimit {
     Max,
 }
 
-/// What a walk does with an item.
+/// A walk's decision for an item.
 #[derive(Clone, Copy, Debug)]
 pub enum WalkTurn {
     Isolate,
@@ -81,7 +81,7 @@ pub enum WalkTurn {
     RemoveStop,
 }
 
-/// What is kept across steps, on this thread.
+/// An object kept across steps, on this thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Keep {
     Guard,
@@ -91,20 +91,20 @@ pub enum Keep {
     Item(u8),
 }
 
-/// Where it is kept.
+/// The place where it is kept.
 #[derive(Clone, Copy, Debug)]
 pub enum Storage {
     /// Until [`Step::Release`].
     Held,
-    /// In a thread-local that is made before those of the library.
+    /// In a thread-local that is created before those of the library.
     Early,
-    /// In one that is made when it is needed.
+    /// In one that is created on demand.
     Late,
-    /// Nowhere: it is forgotten.
+    /// Nowhere: it is leaked.
     Leak,
 }
 
-/// What is held for some steps.
+/// A scope for several steps.
 #[derive(Clone, Copy, Debug)]
 pub enum Scope {
     Guard,
@@ -113,13 +113,13 @@ pub enum Scope {
     Iter(u8),
     Prepared(u8, u8, u8),
     NoReclaim,
-    /// On another thread, which is waited for.
+    /// On another thread, which is joined.
     Thread,
-    /// Each step on a thread of its own, at the same time.
+    /// Each step on a thread of its own, concurrently.
     Threads,
 }
 
-/// One step. Numbers name places; where nothing is, nothing is done.
+/// One step. Numbers name slots; a step on an empty slot does nothing.
 #[derive(Clone, Debug)]
 pub enum Step {
     Build(u8, CacheChoices),
@@ -151,7 +151,8 @@ pub enum Step {
     },
     Retain(u8, u32),
     Clear(u8),
-    /// Removes every key, drops what can be dropped, and puts others: memory that a reader still has is used again.
+    /// Removes every key, drops everything that can be dropped, and inserts others: memory that a
+    /// reader still uses is reused.
     Churn(u8),
     Collect(u8),
     Visit(u8, u8),

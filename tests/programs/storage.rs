@@ -28,7 +28,7 @@ struct Last(Vec<Stored>);
 
 impl Drop for Last {
     fn drop(&mut self) {
-        // A panic here would end the process: what is done here may have others panic.
+        // A panic here would abort the process: the steps here may make other code panic.
         let _panicked = catch_unwind(|| enter(Callback::ThreadLocal));
         for kept in self.0.drain(..) {
             let _panicked = catch_unwind(AssertUnwindSafe(|| kept.end()));
@@ -73,7 +73,7 @@ pub fn keep(kept: Stored, storage: Storage) {
     }
 }
 
-/// Drops what is held, in the order of storing.
+/// Drops this thread's [`Storage::Held`] objects in the order in which they were stored.
 pub fn release() {
     let held = HELD.try_with(|held| std::mem::take(&mut *held.borrow_mut()));
     drop(held);

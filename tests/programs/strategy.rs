@@ -1,4 +1,4 @@
-//! How programs are drawn.
+//! The generators of programs.
 
 mod cache;
 mod family;
@@ -23,7 +23,7 @@ fn some_steps(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
     prop_oneof![100 => step(mix).prop_map(|step| vec![step]), mix.families => family(mix)].boxed()
 }
 
-/// Programs with these features, of so many steps at most.
+/// Generates programs with these features, of at most this many steps.
 pub fn programs(on: Features, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     mix(on).prop_flat_map(move |mix| mixed(&mix, is_threaded, steps)).boxed()
 }
@@ -43,7 +43,7 @@ fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     let threads = if is_threaded && on.has(Feature::Threads) { 1..4 } else { 0..1 };
     let beside = vec(vec(some_steps(mix), 1..steps).prop_map(|steps| steps.concat()), threads);
     let ending = Just([0u8, 1, 2, 3, 4, 5]).prop_shuffle();
-    // Something to work with comes first.
+    // Steps that create objects come first.
     let first = vec((0..CACHES, choices(on)).prop_map(|(c, choices)| Step::Build(c, choices)), 1..4);
     (shape, first, vec(some_steps(mix), 1..steps), beside, ending)
         .prop_map(|(shape, mut first, steps, beside, ending)| {

@@ -1,4 +1,4 @@
-//! A value that knows whether it is alive: a canary, a box of its own, and an entry in a ledger.
+//! A value that detects a use after its drop: a canary, a box of its own, and an entry in a ledger.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 
@@ -11,22 +11,22 @@ const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
 
 const ALIVE: u8 = 1;
 const DROPPED: u8 = 2;
-/// Alive, and may be for ever: what a leaked guard or a hash chain holds back.
+/// Alive, and possibly for ever: held back by a leaked guard or a hash chain.
 const LAX: u8 = 3;
 
 static LEDGER: [AtomicU8; LIVES] = [const { AtomicU8::new(0) }; LIVES];
-/// Which callback the drop of each is.
+/// The callback kind of each token's drop.
 static KINDS: [AtomicU8; LIVES] = [const { AtomicU8::new(0) }; LIVES];
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 static VERSION: AtomicUsize = AtomicUsize::new(1);
 
-/// Prints what is wrong and ends the process: a panic might be caught by the library.
+/// Prints the failure and aborts the process: the library might catch a panic.
 pub fn fail(what: &str) -> ! {
     eprintln!("FAILED: {what}\n{}", std::backtrace::Backtrace::force_capture());
     std::process::abort()
 }
 
-/// What a token belongs to.
+/// The owner of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The cache or list.
@@ -41,7 +41,7 @@ impl Tag {
     }
 }
 
-/// See the module.
+/// The token: see the module.
 #[derive(Debug)]
 pub struct Token {
     tag: Tag,
@@ -52,7 +52,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// `dropping`: which callback its `Drop` is.
+    /// `dropping`: the callback kind of its `Drop`.
     pub fn new(tag: Tag, dropping: Callback) -> Self {
         let id = NEXT.fetch_add(1, SeqCst);
         if LEDGER[id % LIVES].swap(ALIVE, SeqCst) != 0 {
@@ -63,7 +63,7 @@ impl Token {
         Self { tag, canary, id, own: Box::new(canary), dropping }
     }
 
-    /// A token whose `Drop` may never run.
+    /// Returns a token that may be leaked: its `Drop` may never run.
     pub fn lax(tag: Tag, dropping: Callback) -> Self {
         let token = Self::new(tag, dropping);
         LEDGER[token.id].store(LAX, SeqCst);
@@ -90,7 +90,7 @@ impl Token {
         }
     }
 
-    /// A copy with a life of its own.
+    /// A copy with an entry of its own in the ledger.
     pub fn copy(&self) -> Self {
         self.check("cloned");
         Self::new(self.tag, self.dropping)
@@ -109,17 +109,17 @@ impl Drop for Token {
     }
 }
 
-/// The first token of what comes.
+/// The first token of the next program.
 pub fn mark() -> usize {
     NEXT.load(SeqCst)
 }
 
-/// Is there room for a case more?
+/// Whether the ledger has room for another program.
 pub fn has_room() -> bool {
     NEXT.load(SeqCst) < LIVES * 3 / 4
 }
 
-/// Tokens since the mark that are alive, and which callback their drop is.
+/// Live tokens since the mark, with the callback kind of their drop.
 pub fn alive_since(mark: usize) -> Vec<(usize, Callback)> {
     let alive = (mark..NEXT.load(SeqCst)).filter(|&id| LEDGER[id].load(SeqCst) == ALIVE);
     alive.map(|id| (id - mark, callback::ALL[usize::from(KINDS[id].load(SeqCst))])).collect()

@@ -11,7 +11,7 @@ pub trait Value: Clone + Send + Sync + 'static {
     fn tag(&self) -> Tag;
 }
 
-/// A value with a heap of its own.
+/// A value that owns memory.
 #[derive(Debug)]
 pub struct Owning(Token);
 
@@ -40,7 +40,7 @@ impl Value for Arc<Token> {
     }
 }
 
-/// A large value, whose token lies behind a kilobyte.
+/// A large value: its token lies behind a kilobyte.
 #[derive(Clone, Debug)]
 pub struct Large {
     filled: [u8; 1000],

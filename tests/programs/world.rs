@@ -1,4 +1,4 @@
-//! Everything that a program works with. Places are locked to look, and never while the library runs.
+//! The objects of a program. Slots are locked for access, and never while the library runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, RwLock};
@@ -16,15 +16,15 @@ use crate::program::RuntimeChoices;
 use crate::step::{CACHES, GROUPS, ITEMS, LISTS};
 use crate::token::Token;
 
-/// A place for something.
+/// A slot for an object.
 pub type Place<T> = Mutex<Option<T>>;
 
 pub struct World {
     pub on: Features,
     pub runtime: Place<Runtime>,
-    /// Another one's groups are foreign.
+    /// Another tree, with groups that are foreign to the runtime.
     pub other: Place<MemcgTree>,
-    /// The root of the first, which outlives it.
+    /// The root of the first runtime, which outlives it.
     pub root: Memcg,
     pub caches: Vec<Place<Box<dyn AnyCache>>>,
     pub groups: Vec<Place<Memcg>>,
@@ -37,26 +37,26 @@ pub struct World {
     pub hook: Place<HookId>,
     pub store: Arc<Store>,
     pub tables: Tables,
-    /// Found under guards that were forgotten.
+    /// Objects found under leaked guards.
     pub for_ever: Mutex<Vec<&'static Token>>,
     pub armed: Mutex<Vec<Armed>>,
     pub model: Mutex<Model>,
-    /// Does one thread do everything, so that the model tells what is right?
+    /// Whether one thread runs all steps, so that the model is exact.
     is_alone: AtomicBool,
-    /// Was a guard forgotten? What it holds back is never dropped.
+    /// Whether a guard was leaked: the objects that it holds back are never dropped.
     pub has_leaked: AtomicBool,
-    /// Did a `Drop` panic?
+    /// Whether a `Drop` panicked.
     pub may_leak: AtomicBool,
     next_cache: AtomicU32,
     always: AtomicU32,
 }
 
-/// How often deeds are done that are done always.
+/// The most executions of actions that are always executed.
 const ALWAYS_MAX: u32 = 3000;
 
 static CURRENT: RwLock<Option<Arc<World>>> = RwLock::new(None);
 
-/// The world of the program that runs.
+/// The world of the running program.
 pub fn current() -> Option<Arc<World>> {
     CURRENT.read().unwrap().clone()
 }
@@ -70,7 +70,7 @@ fn places<T>(count: u8) -> Vec<Place<T>> {
     (0..count).map(|_| Mutex::new(None)).collect()
 }
 
-/// What is in a place, to be dropped without its lock.
+/// Replaces the object of a slot. The caller drops the old one without holding its lock.
 pub fn swap<T>(place: &Place<T>, new: Option<T>) -> Option<T> {
     std::mem::replace(&mut *place.lock().unwrap(), new)
 }
@@ -125,12 +125,12 @@ impl World {
         self.next_cache.fetch_add(1, SeqCst)
     }
 
-    /// A group of this place, or the root.
+    /// The group of this slot, or the root.
     pub fn group(&self, group: u8) -> Memcg {
         at(&self.groups, group).lock().unwrap().clone().unwrap_or_else(|| self.root.clone())
     }
 
-    /// A group for lists: of this tree, unless two may meet.
+    /// A group for lists: of this tree, unless two trees may share a list.
     pub fn group_of_lists(&self, group: u8) -> Memcg {
         let group = self.group(group);
         if group.is_in_tree_of(&self.root) || self.on.has(crate::feature::Feature::TwoTrees) {
@@ -139,17 +139,17 @@ impl World {
         self.root.clone()
     }
 
-    /// What is in the places of groups.
+    /// The groups in all slots.
     pub fn places_of_groups(&self) -> Vec<Memcg> {
         self.groups.iter().filter_map(|place| place.lock().unwrap().clone()).collect()
     }
 
-    /// See the field.
+    /// The value of the field.
     pub fn is_alone(&self) -> bool {
         self.is_alone.load(SeqCst)
     }
 
-    /// For as long as this is held several threads run steps.
+    /// While the result is held, several threads run steps.
     pub fn together(&self) -> impl Drop + '_ {
         struct Together<'a>(&'a AtomicBool, bool);
         impl Drop for Together<'_> {
@@ -177,7 +177,7 @@ impl World {
         IS_ARMED.store(true, SeqCst);
     }
 
-    /// What is to be done in this callback now.
+    /// Takes the action to be executed in this callback now.
     pub fn disarm(&self, callback: Callback) -> Option<Action> {
         let mut armed = self.armed.lock().unwrap();
         let at = armed.iter().position(|armed| armed.callback == callback)?;
@@ -196,7 +196,7 @@ impl World {
         Some(action)
     }
 
-    /// From now on anything may leave at any time.
+    /// From now on entries may be evicted at any time.
     pub fn is_lossy(&self) {
         self.model.lock().unwrap().is_lossy = true;
     }

@@ -9,25 +9,26 @@ use parking_lot::Mutex;
 
 use crate::cache::record::Record;
 
-/// Records that are copied, and their charges, until the memory of the old ones is collected.
+/// Copied records, and bytes of their charges, after which the memory of the old records is
+/// collected.
 const COLLECT_EVERY: usize = 16_384;
 const COLLECT_BYTES: ByteSize = ByteSize::mib(4);
 
-/// Clones the key and the value of a record.
+/// A function that clones the key and the value of a record.
 pub(crate) type CloneFn<K, V> = fn(&Record<K, V>) -> (K, V);
 
-/// The compaction of a cache. Small until one is requested.
+/// The compaction state of a cache. Small until a compaction is requested.
 #[doc(alias = "mm/compaction")]
 #[derive(Default)]
 pub(crate) struct Compaction {
-    /// The cache was seen to be sparse.
+    /// The cache was found to be sparse.
     pub(crate) is_requested: AtomicBool,
     /// None before the first request.
     state: OnceBox<Mutex<CompactionState>>,
 }
 
 impl Compaction {
-    /// The state; none before the first request.
+    /// Returns the state; none before the first request.
     pub(crate) fn state(&self) -> Option<&Mutex<CompactionState>> {
         // Relaxed: as in `request_compaction`.
         match self.is_requested.load(Ordering::Relaxed) {
@@ -36,16 +37,16 @@ impl Compaction {
         }
     }
 
-    /// Bytes of the state.
+    /// Returns the bytes of the state.
     pub(crate) fn footprint(&self) -> usize {
         self.state.get().map_or(0, size_of_val)
     }
 }
 
-/// The pass under way, or the number of records that must be stable before one.
+/// The pass in progress, or the number of records that must be stable before a pass.
 #[derive(Default)]
 pub(crate) struct CompactionState {
-    /// The number of records at the last look.
+    /// The number of records at the last check.
     pub(crate) len: usize,
     pub(crate) pass: Option<Box<CompactionPass>>,
 }
@@ -53,13 +54,13 @@ pub(crate) struct CompactionState {
 /// One pass over the index.
 pub(crate) struct CompactionPass {
     pub(crate) at: Cursor,
-    /// Since the last collection.
+    /// Records copied since the last collection.
     pub(crate) compacted: Compacted,
     /// The slab's footprint when the pass began.
     pub(crate) footprint: ByteSize,
 }
 
-/// The amount of records copied.
+/// A number of copied records, and the sum of their charges.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Compacted {
     pub(crate) entries: usize,

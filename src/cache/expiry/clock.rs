@@ -1,18 +1,18 @@
-//! The clock of a cache, and how long its records live.
+//! The clock of a cache, and the times to live of its records.
 
 use std::time::{Duration, Instant};
 
 use super::compact_duration::CompactDuration;
 use super::deadline::{Deadline, Now};
 
-/// How long a record lives.
+/// The time to live of a record.
 #[doc(alias = "time to live")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ttl {
     Forever,
-    /// From its insert.
+    /// Counted from the record's insert.
     Fixed(Duration),
-    /// From its last use.
+    /// Counted from the record's last use.
     Idle(Duration),
 }
 
@@ -29,13 +29,14 @@ impl Clock {
         Now(self.0.elapsed().as_nanos() as u64)
     }
 
-    /// The first deadline at least `time` from now; never, if that is too far off.
+    /// Returns the first deadline at least `time` from now; [`Deadline::NEVER`] if that is too far
+    /// off to be encoded.
     pub(crate) fn after(&self, time: Duration) -> Deadline {
         let now = self.now();
         Deadline::at(u128::from(now.0) + time.as_nanos(), now)
     }
 
-    /// The deadline of a record with this time to live.
+    /// Returns the deadline of a record with this time to live.
     pub(crate) fn deadline_of(&self, ttl: Ttl) -> Deadline {
         match ttl {
             Ttl::Forever => Deadline::NEVER,
@@ -44,7 +45,8 @@ impl Clock {
         }
     }
 
-    /// The deadline of a record with this much time `left`, and perhaps an idle time.
+    /// Returns the deadline of a record that expires in `left`, and that a use extends to `idle`,
+    /// if given. [`Deadline::NEVER`] if `left` is `None`, or if a time is too long to be encoded.
     pub(crate) fn deadline_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Deadline {
         let Some(left) = left else { return Deadline::NEVER };
         match idle {
@@ -55,7 +57,9 @@ impl Clock {
         }
     }
 
-    /// The extended deadline of a record that was used just now; none where `at` is no idle deadline, or was extended recently.
+    /// Returns the extended deadline of a record that was used just now. `None` if `at` is no idle
+    /// deadline, has passed, or was extended so recently that the whole idle time is still left:
+    /// then the use writes nothing.
     pub(crate) fn extended(&self, at: Deadline) -> Option<Deadline> {
         let (idle, now) = (at.idle_time()?, self.now());
         let is_due = at.nanoseconds_from(now) < idle.nanoseconds() as i64 && !at.is_past(now);
@@ -79,9 +83,9 @@ mod tests {
                 let tick = if time > FAR { SECOND } else { TICK };
                 assert!(!at.is_never() && at.is_past(Now(begin + time + 2 * tick)), "{begin} {time}");
                 assert!(time == 0 || !at.is_past(Now(begin + time - 1)), "{begin} {time}");
-                let left = at.time_left(Now(begin)).expect("it comes").as_nanos() as u64;
+                let left = at.time_left(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
                 assert!(left <= time && left + 2 * tick >= time, "{begin} {time} {left}");
-                let until = at.until(Now(begin)).expect("it comes").as_nanos() as u64;
+                let until = at.until(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
                 assert!(at.is_past(Now(begin + until)) && (until == 0 || !at.is_past(Now(begin + until - 1))));
             }
         }
@@ -100,7 +104,8 @@ mod tests {
                 }
             }
         }
-        // Told when it was far off, it has come close.
+        // `day_22` was encoded in seconds, because it was far off then. It is compared when it is
+        // near, with a deadline in ticks.
         let (day_22, now) = (Deadline::at(u128::from(22 * DAY), Now(0)), Now(20 * DAY));
         let day_39 = Deadline::at(u128::from(39 * DAY), now);
         assert!(day_22.is_before(day_39, || now) && !day_39.is_before(day_22, || now));
@@ -110,18 +115,19 @@ mod tests {
     fn an_idle_time_ends_no_earlier_than_asked_and_an_eighth_later_at_most() {
         for begin in [0, 1, 3 * TICK + 7, 49 * DAY + 5, 500 * DAY + 11] {
             for time in [0, 1, TICK, 100_000_000, 129_000_000, SECOND, 1_801 * SECOND, 35 * DAY + 1, 3_000 * DAY] {
-                let idle = CompactDuration::at_least(Duration::from_nanos(time)).expect("it is not too long");
+                let idle = CompactDuration::at_least(Duration::from_nanos(time)).expect("below the maximum");
                 let at = Deadline::idle(idle, Duration::MAX, Now(begin));
                 assert!(at.is_idle() && !at.is_past(Now(begin + time)), "{begin} {time}");
                 assert!(at.is_past(Now(begin + time + time / 8 + 4 * TICK)), "{begin} {time}");
-                let until = at.until(Now(begin)).expect("it comes").as_nanos() as u64;
+                let until = at.until(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
                 assert!(!at.is_past(Now(begin + until - 1)) && at.is_past(Now(begin + until)));
-                let left = at.time_left(Now(begin)).expect("it comes").as_nanos() as u64;
+                let left = at.time_left(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
                 assert!(left <= idle.nanoseconds() && left + time / 8 + TICK >= time, "{begin} {time} {left}");
-                // Long after, it is still past.
+                // The deadline is still past after 30,000 times the idle time, before its count of
+                // units wraps. Not checked for longer idle times, whose product overflows.
                 let long = time.min(1_801 * SECOND) * 30_000 + time / 8;
                 assert!(time > 1_801 * SECOND || at.is_past(Now(begin + long + 4 * TICK)), "{begin} {time}");
-                // With half of it left.
+                // An idle deadline with half of the idle time left.
                 let half = Deadline::idle(idle, Duration::from_nanos(time / 2), Now(begin));
                 assert!(
                     !half.is_past(Now(begin + time / 2)) && half.is_past(Now(begin + time / 2 + time / 8 + 4 * TICK))
@@ -136,7 +142,7 @@ mod tests {
         for begin in [0, 20 * DAY, 49 * DAY + 3] {
             let times = [SECOND, 10 * SECOND, 3_600 * SECOND, 30 * DAY].map(Duration::from_nanos);
             let idling =
-                |time| Deadline::idle(CompactDuration::at_least(time).expect("it is not too long"), time, Now(begin));
+                |time| Deadline::idle(CompactDuration::at_least(time).expect("below the maximum"), time, Now(begin));
             let fixed = |time: Duration| Deadline::at(u128::from(begin) + time.as_nanos() * 3 / 2, Now(begin));
             let moments: Vec<_> = times.into_iter().flat_map(|time| [idling(time), fixed(time)]).collect();
             for (i, a) in moments.iter().enumerate() {
@@ -152,10 +158,10 @@ mod tests {
         let clock = Clock::start();
         let hour = Duration::from_secs(3_600);
         let fresh = clock.deadline_of(Ttl::Idle(hour));
-        assert_eq!(clock.extended(fresh), None, "nothing has passed");
+        assert_eq!(clock.extended(fresh), None, "extended without elapsed time");
         let aged = clock.deadline_after(Some(hour * 14 / 16), Some(hour));
         assert!(clock.extended(aged).is_some_and(|end| end.time_to_idle() == fresh.time_to_idle()));
-        assert_eq!(clock.extended(clock.after(Duration::from_secs(1))), None, "that is no idle time");
+        assert_eq!(clock.extended(clock.after(Duration::from_secs(1))), None, "not an idle deadline");
         assert!(clock.deadline_of(Ttl::Idle(Duration::MAX)).is_never());
     }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 /// Nanoseconds in a tick.
 pub(crate) const TICK: u64 = 4_000_000;
-/// The same.
+/// The length of a tick.
 pub(crate) const TICK_TIME: Duration = Duration::from_nanos(TICK);
 
-/// An idle time: below 32 ticks their number; else 32 and so many units as the lowest five bits say, of ticks that are doubled as often as
-/// the five above them say, less one.
+/// An idle time in ten bits, like a floating-point number: five bits of exponent and five of
+/// mantissa. Below 32 ticks the value is the number of ticks. Otherwise it is (32 + the lowest five
+/// bits) units, and a unit is 2^(highest five bits - 1) ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompactDuration(u32);
 
@@ -20,12 +21,13 @@ impl CompactDuration {
         self.0
     }
 
-    /// As [`raw`](Self::raw) told it.
+    /// The idle time that [`raw`](Self::raw) has encoded.
     pub(crate) fn from_raw(raw: u32) -> Self {
         Self(raw)
     }
 
-    /// The shortest that can be told and is no shorter than that; none if that is longer than eight years.
+    /// The shortest encodable idle time of at least `time`; none if `time` is longer than eight
+    /// years.
     pub(crate) fn at_least(time: Duration) -> Option<Self> {
         let ticks = u64::try_from(time.as_nanos().div_ceil(TICK.into())).ok()?;
         let steps = u64::from(Self::STEPS);
@@ -41,7 +43,7 @@ impl CompactDuration {
         (idle < 1 << (2 * Self::STEP_BITS)).then_some(Self(idle as u32))
     }
 
-    /// Nanoseconds of one of its units.
+    /// Nanoseconds of the idle time's unit.
     pub(crate) fn unit(self) -> u64 {
         TICK << (self.0 >> Self::STEP_BITS).saturating_sub(1)
     }

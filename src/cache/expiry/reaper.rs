@@ -1,13 +1,16 @@
 //! The reaper: a background sweep that removes expired records and the records of dropped groups.
 //!
-//! A record has no room for the links of a timer wheel, and a wheel that only names records would also have to name records that were
-//! replaced long ago. So the sweep visits all records, a part of the index at a time, on the runtime's housekeeper thread. A sweep begins when
-//! the earliest known deadline has passed: the earliest that the last sweep has seen, or that was registered since. Without deadlines there is no sweep.
+//! A record has no space for the links of a timer wheel, and a wheel of record names would also
+//! hold the names of records that were replaced long ago. So the sweep visits all records, a part
+//! of the index at a time, on the runtime's housekeeper thread. A sweep begins when the earliest
+//! known deadline has passed: the earliest that the last sweep has seen, or that was registered
+//! since. Without deadlines there is no sweep.
 //!
 //! # Delay
 //!
-//! A sweep begins [`PERIOD`] after the last one began, at the earliest, and takes 20 times as long as visiting all records takes. So an expired record
-//! is removed within one period plus two sweeps.
+//! A sweep begins [`PERIOD`] after the start of the last one, at the earliest, and rests between
+//! parts, so that it takes 20 times as long as visiting all records without rest. So an expired
+//! record is removed within one period plus two sweeps.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
@@ -26,18 +29,19 @@ use crate::cache::removal::RemovalCause;
 use crate::cache::shrink::{Evicted, EvictionSource};
 use crate::runtime::{Maintenance, NextRun};
 
-/// Time between the begins of two sweeps, at least.
+/// Minimum time between the starts of two sweeps.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Entries taken off a list under its lock at once.
+/// Records taken off a list at once, under its lock.
 const BATCH: u64 = 64;
-/// One visited record in so many has expired: many.
+/// The sweep rests less if at least one in this many visited records has expired.
 const MANY_ONE_IN: usize = 4;
-/// Rest per time worked, where many visited records have expired, and where few have.
+/// Rest per time worked, after a part with many expired records and after one with few.
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
-    /// Registers the deadline of a record in the index, and notifies the housekeeper if it is the earliest.
+    /// Registers the deadline of a record in the index, and notifies the housekeeper if it is the
+    /// earliest.
     #[inline]
     pub(crate) fn register_deadline(&self, at: Deadline) {
         if self.core.sweeps.lower(at, &self.core.clock) {
@@ -52,8 +56,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Evicts those records of a group that their hash does not lead to, by visiting the
-    /// whole index. Returns how many.
+    /// Evicts the records of a group that a lookup by hash does not find, by visiting the whole
+    /// index. Returns the number of evicted records.
     fn evict_unfindable(&self, group: &Memcg) -> u64 {
         let (mut freed, mut at) = (0, Cursor::new());
         while !at.is_done() {
@@ -99,7 +103,7 @@ where
             *sweep = Sweep { at, began, has_retained, ..Sweep::default() };
         }
         let Sweep { at: Some(at), earliest_seen, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
-        // The removals are finished after the guard is dropped, also when the key's own code panics.
+        // The removals are finished after the guard is dropped, also if the key's own code panics.
         let mut gone = Vec::new();
         let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
         self.index.visit(at, &guard, |record| {
@@ -139,10 +143,11 @@ where
     }
 
     fn evict_group(&self, group: &Memcg, node: NodeId) -> u64 {
-        // Nothing of it is remembered, so it does not matter how many there were.
+        // No ghosts are recorded for a dropped group, so the number of records does not matter.
         let source = EvictionSource { memcg: group, entries: 0, ghost_recorder: None };
         let mut gone = Evicted::default();
-        // All are looked at before the answer is that none can go.
+        // Zero is returned only after all records were scanned: batches whose records are all put
+        // back are followed by others.
         let mut batches = self.queues.count(group, node) / BATCH + 1;
         while gone.freed == 0 && batches > 0 {
             batches -= 1;

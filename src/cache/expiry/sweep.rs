@@ -1,4 +1,5 @@
-//! The progress of the reaper's sweep over the index, and the earliest deadline that was registered since the last sweep.
+//! The progress of the reaper's sweep over the index, and the earliest deadline that was registered
+//! since the last sweep.
 
 use std::time::Instant;
 
@@ -10,12 +11,13 @@ use parking_lot::Mutex;
 use super::clock::Clock;
 use super::deadline::Deadline;
 
-/// When the next sweep is due, and the sweep in progress. Small as long as no record has a deadline.
+/// The time of the next sweep, and the sweep in progress. Small as long as no record has a
+/// deadline.
 #[derive(Default)]
 pub(crate) struct SweepSchedule {
     /// The earliest deadline registered since the last sweep began.
     pub(crate) earliest: EarliestDeadline,
-    /// None before the first sweep.
+    /// The sweep's state; none before the first sweep.
     pub(crate) sweep: OnceBox<Mutex<Sweep>>,
 }
 
@@ -24,11 +26,11 @@ pub(crate) struct SweepSchedule {
 pub(crate) struct Sweep {
     /// The position; none between two sweeps.
     pub(crate) at: Option<Cursor>,
-    /// The earliest deadline that was seen.
+    /// The earliest deadline that the sweep has seen.
     pub(crate) earliest_seen: Deadline,
     pub(crate) began: Option<Instant>,
     pub(crate) freed: bool,
-    /// Removed records were retained for a reader: the memory is to be collected later.
+    /// Removed records are retained for a reader: their memory is to be collected later.
     pub(crate) has_retained: bool,
 }
 
@@ -39,7 +41,8 @@ impl Default for Sweep {
 }
 
 impl SweepSchedule {
-    /// Registers a deadline. Returns whether it is the earliest, so that the housekeeper is to be notified.
+    /// Registers a deadline. Returns whether it is the earliest: then the housekeeper must be
+    /// notified.
     #[inline]
     pub(crate) fn lower(&self, at: Deadline, clock: &Clock) -> bool {
         let is_earlier = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), || clock.now());

@@ -1,4 +1,4 @@
-//! Read-through: a key's value, or the value that one of the callers loads for the key.
+//! Read-through: returns a key's value, or loads it in one of the callers that miss it.
 
 use std::convert::Infallible;
 #[cfg(feature = "async")]
@@ -35,7 +35,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The value there, or that of `load`; see [`Cache::get_or_insert_with`].
+    /// Returns the current value, or inserts that of `load`; see [`Cache::get_or_insert_with`].
     pub fn or_insert_with(self, load: impl FnOnce() -> V) -> V {
         match self.or_try_insert_with(|| Ok::<V, Infallible>(load())) {
             Ok(value) => value,
@@ -43,11 +43,11 @@ where
         }
     }
 
-    /// The value there, or that of `load`; see [`Cache::try_get_or_insert_with`].
+    /// Returns the current value, or inserts that of `load`; see [`Cache::try_get_or_insert_with`].
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is kept, and a follower calls its own `load`.
+    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
     pub fn or_try_insert_with<E>(mut self, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         let hash = self.cache.inner.core.hash(&self.key);
         loop {
@@ -71,14 +71,16 @@ where
         }
     }
 
-    /// As [`or_insert_with`](Self::or_insert_with), for a task: a follower awaits the leader's load.
+    /// The async form of [`or_insert_with`](Self::or_insert_with): a follower awaits the leader's
+    /// load.
     ///
-    /// A task that is dropped while it loads leaves the load to a follower, task or thread. One that is never polled again,
-    /// nor dropped ([`std::mem::forget`]), never ends its load: followers wait as long, unless they are dropped. There is no
-    /// timeout; an [`insert`](Cache::insert) makes the value there for all who come later.
+    /// A task that is dropped while it loads leaves the load to a follower, which may be a task or
+    /// a thread. A task that is neither polled again nor dropped ([`std::mem::forget`]) never ends
+    /// its load: its followers wait until they are dropped. There is no timeout; after an
+    /// [`insert`](Cache::insert), later callers find the value.
     ///
-    /// Loads that wait for each other in a circle are seen as in [`Cache::get_or_insert_with`], where they are awaited by the load itself, and
-    /// not by a task that it has spawned.
+    /// Cycles of loads that wait for each other are detected as in [`Cache::get_or_insert_with`],
+    /// if the load itself awaits the other load, and not a task that it has spawned.
     #[cfg(feature = "async")]
     pub async fn or_insert_with_async(self, load: impl Future<Output = V>) -> V {
         match self.or_try_insert_with_async(async { Ok::<V, Infallible>(load.await) }).await {
@@ -87,11 +89,12 @@ where
         }
     }
 
-    /// As [`or_try_insert_with`](Self::or_try_insert_with), for a task: a follower awaits the leader's load.
+    /// The async form of [`or_try_insert_with`](Self::or_try_insert_with): a follower awaits the
+    /// leader's load.
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is kept, and a follower loads.
+    /// The error of `load`. Then nothing is inserted, and a follower runs its own load.
     #[cfg(feature = "async")]
     pub async fn or_try_insert_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         let hash = self.cache.inner.core.hash(&self.key);
@@ -121,18 +124,22 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The value of `key`, or that of `load`, which one of the concurrent callers calls; the others wait for it.
+    /// Returns the value of `key`, or inserts that of `load`, which one of the concurrent callers
+    /// calls; the others wait for it.
     ///
-    /// A value that finds no room is returned all the same, and not kept. If `load` panics, a follower calls its own `load`.
+    /// A value that the cache rejects is returned all the same. If `load` panics, a follower calls
+    /// its own `load`.
     ///
-    /// `load` may ask this cache, or another one, for any key. Where that would have two loads wait for each other, as when it asks for the
-    /// same key, or for one whose load asks for this one, it does not wait, but loads once more. A load on a thread that is waited for by
-    /// other means (a channel, a task that only this thread runs) is not seen.
+    /// `load` may request any key from this cache, or from another one. If two loads would wait for
+    /// each other, for example if `load` requests its own key, or a key whose load requests this
+    /// one, the request does not wait, but loads once more. Waiting by other means (a channel, a
+    /// task that only this thread runs) is not detected.
     pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
         self.entry(key).or_insert_with(load)
     }
 
-    /// The value of `key`, or that of `load`, as [`get_or_insert_with`](Self::get_or_insert_with), if `load` has one.
+    /// Returns the value of `key`, or inserts that of `load`, as
+    /// [`get_or_insert_with`](Self::get_or_insert_with), unless `load` fails.
     ///
     /// ```
     /// # use lowwater::{ByteSize, Cache, Runtime};
@@ -145,22 +152,24 @@ where
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is kept, and a follower calls its own `load`.
+    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
     pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         self.entry(key).or_try_insert_with(load)
     }
 
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Entry::or_insert_with_async`].
+    /// The async form of [`get_or_insert_with`](Self::get_or_insert_with). See
+    /// [`Entry::or_insert_with_async`].
     #[cfg(feature = "async")]
     pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
         self.entry(key).or_insert_with_async(load).await
     }
 
-    /// As [`try_get_or_insert_with`](Self::try_get_or_insert_with), for a task. See [`Entry::or_try_insert_with_async`].
+    /// The async form of [`try_get_or_insert_with`](Self::try_get_or_insert_with). See
+    /// [`Entry::or_try_insert_with_async`].
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is kept, and a follower loads.
+    /// The error of `load`. Then nothing is inserted, and a follower runs its own load.
     #[cfg(feature = "async")]
     pub async fn try_get_or_insert_with_async<E>(
         &self,
@@ -170,12 +179,13 @@ where
         self.entry(key).or_try_insert_with_async(load).await
     }
 
-    /// The next step after joining a load.
+    /// Returns the next step after joining a load.
     pub(crate) fn fill_step<'a>(&self, hash: u64, join: Join<'a, K, V>) -> FillStep<'a, K, V> {
         match join {
-            // Another leader may have completed between our lookup and our join. An expired record stays until we publish.
+            // Another leader may have completed between this caller's lookup and its join. An
+            // expired record stays until the new value is published.
             Join::Leader(leader) => {
-                // Keys' and values' own code, while others wait.
+                // The keys' `Eq` and the value's `Clone` run here while followers wait.
                 let _running = leader.run();
                 let (core, guard) = (&self.inner.core, pin());
                 let there = leader.with_key(|key| core.index.get(hash, &guard, |record| *key == record.key));
@@ -192,7 +202,8 @@ where
 }
 
 impl<K, V: Clone> LoadTicket<'_, K, V> {
-    /// The thread runs the load's code until the guard is dropped. None where nobody else waits for it.
+    /// Marks the thread as running the load's code until the guard is dropped. None for a load
+    /// without followers.
     fn run(&self) -> Option<LoadScope> {
         match self {
             Self::Leader(leader) => Some(leader.run()),
@@ -200,7 +211,8 @@ impl<K, V: Clone> LoadTicket<'_, K, V> {
         }
     }
 
-    /// Publishes the loaded value, if there is room for it and no insert came meanwhile, which is younger; and completes the load.
+    /// Publishes the loaded value, unless the cache rejects it or has a value that was inserted
+    /// meanwhile, which is younger; and completes the load.
     fn finish(self, value: V, keep: impl FnOnce(K, V)) -> V {
         match self {
             Self::Leader(leader) => {

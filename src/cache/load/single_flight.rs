@@ -1,19 +1,22 @@
 //! Single flight: one leader loads a key, the followers wait for the leader's value.
 //!
-//! An in-flight load is found by its key's hash, and holds its key while the leader loads. A caller with another key of the same hash loads alone.
-//! A follower thread sleeps, a follower task leaves its waker; both may follow the same load.
+//! An in-flight load is found by its key's hash, and holds its key while the leader loads. A caller
+//! with another key of the same hash loads alone. A follower thread sleeps, a follower task leaves
+//! its waker; both may follow the same load.
 //!
 //! # Callers that do not wait
 //!
-//! A load that asks for its own key, or for a key whose load waits for this one, would wait for itself: such a caller loads alone
-//! ([`wait_graph`](super::wait_graph)). A listener, or any other code that is called while a loaded value is published, also loads alone, whatever key in
-//! flight is asked for: two such callers on two threads could wait for each other.
+//! A load that requests its own key, or a key whose load waits for this one, would wait for itself:
+//! such a caller loads alone ([`wait_graph`](super::wait_graph)). A listener, or any other code
+//! that is called while a loaded value is published, also loads alone, for any key in flight: two
+//! such callers on two threads could wait for each other.
 //!
 //! # User code
 //!
-//! A key's `Eq` runs under the lock of a load. No other user code does: wakers are cloned, woken and dropped without the lock, and a waker
-//! that panics keeps no other from being woken. The code of a load runs inside a [`CallbackScope`]: a drop inside of the load does not wait for threads
-//! that may wait for the load.
+//! A key's `Eq` runs under the lock of a load. No other user code does: wakers are cloned, woken
+//! and dropped without the lock, and a waker that panics does not keep other wakers from being
+//! called. The code of a load runs inside a [`CallbackScope`]: a drop inside of the load does not
+//! wait for threads that may wait for the load.
 
 use std::cell::Cell;
 #[cfg(feature = "async")]
@@ -52,10 +55,10 @@ struct InflightLoad<K, V> {
     done: Condvar,
 }
 
-/// What the lock of a load protects.
+/// The state under the lock of a load.
 struct InflightState<K, V> {
     state: LoadState<K, V>,
-    /// Wakers of follower tasks, by the numbers of the tasks.
+    /// Wakers of follower tasks, by waker number.
     #[cfg(feature = "async")]
     wakers: BTreeMap<u64, Waker>,
     #[cfg(feature = "async")]
@@ -68,7 +71,7 @@ enum LoadState<K, V> {
     Loading(K),
     /// The leader inserts the value in the cache.
     Publishing,
-    /// The loaded value, whether the cache has room for it or not.
+    /// The loaded value, whether the cache has accepted it or not.
     Done(Arc<V>),
     /// The leader panicked, or gave up.
     Failed,
@@ -99,12 +102,12 @@ pub(crate) struct Leader<'a, K, V> {
 struct Follower<K, V> {
     load: Arc<InflightLoad<K, V>>,
     key: Option<K>,
-    /// The load is known to be of this key.
+    /// Whether the load is known to be of this key.
     is_ours: bool,
 }
 
 impl<K: Eq, V> InflightLoads<K, V> {
-    /// Joins the load of `key`: waits for it, or starts it.
+    /// Joins the load of `key`: waits for it, or starts one.
     pub(crate) fn join(&self, hash: u64, key: K) -> Join<'_, K, V> {
         let mut follower = match self.find_or_start(hash, key) {
             Ok(leader) => return Join::Leader(leader),
@@ -127,7 +130,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
         }
     }
 
-    /// As [`join`](Self::join), for a task.
+    /// The async form of [`join`](Self::join).
     #[cfg(feature = "async")]
     pub(crate) async fn join_async(&self, hash: u64, key: K) -> Join<'_, K, V> {
         let follower = match self.find_or_start(hash, key) {
@@ -138,7 +141,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
         poll_fn(|context| task.poll(context)).await
     }
 
-    /// Starts a load for `key`, or finds the one that there is.
+    /// Starts a load for `key`, or finds the one in flight.
     fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<'_, K, V>, Follower<K, V>> {
         let loads = self.0.get_or_init(Box::default);
         match loads.entry(hash) {
@@ -164,7 +167,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
 #[cfg(feature = "async")]
 struct FollowerTask<K, V> {
     follower: Follower<K, V>,
-    /// The number of its waker.
+    /// The number of the task's waker, once it has one.
     number: Option<u64>,
     /// None before the first wait.
     waits: Option<Option<WaitEdge>>,
@@ -173,7 +176,7 @@ struct FollowerTask<K, V> {
 #[cfg(feature = "async")]
 impl<K: Eq, V> FollowerTask<K, V> {
     fn poll<'a>(&mut self, context: &Context<'_>) -> Poll<Join<'a, K, V>> {
-        // Cloned and dropped without the lock: a waker is the user's code.
+        // Cloned and dropped without the lock: a waker's clone and drop are user code.
         let mut waker = None;
         loop {
             let mut shared = self.follower.load.shared.lock();
@@ -195,7 +198,8 @@ impl<K: Eq, V> FollowerTask<K, V> {
                 waker = Some(context.waker().clone());
                 continue;
             };
-            // Under the lock under which the load was seen not to be done: the leader finds the waker.
+            // Inserted under the same lock as the check that the load is not done: so the leader
+            // finds the waker.
             let number = *self.number.get_or_insert_with(|| {
                 shared.last_waker += 1;
                 shared.last_waker
@@ -218,7 +222,8 @@ impl<K, V> Drop for FollowerTask<K, V> {
     }
 }
 
-/// The result for a follower; none while the load is in progress. Takes the key, so this is called once with a result.
+/// Returns the result for a follower; none while the load is in progress. A result takes the key,
+/// so there is no call after one.
 fn outcome<'a, K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &LoadState<K, V>) -> Option<Join<'a, K, V>> {
     let answer: fn(K) -> Join<'a, K, V> = match state {
         LoadState::Loading(theirs) if !*is_ours && Some(theirs) != key.as_ref() => Join::Alone,
@@ -236,7 +241,7 @@ fn outcome<'a, K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &LoadSt
 
 /// The result for a follower that must not wait, as the load waits for the follower.
 fn load_alone<'a, K, V>(key: &mut Option<K>) -> Join<'a, K, V> {
-    Join::Alone(key.take().expect("there was no answer before"))
+    Join::Alone(key.take().expect("the key is taken only with the result"))
 }
 
 impl<K, V> Leader<'_, K, V> {
@@ -250,7 +255,7 @@ impl<K, V> Leader<'_, K, V> {
         }
     }
 
-    /// The thread runs the load's code until the guard is dropped.
+    /// Marks the thread as running the load's code until the guard is dropped.
     pub(crate) fn run(&self) -> LoadScope {
         self.load.id.run()
     }
@@ -275,7 +280,8 @@ impl<K, V> Leader<'_, K, V> {
 
 impl<K, V> Drop for Leader<'_, K, V> {
     fn drop(&mut self) {
-        // Out of the map first: a later caller finds the record in the cache, or starts a load of its own.
+        // Removed from the map first: a later caller finds the record in the cache, or starts a
+        // load of its own.
         self.loads.remove(&self.hash);
         let mut shared = self.load.shared.lock();
         let is_failed = !matches!(shared.state, LoadState::Done(_));
@@ -284,17 +290,20 @@ impl<K, V> Drop for Leader<'_, K, V> {
         let wakers = std::mem::take(&mut shared.wakers);
         drop(shared);
         self.load.done.notify_all();
-        // Without the lock, as a waker may poll at once. One that panics keeps no other from being woken; nobody here is to blame.
+        // Called without the lock, as a waker may poll at once. A panic of one waker is caught, so
+        // that the others are called, and discarded: the code that panicked belongs to a follower,
+        // not to this caller.
         #[cfg(feature = "async")]
         for waker in wakers.into_values() {
             let _panicked = caught(|| waker.wake());
         }
-        // The key, whose drop is the user's code: last, so that no follower waits for it.
+        // The drop of the key is user code: last, so that no follower waits for it.
         drop(failed_key);
     }
 }
 
-/// Polls a task's load inside of [`LoadScope`], and drops it there: followers wait until the load is done.
+/// Polls a task's load inside of [`LoadScope`], and drops it there: followers wait until the load
+/// is done.
 #[cfg(feature = "async")]
 pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<LoadScope>, load: F) -> F::Output {
     /// Drops the future inside of the scope, also when the task is dropped.
@@ -310,7 +319,7 @@ pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<LoadScope>, loa
     let mut load = Load(pin!(Some(load)), run);
     poll_fn(|context| {
         let _running = load.1();
-        load.0.as_mut().as_pin_mut().expect("it is polled until it is ready").poll(context)
+        load.0.as_mut().as_pin_mut().expect("a future is not polled after it is ready").poll(context)
     })
     .await
 }

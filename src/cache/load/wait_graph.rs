@@ -1,11 +1,13 @@
-//! The wait-for graph of loads: which load waits for which. A load that would close a cycle does not wait.
+//! The wait-for graph of loads. A load that would close a cycle does not wait.
 //!
-//! A load whose own code asks for a key that another thread or task loads waits for that load. Two loads that ask for each other's
-//! keys would wait for each other for ever, and a load that asks for its own key would wait for itself. So each load has a
-//! number, which no other load of the process has; a thread knows the load whose code it runs; and a load that is about to wait
-//! for another one notes both here, unless the other one waits for it already.
+//! A load whose own code requests a key that another thread or task loads waits for that load. Two
+//! loads that request each other's keys would wait for each other for ever, and a load that
+//! requests its own key would wait for itself. So each load has a process-wide unique number, a
+//! thread-local variable holds the load whose code the thread runs, and a load adds an edge to this
+//! graph before it waits for another one, unless the other load already waits for it, directly or
+//! through others.
 //!
-//! Nothing is noted for a thread or task that waits and is itself no load's code, which is the common case.
+//! No edge is added if the waiting thread or task runs no load's code, which is the common case.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,15 +16,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lowwater_shrinker::CallbackScope;
 use parking_lot::Mutex;
 
-/// The number of a load.
+/// The number of a load, unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LoadId(u64);
 
-/// The edges: the number of the first load's requests that wait for the second load. A leaf among locks.
+/// The edges, each with its multiplicity: the number of requests of the first load that wait for
+/// the second. No other lock is taken under this one.
 static WAIT_GRAPH: Mutex<BTreeMap<(LoadId, LoadId), usize>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
-    /// The load whose code this thread runs, the innermost one. No destructor, so it can be read while the thread ends.
+    /// The load whose code this thread runs, the innermost one. No destructor, so it can be read
+    /// while the thread ends.
     static RUNNING: Cell<Option<LoadId>> = const { Cell::new(None) };
 }
 
@@ -43,11 +47,11 @@ pub(crate) struct Cycle;
 impl LoadId {
     pub(crate) fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: a number that no other load has, and nothing else.
+        // Relaxed: the number must be unique, and orders no other memory.
         Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The thread runs this load's code until the guard is dropped.
+    /// Marks the thread as running this load's code until the guard is dropped.
     pub(crate) fn run(self) -> LoadScope {
         LoadScope { outer: RUNNING.replace(Some(self)), _scope: CallbackScope::enter() }
     }
@@ -60,12 +64,14 @@ impl Drop for LoadScope {
 }
 
 impl WaitEdge {
-    /// Adds an edge from the load whose code this thread runs to `other`, which is new; none if this thread runs no load's code.
+    /// Adds an edge from the load whose code this thread runs to `other`, a new load, so no cycle
+    /// can arise. None if this thread runs no load's code.
     pub(crate) fn add_to_new(other: LoadId) -> Option<Self> {
         RUNNING.get().map(|running| Self::note(&mut WAIT_GRAPH.lock(), running, other))
     }
 
-    /// Adds an edge from the load whose code this thread runs to `other`, unless that closes a cycle; none if this thread runs no load's code.
+    /// Adds an edge from the load whose code this thread runs to `other`, unless the edge closes a
+    /// cycle. None if this thread runs no load's code.
     ///
     /// O(loads that wait for others).
     pub(crate) fn add(other: LoadId) -> Result<Option<Self>, Cycle> {
@@ -122,6 +128,9 @@ mod tests {
         assert!((0..5).all(closes));
         drop(waits.remove(2));
         assert_eq!((0..5).map(closes).collect::<Vec<_>>(), [false, false, false, true, true]);
-        assert!(WaitEdge::add(loads[0]).is_ok_and(|waits| waits.is_none()), "no load's code");
+        assert!(
+            WaitEdge::add(loads[0]).is_ok_and(|waits| waits.is_none()),
+            "no edge, as this thread runs no load's code"
+        );
     }
 }

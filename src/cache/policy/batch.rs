@@ -1,4 +1,4 @@
-//! What a walk over a queue isolates.
+//! The batch of records that one eviction walk isolates from a queue.
 
 use lowwater_lru_core::Isolated;
 
@@ -7,14 +7,16 @@ use crate::cache::record::Record;
 
 /// The records that one walk isolated from a queue.
 pub(crate) struct EvictionBatch<K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    /// Off their list, to be removed from the index and retired.
+    /// The victims: off their list, to be removed from the index and retired.
     pub(crate) old: Isolated<Record<K, V>>,
-    /// Off their list, to be put on the other if they are still in the index.
+    /// Records that change queues: off their list, to be added to `to` if they are still in the
+    /// index.
     pub(crate) moved: Isolated<Record<K, V>>,
-    /// ... which is this one.
+    /// The queue to which `moved` goes.
     pub(crate) to: Queue,
-    /// How many the group had on the node before.
+    /// Number of records of the group on the node before the walk, where the order has two queues;
+    /// otherwise 0.
     pub(crate) entries: u64,
-    /// How many were looked at.
+    /// Number of records visited.
     pub(crate) scanned: u64,
 }

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::runtime::MeanCost;
 
-/// Parts of a [`RelativeCost`].
+/// Units of a [`RelativeCost`] that make up the mean cost.
 const PARTS: u64 = 16;
-/// The largest relative cost; the smallest is one part.
+/// The largest relative cost, in multiples of the mean; the smallest is one part.
 const RELATIVE_MAX: u64 = 256;
-/// An insert moves the cache's mean by one in so many of the distance to its cost.
+/// Each insert moves the cache's mean by 1 / `MEAN_OF` of the distance to its cost.
 const MEAN_OF: u64 = 64;
-/// The cache's mean is kept in so many parts of a [`RelativeCost`]'s.
+/// Units of the cache's mean per unit of a [`RelativeCost`].
 const MEAN_PARTS: u64 = 1 << 10;
 
 type Cost<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
@@ -19,17 +19,17 @@ type Cost<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 #[doc(alias = "recreation cost")]
 pub(crate) struct MissCost<K, V> {
     cost: Box<Cost<K, V>>,
-    /// The mean, in [`MEAN_PARTS`] of a part; 0 before the first insert. A tally: all accesses are Relaxed, and a lost update does no
-    /// harm.
+    /// The mean, in units of 1 / [`MEAN_PARTS`] of a part; 0 before the first insert. A statistic:
+    /// all accesses are Relaxed, and a lost update only makes it less exact.
     mean: AtomicU64,
 }
 
-/// A cost relative to the mean, in [`PARTS`].
+/// A cost relative to the mean, in units of 1 / [`PARTS`] of the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RelativeCost(u64);
 
 impl Default for RelativeCost {
-    /// The mean.
+    /// Returns the mean cost.
     fn default() -> Self {
         Self(PARTS)
     }
@@ -40,7 +40,8 @@ impl<K, V> MissCost<K, V> {
         Self { cost: Box::new(cost), mean: AtomicU64::new(0) }
     }
 
-    /// The cost of a value that is to be inserted, relative to that of the runtime's inserts.
+    /// Returns the cost of a value that is about to be inserted, relative to the mean cost of the
+    /// runtime's inserts, and updates both means.
     pub(crate) fn relative(&self, key: &K, value: &V, costs: &MeanCost) -> RelativeCost {
         let relative = costs.relative((self.cost)(key, value));
         let parts = ((relative * PARTS as f64) as u64).clamp(1, RELATIVE_MAX * PARTS);
@@ -53,14 +54,14 @@ impl<K, V> MissCost<K, V> {
         RelativeCost(parts)
     }
 
-    /// The mean of recent relative costs.
+    /// Returns the mean of recent relative costs.
     pub(crate) fn mean(&self) -> RelativeCost {
         RelativeCost((self.mean.load(Ordering::Relaxed) / MEAN_PARTS).max(1))
     }
 }
 
 impl RelativeCost {
-    /// In 16ths of the mean.
+    /// Returns the cost in 16ths of the mean.
     pub(crate) fn sixteenths(self) -> u32 {
         self.0 as u32
     }

@@ -1,22 +1,27 @@
 //! The eviction orders that a builder can choose from.
 
-/// The order in which entries are let go.
+/// The order in which the entries of a tenant are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Eviction {
-    /// A short queue for what is new, a long one for what was used, and a memory of what left: what is read once leaves first. The
-    /// share of the short one follows the workload.
+    /// A short queue for new entries (probation), a long one for used entries (main), and ghosts of
+    /// evicted keys. Entries that are read only once are evicted first. The share of probation
+    /// adapts to the workload.
     #[default]
     Adaptive,
-    /// The same queues, where the short one has always a tenth (S3-FIFO).
+    /// The same queues with a fixed share: probation always has a tenth (S3-FIFO).
     S3Fifo,
-    /// One queue, and a hand that goes round from the oldest to the youngest: what was used since it came by stays where it is (SIEVE).
-    /// Learns nothing from what left, as all that follow; the runtime does, in whichever order.
+    /// One queue, and a hand that moves from the oldest entry to the youngest and starts over. An
+    /// entry that was used since the hand last passed it keeps its position (SIEVE).
+    ///
+    /// This order and the following ones do not adapt to ghost hits. The runtime uses ghost hits to
+    /// divide memory between caches under every order.
     Sieve,
-    /// One queue; what was used since it was last looked at goes round once more (CLOCK).
+    /// One queue. A victim candidate that was used since its last visit becomes the youngest entry
+    /// instead (CLOCK).
     #[doc(alias = "Clock")]
     SecondChance,
-    /// One queue; every use moves an entry behind all others, with the list's lock. For comparison, and for those who need to be able to
-    /// tell what goes next.
+    /// One queue. Every use makes the entry the youngest, under the list's lock. For comparison,
+    /// and for applications that must be able to predict the next victim.
     Lru,
 }

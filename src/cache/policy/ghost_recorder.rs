@@ -10,11 +10,11 @@ use crate::runtime::Ghosts;
 pub(crate) struct GhostRecorder<'q> {
     pub(crate) tenant: &'q Tenant,
     pub(crate) ghosts: &'q Ghosts,
-    /// What hashes are mixed with, so that no other tenant meets these ghosts.
+    /// XORed with each hash, so that lookups of other tenants do not match these ghosts.
     pub(crate) salt: u64,
-    /// The order has two queues, each with a clock of its own; otherwise all count as main.
+    /// Whether the order has two queues. Otherwise every eviction counts as one from main.
     pub(crate) has_queues: bool,
-    /// The evictions after which a ghost does not count any more.
+    /// Age limit of a ghost, in evictions from the tenant: the entries that fit in the budget.
     pub(crate) reach: u64,
 }
 
@@ -25,7 +25,9 @@ impl GhostRecorder<'_> {
         self.ghosts.known(guard).prefetch(hash ^ self.salt);
     }
 
-    /// Inserts a ghost for the key of this hash, evicted from `queue` when the tenant had `entries` records.
+    /// Counts the eviction of the key of this hash from `queue`, of a tenant with `entries`
+    /// records, and inserts a ghost for the key, unless the tenant scans and the key is not
+    /// sampled.
     pub(crate) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
         let queue = if self.has_queues { queue } else { Queue::Main };
         if let Some(ghost) = self.tenant.on_evict(hash, queue, entries, self.reach) {

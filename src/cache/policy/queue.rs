@@ -1,6 +1,6 @@
-//! The two queues of a tenant.
+//! The names of a tenant's two queues.
 
-/// Which of the two.
+/// One of a tenant's queues: probation for new records, main for used ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
     Probation,
@@ -8,6 +8,7 @@ pub(crate) enum Queue {
 }
 
 impl Queue {
+    /// Returns the tenant's other queue.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Probation => Self::Main,

@@ -1,4 +1,4 @@
-//! In what order entries are let go.
+//! The eviction order of a cache's entries.
 //!
 //! Two queues, each a [`ListLru`] with a list for each (group, node):
 //!
@@ -9,22 +9,36 @@
 //!                    v                               v
 //!                  ghosts of probation             ghosts of main
 //!                    |                               |
-//!     missed soon after: into main, and          missed soon after: into main, and
+//!     missed soon after: into main, and          missed soon after: on probation, and
 //!     probation's share grows                    probation's share shrinks
 //! ```
 //!
-//! New entries are on probation, where most that are read once only leave again without having cost a used one its place (the S3-FIFO
-//! queues, with a share that adapts as in ARC). A read only counts up, and moves nothing. A new value for a key that is there goes behind the
-//! queue where the old one was, with the reads that it had; the write itself earns nothing. Each tenant has queues, a share, and a clock of
-//! its own ([`tenant`](super::tenant)): what one reads does not change what another keeps.
+//! "Soon" means that the key was away for less time than main's next victim is idle, with a margin
+//! ([`Tenant::ghost_hit`]), so that a loop that is longer than the cache does not pass through
+//! main. The share also shrinks while a record of probation is used less than one of main
+//! ([`Tenant::note_walk`]).
 //!
-//! While memory is still being filled, what finds probation full goes to main at once. Later it would have to come back to get there; and
-//! a loop that is longer than the cache finds what came first still there, where a queue would have let go of all of it.
+//! New entries start on probation. Most entries that are read only once leave from there, and
+//! displace no used entry (the S3-FIFO queues, with a share that adapts as in ARC). A read only
+//! increments the record's use count and moves no record. A new value for a present key becomes the
+//! youngest of the queue of the old record and inherits its uses; the write itself adds no use.
 //!
-//! The other orders are fixed, and use the same lists in their own way ([`Eviction`]): with [`S3Fifo`](Eviction::S3Fifo) the line between the
-//! queues stays; with [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru) everything is in main; with
-//! [`Sieve`](Eviction::Sieve) the two are what its hand has yet to pass, and what it has passed.
+//! Each tenant has its own queues, share and clock ([`tenant`](super::tenant)), so that the reads
+//! of one tenant do not change the order of another.
+//!
+//! Before a tenant's first eviction, new entries that find probation full go to main at once.
+//! Later, an entry reaches main only after uses on probation or a ghost hit. Of a loop that is
+//! longer than the cache, the first entries thus stay in main, where a FIFO queue would evict every
+//! entry before its next use.
+//!
+//! The other orders ([`Eviction`]) do not adapt, and use the same lists differently:
+//!
+//! - [`S3Fifo`](Eviction::S3Fifo): the two queues with a fixed share.
+//! - [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru): all entries are in main.
+//! - [`Sieve`](Eviction::Sieve): one list holds the entries that the hand has yet to pass in this
+//!   lap, the other those that it has passed. The lists swap roles after each lap.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::Arc;
 
@@ -37,44 +51,51 @@ use super::cost::RelativeCost;
 use super::eviction::Eviction;
 use super::ghost_recorder::GhostRecorder;
 use super::queue::Queue;
+use super::queue_walk::QueueWalk;
 use super::tenant::Tenant;
 use super::tenants::Tenants;
 use crate::cache::expiry::deadline::Now;
 use crate::cache::record::{Handle, Record};
 use crate::runtime::{Ghosts, KnownGhosts};
 
-/// Reads on probation that make an entry worth keeping. In a probation of a handful one is enough: none stays there for long.
+/// Uses on probation after which an entry moves to main. If the limit of probation is at most
+/// `FEW` records, one use is enough, because records stay there only briefly.
 const PROMOTE_USES: u8 = 2;
 const PROMOTE_USES_OF_FEW: u8 = 1;
 const FEW: u64 = 16;
-/// Records of probation in one batch, at least, so that not every record needs a batch of its own.
+/// The cache's records are counted again after evictions of 1 / `EVICTIONS_PER_COUNT` of them.
+const EVICTIONS_PER_COUNT: u32 = 64;
+/// The least number of records that a walk over probation may visit, so that evictions from a queue
+/// that is barely over its limit still come in batches.
 const PROBATION_BATCH_MIN: u64 = 8;
-/// Entries of a group on a node that may be on probation whatever the share: a tenant with three entries shall not lose the one
-/// that was just written because a tenth of three is none.
+/// The least limit of probation, in entries of a group on a node: without it, the limit of a tenant
+/// with three entries would be 0, and the entry just written would be its next victim.
 const PROBATION_MIN: u64 = 4;
 
-/// See the module.
+/// The queues and tenants of one cache, in one of the orders of [`Eviction`]. See the module.
 pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     probation: ListLru<Record<K, V>>,
     main: ListLru<Record<K, V>>,
     tenants: Tenants,
     /// Reports ghost hits to the registry.
     reporter: MissReporter,
-    /// How many entries the cache held, when last somebody counted: every time some are evicted.
+    /// The number of entries in the cache at the last count.
     len: AtomicU32,
-    /// The mean charge of an entry then, in bytes; 0 before.
+    /// Evictions since the last count.
+    evicted: AtomicU32,
+    /// The mean charge of an entry at the last count, in bytes; 0 before the first count.
     mean_charge: AtomicU32,
-    /// Ghosts of other generations are not met.
+    /// Part of the salt of ghosts: lookups do not match ghosts of earlier generations.
     generation: AtomicU16,
     eviction: Eviction,
 }
 
-/// What a walk does with a record.
+/// The decision of a walk on one record.
 enum Decision {
     Evict,
-    /// As the youngest of its queue, with so many uses left.
+    /// Make the record the youngest of its queue, with this use count.
     Rotate(u8),
-    /// To the other queue.
+    /// Move the record to the other queue, with no uses.
     Move,
 }
 
@@ -86,6 +107,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             tenants: Tenants::default(),
             reporter,
             len: AtomicU32::new(0),
+            evicted: AtomicU32::new(0),
             mean_charge: AtomicU32::new(0),
             generation: AtomicU16::new(0),
             eviction,
@@ -99,39 +121,41 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Tells whether the order has two queues, and learns from ghosts which of them is too short.
+    /// Returns whether the order has probation and main, so that ghost hits may insert into main.
     pub(crate) fn has_queues(&self) -> bool {
         matches!(self.eviction, Eviction::Adaptive | Eviction::S3Fifo)
     }
 
-    /// The tenant of `memcg`, if one was made.
+    /// Returns the tenant of `memcg`, unless its page was never allocated.
     pub(crate) fn find_tenant(&self, memcg: &Memcg) -> Option<&Tenant> {
         self.tenants.get(memcg)
     }
 
-    /// Resets the tenant of a group that ends.
+    /// Resets the tenant of a group that is being removed.
     pub(crate) fn forget_tenant(&self, memcg: &Memcg) {
         self.tenants.forget(memcg);
     }
 
-    /// What the hashes of a tenant's keys are mixed with in the ghost table.
+    /// Returns the value that is XORed with the hashes of a tenant's keys in the ghost table: other
+    /// caches, tenants and generations have other salts.
     fn salt(&self, memcg: &Memcg) -> u64 {
         let pair = u64::from(self.reporter.id().get()) << 32 | u64::from(memcg.id().get());
-        // Relaxed: as the ghosts themselves.
+        // Relaxed: ghosts are hints, and a stale generation only matches ghosts already forgotten.
         let generation = u64::from(self.generation.load(Ordering::Relaxed));
         (pair ^ generation << 48).wrapping_add(1).wrapping_mul(GOLDEN_RATIO).rotate_left(32)
     }
 
     /// Prefetches the ghost of this hash, if the tenant can have one.
     #[inline]
-    pub(crate) fn prefetch_ghost(&self, hash: u64, memcg: &Memcg, ghosts: KnownGhosts<'_>) {
-        if self.tenants.get(memcg).is_some_and(|tenant| tenant.ghost_weight(hash).is_some()) {
+    pub(crate) fn prefetch_ghost(&self, hash: u64, memcg: &Memcg, tenant: Option<&Tenant>, ghosts: KnownGhosts<'_>) {
+        if tenant.is_some_and(|tenant| tenant.ghost_weight(hash).is_some()) {
             ghosts.prefetch(hash ^ self.salt(memcg));
         }
     }
 
-    /// Takes the ghost of this hash, if there is one, and reports it. Returns whether the ghost is so young that a tenant a
-    /// little larger would have kept the record. A tenant that was never made has no ghosts.
+    /// Counts an insert, takes the ghost of this hash if there is one, and reports the miss to the
+    /// registry. Returns whether the key returned so soon that its record belongs in main. Without
+    /// a tenant there was no eviction, so there are no ghosts.
     #[inline]
     pub(crate) fn ghost_hit(
         &self,
@@ -148,37 +172,38 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         let hit = tenant.ghost_hit(ghost, weight, self.eviction == Eviction::Adaptive);
         let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge_of(tenant)));
         self.reporter.miss_at(&tenant.pair, memcg, Miss::at(distance).cost(cost.sixteenths()).weight(weight));
-        // A fixed line learns nothing from what left main.
-        self.has_queues() && hit.is_near && !(self.eviction == Eviction::S3Fifo && ghost.is_main)
+        self.has_queues() && hit.is_soon
     }
 
-    /// Where the registry has the pair of this cache and a group, if the group holds something.
+    /// Returns the registry slot of this cache and group, if the registry has one for them.
     pub(crate) fn pair<'t>(&self, memcg: &Memcg, tenant: &'t Tenant) -> Option<&'t PairHint> {
         self.reporter.is_known(&tenant.pair, memcg).then_some(&tenant.pair)
     }
 
-    /// Reports what a miss costs on average.
+    /// Reports the mean relative cost of a miss to the registry.
     pub(crate) fn note_mean_cost(&self, cost: RelativeCost) {
         self.reporter.set_mean_cost(cost.sixteenths());
     }
 
-    /// The mean charge of an entry of a tenant; of the cache's, before the tenant let one go.
+    /// Returns the mean charge of a tenant's recently evicted entries, in bytes; before its first
+    /// eviction, the mean of the cache.
     fn mean_charge_of(&self, tenant: &Tenant) -> u64 {
         tenant.mean_charge().unwrap_or_else(|| self.mean_charge())
     }
 
-    /// The bytes of so many entries of a group, at the mean of what it let go lately.
+    /// Estimates the charge of `entries` entries of a group, from the mean charge of its recently
+    /// evicted entries.
     pub(crate) fn weigh(&self, memcg: &Memcg, entries: u64) -> ByteSize {
         let mean = self.tenants.get(memcg).map_or_else(|| self.mean_charge(), |tenant| self.mean_charge_of(tenant));
         ByteSize::new(entries.saturating_mul(mean))
     }
 
-    /// The mean charge of an entry, when they were last counted; 0 before.
+    /// Returns the mean charge of an entry at the last count, in bytes; 0 before the first count.
     pub(crate) fn mean_charge(&self) -> u64 {
         self.mean_charge.load(Ordering::Relaxed).into()
     }
 
-    /// The queue of a new record of `memcg`.
+    /// Returns the queue for a new record of `memcg` on a node.
     pub(crate) fn initial_queue(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
         match self.eviction {
             Eviction::Adaptive => {
@@ -197,19 +222,19 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Tells whether a use moves a record on its list.
+    /// Returns whether a use moves a record on its list.
     pub(crate) fn is_lru(&self) -> bool {
         self.eviction == Eviction::Lru
     }
 
-    /// With [`Eviction::Lru`], moves a used record behind all others.
+    /// Makes a used record the youngest, with [`Eviction::Lru`]; otherwise does nothing.
     pub(crate) fn promote(&self, record: &Record<K, V>) {
         if self.is_lru() {
             self.main.promote(record);
         }
     }
 
-    /// The queue that SIEVE's hand has yet to pass, of a tenant on a node.
+    /// Returns the queue of a tenant on a node that SIEVE's hand has yet to pass.
     fn ahead_of_hand(&self, memcg: &Memcg, node: NodeId) -> Queue {
         match self.tenants.get(memcg).is_some_and(|tenant| tenant.is_lap_odd(node)) {
             false => Queue::Probation,
@@ -217,44 +242,70 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// The number of records that may be on probation, of a tenant with `entries` records on a node.
+    /// Returns the limit of probation, in records, for a tenant with `entries` records on a node.
     fn probation_limit(&self, tenant: Option<&Tenant>, entries: u64) -> u64 {
         tenant
             .map_or_else(|| Tenant::default().probation_limit(entries), |tenant| tenant.probation_limit(entries))
             .max(PROBATION_MIN)
     }
 
-    /// An entry that is on no list yet takes the place of another: what reads have earned the key goes over to it. A write earns nothing.
+    /// Raises the use count of `new`, which is on no list yet, to that of `old`, which it replaces.
+    /// With two queues, `new` also goes to main if `old` is there. The write itself adds no use.
     pub(crate) fn inherit(&self, new: &Record<K, V>, old: &Record<K, V>) {
         let is_main = self.has_queues() && old.queue() == Queue::Main;
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
     }
 
-    /// Notes the number of records in the cache, and what they are charged.
+    /// Stores a new count: the number of records in the cache and their total charge. Adapts the
+    /// bound of the ghost table to it.
     pub(crate) fn note_len(&self, len: usize, bytes: ByteSize, ghosts: &Ghosts) {
         if let Some(mean) = bytes.get().checked_div(len as u64) {
             self.mean_charge.store(u32::try_from(mean).unwrap_or(u32::MAX), Ordering::Relaxed);
         }
-        // Relaxed: a number that bounds the ghosts; the swap, so that each change is told once.
+        // Relaxed: a hint; a lost reset only makes the next count due earlier.
+        self.evicted.store(0, Ordering::Relaxed);
+        // Relaxed: the length publishes no other memory. A swap, so that of concurrent calls each
+        // change of the length is reported to the ghost table exactly once.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         ghosts.note_entries(self.len.swap(len, Ordering::Relaxed) as usize, len as usize);
     }
 
-    /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing. Asks for nothing where it holds something.
+    /// Returns whether enough records were evicted since the last count for another one.
+    pub(crate) fn is_count_due(&self) -> bool {
+        // Relaxed, here and in `note_evicted`: a hint; a lost update only delays the next count.
+        self.evicted.load(Ordering::Relaxed) >= self.len.load(Ordering::Relaxed) / EVICTIONS_PER_COUNT
+    }
+
+    /// Adds to the evictions since the last count of records.
+    pub(crate) fn note_evicted(&self, evicted: u64) {
+        let sum = u64::from(self.evicted.load(Ordering::Relaxed)).saturating_add(evicted);
+        self.evicted.store(u32::try_from(sum).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// Allocates the list that a following [`add`](Self::add) needs, so that `add` allocates
+    /// nothing. A list that holds records is already allocated.
     pub(crate) fn prepare(&self, queue: Queue, memcg: &Memcg, node: NodeId) {
         if self.lists(queue).count_one(memcg, node) == 0 {
-            // If there is no memory, `add` says so.
+            // Without memory, `add` tries again and returns the error.
             let _made = self.lists(queue).prepare(memcg, node);
         }
     }
 
-    /// Puts an entry on its queue. Under its segment's lock.
+    /// Adds a record to its queue. The caller holds the lock of its segment.
+    ///
+    /// # Errors
+    ///
+    /// Returns the record with the reason, if its list could not be allocated or takes no items.
     pub(crate) fn add(&self, record: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
         self.lists(record.queue()).add(record, memcg, node)
     }
 
-    /// Puts an entry in the place of another, as that one is: with its reads, its queue, its time. Comes back if a walk has the other. Under
-    /// their segment's lock.
+    /// Replaces `old` by `new` at the same position of its queue, with the uses and the deadline of
+    /// `old`. The caller holds the lock of their segment. Returns the old record.
+    ///
+    /// # Errors
+    ///
+    /// Returns `new` if a walk has isolated `old`.
     pub(crate) fn replace(&self, old: &Record<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
         new.inherit(old, old.queue());
         new.set_deadline(old.deadline());
@@ -263,12 +314,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         Ok(old)
     }
 
-    /// Takes an entry off its queue, and says whose it was; none if a walk has it. Under its segment's lock.
+    /// Removes a record from its queue, and returns it with its group; `None` if a walk has
+    /// isolated it. The caller holds the lock of its segment.
     pub(crate) fn del(&self, record: &Record<K, V>) -> Option<(Handle<K, V>, Memcg)> {
         self.lists(record.queue()).del_with_memcg(record)
     }
 
-    /// On whose list an entry is; none if a walk has it.
+    /// Returns the group on whose list a record is; `None` if a walk has isolated it.
     pub(crate) fn owner(&self, record: &Record<K, V>) -> Option<Memcg> {
         self.lists(record.queue()).memcg_of(record)
     }
@@ -277,8 +329,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.probation.count_one(memcg, node) + self.main.count_one(memcg, node)
     }
 
-    /// Walks up to `nr` records of a group on a node, of the queue that is to be evicted from next; or of the
-    /// other queue, if the queues are to be `swapped`, and the other one has any.
+    /// Walks up to `nr` records of a group on a node, oldest first, and isolates the victims and
+    /// the records that change queues.
+    ///
+    /// The walk is over the queue that is due for eviction. If `swapped`, it is over the other
+    /// queue, unless that one is empty.
     pub(crate) fn isolate_batch(
         &self,
         memcg: &Memcg,
@@ -289,9 +344,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     ) -> EvictionBatch<K, V> {
         match self.eviction {
             Eviction::Adaptive | Eviction::S3Fifo => {
-                let probation = self.probation.count_one(memcg, node);
-                let main = self.main.count_one(memcg, node);
-                let probation_limit = self.probation_limit(self.tenants.get(memcg), probation + main);
+                let (probation, main) = (self.probation.count_one(memcg, node), self.main.count_one(memcg, node));
+                let tenant = self.tenants.get(memcg);
+                let probation_limit = self.probation_limit(tenant, probation + main);
                 let over = probation.saturating_sub(probation_limit);
                 let promote = match self.eviction {
                     Eviction::Adaptive if probation_limit <= FEW => PROMOTE_USES_OF_FEW,
@@ -301,17 +356,33 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                     false => over > 0 || main == 0,
                     true => (over == 0 || main == 0) && probation > 0,
                 };
-                let batch = if is_probation {
-                    let nr = nr.min(over.max(PROBATION_BATCH_MIN));
-                    self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses < promote {
-                        true => Decision::Evict,
-                        false => Decision::Move,
-                    })
-                } else {
-                    self.walk(Queue::Main, memcg, node, nr, now, |uses| {
-                        uses.checked_sub(1).map_or(Decision::Evict, Decision::Rotate)
-                    })
+                let (met, evicted) = (Cell::new(0), Cell::new(0));
+                let evict = || {
+                    evicted.set(evicted.get() + 1);
+                    Decision::Evict
                 };
+                let (queue, batch) = if is_probation {
+                    let nr = nr.min(over.max(PROBATION_BATCH_MIN));
+                    let decide = |uses: u8| {
+                        met.set(met.get() + u64::from(uses));
+                        if uses < promote {
+                            evict()
+                        } else {
+                            Decision::Move
+                        }
+                    };
+                    (Queue::Probation, self.walk(Queue::Probation, memcg, node, nr, now, decide))
+                } else {
+                    let decide = |uses: u8| {
+                        met.set(met.get() + u64::from(uses.min(1)));
+                        uses.checked_sub(1).map_or_else(evict, Decision::Rotate)
+                    };
+                    (Queue::Main, self.walk(Queue::Main, memcg, node, nr, now, decide))
+                };
+                if let (Eviction::Adaptive, Some(tenant)) = (self.eviction, tenant) {
+                    let (visited, evicted, uses) = (batch.scanned, evicted.get(), met.get());
+                    tenant.note_walk(QueueWalk { queue, visited, evicted, uses, probation, main });
+                }
                 EvictionBatch { entries: probation + main, ..batch }
             }
             Eviction::SecondChance => self.walk(Queue::Main, memcg, node, nr, now, |uses| match uses {
@@ -334,7 +405,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Looks at up to `nr` entries of a queue, the oldest first. What has expired goes.
+    /// Walks up to `nr` records of a queue, oldest first, and applies `decide` to their use counts.
+    /// Expired records are evicted whatever the decision.
     fn walk(
         &self,
         queue: Queue,
@@ -363,14 +435,16 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         EvictionBatch { old, moved, to: queue.other(), entries: 0, scanned: nr - left }
     }
 
-    /// Takes up to `nr` entries off a queue, whatever they are.
+    /// Isolates up to `nr` records of a queue, oldest first, regardless of their uses and
+    /// deadlines.
     pub(crate) fn take(&self, queue: Queue, memcg: &Memcg, node: NodeId, nr: u64) -> Isolated<Record<K, V>> {
         let (mut taken, mut left) = (Isolated::new(), nr);
         self.lists(queue).walk_one(memcg, node, &mut left, |it| it.isolate(&mut taken));
         taken
     }
 
-    /// The recorder of ghosts for evictions from `memcg`, under a budget of so many bytes.
+    /// Returns a recorder of ghosts for evictions from `memcg`, under a budget of `budget` bytes.
+    /// Fits the ghost table to its present bound first.
     pub(crate) fn ghost_recorder<'q>(&'q self, memcg: &Memcg, ghosts: &'q Ghosts, budget: u64) -> GhostRecorder<'q> {
         ghosts.fit();
         let tenant = self.tenants.of(memcg);
@@ -383,25 +457,30 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Bytes of this, of what is known of tenants, and of the lists.
+    /// Returns the size of this struct, the directory of tenants and the lists, in bytes.
     pub(crate) fn footprint(&self) -> usize {
-        // The lists count themselves.
+        // Each list's footprint includes its own struct.
         let own = size_of::<Self>() - size_of_val(&self.probation) - size_of_val(&self.main);
         own + self.tenants.footprint() + (self.probation.footprint().get() + self.main.footprint().get()) as usize
     }
 
-    /// Forgets all ghosts of this cache.
+    /// Makes all ghosts of this cache unreachable, through a new salt. The generation wraps after
+    /// 2^16 calls.
     pub(crate) fn forget_ghosts(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// For tests: entries on lists of a node.
+    /// Returns the number of records on lists of a node, for tests.
     #[cfg(test)]
     pub(crate) fn count_node(&self, node: NodeId) -> u64 {
         self.probation.count_node(node) + self.main.count_node(node)
     }
 
-    /// For tests: both queues hold together.
+    /// Checks the structure of both queues, for tests.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an invariant of a list does not hold.
     #[cfg(test)]
     pub(crate) fn assert_valid(&self) {
         self.probation.assert_valid();

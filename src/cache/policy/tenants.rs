@@ -1,4 +1,4 @@
-//! The tenants of a cache, by the ids of their groups.
+//! The directory of a cache's tenants, indexed by the ids of their groups.
 
 use std::sync::OnceLock;
 
@@ -7,30 +7,31 @@ use once_cell::race::OnceBox;
 
 use super::tenant::Tenant;
 
-/// Tenants of a page.
+/// Tenants per page.
 const PAGE: usize = 8;
-/// Pages of the directory's first part; each part has twice as many as the one before.
+/// Pages in the directory's first part. Each part has twice as many pages as the one before.
 const PART_FIRST: usize = 16;
-/// Enough for every id.
+/// Number of parts: enough for every `u32` id.
 const PARTS: usize = 26;
 
 type Page = OnceLock<Box<[Tenant; PAGE]>>;
 type Part = OnceLock<Box<[Page]>>;
 
-/// The tenants of one cache, in pages.
+/// The tenants of one cache. Parts and pages are allocated on first use and never move, so that
+/// lookups take no lock.
 #[derive(Default)]
 pub(crate) struct Tenants {
     parts: OnceBox<[Part; PARTS]>,
 }
 
 impl Tenants {
-    /// The tenant of `memcg`, if one was made.
+    /// Returns the tenant of `memcg`, unless its page was never allocated.
     pub(crate) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
         let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         Some(&self.parts.get()?[part].get()?[page].get()?[at])
     }
 
-    /// The tenant of `memcg`, made if there is none.
+    /// Returns the tenant of `memcg`, and allocates its page if there is none.
     pub(crate) fn of(&self, memcg: &Memcg) -> &Tenant {
         let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         let parts = self.parts.get_or_init(Box::default);
@@ -38,7 +39,7 @@ impl Tenants {
         &pages[page].get_or_init(Box::default)[at]
     }
 
-    /// Bytes of the directory and the pages.
+    /// Returns the size of the directory and the pages, in bytes.
     pub(crate) fn footprint(&self) -> usize {
         let Some(parts) = self.parts.get() else { return 0 };
         let parts = || parts.iter().filter_map(OnceLock::get);
@@ -48,7 +49,7 @@ impl Tenants {
             + pages.map(|page| size_of_val(&**page)).sum::<usize>()
     }
 
-    /// Resets the tenant of a group that ends: the id may be reused.
+    /// Resets the tenant of a group that is being removed, because its id may be reused.
     pub(crate) fn forget(&self, memcg: &Memcg) {
         if let Some(tenant) = self.get(memcg) {
             tenant.forget();

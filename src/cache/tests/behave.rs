@@ -1,10 +1,10 @@
-//! One behaviour, one test.
+//! One test for each behaviour of the public interface.
 
 use super::{cache_of, entry_bytes};
 use crate::cache::load::fill::FillStep;
 use crate::cache::load::single_flight::Join;
 use crate::cache::{Computed, Op, RejectReason, RemovalCause};
-use crate::{ByteSize, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime, Watermarks};
 use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -58,8 +58,8 @@ fn a_full_cache_evicts_and_never_exceeds_its_budget() {
     }
     let stats = cache.stats();
     assert_eq!(stats.inserts - stats.evictions, cache.len() as u64);
-    assert!(cache.len() > 500, "it holds what fits: {}", cache.len());
-    assert!(cache.get(&9_999).is_some(), "the youngest is there");
+    assert!(cache.len() > 500, "the cache is nearly full: {}", cache.len());
+    assert!(cache.get(&9_999).is_some(), "the youngest entry is present");
 }
 
 #[test]
@@ -71,16 +71,21 @@ fn a_value_that_never_fits_comes_back_with_the_reason() {
     let RejectReason::TooLarge { max, .. } = &error.reason else { panic!("{error}") };
     assert_eq!(*max, ByteSize::kib(64));
     assert!(error.to_string().contains("does not fit in group /"), "{error}");
-    assert_eq!(cache.get(&1), Some(vec![7]), "what was there still is");
+    assert_eq!(cache.get(&1), Some(vec![7]), "the old value is still there");
     assert_eq!(cache.stats().rejected, 1);
 }
 
 #[test]
 fn what_was_used_gets_a_second_chance() {
-    let cache = cache_of(ByteSize::kib(64));
+    // With watermarks of 0 only inserts evict: the reclaimer could otherwise scan the entry twice
+    // between two uses.
+    let runtime = Runtime::builder().budget(ByteSize::kib(64));
+    let runtime = runtime.watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO }).build().unwrap();
+    let cache = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| ByteSize::new(v.capacity() as u64));
+    let cache = cache.build().unwrap();
     cache.insert(0, vec![0; 100]).unwrap();
     for key in 1..5_000 {
-        assert!(cache.get(&0).is_some(), "used before every insert, gone before {key}");
+        assert!(cache.get(&0).is_some(), "used before every insert, but evicted before {key}");
         cache.insert(key, vec![0; 100]).unwrap();
     }
 }
@@ -106,7 +111,7 @@ fn time_to_live_ends_entries_for_readers_and_for_walks() {
     assert_eq!(*causes.lock().unwrap(), [(1, RemovalCause::Expired)]);
     cache.insert(5, 5).unwrap();
     std::thread::sleep(Duration::from_millis(10));
-    assert_eq!(cache.insert(5, 6).unwrap(), None, "what has expired is not returned as replaced");
+    assert_eq!(cache.insert(5, 6).unwrap(), None, "an expired value is not returned as replaced");
     assert_eq!(cache.stats().expired, 2);
     std::thread::sleep(Duration::from_millis(10));
     assert_eq!(cache.remove(&5), None);
@@ -135,9 +140,14 @@ fn the_listener_is_told_every_cause() {
     for key in 0..200 {
         cache.insert(key, key).unwrap();
     }
+    // The background may be evicting still: an eviction is counted before its listener is called.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while causes.lock().unwrap().len() as u64 != cache.stats().evictions {
+        assert!(Instant::now() < deadline, "{} calls, {:?}", causes.lock().unwrap().len(), cache.stats());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let causes = causes.lock().unwrap();
     assert!(!causes.is_empty() && causes.iter().all(|(_, _, cause)| *cause == RemovalCause::Size));
-    assert_eq!(causes.len() as u64, cache.stats().evictions);
 }
 
 #[test]
@@ -157,7 +167,7 @@ fn compute_sees_what_is_there_and_does_as_told() {
     cache
         .entry(1)
         .and_compute(|current| {
-            assert!(current.unwrap().time_left().is_some(), "an update keeps the time that is left");
+            assert!(current.unwrap().time_left().is_some(), "an update keeps the time left");
             Op::Keep
         })
         .unwrap();
@@ -165,7 +175,7 @@ fn compute_sees_what_is_there_and_does_as_told() {
     cache
         .entry(1)
         .and_compute(|current| {
-            assert!(current.unwrap().time_left().is_none(), "a put has the place's time");
+            assert!(current.unwrap().time_left().is_none(), "a put has the entry's time");
             Op::Keep
         })
         .unwrap();
@@ -209,7 +219,8 @@ fn a_load_without_room_is_returned_to_all_and_not_kept() {
     assert_eq!((loads.into_inner(), cache.len()), (1, 0));
 }
 
-/// What is loaded pushes others out, whose listener asks for the key that is just being put in.
+/// Publishing a loaded value evicts entries, and the listener requests the key that is being
+/// published.
 #[test]
 fn a_listener_may_ask_for_the_key_that_lands() {
     let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
@@ -222,7 +233,8 @@ fn a_listener_may_ask_for_the_key_that_lands() {
             let cache = theirs.lock().unwrap().clone();
             if let Some(cache) = cache.filter(|_| *key > 9) {
                 seen.fetch_add(1, Ordering::Relaxed);
-                // Both, so that two threads ask for each other's.
+                // Both keys, so that each of two threads requests the key that the other one
+                // publishes.
                 for key in 7..9 {
                     cache.get_or_insert_with(key, || key);
                 }
@@ -261,10 +273,10 @@ fn a_load_that_asks_for_its_own_key_loads_alone() {
         inner.push(2);
         inner
     });
-    assert_eq!((value, cache.get(&1)), (vec![1, 2], Some(vec![1])), "what was there first is younger");
+    assert_eq!((value, cache.get(&1)), (vec![1, 2], Some(vec![1])), "the value inserted first is younger");
 }
 
-/// A value whose clone asks for its own key.
+/// A value whose `clone` requests the key of the value.
 #[test]
 fn a_clone_may_ask_for_the_key_that_is_in_flight() {
     type Once = Option<Box<dyn FnOnce() + Send>>;
@@ -281,10 +293,10 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
     }
     let runtime = Runtime::builder().build().unwrap();
     let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
-    // It comes between the first look and the load.
+    // The value is inserted between the caller's first lookup and its load.
     let leader = cache.inner.inflight.join(cache.inner.core.hash(&1), 1);
     let theirs = cache.clone();
-    // Though it finds the value, it comes to join first.
+    // Runs inside `clone`, and joins the load first, although the value is already in the cache.
     let ask = move || {
         let inflight = &theirs.inner.inflight;
         assert!(matches!(inflight.join(theirs.inner.core.hash(&1), 1), Join::Alone(1)));
@@ -292,7 +304,7 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
     let slot: Arc<Mutex<Once>> = Arc::new(Mutex::new(Some(Box::new(ask))));
     cache.insert(1, Asks(Arc::clone(&slot))).unwrap();
     assert!(matches!(cache.fill_step(cache.inner.core.hash(&1), leader), FillStep::Done(_)));
-    assert!(slot.lock().unwrap().is_none(), "it was cloned");
+    assert!(slot.lock().unwrap().is_none(), "the value was not cloned");
 }
 
 #[test]
@@ -316,7 +328,8 @@ fn a_weigher_that_panics_changes_nothing() {
     cache.insert(1, 2).unwrap();
 }
 
-/// It holds no lock, and keeps nothing from being freed that others let go of.
+/// A weigher that blocks holds no lock, and delays no reclamation of entries that other threads
+/// remove.
 #[test]
 fn a_weigher_or_a_cost_that_blocks_holds_nobody_up() {
     for blocks_in_cost in [false, true] {
@@ -353,7 +366,7 @@ fn a_weigher_or_a_cost_that_blocks_holds_nobody_up() {
             for key in 0..20_000 {
                 cache.insert(key, key).unwrap();
             }
-            // Some wait for readers, which other tests have, too.
+            // Some entries wait for readers, and other tests have readers, too.
             let is_freed = (0..20_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(1));
                 cache.collect() == ByteSize::ZERO
@@ -390,7 +403,7 @@ fn a_listener_or_a_drop_that_panics_does_not_stop_reclaim() {
     for key in 0..1_000 {
         cache.insert(key, Arc::new((key % 7 == 0).then(|| Bomb(Arc::clone(&armed))))).unwrap();
     }
-    // Some wait for readers, which other tests have, too.
+    // Some entries wait for readers, and other tests have readers, too.
     while cache.collect() != ByteSize::ZERO {
         std::thread::yield_now();
     }
@@ -423,7 +436,8 @@ fn a_listener_may_use_the_cache() {
     *slot.lock().unwrap() = None;
 }
 
-/// Eight entries' listeners that each insert two: without a bound each insert would set off the next.
+/// Without a bound, each insert by the listener would cause further evictions: a batch evicts eight
+/// entries, and the listener of each inserts two.
 #[test]
 fn a_listener_may_insert_and_no_insert_begins_another_round() {
     thread_local! { static DEPTH: Cell<usize> = const { Cell::new(0) } }
@@ -452,20 +466,21 @@ fn a_listener_may_insert_and_no_insert_begins_another_round() {
         .unwrap();
     *slot.lock().unwrap() = Some(cache.clone());
     for key in 0..4 * ENTRIES {
-        // What it let go of may have been taken by the listener.
+        // Rejected if the listener has used the memory that this insert freed.
         let _ = cache.insert(key, key);
         assert!(runtime.root().usage() <= runtime.root().max());
     }
-    // From the reclaimer's side, too.
+    // The same for evictions by the reclaimer.
     runtime.reclaim(runtime.root(), ByteSize::new(ENTRIES * 50));
     *slot.lock().unwrap() = None;
-    assert_eq!(deepest.load(Ordering::Relaxed), 1, "of listeners inside listeners");
+    assert_eq!(deepest.load(Ordering::Relaxed), 1, "listeners run inside listeners");
     assert!(kept.load(Ordering::Relaxed) > 0 && cache.len() > 100, "{kept:?} of {}", cache.len());
 }
 
 type Probes = Cache<u64, Arc<()>>;
 
-/// A cache whose listener drops the last handle on it and on its runtime once `may` says so, and `probe` in each entry.
+/// Returns a cache whose listener drops the last handle on the cache and on its runtime once `may`
+/// returns true. Each entry has a clone of `probe`.
 fn dropped_by_its_listener(
     probe: &Arc<()>,
     may: impl Fn() -> bool + Send + Sync + 'static,
@@ -508,7 +523,7 @@ fn a_listener_may_drop_the_last_handle_inside_of_reclaim() {
     assert_eq!(runtime.root().usage(), ByteSize::ZERO);
 }
 
-/// The reclaimer's own thread drops the cache, and with it the runtime whose thread it is.
+/// The reclaimer's thread drops the cache, and with it the runtime to which the thread belongs.
 #[test]
 fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread() {
     let probe = Arc::new(());
@@ -540,7 +555,7 @@ fn a_group_of_another_runtime_is_refused() {
     let result = Cache::<u64, u64>::builder(&a).group(&group).weigher(|_, _| ByteSize::ZERO).build();
     assert!(result.unwrap_err().to_string().contains("/g"));
 
-    // The same number as one of ours.
+    // Has the same id as a group of this runtime.
     let ours = a.group("ours").unwrap();
     assert_eq!(ours.id(), group.id());
     let cache = Cache::<u64, u64>::builder(&a).weigher(|_, _| ByteSize::new(100)).build().unwrap();

@@ -1,4 +1,4 @@
-//! The byte count of a cache: the sum of its entries' charges, after any history.
+//! The byte count of a cache equals the sum of its entries' charges, after any history.
 
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,7 @@ fn in_index(cache: &Cache<u64, Vec<u8>>) -> (usize, u64) {
     (entries, bytes)
 }
 
-/// Compares what is counted with what is there. Background threads evict and reap: until they are
-/// done, the two differ.
+/// Compares the counters with the index. They differ while background threads evict and reap.
 fn is_exact(cache: &Cache<u64, Vec<u8>>) -> bool {
     let start = Instant::now();
     loop {
@@ -99,7 +98,8 @@ proptest! {
         for step in steps {
             match step.clone() {
                 Step::Insert(k, b, g, time) => {
-                    // A group that is being dropped is refused; the default group is taken then.
+                    // The name of a group that is being dropped is refused; then the default group
+                    // is used.
                     let group = runtime.group(&name(g)).unwrap_or_else(|_| runtime.root().clone());
                     let entry = cache.entry(k).group(&group);
                     let _maybe_rejected = match time {
@@ -141,7 +141,7 @@ proptest! {
                 }
                 Step::Clear => cache.clear(),
             }
-            prop_assert!(is_exact(&cache), "{:?} are counted after {step:?}, {:?} are there", cache.stats(), in_index(&cache));
+            prop_assert!(is_exact(&cache), "{:?} counted after {step:?}, {:?} in the index", cache.stats(), in_index(&cache));
         }
         runtime.tree().drain_stock();
         prop_assert!(cache.stats().bytes <= BUDGET);
@@ -157,7 +157,7 @@ fn each_way_an_entry_leaves_is_counted() {
     cache.insert(2, vec![0; 200]).unwrap();
     assert_eq!(bytes(&cache), 300 + 2 * entry_bytes());
     cache.insert(1, vec![0; 50]).unwrap();
-    assert_eq!(bytes(&cache), 250 + 2 * entry_bytes(), "a smaller value replaced one");
+    assert_eq!(bytes(&cache), 250 + 2 * entry_bytes(), "a value was replaced by a smaller one");
     cache.remove(&1);
     assert_eq!(bytes(&cache), 200 + entry_bytes());
     cache.entry(3).time_to_live(Duration::ZERO).insert(vec![0; 10]).unwrap();
@@ -175,7 +175,7 @@ fn each_way_an_entry_leaves_is_counted() {
     assert_eq!(bytes(&cache), 200 + entry_bytes());
     assert_eq!(cache.runtime().drop_caches(), 1);
     assert_eq!((bytes(&cache), cache.len()), (0, 0));
-    // More threads than stripes: what one has inserted another one removes.
+    // More threads than stripes, so that a thread removes entries that others have inserted.
     std::thread::scope(|s| {
         for thread in 0..32 {
             let cache = &cache;

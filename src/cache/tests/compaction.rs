@@ -1,24 +1,28 @@
-//! What is left in few of many places moves together, and nobody notices but the system.
+//! Compaction: sparse entries are moved together, memory returns to the system, and users of the
+//! cache see no change.
 
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use equivalent::Equivalent;
 use lowwater_store::index::Cursor;
 
 use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
+use super::eventually;
 use crate::cache::Eviction;
 use crate::runtime::NextRun;
 use crate::{ByteSize, Cache, Charged, Runtime};
 
 const ENTRIES: u64 = 60_000;
-/// Of so many one stays.
+/// One entry in this many is kept.
 const PARTS: u64 = 12;
+/// How long to wait for readers of other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn runtime() -> Runtime {
@@ -26,7 +30,7 @@ fn runtime() -> Runtime {
     Runtime::builder().budget(ByteSize::mib(64)).topology(one_node).build().unwrap()
 }
 
-/// One key of twelve is left.
+/// Fills a cache and removes all entries but one in `PARTS`.
 fn scattered<K, V>(cache: &Cache<K, V>, key: impl Fn(u64) -> K, value: impl Fn(u64) -> V)
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -36,38 +40,30 @@ where
         assert!(cache.insert(key(n), value(n)).is_ok());
     }
     (0..ENTRIES).filter(|n| n % PARTS != 0).for_each(|n| assert!(cache.remove(&key(n)).is_some()));
-    eventually("what was removed waits", || cache.inner.core.index.slab().collect() == ByteSize::ZERO);
+    eventually(PATIENCE, "removed records are freed", || cache.inner.core.index.slab().collect() == ByteSize::ZERO);
 }
 
 fn left() -> impl Iterator<Item = u64> {
     (0..ENTRIES).step_by(PARTS as usize)
 }
 
-/// Other tests' readers come and go.
-fn eventually(what: &str, is: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::yield_now();
-    }
-}
-
-/// Here and now: without having been asked, the housekeeper does nothing.
+/// Compacts on this thread, without the housekeeper, which does nothing until it is notified.
 fn compact_all<K, V>(cache: &Cache<K, V>)
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
     let core = &cache.inner.core;
-    assert!(core.index.slab().begin_compaction() > 0, "there is something to be moved");
+    assert!(core.index.slab().begin_compaction() > 0, "there are records to move");
     let mut at = Cursor::new();
     while !at.is_done() {
-        assert!(!core.compact_part(&mut at, &mut Compacted::default()), "memory");
+        assert!(!core.compact_part(&mut at, &mut Compacted::default()), "no memory for a copy");
     }
     core.index.slab().end_compaction();
 }
 
-/// The number of the node's used slots is not told; what the entries take is.
+/// Returns whether the remaining entries are compact: the slab's footprint is less than a quarter
+/// of `scattered`.
 fn is_together<K, V>(cache: &Cache<K, V>, scattered: ByteSize) -> bool
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -95,18 +91,21 @@ fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
     (0..ENTRIES).for_each(|n| drop(insert(n)));
     left().for_each(|n| (0..3).for_each(|_| drop(cache.get(&n))));
     let full = cache.inner.core.index.slab().footprint();
-    // The reclaimer lets the others go.
+    // The reclaimer evicts the other entries.
     let usage = || {
         runtime.tree().drain_stock();
         tenant.usage()
     };
     let before = usage();
     runtime.set_budget(ByteSize::new(before.get() / PARTS * 2));
-    eventually("entries stay", || cache.len() <= (ENTRIES / PARTS * 2) as usize);
-    eventually("memory stays", || is_together(&cache, full));
+    eventually(PATIENCE, "entries are evicted", || cache.len() <= (ENTRIES / PARTS * 2) as usize);
+    eventually(PATIENCE, "memory is returned", || is_together(&cache, full));
     let survivors: Vec<_> = (0..ENTRIES).filter(|n| cache.contains_key(n)).collect();
     assert_eq!(survivors.len(), cache.len());
-    assert!(left().filter(|n| survivors.contains(n)).count() as u64 > ENTRIES / PARTS * 9 / 10, "what is read stays");
+    assert!(
+        left().filter(|n| survivors.contains(n)).count() as u64 > ENTRIES / PARTS * 9 / 10,
+        "too many read entries were evicted"
+    );
     assert!(survivors.iter().all(|n| cache.peek(n) == Some(n.to_string())));
     assert_eq!((told.load(Ordering::Relaxed), cache.stats().inserts), (ENTRIES as usize - cache.len(), ENTRIES));
     assert_eq!(cache.len_of(&tenant), cache.len() as u64);
@@ -129,19 +128,19 @@ fn each_is_as_old_as_it_was_with_its_reads_its_queue_and_its_time() {
     cache.touch(&PARTS, Some(2 * HOUR));
     let before = cache.inner.core.index.slab().footprint();
     compact_all(&cache);
-    eventually("memory stays", || is_together(&cache, before));
+    eventually(PATIENCE, "memory is returned", || is_together(&cache, before));
     let core = &cache.inner.core;
     let mut order = Vec::new();
     let root = cache.runtime().root();
     for entry in core.queues.take(Queue::Main, root, lowwater_lru_core::NodeId::ZERO, u64::MAX) {
-        // To be given a new time is a use.
+        // `touch` counts as a use.
         let is_touched = entry.key == PARTS;
         assert_eq!(u64::from(entry.uses()), reads(entry.key) + u64::from(is_touched));
         let time = entry.deadline().time_left(core.clock.now()).unwrap();
         assert!(time > if is_touched { HOUR } else { HOUR / 2 }, "{time:?}");
         order.push(entry.key);
     }
-    assert!(order.into_iter().eq(left()), "in the order in which they came");
+    assert!(order.into_iter().eq(left()), "the order of insertion changed");
 }
 
 #[test]
@@ -156,7 +155,7 @@ fn a_copy_of_an_entry_is_no_reader_of_its_value() {
     };
     let before = usage();
     let held = [cache.get(&0).unwrap(), cache.get(&PARTS).unwrap()];
-    // So that the records that are copied stay.
+    // Pinned, so that the replaced records stay in memory.
     let pinned = cache.pin();
     compact_all(&cache);
     assert_eq!(usage(), before);
@@ -168,14 +167,14 @@ fn a_copy_of_an_entry_is_no_reader_of_its_value() {
     drop(held);
     assert_eq!(usage(), ByteSize::ZERO);
     drop(pinned);
-    eventually("what was removed waits", || {
+    eventually(PATIENCE, "removed records are freed", || {
         cache.collect();
         runtime.stats().retired == ByteSize::ZERO
     });
 }
 
 thread_local! {
-    /// Called when a key of somebody's own is compared, or cloned, for the first time.
+    /// Runs when a test's key is compared with an equal key, or cloned, for the first time.
     static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -202,16 +201,16 @@ impl Equivalent<u64> for Slow {
     }
 }
 
-/// Does `f` with a key whose entry is moved between the look for it and what is done with it.
+/// Calls `f` with a key whose entry is moved between the lookup and the change that `f` makes.
 fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
     scattered(cache, |n| n, |n| n);
     let core = &cache.inner.core;
-    // Of those that are moved, which are not all.
+    // One of the entries that are moved, which are not all.
     let key = left().nth(1_000).unwrap();
     let entry = || {
         let guard = lowwater_rcu::pin();
-        let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("nothing is over yet");
-        // Half of its hour has passed.
+        let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("no entry has expired");
+        // Half of the entry's hour has passed.
         let (there, left) = (std::ptr::from_ref(entry), entry.deadline().time_left(core.clock.now()).unwrap());
         entry.set_deadline(core.clock.deadline_after(Some(HOUR / 2), entry.deadline().time_to_idle()));
         (there, left)
@@ -238,7 +237,7 @@ fn a_use_of_an_entry_that_moves_pushes_its_idle_time_on() {
     while_it_moves(&cache, |key| assert!(cache.get(&key).is_some()));
 }
 
-/// What a walk over everything was told to take out may have moved since it was looked at.
+/// An entry that a walk is to remove may be moved after the walk has read it.
 #[test]
 fn what_is_cleared_while_it_moves_is_cleared() {
     let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
@@ -254,7 +253,7 @@ fn what_is_cleared_while_it_moves_is_cleared() {
     cache.inner.core.queues.assert_valid();
 }
 
-/// A key whose clones fail, or take their time.
+/// A key whose clones can panic, or take long.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Dear(u64);
 
@@ -278,7 +277,7 @@ fn what_cannot_be_cloned_stays_where_it_is_and_what_is_written_meanwhile_too() {
     let compacted = std::panic::catch_unwind(AssertUnwindSafe(|| compact_all(&cache)));
     assert!(compacted.is_ok(), "the panics are the keys' own");
     FAILS.store(false, Ordering::Relaxed);
-    assert!(left().all(|n| cache.peek(&Dear(n)) == Some(n + 1)), "nothing is lost, or comes back");
+    assert!(left().all(|n| cache.peek(&Dear(n)) == Some(n + 1)), "an insert was lost, or an old value came back");
     assert_eq!(cache.len() as u64, ENTRIES / PARTS);
     cache.inner.core.queues.assert_valid();
 }
@@ -295,7 +294,7 @@ fn readers_and_writers_find_what_is_there_while_it_moves() {
                 s.spawn(move || {
                     while !done.load(Ordering::Relaxed) {
                         for n in left().skip(thread).step_by(2) {
-                            let value = cache.get(&n).expect("it is there throughout");
+                            let value = cache.get(&n).expect("the entry is present throughout");
                             assert!(cache.insert(n, value + ENTRIES).unwrap() == Some(value), "one thread writes it");
                         }
                     }
@@ -311,7 +310,8 @@ fn readers_and_writers_find_what_is_there_while_it_moves() {
     }
 }
 
-/// More than may wait for readers at once, and what may be as dear to copy as it is to keep.
+/// Entries of more bytes than may wait for readers at once; and entries of a size from which on a
+/// copy is not worth its cost.
 #[test]
 fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
     for (each, moves) in [(ByteSize::kib(60), true), (ByteSize::kib(65), false)] {
@@ -322,19 +322,19 @@ fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
         let before = slab.footprint();
         compact_all(&cache);
         if moves {
-            eventually("memory stays", || is_together(&cache, before));
+            eventually(PATIENCE, "memory is returned", || is_together(&cache, before));
         } else {
             slab.collect();
             assert_eq!(slab.footprint(), before);
-            // Nothing is gained by it, so it is not tried for ever.
+            // No memory is gained, so compaction is not requested for ever.
             let core = &cache.inner.core;
             core.request_compaction();
-            // Each time it is, the housekeeper rests before; this is longer.
+            // The housekeeper rests before each pass; this sleep is longer.
             let is_told = |_| {
                 std::thread::sleep(Duration::from_millis(20));
                 core.compact() == NextRun::WhenNotified
             };
-            eventually("it is tried again and again", || (0..10).all(is_told));
+            eventually(PATIENCE, "compaction ends", || (0..10).all(is_told));
         }
         assert!(left().all(|n| cache.peek(&n) == Some(n)));
         cache.inner.core.queues.assert_valid();

@@ -1,4 +1,5 @@
-//! What the index and the slab promise, seen from the cache: borrowed values, walks over everything, keys that misbehave, memory.
+//! The index and the slab as used by the cache: borrowed values, complete walks, misbehaving keys,
+//! and memory.
 
 use super::{cache_of, entry_bytes};
 use crate::cache::{RemovalCause, Visit};
@@ -22,7 +23,7 @@ fn a_borrowed_value_stays_though_its_entry_leaves() {
     cache.remove(&2);
     assert_eq!((one, two), (&vec![1], &vec![2]));
     assert_eq!((pinned.get(&1), pinned.get(&2)), (Some(&vec![3]), None));
-    assert!(cache.collect() > ByteSize::ZERO, "they wait for us");
+    assert!(cache.collect() > ByteSize::ZERO, "no record waits for this reader");
     drop(pinned);
     assert_eq!((cache.stats().hits, cache.stats().misses), (2, 2));
 }
@@ -41,7 +42,7 @@ fn a_walk_shows_each_live_entry_once() {
         cache.visit(&mut at, |&key, &value| assert!(seen.insert(key, value).is_none(), "{key} twice"));
         steps += 1;
     }
-    assert!(steps > 4, "a little at a time: {steps}");
+    assert!(steps > 4, "{steps} steps");
     let pinned = cache.pin();
     let all: HashMap<_, _> = pinned.iter().map(|(&key, &value)| (key, value)).collect();
     assert_eq!(all, seen);
@@ -73,7 +74,7 @@ fn retain_takes_out_what_is_not_wanted_and_says_so() {
 
 thread_local! { static ARMED: Cell<bool> = const { Cell::new(false) }; }
 
-/// A key whose code panics when it is told to.
+/// A key whose `Hash` panics while a flag is set.
 #[derive(Clone, Debug)]
 struct Touchy(u64);
 
@@ -109,18 +110,19 @@ fn keys_that_panic_harm_nobody_else_and_leave_nothing_charged() {
         assert!(std::panic::catch_unwind(insert).is_err(), "{key}");
         assert_eq!((usage(), cache.len()), (before, 20));
     }
-    assert!((0..12).all(|key| cache.get(&Touchy(key)) == Some(key)), "no lock is left behind");
+    assert!((0..12).all(|key| cache.get(&Touchy(key)) == Some(key)), "a lock is still held");
     ARMED.set(false);
     assert!((0..20).all(|key| cache.remove(&Touchy(key)) == Some(key)));
     assert_eq!(usage(), ByteSize::ZERO);
 }
 
 thread_local! {
-    /// Only this key can be hashed on this thread.
+    /// The only key that this thread can hash, if set.
     static ALONE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Of these a hasher fails when it is told to: for all keys on all threads, or for all but one on this.
+/// The hasher panics while its flag is set, for all keys on all threads; or for all keys except
+/// `ALONE` on this thread.
 #[derive(Clone, Default)]
 struct Failing(Arc<AtomicBool>);
 
@@ -163,7 +165,7 @@ fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
         cache.entry(key).group(if key < 50 { &group } else { runtime.root() }).insert(key).unwrap();
     }
     failing.0.store(true, Ordering::Relaxed);
-    assert_eq!(runtime.drop_caches(), 0, "nothing can be found");
+    assert_eq!(runtime.drop_caches(), 0, "a record was found");
     assert_eq!(runtime.reclaim(runtime.root(), ByteSize::mib(1)), ByteSize::ZERO);
     assert_eq!(books(), 100);
     runtime.drop_group(&group).unwrap();
@@ -171,7 +173,7 @@ fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
         std::thread::yield_now();
     }
     failing.0.store(false, Ordering::Relaxed);
-    assert_eq!((books(), cache.len_of(runtime.root())), (50, 50), "those of the group are looked for everywhere");
+    assert_eq!((books(), cache.len_of(runtime.root())), (50, 50), "records of the dropped group remain");
     assert_eq!(runtime.drop_caches(), 50);
     assert_eq!(books(), 0);
 }
@@ -185,7 +187,7 @@ fn a_removal_is_done_though_other_keys_cannot_be_hashed() {
         .hasher(Failing::default())
         .weigher(|_, _| ByteSize::new(100))
         .eviction_listener(move |key, _, _| {
-            // It would wait for ever for the lock of the segment that was to become smaller.
+            // Would deadlock if the lock of the segment that was to shrink were still held.
             let cache = theirs.lock().unwrap().clone().unwrap();
             assert_eq!(cache.remove(key), None);
             count.fetch_add(1, Ordering::Relaxed);
@@ -235,7 +237,7 @@ fn a_tick_is_all_that_a_time_to_live_is_late() {
     while cache.peek(&1).is_some() {
         last = begin.elapsed();
     }
-    assert!(begin.elapsed() >= Duration::from_millis(30), "not earlier than asked: {last:?}");
+    assert!(begin.elapsed() >= Duration::from_millis(30), "expired too early: {last:?}");
 }
 
 #[test]
@@ -264,7 +266,7 @@ fn parts_that_come_with_use_are_in_the_footprint_then() {
 fn a_cache_costs_what_is_in_it() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
-    // Of these, 24 are how its lists tell the registry, which was not counted before.
+    // 24 of these bytes are the lists' link to the registry.
     assert!(cache.footprint() <= ByteSize::new(536), "an empty cache: {}", cache.footprint());
     let tenant = runtime.group("tenant").unwrap();
     cache.insert(0, 0).unwrap();
@@ -276,7 +278,7 @@ fn a_cache_costs_what_is_in_it() {
         cache.footprint()
     );
     (0..200_000).for_each(|key| drop(cache.insert(key, key)));
-    // What the index outgrew waits for other tests' readers, which come and go.
+    // Memory that the index has outgrown waits for readers of other tests.
     let full = || cache.footprint().get();
     (0..1_000).take_while(|_| full() / 200_000 > 64).for_each(|_| {
         cache.collect();
@@ -299,11 +301,11 @@ fn the_allocator_is_trimmed_when_half_of_the_most_records_have_left() {
     (0..MOST as u64 / 2 + 1).for_each(|key| drop(cache.insert(key, key)));
     cache.inner.core.most.store(MOST, Ordering::Relaxed);
     cache.inner.core.trim();
-    assert_eq!(most(), MOST, "one more than half of them is there");
+    assert_eq!(most(), MOST, "trimmed with more than half of the records");
     cache.remove(&0);
     cache.inner.core.trim();
     assert_eq!(most(), MOST / 2);
-    // A cache that was never large is not worth a trim.
+    // Below this number of records a cache is not trimmed.
     cache.inner.core.most.store(MOST - 1, Ordering::Relaxed);
     cache.remove(&1);
     cache.inner.core.trim();

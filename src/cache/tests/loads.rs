@@ -1,4 +1,4 @@
-//! Loads inside of loads.
+//! Loads that are started inside of other loads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use crate::{ByteSize, Cache, RemovalCause, Runtime, Watermarks};
 
-/// The key of the load whose publishing evicts entries, and that of a load on another thread.
+/// The key of the load whose publishing evicts entries.
 const PUBLISHED: u64 = 1 << 40;
 const ELSEWHERE: u64 = 2 << 40;
-/// A load that waits for itself never ends.
+/// A limit for the test, as a load that waits for itself never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a listener asks for while its thread publishes a load, it loads itself, although others
-/// load it: followers of the published load wait for the listener, and the others may be among
-/// them.
+/// A listener that runs while its thread publishes a load loads the keys that it requests itself,
+/// even if others are loading them: followers of the published load wait for the listener, and
+/// those other loaders may be among them.
 #[test]
 fn a_listener_of_a_thread_that_publishes_a_load_waits_for_no_load() {
-    // The reclaimer does not start before the limit: this thread evicts.
+    // The reclaimer starts only at the limit, so this thread evicts.
     let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     let runtime = Runtime::builder().budget(ByteSize::kib(64)).watermarks(at_the_limit).build().unwrap();
     let (slot, asked) = (Arc::new(Mutex::new(None::<Cache<u64, Vec<u8>>>)), Arc::new(AtomicUsize::new(0)));
@@ -38,7 +38,7 @@ fn a_listener_of_a_thread_that_publishes_a_load_waits_for_no_load() {
 
     let ((begun, has_begun), (go, may_go)) = (mpsc::channel(), mpsc::channel());
     let elsewhere = cache.clone();
-    // Ends when the other load is published.
+    // Ends when the first load is published.
     let elsewhere = std::thread::spawn(move || {
         elsewhere.get_or_insert_with(ELSEWHERE, || {
             begun.send(()).unwrap();
@@ -55,9 +55,9 @@ fn a_listener_of_a_thread_that_publishes_a_load_waits_for_no_load() {
         let loaded = publishing.get_or_insert_with(PUBLISHED, || vec![1; 8_000]);
         done.send(loaded.len()).unwrap();
     });
-    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(8_000), "its own value");
+    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(8_000), "not the value of the own load");
     publishing.join().unwrap();
-    assert!(asked.load(Ordering::Relaxed) > 0, "entries were evicted for it");
+    assert!(asked.load(Ordering::Relaxed) > 0, "no entry was evicted");
     assert_eq!(cache.stats().listener_panics, 0);
     *slot.lock().unwrap() = None;
     go.send(()).unwrap();

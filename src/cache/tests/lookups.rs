@@ -1,4 +1,4 @@
-//! Each lookup is counted once, and a hit is a use, whichever of the ways it goes.
+//! Each lookup is counted once, and each hit is a use, on all lookup paths.
 
 use crate::cache::Eviction;
 use crate::{ByteSize, Cache, Runtime};
@@ -8,11 +8,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-/// More than have a number of their own.
+/// More threads than have a thread number of their own.
 const THREADS: u64 = 20;
 const KEYS: u64 = 300;
 
-/// So few different hashes that most entries are not where they should be.
+/// A hash function with so few values that most entries are not in their home bucket.
 #[derive(Clone, Default)]
 struct Few(u64);
 
@@ -39,14 +39,14 @@ fn each_is_counted<S: BuildHasher + Clone + Default + Send + Sync + 'static>(ord
         let core = &cache.inner.core;
         core.index.get(core.hash(&key), &pin(), |entry| entry.key == key).unwrap().uses()
     };
-    assert!((0..KEYS).all(|key| uses(key) == 0), "{what}: nobody asked yet");
+    assert!((0..KEYS).all(|key| uses(key) == 0), "{what}: no lookup yet");
     thread::scope(|s| {
-        // One that has never looked up anything, nor entered a read side.
+        // The first lookup of a new thread, which has not entered a read side before.
         s.spawn(|| assert_eq!(cache.get(&1), Some(1)));
     });
-    assert_eq!((uses(0), uses(1), cache.stats().hits), (0, 1, 1), "{what}: the first of a thread");
+    assert_eq!((uses(0), uses(1), cache.stats().hits), (0, 1, 1), "{what}: the first lookup of a thread");
     assert_eq!((cache.get(&2), cache.get(&2), cache.pin().get(&3)), (Some(2), Some(2), Some(&3)));
-    assert_eq!((uses(2), uses(3), cache.stats().hits), (2, 1, 4), "{what}: of one that inserts");
+    assert_eq!((uses(2), uses(3), cache.stats().hits), (2, 1, 4), "{what}: lookups of a thread that has inserted");
     assert_eq!((cache.get(&KEYS), cache.pin().get(&KEYS), cache.stats().misses), (None, None, 2), "{what}");
 
     let all_there = Barrier::new(THREADS as usize);
@@ -58,15 +58,15 @@ fn each_is_counted<S: BuildHasher + Clone + Default + Send + Sync + 'static>(ord
                     assert_eq!(cache.get(&key), (key < KEYS).then_some(key));
                     assert_eq!(cache.pin().get(&key).copied(), (key < KEYS).then_some(key));
                 }
-                // So that none has another's number.
+                // All threads exist at the same time, so that no thread reuses another's number.
                 all_there.wait();
             });
         }
     });
     let each = THREADS * KEYS * 2;
     let stats = cache.stats();
-    assert_eq!((stats.hits, stats.misses), (4 + each, 2 + each), "{what}: of many threads at once");
-    assert!((0..KEYS).all(|key| uses(key) == 3), "{what}: as many as are told apart");
+    assert_eq!((stats.hits, stats.misses), (4 + each, 2 + each), "{what}: lookups of many threads");
+    assert!((0..KEYS).all(|key| uses(key) == 3), "{what}: the largest use count");
 }
 
 #[test]

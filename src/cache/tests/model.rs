@@ -1,4 +1,4 @@
-//! A random history, with room enough that nothing is evicted, against a plain map.
+//! A random history without evictions, compared with a plain map.
 
 use super::cache_of;
 use crate::cache::{Computed, Op};

@@ -1,4 +1,4 @@
-//! More nodes than one: whose memory an entry is in, and who is asked for it.
+//! More than one node: the node of an entry, and the node from which entries are evicted.
 
 use super::entry_bytes;
 use crate::topology::Fixed;
@@ -14,7 +14,7 @@ fn of_two_nodes(budget: ByteSize) -> (Arc<Fixed>, Cache<u64, Vec<u8>>) {
     (topology, Cache::<u64, Vec<u8>>::builder(&runtime).weigher(weigher).build().unwrap())
 }
 
-/// Entries on lists of each node; they hold together.
+/// Returns the number of entries on the lists of each node; checks the lists.
 fn of_each(cache: &Cache<u64, Vec<u8>>) -> [u64; 2] {
     let queues = &cache.inner.core.queues;
     queues.assert_valid();
@@ -30,11 +30,11 @@ fn an_entry_is_of_the_node_on_which_it_was_put_in() {
         keys.for_each(|key| drop(cache.entry(key).group(&tenant).insert(vec![1; 100]).unwrap()));
     }
     assert_eq!(of_each(&cache), [1_000, 3_000]);
-    assert!((0..4_000).all(|key| cache.get(&key).is_some()), "all are found from one");
-    // What is replaced comes to the node of who replaces it.
+    assert!((0..4_000).all(|key| cache.get(&key).is_some()), "a thread of one node finds all entries");
+    // A replaced entry moves to the node of the thread that replaces it.
     (0..500).for_each(|key| drop(cache.entry(key).group(&tenant).insert(vec![2; 100]).unwrap()));
     assert_eq!(of_each(&cache), [500, 3_500]);
-    // From here those of the other can be taken out, too.
+    // A thread of this node can remove entries of the other node, too.
     (500..600).for_each(|key| assert!(cache.remove(&key).is_some()));
     assert_eq!((of_each(&cache), cache.len()), ([400, 3_500], 3_900));
     cache.runtime().tree().drain_stock();
@@ -42,7 +42,7 @@ fn an_entry_is_of_the_node_on_which_it_was_put_in() {
     cache.runtime().drop_group(&tenant).unwrap();
     let start = std::time::Instant::now();
     while tenant.is_online() {
-        assert!(start.elapsed().as_secs() < 60, "of one node it is not emptied");
+        assert!(start.elapsed().as_secs() < 60, "the group is not emptied on both nodes");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     assert_eq!((of_each(&cache), cache.len()), ([0, 0], 0));
@@ -60,19 +60,19 @@ fn a_full_cache_takes_from_both_nodes() {
     (0..20_000).for_each(put);
     let [first, none] = of_each(&cache);
     assert!(first > 1_000 && none == 0);
-    // Its processors ask for nothing any more; the other's do, and have nothing to give themselves.
+    // From here on only the other node inserts, and it has no entries of its own to evict.
     topology.set_current(NODES[1]);
     (20_000..60_000).for_each(put);
     let [left, second] = of_each(&cache);
     assert!(left < first / 10 && second > first * 8 / 10, "{first} on one, then {left} and {second}");
-    // In turns from both: neither starves.
+    // Inserts alternate between the nodes: neither starves.
     for key in 60_000..100_000 {
         topology.set_current(NODES[(key / 10 % 2) as usize]);
         put(key);
     }
     let [left, second] = of_each(&cache);
     assert!(left > first / 4 && second > first / 4, "{left} and {second}");
-    // The reclaimer may still be at it.
+    // The reclaimer may still be running.
     let start = std::time::Instant::now();
     while of_each(&cache).iter().sum::<u64>() != cache.len() as u64 {
         assert!(start.elapsed().as_secs() < 60);

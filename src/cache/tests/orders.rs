@@ -1,4 +1,5 @@
-//! Each order against a plain model of it, for one tenant that is full: the same accesses, the same hits.
+//! Each eviction order follows a plain model of it, for one tenant in a full cache: the same
+//! accesses lead to the same hits.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
@@ -7,10 +8,10 @@ use super::{entry_bytes_of, on_one_processor};
 use crate::cache::Eviction;
 use crate::{ByteSize, Cache, Runtime, Watermarks};
 
-/// Entries that fit.
+/// The number of entries that fit.
 const ROOM: usize = 50;
 
-/// A model: is the key there? If not, it is now.
+/// A model of a cache. `ask` returns whether the key is present, and inserts it if it is not.
 trait Model {
     fn ask(&mut self, key: u64) -> bool;
 }
@@ -51,7 +52,7 @@ impl Model for Clock {
     }
 }
 
-/// One queue, the oldest first, and where the hand stands.
+/// One queue, the oldest first, and the hand of the algorithm.
 #[derive(Default)]
 struct Sieve {
     queue: Vec<(u64, bool)>,
@@ -84,7 +85,7 @@ struct S3Fifo {
     uses: HashMap<u64, u8>,
     probation: VecDeque<u64>,
     main: VecDeque<u64>,
-    /// And how many had left probation when it left.
+    /// For each evicted key the number of evictions from both queues at its eviction.
     left: HashMap<u64, usize>,
     clock: usize,
 }
@@ -95,8 +96,6 @@ impl Model for S3Fifo {
             *uses = (*uses + 1).min(3);
             return true;
         }
-        // As it was before anything is let go for it: with 64 at least as the size, half as much again.
-        let is_ghost_hit = self.left.remove(&key).is_some_and(|then| self.clock - 1 - then < 96);
         while self.uses.len() == ROOM {
             if self.probation.len() > (ROOM / 10).max(1) || self.main.is_empty() {
                 let old = self.probation.pop_front().unwrap();
@@ -111,7 +110,10 @@ impl Model for S3Fifo {
             } else {
                 let old = self.main.pop_front().unwrap();
                 match self.uses[&old] {
-                    0 => drop(self.uses.remove(&old)),
+                    0 => {
+                        self.uses.remove(&old);
+                        self.clock += 1;
+                    }
                     uses => {
                         self.uses.insert(old, uses - 1);
                         self.main.push_back(old);
@@ -119,13 +121,15 @@ impl Model for S3Fifo {
                 }
             }
         }
+        // As many evictions as there are entries.
+        let is_ghost_hit = self.left.remove(&key).is_some_and(|then| self.clock - then < ROOM);
         self.uses.insert(key, 0);
         if is_ghost_hit { &mut self.main } else { &mut self.probation }.push_back(key);
         false
     }
 }
 
-/// Hits of the model, hits of the cache, and requests where they differ.
+/// Returns the hits of the model, the hits of the cache, and the requests at which they differ.
 fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) {
     let cache = cache_at_its_limit(order, ROOM as u64, seed);
     let (mut random, mut ours, mut theirs, mut differ) = (88_172_645_463_325_252_u64, 0, 0, 0);
@@ -133,11 +137,11 @@ fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) 
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // The square of a fraction: small keys more often.
+        // A product modulo 500: multiples of 2 and of 5 are more frequent.
         let key = (random % 500) * (random >> 32) % 500;
         let (hit, expected) = (cache.get(&key).is_some(), model.ask(key));
         if !hit {
-            cache.insert(key, key).expect("one goes for each that comes");
+            cache.insert(key, key).expect("each insert evicts one entry");
         }
         ours += u32::from(hit);
         theirs += u32::from(expected);
@@ -147,7 +151,7 @@ fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) 
     (theirs, ours, differ)
 }
 
-/// A cache that always holds so many entries when it is full.
+/// Returns a cache that holds exactly this many entries when it is full.
 fn cache_at_its_limit(order: Eviction, entries: u64, seed: u64) -> Cache<u64, u64, Seeded> {
     let runtime = Runtime::builder()
         .budget(ByteSize::new(entries * entry_bytes_of::<u64, u64>()))
@@ -159,7 +163,7 @@ fn cache_at_its_limit(order: Eviction, entries: u64, seed: u64) -> Cache<u64, u6
     cache.weigher(|_, _| ByteSize::ZERO).build().unwrap()
 }
 
-/// Hashes that are the same in every run.
+/// A hash function with the same seed in every run.
 struct Seeded(u64);
 
 impl BuildHasher for Seeded {
@@ -172,15 +176,19 @@ impl BuildHasher for Seeded {
     }
 }
 
-/// The cache tells ghosts by a part of their hash, some are forgotten early because others have the same bucket, and their age is in ticks: allow
-/// for requests where that shows, in the middle one of five hashes. On one processor: a thread that is moved to another leaves bytes in the
-/// stock of the one before, and there is room for less from then on.
+/// The cache identifies ghosts by a part of their hash, forgets some early on bucket collisions,
+/// and counts their age in ticks. So some requests may differ from the model; the median of five
+/// seeds decides. The test stays on one processor, as a thread that migrates leaves charged bytes
+/// in the stock of the previous processor, so that fewer entries fit.
 fn assert_follows<M: Model + Default>(order: Eviction) {
     let mut runs = [1, 2, 3, 4, 5].map(|seed| on_one_processor(|| differ(order, &mut M::default(), seed)));
     runs.sort_unstable_by_key(|&(.., differ)| differ);
     let (theirs, ours, differ) = runs[2];
     assert!((1_000..15_000).contains(&theirs), "{order:?}: {theirs}");
-    assert!(differ < 20_000 / 50, "{order:?}: {theirs} hits of the model, {ours} of the cache, {differ} not the same");
+    assert!(
+        differ < 20_000 / 50,
+        "{order:?}: {theirs} hits of the model, {ours} of the cache, {differ} requests differ"
+    );
 }
 
 #[test]
@@ -230,13 +238,14 @@ fn a_new_value_keeps_what_reads_have_earned_its_key() {
     }
 }
 
-/// Does a new key that is read so often stay while half as many new ones come as a cache has entries?
+/// Returns whether a new key that is read `reads` times stays while new keys are inserted, half as
+/// many as the cache has entries.
 fn stays(entries: u64, reads: u32) -> bool {
     on_one_processor(|| {
         let cache = cache_at_its_limit(Eviction::Adaptive, entries, 1);
         let fill = |keys: std::ops::Range<u64>| {
             for key in keys {
-                cache.insert(key, key).expect("one goes for each that comes");
+                cache.insert(key, key).expect("each insert evicts one entry");
             }
         };
         fill(0..3 * entries);

@@ -1,4 +1,4 @@
-//! What leaves in idle time: expired entries that nobody meets, and those of groups that were dropped.
+//! Background removal: expired entries that are not looked up, and the entries of dropped groups.
 
 use super::cache_of;
 use crate::cache::{RejectReason, RemovalCause};
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-/// Waits for what happens in the background.
+/// Waits for an event in the background; panics after 60 s.
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not come: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "no {what} within 60 s");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -36,7 +36,7 @@ fn what_expired_leaves_though_nobody_meets_it() {
     }
     until("expiry", || cache.stats().expired == 10_000);
     assert_eq!(cache.len(), 200);
-    assert!((10_000..10_200).all(|key| cache.contains_key(&key)), "nothing else went");
+    assert!((10_000..10_200).all(|key| cache.contains_key(&key)), "an entry that has not expired was removed");
     assert_eq!(usage(&cache).get(), 200 * (100 + super::entry_bytes()));
     until("memory", || cache.inner.core.index.slab().waiting() == ByteSize::ZERO);
 }
@@ -74,9 +74,9 @@ fn rounds_come_only_when_a_time_is_over() {
     let cache = cache_of(ByteSize::mib(16));
     let next = || Maintenance::reap_expired(&*cache.inner.core);
     (0..1_000).for_each(|key| drop(cache.insert(key, vec![])));
-    assert_eq!(next(), NextRun::WhenNotified, "nothing has a time");
+    assert_eq!(next(), NextRun::WhenNotified, "no entry has a deadline");
     cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(vec![]).unwrap();
-    let NextRun::In(time) = next() else { panic!("an hour off") };
+    let NextRun::In(time) = next() else { panic!("the deadline is in an hour") };
     assert!(time > Duration::from_secs(3_500));
 }
 
@@ -115,7 +115,7 @@ fn a_cache_can_go_while_its_entries_expire() {
     }
 }
 
-/// Counts where it is dropped.
+/// A value that counts its drops on a certain thread.
 struct Counted(ThreadId, Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -145,17 +145,17 @@ fn a_dropped_group_is_emptied_in_the_background() {
     for key in 0..ENTRIES {
         cache.entry(key).group(&tenant).insert(value()).unwrap();
     }
-    // Used ones go as well.
+    // Used entries are removed, too.
     (0..1_000).for_each(|_| (0..5).for_each(|key| drop(cache.get(&key))));
     for key in ENTRIES..ENTRIES + 1_000 {
         cache.entry(key).group(&other).insert(value()).unwrap();
     }
     runtime.drop_group(&tenant).unwrap();
-    assert_eq!(on_us.load(Ordering::Relaxed), 0, "not one on the thread that asked");
+    assert_eq!(on_us.load(Ordering::Relaxed), 0, "no drop on the thread that called `drop_group`");
     assert_eq!(runtime.drop_group(&tenant), Err(MemcgError::AlreadyDying));
     until("the name", || runtime.group("t").is_ok_and(|again| again != tenant));
     assert_eq!((cache.len_of(&tenant), cache.len()), (0, 1_000));
-    assert!((ENTRIES..ENTRIES + 1_000).all(|key| cache.contains_key(&key)), "the others' are all there");
+    assert!((ENTRIES..ENTRIES + 1_000).all(|key| cache.contains_key(&key)), "an entry of another group was removed");
     assert_eq!((tenant.usage(), tenant.is_online()), (ByteSize::ZERO, false));
     let id = tenant.id();
     drop(tenant);
@@ -171,7 +171,7 @@ fn one_step_evicts_a_batch_of_each_list_of_a_dropped_group() {
     for key in 0..1_000 {
         cache.entry(key).group(&group).insert(vec![0; 10]).unwrap();
     }
-    // The group is not dropped, so the housekeeper does not evict from it meanwhile.
+    // The group is not dropped yet, so the housekeeper does not evict from it meanwhile.
     let core = &*cache.inner.core;
     let evicted = Maintenance::evict_group(core, &group, NodeId::ZERO);
     assert!((1..=128).contains(&evicted), "{evicted} evicted at once");
@@ -186,7 +186,7 @@ fn a_group_that_is_being_dropped_takes_nothing() {
     cache.entry(1).group(&tenant).insert(vec![0; 10]).unwrap();
     assert_eq!(runtime.drop_group(runtime.root()), Err(MemcgError::Root));
     assert_eq!(runtime.drop_group(&runtime.group("a").unwrap()), Err(MemcgError::HasChildren));
-    // A child keeps it from ending, so that we can look.
+    // The group has a child, so it does not end before the test has checked it.
     runtime.drop_group(&tenant).unwrap();
     let child = tenant.create("child");
     if child.is_ok() && tenant.is_online() {
@@ -203,17 +203,18 @@ fn a_group_that_is_being_dropped_takes_nothing() {
     assert!(runtime.group("a/t").is_ok());
 }
 
-/// What a replaced entry gives back must not serve the next insert: the group would never be empty.
+/// The charge of a replaced entry must not be reused for the next insert: the group would never
+/// become empty.
 #[test]
 fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
     let cache = cache_of(ByteSize::mib(64));
     let runtime = cache.runtime().clone();
     let mut refused = 0;
-    // A round in which the housekeeper was done before the first insert shows nothing.
+    // A round in which the housekeeper finishes before the first insert shows nothing.
     for round in 0..1_000 {
         let tenant = runtime.group("t").unwrap();
         (0..1_000).for_each(|key| drop(cache.entry(key % 10).group(&tenant).insert(vec![0; 100]).unwrap()));
-        assert!(tenant.usage().get() > 10 * (100 + super::entry_bytes()), "some is in stock");
+        assert!(tenant.usage().get() > 10 * (100 + super::entry_bytes()), "no bytes are in stock");
         runtime.drop_group(&tenant).unwrap();
         until("the end", || {
             for key in 0..100 {
@@ -224,7 +225,7 @@ fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
                     Err(error) => {
                         assert!(matches!(error.reason, RejectReason::TooLarge { max: ByteSize::ZERO, .. }), "{error}")
                     }
-                    // It ended between.
+                    // The group has ended since the check.
                     Ok(_) => assert!(!tenant.is_online(), "bytes were charged to a group that is dropped"),
                 }
                 refused += 1;
@@ -234,8 +235,8 @@ fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
         if refused > 0 {
             return;
         }
-        assert!(round < 999, "nothing was tried: this test shows nothing");
-        // What came in when it had ended is its parent's.
+        assert!(round < 999, "no insert was refused: this test shows nothing");
+        // Entries that were inserted after the group's end are charged to its parent.
         cache.clear();
     }
 }
@@ -253,7 +254,7 @@ fn a_group_that_is_ended_while_it_is_dropped_leaves_its_parents_entries_alone() 
         let ended = runtime.end_group(&tenant);
         until("the end", || !tenant.is_online() && !runtime.housekeeper().is_dropping(&tenant));
         assert!((0..100).all(|key| cache.contains_key(&key)), "{ended:?} in round {round}");
-        assert_eq!(cache.len_of(&parent), cache.len() as u64, "what was left is the parent's");
+        assert_eq!(cache.len_of(&parent), cache.len() as u64, "all remaining entries are the parent's");
     }
 }
 
@@ -280,7 +281,7 @@ impl Gate {
     }
 }
 
-/// A cache whose listener waits at the gate, for what expires.
+/// Returns a cache whose listener waits at the gate, for expired entries only.
 fn held_up(runtime: &Runtime, gate: &Arc<Gate>) -> Cache<u64, Vec<u8>> {
     let gate = Arc::clone(gate);
     let waits = move |_: &u64, _: &Vec<u8>, cause| {
@@ -298,15 +299,16 @@ fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
     let gates: [Arc<Gate>; 3] = Default::default();
     let caches: Vec<_> = gates.iter().map(|gate| held_up(&runtime, gate)).collect();
     let [theirs, shared, free] = ["theirs", "shared", "free"].map(|name| runtime.group(name).unwrap());
-    // As many threads are held up, one after the other, and each time there is one that goes on.
+    // Each cache blocks one housekeeper thread, and each time another thread takes over.
     for (n, (cache, gate)) in caches.iter().zip(&gates).enumerate() {
         cache.entry(0).group(&shared).insert(vec![]).unwrap();
         cache.entry(1).group(&theirs).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
-        until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
+        until("blocked thread", || gate.waiting.load(Ordering::Relaxed) == 1);
         other.entry(1).time_to_live(Duration::from_millis(1)).insert(1).unwrap();
         until("another cache's expiry", || other.stats().expired == n as u64 + 1);
     }
-    // A group of which the caches that are held up have nothing ends; one of which they have something waits.
+    // A group without entries in the blocked caches ends; a group with entries there does not end
+    // yet.
     for group in [&free, &shared] {
         other.entry(2).group(group).insert(2).unwrap();
         runtime.drop_group(group).unwrap();
@@ -315,39 +317,40 @@ fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
     until("others' entries", || other.len_of(&shared) == 0);
     assert!(shared.is_online() && caches.iter().all(|cache| cache.len_of(&shared) == 1));
     gates.iter().for_each(|gate| gate.open());
-    until("the end of what waited", || !shared.is_online());
-    // Those who were held up work again, or have ended; there is always one.
+    until("the end of the shared group", || !shared.is_online());
+    // The blocked threads continue or have ended; at least one housekeeper thread remains.
     for cache in &caches {
         cache.entry(3).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
-        until("what expires after that", || cache.stats().expired == 2);
+        until("another expired entry", || cache.stats().expired == 2);
     }
 }
 
-/// Of a cache where a thread was held up the rest is done by whoever has its lease, though nobody calls.
+/// After a listener has returned, the remaining expired entries of its cache are removed by the
+/// thread that holds the lease, without any call of the cache.
 #[test]
 fn what_is_left_when_a_listener_is_done_goes_too() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let gate = Arc::<Gate>::default();
     let cache = held_up(&runtime, &gate);
-    // More than one part of a walk.
+    // More entries than one part of a sweep visits.
     for key in 0..20_000 {
         cache.entry(key).time_to_live(Duration::from_millis(100)).insert(vec![]).unwrap();
     }
-    until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
-    // Until another thread has the lease, and nothing to do.
+    until("blocked thread", || gate.waiting.load(Ordering::Relaxed) == 1);
+    // Long enough for another thread to take the lease, and to become idle.
     std::thread::sleep(Duration::from_millis(600));
     gate.open();
     until("the rest", || cache.stats().expired == 20_000);
 }
 
-/// When it is the time of what ends next, the housekeeper is there, and not before again and again.
+/// The housekeeper runs next when the earliest deadline has passed, and does not poll before.
 #[test]
 fn an_idle_time_is_waited_for() {
     let cache = cache_of(ByteSize::mib(16));
     let next = || Maintenance::reap_expired(&*cache.inner.core);
     let hour = Duration::from_secs(3_600);
     cache.entry(1).time_to_idle(hour).insert(vec![]).unwrap();
-    let NextRun::In(time) = next() else { panic!("an hour off") };
+    let NextRun::In(time) = next() else { panic!("the deadline is in an hour") };
     assert!(time > hour && time < hour * 9 / 8, "{time:?}");
 }
 
@@ -357,13 +360,13 @@ fn a_cache_is_dropped_when_its_listener_is_done() {
     let gate = Arc::<Gate>::default();
     let cache = held_up(&runtime, &gate);
     cache.entry(1).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
-    until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
+    until("blocked thread", || gate.waiting.load(Ordering::Relaxed) == 1);
     let dropped = std::thread::spawn(move || drop(cache));
     // Longer than it takes until another thread has the lease.
     std::thread::sleep(Duration::from_millis(600));
-    assert!(!dropped.is_finished(), "its listener runs still");
+    assert!(!dropped.is_finished(), "the drop did not wait for the listener");
     gate.open();
     dropped.join().unwrap();
-    // All threads end.
+    // Returns when all threads have ended.
     drop(runtime);
 }

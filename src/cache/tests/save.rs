@@ -1,5 +1,6 @@
-//! Saved, and loaded again.
+//! Saving a cache and loading it again.
 
+use super::eventually;
 use crate::cache::policy::queue::Queue;
 use crate::cache::{Loaded, Meta};
 use crate::{ByteSize, Cache, Runtime};
@@ -54,12 +55,13 @@ fn what_is_loaded_is_what_was_saved() {
     gone.0 = 1_000_000;
     let loaded = again.load(all.iter().cloned().chain([gone]));
     assert_eq!(loaded, Loaded { put: 1_999, present: 1, expired: 1, refused: 0, evicted: 0 });
-    assert_eq!(again.get(&5), Some(vec![99]), "what is there is younger");
+    assert_eq!(again.get(&5), Some(vec![99]), "the present value is younger");
     again.remove(&5);
     let mut without = all.clone();
     without.remove(5);
     let cold = |all: Saved| -> Saved {
-        // While memory is being filled, what is new may be on either queue; and time goes by.
+        // During the load new entries may go to either queue, and time passes: compare without
+        // both.
         let rounded = |meta: Meta| Meta { time_left: meta.time_left.map(|_| hour), heat: meta.heat % 4, ..meta };
         all.into_iter().map(|(key, value, meta)| (key, value, rounded(meta))).collect()
     };
@@ -67,7 +69,8 @@ fn what_is_loaded_is_what_was_saved() {
     assert_eq!(again.len_of(&other.find_group("shop/carts").unwrap()), 1_000);
 }
 
-/// What an idle time has left is told without what was granted on top of it, so it may be nothing before it is over.
+/// The saved time left of an idle deadline does not include the added units, so it may be zero
+/// before the deadline has passed.
 #[test]
 fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
     let runtime = runtime_of(ByteSize::mib(16));
@@ -77,14 +80,14 @@ fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
     let core = &cache.inner.core;
     {
         let guard = lowwater_rcu::pin();
-        let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
+        let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("the entry was inserted");
         entry.set_deadline(core.clock.deadline_after(Some(Duration::ZERO), Some(hour)));
     }
     let all = saved(&cache);
     assert!(all[0].2.time_to_idle.is_some_and(|idle| idle >= hour && idle <= hour * 33 / 32), "{all:?}");
     let again = cache_in(&runtime_of(ByteSize::mib(16)));
     assert_eq!(again.load(all.iter().cloned()), Loaded { put: 1, ..Loaded::default() });
-    // A use gives it all of it again.
+    // A use extends the deadline to the whole idle time.
     assert_eq!(again.get(&1), Some(vec![1]));
     let left = saved(&again)[0].2.time_left;
     assert!(left.is_some_and(|left| left > hour * 9 / 10), "{left:?}");
@@ -100,7 +103,7 @@ fn what_a_walk_has_is_saved_for_the_caches_own_group() {
     for key in 0..100 {
         cache.entry(key).group(&tenant).insert(vec![]).unwrap();
     }
-    // As between the two locks of a walk that moves some on.
+    // The state between the two locks of a walk that moves records to the other queue.
     let taken = queues.take(Queue::Probation, &tenant, crate::NodeId::ZERO, 10);
     assert!(!taken.is_empty());
     let groups = |group: &str| saved(&cache).iter().filter(|(.., meta)| meta.group == group).count();
@@ -129,16 +132,13 @@ fn a_smaller_budget_keeps_what_was_used() {
     assert!(small.root().usage() <= ByteSize::kib(200));
     assert_eq!(loaded.put + loaded.refused, 4_000);
     assert_eq!(loaded.did_not_fit(), 4_000 - (loaded.put - loaded.evicted));
-    // The reclaimer may evict a few after the load.
-    let start = std::time::Instant::now();
-    while again.stats().evictions + again.len() as u64 != loaded.put {
-        assert!(start.elapsed() < Duration::from_secs(30), "{loaded:?}, {:?}", again.stats());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // The reclaimer may evict a few entries after the load.
+    let is_counted = || again.stats().evictions + again.len() as u64 == loaded.put;
+    eventually(Duration::from_secs(30), &format!("the counts agree with {loaded:?}"), is_counted);
     let later = again.stats().evictions - loaded.evicted;
     assert!(later <= 200, "{later} were evicted after the load");
     let kept = (0..4_000).filter(|key| hot(*key) && again.contains_key(key)).count();
-    assert!(kept >= 400, "of 500 hot ones in room for a thousand: {kept} of {}", again.len());
+    assert!(kept >= 400, "{kept} of 500 hot entries kept, {} entries in all", again.len());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn the_first_error_ends_it_and_a_bad_group_is_refused() {
     let deep = Meta { group: vec!["deep"; 129].join("/"), ..Meta::default() };
     let loaded = cache.load([(100, vec![], meta), (101, vec![], good), (102, vec![], deep)]);
     assert_eq!((loaded.refused, loaded.put), (2, 1));
-    assert_eq!(runtime.stats().groups, 2, "the root and /a: nothing is left of those that are refused");
+    assert_eq!(runtime.stats().groups, 2, "a group of a refused path was made");
 }
 
 #[test]
@@ -179,6 +179,6 @@ fn groups_are_found_by_the_path_they_say() {
     let (deepest, deeper) = (vec!["d"; Memcg::DEPTH_MAX].join("/"), vec!["e"; Memcg::DEPTH_MAX + 1].join("/"));
     assert_eq!(runtime.group(&deeper), Err(MemcgError::TooDeep));
     assert_eq!(runtime.group(&format!("f/{}", "n".repeat(256))), Err(MemcgError::BadName));
-    assert_eq!(runtime.stats().groups, 3, "none is made of a path that is refused");
+    assert_eq!(runtime.stats().groups, 3, "a group of a refused path was made");
     assert_eq!(runtime.group(&deepest).unwrap().depth(), Memcg::DEPTH_MAX);
 }

@@ -1,4 +1,4 @@
-//! Groups and keys: which group is charged for a replaced entry, and keys of a tenant's own.
+//! Groups and keys: the group charged for a replaced entry, and keys in tenants' name spaces.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn tenants() -> (Runtime, Tenants, [Memcg; 2]) {
     (runtime, cache, groups)
 }
 
-/// The entries of the cache's own group, and of these groups.
+/// Returns the number of entries of the cache's own group, and of each of these groups.
 fn counts(cache: &Cache<u64, Vec<u8>>, groups: &[&Memcg]) -> Vec<u64> {
     std::iter::once(cache.group()).chain(groups.iter().copied()).map(|group| cache.len_of(group)).collect()
 }
@@ -27,7 +27,7 @@ fn a_replaced_entry_keeps_its_group_unless_another_is_named() {
     let runtime = cache.runtime().clone();
     let (a, b) = (runtime.group("a").unwrap(), runtime.group("b").unwrap());
     let all = || counts(&cache, &[&a, &b]);
-    // The keys are shared: this is one entry.
+    // All groups share the keys: this is one entry.
     cache.entry(7).group(&a).insert(vec![1]).unwrap();
     assert_eq!(cache.entry(7).group(&b).or_insert_with(|| vec![2]), [1]);
     assert_eq!(all(), [0, 1, 0]);
@@ -36,18 +36,18 @@ fn a_replaced_entry_keeps_its_group_unless_another_is_named() {
     assert_eq!(all(), [0, 1, 0], "an insert keeps the group");
     for op in [Op::Put, Op::Update] {
         let computed = cache.entry(7).and_compute(|current| {
-            assert_eq!(current.expect("it is there").group(), &a);
+            assert_eq!(current.expect("the entry is present").group(), &a);
             op(vec![2])
         });
         assert_eq!(computed, Ok(Computed::Replaced(vec![2])));
-        assert_eq!(all(), [0, 1, 0], "so does a computation");
+        assert_eq!(all(), [0, 1, 0], "a computation keeps the group");
     }
     cache.entry(7).group(&b).insert(vec![3]).unwrap();
-    assert_eq!(all(), [0, 0, 1], "a group that is named moves the entry");
+    assert_eq!(all(), [0, 0, 1], "a named group moves the entry");
     cache.entry(7).group(&a).and_compute(|_| Op::Update(vec![4])).unwrap();
     assert_eq!(all(), [0, 1, 0]);
     cache.entry(7).group(cache.group()).insert(vec![5]).unwrap();
-    assert_eq!(all(), [1, 0, 0], "also the cache's own");
+    assert_eq!(all(), [1, 0, 0], "a named group moves the entry, also to the cache's own");
     cache.insert(8, vec![0]).unwrap();
     assert_eq!(all(), [2, 0, 0], "a new entry is the cache's own group's");
     cache.clear();
@@ -70,12 +70,13 @@ fn a_replaced_entry_whose_group_has_ended_goes_to_the_nearest_online_ancestor() 
     cache.entry(1).and_compute(|_| Op::Update(vec![3])).unwrap();
     cache.insert(0, vec![2]).unwrap();
     assert_eq!(counts(&cache, &[&parent, &group]), [2, 0, 0], "the root is always online");
-    // A group that is named and has ended.
+    // The named group has ended.
     cache.entry(0).group(&group).insert(vec![4]).unwrap();
     assert_eq!(cache.len_of(runtime.root()), 2);
 }
 
-/// While its group is emptied, an entry that is replaced is the parent's: the caller has named no group that takes nothing.
+/// While a group is being emptied, its replaced entries are charged to the parent: the caller has
+/// not named a group, and the emptied one must not be charged.
 #[test]
 fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
     for _ in 0..100 {
@@ -84,18 +85,19 @@ fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
         let (parent, group) = (runtime.group("p").unwrap(), runtime.group("p/a").unwrap());
         (0..20_000).for_each(|key| drop(cache.entry(key).group(&group).insert(vec![1]).unwrap()));
         runtime.drop_group(&group).unwrap();
-        assert!(cache.entry(20_000).group(&group).insert(vec![1]).is_err(), "it is named, and takes nothing");
-        // From the end that is evicted last.
+        assert!(cache.entry(20_000).group(&group).insert(vec![1]).is_err(), "the named group is being emptied");
+        // In reverse order, as the first entries are evicted first.
         let replaced = (0..20_000).rev().filter(|key| cache.insert(*key, vec![2]).unwrap().is_some()).count() as u64;
         let counts = counts(&cache, &[&parent, &group]);
         assert_eq!((counts.iter().sum::<u64>(), counts[2]), (20_000, 0));
-        // An entry that the housekeeper has isolated counts as nothing for an insert; one that is evicted during the insert is not replaced.
+        // An entry that the housekeeper has isolated does not count as a value to replace, and
+        // neither does an entry that is evicted during the insert.
         assert!(counts[1] <= replaced + 100, "{counts:?} of {replaced}");
         if counts[1] >= 1_000 {
             return;
         }
     }
-    panic!("no entry was replaced before the housekeeper came to it");
+    panic!("no entry was replaced before the housekeeper evicted it");
 }
 
 #[test]
@@ -137,7 +139,8 @@ fn one_key_of_two_tenants_is_two_entries() {
     of_a.entry(7).and_compute(|current| Op::Update(current.unwrap().value() + 10)).unwrap();
     assert_eq!((of_a.peek(&7), of_b.peek(&7)), (Some(11), Some(2)));
     assert_eq!((of_a.remove(&7), of_b.peek(&7)), (Some(11), Some(2)));
-    // Another group may be charged; the key stays the tenant's, and the group stays charged.
+    // Another group may be charged for the key; the key stays in its tenant's name space, and the
+    // group stays charged.
     of_b.entry(9).group(&a).insert(3).unwrap();
     of_b.insert(9, 4).unwrap();
     assert_eq!((of_a.get(&9), of_b.get(&9), cache.len_of(&a)), (None, Some(4), 1));
@@ -193,22 +196,22 @@ fn a_new_group_does_not_meet_the_entries_of_one_that_has_ended() {
     cache.tenant(&a).unwrap().insert(7, 1).unwrap();
     runtime.end_group(&a).unwrap();
     let again = runtime.group("a").unwrap();
-    assert_ne!(again.id(), a.id(), "an entry names it");
+    assert_ne!(again.id(), a.id(), "an entry's key holds the group");
     let id = a.id();
     assert_eq!(cache.tenant(&again).unwrap().get(&7), None);
     assert_eq!(cache.len_of(runtime.root()), 1, "the entry is the parent's");
-    // A handle on the group still leads to its name space; the parent is charged.
+    // A handle on the ended group still leads to its name space; the parent is charged.
     let of_dead = cache.tenant(&a).unwrap();
     assert_eq!(of_dead.get(&7), Some(1));
     of_dead.insert(8, 2).unwrap();
     of_dead.insert(7, 3).unwrap();
     assert_eq!((cache.len_of(&a), cache.len_of(runtime.root()), cache.len_of(&again)), (0, 2, 0));
     drop(a);
-    // The keys alone keep the id, so no number of new groups gets it.
+    // The keys alone keep the id in use, so no new group gets it.
     let groups: Vec<_> = (0..32).map(|n| runtime.group(&format!("g{n}")).unwrap()).collect();
     assert!(groups.iter().all(|group| group.id() != id && cache.tenant(group).unwrap().get(&7).is_none()));
     cache.clear();
-    // It comes back with the last of them, which readers of other tests may hold back.
+    // The id is free again after the last key is dropped, which readers of other tests may delay.
     let mut later = Vec::new();
     while later.last().is_none_or(|group: &Memcg| group.id() != id) {
         assert!(later.len() < 30_000);
@@ -243,7 +246,8 @@ fn a_strangers_group_has_no_view() {
     assert_eq!(a.id(), stranger.id());
     cache.tenant(&a).unwrap().insert(1, 1).unwrap();
     assert_eq!(cache.tenant(&stranger).err(), Some(MemcgError::Foreign));
-    // A key of another cache's tenant is nobody's here, though the group has the same id and path.
+    // A key of another runtime's tenant finds nothing here, although its group has the same id and
+    // path.
     let key = other.tenant(&stranger).unwrap().key(1);
     assert_eq!((cache.get(&key), cache.remove(&key)), (None, None));
     assert!(matches!(

@@ -1,12 +1,13 @@
-//! Tenants: who pays, who is protected, who borrows.
+//! Tenants: selection of victims, protection, and use of other tenants' free memory.
 
 use super::{cache_of, entry_bytes};
+use crate::cache::charge::Room;
 use crate::cache::Eviction;
 use crate::{ByteSize, Memcg, Runtime};
 
 fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range<u64>) {
     for key in keys {
-        cache.entry(key).group(group).insert(vec![0; 400]).expect("there is always somebody who can give");
+        cache.entry(key).group(group).insert(vec![0; 400]).expect("a victim always exists");
     }
 }
 
@@ -20,7 +21,7 @@ fn a_tenant_that_floods_does_not_take_what_low_protects() {
     let before = quiet.usage();
     assert!(before <= ByteSize::kib(600));
     fill(&cache, &flood, 1_000_000..1_050_000);
-    assert_eq!(cache.len_of(&quiet), 1_000, "not one entry of the protected tenant is gone");
+    assert_eq!(cache.len_of(&quiet), 1_000, "an entry of the protected tenant was evicted");
     assert!(cache.len_of(&flood) > 1_500);
 }
 
@@ -33,7 +34,7 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
     fill(&cache, &idle, 0..3_000);
     let all = cache.len_of(&idle);
     assert!(all * (400 + entry_bytes()) > budget.get() * 3 / 5, "one tenant alone has nearly all: {all}");
-    // It asks for the same keys again and again.
+    // The busy tenant requests the same keys again and again.
     for _ in 0..20 {
         for key in 1_000_000..1_000_000 + all * 9 / 10 {
             if cache.get(&key).is_none() {
@@ -45,15 +46,16 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
     assert!(cache.len_of(&idle) < all / 4, "{} of {all}", cache.len_of(&idle));
 }
 
-/// The part of all entries, in per cent, that the second of two tenants comes to have beside one that had everything. Both ask for one key in each round,
-/// of so many, each as often as any other.
+/// Returns the percentage of all entries that belong to the second of two tenants in the end, if
+/// the first had all memory at the beginning. In each round both request one key, uniformly
+/// distributed over `keys`.
 fn part_of_the_second(cache: &crate::Cache<u64, Vec<u8>>, keys: [u64; 2], is_first_to_ask: bool) -> u64 {
-    // The mean of the last third: there are 2,100 entries, and some of them move to and fro.
+    // The mean of the last third, as some of the 2,100 entries move back and forth.
     let parts = parts_of_the_second(cache, keys, is_first_to_ask, 24_000);
     parts[16..].iter().sum::<u64>() / 8
 }
 
-/// The same, after each 1,000 rounds of so many.
+/// The same percentage, after each 1,000 rounds.
 fn parts_of_the_second(
     cache: &crate::Cache<u64, Vec<u8>>,
     keys: [u64; 2],
@@ -78,10 +80,11 @@ fn parts_of_the_second(
     parts
 }
 
-/// Keys of the second tenant begin here.
+/// The first key of the second tenant.
 const SECONDS: u64 = 1_000_000;
 
-/// The memory before, the order of requests and the owner of the processor's stock make no difference. The budget has room for 2,100 entries.
+/// The initial distribution, the order of requests and the owner of the processor's stock do not
+/// matter. The budget has room for 2,100 entries.
 #[test]
 fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
@@ -92,14 +95,14 @@ fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
     }
 }
 
-/// Of two alike none takes anything from the other for good, and it takes as many rounds as there are entries to become even: some keys have
-/// to come back for it.
+/// With two equal tenants neither takes memory from the other permanently. They become equal after
+/// about as many rounds as there are entries, as evicted keys must be requested again first.
 #[test]
 fn memory_comes_to_rest_and_does_not_go_to_and_fro() {
     for is_first_to_ask in [false, true] {
         let parts = parts_of_the_second(&cache_of(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
         let at_rest = &parts[24..];
-        // There are 2,100 entries, so a few ghosts more or less move some of them.
+        // Of 2,100 entries some move with a few ghosts more or less.
         assert!(at_rest.iter().all(|part| (35..=65).contains(part)), "{parts:?}");
         let apart = at_rest.iter().filter(|part| !(40..=60).contains(*part)).count();
         assert!(apart * 10 <= at_rest.len(), "{apart} of {parts:?}");
@@ -108,7 +111,7 @@ fn memory_comes_to_rest_and_does_not_go_to_and_fro() {
     }
 }
 
-/// Both have 5,000 keys; what the one has to make again costs eight times as much.
+/// Both tenants have 5,000 keys; one tenant's values cost eight times as much to recreate.
 #[test]
 fn memory_moves_to_the_tenant_whose_values_cost_more_to_make_again() {
     for dear in [0, 1] {
@@ -128,7 +131,8 @@ fn next(random: &mut u64) -> u64 {
     *random >> 33
 }
 
-/// One puts in a session a round, reads those of the last 300 rounds, and takes out what is older; another wants more than there is room for.
+/// One tenant inserts a session per round, reads those of the last 300 rounds, and removes older
+/// ones; the other requests more than fits.
 #[test]
 fn who_takes_out_what_he_put_in_owes_nothing() {
     const LIVES: u64 = 300;
@@ -151,7 +155,7 @@ fn who_takes_out_what_he_put_in_owes_nothing() {
     assert!(hits * 100 >= (20_000 - LIVES) * 90, "{hits} hits");
 }
 
-/// Both ask alike; the one puts in an empty value before the value.
+/// Both tenants request alike; the first inserts an empty value before each value.
 #[test]
 fn values_that_grow_are_paid_for() {
     let cache = cache_of(ByteSize::mib(2));
@@ -173,7 +177,8 @@ fn values_that_grow_are_paid_for() {
     assert!(hits[0] * 4 < hits[1] * 5 && hits[1] * 4 < hits[0] * 5, "{hits:?}");
 }
 
-/// A cost is asked without a lock, once for each value that is put in; one that panics harms nobody else.
+/// The cost function runs without a lock, once for each inserted value. A panic in it affects only
+/// this insert.
 #[test]
 fn a_cost_that_panics_puts_nothing_in() {
     let runtime = cache_of(ByteSize::mib(1)).runtime().clone();
@@ -200,8 +205,8 @@ fn a_cost_that_panics_puts_nothing_in() {
     assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 9);
 }
 
-/// Nobody asks again for what it had to let go, so memory earns none of them anything: the largest pays, and the small ones keep what
-/// they have.
+/// The tenants do not miss on their evicted keys, so memory is useless to all of them: the largest
+/// is the victim, and the small ones keep their entries.
 #[test]
 fn of_tenants_to_which_memory_earns_nothing_the_largest_pays() {
     for order in [Eviction::Adaptive, Eviction::Lru, Eviction::Sieve] {
@@ -246,7 +251,7 @@ fn a_tenant_that_ends_leaves_its_entries_to_its_parent() {
     drop(tenant);
     cache.clear();
     runtime.tree().drain_stock();
-    assert!(runtime.tree().get(id).is_none(), "the id came back with the last entry");
+    assert!(runtime.tree().get(id).is_none(), "the id is in use after the last entry");
     assert_eq!(runtime.root().usage(), ByteSize::ZERO);
     assert!(runtime.group("t").unwrap().is_online(), "the name can be used again");
 }
@@ -265,9 +270,9 @@ fn many_small_tenants_all_give_and_the_youngest_is_there() {
     }
 }
 
-/// What share of their requests the quiet tenants' keys answered, while one tenant scans with every second request, or not at all.
-/// Of 100 tenants two are hot, with nine requests in ten; the others' keys are used the less the higher they are. And how many entries the
-/// scanner has at the end.
+/// Returns the hit rates, in per cent, of hot and of quiet tenants, with or without a tenant that
+/// scans with every second request; and the scanner's entries at the end. Of 100 tenants two are
+/// hot, with nine requests in ten; small keys are more frequent than large ones.
 fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
     const KEYS: u64 = 1_000;
     let runtime = Runtime::builder()
@@ -301,7 +306,7 @@ fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
             ask(100, round);
         }
         let (tenant, tally) = if next(10) > 0 { (next(2), &mut hot) } else { (2 + next(98), &mut quiet) };
-        // The square of a fraction: small keys more often.
+        // A product of two random fractions: small keys are more frequent.
         let key = next(KEYS) * next(KEYS) / KEYS;
         let hit = ask(tenant as usize, key);
         if round > 700_000 {
@@ -316,10 +321,10 @@ fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
 fn a_tenant_that_scans_costs_the_others_nothing() {
     let (hot, quiet, _) = hits_of_the_quiet(false);
     let (hot_beside, quiet_beside, held) = hits_of_the_quiet(true);
-    assert!(hot > 99.5 && hot_beside > 99.5, "the hot ones keep all they have: {hot}, {hot_beside}");
+    assert!(hot > 99.5 && hot_beside > 99.5, "hit rates of the hot tenants: {hot}, {hot_beside}");
     assert!((20.0..80.0).contains(&quiet), "{quiet}");
     assert!(quiet_beside > quiet - 3.0, "{quiet_beside} beside a scan, {quiet} without");
-    // What the background leaves free for it until the next time.
+    // Memory that the reclaimer frees in advance goes to the scanner until the next reclaim.
     assert!(held < 20_000 / 10, "the scanner has {held} of 20,000");
 }
 
@@ -345,35 +350,68 @@ fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
     let tenants: Vec<_> = (0..10).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
     let mut total = 0;
     for key in 0..60_000_u64 {
-        // A third of them again, so that keys come back as well.
+        // A third of the requests repeat older keys, so that some are ghost hits.
         let (key, tenant) = (if key % 3 == 0 { key / 3 % 15_000 } else { key }, &tenants[(key * key % 10) as usize]);
         cache.entry(key).group(tenant).insert(key).unwrap();
         let now = gone.swap(0, std::sync::atomic::Ordering::Relaxed);
-        assert!(now <= 16 + 1, "key {key}: {now}, that which it replaced included");
+        assert!(now <= 16 + 1, "key {key}: {now}, including the replaced entry");
         total += now;
     }
     total += by_others.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(total > 20_000, "it was full: {total}");
+    assert!(total > 20_000, "the cache was not full: {total}");
 }
 
-/// Of two groups whose memory is nearly used up, one above the other, the nearer one pays.
+/// Each processor has a stock, so the stock of a group is bounded by the smallest limit above it,
+/// too.
+#[test]
+fn a_stock_near_a_limit_is_small_for_each_group_above() {
+    let limit = ByteSize::kib(128);
+    let set: [fn(&Memcg, ByteSize); 2] = [Memcg::set_max, Memcg::set_high];
+    for (set, name) in set.into_iter().zip(["max", "high"]) {
+        for above in [true, false] {
+            let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
+            let cache = crate::Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::kib(1)).build().unwrap();
+            let parent = runtime.group("parent").unwrap();
+            let child = parent.create("child").unwrap();
+            set(if above { &parent } else { &child }, limit);
+            // The reclaimer evicts nothing, so that no uncharged bytes go into the stock.
+            for group in [&parent, &child] {
+                group.set_min(limit);
+            }
+            let filled = ByteSize::kib(100);
+            child.try_charge_exactly(filled).map(drop).unwrap();
+            super::on_one_processor(|| {
+                // The second charge in a row takes a stock.
+                for key in 0..2 {
+                    assert_eq!(cache.room(&child, ByteSize::kib(1)), Room::Near);
+                    cache.entry(key).group(&child).insert(key).unwrap();
+                }
+                let stock = child.in_stock().get();
+                assert!((1..=limit.get() / 64).contains(&stock), "{name}, of the parent: {above}: {stock} bytes");
+            });
+            child.uncharge(filled);
+        }
+    }
+}
+
+/// If two groups, one below the other, are nearly full, the lower one is the victim.
 #[test]
 fn the_nearest_group_without_room_is_the_one_to_pay() {
     let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
     let cache = crate::Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let group = runtime.group("tenant").unwrap();
     group.set_max(ByteSize::mib(1));
-    assert_eq!(cache.short(&group, ByteSize::kib(1)), None, "there is room");
+    assert_eq!(cache.room(&group, ByteSize::kib(1)), Room::Ample);
     let _charged = group.try_charge_exactly(ByteSize::kib(1020)).unwrap();
-    assert_eq!(cache.short(&group, ByteSize::kib(1)), Some(&group));
+    assert_eq!(cache.room(&group, ByteSize::kib(1)), Room::Short(&group));
     group.set_max(ByteSize::MAX);
-    // `high` itself may be reached.
+    // Usage may reach `high` without exceeding it.
     runtime.set_budget(ByteSize::mib(64));
     group.set_high(ByteSize::kib(1021));
-    assert_eq!(cache.short(&group, ByteSize::kib(1)), None);
-    assert_eq!(cache.short(&group, ByteSize::new(1025)), Some(&group));
+    assert_eq!(cache.room(&group, ByteSize::kib(1)), Room::Near);
+    assert_eq!(cache.room(&group, ByteSize::new(1025)), Room::Short(&group));
     group.set_high(ByteSize::MAX);
     runtime.set_budget(ByteSize::mib(1));
-    assert_eq!(cache.short(&group, ByteSize::kib(1)), Some(runtime.root()));
+    assert_eq!(cache.room(&group, ByteSize::kib(1)), Room::Short(runtime.root()));
     group.uncharge(ByteSize::kib(1020));
 }

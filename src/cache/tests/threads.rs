@@ -1,18 +1,13 @@
-//! Many threads on one small cache: bytes add up, nothing is lost, nobody waits for ever.
+//! Many threads on one small cache: byte counts are exact, no entry is lost, and no thread waits
+//! for ever.
 
-use super::cache_of;
+use super::{cache_of, eventually};
 use crate::cache::Op;
 use crate::ByteSize;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-fn eventually(what: &str, is: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is() {
-        assert!(Instant::now() < deadline, "{what}, within 20 s");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn threads_that_do_everything_leave_the_books_in_order() {
@@ -36,7 +31,8 @@ fn threads_that_do_everything_leave_the_books_in_order() {
                         }
                         8..=11 => {
                             let value = vec![key as u8; (rng >> 50) as usize % 700 + 1];
-                            // With four threads the room may be taken again; then it is said so.
+                            // May be rejected: with four threads, the freed memory may be used by
+                            // another one.
                             let _ = cache.entry(key).group(&group).insert(value);
                         }
                         12 => drop(cache.remove(&key)),
@@ -58,17 +54,17 @@ fn threads_that_do_everything_leave_the_books_in_order() {
             });
         }
     });
-    // The reclaimer may still have entries in hand; it lets go of them in its own time.
+    // The reclaimer may still have isolated entries; it puts them back or evicts them soon.
     let queues = &cache.inner.core.queues;
-    eventually("every entry is on a list", || queues.count_node(crate::NodeId::ZERO) == cache.len() as u64);
-    eventually("what came and did not go is there", || {
+    eventually(PATIENCE, "every entry is on a list", || queues.count_node(crate::NodeId::ZERO) == cache.len() as u64);
+    eventually(PATIENCE, "the entries are the inserts less the removals", || {
         let stats = cache.stats();
         let gone = stats.evictions + stats.expired + stats.removed + stats.replaced;
         stats.inserts - gone == cache.len() as u64
     });
     queues.assert_valid();
     cache.clear();
-    eventually("nothing is charged for nothing", || {
+    eventually(PATIENCE, "an empty cache has no charge", || {
         runtime.tree().drain_stock();
         runtime.root().usage() == ByteSize::ZERO
     });

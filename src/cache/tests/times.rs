@@ -1,4 +1,4 @@
-//! Times: idle ones.
+//! Idle times.
 
 use crate::cache::{CacheBuildError, Op};
 use crate::{ByteSize, Cache, Runtime};
@@ -11,11 +11,11 @@ fn idling() -> Cache<u64, u64> {
     Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).time_to_idle(IDLE).build().unwrap()
 }
 
-/// What the entry has left.
+/// Returns the time that the entry has left.
 fn left(cache: &Cache<u64, u64>, key: u64) -> Option<Duration> {
     let mut left = None;
     let look = |current: Option<crate::cache::Current<'_, u64, u64>>| {
-        left = current.expect("it is there").time_left();
+        left = current.expect("the entry is present").time_left();
         Op::Keep
     };
     cache.entry(key).and_compute(look).unwrap();
@@ -30,14 +30,15 @@ fn what_is_used_stays_and_what_is_not_expires() {
     use_for_twice_as_long(&cache, &uses, || {
         cache.peek(&2);
     });
-    assert_eq!([2, 3].map(|key| cache.contains_key(&key)), [false; 2], "a peek is no use");
+    assert_eq!([2, 3].map(|key| cache.contains_key(&key)), [false; 2], "a peek extended the deadline");
 }
 
-/// Uses the entries of keys from 0 on so often that they stay, each in its own way, and calls `f` in between. Where this thread was not running for too long, they
-/// are put in again.
+/// Uses the entries of keys from 0 on, each in its own way, often enough that they stay, and calls
+/// `f` in between. An entry that has expired is inserted again, if this thread was suspended for
+/// longer than the idle time.
 fn use_for_twice_as_long(cache: &Cache<u64, u64>, uses: &[&dyn Fn() -> bool], f: impl Fn()) {
     let start = Instant::now();
-    // Of the first use it is not known how long ago the entry was put in.
+    // The time of the first insert is not known, so a miss at the first use is allowed.
     let mut used = vec![start - IDLE; uses.len()];
     while start.elapsed() < 2 * IDLE {
         for ((key, is_there), used) in (0..).zip(uses).zip(&mut used) {
@@ -59,19 +60,19 @@ fn a_use_writes_when_a_part_of_the_time_has_passed() {
     let before = left(&cache, 1).unwrap();
     assert!(before > IDLE * 7 / 8 && before <= IDLE);
     cache.get(&1);
-    assert!(left(&cache, 1).unwrap() <= before, "just put in: not pushed on");
+    assert!(left(&cache, 1).unwrap() <= before, "extended without elapsed time");
     std::thread::sleep(IDLE / 4);
     let after = left(&cache, 1).unwrap();
     assert!(after <= before - IDLE / 8);
     cache.get(&1);
     let pushed_on = left(&cache, 1).unwrap();
-    assert!(pushed_on > IDLE * 7 / 8 && pushed_on > after, "pushed on");
+    assert!(pushed_on > IDLE * 7 / 8 && pushed_on > after, "not extended by a use");
 }
 
 #[test]
 fn an_idle_time_of_its_own_is_pushed_on_by_uses() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
-    // Where the cache says nothing, and where it says another.
+    // With no default time in the cache, and with another one.
     for cache in [Cache::<u64, u64>::builder(&runtime), Cache::builder(&runtime).time_to_live(IDLE * 100)] {
         let cache = cache.weigher(|_, _| ByteSize::ZERO).build().unwrap();
         for key in 0..3 {
@@ -84,12 +85,12 @@ fn an_idle_time_of_its_own_is_pushed_on_by_uses() {
         assert_eq!(there, [true, false, true]);
         let left_to = left(&cache, 3).unwrap();
         assert!(left_to <= IDLE * 18 && left_to > IDLE * 10, "{left_to:?}");
-        // Nobody meets it, and it leaves all the same.
+        // The entry expires without a lookup.
         cache.entry(4).time_to_idle(IDLE).insert(4).unwrap();
         let entries = cache.len();
         let start = Instant::now();
         while cache.len() == entries {
-            assert!(start.elapsed() < Duration::from_secs(60), "it stays");
+            assert!(start.elapsed() < Duration::from_secs(60), "the entry does not expire");
             std::thread::sleep(IDLE / 20);
         }
     }
@@ -112,22 +113,23 @@ fn a_time_of_its_own_is_not_pushed_on() {
     assert_eq!(left(&cache, 3), None);
     cache.entry(1).and_compute(|_| Op::Update(9)).unwrap();
     cache.get(&1);
-    assert!(left(&cache, 1).unwrap() <= most, "an update keeps the time, and what kind it is");
+    assert!(left(&cache, 1).unwrap() <= most, "an update changed the deadline");
 }
 
-/// Between a look that finds an entry expired and its removal somebody may have touched it, and been told that it is there.
+/// A thread that has found an entry expired must not remove it if another thread has touched it
+/// successfully in between.
 #[test]
 fn what_was_given_a_new_time_does_not_expire() {
     let cache = idling();
     let core = &cache.inner.core;
     cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(1).unwrap();
     let (hash, guard) = (core.hash(&1), lowwater_rcu::pin());
-    let entry = core.index.get(hash, &guard, |entry| entry.key == 1).expect("it was put in");
-    // Set here, so that the housekeeper does not know of it.
+    let entry = core.index.get(hash, &guard, |entry| entry.key == 1).expect("the entry was inserted");
+    // Stored directly, so that the housekeeper is not notified.
     entry.set_deadline(core.clock.after(Duration::ZERO));
     std::thread::sleep(Duration::from_millis(9));
     assert!(core.is_expired(entry));
-    // As by a touch that looked before.
+    // As by a `touch` that has looked the entry up before.
     entry.set_deadline(core.clock.after(Duration::from_secs(3_600)));
     assert!(core.unlink_expired(hash, &guard, entry).is_none());
     assert_eq!(cache.peek(&1), Some(1));
@@ -141,11 +143,12 @@ fn what_was_given_a_new_time_does_not_expire() {
 fn what_is_loaded_takes_the_place_of_what_has_expired() {
     let cache = idling();
     let load = || {
-        // It comes while this loads, and is over before it lands. Set here, so that the housekeeper does not know of it.
+        // Inserted during the load, and expired before the load is published. Stored directly, so
+        // that the housekeeper is not notified.
         cache.entry(1).forever().insert(1).unwrap();
         let core = &cache.inner.core;
         let guard = lowwater_rcu::pin();
-        let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
+        let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("the entry was inserted");
         entry.set_deadline(core.clock.after(Duration::ZERO));
         std::thread::sleep(Duration::from_millis(9));
         assert!(core.is_expired(entry));

@@ -39,7 +39,7 @@ fn a_ghost_is_found_once_with_its_queue_and_time() {
     (0..5_000).for_each(|n| remember(&ghosts, 5_000, hash(n), ghost(n)));
     let found = (0..5_000).filter_map(|n| Some((n, take(&ghosts, hash(n))?))).collect::<Vec<_>>();
     assert!(found.len() > 4_850, "{}", found.len());
-    // Those whose tag another in the bucket has may get the other's.
+    // A key may get the ghost of another key that has the same tag in the same bucket.
     let others = found.iter().filter(|&&(n, found)| found != ghost(n)).count();
     assert!(others < 3, "{others}");
     let twice = (0..5_000).filter(|&n| take(&ghosts, hash(n)).is_some()).count();
@@ -49,7 +49,7 @@ fn a_ghost_is_found_once_with_its_queue_and_time() {
 #[test]
 fn a_full_bucket_forgets_what_came_first() {
     let ghosts = Ghosts::default();
-    // The same low bits, other high ones.
+    // The same bucket (low bits) and different tags (high bits).
     let key = |n: u64| n << 48 | 5;
     (1..=10).for_each(|n| remember(&ghosts, 10, key(n), left(n as u32)));
     let known: Vec<_> = (1..=10).filter(|&n| take(&ghosts, key(n)) == Some(left(n as u32))).collect();
@@ -130,7 +130,7 @@ fn a_table_that_was_replaced_is_given_back_a_part_at_a_time() {
     let full = ghosts.footprint();
     assert!(full >= large * BYTES_PER_ENTRY);
     fit(&ghosts, 1_000);
-    // It comes when its readers have left, and those of other tests come and go.
+    // The old table is moved to the waste after a grace period, which readers of other tests delay.
     let other = RcuCell::new();
     while ghosts.footprint() < full {
         other.replace(None, 0, &pin());
@@ -161,7 +161,7 @@ fn replaced_tables_are_in_the_footprint_with_the_list_of_them() {
 fn each_page_of_a_table_is_touched_by_a_write_first() {
     fn faults() -> u64 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // The eighth after the name, which may have spaces in it.
+        // `minflt`: the eighth field after the name, which may contain spaces.
         stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
     }
     let (ghosts, pages) = (Ghosts::default(), 256);

@@ -10,10 +10,11 @@ use super::shared::{DroppedGroup, HousekeeperShared};
 use super::visit::WORK;
 use crate::runtime::maintenance::Maintenance;
 
-/// How often, and for how long in all, charges of a dropped group that belong to no record are waited for.
+/// The interval and the total time of waiting for charges of a dropped group that belong to no
+/// record.
 const CHARGES_POLL: Duration = Duration::from_millis(5);
 const CHARGES_WAIT_MAX: Duration = Duration::from_millis(100);
-/// Time until the end of a group that has children is tried again.
+/// The time until the next try to end a group that has children.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The result of evicting a group's records.
@@ -27,7 +28,8 @@ enum Emptied {
 }
 
 impl HousekeeperShared {
-    /// Empties and ends dropped groups, in turn, while there is time. Returns how long until the next try.
+    /// Empties and ends dropped groups, in turn, while there is time. Returns how long until the
+    /// next try.
     pub(super) fn empty_groups(&self, lease: Lease, start: Instant) -> Result<Option<Duration>, LeaseLost> {
         let mut wait: Option<Duration> = None;
         let nr = self.state.lock().dropped.len();
@@ -41,7 +43,9 @@ impl HousekeeperShared {
                 self.rotate(None);
                 return Ok(Some(WORK));
             }
-            // What is charged and is no entry is on its way to become one; or it is somebody else's, and is not waited for.
+            // A charge that belongs to no record is either that of an insert in progress, which
+            // soon has a record, or one of the program's own, for which the group waits
+            // `CHARGES_WAIT_MAX` at most.
             let since = empty.unwrap_or(start);
             let next = if emptied == Emptied::HeldUp {
                 self.rotate(None);
@@ -53,7 +57,7 @@ impl HousekeeperShared {
                 self.rotate(empty);
                 RETRY
             } else {
-                // The handle may be the last.
+                // This may be the last handle on the group: it is dropped without the lock.
                 let ended = self.state.lock().dropped.pop_front();
                 drop(ended);
                 self.visit_each(lease, |maintenance| maintenance.release_memory())?;
@@ -64,10 +68,10 @@ impl HousekeeperShared {
         Ok(wait)
     }
 
-    /// Ends a group; none if a hook of the tree panicked, in which case the group is offline, too.
+    /// Ends a group. `None` if a hook of the tree panicked; the group is offline then, too.
     fn end_group(&self, lease: Lease, group: &Memcg) -> Result<Option<Result<(), MemcgError>>, LeaseLost> {
         self.before_callback(&mut self.state.lock());
-        // Hooks are the user's code.
+        // A hook of the tree may be user code.
         let ended = caught(|| group.offline());
         self.after_callback(&mut self.state.lock(), lease)?;
         Ok(ended)
@@ -88,7 +92,8 @@ impl HousekeeperShared {
         let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
         let left_out = self.visit_each(lease, |maintenance| {
             for node in nodes() {
-                // All are asked before it counts as empty.
+                // Each cache is tried on each node before the group counts as empty, even beyond
+                // the time of `WORK`.
                 while (is_empty || start.elapsed() < WORK) && maintenance.evict_group(group, node) > 0 {
                     is_empty = false;
                 }

@@ -26,8 +26,7 @@ impl Housekeeper {
         is_wanted: impl Fn(MaintenanceId) -> bool,
         mut f: impl FnMut(MaintenanceId, &dyn Maintenance),
     ) {
-        // For the case below that a cache is dropped here: its code must not wait for other
-        // callbacks.
+        // The drop of a cache's last handle may run below, and must not wait for other callbacks.
         let _scope = CallbackScope::enter();
         let mut after = MaintenanceId(0);
         loop {
@@ -37,7 +36,7 @@ impl Housekeeper {
             let (id, maintenance) = (*id, Arc::clone(maintenance));
             after = id;
             if !is_wanted(id) {
-                // The list has another handle: the lock is held.
+                // Not the last handle, as the list has one and the lock is held.
                 drop(maintenance);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What the housekeeper's threads share.
+//! The state that the housekeeper's threads share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ pub(super) struct HousekeeperShared {
     pub(super) retired: Arc<Retired>,
     /// The keys that the caches have evicted.
     pub(super) ghosts: Ghosts,
-    /// What their values cost.
+    /// The mean cost of the caches' values.
     pub(super) mean_cost: MeanCost,
 }
 
-/// What the lock protects.
+/// The state under the housekeeper's lock.
 #[derive(Default)]
 pub(super) struct HousekeeperState {
     pub(super) threads: Vec<JoinHandle<()>>,
@@ -50,7 +50,8 @@ pub(super) struct HousekeeperState {
     /// The caches whose figures are being read, each as often as threads read them.
     #[cfg(feature = "metrics")]
     pub(super) being_read: Vec<MaintenanceId>,
-    /// Groups to be ended. Only the lease holder removes some, or changes their order: the last tried is last.
+    /// Groups to be ended. Only the lease holder removes some, or changes their order: the last
+    /// tried is last.
     pub(super) dropped: VecDeque<DroppedGroup>,
     pub(super) is_notified: bool,
     pub(super) stop: bool,
@@ -67,7 +68,7 @@ pub(super) struct DroppedGroup {
 }
 
 impl HousekeeperState {
-    /// Tells whether a thread works on a cache, or reads its figures.
+    /// Returns whether a thread works on a cache, or reads its figures.
     pub(super) fn is_in_use(&self, id: MaintenanceId) -> bool {
         #[cfg(feature = "metrics")]
         if self.being_read.contains(&id) {
@@ -97,7 +98,8 @@ impl HousekeeperShared {
         }
     }
 
-    /// Notes that user code has run. If another thread has taken the lease over, notifies it of the cache that it left out.
+    /// Notes that user code has returned. If another thread has taken the lease over, notifies that
+    /// thread, which has left this cache out.
     pub(super) fn after_callback(&self, state: &mut HousekeeperState, lease: Lease) -> Result<(), LeaseLost> {
         if state.lease != lease {
             state.is_notified = true;

@@ -1,4 +1,5 @@
-//! The housekeeper's threads: the lease holder, and a standby that takes the lease over when user code blocks the holder.
+//! The housekeeper's threads: the lease holder, and a standby that takes the lease over when user
+//! code blocks the holder.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,13 +10,15 @@ use lowwater_shrinker::CallbackScope;
 use super::lease::{Lease, LeaseLost};
 use super::shared::{HousekeeperShared, HousekeeperState};
 
-/// How long the lease holder may be in one cache until the standby takes the lease over. A step takes microseconds, unless user code blocks.
+/// How long the lease holder may be in one cache until the standby takes the lease over. A step
+/// takes microseconds, unless user code blocks.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl HousekeeperShared {
     /// Runs a thread: the first one, which has the lease, or a standby.
     pub(super) fn run(self: &Arc<Self>, mut lease: Option<Lease>) {
-        // What runs here is waited for by `Housekeeper::remove` and the housekeeper's drop, so nothing here waits for others' callbacks.
+        // `Housekeeper::remove` and the housekeeper's drop wait for this thread, so no code on it
+        // may wait for other threads' callbacks.
         let _scope = CallbackScope::enter();
         while let Some(has) = lease.or_else(|| self.standby_loop()) {
             match self.work_until_stopped(has) {
@@ -62,7 +65,8 @@ impl HousekeeperShared {
         !std::mem::replace(&mut self.state.lock().has_standby, true)
     }
 
-    /// Waits until the lease holder has been in user code for too long, and takes the lease over; none when the housekeeper is dropped.
+    /// Waits until the lease holder has been in user code for too long, and takes the lease over;
+    /// none when the housekeeper is dropped.
     fn standby_loop(self: &Arc<Self>) -> Option<Lease> {
         let mut state = self.state.lock();
         loop {
@@ -83,7 +87,8 @@ impl HousekeeperShared {
         state.callback_since = None;
         state.lease.generation += 1;
         state.has_standby = false;
-        // Without memory for another thread this one goes on alone, until one comes back.
+        // If no thread can be spawned, this one goes on alone until the blocked thread returns and
+        // becomes the standby.
         let _alone = self.spawn_standby(&mut state);
         Some(state.lease)
     }

@@ -13,7 +13,8 @@ use crate::runtime::maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(super) const WORK: Duration = Duration::from_micros(500);
 
 impl HousekeeperShared {
-    /// Runs `f` on each cache for a while. Returns how long until the next run; none: when notified.
+    /// Runs `f` on each cache for a while. Returns how long until the next run; none: when
+    /// notified.
     pub(super) fn maintain(
         &self,
         lease: Lease,
@@ -38,8 +39,9 @@ impl HousekeeperShared {
         Ok(wait.map(|wait| wait.max(rest)))
     }
 
-    /// Runs `f` on each cache, without the lock. Returns the caches that were left out, because another thread is held up in them. A panic is of the
-    /// cache's own code, and ends this run of the cache only.
+    /// Runs `f` on each cache, without the lock. Returns the caches that were left out because
+    /// another thread is blocked in them. A panic is one of the cache's own code, and ends this
+    /// visit of the cache only.
     pub(super) fn visit_each(
         &self,
         lease: Lease,
@@ -60,7 +62,8 @@ impl HousekeeperShared {
             self.before_callback(&mut state);
             drop(state);
             let _panicked = caught(|| f(&*maintenance));
-            // The last handle, if the cache was dropped meanwhile: then all that it has captured goes with it.
+            // The last handle, if the cache was dropped meanwhile: its drop runs user code, that of
+            // all values the cache has captured.
             let _panicked = caught(|| drop(maintenance));
             let mut state = self.state.lock();
             state.in_callback.retain(|at| *at != id);

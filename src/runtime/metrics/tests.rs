@@ -1,4 +1,4 @@
-//! What a recorder sees of a runtime.
+//! Tests of the series that a recorder gets from a runtime.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,20 +9,21 @@ use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metad
 
 use super::GROUPS_MAX;
 use crate::pressure::{Level, PressureConfig};
-use crate::runtime::maintenance::{CacheFigures, Maintenance, NextRun};
+use crate::runtime::maintenance::no_records::NoRecords;
+use crate::runtime::maintenance::CacheFigures;
 use crate::topology::Fixed;
-use crate::{ByteSize, Cache, Labels, Memcg, NodeId, Runtime};
+use crate::{ByteSize, Cache, Labels, Runtime};
 
-/// A recorder that keeps everything, and checks that no counter falls.
+/// A recorder that keeps all values, and checks that no counter falls.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Pages>>);
 
 #[derive(Default)]
 struct Pages {
     series: BTreeMap<String, f64>,
-    /// Of each name: whether it is a counter, its unit, its text.
+    /// For each described name: whether it is a counter, its unit, its text.
     described: BTreeMap<String, (bool, Option<Unit>, String)>,
-    /// Of each name: whether it is a counter.
+    /// For each registered name: whether it is a counter.
     registered: BTreeMap<String, bool>,
     /// Called whenever a value is set, without the lock.
     on_set: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -342,7 +343,7 @@ fn a_recorder_may_use_the_runtime() {
     let (theirs, cache) = (runtime.clone(), pages.clone());
     let tenant = runtime.group("tenant").unwrap();
     cache.entry(1).group(&tenant).insert(vec![]).unwrap();
-    // Each of these takes the locks that a publish takes while it reads.
+    // Each of these calls takes locks that a publish holds while it reads.
     book.0.lock().unwrap().on_set = Some(Arc::new(move || {
         cache.entry(2).group(&tenant).time_to_live(Duration::from_secs(1)).insert(vec![]).unwrap();
         let other = cache_of(&theirs, "other");
@@ -392,36 +393,6 @@ fn caches_and_groups_that_come_and_go_disturb_nothing() {
     assert!(runtime.housekeeper().caches() == 0);
 }
 
-/// What the housekeeper takes for a cache. `on_read` runs when the figures are read.
-struct ReadHook<F> {
-    figures: CacheFigures,
-    on_read: F,
-}
-
-impl<F: Fn() + Send + Sync> Maintenance for ReadHook<F> {
-    fn reap_expired(&self) -> NextRun {
-        NextRun::WhenNotified
-    }
-    fn evict_group(&self, _: &Memcg, _: NodeId) -> u64 {
-        0
-    }
-    fn has_any(&self, _: &Memcg, _: NodeId) -> bool {
-        false
-    }
-    fn forget_group(&self, _: &Memcg) {}
-    fn compact(&self) -> NextRun {
-        NextRun::WhenNotified
-    }
-    fn release_memory(&self) {}
-    fn figures(&self) -> CacheFigures {
-        (self.on_read)();
-        self.figures.clone()
-    }
-    fn count_of(&self, _: &Memcg, _: NodeId) -> u64 {
-        0
-    }
-}
-
 #[test]
 fn a_cache_that_ends_while_the_figures_are_read_is_counted_once() {
     let (runtime, book) = (runtime(), Book::default());
@@ -429,7 +400,8 @@ fn a_cache_that_ends_while_the_figures_are_read_is_counted_once() {
     (0..5).for_each(|key| drop(first.insert(key, vec![])));
     book.publish(&runtime, Labels::Shrinkers);
 
-    // After the figures of the first cache were read, another publisher passes its label on.
+    // Between the reads of two caches, the first one ends, and another publisher gives its label to
+    // the next cache of the name.
     let (first, second) = (Mutex::new(Some(first)), Mutex::new(None));
     let (theirs, their_book) = (runtime.clone(), book.clone());
     let on_read = move || {
@@ -458,7 +430,11 @@ fn a_cache_that_ends_while_the_figures_are_read_is_counted_once() {
         bytes: ByteSize::ZERO,
         footprint: ByteSize::ZERO,
     };
-    let hook = runtime.housekeeper().add(Arc::new(ReadHook { figures, on_read }));
+    let read = move || {
+        on_read();
+        figures.clone()
+    };
+    let hook = runtime.housekeeper().add(Arc::new(NoRecords::publishing(read)));
     for _ in 0..3 {
         book.publish(&runtime, Labels::Shrinkers);
         assert_eq!(book.get("lowwater_cache_inserts_total{cache=pages}"), Some(8.0));

@@ -1,4 +1,4 @@
-//! Steps on caches, and what the model says of them.
+//! Steps on caches, and their results in the model.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::step::{ComputeAnswer, Life, Loading, Step, KEYS};
 use crate::token::{fail, Tag};
 use crate::world::{at, swap, World};
 
-/// What callbacks put goes under other keys, which the model does not know.
+/// Callbacks insert under other keys, which the model does not contain.
 pub const WILD: u32 = 100;
 
 pub fn wild() -> u32 {
@@ -23,8 +23,7 @@ pub fn wild() -> u32 {
     }
 }
 
-/// The model, if it knows what happens now: not inside of callbacks, whose writes are to other
-/// keys.
+/// Returns the model, if it can check this step: not inside of callbacks, which write other keys.
 fn model(world: &World, cache: &dyn AnyCache, f: impl FnOnce(&mut Model)) {
     if world.is_alone() && cache.is_honest() && !is_inside() {
         f(&mut world.model.lock().unwrap());
@@ -55,7 +54,7 @@ pub fn handles(world: &Arc<World>, step: &Step) {
             cache.look(&world.group(*place));
             let len = cache.len();
             model(world, &*cache, |model| {
-                // What callbacks put is not known here.
+                // The model does not contain inserts by callbacks.
                 if model.must_have(cache.id()).is_some_and(|must| len < must) {
                     fail(&format!(
                         "cache {} has {len} entries, {:?} were put",
@@ -86,7 +85,7 @@ pub fn keys(world: &Arc<World>, step: &Step) {
         Step::Many { cache, count, group } => {
             let Some(cache) = world.cache(*cache) else { return };
             let group = group.map(|group| world.group(group));
-            // Many of one key's weight may come near the budget.
+            // Many entries of one key's weight may come near the budget.
             world.is_lossy();
             for key in 0..u32::from(*count) {
                 let tag = Tag::new(cache.id(), 2 * WILD + wild() * 10 + key);
@@ -124,7 +123,7 @@ pub fn keys(world: &Arc<World>, step: &Step) {
             cache.touch(*key, *life);
         }
         Step::Load(cache, key, how) => {
-            // Two threads whose loaders load what the other does would wait for each other.
+            // Two threads would wait for each other if the loader of each loads the other's key.
             if is_loading() && !world.is_alone() {
                 return;
             }
@@ -164,7 +163,7 @@ fn load(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, how: Loading) {
     model(world, cache, |model| match found {
         Some(found) if found.version == tag.version => {
             model.seen(tag.home, tag.key, None, "load");
-            // It may have found no room.
+            // The value may have found no room.
             if model.is_lossy {
                 model.maybe_put(tag);
             } else {
@@ -233,7 +232,7 @@ pub fn whole(world: &Arc<World>, step: &Step) {
         } else {
             let saved = world.saved.lock().unwrap().pop();
             if let Some(saved) = saved {
-                // What comes back is older than what the model knows.
+                // Restored entries are older than the model's versions.
                 world.model.lock().unwrap().ignore(cache.id());
                 cache.load_saved(saved);
             }
@@ -249,7 +248,7 @@ pub fn whole(world: &Arc<World>, step: &Step) {
             or_panicked(|| cache.retain(&mut |key| is_inside() && key < WILD || key % modulus == 0), all_uncertain);
             (0..KEYS).filter(|key| key % modulus != 0).for_each(gone);
         }
-        // Others' keys are not for callbacks to remove.
+        // Callbacks must not remove the model's keys.
         Step::Clear(_) | Step::Churn(_) if is_inside() => cache.collect(),
         Step::Churn(_) => {
             for key in 0..KEYS {

@@ -1,4 +1,10 @@
-//! Steps on groups.
+//! Runs a program's steps on memory groups: creation, lookup, limits, going offline, and the
+//! offline hook.
+//!
+//! Slots 0 to 5 of `World::groups` are for groups of the runtime's tree, the others for groups of
+//! `World::other`, which are foreign to the runtime. `World::group` returns the root for an empty
+//! slot; `tree_group` also does for a foreign group. A step that may evict entries calls
+//! `World::is_lossy` first: the model then permits missing entries.
 
 use std::sync::Arc;
 
@@ -11,28 +17,31 @@ use crate::step::{GroupLimit, Step};
 use crate::token::{fail, Token};
 use crate::world::{at, swap, World};
 
+/// An offline hook that checks its arguments. The token detects a call after the hook's drop.
 struct Hook(Token);
 
 impl OfflineHook for Hook {
     fn offline(&self, dying: &Memcg, parent: &Memcg) {
-        self.0.check("told of a group's end");
+        self.0.check("passed to the offline hook");
         if dying.is_online() || !parent.is_online() {
-            fail("a hook is told of a group that is online, or a parent that is not");
+            fail("a hook is called for an online group, or an offline parent");
         }
         enter(Callback::Offline);
     }
 }
 
 pub fn groups(world: &Arc<World>, step: &Step) {
+    // The last one is a path, for `Runtime::group`.
     const NAMES: [&str; 4] = ["a", "b", "c", "d/e"];
     match step {
-        // The last places are for groups of another tree.
+        // Slots from 6 on: a group of the other tree.
         Step::Make(place @ 6.., parent, name) => {
             let other = world.other.lock().unwrap().get_or_insert_with(MemcgTree::default).root().clone();
             let parent = Some(world.group(*parent)).filter(|parent| parent.is_in_tree_of(&other)).unwrap_or(other);
             let group = match ["a", "b", "c"].get(usize::from(*name)) {
                 Some(name) => parent.create(name).ok().or_else(|| parent.child(name)),
-                // The root itself, whose id is that of the first tree's.
+                // The root, or the group in the parent's slot. The root's id equals that of the
+                // first tree's root: code that compares ids only confuses the two.
                 None => Some(parent),
             };
             drop(swap(at(&world.groups, *place), group));
@@ -60,7 +69,7 @@ pub fn groups(world: &Arc<World>, step: &Step) {
                 GroupLimit::Min => group.set_min(bytes),
                 GroupLimit::Low => group.set_low(bytes),
                 GroupLimit::High => group.set_high(bytes),
-                // The root's is the budget, which has a step of its own.
+                // The root's limit is the budget, which has its own step.
                 GroupLimit::Max if group == world.root => {}
                 GroupLimit::Max => group.set_max(bytes),
             }

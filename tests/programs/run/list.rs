@@ -14,7 +14,8 @@ pub fn lists(world: &Arc<World>, step: &Step) {
         Step::MakeList(place, how) => {
             let runtime = world.runtime().filter(|_| how % 2 != 0);
             let lists = match &runtime {
-                // With the occupancy of a shrinker that nobody registers, or of one that is.
+                // With the occupancy of a shrinker that is never registered, or of a registered
+                // one.
                 Some(runtime) => {
                     let Ok(prepared) = runtime.registry().builder("foreign").seeks(u32::from(*how)).alloc() else {
                         return;
@@ -63,7 +64,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
                 && whose.is_some() != removed.is_some()
                 && world.on.has(crate::feature::Feature::Shrinkers)
             {
-                // A shrinker on another thread may have been faster.
+                // A shrinker on another thread may have removed it first.
                 drop(whose);
             }
         }
@@ -91,7 +92,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
             let mut gone = Isolated::new();
             lists.walk(group.as_ref(), World::node(*node), (*nr).into(), turns, &mut gone);
             put_aside(world, gone);
-            // A cheap look at what holds.
+            // A cheap check of invariants.
             for node in 0..3 {
                 let _ = (lists.shared.count_node(World::node(node)), lists.shared.pairs(), lists.shared.footprint());
             }
@@ -122,7 +123,7 @@ fn put_aside(world: &World, isolated: Isolated<Shared>) {
     }
 }
 
-/// Ends a registration; one whose callback runs on this thread is kept for later.
+/// Ends a registration, or stores it for later if its callback runs on this thread.
 fn unregister(world: &World, place: u8, registration: Option<lowwater::Registration>) {
     let Some(Err((_, registration))) = registration.map(lowwater::Registration::unregister) else { return };
     let mut place = at(&world.registrations, place).lock().unwrap();

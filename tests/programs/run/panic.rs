@@ -1,11 +1,11 @@
-//! Panics on purpose: caught, or passed on.
+//! Intended panics: caught, or passed on.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 use crate::callback::IntendedPanic;
 use crate::token::fail;
 
-/// Runs what may panic on purpose.
+/// Runs a closure that may panic on purpose.
 pub fn catch_intended(f: impl FnOnce()) {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
     if payload.downcast_ref::<IntendedPanic>().is_none() {
@@ -15,7 +15,7 @@ pub fn catch_intended(f: impl FnOnce()) {
     }
 }
 
-/// Runs what may panic on purpose, and `then` if it did.
+/// Runs a closure that may panic on purpose, and `then` if it did.
 pub fn or_panicked<R>(f: impl FnOnce() -> R, then: impl FnOnce()) -> R {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => result,

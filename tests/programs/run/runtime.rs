@@ -1,4 +1,4 @@
-//! Steps on a runtime: pressure, upkeep, charges.
+//! Steps on a runtime: pressure, maintenance, charges.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ struct Debts(Token);
 
 impl DebtListener for Debts {
     fn notify_debt(&self, _: &Memcg, _: lowwater::NodeId, _: Kick) {
-        self.0.check("told of debts");
+        self.0.check("passed to the debt listener");
         enter(Callback::Debt);
     }
 }
@@ -98,7 +98,7 @@ pub fn charges(world: &Arc<World>, step: &Step) {
         Step::Charge(group, bytes) => {
             let Some(runtime) = world.runtime() else { return };
             let (group, bytes) = (tree_group(world, *group), ByteSize::new((*bytes).into()));
-            // Inside of a panic it is not known whether it was charged.
+            // During a panic it is not known whether it was charged.
             if runtime.charge(&group, bytes).is_ok() {
                 world.charges.lock().unwrap().push((group, bytes));
             }

@@ -1,4 +1,4 @@
-//! What is kept across steps, and steps inside of a scope: under a guard, in a walk, on other
+//! Objects kept across steps, and steps inside of a scope: under a guard, in a walk, on other
 //! threads.
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -89,7 +89,7 @@ pub fn thread(world: &Arc<World>, steps: &[Step]) {
     storage::release();
 }
 
-/// Waits for a thread; a panic of ours in a thread-local's end is none.
+/// Waits for a thread; an intended panic at a thread-local's end is no failure.
 pub fn join(thread: std::thread::JoinHandle<()>) {
     if let Err(payload) = thread.join() {
         if payload.downcast_ref::<IntendedPanic>().is_none() {

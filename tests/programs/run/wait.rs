@@ -1,4 +1,4 @@
-//! Waits for what the library does on threads of its own.
+//! Waits for work on the library's threads.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use lowwater::Runtime;
 
 use crate::token::fail;
 
-/// How long is waited for what the library does on threads of its own.
+/// The longest wait for work on the library's threads.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {
     let begin = Instant::now();
     while !holds() {
@@ -20,7 +20,7 @@ pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() 
     }
 }
 
-/// The housekeeper ends a group that was dropped.
+/// Waits until the housekeeper has ended a dropped group.
 pub fn keeper_works(runtime: &Runtime) {
     if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
         until(PATIENCE, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());

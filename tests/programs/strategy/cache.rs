@@ -1,4 +1,4 @@
-//! How steps on caches are drawn.
+//! Generators of steps on caches.
 
 use proptest::option::weighted;
 use proptest::prelude::*;

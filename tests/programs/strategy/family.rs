@@ -1,4 +1,4 @@
-//! Families: steps that are rarely drawn one after the other, and of which defects are made.
+//! Families: steps that are rarely drawn in succession, and that found defects.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use crate::callback::{Action, Callback};
 use crate::feature::{Feature, Features};
 use crate::step::{CacheChoices, Life, Scope, Step, WalkTurn, CACHES, KEYS, LISTS};
 
-/// A family: steps that are rarely drawn one after the other, and of which defects are made.
+/// A family: steps that are rarely drawn in succession, and that found defects.
 pub fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
     let on = mix.on;
     let on = |feature| u32::from(on.has(feature));
@@ -22,10 +22,10 @@ pub fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
     .boxed()
 }
 
-/// A reader of the first table stands on names while they move to the second, which is dropped.
+/// A reader of the first table has found names while they move to the second, which is dropped.
 fn moves_between_chains() -> BoxedStrategy<Vec<Step>> {
     let names = vec((0..KEYS, any::<bool>()), 1..6).prop_map(|names| {
-        // A new name, or the one that is there.
+        // A new name, or the existing one.
         let names =
             names.into_iter().map(|(key, is_new)| [is_new.then_some(Step::Chain(key, 4)), Some(Step::Chain(key, 0))]);
         names.flatten().flatten().collect::<Vec<_>>()
@@ -92,7 +92,8 @@ fn in_group(cache: u8, group: u8, keys: u32) -> impl Iterator<Item = Step> {
     (0..keys).map(move |key| Step::Insert { cache, key, group: Some(group), life: Life::Default })
 }
 
-/// The housekeeper's thread drops the last handle on a cache, and with it what panics in its `Drop`.
+/// The housekeeper's thread drops the last handle of a cache, and with it state that panics in its
+/// `Drop`.
 fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
     (0..CACHES, 0..6u8, 0..4u8, 0..3u8)
         .prop_map(|(cache, group, name, after)| {
@@ -105,7 +106,7 @@ fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
         .boxed()
 }
 
-/// Two caches whose listeners drop each other's last handle, on two threads.
+/// Two caches on two threads; the listener of each drops the last handle of the other.
 fn caches_end_each_other() -> BoxedStrategy<Vec<Step>> {
     (0..CACHES, 1..CACHES, 0..3u8)
         .prop_map(|(one, further, how)| {

@@ -1,4 +1,4 @@
-//! How steps on foreign lists are drawn.
+//! Generators of steps on foreign lists.
 
 use proptest::collection::vec;
 use proptest::option::weighted;

@@ -6,16 +6,15 @@ use proptest::prelude::*;
 use crate::callback::{self, Callback};
 use crate::feature::Features;
 
-/// What a program is made of: each has its own mix, so that some do much of what is rare.
+/// The mix of a program: each program has its own, so that some run many rare steps.
 #[derive(Clone, Debug)]
 pub struct Mix {
     pub on: Features,
-    /// Weights of caches, the runtime, lists, indexes, chains, armed callbacks, things that are
-    /// kept.
+    /// Weights of caches, the runtime, lists, indexes, chains, armed callbacks, kept objects.
     pub weights: [u32; 7],
     /// The callbacks that are armed.
     pub callbacks: Vec<Callback>,
-    /// The weight of families of steps, beside 100 for single steps.
+    /// The weight of families of steps, against 100 for single steps.
     pub families: u32,
 }
 

@@ -1,4 +1,4 @@
-//! How steps on a runtime and its groups are drawn.
+//! Generators of steps on a runtime and its groups.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! How single steps are drawn: those that hold no others, those that arm callbacks, those that hold
-//! further steps.
+//! Generators of single steps: those without nested steps, those that arm callbacks, those with
+//! nested steps.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use crate::callback::{Action, Callback};
 use crate::feature::{Feature, Features};
 use crate::step::{Keep, Life, Scope, Step, Storage, CACHES, GROUPS, ITEMS, KEYS, LISTS};
 
-/// A step that holds no others.
+/// A step without nested steps.
 fn leaf(mix: &Mix) -> BoxedStrategy<Step> {
     let (on, [of_caches, of_runtimes, of_lists, indexes, chains, ..]) = (mix.on, mix.weights);
     let times = u32::from(on.has(Feature::Times));
@@ -46,7 +46,7 @@ fn arm(mix: &Mix) -> BoxedStrategy<Step> {
     prop_oneof![15 => armed, uses => always].boxed()
 }
 
-/// Do the switches allow what is armed?
+/// Whether the switches allow the armed action.
 fn is_on(on: Features, step: &Step) -> bool {
     let Step::Arm { callback, action, .. } = step else { return true };
     match (callback, action) {
