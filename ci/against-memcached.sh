@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# lowwater-server beside Debian's memcached: the same client, the same -m, two threads each, nine gets to one set, values of 100 B and
-# 4 kB; operations per second, p99, values held, resident memory, and ours divided by theirs. To be run by hand on a machine that does
-# nothing else; rounds alternate, and the middle ones count.
+# Compares lowwater-server with Debian's memcached: the same client, the same -m, two threads each,
+# nine gets to one set, values of 100 B and 4 kB. Prints operations per second, p99, values held,
+# resident memory, and the ratio of ours to theirs. To be run by hand on an idle machine; rounds
+# alternate between the servers, and the medians count.
 #
-# ci/against-memcached.sh [ROUNDS [SECONDS]]: 3 rounds of 10 seconds each without.
+# ci/against-memcached.sh [ROUNDS [SECONDS]]: by default 3 rounds of 10 seconds each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
 
 rounds="${1:-3}" seconds="${2:-10}" megabytes="${MEGABYTES:-256}"
 need memcached memcached
-# As servers are shipped: optimized as a whole.
+# Optimized across crates, as servers are shipped.
 server="${CARGO_TARGET_DIR:-target}/shipped/lowwater-server"
 binaries="${CARGO_TARGET_DIR:-target}/shipped/examples"
 cargo build --profile shipped --quiet -p lowwater-server
@@ -20,7 +21,7 @@ memcached -V
 # keys BYTES: twice as many as fit.
 keys() { echo $((2 * megabytes * 1024 * 1024 / ($1 + 100))); }
 
-# measure WHO BYTES FILE: starts it, loads it, adds its figures to FILE.
+# measure SERVER BYTES FILE: starts the server, loads it, adds its figures to FILE.
 measure() {
     local who="$1" bytes="$2" figures="$3"
     if [ "$who" = memcached ]; then
@@ -38,12 +39,12 @@ measure() {
     wait "$pid" || true
 }
 
-# The middle one of NAME in FILE.
+# The median of NAME in FILE.
 middle() { awk -v name="$1" '$1 == name { print $2 }' "$2" | sort -g | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
 
 for bytes in 100 4000; do
     for round in $(seq "$rounds"); do
-        # Each begins every other round.
+        # The servers alternate in going first.
         order="ours memcached"
         [ $((round % 2)) -eq 1 ] || order="memcached ours"
         for who in $order; do measure "$who" "$bytes" "$scratch/$who.$bytes"; done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the benches. The machine should have nothing else to do; benches/add_del.rs says whether it has the cores.
+# Runs the benches. The machine should be idle; benches/add_del.rs reports whether it has two free
+# cores.
 #
 # ci/bench.sh [BENCH [CRITERION FLAG...]]: one of benches/; without arguments all of them, quickly.
 set -euo pipefail

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# A budget of 64 MiB under 2 GB of values from 1,000 tenants: it is never exceeded, resident memory stays near it, nobody is
-# refused, what was just written is there, and a tenant with a `low` does not notice. Then: how tenants share it.
+# Writes 2 GB of values from 1,000 tenants under a budget of 64 MiB. Checks that the budget is never
+# exceeded, that resident memory stays near it, that no value is refused, that a value can be read
+# right after its write, and that a tenant with a `low` is unaffected. Then checks how tenants share
+# the budget.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
@@ -12,13 +14,14 @@ resident_max=$((64 * 1024 * 135 / 100 + 12 * 1024))
 build_server
 build cache_load
 echo "== flood"
-# The working set of 2,000 values of 4,000 bytes is about 9 MB with its keys. The tenant `poor` has the same, and no protection.
+# The working set of 2,000 values of 4,000 bytes takes about 9 MB with its keys. The tenant `poor`
+# has the same, without protection.
 printf 'quiet low=12M\n' >"$scratch/tenants.conf"
 start_server server -m 64 --config "$scratch/tenants.conf"
 "$binaries/cache_load" "127.0.0.1:$port" --tenants 1000 --bytes 2000000000 | tee "$scratch/figures"
 grep VmHWM "/proc/$pid/status" | tr -d ':' | tee -a "$scratch/figures"
 
-# figure NAME: its value.
+# figure NAME: prints its value.
 figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$scratch/figures"; }
 # expect NAME OPERATOR VALUE
 expect() {
@@ -33,7 +36,8 @@ expect charged_bytes_max '<=' "$budget"
 expect VmHWM '<=' "$resident_max"
 expect server_errors '==' 0
 expect evictions '>' 0
-# While it floods, 52 MiB pass in less than a tenth of a second: a reader that has to wait for a processor finds its key gone.
+# During the flood 52 MiB pass in less than a tenth of a second: a reader that has to wait for a
+# processor finds its key evicted.
 expect recent_hit_percent '>=' 95
 expect read_back_percent '>=' 98
 expect quiet_flooded_percent '>=' "$(figure quiet_alone_percent) - 2"

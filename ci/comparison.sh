@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# benches/comparison: it builds as it is locked, without a warning; the programs of docs/MIGRATING.md do what they say, the contenders' too; and
-# each section answers. Some minutes of building, so not a step of .ci/run. What is checked are no figures: the numbers are small, and
-# nobody looks at what else the machine does.
+# Checks benches/comparison: it builds as locked, without a warning; the programs of
+# docs/MIGRATING.md pass, including those of the contenders; and each section prints results. It
+# builds for some minutes, so it is no step of .ci/run. No figures are checked: the sizes are small,
+# and the machine may have other work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/rust.bash
@@ -17,7 +18,7 @@ cargo build "${package[@]}" --release
 
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
-# A small trace: every key is asked for twice.
+# A small trace in which every key is requested twice.
 python3 -c 'import struct,sys
 for n in range(20000): sys.stdout.buffer.write(struct.pack("<Q", n // 2 if n % 2 else n * 7 % 5000))' >"$folder/made.u64"
 printf '%s\n' '<!-- benches/comparison: begin -->' '<!-- benches/comparison: end -->' >"$folder/measured.md"

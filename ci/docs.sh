@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# The documentation builds without a warning, and no link in a text leads to a file that is not there.
+# Builds the documentation without a warning, and checks that each link in a text leads to an
+# existing file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 dead=0
-for text in $(git ls-files '*.md'); do
-    # Links to elsewhere and to headings are not looked at.
+# Assigned first: a failure of git would end a `for` with an empty list, and no error.
+texts="$(git ls-files '*.md')"
+for text in $texts; do
+    # External links and links to headings are not checked.
     while read -r link; do
         [ -e "$(dirname "$text")/$link" ] || { echo "$text: no file $link"; dead=1; }
     done < <(grep -o '](\([^)#]*\)' "$text" | sed 's/^](//' | grep -v '^[a-z]*:' | grep . || true)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Hash chains' read side on the real crossbeam-epoch, under that crate's own loom cfg; see ci/epoch. With at most one preemption;
-# LOOM_MAX_PREEMPTIONS=2 takes long.
+# Runs the model checks of the read side of hash chains on the real crossbeam-epoch, under that
+# crate's own loom cfg; see ci/epoch. With at most one preemption; LOOM_MAX_PREEMPTIONS=2 takes
+# long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

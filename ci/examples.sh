@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The examples build as a user builds them; the README's first command compiles few crates, and starts a server that answers. The example `service`
-# answers its own load, and clients; with the feature `metrics` also a scrape.
+# Builds the examples as a user does. Checks that the README's first command compiles few crates and
+# starts a server that answers, and that the example `service` serves its own load and clients; with
+# the feature `metrics` also a scrape.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
 
-# Crates that the README's first command may compile, those of the workspace included.
+# The most crates that the README's first command may compile, including those of the workspace.
 crates_max=60
 
 grep -qx 'cargo run --release -p lowwater-server' README.md || fail "README.md does not tell how to run lowwater-server any more"
@@ -24,12 +25,12 @@ done
 exec 3>&-
 stop_server "$pid"
 
-# Its load: a line for each second, and sessions, which are protected, that are always found.
+# Its load prints a line each second; sessions, which are protected, are always found.
 "$binaries/service" | tee "$scratch/load.out"
 seconds="$(grep -cE '^ +[0-9]+ +[a-z ]+[0-9.]+ MiB +100 %.* of [0-9]+ MiB$' "$scratch/load.out")" || true
 [ "$seconds" = 12 ] || fail "the service did not find all sessions in each of 12 seconds, but in $seconds"
 
-# get PATH EXPECTED: asks for a page of the tenant `shop`.
+# get PATH EXPECTED: requests a page as the tenant `shop`.
 get() {
     local answer
     exec 3<>"/dev/tcp/127.0.0.1/$port"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Every combination of features builds, and what it changes is tested.
+# Builds and tests these combinations of features; `ci/supply.sh powerset` builds all of them.
 #
-# | package | features | here |
+# | package | features | check |
 # |---|---|---|
 # | all | the default ones | ci/test.sh |
 # | lowwater-base, -rcu, -lru-core, -store, -shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
 # | two of them | `std` for the lower one alone | builds |
-# | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
+# | lowwater-lru-core | hwloc | tests, with synthetic machines and this one |
 # | lowwater | hwloc | builds |
-# | lowwater-shrinker | metrics | its tests of what is published |
+# | lowwater-shrinker | metrics | its tests of the published metrics |
 # | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
 set -euo pipefail
@@ -19,10 +19,11 @@ cd "$(dirname "$0")/.."
 for package in base rcu lru-core store; do
     cargo test -p "lowwater-$package" --no-default-features
 done
-# Without `std` one thread cannot be told from another, so tests/invariants.rs, which re-enters on purpose, is left out.
+# Without `std` threads cannot be told apart, so tests/invariants.rs, which re-enters callbacks on
+# purpose, is left out.
 cargo test -p lowwater-shrinker --no-default-features --lib --test baseline
 
-# `std` on for a lower package and off for an upper one: a program may have both in its graph.
+# `std` on in a lower package and off in an upper one: a dependency graph may contain both.
 mixed="$(mktemp -d)"
 trap 'rm -rf "$mixed"' EXIT
 mkdir "$mixed/src"

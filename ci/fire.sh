@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# lowwater-server under fire: 10,000 idle clients, slow and half-open ones, values that stop, random bytes, floods, keys and lengths at the
-# edge, no more connections, no more files, no room for the log, SIGTERM under load. Memory stays bounded, others are served, and it ends
-# with 0.
+# Misuses lowwater-server: 10,000 idle clients, slow and half-open ones, values that stop in the
+# middle, random bytes, floods, keys and lengths at their limits, exhausted connections and files, a
+# full disk for the log, SIGTERM under load. Checks that memory stays bounded, that other clients
+# are served, and that the exit status is 0.
 #
-# ci/fire.sh [MEGABYTES]: so much random bytes, 64 by default.
+# ci/fire.sh [MEGABYTES]: the amount of random bytes, 64 by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash

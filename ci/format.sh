@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything is formatted as rustfmt.toml says; the packages of fuzz/ and benches/comparison/ and the example's parts, too.
+# Checks that all code is formatted as in rustfmt.toml, including the packages of fuzz/ and
+# benches/comparison/ and the example's parts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/rust.bash

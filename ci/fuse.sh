@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A tree, mounted through the dentry cache by examples/fuse_mirror.rs, is the tree; a flood of missing names through the kernel stays
-# within the policy's bound, and answers stay right; what others change behind it is seen when the example says.
-# Needs /dev/fuse and the right to mount: says so and ends well where there is none.
+# Mounts a tree through the dentry cache by examples/fuse_mirror.rs. Checks that the mounted tree
+# equals its source; that a flood of missing names through the kernel stays within the policy's
+# bound, with correct answers; and that changes of the source become visible when the example says.
+# Needs /dev/fuse and the right to mount: otherwise it prints that it is skipped, and succeeds.
 #
-# FUSE_FLOOD: names in the flood, 200,000.
+# FUSE_FLOOD: the number of names in the flood, 200,000 by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -42,7 +43,7 @@ skip() {
 command -v fusermount3 >/dev/null || packages fuse3
 cargo build --release --quiet --features fuse --example fuse_mirror
 
-# start FLAG...: mounts $source at $mirror; false if the system does not let it.
+# start FLAG...: mounts $source at $mirror; false if the system does not allow it.
 start() {
     : >"$output"
     : >"$complaints"
@@ -59,7 +60,7 @@ start() {
     fail "it did not mount in 10 s"
 }
 
-# stop SIGNAL: it must unmount, print its counters and exit with 0.
+# stop SIGNAL: stops the example, which must unmount, print its counters and exit with 0.
 stop() {
     local code=0
     kill -s "$1" "$server"
@@ -72,10 +73,10 @@ stop() {
     echo "ok: SIG$1 unmounts, exit status 0"
 }
 
-# figure NAME: its value as last printed.
+# figure NAME: prints its value as last reported.
 figure() { awk -v name="$1" '$1 == name { value = $2 } END { print value }' "$output"; }
 
-# report: has the counters printed anew.
+# report: makes the example report its counters again.
 report() {
     local before
     before=$(grep -c '^known_to_kernel ' "$output" || true)
@@ -87,7 +88,7 @@ report() {
     fail "SIGUSR1: no counters"
 }
 
-# within_bound [MORE]: the negatives, now.
+# within_bound [MORE]: checks the number of negatives.
 within_bound() {
     report
     local negatives bound
@@ -96,7 +97,7 @@ within_bound() {
     echo "ok: $negatives negatives, bound $bound, after $(figure missing) missing names"
 }
 
-# refused TEXT ARGUMENT...: it must say so, and exit with an error.
+# refused TEXT ARGUMENT...: the example must print TEXT and exit with an error.
 refused() {
     local text=$1 said
     shift
@@ -147,7 +148,7 @@ os.utime("large", ns=(1, 1_234_567_890_123_456_789))
 os.utime("-dash", (-86400, -86400))
 os.makedirs("/".join(["n" * 100] * 30))
 PYTHON
-# Another mount below, where that is allowed: it must not be entered.
+# Another file system mounted below, where that is allowed: it must not be entered.
 mkdir "$source/mounted"
 mount -t tmpfs none "$source/mounted" 2>/dev/null && touch "$source/mounted/inside" && echo "with another mount below"
 
@@ -158,7 +159,8 @@ if ! start; then
     esac
 fi
 
-# tree DIRECTORY: everything that a program may see of it, but what is left out on purpose and the root's number.
+# tree DIRECTORY: lists everything that a program can see of it, except the intended differences and
+# the root's inode number.
 tree() {
     (cd "$1" && find . -mindepth 1 -path ./mounted -prune -o -printf '%p|%y|%m|%U:%G|%n|%s|%i|%T@|%l\0' | sort -z)
 }
@@ -203,7 +205,8 @@ for n in range(names):
 print(f"{names * times / (time.monotonic() - begin):.0f} lookups a second")
 sys.exit(f"{wrong} wrong answers" if wrong else 0)
 PYTHON
-# flood ARGUMENT...: floods; the bound holds before the end as well. A thread at work may have one negative more.
+# flood ARGUMENT...: looks up missing names; the bound is checked during the flood as well. Each
+# working thread may add one negative.
 flood() {
     local flooding
     python3 "$scratch/flood.py" "$mirror" "$@" &
@@ -231,12 +234,12 @@ PYTHON
 report
 asked=$(($(figure backend_lookups) - asked)) missing=$(($(figure missing) - missing))
 [ "$missing" -ge 1000 ] || fail "the kernel kept negatives for itself: $missing of 1000 were asked"
-# Ten, and a few more if the directory was looked at for changes meanwhile.
+# Ten, and a few more if the directory was checked for changes meanwhile.
 [ "$asked" -le 100 ] || fail "$asked of 1000 lookups of ten missing names asked the directory"
 echo "ok: $missing lookups of ten missing names, $asked of them asked the directory"
 
 echo "== changes behind its back"
-# seen COMMAND...: within 3 s; --check-after and --entry-timeout are 1 s.
+# seen COMMAND...: must succeed within 3 s; --check-after and --entry-timeout are 1 s.
 seen() {
     local begin=$SECONDS
     until "$@" 2>/dev/null; do
@@ -268,14 +271,15 @@ echo "ok: new, removed, replaced and moved names are seen"
 stop TERM
 
 echo "== a directory whose times are in whole seconds"
-# Inodes of 128 bytes have no room for more. What is made in the second of the change before has the same times.
+# Inodes of 128 bytes store whole seconds. A change in the same second as the previous one does not
+# alter the times.
 mkdir "$scratch/coarse"
 truncate -s 8M "$scratch/image"
 if mkfs.ext4 -q -I 128 "$scratch/image" >/dev/null 2>&1 && mount -o loop "$scratch/image" "$scratch/coarse" 2>/dev/null; then
     fine=$source source="$scratch/coarse"
     start || fail "it did not start"
     for round in 1 2 3; do
-        # At the beginning of a second, so that the look at the directory is in it, too.
+        # At the beginning of a second, so that the check of the directory falls into it, too.
         sleep "0.$(printf %09d $((999999999 - 10#$(date +%N))))"
         touch "$source/first$round"
         missing "$mirror/second$round" || fail "second$round is there already"

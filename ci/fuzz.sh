@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# The fuzz targets of fuzz/. Without arguments: their bodies on a fixed set of inputs, then each of them fuzzed for 60 s, two at a time,
-# with the compiler at hand and no sanitizer; assertions and overflow checks are on. With a number of seconds each is fuzzed for so long under
-# AddressSanitizer, one after the other, which needs a nightly compiler. Installs a C++ compiler and cargo-fuzz if missing.
+# Runs the fuzz targets of fuzz/. Without arguments: their bodies on fixed inputs, then each target
+# is fuzzed for 60 s, two at a time, with the installed compiler and without a sanitizer; assertions
+# and overflow checks are on. With a number of seconds each target is fuzzed for that time under
+# AddressSanitizer, one after the other, which needs a nightly compiler. Installs a C++ compiler and
+# cargo-fuzz if missing.
 #
-# What is found is kept in fuzz/artifacts, and printed with the command that runs it again; so that it stays mended, it goes to
-# fuzz/regressions/TARGET. What was learnt on the way is kept in fuzz/corpus, and the next run begins there.
+# Failing inputs are kept in fuzz/artifacts, and printed with the command that reproduces them; to
+# become regression tests they are moved to fuzz/regressions/TARGET. The corpus is kept in
+# fuzz/corpus, where the next run continues.
 #
-# ci/fuzz.sh [SECONDS [TARGET...]]; SANITIZER=none takes the compiler at hand, two at a time, with arguments, too.
+# ci/fuzz.sh [SECONDS [TARGET...]]; with SANITIZER=none the installed compiler is used, two targets
+# at a time, also with arguments.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -22,12 +26,16 @@ seconds="$1"
 shift
 command -v c++ >/dev/null || packages g++
 tool cargo-fuzz
-[ $# -gt 0 ] || set -- $(cargo fuzz list)
+if [ $# -eq 0 ]; then
+    # Assigned first: `set` would ignore a failure.
+    targets="$(cargo fuzz list)"
+    set -- $targets
+fi
 
 compiler=() jobs=2
 [ "$sanitizer" = none ] || compiler=(+nightly) jobs=1
 flags=(--sanitizer "$sanitizer" --target-dir "${CARGO_TARGET_DIR:-$PWD/target}/fuzz-$sanitizer")
-# A body takes microseconds to milliseconds: what takes a minute hangs.
+# A body takes microseconds to milliseconds: an input that takes a minute is a hang.
 libfuzzer=(-max_total_time="$seconds" -max_len=4096 -timeout=60 -print_final_stats=1)
 
 cargo "${compiler[@]}" fuzz build "${flags[@]}"
@@ -43,15 +51,16 @@ fi
 logs="$(mktemp -d)"
 trap 'rm -r "$logs"' EXIT
 
-# quietly TARGET: says how far it came, or what it found.
+# quietly TARGET: prints the coverage that it reached, or its failing input.
 quietly() {
     if run "$1" >"$logs/$1"; then
         sed -nE "s/^#([0-9]+)\s+DONE\s+cov: ([0-9]+).*/$1: no finding in \1 executions, \2 edges/p" "$logs/$1"
         return
     fi
-    # Without the fuzzer's progress.
-    grep -vE '^#[0-9]+|NEW_FUNC|^INFO:' "$logs/$1" | tail -n 80 | sed "s/^/$1: /"
+    # Recorded first: without a line to print, the filter below ends this subshell.
     echo "$1" >>"$logs/found"
+    # Without the fuzzer's progress lines.
+    grep -vE '^#[0-9]+|NEW_FUNC|^INFO:' "$logs/$1" | tail -n 80 | sed "s/^/$1: /"
 }
 
 running=0

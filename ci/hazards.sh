@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every public type and macro has a row in docs/HAZARDS.md, every cell is filled, and what a cell names exists.
+# Checks that every public type and macro has a row in docs/HAZARDS.md, that every cell is filled,
+# and that the tests named in it exist.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

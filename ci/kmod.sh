@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# lru-core and the shrinker's step inside a real kernel: builds examples/kernel_module for Debian's 6.12 kernel and loads it in QEMU
-# guests, over and over: four tasks, each in a control group of its own, fill it and then add and delete, while everything is dropped
-# with `echo 2 > /proc/sys/vm/drop_caches`. At the end nothing may be left, and the kernel's log must be clean. Then the time of
-# an add and a del beside the kernel's own list_lru (peer.c), in the same guest.
+# Runs lru-core and the shrinker's step inside a real kernel: builds examples/kernel_module for
+# Debian's 6.12 kernel and loads it repeatedly in QEMU guests. Four tasks, each in a control group
+# of its own, fill it and then add and delete, while everything is dropped with `echo 2 >
+# /proc/sys/vm/drop_caches`. At the end no object may be left, and the kernel's log must be clean.
+# Then measures an add and a del next to the kernel's own list_lru (peer.c), in the same guest.
 #
-# ci/kmod.sh [--all]: bounded (2 nodes, 3 loads, 100,000 objects), or 1, 2 and 4 nodes, 20 loads, 1,000,000 objects.
-# KMOD_NODES, KMOD_LOADS, KMOD_OBJECTS, KMOD_SECONDS change the parts.
+# ci/kmod.sh [--all]: a bounded run (2 nodes, 3 loads, 100,000 objects), or 1, 2 and 4 nodes, 20
+# loads, 1,000,000 objects. KMOD_NODES, KMOD_LOADS, KMOD_OBJECTS, KMOD_SECONDS change the parts.
 #
-# Needs QEMU, busybox, cpio, make, gcc, a Rust library in source, and Debian's kernel with its headers; installs or downloads what is
-# missing where it can (kernel and headers are unpacked, not installed). Without them it is skipped, and says so.
+# Needs QEMU, busybox, cpio, make, gcc, the source of the Rust library, and Debian's kernel with its
+# headers; installs or downloads what is missing where possible (kernel and headers are unpacked,
+# not installed). Without them it is skipped, and prints that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -43,7 +45,7 @@ for tool in qemu-system-x86_64 busybox cpio make gcc-12 python3; do
 done
 [ -e /usr/include/libelf.h ] || packages libelf-dev || true
 
-# kernel: Debian's newest 6.12 and its headers, downloaded once, to $kept/VERSION. Says VERSION.
+# kernel: downloads Debian's newest 6.12 and its headers once, to $kept/VERSION. Prints VERSION.
 kernel() {
     local version root part
     version="$(find "$kept" -maxdepth 1 -name '6.12*' -printf '%f\n' 2>/dev/null | sort -V | tail -1)"
@@ -58,10 +60,10 @@ kernel() {
         for part in "$work"/linux-*.deb; do
             dpkg-deb -x "$part" "$root" || return 1
         done
-        # The headers name each other by where they would be installed.
+        # The headers refer to each other by their installed paths.
         echo "include $kept/$version/usr/src/linux-headers-$version-common/Makefile" \
             >"$root/usr/src/linux-headers-$version-cloud-amd64/Makefile"
-        # Without its types, which would need pahole, modules have none; nobody asks for them.
+        # Without vmlinux, modules get no BTF types, which would need pahole; no check uses them.
         rm -rf "$root/lib/modules" "$root/usr/src/linux-headers-$version-cloud-amd64/vmlinux"
         mv "$root" "$kept/$version"
     fi
@@ -72,18 +74,18 @@ version="$(kernel)" || skip "Debian's 6.12 kernel and its headers, which cannot 
 vmlinuz="$(echo "$kept/$version"/boot/vmlinuz-*)"
 echo "kernel $version"
 
-# The Rust side, one object file: its library is built for a kernel too.
+# The Rust side, one object file, with the library built for a kernel target, too.
 rust() {
     rust_from_source "$target/rust-source" || skip "Rust's library in source (Debian: rustc-web rust-web-src), which cannot be downloaded"
     local flags=(-Crelocation-model=static -Ccode-model=kernel -Cforce-unwind-tables=no -Cjump-tables=no)
     flags+=(-Zcf-protection=branch -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Zplt=yes)
     flags+=(-Zdirect-access-external-data=yes -Zfunction-sections=no)
-    # Where the library is built anyway, an Arc can say that there is no memory.
+    # With the library built from source, an Arc can report that there is no memory.
     flags+=(--cfg=lowwater_try_arc)
     (cd examples/kernel_module/rust && RUSTFLAGS="${flags[*]}" CARGO_TARGET_DIR="$kept/rust" \
         cargo build --locked --quiet --release --target x86_64-unknown-none -Zbuild-std=core,alloc) || return 1
     local archive="$kept/rust/x86_64-unknown-none/release/liblowwater_kernel.a"
-    # Only our own: what the archive has of compiler_builtins, kernels have better.
+    # Only our own objects: the kernel has better versions of the functions in compiler_builtins.
     ar t "$archive" | grep '^lowwater_kernel' >"$work/members"
     [ "$(wc -l <"$work/members")" = 1 ] || fail "the Rust side is not one object file"
     ar p "$archive" "$(cat "$work/members")" >"$kept/rust.o"
@@ -91,7 +93,7 @@ rust() {
 (rust) || exit 1
 [ -s "$kept/rust.o" ] || exit 0 # skipped
 
-# Every place that could panic is known, with the reason why it does not.
+# Each call that could panic must be listed, with the reason why it does not.
 python3 ci/tools/panics.py "$kept/rust.o" "$PWD" >"$work/panics"
 if grep -vxFf <(grep -v '^#' examples/kernel_module/panics.txt | grep .) "$work/panics"; then
     fail "the above could panic, and examples/kernel_module/panics.txt does not say why not"
@@ -116,7 +118,7 @@ for module in lowwater lowwater_peer; do
     echo "built $module.ko, $(stat -c %s "$build/$module.ko") bytes"
 done
 
-# The guest's files.
+# The files of the guest.
 root="$work/root"
 mkdir -p "$root"/{bin,proc,sys,dev}
 cp "$(command -v busybox)" "$root/bin/busybox"
@@ -125,8 +127,8 @@ cp examples/kernel_module/guest.sh "$root/init"
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initrd"
 
-# guest NODES LOADS ROUNDS ARGUMENT...: boots a guest with so many nodes; its figures are in $work/figures afterwards, the kernel's log
-# in $work/console.
+# guest NODES LOADS ROUNDS ARGUMENT...: boots a guest with that many nodes. Its figures are in
+# $work/figures afterwards, the kernel's log in $work/console.
 guest() {
     local nodes="$1" loads="$2" rounds="$3" mib=2048 numa=() n began=$SECONDS
     shift 3
@@ -150,13 +152,13 @@ guest() {
     sed "s/^/    /" "$work/figures"
     grep -q '^end 1$' "$work/figures" || { tail -n 60 "$work/console" >&2; fail "the guest stopped early"; }
     echo "    guest_seconds $((SECONDS - began))"
-    # The log has no line that should not be there.
+    # The log has no unexpected line.
     expect nodes '==' "$nodes"
     expect log_lines_bad '==' 0
     ! grep '^failed' "$work/figures" || fail "something in the guest"
 }
 
-# figure NAME: its value.
+# figure NAME: prints its value.
 figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
 # expect NAME OPERATOR VALUE
 expect() {
@@ -174,12 +176,12 @@ for nodes in "${nodes_of_guests[@]}"; do
     expect loads '==' "$loads"
     expect full_at_least '==' "$((objects / 4 * 4))"
     expect dropped '>=' "$loads"
-    # Counts are exact, and nothing is left: no object, no memory of the Rust side's.
+    # Counts are exact, and nothing is left: no object, and no memory of the Rust side.
     expect counts_right '==' "$loads"
     expect objects_left '==' 0
     expect allocations_left '==' 0
     expect adds_refused '==' 0
-    # Where every few allocations fail, too.
+    # The same with a fraction of the allocations failing.
     expect scarce_starts_refused '>=' 10
     expect scarce_loads '==' 3
     expect scarce_allocations_refused '>=' 3
@@ -188,7 +190,8 @@ for nodes in "${nodes_of_guests[@]}"; do
     expect scarce_counts_right '==' 3
 done
 
-# A nanosecond is an instruction there, however busy this machine is.
+# Here the guest's clock advances by one nanosecond per instruction, regardless of other load on the
+# machine.
 echo "== instructions of an add and a del"
 pairs=10000 cpus=1
 guest 1 0 2 -accel tcg,thread=single -icount shift=0,sleep=off

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Real memcached clients against lowwater-server: Debian's memccapable, pymemcache with 50 connections at once, memcached itself as
-# the reference for every reply, meta commands and logins too; tenants' listeners, sockets, limits that change; then clients that
-# misbehave, bad flags, and SIGTERM.
+# Runs real memcached clients against lowwater-server: Debian's memccapable; pymemcache with 50
+# concurrent connections; memcached itself as the reference for every reply, including meta commands
+# and logins; tenants' listeners, sockets and changing limits; misbehaving clients, invalid flags,
+# and SIGTERM.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
@@ -36,7 +37,7 @@ done
 echo "== logins against memcached's own"
 printf 'shop:secret\n' >"$scratch/users"
 guarded="$(free_port)"
-# Not as nobody, who may not look into the scratch folder.
+# Not as the user nobody, who cannot read the scratch directory.
 memcached -u "$(id -un)" -l 127.0.0.1 -p "$guarded" -U 0 -Y "$scratch/users" &
 children+=("$!")
 wait_for_port "$guarded"
@@ -132,6 +133,6 @@ refuse --config "$scratch/bad.conf"
 refuse surplus
 "$server" -h >"$scratch/out" || fail "-h: exit status $?"
 grep -q -- '--max-item-size' "$scratch/out" || fail "-h does not tell the flags"
-# Nobody may be reading what a server says on start.
+# The reader of a server's start message may be gone.
 "$server" -h | head -c 1 >/dev/null || true
 echo "$refused refused with a message"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# base, rcu, lru-core, store and shrinker build where there is no operating system, and all libraries build on others than Linux.
+# Checks that base, rcu, lru-core, store and shrinker build without an operating system, and that
+# all libraries build on systems other than Linux.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/rust.bash
@@ -7,7 +8,8 @@ cd "$(dirname "$0")/.."
 
 std_less=(-p lowwater-base -p lowwater-rcu -p lowwater-lru-core -p lowwater-store -p lowwater-shrinker --no-default-features)
 
-# A crate that needs std would pass on a target that has it, so the names are looked at as well.
+# A crate that needs std would build on a target with std, so the names of the dependencies are
+# checked as well.
 pulled="$(cargo tree "${std_less[@]}" -e normal --prefix none --format '{p} {f}' | sort -u)"
 if grep -E '^(parking_lot|rustix|libc|dashmap|tokio|linux-raw-sys|memchr) |[ ,]std([ ,]|$)' <<<"$pulled"; then
     echo "FAILED: the above come with --no-default-features and need std"
@@ -15,7 +17,7 @@ if grep -E '^(parking_lot|rustix|libc|dashmap|tokio|linux-raw-sys|memchr) |[ ,]s
 fi
 echo "no crate that needs std"
 
-# check_on TARGET ARGUMENT...: `cargo check` there, if the toolchain can be had.
+# check_on TARGET ARGUMENT...: runs `cargo check` for TARGET, if the toolchain is available.
 check_on() {
     local target="$1"
     shift
@@ -31,8 +33,9 @@ check_on x86_64-unknown-none "${std_less[@]}"
 check_on x86_64-apple-darwin --workspace --lib
 check_on x86_64-pc-windows-gnu --workspace --lib
 
-# Bare metal with 32 bits and without 64-bit atomics, and the library built from source: nothing of a prebuilt one is needed, and an
-# Arc can say that there is no memory. (For x86_64-unknown-none ci/kmod.sh does that.)
+# Bare metal with 32 bits and without 64-bit atomics, and with the library built from source: no
+# prebuilt one is needed, and an Arc can report that there is no memory. (ci/kmod.sh does the same
+# for x86_64-unknown-none.)
 bare32=riscv32imac-unknown-none-elf
 work="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 if (rust_from_source "$work/rust-source"); then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Three servers behind Debian's nutcracker (twemproxy): 10,000 keys are set and read back through it; then one server is killed,
-# and the keys of the other two are still served.
+# Runs three servers behind Debian's nutcracker (twemproxy): 10,000 keys are set and read back
+# through it; then one server is killed, and the keys of the other two must still be served.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
@@ -14,12 +14,13 @@ for name in one two three; do
     pids+=("$pid")
     ports+=("$port")
 done
-# The third is killed below; the shell need not report that.
+# The third server is killed below; the shell need not report that.
 disown "${pids[2]}"
 proxy="$(free_port)"
-# auto_eject_hosts is off: with it, the dead server's keys would move to the others after a while, and a test of "the others go
-# on" could not tell a key that was kept from one that was written again. Off, each key stays where it is: those of
-# the dead server get an error at once, all others their value.
+# auto_eject_hosts is off. If it were on, the keys of the dead server would move to the others after
+# a while, and the test could not distinguish a key that was kept from one that was written again.
+# Off, each key keeps its server: requests for keys of the dead server fail at once, all others
+# return their value.
 cat >"$scratch/nutcracker.yml" <<YML
 cache:
   listen: 127.0.0.1:$proxy

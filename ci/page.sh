@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The page of lowwater-server --http in a headless Chromium: live numbers that are the server's, on a screen and on a phone, in light and in
-# dark, with a thousand tenants; nothing asked of anybody else, nothing on the console, no key and no value.
+# Opens the page of lowwater-server --http in a headless Chromium: its live numbers equal the
+# server's, on a desktop and a phone screen, in light and dark mode, with a thousand tenants; it
+# makes no requests to other hosts, logs nothing to the console, and shows no key and no value.
 #
-# ci/page.sh [FOLDER]: leaves screenshots there.
+# ci/page.sh [FOLDER]: saves screenshots there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The checks that are too slow for each change, each for MINUTES at most (240 by default), and random programs for as long a quarter of it.
-# What came of each is written into docs/SANITIZERS.md: date, commit, compiler, how many tests, result.
+# Runs the checks that are too slow for each change, each for MINUTES at most (240 by default), and
+# random programs for a quarter of that time. Writes the result of each into docs/SANITIZERS.md:
+# date, commit, compiler, number of tests, result.
 #
 # ci/scheduled.sh [MINUTES [KIND...]]: miri, thread, address and programs by default.
 set -euo pipefail
@@ -13,7 +14,7 @@ table=docs/SANITIZERS.md
 logs="${CARGO_TARGET_DIR:-target}/scheduled"
 mkdir -p "$logs"
 
-# check KIND: runs it; the command is in ${command[@]}.
+# check KIND: runs the command in ${command[@]}.
 check() {
     case "$1" in
     miri | thread | address) command=(ci/sanitize.sh "$1") ;;
@@ -25,12 +26,12 @@ check() {
     return $code
 }
 
-# total WORD LOG: of all lines `test result`.
+# total WORD LOG: the sum over all lines `test result`.
 total() {
     { grep -oE "[0-9]+ $1" "$2" || true; } | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# result CODE LOG: in words.
+# result CODE LOG: prints the result in words.
 result() {
     local reports
     reports="$(grep -cE 'ThreadSanitizer: |AddressSanitizer: |Undefined Behavior' "$2" || true)"
@@ -51,7 +52,7 @@ for kind in "$@"; do
     log="$logs/$kind.log"
     row="| $kind | \`${command[*]}\` | $(date -u +%F) | $(git rev-parse --short HEAD) | $(rustc +nightly --version | cut -d ' ' -f 2,4 | tr -d ')') | $(total passed "$log") / $(total failed "$log") | $(result "$code" "$log") |"
     echo "$row"
-    # The row of this kind is replaced, and all others are kept.
+    # Replaces the row of this kind, and keeps all others.
     KIND="$kind" ROW="$row" awk -F ' *\\| *' '$2 == ENVIRON["KIND"] { print ENVIRON["ROW"]; next } { print }' "$table" >"$logs/table"
     cp "$logs/table" "$table"
 done

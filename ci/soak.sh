@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything at once for MINUTES (1 by default), looked at every second: examples/soak. CPU is the part of one processor, in percent,
-# that its threads take together; 100 by default.
+# Runs all parts at once for MINUTES (1 by default), with checks every second: examples/soak. CPU is
+# the processor time that its threads use together, in percent of one processor; 100 by default.
 #
 # ci/soak.sh [MINUTES [CPU]]
 set -euo pipefail

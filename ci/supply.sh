@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# What comes in and what goes out: the crates we depend on, and the names others may depend on.
+# Checks the dependencies and the public interface.
 #
-# | part | what | needs |
+# | part | check | needs |
 # |---|---|---|
 # | minimal | the libraries build with the oldest versions that Cargo.toml allows | a registry |
-# | powerset | every combination of features builds (hwloc where its headers are) | cargo-hack |
-# | deny | licenses, sources, doubles: deny.toml | cargo-deny |
-# | api | docs/API.txt is what rustdoc sees; `api write` writes it | cargo-public-api, nightly |
-# | semver REV | nothing that REV had is gone or changed; for the last release: `semver v0.1.0` | cargo-semver-checks |
+# | powerset | every combination of features builds (hwloc where its headers are installed) | cargo-hack |
+# | deny | licenses, sources, duplicates: deny.toml | cargo-deny |
+# | api | ci/API.txt equals the public items that rustdoc lists; `api write` writes it | cargo-public-api, nightly |
+# | semver REV | no item of REV was removed or changed; for the last release: `semver v0.1.0` | cargo-semver-checks |
 #
-# ci/supply.sh [PART...]: without arguments `minimal`, and those whose program is there already. Building one takes up to a quarter
-# of an hour, so that is done only for a part that was asked for.
+# ci/supply.sh [PART...]: without arguments `minimal`, and the parts whose program is installed.
+# Building a program takes up to a quarter of an hour, so only parts named as arguments build
+# theirs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/cargo.bash
@@ -25,7 +26,8 @@ minimal() {
         export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/minimal"
         cd "$copy"
         rm -f Cargo.lock
-        # Unstable, so a stable compiler has to be told that it may. Ours are the oldest, those they need the newest that fit.
+        # `minimal-versions` is unstable, so a stable compiler needs permission. Our direct
+        # dependencies get their oldest versions, transitive ones the newest that fit.
         RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions
         cargo check --quiet --workspace --lib
         cargo check --quiet --workspace --lib --features tracing,metrics
@@ -43,7 +45,8 @@ powerset() {
 
 deny() {
     tool cargo-deny
-    # Advisories come from a repository of their own; where that can be reached, `cargo deny check` looks at them, too.
+    # Advisories are in a repository of their own; where it can be reached, `cargo deny check`
+    # checks them, too.
     cargo deny --all-features check bans licenses sources
 }
 
@@ -57,13 +60,13 @@ api() {
         echo
     done >"$listed"
     if [ "${1-}" = write ]; then
-        mv "$listed" docs/API.txt
-        chmod 644 docs/API.txt
+        mv "$listed" ci/API.txt
+        chmod 644 ci/API.txt
     else
-        diff -u docs/API.txt "$listed" || { echo "the public names have changed: look at each, then ci/supply.sh api write"; return 1; }
+        diff -u ci/API.txt "$listed" || { echo "the public names have changed: look at each, then ci/supply.sh api write"; return 1; }
         rm "$listed"
     fi
-    echo "$(grep -c '^pub' docs/API.txt) public names"
+    echo "$(grep -c '^pub' ci/API.txt) public names"
 }
 
 semver() {

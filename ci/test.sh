@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's test command, exactly as it stands there.
+# Runs the README's test command, exactly as written there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

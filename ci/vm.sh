@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Real pressure: a QEMU guest with 1, 2 and 4 NUMA nodes and cgroup v2, and in it a program that puts 1 GB through a cache in a
-# group with memory.max=96M. It must never be killed, must give way by itself when the program needs memory for other things, and
-# must go on serving meanwhile. The first guest does not look at its group and is killed, which shows that the limit is real; the last
-# two have memory.high instead, of which the kernel tells when it is met; one of them hears nothing but that its tasks wait.
+# Real pressure: a QEMU guest with 1, 2 and 4 NUMA nodes and cgroup v2 runs a program that puts 1 GB
+# through a cache in a group with memory.max=96M. The program must never be killed, must shrink its
+# cache when it needs memory for other data, and must keep serving meanwhile. The first guest does
+# not watch its group and is killed, which shows that the limit is real. The last two have
+# memory.high instead, for which the kernel reports an event when it is met; one of them receives
+# only PSI events.
 #
-# Real nodes: in guests with 1, 2 and 4 of them the tests of crates/shrinker/tests/numa.rs, which on most machines have one node to look at:
-# memory that is allocated, and comes back, on its node; a full node that evicts nobody on others; reclaimers on their processors.
+# Real nodes: guests with 1, 2 and 4 nodes run the tests of crates/shrinker/tests/numa.rs, which
+# have only one node on most machines: memory is allocated on its node and returned to it; a full
+# node evicts nothing on other nodes; reclaimers run on their processors.
 #
 # ci/vm.sh [pressure|numa]: only that part.
 #
-# Needs QEMU, busybox and cpio, which it installs where it can, and a kernel: the file in $VM_KERNEL, or Debian's cloud
-# kernel, which is downloaded and unpacked, not installed. Without them it is skipped, and says so. Emulated, as it is unless
-# $VM_ACCEL says "kvm" (which not every machine that offers it survives), a guest takes about 15 s; all of it is given 220.
+# Needs QEMU, busybox and cpio, which it installs where possible, and a kernel: the file in
+# $VM_KERNEL, or Debian's cloud kernel, which is downloaded and unpacked, not installed. Without
+# them it is skipped, and prints that. Guests are emulated unless $VM_ACCEL is "kvm" (which crashes
+# some machines that offer it); an emulated guest takes about 15 s, and the whole run has a limit of
+# 220 s.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -38,7 +43,7 @@ for tool in qemu-system-x86_64 busybox cpio; do
     command -v "$tool" >/dev/null || skip "$tool (Debian: qemu-system-x86 busybox-static cpio), which cannot be installed"
 done
 
-# kernel: the guest's, downloaded once.
+# kernel: prints the path of the guest's kernel, which is downloaded once.
 kernel() {
     local kept="$target/vm/vmlinuz" package
     if [ -n "${VM_KERNEL:-}" ]; then
@@ -46,7 +51,7 @@ kernel() {
     elif [ -s "$kept" ]; then
         echo "$kept"
     else
-        # 6.12 by preference, as all figures are from there; else the newest there is.
+        # Prefers 6.12, with which all figures were measured; otherwise the newest available.
         package="$(apt-cache pkgnames linux-image- | grep -E '^linux-image-[0-9].*-cloud-amd64-unsigned$' |
             awk '{ print ($0 ~ /-6\.12/ ? 1 : 0), $0 }' | sort -V | tail -1 | cut -d' ' -f2)"
         [ -n "$package" ] || return 1
@@ -58,7 +63,7 @@ kernel() {
 }
 vmlinuz="$(kernel)" || skip "a kernel for the guest (no Debian cloud kernel can be downloaded; set VM_KERNEL to a bzImage)"
 
-# Only what is asked for is built: the example needs far more than the tests.
+# Builds only the requested parts: the example has many more dependencies than the tests.
 programs=()
 if [[ $parts == *pressure* ]]; then
     cargo build --quiet --release --example pressure_probe
@@ -66,7 +71,7 @@ if [[ $parts == *pressure* ]]; then
     programs+=("$work/probe")
 fi
 if [[ $parts == *numa* ]]; then
-    # executable ARGUMENT...: the file of a test.
+    # executable ARGUMENT...: prints the path of a test's executable.
     executable() { cargo test --quiet --no-run --message-format=json "$@" | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
     cp "$(executable -p lowwater-shrinker --test numa)" "$work/numa"
     cp "$(executable -p lowwater-lru-core --lib)" "$work/core"
@@ -77,7 +82,7 @@ if [[ $parts == *numa* ]]; then
 fi
 SECONDS=0 # Only the guests count.
 
-# The guest's files: busybox, the program and its libraries.
+# The files of the guest: busybox, the program and its libraries.
 root="$work/root"
 mkdir -p "$root"/{bin,proc,sys,dev}
 cp "$(command -v busybox)" "$root/bin/busybox"
@@ -95,12 +100,12 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t cgroup2 cgroup /sys/fs/cgroup
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
-# The limit of the outer group holds for the inner one, which has none of its own.
+# The limit of the outer group applies to the inner one, which has none of its own.
 outer=/sys/fs/cgroup/outer
 mkdir $outer
 echo +memory >$outer/cgroup.subtree_control
 mkdir $outer/inner
-# From the kernel's command line: outer's limits, and the program's arguments.
+# From the kernel's command line: the outer group's limits, and the program's arguments.
 for word in $(cat /proc/cmdline); do
     case $word in
     probe.max=*) echo ${word#*=} >$outer/memory.max ;;
@@ -136,7 +141,8 @@ INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initrd"
 
-# guest NODES ARGUMENT...: runs the program in a guest with so many nodes; its figures are in $work/figures afterwards.
+# guest NODES ARGUMENT...: runs the program in a guest with that many nodes. Its figures are in
+# $work/figures afterwards.
 guest() {
     local nodes="$1" cpus=4 mib=1024 numa=() n began=$SECONDS
     shift
@@ -161,7 +167,7 @@ guest() {
     echo "    guest_seconds $((SECONDS - began))"
 }
 
-# figure NAME: its value.
+# figure NAME: prints its value.
 figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
 # expect NAME OPERATOR VALUE
 expect() {
@@ -171,18 +177,19 @@ expect() {
     echo "ok: $1 $value $2 $3"
 }
 
-# went_well NODES: what must hold of each guest whose runtime looks at its group.
+# went_well NODES: the checks for each guest whose runtime watches its group.
 went_well() {
     expect nodes '==' "$1"
     expect exit '==' 0
     expect finished '==' 1
     expect outer_oom_kill '==' 0
     expect inner_oom_kill '==' 0
-    # Shrinks by itself.
+    # The cache shrinks by itself.
     expect ceiling_min_bytes '<' "$(figure ceiling_before_bytes)"
     expect lowered '>=' 1
     expect errors '==' 0
-    # Goes on serving: of what was written at most one in a hundred was refused, or gone when it was read at once.
+    # It keeps serving: at most one write in a hundred was refused, or was gone when it was read at
+    # once.
     for phase in fill squeeze hold after; do
         expect "${phase}_refused" '<=' "$(figure "${phase}_values") / 100"
         expect "${phase}_lost" '<=' "$(figure "${phase}_values") / 100"
@@ -213,7 +220,7 @@ for nodes in 1 2 4; do
     guest "$nodes" probe.max=96M
     went_well "$nodes"
     expect squeeze_values '>' 0
-    # What it took is given back when the program has given its memory back.
+    # The memory that the cache gave up is returned when the program has released its own.
     expect given_back '==' 1
     expect hold_values '>' 0
     expect limit_bytes '==' "$((96 << 20))"
@@ -223,7 +230,7 @@ echo "== 1 node, memory.high=96M, no margin"
 guest 1 probe.high=96M probe.arg=--margin probe.arg=1 probe.arg=--megabytes probe.arg=150 probe.arg=--squeeze probe.arg=8 \
     probe.arg=--hold-seconds probe.arg=1
 went_well 1
-# The kernel says that the limit was met, once each time and not over and over.
+# The kernel reports that the limit was met, once for each time.
 expect outer_high '>=' 1
 expect events_memory_events '>=' 1
 expect events_memory_events '<=' "$(figure outer_high) + 1"

@@ -3,13 +3,23 @@
 
     differential.py HOST:PORT HOST:PORT [--commands N] [--seed S]
 
-The first is the reference. Unique numbers (gets, cas, and the c of the meta commands) differ between servers: they are left out of
-the comparison, and a cas names each server's own. Seconds (t, l, exp, la) may differ by the one that passes between the two.
-What is known to differ is not generated: numbers that wrap in memcached 1.6.18 and are refused by us; store lines with a bad key,
-whose block it runs as commands and we swallow; incr of numbers from 2^63 on, for which it looks for a minus sign beyond the value's
-end; a time in the past that is shown as seconds left, which wraps there; an ma that gives a time to a number that grows, which it loses; keys in base64 of values it made or joined itself, which it then
-shows as they are. Start the reference with `-o no_modern`: its background threads hold items now and then, and then decr does not
-fill up with spaces.
+The first server is the reference, memcached 1.6.18; the second is lowwater-server. CAS numbers (gets,
+cas, and the c flag of the meta commands) differ between servers: they are not compared, and a cas
+sends each server its own number. Seconds (t, l, exp, la) may differ by one, since the commands are not
+sent at the same instant.
+
+Commands with known differences are not generated:
+
+- numbers that wrap in memcached and are refused by lowwater-server;
+- store lines with a bad key: memcached runs their data block as commands, lowwater-server skips it;
+- incr of numbers from 2^63 on, for which memcached looks for a minus sign beyond the value's end;
+- a time in the past that is shown as seconds left, which wraps in memcached;
+- an ma that sets a time on a number that grows in length: memcached loses the time;
+- base64 keys of values that memcached created by a meta command or appended to: it shows these keys
+  without base64.
+
+Start the reference with `-o no_modern`: otherwise its background threads sometimes hold an item, and
+then decr does not pad the number with spaces.
 """
 
 import argparse
@@ -31,7 +41,7 @@ class Server:
         self.uniques = {}
 
     def ask(self, command):
-        """Sends one command, and a version behind it so that silence is seen; returns all of the reply."""
+        """Sends a command, and `version` so that a missing reply is noticed; returns the reply."""
         self.socket.sendall(command + b"version\r\n")
         reply = []
         while True:
@@ -54,13 +64,13 @@ class Server:
         return b"".join(reply)
 
     def fill_in(self, command):
-        """A cas names the number this server gave for the key."""
+        """Puts the number that this server returned for the key into a cas command."""
         def number(match):
             return self.uniques.get(match.group(1), b"0")
         return re.sub(rb"<unique of ([^>]+)>", number, command)
 
     def learn(self, key, reply):
-        """Remembers the number that a meta command told, and takes out of the reply what cannot be equal."""
+        """Stores the CAS number of a meta reply; removes the parts that always differ."""
         head, end, tail = reply.partition(b"\r\n")
         told = re.search(rb" c(\d+)(?= |$)", head)
         if told and told.group(1) != b"0":
@@ -74,7 +84,7 @@ SECONDS = re.compile(rb" (t|l|exp=|la=)(-?\d+)(?= |$)")
 
 
 def equal(expected, got):
-    """Byte for byte, but for a second more or less."""
+    """Compares two replies byte for byte, except that seconds may differ by one."""
     if expected == got:
         return True
     (expected, _, values), (got, _, others) = expected.partition(b"\r\n"), got.partition(b"\r\n")
@@ -85,11 +95,11 @@ def equal(expected, got):
 
 
 def meta(random):
-    """A meta command, and the key it names."""
+    """Returns a random meta command and its key."""
     key = random.choice(KEYS)
     binary = random.random() < 0.2
     if binary:
-        # A key of its own kind: what was made or joined under one is shown in another way there.
+        # Keys that text commands do not use: see the last known difference above.
         key = random.choice([b"\0bin", b"two words", b"\xff\n:x", b"bin"])
     word = base64.b64encode(key) if binary else key
     exptime = random.choice([b"0", b"100", b"100", b"1000", b"2592000", b"-1", b"x"])
@@ -177,7 +187,7 @@ def command(random):
     words = [b"get", b"set", b"cas", b"delete", b"incr", b"touch", b"verbosity", b"flush_all", b"gat", b"nothing", b"Get",
              b"x", b"a", b"0", b"-5", b"noreply", b"k" * 251, b""]
     line = b" ".join(random.choice(words) for _ in range(random.randint(0, 7)))
-    # A store line that is right by chance would take the next command for its block.
+    # A store line that is valid by chance would take the next command as its data block.
     if re.match(rb" *(set|cas) +\S+ +\S+ +\S+ +\S+", line):
         return b"\r\n"
     return line + b"\r\n"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Logins, listeners, sockets and limits of running servers.
+"""Checks logins, listeners, sockets and limits of running servers.
 
-    doors.py login HOST:PORT HOST:PORT     the same conversation with memcached -Y and with us, byte for byte
-    doors.py tags PORT PORT                everybody's port, and that of the tenant `shop`
+    doors.py login HOST:PORT HOST:PORT     the same commands for memcached -Y and lowwater-server: equal replies
+    doors.py tags PORT PORT                the common port, and the port of the tenant `shop`
     doors.py socket PATH                   a unix socket
     doors.py full PORT                     a server of 8 MB with -M
     doors.py limits PORT                   a server of 64 MB whose budget and tenants change while clients write

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pymemcache against a server, with 50 connections at once: fifty.py HOST PORT"""
+"""Checks a server with pymemcache and 50 concurrent connections: fifty.py HOST PORT"""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ def check(condition, what):
 
 
 def one(number, address, start):
-    """Everything a client does, on keys of its own; then keys that all share."""
+    """Runs every operation of a client on keys of its own, then on keys that all clients share."""
     client = Client(address, timeout=10, connect_timeout=10)
     tenant = "tenant%d:" % (number % 7)
     key = tenant + "key%d" % number

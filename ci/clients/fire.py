@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A lowwater-server under fire: fire.py BINARY [--megabytes N] [--idle N]
+"""Attacks a lowwater-server with hostile clients: fire.py BINARY [--megabytes N] [--idle N]
 
-One client behaves, from the beginning to the end, and must be served; the others do not. Memory stays bounded, nobody panics, and
-every server started here ends with exit status 0 when it is told to.
+One client is well behaved from the beginning to the end and must always be served; all other clients
+are hostile. The memory of the server must stay bounded, no thread may panic, and each server that is
+started here must exit with status 0 after SIGTERM.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import time
 import urllib.request
 
 HOST = "127.0.0.1"
-# Patience with a machine that does other things, too.
+# A time limit for all waits, long enough for a busy machine.
 PATIENCE = 30
 CLOSE_TIME_MAX = 1.5
 
@@ -32,7 +33,7 @@ def check(good, text):
 
 
 class Server:
-    """A server of our own; always ended."""
+    """A server that is started here, and always stopped."""
 
     def __init__(self, binary, *flags, stderr=None, stdout=None, port=None):
         self.log = tempfile.TemporaryFile() if stderr is None else stderr
@@ -47,7 +48,7 @@ class Server:
                 raise
 
     def greeted(self, http):
-        """Where it listens, as it says on stdout."""
+        """Reads the addresses that the server prints on stdout."""
         first = self.process.stdout.readline().decode()
         self.port = int(first.rsplit(":", 1)[1])
         if http:
@@ -76,7 +77,7 @@ class Server:
         return len(os.listdir("/proc/%d/fd" % self.process.pid))
 
     def stop(self):
-        """SIGTERM: exit status 0 in about a second, and no panic in what it said."""
+        """Sends SIGTERM; expects exit status 0 in about a second, and no panic in the output."""
         started = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(PATIENCE)
@@ -91,7 +92,7 @@ class Server:
 
 
 class Client:
-    """Asks, and is answered as expected."""
+    """A client that compares each reply with the expected one."""
 
     def __init__(self, sock):
         self.socket = sock
@@ -111,13 +112,13 @@ class Client:
 
 
 class Behaves(threading.Thread):
-    """Writes and reads the whole time; remembers how long the slowest answer took."""
+    """The well-behaved client: writes and reads all the time, and records the slowest round."""
 
     def __init__(self, server):
         super().__init__(daemon=True)
         self.client, self.done, self.failure = server.client(), threading.Event(), None
         self.rounds, self.slowest = 0, 0.0
-        # What it wrote is to be there when it asks, however long that takes on a busy machine and whoever floods.
+        # `low` protects the client's value, so that it is never evicted before the client reads it.
         self.client.ask(b"tenant set good low=1M\r\n", b"OK")
 
     def run(self):
@@ -130,7 +131,7 @@ class Behaves(threading.Thread):
                 self.slowest = max(self.slowest, time.monotonic() - started)
                 self.rounds += 1
                 time.sleep(0.001)
-        except BaseException as failure:  # Told by the main thread.
+        except BaseException as failure:  # Raised again by `end`, on the main thread.
             self.failure = failure
 
     def end(self):
@@ -149,13 +150,13 @@ class Behaves(threading.Thread):
 
 
 def reset(sock):
-    """Closes as a machine does that is switched off and on again."""
+    """Closes the connection with a reset, as after a restart of the client's machine."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
 
 
 def listening(pid):
-    """The addresses that a process listens on, as the kernel tells them."""
+    """Returns the addresses on which a process listens, from /proc."""
     inodes = set()
     for name in os.listdir("/proc/%d/fd" % pid):
         try:
@@ -258,7 +259,7 @@ def slow_loris(server, seconds=4):
 
 
 def unfinished(server):
-    """Values that stop just before their end: what they take is bounded, and comes back."""
+    """Sends values without their last bytes: their memory is bounded, and freed in the end."""
     client, held = server.client(), []
 
     def send(n):
@@ -275,7 +276,7 @@ def unfinished(server):
     for thread in threads:
         thread.start()
     most, until = 0, time.monotonic() + 3
-    # What was sent lies in the kernel's buffers for a while.
+    # The sent bytes may be in the kernel's buffers for a while.
     while any(thread.is_alive() for thread in threads) or time.monotonic() < until:
         most = max(most, arriving())
         time.sleep(0.05)
@@ -301,7 +302,7 @@ def half_open(server):
         sock.sendall(pieces[n % len(pieces)])
         if n % 3 == 0:
             sock.shutdown(socket.SHUT_WR)
-            while sock.recv(4096):  # What is complete is answered, then it is closed.
+            while sock.recv(4096):  # The server answers complete commands, then closes.
                 pass
             sock.close()
         elif n % 3 == 1:
@@ -323,7 +324,7 @@ def random_bytes(server, megabytes):
 
     def one(seed):
         source = random.Random(seed)
-        # Made once: the generator would be what is measured.
+        # Generated once: otherwise the generator would be slower than the server.
         noise = [source.randbytes(1 << 16) for _ in range(16)]
         for _ in range(16):
             noise.append(b"".join(source.choices(words, k=8000))[:1 << 16])
@@ -365,7 +366,7 @@ def random_bytes(server, megabytes):
 
 
 def flood(server):
-    """Pipelines without reading, until the server stops listening; then takes all answers, in order."""
+    """Sends commands until the server stops reading, and only then reads the replies, in order."""
     client = server.client()
     client.ask(b"set f 0 0 1\r\nx\r\n", b"STORED")
     sock, asked = client.socket, 0
@@ -381,7 +382,7 @@ def flood(server):
     except TimeoutError:
         pass
     held = server.resident()
-    # The rest of what was cut, while somebody reads.
+    # A thread sends the rest of the cut command while this one reads.
     sock.settimeout(PATIENCE)
     rest = pending
     asked += 1000 if rest else 0
@@ -453,7 +454,8 @@ def full(binary):
 
 
 def few_files(binary):
-    """More connections than the system gives files for: who is in goes on, and who waits comes in later."""
+    """Opens more connections than the server may have files: the open ones are served, and the
+    waiting ones are accepted later."""
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     log = tempfile.TemporaryFile()
@@ -475,7 +477,7 @@ def few_files(binary):
 
 
 def no_room_for_the_log(binary):
-    """stdout and stderr on a full disk; everything is to be told there."""
+    """Starts a server with stdout and stderr on a full disk, and a verbose log."""
     port = free_port()
     disk = open("/dev/full", "wb")
     with Server(binary, "-vv", stderr=disk, stdout=disk, port=port) as server:
@@ -533,7 +535,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("--megabytes", type=int, default=64)
-    # The system's limit on open files, and ports, must leave room for them.
+    # The system's limits on open files and ports must permit this many connections.
     parser.add_argument("--idle", type=int, default=10_000)
     options = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -544,7 +546,7 @@ def main():
         good = Behaves(server)
         good.start()
         print("%-30s          %s" % ("filled", fill(server, 2 * memory)))
-        # The rest is the allocator's: what a thread's part of the heap got and does not give back.
+        # Memory above this is the allocator's: freed memory that a thread's arena does not return.
         most = filled = server.resident()
         for name, attack in (
             ("listens at home only", lambda: stays_at_home(server)),

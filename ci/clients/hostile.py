@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Clients that misbehave beside one that does not: hostile.py HOST PORT PID
+"""Runs misbehaving clients and one well-behaved client: hostile.py HOST PORT PID
 
-None of them may disturb it, and what they make the server hold is bounded.
+None of them may delay the well-behaved client, and the memory that they take in the server is bounded.
 """
 
 import random
@@ -32,7 +32,7 @@ def noise(address, seed):
 
 
 def endless_line(address):
-    """Gets told, and thrown out, long before it has sent a megabyte."""
+    """Gets an error and is disconnected long before it has sent a megabyte."""
     with connect(address) as client:
         try:
             for _ in range(1000):
@@ -43,7 +43,7 @@ def endless_line(address):
 
 
 def never_reads(address, key):
-    """Asks for 2 GB of replies and takes none."""
+    """Requests 2 GB of replies and reads none."""
     client = connect(address)
     client.settimeout(0.5)
     try:
@@ -94,7 +94,7 @@ def main():
     for _ in range(5):
         endless_line(address)
     held = [never_reads(address, b"big") for _ in range(20)]
-    # A megabyte announced by each, and hardly a byte sent.
+    # Each client announces a megabyte and sends hardly a byte.
     for _ in range(200):
         held.append(connect(address))
         held[-1].sendall(b"set slow 0 0 1000000\r\nx")

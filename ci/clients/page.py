@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""The server's page, seen with Chromium's own debugging protocol over two pipes.
+"""Checks the server's page in Chromium, by its debugging protocol over two pipes.
 
-    page.py HOST:PORT PORT PID PROFILE FOLDER      where HTTP is, where the cache is, the server's process; screenshots go into FOLDER
+    page.py HOST:PORT PORT PID PROFILE FOLDER
+
+HOST:PORT is the server's HTTP address, PORT the port of the cache, PID the server's process, PROFILE
+the folder of Chromium's profile. Screenshots are stored in FOLDER.
 """
 
 import base64
@@ -19,7 +22,7 @@ SCREENS = {"phone": (390, 844), "small-phone": (320, 640), "desk": (1280, 900)}
 
 
 class Browser:
-    """Chromium, headless, with one page."""
+    """A headless Chromium with one page."""
 
     def __init__(self, profile):
         to_browser, self.commands = os.pipe()
@@ -95,7 +98,7 @@ class Browser:
             file.write(base64.b64decode(shot["data"]))
 
     def complaints(self):
-        """What was said on the console, thrown, refused by the page's policy, or not loaded."""
+        """Returns console messages, exceptions, violations of the policy, and failed loads."""
         self.eval("0")
         said = []
         for event in self.events:
@@ -123,7 +126,7 @@ ROWS = "[...document.querySelectorAll('#tenants tr')]"
 
 
 def cells(name):
-    """What the page shows of a tenant: memory, values."""
+    """Returns the expression for the cells of a tenant: memory and number of values."""
     return "%s.filter(r => r.querySelector('th div').textContent === %s).map(r => [r.cells[1].textContent, r.cells[2].textContent])[0]" % (
         ROWS, json.dumps(name))
 
@@ -163,13 +166,13 @@ def main(http, port, server, profile, folder):
 
 
 def look(browser, client, folder):
-    # The server's own numbers, in the page's words.
+    # The page shows the numbers of the server's `stats`.
     browser.until(cells("shop") + "?.[1]", "37")
     charged = int(client.stats(b"stats tenants")[b"shop:bytes"])
     browser.until(cells("shop") + "[0]", "%.1f KiB" % (charged / 1024))
     browser.until(text("items"), "38")
     browser.until(text("ratio-all"), "75.0 %")
-    # With --pressure it is less for a while, if the machine was just short of memory.
+    # With --pressure the budget is lower for a while if the machine was just short of memory.
     browser.until(text("budget"), "8.0 MiB", seconds=180)
     browser.until(text("level"), "calm", seconds=180)
     limits = "%s.map(r => r.querySelector('.limits').textContent).filter(t => t).sort().join()" % ROWS
@@ -177,7 +180,7 @@ def look(browser, client, folder):
     browser.until("document.querySelector('#tenants b') === null && %s.some(r => r.textContent.includes('<b>bold<'))" % ROWS, True)
     print("shop holds 37 values and %d bytes, there as here; a name with markup in it is text" % charged)
 
-    # They live.
+    # The page follows changes.
     for n in range(37, 57):
         client.set(b"shop:hidden-key-%d" % n, b"y" * 100)
     browser.until(cells("shop") + "[1]", "57", 5)
@@ -188,7 +191,7 @@ def look(browser, client, folder):
         browser.until(drawn + ".join()", ",".join(["true"] * lines))
     print("20 more were shown within seconds; the plots go on")
 
-    # A thousand tenants, more than fit.
+    # A thousand tenants, more than the page shows.
     value = b"z" * 9000
     for n in range(1500):
         client.set(b"tenant%d:hidden-key" % (n % 1000), value)

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""10,000 keys through a proxy in front of three servers, of which one is killed: proxied.py PROXY PORT PORT PORT PID-OF-THE-THIRD"""
+"""Writes and reads 10,000 keys through a proxy with three servers, and kills the third server.
+
+    proxied.py PROXY PORT PORT PORT PID-OF-THE-THIRD
+"""
 
 import os
 import signal
@@ -26,7 +29,7 @@ class Client:
             raise AssertionError("a set was answered with %r" % line)
 
     def get(self, key):
-        """The value; None if it is missing, False if the server is."""
+        """Returns the value; None if the key is missing, False if its server is gone."""
         self.socket.sendall(b"get %s\r\n" % key.encode())
         line = self.replies.readline()
         if line == b"END\r\n":

@@ -1,5 +1,5 @@
-# For the scripts beside this folder: servers that are built, started on a free port, and always stopped.
-# Sourced, not run. Expects the repository's root as the current directory.
+# For the scripts in ci/: builds servers, starts them on a free port, and always stops them.
+# Sourced, not run, in the repository's root.
 
 server="${CARGO_TARGET_DIR:-target}/release/lowwater-server"
 binaries="${CARGO_TARGET_DIR:-target}/release/examples"
@@ -25,12 +25,12 @@ need() {
     service "$2" stop >/dev/null 2>&1 || true
 }
 
-# build_server: in release; nothing to do if it is built.
+# build_server: builds lowwater-server in release mode.
 build_server() {
     cargo build --release --quiet -p lowwater-server
 }
 
-# build EXAMPLE...: in release; nothing to do if it is built.
+# build EXAMPLE...: builds the examples in release mode.
 build() {
     local example
     for example in "$@"; do cargo build --release --quiet --example "$example"; done
@@ -66,12 +66,12 @@ stop_server() {
     echo "SIGTERM: exit status 0 after $ms ms"
 }
 
-# free_port: one that nobody listens on now.
+# free_port: prints a port on which no process listens.
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# wait_for_port PORT: until somebody listens there.
+# wait_for_port PORT: waits until a process listens on the port, 5 s at most.
 wait_for_port() {
     for _ in $(seq 100); do
         (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How tenants share a memory of 64 MiB, seen in `stats tenants`: sharing.py HOST PORT
+"""Checks by `stats tenants` how tenants share 64 MiB of memory: sharing.py HOST PORT
 
-Expects limits `capped max=2M` and `trimmed high=4M`.
+The server must have the limits `capped max=2M` and `trimmed high=4M`.
 """
 
 import socket
@@ -19,7 +19,7 @@ class Client:
         self.replies = self.socket.makefile("rb")
 
     def write(self, tenant, megabytes):
-        """Writes so much, each key once; every set must be stored."""
+        """Writes `megabytes` MB of values, each under a key of its own; each set must be stored."""
         count = megabytes * 1_000_000 // len(VALUE)
         for first in range(0, count, 50):
             keys = [b"%s:%d" % (tenant, n) for n in range(first, min(first + 50, count))]
@@ -54,7 +54,7 @@ def main():
     check(0.85 * BUDGET < first <= BUDGET, "a tenant alone has " + shown(first))
     print("a tenant alone fills the memory: " + shown(first))
 
-    # The same keys again and again: memory earns it something, and the first nothing.
+    # The second tenant writes the same keys again and so has a use for memory; the first has none.
     for _ in range(5):
         client.write(b"second", 50)
     first, second = client.bytes_of(b"first", b"second")

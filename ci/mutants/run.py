@@ -1,23 +1,30 @@
 #!/usr/bin/env python3
-"""Draws a random sample of mutants, builds all of them into one set of test programs, and runs these for each mutant.
+"""Draws a random sample of mutants, builds all of them into one set of test programs, and runs
+these programs for each mutant.
 
-run.py COUNT SEED TOOL WORK: TOOL is the built program of this folder; WORK a folder for the copy and its build. Called by
-ci/mutants.sh, in the workspace's folder.
+run.py COUNT SEED TOOL WORK: TOOL is the built program of this folder, WORK a folder for the copy of
+the workspace and its build, and for the report, WORK/report.md. Called by ci/mutants.sh, in the root
+of the workspace.
 
-A mutant is caught when a test program fails or does not end in time. Programs are tried from the mutant's own package upwards: the
-tests beside the code, the package's others, then those of the packages that use it.
+run.py --check: each mutant of explained.toml is one of those that cargo-mutants lists.
+
+A mutant is caught when a test program fails or exceeds its time limit. The programs are run in this
+order: the unit tests of the mutant's package, the other tests of that package, and the tests of the
+packages that use it. A mutant that no test can notice has its reason in explained.toml.
 """
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# Packages whose tests may notice a mutant of this one, in the order in which they are tried.
+# For each package, the packages with tests that may catch its mutants, in the order of their runs.
 USERS = {
     "lowwater-base": ["lowwater-base", "lowwater-rcu", "lowwater-lru-core", "lowwater-store", "lowwater", "lowwater-shrinker", "lowwater-pressure", "lowwater-dcache-model"],
     "lowwater-rcu": ["lowwater-rcu", "lowwater-lru-core", "lowwater-store", "lowwater", "lowwater-dcache-model"],
@@ -57,24 +64,116 @@ pub fn is_on(number: u32) -> bool {
 '''
 
 
+CAUGHT_PERCENT_MIN = 95
+EXPLAINED = Path(__file__).parent / "explained.toml"
+
+# An item for tests alone. cargo-mutants leaves out `cfg(test)`, but not what needs something else as well.
+FOR_TESTS = re.compile(r"( *)#\[cfg\(all\(test\b.*\)\]$")
+
+
+def for_tests(path):
+    """The ranges of lines, from 1, of a file's items that only tests have; as rustfmt lays them out."""
+    lines, found = Path(path).read_text().splitlines(), []
+    for start, line in enumerate(lines):
+        if attribute := FOR_TESTS.match(line):
+            indent = attribute[1]
+            of_item = (n for n in range(start + 1, len(lines)) if re.match(rf"{indent}[^ #/]", lines[n]))
+            # The first line of the item ends it, or one with a bracket does.
+            end = next(n for n in of_item if lines[n].endswith((";", "}")))
+            found.append(range(start + 1, end + 2))
+    return found
+
+
+class Explained:
+    """The mutants that tests miss for a known reason."""
+
+    def __init__(self):
+        kinds = tomllib.loads(EXPLAINED.read_text())
+        self.mutants = [dict(mutant, kind=kind) for kind, mutants in kinds.items() for mutant in mutants]
+
+    @staticmethod
+    def is_it(known, mutant):
+        at = mutant["span"]["start"]
+        before = Path(mutant["file"]).read_text().splitlines()[at["line"] - 1][: at["column"] - 1]
+        change = re.sub(r"^.*?:\d+:\d+: ", "", mutant["name"])
+        return (known["file"], known["change"]) == (mutant["file"], change) and before.endswith(known["before"])
+
+    def of(self, mutant):
+        """Returns "equivalent", "untested" or "missed", and the reason."""
+        known = next((known for known in self.mutants if self.is_it(known, mutant)), None)
+        return (known["kind"], known["reason"]) if known else ("missed", "")
+
+    def check(self):
+        """Exits with the mutants that cargo-mutants does not list, or lists more than once."""
+        listed = listed_mutants()
+        counts = [(known, sum(self.is_it(known, mutant) for mutant in listed)) for known in self.mutants]
+        wrong = [f"{known['file']}: {known['change']}: {count} mutants" for known, count in counts if count != 1]
+        sys.exit("\n".join(wrong) or 0)
+
+
+def listed_mutants():
+    listed = sh("cargo", "mutants", "--workspace", "--list", "--json", stderr=subprocess.DEVNULL)
+    # cargo-mutants 27.1 lists deleted fields even if they are excluded; these cannot be switched.
+    return sorted((m for m in json.loads(listed) if m["genre"] != "StructField"), key=lambda m: m["name"])
+
+
+class Report:
+    """The results so far, in a file that is written after each mutant: an interrupted sample is a
+    random one as well."""
+
+    def __init__(self, path, title, sample, programs, out):
+        self.path, self.title, self.sample, self.programs, self.out = path, title, sample, programs, out
+        self.caught, self.slow, self.missed = 0, 0, []
+
+    def rate(self):
+        """Returns the caught mutants and the tried ones, without those that no test can notice."""
+        counted = [kind for _, kind, _ in self.missed if kind != "equivalent"]
+        return self.caught, self.caught + len(counted)
+
+    def summary(self):
+        sample, (caught, tried) = self.sample, self.rate()
+        percent = f" ({100 * caught / tried:.0f} %)" if tried else ""
+        return (f"caught {caught} of {tried}{percent}, {self.slow} of them by time; {len(self.missed) + self.caught - tried} equivalent; "
+                f"{len(sample.unviable)} do not build, {len(sample.cannot)} cannot be switched, {len(sample.not_built)} are not in this build")
+
+    def add(self, mutant, how):
+        """Counts one result: `how` is empty for a mutant that no program noticed."""
+        if how:
+            self.caught += 1
+            self.slow += how == "too slow"
+        else:
+            self.missed.append((mutant["name"], *self.sample.explained.of(mutant)))
+        self.write()
+
+    def write(self):
+        rows = [f"| `{name}` | {kind} | {reason} |".replace("||", r"\|\|") for name, kind, reason in sorted(self.missed)]
+        left_out = [f"* left out: `{name}`, which fails without a mutant" for name in self.out]
+        tried, there = self.caught + len(self.missed), len(self.sample.mutants) - len(self.sample.not_built)
+        lines = [f"# {self.title}", "", f"* {self.summary()}", f"* tried {tried} of {there} with {self.programs} test programs", *left_out, "",
+                 "| not caught | kind | reason |", "|---|---|---|", *rows]
+        self.path.write_text("\n".join(lines) + "\n")
+
+
 def sh(*words, **more):
     return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE, **more).stdout
 
 
 class Sample:
     def __init__(self, count, seed, tool, work):
-        listed = sh("cargo", "mutants", "--workspace", "--list", "--json", stderr=subprocess.DEVNULL)
-        # cargo-mutants 27.1 lists deleted fields whatever is excluded; they cannot be switched.
-        everything = sorted((m for m in json.loads(listed) if m["genre"] != "StructField"), key=lambda m: m["name"])
+        everything, self.explained = listed_mutants(), Explained()
+        tests = {path: for_tests(path) for path in {m["file"] for m in everything}}
+        everything = [m for m in everything if not any(m["span"]["start"]["line"] in r for r in tests[m["file"]])]
         chosen = random.Random(seed).sample(everything, min(count, len(everything)))
         self.mutants = sorted(chosen, key=lambda m: m["name"])
         self.tool, self.tree, self.target = tool, work / "tree", work / "target"
         self.unviable, self.cannot, self.not_built = [], [], []
-        print(f"{len(chosen)} of {len(everything)} mutants, seed {seed}", flush=True)
+        commit = sh("git", "rev-parse", "--short", "HEAD").strip()
+        self.title = f"{len(chosen)} of {len(everything)} mutants, seed {seed}, {time.strftime('%Y-%m-%d')}, commit {commit}"
+        print(self.title, flush=True)
 
     def write(self):
-        """Lays the tree anew with all mutants that are left."""
-        # Files that stay the same keep their time, so that cargo does not build them again.
+        """Writes the copy of the workspace again, with all remaining mutants."""
+        # Unchanged files keep their modification time, so that cargo does not build them again.
         for name in sh("git", "ls-files", "-z").split("\0")[:-1]:
             to = self.tree / name
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -89,8 +188,10 @@ class Sample:
         return cannot
 
     def build(self):
-        """Builds the tests; leaves out what does not build. Returns the test programs: (package, is_lib, path, folder)."""
-        # What an interrupted run has found out already; names have lines, so it is of use for the same sources.
+        """Builds the tests without the mutants that do not build. Returns the test programs, each
+        as (package, is_lib, path, folder)."""
+        # The results of an interrupted run. A mutant's name has its line, so the results are valid
+        # for the same commit only.
         cache = self.target.parent / f"left-out-{sh('git', 'rev-parse', 'HEAD').strip()}.json"
         if cache.exists():
             known = json.loads(cache.read_text())
@@ -119,7 +220,8 @@ class Sample:
             cache.write_text(json.dumps({"unviable": [m["name"] for m in self.unviable], "constant": [m["name"] for m in self.cannot]}))
 
     def files(self):
-        """Source files of the tree that this build has, as cargo's dep-info tells; others are for other features or systems."""
+        """Returns the source files of this build, from cargo's dep-info. All other files are for
+        other features or systems."""
         names = set()
         for info in (self.target / "debug/deps").glob("lowwater*.d"):
             names.update(info.read_text().replace(":", " ").split())
@@ -138,9 +240,16 @@ class Sample:
             code = (m["message"]["code"] or {}).get("code")
             spans = [s for s in m["message"]["spans"] if s["is_primary"]]
             for s in spans:
-                near = [x for x in self.mutants if s["file_name"].endswith(x["file"]) and self.covers(x, s)]
+                there = [x for x in self.mutants if s["file_name"].endswith(x["file"])]
+                # Where it returns an opaque type, what is wrong is said of the end of the original body.
+                near = [x for x in there if self.covers(x, s)] or [x for x in there if self.is_within(x, s)]
                 (constant if code in ("E0015", "E0658") else unviable).update(x["name"] for x in near)
         return unviable, constant - unviable
+
+    @staticmethod
+    def is_within(mutant, span):
+        at = mutant["span"]
+        return mutant["genre"] == "FnValue" and at["start"]["line"] <= span["line_start"] <= at["end"]["line"]
 
     @staticmethod
     def covers(mutant, span):
@@ -160,26 +269,30 @@ class Sample:
 
 
 def run(program, number, limit):
-    """How the program ends with this mutant on: "" when it passes, "failed" or "too slow"; and the seconds it took."""
+    """Runs the program with this mutant active. Returns "" if it passes, else "failed" or "too
+    slow", and the seconds that it took."""
     _, _, path, folder = program
     env = dict(os.environ, LOWWATER_MUTANT=str(number), PROPTEST_MAX_SHRINK_ITERS="0", RUST_BACKTRACE="0", CARGO_MANIFEST_DIR=str(folder))
     first_failure = Path(__file__).parent.parent / "tools/first-failure.bash"
     start = time.monotonic()
     words = ["timeout", "-k", "1", str(limit), str(first_failure), path]
-    # A mutant may allocate without end.
+    # A mutant may allocate without bound.
     done = subprocess.run(["prlimit", f"--as={16 << 30}", *words], cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     how = {0: "", 124: "too slow", 137: "too slow"}.get(done.returncode, "failed")
     return how, time.monotonic() - start
 
 
 def main():
+    if sys.argv[1] == "--check":
+        Explained().check()
     count, seed, tool, work = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
     sample = Sample(count, seed, tool, work)
     programs = sample.build()
-    times = {}
+    times, out = {}, []
     for program in programs:
         failed, took = run(program, 0, 900)
         if failed:
+            out.append(Path(program[2]).name.rsplit("-", 1)[0])
             print(f"left out: {program[2]} fails with no mutant on", flush=True)
         else:
             times[program[2]] = took
@@ -187,8 +300,10 @@ def main():
     print(f"{len(sample.mutants)} mutants in one build; all tests take {sum(times.values()):.0f} s without any", flush=True)
 
     tried = [pair for pair in enumerate(sample.mutants, 1) if pair[1] not in sample.not_built]
-    # Not in the order of their files: an interrupted run is a sample as well.
+    # Shuffled, so that the mutants that an interrupted run has tried are a random sample as well.
     random.Random(seed).shuffle(tried)
+    report = Report(work / "report.md", sample.title, sample, len(programs), out)
+    report.write()
 
     def catch(pair):
         number, mutant = pair
@@ -199,17 +314,21 @@ def main():
             failed, _ = run(program, number, 20 + 4 * times[program[2]])
             if failed:
                 print(f"caught {mutant['name']} by {Path(program[2]).name.rsplit('-', 1)[0]}, {failed}", flush=True)
-                return True
-        print(f"MISSED {mutant['name']}", flush=True)
-        return False
+                return mutant, failed
+        kind, reason = sample.explained.of(mutant)
+        print(f"{kind.upper()} {mutant['name']}{reason and ': '}{reason}", flush=True)
+        return mutant, ""
 
     with ThreadPoolExecutor(int(os.environ.get("LOWWATER_MUTANTS_AT_ONCE", "1"))) as pool:
-        caught = sum(pool.map(catch, tried))
+        for mutant, how in pool.map(catch, tried):
+            report.add(mutant, how)
     for name, what in (("does not build", sample.unviable), ("cannot be switched", sample.cannot), ("not in this build", sample.not_built)):
         for mutant in what:
             print(f"{name}: {mutant['name']}")
-    print(f"caught {caught} of {len(tried)}; {len(sample.unviable)} do not build, {len(sample.cannot)} cannot be switched, {len(sample.not_built)} are not in this build")
-    sys.exit(0 if caught * 100 >= 95 * len(tried) else 1)
+    print(report.summary())
+    print(f"report: {report.path}")
+    caught, counted = report.rate()
+    sys.exit(0 if caught * 100 >= CAUGHT_PERCENT_MIN * counted else 1)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # For the scripts above: Debian packages. Sourced, not run.
 
-# packages NAME...: installs those that are missing.
+# packages NAME...: installs the packages that are missing.
 packages() {
     local missing=() name
     for name in "$@"; do

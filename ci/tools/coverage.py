@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Reads `cargo llvm-cov report --json --summary-only`; says for each crate how much of it ran, and fails where that is too little.
+"""Prints the coverage of each crate, and fails if it is below a minimum.
 
-coverage.py LINES BRANCHES < summary: percent, at least.
+coverage.py LINES BRANCHES < summary: the minima in percent. The input is the output of
+`cargo llvm-cov report --json --summary-only`.
 """
 import collections
 import json

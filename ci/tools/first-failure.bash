@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs a test program, and ends it when the first test has failed: others may wait for ever for what that one broke.
+# Runs a test program and kills it when the first test has failed, since other tests may then wait
+# for ever.
 set -uo pipefail
-# Not a coprocess: bash forgets its pipe as soon as it has ended, read or not.
+# Not a coprocess: bash closes its pipe as soon as it has ended, even if output is unread.
 exec {tests}< <(exec "$@" 2>&1)
 pid=$!
 while IFS= read -r line <&"$tests"; do

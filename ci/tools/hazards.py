@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks docs/HAZARDS.md against docs/API.txt and the sources. See the page for what a cell may say."""
+"""Checks docs/HAZARDS.md against ci/API.txt and the sources. The page describes its cells."""
 
 import pathlib
 import re
@@ -29,9 +29,9 @@ def fault(line, text):
 
 
 def public_types():
-    """Of each crate, the names of its public structs, enums, traits and macros."""
+    """Returns for each crate the names of its public structs, enums, traits and macros."""
     types, crate = {}, None
-    for line in (root / "docs/API.txt").read_text().splitlines():
+    for line in (root / "ci/API.txt").read_text().splitlines():
         if line.startswith("# "):
             crate = types.setdefault(line[2:].strip(), set())
         elif found := ITEM.match(line):
@@ -45,7 +45,7 @@ def sources(directory):
 
 
 def documented(files, path):
-    """Is the last name of `path` an item with documentation, in a file that names all of the path?"""
+    """Returns whether the last name of `path` is a documented item of a file with all names."""
     *owners, name = path.split("::")
     item = re.compile(rf"\s*(?:pub(?:\([^)]*\))? )?(?:unsafe |const |async )*(?:fn|struct|enum|trait|macro_rules!) {name}\b")
     for text in files:
@@ -61,7 +61,7 @@ def documented(files, path):
 
 
 def check(cell, line, directory, texts):
-    """One cell, or one part of a cell."""
+    """Checks one cell, or one part of a cell."""
     kind, _, rest = cell.partition(": ")
     if kind == "no" and rest:
         return
@@ -77,7 +77,7 @@ def check(cell, line, directory, texts):
         if not documented(texts, path.group(1)):
             fault(line, f"no documentation of {path.group(1)} in {directory}")
     else:
-        # A test that is still to be named is none.
+        # Includes a `test:` without a name: a planned test does not count.
         fault(line, f"a cell says neither `no: ...`, `test: ...` nor `doc: ...`: {cell!r}")
 
 
@@ -92,7 +92,7 @@ for line, text in enumerate((root / "docs/HAZARDS.md").read_text().splitlines(),
     names, *row = [cell.strip() for cell in text.strip().strip("|").split("|")]
     for name in NAME.findall(names):
         if name not in types[crate]:
-            fault(line, f"docs/API.txt has no {name} in {crate}")
+            fault(line, f"ci/API.txt has no {name} in {crate}")
         if rows.setdefault((crate, name), line) != line:
             fault(line, f"{name} has a row already")
     if len(row) != COLUMNS:

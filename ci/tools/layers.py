@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Dependencies between the source files of a crate, from the paths that they write: `use` lines and paths in code.
+"""Finds the dependencies between the source files of a crate, from `use` lines and paths in code.
 
-layers.py CRATE_ROOT...: one or more `lib.rs` or `main.rs`. Prints each circle of files and returns 1 if there is one.
-layers.py --edges CRATE_ROOT: prints all dependencies of the crate's files, and the path that makes each.
+layers.py CRATE_ROOT...: one or more `lib.rs` or `main.rs`. Prints each cycle of files and exits with
+1 if there is one.
+layers.py --edges CRATE_ROOT: prints all dependencies of the crate's files, each with its path.
 layers.py --order CRATE_ROOT: prints the files from the lowest to the highest.
 
-A path leads to the file that defines its item: re-exports are followed. A file does not depend on the modules that it declares
-or re-exports. Tests and model checks (`#[cfg(test)]`, files called tests or loom) are left out.
+A path is a dependency on the file that defines its item: re-exports are resolved. A file does not
+depend on the modules that it declares or re-exports. Tests and model checks (`#[cfg(test)]`, files
+called tests or loom) are left out.
 """
 import re
 import sys
@@ -27,13 +29,13 @@ def blank(match):
 
 
 def strip(text):
-    """The code without comments and text literals; newlines stay."""
+    """Returns the code without comments and string literals; newlines stay."""
     token = re.compile(r'//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?c?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
     return token.sub(blank, text)
 
 
 def block_end(code, start):
-    """The end of the block whose `{` is at `start`."""
+    """Returns the end of the block with its `{` at `start`."""
     depth = 0
     for at in range(start, len(code)):
         depth += (code[at] == "{") - (code[at] == "}")
@@ -43,13 +45,13 @@ def block_end(code, start):
 
 
 def without_tests(code):
-    """Items under `#[cfg(test)]` and the like are blanked."""
+    """Blanks the items under `#[cfg(test)]` and `#[cfg(lowwater_loom)]`."""
     while True:
         found = re.search(r"#\[cfg\((?:all\()?(?:test|lowwater_loom)\b(?![^\]]*not\(any)[^\]]*\]", code)
         if not found:
             return code
         at = found.end()
-        # To the end of the item: a `;`, or a `{` block, outside of brackets.
+        # The end of the item is a `;` or a `{` block outside of brackets.
         depth = 0
         while at < len(code):
             c = code[at]
@@ -62,7 +64,7 @@ def without_tests(code):
                 break
             elif c == "{" and depth == 0:
                 at = block_end(code, at)
-                # `use {..};`, a match arm or a field's value may go on.
+                # A `use {..};`, a match arm or the value of a field may continue after the block.
                 break
             elif c in ",}" and depth <= 0:
                 break
@@ -73,7 +75,7 @@ def without_tests(code):
 class File:
     def __init__(self, path, module):
         self.path, self.module = path, module
-        # A visibility needs nothing.
+        # The path of a visibility is no dependency.
         self.code = without_tests(re.sub(r"pub\(in [^)]*\)", "pub", strip(path.read_text())))
         self.children, self.inline, self.names = {}, {}, {}
 
@@ -90,7 +92,7 @@ class Crate:
         self.read(file, file.code, module, folder)
 
     def read(self, file, code, module, folder):
-        """Reads a module: a file's, or an inline one."""
+        """Reads a module: that of a file, or an inline one."""
         self.modules[module] = {"file": file, "items": set(), "uses": {}, "globs": [], "paths": []}
         this = self.modules[module]
         for m in reversed(list(MODULE.finditer(code))):
@@ -147,7 +149,7 @@ class Crate:
         yield path, alias or path[-1]
 
     def absolute(self, path, module, seen=frozenset()):
-        """The path from the crate's root; None if it leads out of the crate."""
+        """Returns the path from the crate's root; None if its item is in another crate."""
         head = path[0]
         if (module, head) in seen:
             return None
@@ -171,7 +173,7 @@ class Crate:
         return None
 
     def resolve(self, path, seen=frozenset()):
-        """Files of the item that an absolute path names."""
+        """Returns the files that define the item of an absolute path."""
         if path in self.modules:
             return {self.modules[path]["file"]}
         for cut in range(len(path) - 1, -1, -1):
@@ -211,15 +213,16 @@ class Crate:
                 if there is None or not there:
                     continue
                 if public:
-                    continue  # A re-export offers, it does not need.
+                    continue  # A re-export is no dependency.
                 for target in self.resolve(there):
                     if target is not file and not (there in self.modules and target.module == module + there[-1:]):
                         edges[file].setdefault(target, "::".join(path))
         return edges
 
 
-def circles(files, edges):
-    """Tarjan's strongly connected components with more than one file, and the order of all files from below."""
+def cycles(files, edges):
+    """Returns the strongly connected components with more than one file (Tarjan's algorithm), and all
+    files from the lowest to the highest."""
     index, low, stack, on, result, order = {}, {}, [], set(), [], []
     sys.setrecursionlimit(10_000)
 
@@ -259,7 +262,7 @@ def main():
         crate = Crate(root)
         edges = crate.edges()
         show = lambda f: str(f.path.relative_to(root.parent))
-        groups, order = circles(crate.files, edges)
+        groups, order = cycles(crate.files, edges)
         if option == "--edges":
             for f in crate.files:
                 for g, path in edges.get(f, {}).items():
@@ -269,12 +272,12 @@ def main():
                 print(show(f))
         for group in groups:
             bad += 1
-            print(f"{root}: a circle of {len(group)} files:")
+            print(f"{root}: a cycle of {len(group)} files:")
             for f in sorted(group, key=show):
                 for g, path in edges[f].items():
                     if g in group:
                         print(f"    {show(f)} -> {show(g)}  ({path})")
-        print(f"{root}: {len(crate.files)} files, {sum(map(len, edges.values()))} dependencies, {len(groups)} circles")
+        print(f"{root}: {len(crate.files)} files, {sum(map(len, edges.values()))} dependencies, {len(groups)} cycles")
     return 1 if bad else 0
 
 

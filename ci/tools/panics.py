@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Says from which lines of source an object file can panic: panics.py OBJECT ROOT.
+"""Lists the source lines at which an object file can panic: panics.py OBJECT ROOT.
 
-Every panic that knows where it is passes a `Location`: pointer to the file's name, its length, line and column, 24 bytes. Those that are
-left after optimization stand in read-only data, with a relocation for the pointer. Said are the file, relative to ROOT, and the text of
-the line, without its number, which changes more often than what stands there.
+A panic with a location passes a `Location` of 24 bytes: the pointer to the file's name, the length of
+the name, line and column. The locations that are left after optimization are in read-only data, with
+a relocation for the pointer. For each of them the file, relative to ROOT, and the text of the line
+are printed; not the line's number, which changes more often than its text.
 """
 import struct
 import subprocess

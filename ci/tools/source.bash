@@ -1,7 +1,9 @@
-# For the scripts above: a Rust compiler whose library can be built from source, for targets that have none. Sourced, not run.
+# For the scripts above: a Rust compiler whose library can be built from source, for targets without
+# a compiled library. Sourced, not run.
 
-# rust_from_source DIR: makes `cargo` build the library too (-Zbuild-std): with rustup's source where it is installed, else with
-# Debian's rustc-web, which is downloaded to DIR and unpacked, not installed. Fails where neither can be had.
+# rust_from_source DIR: sets the environment so that `cargo` can build the library as well
+# (-Zbuild-std): from rustup's source if that is installed, otherwise from Debian's rustc-web, which
+# is downloaded to DIR and unpacked, not installed. Fails if neither is available.
 rust_from_source() {
     local dir="$1" root="$1/root"
     export RUSTC_BOOTSTRAP=1

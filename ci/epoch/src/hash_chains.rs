@@ -1,4 +1,5 @@
-//! Under the name that the file's visibility asks for.
+//! The model checks, in a module with the name that `pub(in crate::hash_chains)` in epoch.rs
+//! requires.
 
 #[path = "../../../crates/store/src/hash_chains/read/epoch.rs"]
 mod epoch;
@@ -10,36 +11,43 @@ use loom::sync::Arc;
 use loom::thread;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What is published; loom sees each look at it, and each two that are not ordered.
+/// The published object. Loom tracks each access, and reports two that are not ordered.
 struct Object(UnsafeCell<u64>);
 
-/// Freed so far, in all executions: that anything is, is checked, too.
+/// Objects freed in all executions. The test asserts that it is not 0.
 static FREED: AtomicUsize = AtomicUsize::new(0);
 
-/// What nobody may read any more is no number now; loom says if somebody does.
+/// Overwrites the number of an object that no reader may read any more. Loom reports a reader that
+/// still does.
 ///
 /// # Safety
 ///
-/// `object` is a boxed `Object`.
+/// `object` points to a live boxed `Object`.
 unsafe fn spoil(object: *mut ()) {
-    // SAFETY: says the caller.
+    // SAFETY: `object` points to a live `Object`, by the contract of this function.
     let object = unsafe { &*object.cast::<Object>() };
-    // SAFETY: loom says if it is not ours alone.
+    // SAFETY: the pointer is valid inside the closure. Loom checks that the access is exclusive,
+    // and fails the model if it is not.
     object.0.with_mut(|number| unsafe { *number = 0 });
 }
 
+/// Frees an object, and counts it.
+///
 /// # Safety
 ///
-/// `object` is a boxed `Object` that nobody reads any more.
+/// `object` is the pointer of a boxed `Object` that no reader can reach any more, and is freed
+/// once.
 unsafe fn free(object: *mut ()) {
-    // SAFETY: says the caller.
+    // SAFETY: `object` points to a live boxed `Object`, by the contract of this function.
     unsafe { spoil(object) };
-    // SAFETY: says the caller.
+    // SAFETY: the pointer is from `Box::into_raw`, and is freed once, by the contract of this
+    // function.
     drop(unsafe { Box::from_raw(object.cast::<Object>()) });
     FREED.fetch_add(1, Relaxed);
 }
 
-/// A reader follows a pointer while another thread takes it away and lets it be freed.
+/// A reader follows a pointer while another thread unlinks the object and retires it. With
+/// `at_once` the object is overwritten without a grace period, and the model has to fail.
 fn check(at_once: bool) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(1));
@@ -50,28 +58,33 @@ fn check(at_once: bool) {
             let head = Arc::clone(&head);
             thread::spawn(move || {
                 let guard = pin();
-                // AcqRel: as `chains` unlinks.
+                // AcqRel: as the unlink in `hash_chains`.
                 let object = head.swap(std::ptr::null_mut(), Ordering::AcqRel);
                 if at_once {
-                    // The memory stays, so that it is loom that sees the reader there.
-                    // SAFETY: it is boxed.
+                    // The memory is not freed, so that loom, and not the allocator, detects the
+                    // reader.
+                    // SAFETY: `object` came from `Box::into_raw` and is never freed in this case.
                     unsafe { spoil(object.cast()) };
                 } else {
-                    // SAFETY: unreachable for those who pin from now on, and given once.
+                    // SAFETY: the swap made the object unreachable for readers that pin from now
+                    // on; it is retired once; and `free` may run on any thread.
                     unsafe { guard.retire_by(object.cast(), free) };
                 }
                 drop(guard);
-                // Each moves the epoch on by one if nobody is in its way.
+                // Each flush advances the epoch by one, unless a pinned thread prevents it.
                 (0..4).for_each(|_| crossbeam_epoch::pin().flush());
             })
         };
-        // Not on the model's own thread: what the collector keeps for a thread must go while the model still runs.
+        // On a thread of its own: the collector's data of a thread must be dropped while the model
+        // still runs.
         let reader = thread::spawn(move || {
             let _guard = pin();
-            // Acquire: as `chains` follows.
+            // Acquire: as the traversal in `hash_chains`.
             let object = head.load(Ordering::Acquire);
             if !object.is_null() {
-                // SAFETY: the guard keeps it alive; loom says if it does not.
+                // SAFETY: the object was reachable while `_guard` was pinned, so it is not freed
+                // before the guard is dropped. Loom fails the model if a write to it is not
+                // ordered.
                 let number = unsafe { &*object }.0.with(|number| unsafe { *number });
                 assert_eq!(number, 7);
             }
@@ -87,7 +100,7 @@ fn what_is_read_is_freed_after_its_reader() {
     assert!(FREED.load(Relaxed) > 0, "nothing was ever freed, so nothing was checked");
 }
 
-/// In a process of its own: the collector's ends do not outlive a panic inside of a model.
+/// Runs in a child process, because the collector's state does not survive a panic inside a model.
 #[test]
 fn not_if_it_is_freed_at_once() {
     const CHILD: &str = "LOWWATER_FREE_AT_ONCE";
@@ -95,7 +108,7 @@ fn not_if_it_is_freed_at_once() {
         return check(true);
     }
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "chains::not_if_it_is_freed_at_once", "--nocapture"])
+        .args(["--exact", "hash_chains::not_if_it_is_freed_at_once", "--nocapture"])
         .env(CHILD, "1")
         .output()
         .unwrap();

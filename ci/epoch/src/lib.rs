@@ -1,5 +1,6 @@
-//! The read side of hash chains (`store/src/hash_chains/read/epoch.rs`, as it stands) over the real crossbeam-epoch, under loom: the checks of
-//! `store` take a plainer read side in its place. `ci/epoch.sh` runs it, in some minutes.
+//! Model checks of the read side of hash chains (`store/src/hash_chains/read/epoch.rs`, unchanged)
+//! over the real crossbeam-epoch, under loom. The model checks of `store` replace crossbeam-epoch
+//! by a simpler read side. Run by `ci/epoch.sh`, in a few minutes.
 
 #![cfg(all(test, crossbeam_loom))]
 

@@ -1,8 +1,8 @@
-//! Edits of one file's text that do not overlap.
+//! Edits of one file's text. No two of them overlap.
 
 use std::ops::Range;
 
-/// Text put in the place of a range of bytes.
+/// The replacement of a range of bytes by a text.
 pub struct Edit {
     pub at: Range<usize>,
     pub by: String,
@@ -10,7 +10,7 @@ pub struct Edit {
 
 pub struct Edits<'a> {
     source: &'a str,
-    /// Where each line begins.
+    /// The byte at which each line begins.
     lines: Vec<usize>,
     edits: Vec<Edit>,
 }
@@ -21,7 +21,7 @@ impl<'a> Edits<'a> {
         Self { source, lines, edits: Vec::new() }
     }
 
-    /// The byte at a line (from 1) and a column (characters, from 0).
+    /// Returns the byte at a line (from 1) and a column (in characters, from 0).
     pub fn byte(&self, line: usize, column: usize) -> usize {
         let start = self.lines[line - 1];
         let rest = &self.source[start..];
@@ -33,7 +33,7 @@ impl<'a> Edits<'a> {
         self.byte(start.line, start.column)..self.byte(end.line, end.column)
     }
 
-    /// Takes the edit, unless it overlaps with another.
+    /// Adds the edit, unless it overlaps with another one.
     pub fn try_add(&mut self, new: Edit) -> bool {
         let overlaps = |old: &Edit| match (old.at.is_empty(), new.at.is_empty()) {
             (true, true) => false,
@@ -49,7 +49,7 @@ impl<'a> Edits<'a> {
     }
 
     pub fn apply(mut self) -> String {
-        // Insertions before a replacement that begins there.
+        // Insertions come before a replacement that begins at the same byte.
         self.edits.sort_by_key(|edit| (edit.at.start, edit.at.end));
         let (mut text, mut done) = (String::new(), 0);
         for Edit { at, by } in self.edits {

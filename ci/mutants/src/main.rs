@@ -1,14 +1,16 @@
-//! Puts the mutants that `cargo mutants --list --json` lists into one build ("mutant schemata", Untch, Offutt and Harrold 1993).
+//! Puts the mutants from `cargo mutants --list --json` into one build ("mutant schemata": Untch,
+//! Offutt and Harrold 1993).
 //!
-//! Each mutated place becomes `if is_on(N) { mutated } else { original }`, so that one build of the tests serves all mutants, and each is
-//! tried by running the tests with `LOWWATER_MUTANT=N`.
+//! Each mutated place becomes `if is_on(N) { mutated } else { original }`, so that one build of the
+//! tests serves all mutants. `LOWWATER_MUTANT=N` activates mutant `N` in a run of the tests.
 //!
 //! ```text
 //! lowwater-mutants FOLDER < JSON > TABLE
 //! ```
 //!
-//! `FOLDER` is a copy of the workspace, which is edited in place; line numbers stay. `TABLE` has a line for each mutant: its number, what became of it (`switch`
-//! or `cannot`), the byte range of the edit, and its name.
+//! `FOLDER` is a copy of the workspace, which is edited in place; line numbers stay. `TABLE` has a
+//! line for each mutant: its number, the result (`switch` or `cannot`), the byte range of the edit,
+//! and its name.
 
 mod edit;
 mod site;

@@ -1,4 +1,4 @@
-//! Where a mutant is in the syntax tree, and how both versions stand there side by side.
+//! The place of a mutant in the syntax tree, and the edit that makes it switchable.
 
 use crate::edit::{Edit, Edits};
 use serde_json::Value;
@@ -6,19 +6,19 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// The part of the text that a mutant changes, by bytes.
+/// The part of the text that a mutant changes, as ranges of bytes.
 pub enum Site {
     /// The statements of a function's body.
     Body(Range<usize>),
     Binary { whole: Range<usize>, left: Range<usize>, right: Range<usize>, op: Range<usize> },
     Unary { whole: Range<usize>, operand: Range<usize> },
     Guard(Range<usize>),
-    /// A match arm: behind its pattern, and its guard if it has one.
+    /// A match arm: the end of its pattern, and its guard if it has one.
     Arm { pattern_end: usize, guard: Option<Range<usize>> },
 }
 
 impl Site {
-    /// The edit that has the place do as `by` says where `on` is true.
+    /// Returns the edit that replaces the original by `by` while the expression `on` is true.
     pub fn edits(self, on: &str, by: &str, source: &str) -> Edit {
         match self {
             Self::Body(at) => Edit { at: at.start..at.start, by: format!("if {on} {{ return {by}; }} ") },
@@ -47,7 +47,7 @@ impl Site {
     }
 }
 
-/// The place of a mutant; none if it is of a kind, or in a place, that cannot be switched.
+/// Returns the place of a mutant; `None` if its kind or its place cannot be switched at run time.
 pub fn find(tree: &syn::File, edits: &Edits<'_>, mutant: &Value) -> Option<Site> {
     let number = |end: &str, what: &str| Some(mutant["span"][end][what].as_u64()? as usize);
     let start = edits.byte(number("start", "line")?, number("start", "column")? - 1);

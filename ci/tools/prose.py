@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Measures how plain the English of comments and pages is, and fails beyond the bounds.
+
+prose.py [--list N]: a table with a row for each part of the tree, and the N worst sentences.
+
+It judges form only: clauses as subjects, relative and indefinite pronouns, and verbs of speech about
+code. The bounds are near the rates of well-known crates.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+# Rates: the name, the pattern, the greatest rate allowed.
+SUBJECTS = re.compile(r"(?:Who|What|Whose|Whom|Whoever|Whatever|Of which|Of what|That which|Where what)\b")
+SUBJECTS_PERCENT_MAX = 0.5
+WORDS = [
+    ("who/whose/what", re.compile(r"\b(?:who|whom|whose|whoever|whatever|what)\b", re.I), 2.0),
+    ("is said/told", re.compile(r"\b(?:is|are|was|were|be) (?:said|told|asked|meant|looked at|gone over|let go|held by|had)\b", re.I), 0.5),
+    ("somebody/nobody", re.compile(r"\b(?:some|no|any|every)body\b", re.I), 0.5),
+]
+# Sentences begin with a capital, a code span, a link or an emphasis.
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\[*])")
+BULLET = re.compile(r"(?:[-*]|\d+\.) ")
+
+
+def text_lines(path):
+    """Yields number and text of each line of prose, and an empty text between paragraphs."""
+    is_page, is_code = path.suffix == ".md", False
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        text = line.strip()
+        if not is_page:
+            comment = re.match(r"//[/!]? ?(.*)", text)
+            is_code = is_code and comment is not None
+            text = comment.group(1).strip() if comment else ""
+        if text.startswith("```"):
+            is_code, text = not is_code, ""
+        is_prose = not is_code and not text.startswith(("|", "#", "<!--", "!["))
+        yield number, text if is_prose else ""
+
+
+def paragraphs(path):
+    """Yields first line and text of each paragraph."""
+    first, lines = 0, []
+    for number, text in [*text_lines(path), (0, "")]:
+        bullet = BULLET.match(text)
+        if lines and (not text or bullet):
+            yield first, " ".join(lines)
+            lines = []
+        if text:
+            first = first if lines else number
+            lines.append(text[bullet.end():] if bullet else text)
+
+
+def part_of(name):
+    folders = name.split("/")
+    depth = 2 if folders[0] == "crates" else 1
+    return "/".join(folders[:depth]) if len(folders) > depth else "(root)"
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--list", type=int, default=20, metavar="N")
+    listed = options.parse_args().list
+    names = subprocess.run(["git", "ls-files", "*.rs", "*.md"], capture_output=True, text=True, check=True).stdout
+    parts, found = {}, []
+    for name in names.split():
+        counts = parts.setdefault(part_of(name), {"words": 0, "sentences": 0, "subjects": 0, "rates": [0] * len(WORDS)})
+        for first, paragraph in paragraphs(pathlib.Path(name)):
+            counts["words"] += len(re.findall(r"[A-Za-z']+", paragraph))
+            for sentence in SENTENCE_END.split(paragraph):
+                if len(sentence.split()) < 3:
+                    continue
+                is_clause = SUBJECTS.match(sentence) is not None and not sentence.endswith("?")
+                hits = [len(pattern.findall(sentence)) for _, pattern, _ in WORDS]
+                counts["sentences"] += 1
+                counts["subjects"] += is_clause
+                counts["rates"] = [a + b for a, b in zip(counts["rates"], hits)]
+                if is_clause or sum(hits) > 1:
+                    found.append((3 * is_clause + sum(hits), f"{name}:{first}: {sentence}"))
+    bounds = [f"{SUBJECTS_PERCENT_MAX} %", *(str(bound) for *_, bound in WORDS)]
+    print(f"{'':24}" + "".join(f"{title:>18}" for title in ["clause as subject", *(name for name, *_ in WORDS)]))
+    failed = []
+    for part, counts in sorted(parts.items()):
+        percent = 100 * counts["subjects"] / max(counts["sentences"], 1)
+        rates = [1000 * count / max(counts["words"], 1) for count in counts["rates"]]
+        print(f"{part:24}{percent:16.1f} %" + "".join(f"{rate:18.1f}" for rate in rates))
+        if percent > SUBJECTS_PERCENT_MAX or any(rate > bound for rate, (*_, bound) in zip(rates, WORDS)):
+            failed.append(part)
+    print(f"{'at most':24}" + "".join(f"{bound:>18}" for bound in bounds))
+    for _, sentence in sorted(found, key=lambda item: -item[0])[:listed]:
+        print(sentence[:200])
+    if failed:
+        sys.exit(f"beyond the bounds: {', '.join(failed)}")
+
+
+main()
