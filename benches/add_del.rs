@@ -1,18 +1,21 @@
-//! What do an add and a del cost, against one lock around one list made for the purpose? And what if two threads do it at once?
+//! The cost of an add and a del, compared with a minimal list under one lock; with one thread, and
+//! with two at once.
 //!
-//! | row | what |
+//! | row | setup |
 //! |---|---|
-//! | `lowwater, own groups` | each thread's objects are in a group of their own: the case that the lists are made for |
-//! | `lowwater, one group` | all threads' objects are in one group: they meet at its list's lock, until it is split, which it is as soon as they do |
-//! | `lowwater, one group, split` | the same, but split before the time is taken: with one thread, what a split costs |
-//! | `one lock` | a [`parking_lot::Mutex`] around one doubly linked list, laid out in an array: no groups, no nodes, nobody listens |
+//! | `lowwater, own groups` | each thread's objects are in a group of their own: the case that the lists are designed for |
+//! | `lowwater, one group` | all threads' objects are in one group: they contend for its list's lock until the list is split, which the contention triggers |
+//! | `lowwater, one group, split` | the same, but split before the measurement: with one thread, the cost of a split list |
+//! | `one lock` | a [`parking_lot::Mutex`] around one doubly linked list, stored in an array: no groups, no nodes, no observers |
 //! | `boxes, own groups` | as `lowwater, own groups`, with objects in boxes that move on and off the list: no reference counts |
-//! | `boxes, one lock` | as `one lock`, with the list's links in the boxes themselves, by raw pointers: as little as can be done |
+//! | `boxes, one lock` | as `one lock`, with the list's links in the boxes themselves, as raw pointers: the minimal work |
 //!
-//! Each takes a handle (an `Arc`), puts it on a list that holds a thousand others, and takes it off again. The time is that of one such
-//! pair on one thread, while the other threads do the same: with two cores and nothing shared it does not grow with the threads.
+//! Each operation pair takes a handle (an `Arc`), adds it to a list that holds a thousand others,
+//! and deletes it again. The time is that of one pair on one thread, while the other threads do the
+//! same: with two cores and no shared state it does not grow with the number of threads.
 //!
-//! After the rows: the throughput of all threads on one group as a part of that on groups of their own, from runs in turn.
+//! After the rows: the throughput of all threads on one group as a fraction of that on their own
+//! groups, from alternating runs.
 
 mod threads;
 
@@ -26,7 +29,7 @@ use parking_lot::Mutex;
 
 /// Objects that stay on each list.
 const RESIDENTS: usize = 1000;
-/// Objects of each thread that come and go, in turn.
+/// Objects of each thread that are added and deleted, in turn.
 const MOVERS: usize = 64;
 const THREADS_MAX: usize = 2;
 
@@ -41,7 +44,7 @@ fn items(range: std::ops::Range<usize>) -> Vec<Arc<Item>> {
     range.map(|place| Arc::new(Item { links: Links::new(), place })).collect()
 }
 
-/// The movers of one thread, whose places lie behind all residents'.
+/// Returns the movers of one thread. Their slots are behind those of all residents.
 fn movers(thread: usize) -> Vec<Arc<Item>> {
     let first = RESIDENTS * THREADS_MAX + MOVERS * thread;
     items(first..first + MOVERS)
@@ -58,7 +61,7 @@ struct Node {
     item: Option<Arc<Item>>,
 }
 
-/// An item's node is the one at its place.
+/// A doubly linked list in an array. An item's node is the one in the item's slot.
 struct OneList {
     first: usize,
     last: usize,
@@ -103,19 +106,20 @@ struct Boxed {
 
 linked!(impl[] for Boxed { links, handle: Box<Boxed> });
 
-/// The links that a hand-written list puts in its objects.
+/// The links of a hand-written intrusive list.
 struct Plain {
     prev: *mut Plain,
     next: *mut Plain,
 }
 
-/// A ring through its own head.
+/// A circular list through its own head.
 struct Ring {
     head: Box<Plain>,
     len: u64,
 }
 
-// SAFETY: what the pointers lead to is touched by whoever holds the lock around the ring, on any thread.
+// SAFETY: the pointers lead to objects that only the ring owns, and they are accessed only through
+// `&mut Ring`, so moving the ring to another thread moves all access with it.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -129,26 +133,33 @@ impl Ring {
     fn add(&mut self, object: Box<Plain>) {
         let (object, head) = (Box::into_raw(object), &raw mut *self.head);
         let last = self.head.prev;
-        // SAFETY: it came from a box just now.
+        // SAFETY: `object` came from `Box::into_raw` above, so it is valid and not aliased.
         unsafe { *object = Plain { prev: last, next: head } };
-        // SAFETY: what is on the ring is live, and the lock around it is held.
+        // SAFETY: `last` is the head or on the ring, and objects on the ring are live until `del`;
+        // `&mut self` excludes other accesses.
         unsafe { (*last).next = object };
         self.head.prev = object;
         self.len += 1;
     }
 
+    /// Removes `object` from the ring and returns it.
+    ///
     /// # Safety
     ///
-    /// The object is on the ring.
+    /// `object` is on this ring.
     unsafe fn del(&mut self, object: *mut Plain) -> Box<Plain> {
-        // SAFETY: it is on the ring, says the caller.
+        // SAFETY: `object` is on the ring by the contract of this function, so it is live and
+        // initialized.
         let Plain { prev, next } = unsafe { ptr::read(object) };
-        // SAFETY: its neighbours are on the ring.
+        // SAFETY: the previous element of a listed object is on the ring (or is its head), so it is
+        // live.
         unsafe { (*prev).next = next };
-        // SAFETY: as above.
+        // SAFETY: the next element of a listed object is on the ring (or is its head), so it is
+        // live.
         unsafe { (*next).prev = prev };
         self.len -= 1;
-        // SAFETY: `add` made the pointer of a box.
+        // SAFETY: `add` made the pointer by `Box::into_raw`, and the object is on the ring no more,
+        // so the box is made once.
         unsafe { Box::from_raw(object) }
     }
 }
@@ -156,7 +167,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         while self.len > 0 {
-            // SAFETY: the first is on the ring, as it is not empty.
+            // SAFETY: `len` is not 0, so the element after the head is an object on the ring.
             drop(unsafe { self.del(self.head.next) });
         }
     }
@@ -173,7 +184,7 @@ fn boxes_one_lock(threads: usize, pairs: u64) -> Duration {
             let mut object = mover.take().expect("it was taken off before");
             let address = &raw mut *object;
             ring.lock().add(object);
-            // SAFETY: it was just put there, and only this thread takes it off.
+            // SAFETY: the object was just added, and only this thread deletes it.
             *mover = Some(unsafe { ring.lock().del(address) });
         }
     })
@@ -194,7 +205,8 @@ fn boxes_lowwater(threads: usize, pairs: u64, groups: &[Memcg]) -> Duration {
             let object = mover.take().expect("it was taken off before");
             let address = &raw const *object;
             lru.add(object, &groups[thread], NodeId::ZERO).expect("it was taken off before");
-            // SAFETY: the list has it, and only this thread takes it off.
+            // SAFETY: the list owns the object, which only this thread deletes, so the address is
+            // valid until `del`.
             *mover = lru.del(unsafe { &*address });
         }
     })
@@ -202,7 +214,7 @@ fn boxes_lowwater(threads: usize, pairs: u64, groups: &[Memcg]) -> Duration {
 
 // === the rows ===
 
-/// Lists with the residents of so many threads.
+/// Returns lists with the residents of this many threads.
 fn lists(threads: usize, group_of: impl Fn(usize) -> Memcg) -> ListLru<Item> {
     let lru = ListLru::<Item>::new();
     for thread in 0..threads {
@@ -223,7 +235,8 @@ fn lowwater(lru: &ListLru<Item>, threads: usize, pairs: u64, group_of: impl Fn(u
     })
 }
 
-/// Lets two threads meet at a list's lock until it is split, which shows in what the lists cost.
+/// Lets two threads contend for a list's lock until the list is split, which shows in its
+/// footprint.
 fn split(lru: &ListLru<Item>, group: &Memcg) {
     let whole = lru.footprint();
     let item = items(0..1).remove(0);
@@ -243,12 +256,13 @@ fn split(lru: &ListLru<Item>, group: &Memcg) {
     });
 }
 
-/// Prints what one group is worth against groups of their own: the middle one of some runs, each right after the other's.
+/// Prints the throughput on one group relative to that on own groups: the median of several pairs
+/// of runs.
 fn print_ratio(groups: &[Memcg]) {
     const PAIRS: u64 = 2_000_000;
     let mut ratios: Vec<f64> = (0..15)
         .map(|_| {
-            // New ones each time: that they split is a part of it.
+            // New lists in each run, because the split is part of the cost.
             let (own, one) = (|thread: usize| groups[thread].clone(), |_| groups[0].clone());
             let own = lowwater(&lists(THREADS_MAX, own), THREADS_MAX, PAIRS, own);
             let one = lowwater(&lists(THREADS_MAX, one), THREADS_MAX, PAIRS, one);
@@ -285,7 +299,7 @@ fn add_del(criterion: &mut Criterion) {
     let mut rows = criterion.benchmark_group("add+del");
     for threads in 1..=THREADS_MAX {
         let (own, one) = (|thread: usize| groups[thread].clone(), |_| groups[0].clone());
-        // Made once, as criterion may ask for the row many times.
+        // Created once, because criterion may call each row many times.
         let (on_own, on_one, on_split) = (lists(threads, own), lists(threads, one), lists(threads, one));
         split(&on_split, &groups[0]);
         rows.bench_function(BenchmarkId::new("lowwater, own groups", threads), |b| {

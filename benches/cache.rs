@@ -1,13 +1,14 @@
-//! What do a get and an insert of the keyed cache cost, against a concurrent map that counts nothing and forgets nothing?
+//! The cost of a get and an insert of the keyed cache, compared with a concurrent map without
+//! bookkeeping or eviction.
 //!
-//! | row | what |
+//! | row | operation |
 //! |---|---|
 //! | `get, spread` | hits on keys all over the cache |
-//! | `get, hot` | hits on one key only: all threads want the same line |
-//! | `get, miss` | a key that is not there |
-//! | `insert, replace` | a value in the place of another of its size |
-//! | `insert, evict` | a new key where the budget is used up: each insert makes room for itself, or finds that the reclaimer did |
-//! | `DashMap ..` | the same on a map: what a budget, an order and tenants cost on top |
+//! | `get, hot` | hits on one key only: all threads contend for one cache line |
+//! | `get, miss` | a key that is not in the cache |
+//! | `insert, replace` | a value replaces another of its size |
+//! | `insert, evict` | a new key when the budget is used up: each insert evicts, or uses memory that the reclaimer has freed |
+//! | `DashMap ..` | the same on a map: the difference is the cost of a budget, an eviction order and tenants |
 //!
 //! The time is that of one operation on one thread, while the other threads do the same.
 
@@ -31,7 +32,7 @@ fn value() -> Value {
     Arc::from([7; VALUE_BYTES as usize])
 }
 
-/// A cache of all keys, with room for twice as many.
+/// Returns a cache that holds all keys, with room for twice as many.
 fn cache() -> Cache<u64, Value> {
     let cache = empty_cache(2 * KEYS);
     (0..KEYS).for_each(|key| drop(cache.insert(key, value())));
@@ -39,7 +40,7 @@ fn cache() -> Cache<u64, Value> {
     cache
 }
 
-/// A cache with room for so many entries.
+/// Returns a cache with room for `entries`.
 fn empty_cache(entries: u64) -> Cache<u64, Value> {
     let entry = Cache::<u64, Value>::ENTRY_BYTES.get() + VALUE_BYTES + 16;
     let runtime = Runtime::builder().budget(ByteSize::new(entries * entry)).build().expect("a budget that is not 0");
@@ -47,7 +48,7 @@ fn empty_cache(entries: u64) -> Cache<u64, Value> {
     builder.build().expect("there are ids")
 }
 
-/// Keys in an order that no prefetcher guesses, another for each thread.
+/// Returns keys in an order that no hardware prefetcher predicts, different for each thread.
 fn keys(thread: usize) -> impl Iterator<Item = u64> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(thread as u64 + 1);
     std::iter::repeat_with(move || {

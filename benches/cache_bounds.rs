@@ -1,13 +1,14 @@
-//! What does the keyed cache cost beyond what is in it, and how long do its calls take at their worst?
+//! The memory overhead of the keyed cache, and the latency of its calls at their worst.
 //!
-//! | `cargo bench --bench cache_bounds -- ..` | what |
+//! | `cargo bench --bench cache_bounds -- ..` | measurement |
 //! |---|---|
-//! | `memory [N]` | resident bytes an entry of u64 to u64, allocator included, of N (10,000,000) |
-//! | `insert` | a new key in a full cache of 1,000,000: how long one insert takes |
-//! | `shrink` | 2,000,000 entries to a tenth while a thread reads those that will stay: how long one get takes, and how much of what was freed the system has back |
-//! | `shrink random` | the same, while it reads all of them at random for a second before: those that stay lie everywhere |
+//! | `memory [N]` | resident bytes per entry of u64 to u64, including the allocator, with N entries (10,000,000) |
+//! | `insert` | the latency of inserts of new keys into a full cache of 1,000,000 |
+//! | `shrink` | 2,000,000 entries are shrunk to a tenth while a thread reads those that will stay: the latency of its gets, and the share of the freed memory that is returned to the system |
+//! | `shrink random` | the same, but the thread first reads random entries for a second, so that the entries that stay are scattered |
 //!
-//! Times are of the clock: where the machine has other work, the largest are those of threads that were not running.
+//! Latencies are wall-clock times: on a machine with other work, the largest are those of threads
+//! that were not running.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,13 +25,13 @@ fn cache(entries: u64) -> Numbers {
     Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().expect("there are ids")
 }
 
-/// Keys in an order that no prefetcher guesses.
+/// Returns keys in an order that no hardware prefetcher predicts.
 fn key(n: u64) -> u64 {
     n.wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
 fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells what is resident");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux reports the resident pages");
     pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("the second number") * 4096
 }
 

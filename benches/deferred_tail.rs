@@ -1,15 +1,17 @@
-//! What does a call of reclaim cost when others have left debts? It should cost what it costs without.
+//! The cost of a reclaim call when earlier calls have left deferred objects. It should equal the
+//! cost without them.
 //!
-//! A cache of 1.8 million objects, of which none or a million are owed. One call in the foreground, with each policy; the debt is put
-//! back after each call, so that every one meets the same. Objects cost nothing here, so what is seen is how many are looked at (a
-//! batch each call of the shrinker) and what asking costs; latencies of threads that really allocate are
-//! `examples/deferred_tail.rs`'.
+//! A cache of 1.8 million objects, of which none or a million are deferred. One call in the
+//! foreground, with each policy; the deferred count is restored after each call, so that all calls
+//! see the same state. Scanning an object takes no time here, so the result shows how many are
+//! scanned (one batch per call of the shrinker), and the cost of the calls.
+//! `examples/deferred_tail.rs` measures latencies of threads that really allocate.
 //!
-//! | row | what |
+//! | row | policy |
 //! |---|---|
-//! | `windup` | a pass as Linux made it to 5.12: 899,072 objects with the debt |
-//! | `proportional` | since 5.13: at most a batch more |
-//! | `fair` | [`Registry::direct_reclaim`]: 1,024 objects, whatever is owed |
+//! | `windup` | Linux up to 5.12: 899,072 objects with the deferred ones |
+//! | `proportional` | Linux since 5.13: at most a batch more |
+//! | `fair` | [`Registry::direct_reclaim`]: 1,024 objects, regardless of the deferred count |
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,12 +22,12 @@ use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
 use lowwater_shrinker::{RegistryConfig, Work};
 
 const OBJECTS: u64 = 1_800_000;
-/// What file systems take in one call.
+/// The batch size of file systems.
 const BATCH: u64 = 1024;
-/// A caller inside its file system.
+/// The flags of a caller inside its file system.
 const NOFS: Reclaim = Reclaim::MAY_BLOCK.union(Reclaim::MAY_IO);
 
-/// As many objects as ever; a scan takes no time.
+/// A shrinker whose number of objects never changes, and whose scans take no time.
 struct Inodes;
 
 impl Shrinker for Inodes {
@@ -42,7 +44,8 @@ impl Shrinker for Inodes {
     }
 }
 
-/// Fields are dropped in this order: the registration before what it is registered with.
+/// A registry with one shrinker. Fields are dropped in this order: the registration before the
+/// registry.
 struct World {
     registration: Registration,
     registry: Registry,
@@ -62,7 +65,7 @@ impl World {
         self.registry.shrink(self.tree.root(), NodeId::ZERO, priority, flags, &mut Work::unlimited()).scanned
     }
 
-    /// Lets callers that may not reclaim come by until so much is owed.
+    /// Runs passes that may not reclaim until `debt` objects are deferred.
     fn owe(&self, debt: u64) {
         while self.registry.owed(self.tree.root(), NodeId::ZERO, self.registration.id()) < debt {
             self.pass(5, NOFS);
@@ -74,7 +77,7 @@ impl World {
     }
 }
 
-/// A policy's name, the policy, and the call that is measured with it.
+/// The name of a row, its policy, and the call that is measured.
 type Row = (&'static str, Arc<dyn Policy>, fn(&World) -> u64);
 
 fn deferred_tail(criterion: &mut Criterion) {

@@ -1,10 +1,12 @@
-//! What share of requests does the keyed cache answer, in each order of letting go, on recorded accesses?
+//! The hit ratio of the keyed cache on recorded accesses, for each eviction order.
 //!
-//! `cargo bench --bench hit_ratio -- FOLDER`, or with the folder in `LOWWATER_TRACES`: files of little-endian `u64` keys, one after
-//! another, `*.u64`. Each is run against caches that hold 0.1, 1, 5 and 10 % of its distinct keys: a get, and an insert on a miss.
+//! `cargo bench --bench hit_ratio -- FOLDER`, or with the folder in `LOWWATER_TRACES`: files
+//! `*.u64` of consecutive little-endian `u64` keys. Each is replayed against caches that hold 0.1,
+//! 1, 5 and 10 % of its distinct keys: a get, and an insert on a miss.
 //!
-//! The cache is sized in bytes and evicts in shares, so the number of entries it holds moves a little; the last is printed. Requests come
-//! from one thread, and the reclaimer does not start before the limit, so that it takes no room away.
+//! The cache is sized in bytes and evicts in batches, so the number of entries that it holds varies
+//! a little; the last one is printed. Requests come from one thread, and the reclaimer does not
+//! start below the limit, so that it does not reduce the capacity.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ const ORDERS: [Eviction; 5] =
     [Eviction::Lru, Eviction::SecondChance, Eviction::Sieve, Eviction::S3Fifo, Eviction::Adaptive];
 
 fn main() {
-    // cargo passes `--bench`; the first word that is no flag is the folder.
+    // cargo passes `--bench`; the first argument that is not a flag is the folder.
     let folder = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).map(PathBuf::from);
     let Some(folder) = folder.or_else(|| std::env::var_os("LOWWATER_TRACES").map(PathBuf::from)) else {
         println!("no traces: give their folder as an argument, or in LOWWATER_TRACES");
@@ -81,7 +83,7 @@ fn hit_percent(keys: &[u64], entries: u64, order: Eviction) -> f64 {
         Cache::<u64, u64>::builder(&runtime).eviction(order).weigher(|_, _| ByteSize::ZERO).build().expect("an id");
     for key in keys {
         if cache.get(key).is_none() {
-            // One that finds no room just now was a miss, and will be again.
+            // An insert that is refused for lack of room counts as the miss that it was.
             let _ = cache.insert(*key, *key);
         }
     }

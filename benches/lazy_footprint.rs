@@ -1,12 +1,14 @@
-//! What do lists cost that are made when they are first used, against a list for every id at once? In bytes, and in time.
+//! The cost of lists that are created on first use, compared with a list for every id from the
+//! start: in bytes, and in time.
 //!
-//! | row | what |
+//! | row | setup |
 //! |---|---|
-//! | `lazy/N` | N groups and N lists, each group uses its own: made, used, ended; bytes are counted by the structures themselves |
-//! | `eager/N` | the plain twin of the same size, a list for every id: N x N of them |
+//! | `lazy/N` | N groups and N `ListLru`s, and each group uses one: created, used, ended; the structures count their own bytes |
+//! | `eager/N` | the baseline of the same size with a list for every id: N x N of them |
 //!
-//! The time is that of one whole life: create N groups, put one object of each on its own list, offline them all. Lazy shall grow as
-//! N, eager as N x N. Before the times, a table of the bytes while all groups are there.
+//! The time is that of one life cycle: create N groups, add one object of each to its own list,
+//! offline them all. Lazy should grow as N, eager as N x N. Before the times, a table shows the
+//! bytes while all groups exist.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,10 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use lowwater::{linked, Links, ListLru, MemcgTree, NodeId};
 use lowwater_lru_core::list_lru::baseline::EagerListLru;
 
-/// Groups, and lists.
+/// Numbers of groups, and of lists.
 const LAZY: [u32; 4] = [100, 1_000, 10_000, 100_000];
-/// The twin takes 32 bytes for each pair and finds an item by looking everywhere: no more than this.
+/// The baseline takes 32 bytes for each pair, and finds an item by scanning all lists: no larger
+/// sizes.
 const EAGER: [u32; 2] = [100, 1_000];
 const NODES: usize = 2;
 
@@ -31,7 +34,8 @@ fn object() -> Box<Object> {
     Box::new(Object { links: Links::new() })
 }
 
-/// One life of lazy lists; the bytes in the middle of it, and after it with the lists still there.
+/// Runs one life cycle with lazy lists. Returns the bytes in the middle of it, and after it while
+/// the lists still exist.
 fn lazy(n: u32) -> [u64; 2] {
     let tree = MemcgTree::new(0);
     let lists: Vec<_> = (0..n).map(|_| ListLru::<Object>::new()).collect();
@@ -47,7 +51,7 @@ fn lazy(n: u32) -> [u64; 2] {
     [during, bytes()]
 }
 
-/// As [`lazy`], of the twin.
+/// As [`lazy`], for the baseline.
 fn eager(n: u32) -> [u64; 2] {
     let tree = MemcgTree::new(0);
     let lists: Vec<_> = (0..n).map(|_| Arc::new(EagerListLru::<Object>::new(NODES))).collect();

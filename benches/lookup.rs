@@ -1,6 +1,8 @@
-//! What does a lookup cost that is answered from the cache, alone and beside others? And a watch on a directory full of negatives?
+//! The cost of a lookup that is answered from the cache, on one thread and on several; and of a
+//! watch on a directory full of negatives.
 //!
-//! `cargo bench --bench lookup [-- NEGATIVES]`, NEGATIVES for the watch: 1,000,000 if nothing is said.
+//! `cargo bench --bench lookup [-- NEGATIVES]`, with NEGATIVES in the watched directory: 1,000,000
+//! by default.
 
 mod common;
 
@@ -24,7 +26,7 @@ fn main() {
     let positive = &b"/usr/include/stdio.h"[..];
     let negative = &b"/usr/include/stdio.hpp"[..];
     for (what, path) in [("positive", positive), ("negative", negative)] {
-        // The second makes the mark of use, which later ones find.
+        // The second lookup sets the referenced flag, which later ones find set.
         for _ in 0..2 {
             drop(fixture.mount.lookup(path).expect("memory does not fail"));
         }
@@ -50,7 +52,8 @@ fn main() {
     watch(negatives);
 }
 
-/// Lookups of many paths by many threads, and a loop without memory as the control: how much of the machine is to be had.
+/// Measures lookups of many paths by many threads. A loop without memory accesses is the control:
+/// it shows how much of the machine is available.
 fn scaling(fixture: &Fixture) {
     const EACH: u64 = 500_000;
     let paths: Vec<_> = (0..64).map(|n| format!("/usr/include/{}/{n}.h", n % 4).into_bytes()).collect();
@@ -110,8 +113,8 @@ fn scaling(fixture: &Fixture) {
     }
 }
 
-/// What one thread runs for each operation while all are at it, in ns on the processor, on average over the threads; the least of
-/// five rounds.
+/// Returns the processor time of each operation in ns while all threads run, as the average over
+/// the threads; the least of five rounds.
 fn each_ns(threads: usize, each: u64, work: impl Fn(usize) + Sync) -> f64 {
     let once = || {
         let barrier = Barrier::new(threads);
@@ -141,7 +144,7 @@ fn watch(negatives: u64) {
             drop(fixture.mount.create(format!("/d/{n}").as_bytes()).expect("the name is free"));
         }
     }
-    // On the wall: it is too short for the system's clock of the processor.
+    // Wall-clock time: a watch is too short for the resolution of the processor-time clock.
     let us = least(ROUNDS, || {
         let begun = Instant::now();
         black_box(fixture.mount.watch(b"/d").expect("the directory is there"));

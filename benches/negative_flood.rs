@@ -1,7 +1,9 @@
-//! What do negatives cost: the first lookup of a missing name under each policy, turning positive, making and removing, giving back?
+//! The cost of negatives: the first lookup of a missing name under each policy, turning positive,
+//! creating and removing names, reclaim.
 //!
-//! `cargo bench --bench negative_flood [-- ROUNDS] [POLICY...]`, 3 rounds of all policies if nothing is said; `reclaim` in the place of
-//! a policy is the giving back alone, `charge` what it costs to charge names to their group.
+//! `cargo bench --bench negative_flood [-- ROUNDS] [POLICY...]`, by default 3 rounds of all
+//! policies. `reclaim` in the place of a policy measures only reclaim, `charge` the cost of
+//! charging names to their memcg.
 
 mod common;
 
@@ -13,7 +15,7 @@ use lowwater_dcache_model::Dcache;
 use std::hint::black_box;
 
 const NAMES: u64 = 1_000_000;
-/// As Linux has them on a machine of 16 GiB.
+/// The number that Linux allocates on a machine of 16 GiB.
 const BUCKETS: usize = 1 << 21;
 
 fn main() {
@@ -39,7 +41,7 @@ fn main() {
         let fresh = || Fixture::new(BUCKETS, policies().swap_remove(at));
         let first = least(rounds, || {
             let fixture = fresh();
-            // The steady state: the flood has run for a while.
+            // Warm up to the steady state, in which the policy trims for each new name.
             flood(&fixture, "warm");
             let names = names("flood");
             ns_each(NAMES, || look(&fixture, &names))
@@ -52,7 +54,8 @@ fn main() {
         });
         print!("{:>15} {first:>9.0} {to_positive:>9.0}", name);
         for count in [10_000, 100_000, NAMES] {
-            // Few names are made and removed again and again: the system's clock of the processor may tick in steps of 4 ms.
+            // A few names are created and removed repeatedly, because the processor-time clock may
+            // tick in steps of 4 ms.
             let again = NAMES / count;
             let mut names = names("make");
             names.truncate(count as usize);
@@ -92,7 +95,7 @@ fn reclaim(rounds: usize) {
 }
 
 fn charge(rounds: usize) {
-    /// Less than the flood, more than its directories.
+    /// Less than the names of the flood, and more than its directories.
     const ROOM: u64 = 1000;
     println!("ns on the processor for each first lookup of a missing name, least of {rounds}");
     println!("{:>15} {:>12} {:>9} {:>22}", "policy", "not charged", "charged", "at room for 1000");
@@ -101,7 +104,8 @@ fn charge(rounds: usize) {
         let fixture = fresh();
         directories(&fixture);
         let ns = ns_each(NAMES, || look(&fixture, &names));
-        // A lookup may meet none but directories in use, and names used just now; the next does not.
+        // A charge may scan only directories in use and names that were used just now; then the
+        // next one succeeds.
         let refused = fixture.dcache.statistics().refused;
         assert!(refused < NAMES / 1000, "{refused} names found no room");
         ns
@@ -112,7 +116,7 @@ fn charge(rounds: usize) {
             [&|| Fixture::new(BUCKETS, policy()), &|| Fixture::charged(BUCKETS, policy(), ByteSize::MAX), &|| {
                 Fixture::charged(BUCKETS, policy(), ByteSize::new(ROOM * Dcache::dentry_bytes() as u64))
             }];
-        // In turns, so that what else runs meets all.
+        // In turns, so that other load on the machine affects all fixtures equally.
         let mut least = [f64::INFINITY; 3];
         for _ in 0..rounds {
             for (least, fixture) in least.iter_mut().zip(fixtures) {

@@ -1,18 +1,21 @@
-//! Several caches under one budget, each with a recorded trace of its own: how far is what they hit together from the best split
-//! that could have been chosen in advance, and from one cache for all?
+//! Several caches under one budget, each with a recorded trace of its own: how far their total hits
+//! are from the best static split of the budget, and from one cache for all.
 //!
-//! `cargo bench --bench several_caches -- FOLDER [pairs|quadruples] [sizes] [costs] [order=NAME] [every=N] [only=TEXT] [verbose]`, or with the
-//! folder in `LOWWATER_TRACES`: files of little-endian `u64` keys, `*.u64`, of which the first 300,000 requests of each count. Each mix
-//! runs with equal rates and with one ten times as fast as the other, in a budget of 1, 5 and 10 % of the distinct bytes.
+//! `cargo bench --bench several_caches -- FOLDER [pairs|quadruples] [sizes] [costs] [order=NAME]
+//! [every=N] [only=TEXT] [verbose]`, or with the folder in `LOWWATER_TRACES`: files `*.u64` of
+//! little-endian `u64` keys, of which the first 300,000 requests of each are used. Each mix runs
+//! with equal request rates and with one trace ten times as fast as the other, in a budget of 1, 5
+//! and 10 % of the distinct bytes.
 //!
 //! | | |
 //! |---|---|
 //! | one budget | a cache for each trace, in one runtime |
-//! | best static | a runtime for each trace; of all splits in twentieths of the budget, the one that turns out best |
-//! | shared | one cache for all, whose keys say which trace they are of |
+//! | best static | a runtime for each trace; of all splits in twentieths of the budget, the one with the lowest cost in hindsight |
+//! | shared | one cache for all, whose keys include the trace |
 //!
-//! With `sizes` every other trace has entries ten times as large, with `costs` its misses are twenty times as dear; then miss costs
-//! are compared. Requests come from one thread, and the reclaimer does not start before the limit, so that it takes no room away.
+//! With `sizes` every other trace has entries ten times as large. With `costs` its misses cost
+//! twenty times as much, and miss costs are compared. Requests come from one thread, and the
+//! reclaimer does not start below the limit, so that it does not reduce the capacity.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,12 +28,12 @@ use lowwater::{topology, ByteSize, Cache, Runtime, Watermarks};
 const REQUESTS_MAX: usize = 300_000;
 const SIZES_PERCENT: [u64; 3] = [1, 5, 10];
 const PARTS: u64 = 20;
-/// The least budget, in entries.
+/// The smallest budget, in entries.
 const ENTRIES_MIN: u64 = 160;
-/// A trace that just fits a small budget, and so is hit whole or not at all.
+/// A trace that just fits a small budget, and so is hit either always or never.
 const LOOP: &str = "lirs-loop";
 
-/// What is run.
+/// The command line's choices.
 #[derive(Clone, Copy)]
 struct Choices {
     quadruples: bool,
@@ -41,7 +44,7 @@ struct Choices {
     verbose: bool,
 }
 
-/// A trace, with dense numbers for keys.
+/// A trace, with its keys renumbered densely.
 struct Trace {
     name: String,
     keys: Vec<u64>,
@@ -58,7 +61,7 @@ struct Mix {
     budget: u64,
 }
 
-/// What came of a mix.
+/// The results of a mix.
 struct Outcome {
     name: String,
     requests: u64,
@@ -67,7 +70,7 @@ struct Outcome {
     shared: Tally,
 }
 
-/// Hits, and what the misses cost.
+/// Hits, and the cost of the misses.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     hits: u64,
@@ -139,7 +142,7 @@ fn trace_of(path: &Path) -> std::io::Result<Trace> {
     Ok(Trace { name, distinct: numbers.len() as u64, keys })
 }
 
-/// All pairs, or quadruples drawn at random, with each relation of rates and each size.
+/// Returns all pairs, or random quadruples, of traces, with each ratio of rates and each size.
 fn mixes_of(traces: &[Trace], choices: Choices) -> Vec<Mix> {
     let mut sets = Vec::new();
     if choices.quadruples {
@@ -177,7 +180,7 @@ fn mix_of(traces: &[&Trace], rates: [usize; 2], label: &str, percent: u64, choic
         (0..traces.len()).map(|at| if on && at % 2 == 1 { value } else { 1 }).collect()
     };
     let (sizes, costs) = (other(choices.sizes, 10), other(choices.costs, 20));
-    // In turn by rate, until the first trace ends.
+    // Requests alternate in proportion to the rates, until the first trace ends.
     let mut requests = Vec::new();
     'all: for round in 0.. {
         for (at, trace) in traces.iter().enumerate() {
@@ -226,7 +229,7 @@ fn runtime(entries: u64) -> Runtime {
     Runtime::builder().budget(budget).watermarks(at_the_limit).topology(topology).build().expect("a budget and threads")
 }
 
-/// A cache whose entries weigh so many times the least.
+/// Returns a cache whose entries weigh `size` times the minimum.
 fn cache(runtime: &Runtime, order: Eviction, size: u64, cost: u64) -> Cache<u64, u64> {
     let more = ByteSize::new((size - 1) * Cache::<u64, u64>::ENTRY_BYTES.get());
     let builder = Cache::builder(runtime).eviction(order).weigher(move |_: &u64, _: &u64| more);
@@ -236,7 +239,7 @@ fn cache(runtime: &Runtime, order: Eviction, size: u64, cost: u64) -> Cache<u64,
 fn ask(cache: &Cache<u64, u64>, key: u64) -> bool {
     let hit = cache.get(&key).is_some();
     if !hit {
-        // Where a small budget is full of one large entry there may be no room.
+        // A small budget that is filled by one large entry may have no room.
         let _refused = cache.insert(key, 0);
     }
     hit
@@ -272,7 +275,8 @@ fn outcome_of(mix: &Mix, order: Eviction) -> Outcome {
     Outcome { name: mix.name.clone(), requests: mix.requests.len() as u64, one_budget, best_static, shared }
 }
 
-/// The least cost over all splits in twentieths: each trace alone at each of them, then the best sum.
+/// Returns the least cost over all splits in twentieths: each trace alone with each share, then the
+/// best sum.
 fn best_static(mix: &Mix, order: Eviction) -> Tally {
     let mut best: Vec<Option<Tally>> = vec![None; PARTS as usize + 1];
     best[0] = Some(Tally::default());

@@ -1,12 +1,13 @@
-//! What does a pass cost when most groups and caches hold nothing? It should follow what holds something, not what exists.
+//! The cost of a pass when most groups and caches are empty. It should depend on the non-empty
+//! pairs, not on all that exist.
 //!
-//! N groups, M caches, and a few (group, cache) pairs with ten objects each. The objects are in use, so a pass looks at them and frees
-//! none, and the next finds the same.
+//! N groups, M caches, and a few (group, cache) pairs with ten objects each. The objects are in
+//! use, so a pass scans them and frees none, and the next pass finds the same state.
 //!
-//! | row | what |
+//! | row | implementation |
 //! |---|---|
-//! | `pass` | [`Registry::shrink`], which follows the map of pairs that hold something |
-//! | `every` | the baseline, [`FullScan`], which asks each cache for each group: N x M questions |
+//! | `pass` | [`Registry::shrink`], which follows the map of non-empty pairs |
+//! | `every` | the baseline, [`FullScan`], which counts each cache for each group: N x M calls |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,9 @@ use lowwater::{
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::Work;
 
-/// Objects of each pair that holds some.
+/// Objects of each non-empty pair.
 const OBJECTS: usize = 10;
-/// Pressure at which every pair's turn comes in each pass.
+/// The priority at which a pass scans every pair.
 const PRIORITY: u8 = 0;
 
 struct Item {
@@ -48,7 +49,7 @@ impl Shrinker for Pool {
     }
 }
 
-/// Fields are dropped in this order: registrations before what they are registered with.
+/// Fields are dropped in this order: the registrations before the registry.
 struct World {
     _registrations: Vec<Registration>,
     registry: Registry,
@@ -56,7 +57,7 @@ struct World {
     _tree: MemcgTree,
 }
 
-/// The pairs that hold something are spread over groups and caches.
+/// Creates a world whose non-empty pairs are spread over groups and caches.
 fn world(groups: usize, caches: usize, live: usize) -> World {
     let tree = MemcgTree::default();
     let groups: Vec<_> = (0..groups).map(|n| tree.root().create(&n.to_string()).expect("a new name")).collect();
@@ -85,15 +86,11 @@ fn skip_empty(criterion: &mut Criterion) {
         let shape = format!("{groups} groups x {caches} caches, {live} pairs hold something");
         let root = world.registry.root();
         let visited = world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited());
-        assert_eq!(
-            (visited.callbacks, visited.freed),
-            (live as u64, 0),
-            "what holds something is asked, and nobody else"
-        );
+        assert_eq!((visited.callbacks, visited.freed), (live as u64, 0), "only non-empty pairs are scanned");
         rows.bench_function(BenchmarkId::new("pass", &shape), |b| {
             b.iter(|| world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited()));
         });
-        // A million questions a pass are enough to see the line.
+        // A million calls per pass are enough to show the trend.
         if groups * caches <= 1_000_000 {
             rows.bench_function(BenchmarkId::new("every", &shape), |b| {
                 let every = FullScan::new(&world.registry);

@@ -1,15 +1,16 @@
-//! Time on the processor, which a busy machine does not change as it does the time on the wall.
+//! Processor time, which other load on the machine distorts less than wall-clock time.
 
 use std::time::Instant;
 
-/// What the calling thread has run so far, in ns; the time on the wall where the system does not tell.
+/// Returns the processor time of the calling thread so far, in ns; the wall-clock time if the
+/// system does not report it.
 fn thread_ns(begun: Instant) -> u64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let run = told.and_then(|text| text.split_whitespace().next()?.parse().ok());
     run.unwrap_or_else(|| u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Nanoseconds that `work` ran for each of its `operations`.
+/// Returns the processor time in ns of `work`, divided by its `operations`.
 pub fn ns_each(operations: u64, work: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     let before = thread_ns(begun);
@@ -17,7 +18,7 @@ pub fn ns_each(operations: u64, work: impl FnOnce()) -> f64 {
     (thread_ns(begun) - before) as f64 / operations as f64
 }
 
-/// The least of several rounds: what it costs when nobody disturbs.
+/// Returns the least result of several rounds: the cost without interference.
 pub fn least(rounds: usize, mut round: impl FnMut() -> f64) -> f64 {
     (0..rounds).map(|_| round()).fold(f64::INFINITY, f64::min)
 }

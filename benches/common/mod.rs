@@ -1,4 +1,4 @@
-//! What the benches of the dentry cache share.
+//! Fixtures that the benches of the dentry cache share.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A cache with one mount of a tree in memory.
 pub struct Fixture {
-    // Before what it is registered at.
+    // Dropped before the registry and the tree that it refers to.
     pub mount: Mount,
     pub dcache: Dcache,
     pub registry: Registry,
@@ -25,7 +25,7 @@ impl Fixture {
         Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy), None)
     }
 
-    /// One that charges names to a group, with so much room.
+    /// Returns a cache that charges names to a memcg with a `max` of `room`.
     pub fn charged(buckets: usize, policy: Box<dyn NegativePolicy>, room: ByteSize) -> Self {
         Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy).charge(true), Some(room))
     }
@@ -43,7 +43,7 @@ impl Fixture {
     }
 }
 
-/// Every policy, by its name.
+/// Returns every policy.
 pub fn policies() -> Vec<Box<dyn NegativePolicy>> {
     vec![Box::new(Unbounded), Box::new(ThreeInARow), Box::new(PerDirectory::default()), Box::new(Probation::default())]
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""strace -f -y -e trace=%file on standard input -> a recording for crates/dcache-model/src/replay.rs on standard output.
+"""Converts the output of `strace -f -y -e trace=%file` to a recording for crates/dcache-model/src/replay.rs.
 
-Paths are made absolute with the directory that strace shows beside AT_FDCWD, or the process's own; `.` and `..` are taken out.
-A failed lookup whose directory does not exist either is kept as it is: the cache answers it higher up.
+Reads standard input, writes standard output. Relative paths are made absolute with the directory that strace prints
+with AT_FDCWD, or else with the process's working directory; `.` and `..` are resolved. A failed lookup is kept also
+if its directory does not exist: the cache answers it from the negative of the missing directory.
 """
 import os, re, sys
 

@@ -1,11 +1,13 @@
-//! Threads for benches: each bound to a processor, all let go at once; and a control that says whether the processors are there.
+//! Threads for benches: each is bound to a processor, and all start at once. A control shows
+//! whether the processors are available.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs `work` on so many threads, each with its number; the time from when all are ready until the last is done.
+/// Runs `work` on `threads` threads, each with its number. Returns the time from when all are ready
+/// until the last is done.
 pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     if threads == 1 {
         let begin = Instant::now();
@@ -30,8 +32,8 @@ pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     spans.iter().map(|span| span.1).max().expect("there is a thread") - begin
 }
 
-/// Says what two threads cost that share nothing but the machine. Near 1.0 there are two cores; near 2.0 there is one, and no row with
-/// two threads says anything about locks.
+/// Prints how long two threads without shared state take, relative to one. Near 1.0 there are two
+/// cores; near 2.0 there is one, and rows with two threads measure the scheduler instead of locks.
 pub fn print_control() {
     let spin = |_| {
         let mut x = 1_u64;
@@ -45,7 +47,7 @@ pub fn print_control() {
     println!("control: two spinning threads take {ratio:.2} times as long as one: {verdict}");
 }
 
-/// The processors this process may use.
+/// Returns the processors that this process may use.
 #[cfg(target_os = "linux")]
 fn cpus() -> Vec<usize> {
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
@@ -57,7 +59,7 @@ fn bind(cpu: Option<usize>) {
     let Some(cpu) = cpu else { return };
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu);
-    // Where that is not allowed, the control says what it means.
+    // If binding is not allowed, the control shows the effect.
     let _not_allowed = rustix::thread::sched_setaffinity(None, &set);
 }
 

@@ -1,16 +1,18 @@
-//! A measurement in a process of its own: what it leaves in the allocator disturbs no other.
+//! Measurements in a child process, so that memory left in the allocator does not affect the next
+//! one.
 
 use std::process::Command;
 
 use crate::contender::Run;
 use crate::sections::{memory, stalls};
 
-/// Figures of a child, in the order of its table's columns.
+/// The figures of a child, in the order of its table's columns.
 pub type Figures = Vec<f64>;
-/// What a child runs.
+/// The measurement that a child runs.
 pub type Measure = fn(usize) -> Figures;
 
-/// Asks a child: `section` names the list of measurements, `contender` one of them.
+/// Runs a measurement in a child process: `section` names the list of measurements, `contender` one
+/// of them.
 pub fn ask(section: &str, contender: &str, number: usize) -> Result<Figures, String> {
     let me = std::env::current_exe().map_err(|why| format!("where am I? {why}"))?;
     let output = Command::new(me)
@@ -25,7 +27,7 @@ pub fn ask(section: &str, contender: &str, number: usize) -> Result<Figures, Str
     }
 }
 
-/// The child's side: section, contender, number.
+/// Runs a measurement inside the child process. The arguments are section, contender and number.
 pub fn answer(what: &[String]) -> Result<(), String> {
     let [section, contender, number] = what else { return Err("--child SECTION CONTENDER NUMBER".into()) };
     let number = number.parse().map_err(|_| format!("--child: {number:?} is no number"))?;
@@ -45,14 +47,14 @@ pub fn answer(what: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident bytes of this process.
 pub fn resident_bytes() -> f64 {
     let kilobytes = |path: &str, field: &str| {
         let text = std::fs::read_to_string(path).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(field))?;
         line.split_whitespace().next()?.parse::<f64>().ok()
     };
-    // The first is exact; the second may be some pages behind.
+    // The first file is exact; the second may lag by some pages.
     let known = kilobytes("/proc/self/smaps_rollup", "Rss:").or_else(|| kilobytes("/proc/self/status", "VmRSS:"));
     known.unwrap_or(f64::NAN) * 1024.0
 }

@@ -1,30 +1,32 @@
-//! What a cache must answer to be measured, and the list of those that do.
+//! The trait of a measured cache, and the list of its implementations.
 
 use crate::report::progress;
 
-/// A cache of `u64` under `u64`, as its users would make it: what its own documentation recommends, with the hash of all.
+/// A cache of `u64` to `u64`, built as its own documentation recommends, with the hash that all
+/// share.
 pub trait Contender: Sized + Send + Sync + 'static {
-    /// Its name in tables, and for `--only`.
+    /// The name in tables, and for `--only`.
     const NAME: &'static str;
-    /// What it can bound.
+    /// The bound that it supports.
     const KIND: Kind = Kind::Cache;
-    /// Its own way of getting smaller while it is used, if it has one.
+    /// Its own operation for shrinking during use, if it has one.
     const SHRINK: Option<&'static str> = None;
 
-    /// One that holds at most about so many entries.
+    /// Creates a cache that holds at most about `entries`.
     fn new(entries: usize) -> Self;
 
-    /// As [`new`](Self::new), but as many as it may at any time: for hit ratios and sizes.
+    /// As [`new`](Self::new), but holds as many entries as allowed at any time: for hit ratios and
+    /// sizes.
     fn exact(entries: usize) -> Self {
         Self::new(entries)
     }
 
-    /// One into which so many fit for certain, at least without a limit met: for what does not evict.
+    /// Creates a cache into which `entries` fit without eviction: for loads that do not evict.
     fn roomy(entries: usize) -> Self {
         Self::new(entries)
     }
 
-    /// Many of one size.
+    /// Creates `count` caches of one size.
     fn several(count: usize, entries: usize) -> Vec<Self> {
         (0..count).map(|_| Self::new(entries)).collect()
     }
@@ -33,22 +35,22 @@ pub trait Contender: Sized + Send + Sync + 'static {
 
     fn insert(&self, key: u64, value: u64);
 
-    /// Entries that are there now.
+    /// Returns the number of entries held.
     fn len(&self) -> usize;
 
     /// Runs deferred maintenance (as moka calls it).
     fn run_pending_tasks(&self) {}
 
-    /// Gets smaller by [`SHRINK`](Self::SHRINK); may go on after it returned.
+    /// Shrinks by [`SHRINK`](Self::SHRINK). May continue in the background after it returned.
     fn shrink(&self, _entries: usize) {}
 
-    /// Values for which it found no room.
+    /// Returns the number of values that were refused for lack of room.
     fn refused(&self) -> u64 {
         0
     }
 }
 
-/// What a contender bounds.
+/// The bound of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The number of entries, or their weight.
@@ -57,7 +59,7 @@ pub enum Kind {
     Map,
 }
 
-/// How much is measured, and of whom.
+/// The contenders to measure, and the amount of measurement.
 #[derive(Debug)]
 pub struct Plan {
     pub only: Vec<String>,
@@ -95,7 +97,7 @@ pub(crate) use runs;
 fn nothing<P: Contender>() {}
 
 impl Plan {
-    /// Are all those that were named there?
+    /// Returns an error if `--only` names an unknown contender.
     pub fn check(&self) -> Result<(), String> {
         let names: Vec<_> = runs!(nothing as fn()).iter().map(|run| run.name).collect();
         match self.only.iter().find(|name| !names.contains(&name.as_str())) {
@@ -105,13 +107,13 @@ impl Plan {
         }
     }
 
-    /// Those that were named, if any were.
+    /// Returns the runs that `--only` names, or all of them without it.
     pub fn chosen<F>(&self, mut runs: Vec<Run<F>>) -> Vec<Run<F>> {
         runs.retain(|run| self.only.is_empty() || self.only.iter().any(|name| name == run.name));
         runs
     }
 
-    /// Calls `each` for every run once a round; each round begins with another.
+    /// Calls `each` for every run once a round; each round starts with a different run.
     pub fn interleaved<F>(&self, runs: &[Run<F>], mut each: impl FnMut(usize, &Run<F>)) {
         for round in 0..self.rounds {
             for turn in 0..runs.len() {
@@ -124,10 +126,10 @@ impl Plan {
     }
 }
 
-/// The one hash: all of them let it be chosen.
+/// Returns the hash that all contenders use.
 pub fn hasher() -> ahash::RandomState {
     ahash::RandomState::with_seeds(1, 2, 3, 4)
 }
 
-/// The hash as a type.
+/// The type of that hash.
 pub type Hash = ahash::RandomState;

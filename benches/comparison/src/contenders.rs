@@ -1,4 +1,4 @@
-//! The contenders, each as its users would make it.
+//! The contenders, each built as its documentation recommends.
 
 mod dashmap;
 mod foyer;

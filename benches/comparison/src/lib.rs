@@ -1,5 +1,5 @@
-//! The programs of docs/MIGRATING.md, the contenders' among them: `cargo test --doc --
-//! --include-ignored`.
+//! The programs of docs/MIGRATING.md, including those of the contenders, as tests: `cargo test
+//! --doc -- --include-ignored`.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/MIGRATING.md")]

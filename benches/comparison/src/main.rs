@@ -1,15 +1,15 @@
-//! lowwater's cache beside those that users would pick instead, measured in one run: see README.md.
+//! Compares lowwater's cache with alternatives, in one run: see README.md.
 //!
 //! ```text
-//!   main      which sections, in what form
-//!   contender what a cache must answer to be measured; the list of all
+//!   main      the command line: which sections, in which form
+//!   contender the trait of a measured cache; the list of all
 //!   contenders/ one file each
-//!   sections/ one file for each kind of question
-//!   threads   bound to processors, and the control that says whether those are there
+//!   sections/ one file for each kind of measurement
+//!   threads   threads bound to processors, and the control for free processors
 //!   references/ plain policies, for hit ratios
-//!   recorder  times of single calls, and whether the thread was interrupted in one
-//!   child     a measurement in a process of its own, for resident memory
-//!   keys      which keys are asked for
+//!   recorder  latencies of single calls, and whether the thread was preempted in them
+//!   child     measurements in a child process, for resident memory
+//!   keys      the sequences of requested keys
 //!   report    tables, JSON, plots
 //! ```
 
@@ -31,11 +31,11 @@ use clap::{Parser, ValueEnum};
 use contender::Plan;
 use report::{Record, Report};
 
-/// Measures lowwater's cache beside its contenders. The machine should have nothing else to do.
+/// Compares lowwater's cache with its contenders. The machine should be idle.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// What to measure
+    /// The section to measure
     #[arg(value_enum, default_value = "all")]
     section: Section,
     /// Only these contenders
@@ -44,7 +44,7 @@ struct Args {
     /// Numbers of threads for throughput
     #[arg(long, value_delimiter = ',', default_value = "1,2,4", value_name = "N")]
     threads: Vec<usize>,
-    /// Times that each contender is measured; the middle one counts
+    /// Times that each contender is measured; the median counts
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
     /// Entries for the memory section [default: 10,000,000]
@@ -53,19 +53,19 @@ struct Args {
     /// Folder of traces for hit ratios: files *.u64 of little-endian 64-bit keys
     #[arg(long, env = "LOWWATER_TRACES", value_name = "FOLDER")]
     traces: Option<PathBuf>,
-    /// Small numbers, to see that all works: the figures say little
+    /// Small numbers, to check that all sections work: the figures are not meaningful
     #[arg(long)]
     quick: bool,
     /// One JSON object instead of tables
     #[arg(long)]
     json: bool,
-    /// Write a picture of each table into this folder
+    /// Write a plot of each table into this folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// Put the tables into this Markdown file, in the place of those there, and pictures into plots/ beside it
+    /// Replace the tables in this Markdown file, and write plots into plots/ beside it
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// What a child measures: section, contender, and a number
+    /// The measurement of a child process: section, contender, and a number
     #[arg(long, hide = true, num_args = 3)]
     child: Option<Vec<String>>,
 }
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An argument without the folders of this machine.
+/// Returns an argument without directories, so that the report does not show paths of this machine.
 fn shown(word: &str) -> String {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     word.split_once('=').map_or_else(|| name(word), |(option, path)| format!("{option}={}", name(path)))

@@ -1,4 +1,4 @@
-//! Times of single calls, and whether the thread was interrupted in one.
+//! Latencies of single calls, and whether the thread was preempted during a call.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,15 @@ use hdrhistogram::Histogram;
 
 use crate::threads::interruptions;
 
-/// The longest that is told apart, ns.
+/// The longest latency that is recorded, in ns; longer ones count as this.
 const NS_MAX: u64 = 600_000_000_000;
 
-/// What one thread's calls took.
+/// The latencies of one thread's calls.
 #[derive(Debug)]
 pub struct Recorder {
     calls: Histogram<u64>,
     max_ns: u64,
-    /// The longest of those in which the thread kept its processor.
+    /// The longest call in which the thread was not preempted.
     max_unpreempted_ns: u64,
     interruptions: i64,
 }
@@ -25,7 +25,7 @@ impl Recorder {
         Self { calls, max_ns: 0, max_unpreempted_ns: 0, interruptions: interruptions() }
     }
 
-    /// Calls, and takes the time. To be used by one thread only.
+    /// Runs `call` and records its latency. For one thread only.
     pub fn time<R>(&mut self, call: impl FnOnce() -> R) -> R {
         let begin = Instant::now();
         let result = call();
@@ -33,12 +33,14 @@ impl Recorder {
         result
     }
 
-    /// Notes a call that has just ended, and that began after the last one or the last [`look`](Self::look).
+    /// Records a call that has just ended, and that began after the previous one or after the last
+    /// [`look`](Self::look).
     pub fn record(&mut self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(NS_MAX).min(NS_MAX);
         self.calls.saturating_record(ns);
         self.max_ns = self.max_ns.max(ns);
-        // Asked after every call: so one that differs fell into this call, or the few instructions around it.
+        // Read after every call: a difference comes from a preemption in this call, or in the few
+        // instructions around it.
         let now = interruptions();
         if now == self.interruptions {
             self.max_unpreempted_ns = self.max_unpreempted_ns.max(ns);
@@ -46,19 +48,20 @@ impl Recorder {
         self.interruptions = now;
     }
 
-    /// Interruptions so far fell into no call.
+    /// Discards preemptions since the last call: they happened outside of calls.
     pub fn look(&mut self) {
         self.interruptions = interruptions();
     }
 
-    /// Adds what another thread recorded.
+    /// Adds the latencies that another thread recorded.
     pub fn add(&mut self, other: &Self) {
         self.calls.add(&other.calls).expect("the same bounds");
         self.max_ns = self.max_ns.max(other.max_ns);
         self.max_unpreempted_ns = self.max_unpreempted_ns.max(other.max_unpreempted_ns);
     }
 
-    /// Microseconds within which so many per cent of the calls were done; NaN if there was none.
+    /// Returns the latency in microseconds that `percent` of the calls did not exceed; NaN without
+    /// calls.
     pub fn percentile_us(&self, percent: f64) -> f64 {
         if self.calls.is_empty() {
             return f64::NAN;

@@ -1,4 +1,5 @@
-//! Plain policies to compare hit ratios with: for one thread, exact, and as slow as it takes to be obvious.
+//! Plain eviction policies as references for hit ratios: single-threaded, exact, and written for
+//! clarity instead of speed.
 
 mod arc;
 mod optimum;
@@ -8,10 +9,10 @@ pub use arc::arc;
 pub use optimum::optimum;
 pub use s3fifo::s3fifo;
 
-/// Hits of a policy on a sequence of keys, with room for so many entries.
+/// A function that returns the hits of a policy on a sequence of keys, with a capacity in entries.
 pub type Policy = fn(&[u64], usize) -> usize;
 
-/// All of them, by name. LRU is the contender `lru`.
+/// All references, by name. LRU is the contender `lru`.
 pub const ALL: [(&str, Policy); 3] = [("ref: S3-FIFO", s3fifo), ("ref: ARC", arc), ("ref: optimum", optimum)];
 
 #[cfg(test)]
@@ -25,7 +26,8 @@ mod tests {
         let distinct = keys.iter().collect::<std::collections::HashSet<_>>().len();
         let best = optimum(&keys, 50);
         for (name, policy) in ALL {
-            // Room for ghosts of the first round in S3-FIFO's small queue: its tenth must hold all.
+            // Ten times the distinct keys: S3-FIFO's small queue, a tenth of it, must hold all of
+            // them.
             assert_eq!(policy(&keys, 10 * distinct), keys.len() - distinct, "{name}: with room for all, a miss each");
             let hits = policy(&keys, 50);
             assert!(hits > 0 && hits <= best, "{name}: {hits} hits, and {best} are the most");
@@ -37,7 +39,7 @@ mod tests {
         let keys: Vec<u64> = (0..10_000).map(|n| n % 100).collect();
         assert_eq!(arc(&keys, 50), 0);
         assert_eq!(s3fifo(&keys, 50), 0);
-        // Half of the loop stays: half of all but the first round hit.
+        // The optimum keeps half of the loop: half of the requests hit, except in the first round.
         assert_eq!(optimum(&keys, 50), (10_000 - 100) / 2);
     }
 

@@ -1,4 +1,4 @@
-//! Tables as Markdown, as JSON, and as plots.
+//! The report: tables as Markdown, as JSON, and as plots.
 
 mod plot;
 mod record;
@@ -12,13 +12,13 @@ use crate::threads::Control;
 
 pub use record::Record;
 
-/// What was measured so far.
+/// The results so far.
 #[derive(Debug)]
 pub struct Report {
     json: Option<Map<String, Value>>,
     plots: Option<PathBuf>,
     record: Option<Record>,
-    /// What the control says.
+    /// The text about the control.
     says: String,
     tables: Vec<Table>,
 }
@@ -26,12 +26,12 @@ pub struct Report {
 /// Rows of figures; the first column is a name.
 #[derive(Debug)]
 pub struct Table {
-    /// One word for files and JSON.
+    /// One word, for file names and JSON.
     pub name: &'static str,
     pub title: String,
     pub first: &'static str,
     pub columns: Vec<Column>,
-    /// A figure that there is not is NaN.
+    /// A missing figure is NaN.
     pub rows: Vec<(String, Vec<f64>)>,
 }
 
@@ -41,7 +41,7 @@ pub struct Column {
     pub name: String,
     pub decimals: usize,
     pub plotted: Plotted,
-    /// Which figure wins; none where the column is no contest.
+    /// Which figure is better; `None` if the column is not compared.
     pub better: Option<Better>,
 }
 
@@ -52,7 +52,7 @@ pub enum Better {
     Less,
 }
 
-/// Whether a column is in the picture.
+/// Whether a column is plotted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plotted {
     No,
@@ -74,12 +74,12 @@ impl Column {
         Self { plotted: Plotted::Decades, ..Self::new(name, decimals) }
     }
 
-    /// The same, where more is better.
+    /// The same column, with more as the better.
     pub fn more(self) -> Self {
         Self { better: Some(Better::More), ..self }
     }
 
-    /// The same, where less is better.
+    /// The same column, with less as the better.
     pub fn less(self) -> Self {
         Self { better: Some(Better::Less), ..self }
     }
@@ -90,7 +90,7 @@ impl Report {
         Self { json: json.then(Map::new), plots, record, says: String::new(), tables: Vec::new() }
     }
 
-    /// To be told first: whether the rest means anything.
+    /// Reports the control, which shows whether the results are meaningful. Called first.
     pub fn control(&mut self, control: Control) {
         let Control { processors, threads, ratio } = control;
         let says = match ratio < 1.2 {
@@ -108,7 +108,7 @@ impl Report {
         }
     }
 
-    /// Shows a table, or keeps it for the end.
+    /// Prints a table, or keeps it for the end.
     pub fn table(&mut self, table: Table) -> Result<(), String> {
         match &mut self.json {
             Some(json) => {
@@ -120,7 +120,7 @@ impl Report {
         Ok(())
     }
 
-    /// Writes what was kept. `command` is what was asked for.
+    /// Writes the tables that were kept. `command` is the command line of the run.
     pub fn end(self, command: &str) -> Result<(), String> {
         if let Some(json) = self.json {
             println!("{:#}", Value::Object(json));
@@ -163,16 +163,16 @@ impl Table {
     }
 }
 
-/// Says to somebody who waits what is being measured; nothing: that it is over.
+/// Shows the current measurement on a terminal; an empty text clears the line.
 pub fn progress(what: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Nobody may be reading.
+        // Ignores errors: the terminal may be closed.
         let _ = write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush());
     }
 }
 
-/// The middle one; NaN of none.
+/// Returns the median; NaN without figures.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     match figures.len() {
@@ -182,7 +182,7 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     }
 }
 
-/// The middle one of each column, over rounds.
+/// Returns the median of each column over rounds.
 pub fn medians(rounds: &[Vec<f64>]) -> Vec<f64> {
     let columns = rounds.first().map_or(0, Vec::len);
     (0..columns).map(|column| median(rounds.iter().map(|round| round[column]).collect())).collect()

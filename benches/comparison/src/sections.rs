@@ -1,4 +1,4 @@
-//! What is measured, one file each.
+//! The sections: one file for each kind of measurement.
 
 pub mod hit_ratio;
 pub mod latency;

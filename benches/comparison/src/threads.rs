@@ -1,4 +1,5 @@
-//! Threads bound to processors, all let go at once; and a control that says whether the processors are there.
+//! Threads that are bound to processors and start at once; and a control that shows whether the
+//! processors are free.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -10,29 +11,31 @@ use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::Pid;
 
-/// Turns of the control's loop.
+/// Iterations of the control's loop.
 const SPINS: u64 = 100_000_000;
 
-/// How long threads took.
+/// The wall-clock and the processor time of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// From when all are ready until the last is done.
+    /// From the time when all threads are ready until the last is done.
     pub wall: Duration,
-    /// What the whole process ran meanwhile, its background threads included.
+    /// The processor time of the whole process meanwhile, including background threads.
     pub cpu: Duration,
 }
 
-/// The control: spinning threads against one.
+/// The result of the control: spinning threads compared with one.
 #[derive(Clone, Copy, Debug)]
 pub struct Control {
     pub processors: usize,
-    /// As many as will be measured, while there are processors for them; two at least.
+    /// The number of threads: as many as will be measured, at most one per processor, and at least
+    /// two.
     pub threads: usize,
-    /// What they took, divided by what one took. Near 1: each has a core.
+    /// Their time divided by that of one thread. Near 1, each thread has a core.
     pub ratio: f64,
 }
 
-/// Runs `work` on so many threads, each with its number and on a processor of its own while there are enough.
+/// Runs `work` on `threads` threads, each with its number, and on a processor of its own while
+/// there are enough.
 pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Took {
     let processors = processors();
     let ready = Barrier::new(threads + 1);
@@ -52,7 +55,7 @@ pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Took {
             .collect();
         let before = cpu_time();
         ready.wait();
-        // The threads' own clocks: this one may be late to run again.
+        // The threads read the clock themselves, because this thread may be scheduled late.
         let joined = running.into_iter().map(|thread| thread.join().expect("a measured thread does not panic"));
         let spans: Vec<(Instant, Instant)> = joined.collect();
         let begin = spans.iter().map(|span| span.0).min().expect("there is a thread");
@@ -61,7 +64,7 @@ pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Took {
     })
 }
 
-/// The processors this process may use.
+/// Returns the processors that this process may use.
 pub fn processors() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let processors: Vec<_> = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).collect();
@@ -72,13 +75,13 @@ pub fn processors() -> Vec<usize> {
     }
 }
 
-/// Binds the calling thread. Where that is not allowed, the control says what it means.
+/// Binds the calling thread. If binding is not allowed, the control shows the effect.
 pub fn bind(processor: usize) {
     let mut set = CpuSet::new();
     let _not_allowed = set.set(processor).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
 }
 
-/// What up to `threads_max` threads cost that share nothing but the machine.
+/// Measures up to `threads_max` threads that share no state, compared with one.
 pub fn control(threads_max: usize) -> Control {
     let spin = |_| {
         let mut x = 1_u64;
@@ -92,7 +95,7 @@ pub fn control(threads_max: usize) -> Control {
     Control { processors, threads, ratio: best(threads).as_secs_f64() / best(1).as_secs_f64() }
 }
 
-/// How often the calling thread was taken off its processor against its will.
+/// Returns the number of involuntary context switches of the calling thread.
 pub fn interruptions() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }

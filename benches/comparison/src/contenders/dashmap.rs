@@ -1,6 +1,6 @@
 use crate::contender::{hasher, Contender, Hash, Kind};
 
-/// dashmap: shards behind read-write locks; bounds nothing.
+/// dashmap: shards behind read-write locks; has no bound.
 pub struct DashMap(dashmap::DashMap<u64, u64, Hash>);
 
 impl Contender for DashMap {

@@ -2,7 +2,7 @@ use foyer_memory::{Cache, CacheBuilder, CacheProperties, S3FifoConfig};
 
 use crate::contender::{hasher, Contender, Hash};
 
-/// foyer's memory tier with S3-FIFO, the best of its orders in hit ratio.
+/// foyer's memory tier with S3-FIFO, its eviction order with the best hit ratio.
 pub struct Foyer(Cache<u64, u64, Hash, CacheProperties>);
 
 impl Contender for Foyer {
@@ -10,7 +10,8 @@ impl Contender for Foyer {
     const SHRINK: Option<&'static str> = Some("resize");
 
     fn new(entries: usize) -> Self {
-        // Eight shards is its default; one that would hold nothing is of no use.
+        // Eight shards is its default; fewer for a tiny cache, so that no shard has a capacity of
+        // 0.
         let shards = entries.clamp(1, 8);
         let builder = CacheBuilder::new(entries).with_shards(shards).with_hash_builder(hasher());
         Self(builder.with_eviction_config(S3FifoConfig::default()).build())

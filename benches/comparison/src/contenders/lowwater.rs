@@ -7,9 +7,8 @@ use crate::contender::{hasher, Contender, Hash};
 
 type Entries = Cache<u64, u64, Hash>;
 
-/// Our cache, in a runtime of its own. Its budget is in bytes, and is chosen so that it never holds
-/// more entries than the contenders may:
-/// see [`budget`].
+/// Our cache, in a runtime of its own. Its budget is in bytes, and is chosen so that the cache
+/// never holds more entries than the contenders may: see [`budget`].
 pub struct Lowwater {
     cache: Entries,
     runtime: Runtime,
@@ -17,31 +16,31 @@ pub struct Lowwater {
     bytes_per_entry: f64,
 }
 
-/// How far below its limit the reclaimer works.
+/// How far below its limit the reclaimer starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Marks {
-    /// As a user has it who says nothing.
+    /// The default watermarks.
     Default,
-    /// Not at all: the cache is as full as it may be, and each insert makes its own room.
+    /// No gap: the cache fills to its limit, and each insert evicts for itself.
     AtTheLimit,
 }
 
 impl Lowwater {
-    /// Makes so many tenants, for [`insert_for`](Self::insert_for).
+    /// Creates `tenants` groups, for [`insert_for`](Self::insert_for).
     pub fn with_tenants(mut self, tenants: usize) -> Self {
         let group = |n: usize| self.runtime.group(&format!("tenant{n}")).expect("a plain name, and room for an id");
         self.groups = (0..tenants).map(group).collect();
         self
     }
 
-    /// Another in the same runtime.
+    /// Creates a further cache in the same runtime.
     pub fn beside(&self) -> Self {
         Self::of(self.runtime.clone())
     }
 
-    /// Puts a value there that belongs to a tenant.
+    /// Inserts a value that belongs to a tenant.
     pub fn insert_for(&self, tenant: usize, key: u64, value: u64) {
-        // What finds no room is not kept; `refused` tells how many.
+        // A refused value is not stored; `refused` counts it.
         let _refused = self.cache.entry(key).group(&self.groups[tenant]).insert(value);
     }
 
@@ -73,7 +72,7 @@ impl Contender for Lowwater {
         Self::of(runtime(2 * Entries::ENTRY_BYTES.get() * entries as u64, Marks::Default))
     }
 
-    /// All in one runtime, as ours are meant to be.
+    /// Creates all caches in one runtime, as our caches are intended to be used.
     fn several(count: usize, entries: usize) -> Vec<Self> {
         let bytes = Entries::ENTRY_BYTES.get() * (count * entries) as u64;
         let runtime = runtime(bytes, Marks::Default);
@@ -85,7 +84,7 @@ impl Contender for Lowwater {
     }
 
     fn insert(&self, key: u64, value: u64) {
-        // As in `insert_for`.
+        // A refused value is not stored; `refused` counts it.
         let _refused = self.cache.insert(key, value);
     }
 
@@ -111,11 +110,12 @@ fn runtime(budget: u64, marks: Marks) -> Runtime {
     builder.build().expect("a budget and a thread")
 }
 
-/// The budget with which it holds so many entries and never more: what an entry is said to cost at first, then by trying. Twice as
-/// many keys are put there, and the most that were held at a time is what counts.
+/// Returns the budget with which the cache holds `entries` and never more. Starts with the
+/// documented size of an entry, and corrects it by experiment: twice as many keys are inserted, and
+/// the largest number held at one time counts.
 fn budget(entries: usize, marks: Marks) -> u64 {
     static KNOWN: Mutex<Option<HashMap<(usize, Marks), u64>>> = Mutex::new(None);
-    /// So near is near enough.
+    /// The relative deviation that is accepted.
     const WITHIN: f64 = 0.002;
     const TRIES_MAX: u32 = 6;
 

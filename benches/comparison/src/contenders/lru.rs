@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use crate::contender::{hasher, Contender, Hash};
 
-/// lru's cache, which is for one thread, behind one lock.
+/// lru's cache, which is single-threaded, behind one lock.
 pub struct Lru(Mutex<LruCache<u64, u64, Hash>>);
 
 impl Contender for Lru {

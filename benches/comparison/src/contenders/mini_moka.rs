@@ -29,7 +29,7 @@ impl Contender for MiniMoka {
         self.0.sync();
     }
 
-    // It has no resize: this drops all.
+    // mini-moka has no resize: this drops all entries.
     fn shrink(&self, _entries: usize) {
         self.0.invalidate_all();
         self.0.sync();

@@ -29,7 +29,7 @@ impl Contender for Moka {
         self.0.run_pending_tasks();
     }
 
-    // It has no public resize: this drops all.
+    // moka has no public resize: this drops all entries.
     fn shrink(&self, _entries: usize) {
         self.0.invalidate_all();
         self.0.run_pending_tasks();

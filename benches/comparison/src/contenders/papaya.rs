@@ -2,7 +2,7 @@ use papaya::HashMap;
 
 use crate::contender::{hasher, Contender, Hash, Kind};
 
-/// papaya: reads without a lock; bounds nothing.
+/// papaya: lock-free reads; has no bound.
 pub struct Papaya(HashMap<u64, u64, Hash>);
 
 impl Contender for Papaya {

@@ -2,7 +2,8 @@ use scc::HashCache;
 
 use crate::contender::{hasher, Contender, Hash};
 
-/// scc's map with a bound: 32-way associative, LRU in each bucket. It rounds its capacity up to a power of two.
+/// scc's map with a bound: 32-way associative, LRU in each bucket. It rounds its capacity up to a
+/// power of two.
 pub struct Scc(HashCache<u64, u64, Hash>);
 
 impl Contender for Scc {
@@ -17,7 +18,7 @@ impl Contender for Scc {
         self.0.get_sync(&key).map(|entry| *entry.get())
     }
 
-    // One that is there is kept: its values never differ here.
+    // An existing key keeps its value, which never differs here.
     fn insert(&self, key: u64, value: u64) {
         let _there = self.0.put_sync(key, value);
     }

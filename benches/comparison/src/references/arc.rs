@@ -1,14 +1,14 @@
-//! ARC, as its paper has it: what was asked for once and what was asked for again, each with a memory of what left it, and a share
-//! between them that follows where misses would have been hits.
+//! ARC, after its paper: one list of entries that were requested once and one of those requested
+//! again, each with a ghost list of its evicted keys. Ghost hits adapt the share of the two lists.
 
 use lru::LruCache;
 
-/// A queue of keys, from which any can be taken.
+/// A queue of keys, from which any key can be removed.
 type Queue = LruCache<u64, ()>;
 
 struct Arc {
     entries: usize,
-    /// How many of the entries may be of those asked for once.
+    /// The target length of the list of entries requested once (`p` in the paper).
     once_wanted: usize,
     once: Queue,
     again: Queue,
@@ -16,7 +16,7 @@ struct Arc {
     again_ghosts: Queue,
 }
 
-/// Hits.
+/// Returns the hits of ARC.
 pub fn arc(keys: &[u64], entries: usize) -> usize {
     let queue = LruCache::unbounded;
     let mut arc =
@@ -25,7 +25,7 @@ pub fn arc(keys: &[u64], entries: usize) -> usize {
 }
 
 impl Arc {
-    /// Was it there?
+    /// Requests a key. Returns whether it was a hit.
     fn ask(&mut self, key: u64) -> bool {
         if self.once.pop(&key).is_some() || self.again.pop(&key).is_some() {
             self.again.put(key, ());
@@ -65,7 +65,7 @@ impl Arc {
         }
     }
 
-    /// One entry becomes a ghost, if it is full.
+    /// Evicts one entry to its ghost list, if the cache is full.
     fn make_room(&mut self, from_again_ghosts: bool) {
         let once = self.once.len();
         if once + self.again.len() < self.entries {

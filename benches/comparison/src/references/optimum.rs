@@ -1,18 +1,19 @@
-//! Belady's optimum, which sees the future: what is asked for last, or never again, makes room, be it what was just asked for.
+//! Belady's optimum, which knows all future requests: the entry whose next request is latest, or
+//! never, is evicted, even the one just inserted.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Asked for never again.
+/// The next request of a key that is not requested again.
 const NEVER: usize = usize::MAX;
 
-/// Hits.
+/// Returns the hits of the optimum.
 pub fn optimum(keys: &[u64], entries: usize) -> usize {
     let mut next = vec![NEVER; keys.len()];
     let mut seen = HashMap::new();
     for (turn, key) in keys.iter().enumerate().rev() {
         next[turn] = seen.insert(*key, turn).unwrap_or(NEVER);
     }
-    // By when they are asked for again; the turn of that is the same for no two, but for `NEVER`.
+    // Ordered by the time of the next request, which is unique except for `NEVER`.
     let mut held = BTreeSet::new();
     let mut hits = 0;
     for (turn, key) in keys.iter().enumerate() {

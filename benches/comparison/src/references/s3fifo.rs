@@ -1,11 +1,12 @@
-//! S3-FIFO, as its paper has it: a small queue of a tenth for what is new, a main queue with second chances, and a memory of what left the
-//! small one as long as the main one.
+//! S3-FIFO, after its paper: a small queue with a tenth of the capacity for new entries, a main
+//! queue with second chances, and a ghost queue of keys evicted from the small queue, as long as
+//! the main queue.
 
 use std::collections::{HashMap, VecDeque};
 
 const SMALL_PARTS: usize = 10;
 const USES_MAX: u8 = 3;
-/// Uses in the small queue that make an entry worth keeping.
+/// Uses in the small queue with which an entry moves to the main queue.
 const KEEP_USES: u8 = 2;
 
 #[derive(Default)]
@@ -13,12 +14,12 @@ struct Queues {
     small: VecDeque<u64>,
     main: VecDeque<u64>,
     ghosts: VecDeque<u64>,
-    /// How often a ghost stands in the queue.
+    /// How often each key is in the ghost queue.
     remembered: HashMap<u64, u32>,
     uses: HashMap<u64, u8>,
 }
 
-/// Hits.
+/// Returns the hits of S3-FIFO.
 pub fn s3fifo(keys: &[u64], entries: usize) -> usize {
     let small_max = (entries / SMALL_PARTS).max(1);
     let mut queues = Queues::default();
@@ -40,7 +41,7 @@ pub fn s3fifo(keys: &[u64], entries: usize) -> usize {
 }
 
 impl Queues {
-    /// Takes one entry out, or moves some.
+    /// Evicts one entry, or moves one from the small to the main queue.
     fn evict(&mut self, small_max: usize, ghosts_max: usize) {
         if self.small.len() >= small_max || self.main.is_empty() {
             let Some(key) = self.small.pop_back() else { return };

@@ -1,4 +1,4 @@
-//! A table's picture: bars, one colour a column.
+//! The plot of a table: bars, one colour per column.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(148, 103, 189),
 ];
 
-/// Writes `folder/NAME.svg`, unless nothing of the table is to be drawn. Was it?
+/// Writes `folder/NAME.svg`, unless no column of the table is plotted. Returns whether it did.
 pub fn draw(table: &Table, folder: &Path) -> Result<bool, String> {
     let drawn: Vec<usize> = (0..table.columns.len()).filter(|&n| table.columns[n].plotted != Plotted::No).collect();
     if drawn.is_empty() || table.rows.is_empty() {
@@ -28,7 +28,7 @@ pub fn draw(table: &Table, folder: &Path) -> Result<bool, String> {
 
 fn bars(table: &Table, drawn: &[usize], path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let decades = drawn.iter().any(|&n| table.columns[n].plotted == Plotted::Decades);
-    // A bar begins where the scale does: at 0, or at a thousandth.
+    // A bar starts at the origin of the scale: 0, or a thousandth on a logarithmic scale.
     let scaled = |figure: f64| if decades { figure.max(1e-3).log10() + 3.0 } else { figure.max(0.0) };
     let figures =
         || table.rows.iter().flat_map(|row| drawn.iter().map(|&n| row.1[n])).filter(|figure| figure.is_finite());
@@ -61,7 +61,7 @@ fn bars(table: &Table, drawn: &[usize], path: &Path) -> Result<(), Box<dyn std::
             .label(&table.columns[column].name)
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
     }
-    // The names stand left of the axis, where the chart itself does not draw.
+    // The names are left of the axis, outside of the chart's own drawing area.
     let (area, _) = chart.plotting_area().get_pixel_range();
     for (row, (name, _)) in table.rows.iter().enumerate() {
         let (_, y) = chart.backend_coord(&(0.0, row as f64 * slot + slot / 2.0));

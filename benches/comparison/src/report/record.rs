@@ -1,35 +1,38 @@
-//! The tables in a file of Markdown, in the place of those that were there, with their plots, what they were measured on, and where another is better.
+//! Replaces the tables in a Markdown file, with their plots, the machine, and the results in which
+//! a contender is better.
 
 use std::path::{Path, PathBuf};
 
 use super::{plot, Better, Table};
 
-/// Between these lines.
+/// The lines that delimit the tables.
 const BEGIN: &str = "<!-- benches/comparison: begin -->";
 const END: &str = "<!-- benches/comparison: end -->";
 /// The folder of the plots, beside the file.
 const PLOTS: &str = "plots";
-/// What names our own rows begin with.
+/// The prefix of the names of our own rows.
 const OURS: &str = "lowwater";
-/// Knows the future, and so is no contest.
+/// Not compared, because it knows the future.
 const OPTIMUM: &str = "ref: optimum";
-/// Named with their versions.
+/// The contenders whose versions are listed.
 const CONTENDERS: [&str; 8] = ["moka", "mini-moka", "quick_cache", "foyer-memory", "lru", "scc", "dashmap", "papaya"];
 
-/// A file that has a place for the tables.
+/// A file with the delimiters of the tables.
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
 }
 
 impl Record {
-    /// The file, if it has the place: to be asked before anything is measured.
+    /// Opens the file, and returns an error if it lacks the delimiters. Called before the
+    /// measurements.
     pub fn new(path: PathBuf) -> Result<Self, String> {
         let record = Self { path };
         record.parts().map(|_| record)
     }
 
-    /// Puts the tables, and what is to be said before them, into the file; their plots into `plots` beside it.
+    /// Replaces the text between the delimiters by `says` and the tables, and writes their plots
+    /// into `plots` beside the file.
     pub fn write(&self, says: &str, tables: &[Table]) -> Result<(), String> {
         let folder = self.path.parent().unwrap_or(Path::new("")).join(PLOTS);
         std::fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
@@ -45,7 +48,7 @@ impl Record {
         std::fs::write(&self.path, whole).map_err(|why| format!("--record {}: {why}", self.path.display()))
     }
 
-    /// What is before the place, and what is after it.
+    /// Returns the text before the delimiters, and the text after them.
     fn parts(&self) -> Result<(String, String), String> {
         let path = self.path.display();
         let text = std::fs::read_to_string(&self.path).map_err(|why| format!("--record {path}: {why}"))?;
@@ -56,7 +59,7 @@ impl Record {
     }
 }
 
-/// The processors, the system, and the contenders' versions.
+/// Returns the processors, the system, and the contenders' versions.
 fn machine() -> String {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processor
@@ -64,7 +67,7 @@ fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("unknown", |pair| pair.1);
     let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // Exact ones, behind the name: as a whole, or among others.
+    // Exact versions, after the name: alone, or as a field of a table.
     let version = |name: &str| {
         let line = include_str!("../../Cargo.toml").lines().find(|line| line.starts_with(&format!("{name} = ")))?;
         line.split_once("\"=")?.1.split_once('"').map(|pair| pair.0)
@@ -73,7 +76,7 @@ fn machine() -> String {
     format!("{model}, Linux {}; {}.", system.trim(), contenders.join(", "))
 }
 
-/// All contests that another wins, by how much.
+/// Returns a table of all figures in which a contender is better, with the ratio.
 fn behind(tables: &[Table]) -> String {
     let mut text = String::from(
         "### Where another is better\n\n| what | the best | it | ours | ours / it |\n|---|---|---|---|---|",
@@ -102,7 +105,7 @@ fn behind(tables: &[Table]) -> String {
 }
 
 impl Better {
-    /// Is a better than b?
+    /// Returns whether `a` is better than `b`.
     fn is(self, a: f64, b: f64) -> bool {
         match self {
             Self::More => a > b,

@@ -1,4 +1,4 @@
-//! What share of requests is answered, on recorded accesses: a get, and an insert on a miss.
+//! Hit ratios on recorded accesses: a get, and an insert on a miss.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use crate::contender::{runs, Contender, Kind, Plan, Run};
 use crate::references::ALL;
 use crate::report::{progress, Column, Report, Table};
 
-/// Sizes, per cent of a trace's distinct keys.
+/// Capacities, in per cent of a trace's distinct keys.
 const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
-/// Caches that some contenders can be: below this, scc holds more than it may, and others have a
-/// shard for every few entries.
+/// The capacity below which results are not typical of a contender: scc then holds more than its
+/// capacity, and others have a shard for every few entries.
 const ENTRIES_USUAL: usize = 50;
-/// Fewer entries than this are no cache.
+/// The smallest capacity that is measured.
 const ENTRIES_MIN: usize = 2;
 
 type Measure = fn(&[u64], usize) -> Ran;
 
-/// What a cache did on a trace.
+/// The results of a cache on a trace.
 struct Ran {
     hits: usize,
     held: usize,
@@ -27,7 +27,7 @@ pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), St
     let mut runs: Vec<Run<Measure>> = plan.chosen(runs!(replay as Measure));
     runs.retain(|run| run.kind == Kind::Cache);
     let traces = traces_in(folder)?;
-    // The references first, so that the contenders stand beside them.
+    // The references come first, so that the contenders are next to each other.
     let names: Vec<&str> = ALL.iter().map(|policy| policy.0).chain(runs.iter().map(|run| run.name)).collect();
     let mut rows = Vec::new();
     let mut sizes = Vec::new();

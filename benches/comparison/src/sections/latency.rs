@@ -1,4 +1,4 @@
-//! How long single calls take where every insert has to make room.
+//! Latencies of single calls when every insert has to evict.
 
 use parking_lot::Mutex;
 
@@ -9,7 +9,7 @@ use crate::report::{medians, Column, Report, Table};
 use crate::threads::timed;
 
 const ENTRIES: usize = 1_000_000;
-/// Calls that are timed, of each thread.
+/// Timed calls of each thread.
 const CALLS: usize = 2_000_000;
 
 type Measure = fn(usize, usize) -> Vec<f64>;
@@ -80,7 +80,7 @@ fn zipf_2<P: Contender>(entries: usize, calls: usize) -> Vec<f64> {
     })
 }
 
-/// A cache into which twice as much was put as it holds.
+/// Returns a cache into which twice its capacity was inserted.
 fn full<P: Contender>(entries: usize) -> P {
     let cache = P::new(entries);
     for number in 0..2 * entries as u64 {

@@ -1,4 +1,4 @@
-//! Resident memory, the allocator's own included; each measurement in a process of its own.
+//! Resident memory, including the allocator's; each measurement in a child process.
 
 use std::hint::black_box;
 
@@ -10,9 +10,9 @@ use crate::report::{medians, Column, Report, Table};
 
 /// A key and a value.
 const PAYLOAD_BYTES: f64 = 16.0;
-/// So many empty caches, so that a page more or less does not matter.
+/// The number of empty caches, large enough that a page more or less does not matter.
 const CACHES: usize = 1000;
-/// What each of them could hold.
+/// The capacity of each of them.
 const CACHE_ENTRIES: usize = 10_000;
 /// Tenants of one cache.
 const TENANTS: usize = 10_000;
@@ -94,7 +94,7 @@ fn fill<P: Contender>(entries: usize) -> Figures {
 }
 
 fn empty<P: Contender>(count: usize) -> Figures {
-    // What is made once for all does not count.
+    // A first cache, so that one-time allocations of the process do not count.
     let first = P::several(1, CACHE_ENTRIES);
     first[0].insert(key(0), 0);
     let before = resident_bytes();

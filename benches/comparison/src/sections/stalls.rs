@@ -1,4 +1,5 @@
-//! A cache of 2 M entries is told to keep a tenth, while somebody reads. Each in a process of its own.
+//! A cache of 2 M entries is shrunk to a tenth, while a thread reads. Each measurement is in a
+//! child process.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -11,19 +12,19 @@ use crate::report::{medians, Column, Report, Table};
 use crate::threads::{bind, processors};
 
 const ENTRIES: usize = 2_000_000;
-/// What is to be left, one part of so many.
+/// The divisor of the entries that are to be left.
 const PART: usize = 10;
-/// Entries above what is to be left that make no difference any more.
+/// Entries above the target at which the shrink counts as done.
 const SLACK: usize = ENTRIES / 100;
-/// A shrink that goes on in the background is waited for so long.
+/// The longest wait for a shrink that continues in the background.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Reads before, so that the caches are warm.
+/// The time of reads before the shrink, so that the processor's caches are warm.
 const WARM: Duration = Duration::from_millis(200);
 
-/// Memory that is freed late, because a reader may still have been there, is waited for so long.
+/// The wait for memory that is freed after a grace period, because readers may have used it.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What the reader does.
+/// The phases of the reader.
 const WARMING: u8 = 0;
 const MEASURING: u8 = 1;
 const DONE: u8 = 2;
@@ -86,10 +87,12 @@ fn shrink<P: Contender>(entries: usize) -> Figures {
             bind(processors[0]);
             read(&cache, entries as u64, &state)
         });
-        // The one that shrinks has another processor; threads of the cache's own have been made before, and go where they like.
+        // The shrinking thread has another processor. Background threads of the cache were created
+        // before, and are not bound.
         bind(processors[1 % processors.len()]);
         std::thread::sleep(WARM);
-        // Relaxed, here and below: when exactly the reader sees it does not matter.
+        // Relaxed, for all phases: the exact time at which the reader sees a change does not
+        // matter.
         state.store(MEASURING, Ordering::Relaxed);
         let begin = Instant::now();
         cache.shrink(left);
@@ -120,8 +123,8 @@ fn shrink<P: Contender>(entries: usize) -> Figures {
     ]
 }
 
-/// Reads keys all over, until it is told to end. What ends after the shrink has begun is recorded: a read that was under way then may be the
-/// one that is kept waiting.
+/// Reads keys in scattered order until it is stopped. Records reads that end after the shrink has
+/// begun, because a read that was in flight at that time may be one that stalls.
 fn read<P: Contender>(cache: &P, entries: u64, state: &AtomicU8) -> Recorder {
     let mut recorder = Recorder::new();
     let mut number = 0_u64;

@@ -1,8 +1,9 @@
-//! Many tenants in one memory, and one that scans.
+//! Many tenants in one memory, and one tenant that scans.
 //!
-//! A thousand tenants have 10,000 keys each, asked for by Zipf's law with an exponent of 0.85. Ten of them, the hot ones, get nine
-//! requests of ten that are not the scan's; the quiet ones share the rest. There is room for 200,000 entries: all the keys of the hot,
-//! and about a hundred for each quiet one. One more tenant scans: keys that are never asked for again, half of all requests.
+//! A thousand tenants have 10,000 keys each, requested by Zipf's law with an exponent of 0.85. Ten
+//! hot tenants get 90 % of the requests that are not the scan's; the quiet ones share the rest.
+//! There is room for 200,000 entries: all the keys of the hot tenants, and about a hundred for each
+//! quiet one. One more tenant scans: it requests each key once, and makes half of all requests.
 
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
@@ -18,17 +19,18 @@ const HOT: usize = 10;
 const KEYS: usize = 10_000;
 const ENTRIES: usize = 200_000;
 const EXPONENT: f64 = 0.85;
-/// The one that scans.
+/// The tenant that scans.
 const SCANNER: usize = TENANTS;
-/// Requests of all but the scanner that nobody counts, to fill the cache; and as many that count. The scan is as many again: what it
-/// costs the others is to be seen, and not what fewer requests of theirs would.
+/// Requests of all tenants but the scanner that fill the cache and do not count; and as many that
+/// count. The scan's requests are in addition, so that its effect on the others is not mixed with
+/// that of fewer requests.
 const REQUESTS: usize = 5_000_000;
 
-/// Whose, and which.
+/// The tenant, and the key.
 type Request = (u16, u32);
 type Measure = fn(&[Request], usize) -> Vec<f64>;
 
-/// Hits of those whose requests count.
+/// Hits of the tenants that count: the hot and the quiet ones.
 #[derive(Default)]
 struct Tally {
     asked: [u64; 2],
@@ -94,7 +96,7 @@ fn requests(length: usize, scanning: bool) -> Vec<Request> {
     (0..length).map(|_| request()).collect()
 }
 
-/// One cache for all; whose a key is, nobody knows.
+/// Runs one cache for all, without tenants.
 fn shared<P: Contender>(requests: &[Request], warm: usize) -> Vec<f64> {
     let cache = P::exact(ENTRIES);
     let tally = replay(requests, warm, |_, key| cache.get(key).is_some(), |_, key| cache.insert(key, key));
@@ -102,7 +104,7 @@ fn shared<P: Contender>(requests: &[Request], warm: usize) -> Vec<f64> {
     tally.figures(cache.len(), cache.refused())
 }
 
-/// A cache for each tenant, all of one size.
+/// Runs a cache for each tenant, all of one size.
 fn split<P: Contender>(requests: &[Request], warm: usize) -> Vec<f64> {
     let caches: Vec<P> = P::several(TENANTS + 1, ENTRIES / TENANTS);
     let tally = replay(
@@ -115,12 +117,13 @@ fn split<P: Contender>(requests: &[Request], warm: usize) -> Vec<f64> {
     tally.figures(caches.iter().map(Contender::len).sum(), caches.iter().map(Contender::refused).sum())
 }
 
-/// One cache, in which each tenant is a group. The reclaimer works ahead, as by default, and so it holds less.
+/// Runs one cache in which each tenant is a group. The reclaimer works ahead, as by default, so the
+/// cache holds less.
 fn groups(requests: &[Request], warm: usize) -> Vec<f64> {
     grouped(Lowwater::new(ENTRIES), requests, warm)
 }
 
-/// The same, but always as full as it may be.
+/// The same, but the cache is always full.
 fn groups_at_the_limit(requests: &[Request], warm: usize) -> Vec<f64> {
     grouped(Lowwater::exact(ENTRIES), requests, warm)
 }

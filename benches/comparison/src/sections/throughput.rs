@@ -1,4 +1,4 @@
-//! Operations a second: Zipf with misses, reads that all hit, and reads with some writes.
+//! Operations per second: Zipf with misses, reads that all hit, and reads with some writes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,38 +8,39 @@ use crate::keys::{key, zipf_keys};
 use crate::report::{medians, Column, Report, Table};
 use crate::threads::timed;
 
-/// Zipf's exponent: what YCSB takes.
+/// Zipf's exponent, as in YCSB.
 const EXPONENT: f64 = 0.99;
-/// Operations, processor time, hits.
+/// Figures for each number of threads: operations, processor time, hits.
 const FIGURES_PER_COUNT: usize = 3;
 /// Operations of a thread in one measurement.
 const LENGTH: usize = 5_000_000;
 
-/// What the threads do.
+/// The operations of the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     /// A get; on a miss, an insert. A tenth of the keys fits.
     GetOrInsert,
     /// Gets; everything fits.
     Hits,
-    /// One operation of twenty is an insert over what is there; everything fits.
+    /// One operation of twenty is an insert of an existing key; everything fits.
     SomeWrites,
 }
 
-/// Sizes, and what is asked for.
+/// The sizes and the key sequences of a measurement.
 struct Bench {
     load: Load,
-    /// Entries that the caches may hold.
+    /// The capacity of the caches, in entries.
     entries: usize,
-    /// Keys that are put there first.
+    /// Keys that are inserted before the measurement.
     resident: usize,
     threads: Vec<usize>,
-    /// Sequences of keys: the first to warm up, then one for each thread of each measurement, so that none is met twice.
+    /// Sequences of keys: the first for the warm-up, then one for each thread of each measurement,
+    /// so that none is used twice.
     keys: Vec<Vec<u64>>,
 }
 
-/// For each number of threads: millions of operations a second, ns of processor time each, per cent of hits; then entries held, values
-/// refused.
+/// Returns, for each number of threads, millions of operations per second, ns of processor time per
+/// operation, and per cent of hits; then the entries held, and the values refused.
 type Measure = fn(&Bench) -> Vec<f64>;
 
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
@@ -64,7 +65,7 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
         let sequences = 1 + plan.threads.iter().sum::<usize>();
         let bench = Bench {
             load,
-            // Twice what is there, so that few shards are full by chance.
+            // Twice the resident keys, so that few shards are full by chance.
             entries: if load == Load::GetOrInsert { keys / 10 } else { 2 * keys },
             resident: if load == Load::GetOrInsert { 0 } else { keys },
             threads: plan.threads.clone(),
@@ -97,11 +98,13 @@ fn one(plan: &Plan, bench: &Bench, name: &'static str, title: String) -> Table {
     Table { name, title, first: "cache", columns, rows }
 }
 
-/// How many times as much ours does as each of the others, in the same time and in the same processor time; none if ours was not measured.
+/// Returns how many times the operations of each contender ours makes, in the same time and in the
+/// same processor time; `None` if ours was not measured.
 fn ratios(table: &Table, threads: &[usize], name: &'static str) -> Option<Table> {
     let is_ours = |row: &&(String, Vec<f64>)| row.0 == Lowwater::NAME;
     let (_, ours) = table.rows.iter().find(is_ours)?;
-    // The operations stand first of each number of threads, then what each cost.
+    // For each number of threads, the column of the operations comes first, then that of their
+    // cost.
     let column = |n: usize| n * FIGURES_PER_COUNT;
     let row = |(name, theirs): &(String, Vec<f64>)| {
         let rates = (0..threads.len()).map(|n| ours[column(n)] / theirs[column(n)]);
@@ -135,7 +138,7 @@ fn contender<P: Contender>(bench: &Bench) -> Vec<f64> {
         let hits = AtomicUsize::new(0);
         let took = timed(threads, |thread| {
             let mine = work(&cache, bench.load, &keys[thread]);
-            // Relaxed: joining the threads makes it visible.
+            // Relaxed: the join of the threads makes it visible.
             hits.fetch_add(mine, Ordering::Relaxed);
         });
         let operations = (threads * keys[0].len()) as f64;
@@ -150,7 +153,7 @@ fn contender<P: Contender>(bench: &Bench) -> Vec<f64> {
     figures
 }
 
-/// How many operations hit; a write counts as one.
+/// Returns the number of operations that hit; a write counts as a hit.
 fn work<P: Contender>(cache: &P, load: Load, keys: &[u64]) -> usize {
     match load {
         Load::GetOrInsert => keys
