@@ -1,13 +1,16 @@
-//! Caches that others wrote, under one budget with ours: `cargo run --release --example adapters`.
+//! Other crates' caches under one budget with a `Cache`: `cargo run --release --example adapters`.
 //!
-//! A quick_cache, a foyer and an lru keep their policies, their keys and their speed. What they lack is a size that follows the
-//! others'. Two things give it to them:
+//! A quick_cache, a foyer and an lru keep their policies, their keys and their speed. They lack a
+//! size that depends on the other caches. Two parts add it:
 //!
-//! 1. the value carries its charge ([`Charged`]): taken from the budget before it is inserted, given back when its last owner drops it;
-//! 2. an [`Adapter`] is registered as a shrinker: it says how much its cache weighs, in pages, and has it evict when asked.
+//! 1. each value carries its charge ([`Charged`]): taken from the budget before the insert,
+//!    released when the last owner drops the value;
+//! 2. an [`Adapter`] is registered as a shrinker: it reports the weight of its cache, in pages, and
+//!    evicts from it on request.
 //!
-//! No cache has a capacity of its own. Each is filled with more than a third of the budget, one after the other. Then all four are asked
-//! alike, and memory moves until each has about a quarter, whoever came first; then half of the budget is wanted back at once.
+//! No cache has a capacity of its own. Each is filled in turn with more than a third of the budget.
+//! Then all four are used alike, and memory moves until each has about a quarter, in whatever order
+//! they were filled; then half of the budget is reclaimed at once.
 
 #![forbid(unsafe_code)]
 
@@ -20,14 +23,14 @@ use lowwater::{
 
 const BUDGET: ByteSize = ByteSize::mib(64);
 const BLOB_BYTES: usize = 10_000;
-/// Put into each cache; four times that is more than the budget.
+/// Bytes inserted into each cache; four times that is more than the budget.
 const BLOBS: u64 = 2400;
-/// Keys of each cache, and how often it is asked.
+/// Keys of each cache, and lookups in each.
 const KEYS: u64 = 20_000;
 const ROUNDS: u64 = 1 << 18;
-/// What the shrinker counts in: a scan of one page evicts a page's worth of blobs, as far as they can be cut.
+/// The unit of the shrinker: a scan of one page evicts about a page's worth of blobs.
 const PAGE: u64 = 4096;
-/// For caches that want to know their capacity: never the reason that something goes.
+/// A capacity for caches that require one, too large to evict anything.
 const UNBOUNDED: u64 = 1 << 40;
 
 /// A value and its charge.
@@ -38,11 +41,11 @@ fn new_blob(runtime: &Runtime, group: &Memcg) -> Result<Blob, Box<dyn Error>> {
     Ok(Charged::new(vec![0; BLOB_BYTES], charge))
 }
 
-/// What a cache must be able to do to be adapted.
+/// The operations that an adapted cache must have.
 trait Foreign: Send + Sync {
     /// Bytes of its values.
     fn weight(&self) -> u64;
-    /// Evicts, by its own policy, until it weighs no more than that.
+    /// Evicts, by its own policy, until it weighs no more than the argument.
     fn shrink_to(&self, weight: u64);
     /// Looks a key up, which counts as a use.
     fn is_hit(&self, key: u64) -> bool;
@@ -83,7 +86,7 @@ impl Foreign for foyer_memory::Cache<u64, Blob> {
     }
 
     fn shrink_to(&self, weight: u64) {
-        // It refuses only what would not change it.
+        // Fails only for a change that would have no effect.
         let _ = self.resize(weight as usize);
         let _ = self.resize(UNBOUNDED as usize);
     }
@@ -97,7 +100,7 @@ impl Foreign for foyer_memory::Cache<u64, Blob> {
     }
 }
 
-/// An `lru::LruCache` counts entries; these all weigh the same.
+/// An `lru::LruCache` counts entries; all entries here have the same weight.
 struct Lru(Mutex<lru::LruCache<u64, Blob>>);
 
 impl Foreign for Lru {
@@ -111,7 +114,7 @@ impl Foreign for Lru {
         while (cache.len() * BLOB_BYTES) as u64 > weight {
             old.extend(cache.pop_lru());
         }
-        // Values are dropped without the lock.
+        // Values are dropped without holding the lock.
         drop(cache);
     }
 
@@ -125,7 +128,7 @@ impl Foreign for Lru {
     }
 }
 
-/// Makes a shrinker of somebody else's cache.
+/// Makes another crate's cache a shrinker.
 struct Adapter<C> {
     cache: C,
     group: Memcg,
@@ -141,7 +144,7 @@ impl<C: Foreign + 'static> Adapter<C> {
         Ok((adapter, registration))
     }
 
-    /// Looks a key up, and inserts a value where it is missed.
+    /// Looks a key up, and inserts a value on a miss.
     fn ask(&self, runtime: &Runtime, key: u64) -> Result<(), Box<dyn Error>> {
         if !self.cache.is_hit(key) {
             self.cache.insert(key, new_blob(runtime, &self.group)?);
@@ -174,7 +177,7 @@ impl<C: Foreign> Shrinker for Adapter<C> {
     }
 }
 
-/// The next key: the lower the oftener, nearly by Zipf's law.
+/// The next key: lower keys more often, approximately Zipf's law.
 fn next(random: &mut u64) -> u64 {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let fraction = (*random >> 33) as f64 / (1_u64 << 31) as f64;
@@ -230,7 +233,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ours.insert(key, vec![0; BLOB_BYTES])?;
         }
         if round.is_power_of_two() && round >= ROUNDS / 16 {
-            row(&format!("each was asked {round} times"));
+            row(&format!("{round} lookups of each"));
         }
     }
     runtime.reclaim(runtime.root(), ByteSize::new(BUDGET.get() / 2));

@@ -1,9 +1,11 @@
-//! A steady load for `lowwater-server` or any other memcached: gets and sets of one size by many connections, and how long each took.
+//! A steady load for `lowwater-server` or any other memcached: gets and sets of one size over many
+//! connections, and the latency of each.
 //!
-//! Every connection asks, waits, and asks again, so the operations per second follow from how soon replies come. Keys are chosen by
-//! Zipf's law, the same ones in the same order for every server. A get that misses is followed by a set, as caches are used; those sets count
-//! among the sets that `--sets` asks for, which come whether the key is there or not. Before anything is timed every key is written
-//! once. Prints `name value` lines, which `ci/against-memcached.sh` compares.
+//! Every connection sends a request, waits for the reply, and sends the next, so the operations per
+//! second follow from the latency. Keys follow Zipf's law, the same ones in the same order for
+//! every server. A get that misses is followed by a set, as in a cache; these sets are part of the
+//! share `--sets`, whose other sets do not depend on a miss. Before the timed part every key is
+//! written once. Prints `name value` lines, which `ci/against-memcached.sh` compares.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
-/// Loads a memcached steadily and prints what came of it
+/// Loads a memcached steadily and prints the results
 #[derive(Debug, Parser)]
 struct Args {
     /// The server
@@ -29,22 +31,22 @@ struct Args {
     /// Keys in all
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// Of a hundred operations, so many are sets
+    /// Sets per hundred operations
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
     sets: u64,
-    /// Seconds that are timed
+    /// Seconds of the timed part
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 }
 
-/// What one connection saw.
+/// The results of one connection.
 #[derive(Debug, Default)]
 struct Seen {
     gets: u64,
     hits: u64,
     sets: u64,
     refused: u64,
-    /// Of gets and of sets, by what they took.
+    /// Latencies of gets and of sets.
     times: Vec<u32>,
 }
 
@@ -132,7 +134,7 @@ impl Client {
         Ok(Self { replies: BufReader::new(stream), request: Vec::new(), line: Vec::new(), value })
     }
 
-    /// Whether there was room.
+    /// Returns whether there was room.
     fn set(&mut self, key: u64) -> io::Result<bool> {
         self.request.clear();
         write!(self.request, "set key:{key} 0 0 {}\r\n", self.value.len())?;
@@ -146,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Whether it was there.
+    /// Returns whether the key was found.
     fn get(&mut self, key: u64) -> io::Result<bool> {
         self.request.clear();
         write!(self.request, "get key:{key}\r\n")?;
@@ -206,7 +208,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
     }
 
-    /// A key by Zipf's law with an exponent of 1, for which the inverse is simple: that of the integral.
+    /// A key by Zipf's law with an exponent of 1, by the inverse of its integral.
     fn popular(&mut self, keys: u64) -> u64 {
         let uniform = self.next() as f64 / (1_u64 << 48) as f64;
         (((keys + 1) as f64).powf(uniform) as u64 - 1).min(keys - 1)

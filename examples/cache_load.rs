@@ -1,15 +1,17 @@
-//! A load for `lowwater-server` (or any memcached): many tenants flood it while others read, and what came of it in figures.
+//! A load for `lowwater-server` (or any memcached): many tenants flood it while others read. Prints
+//! figures.
 //!
 //! ```text
-//!   alone    the quiet tenants read their working sets, on a miss they write; nobody else is there
+//!   alone    the quiet tenants read their working sets, and write on a miss; there is no other load
 //!   flood    writers write --bytes in all, keys of --tenants tenants, sizes from 100 B to 100 kB;
-//!            readers ask for what was just written and check every byte; the quiet tenants go on as before
-//!   after    the last values written are read back
+//!            readers request recently written keys and check every byte; the quiet tenants continue
+//!   after    the last written values are read back
 //! ```
 //!
-//! Two quiet tenants do the same; only their limits, in the server's config, differ. So the second shows what the first's `low`
-//! is worth. Sizes and keys follow from their number alone, so two runs do the same. Prints `name value` lines, which `ci/budget.sh`
-//! checks; fails only if the server breaks the protocol or returns wrong bytes.
+//! Two quiet tenants have the same load; only their limits, in the server's config, differ. So the
+//! second shows the effect of the first's `low`. Sizes and keys follow from their number alone, so
+//! two runs have the same requests. Prints `name value` lines, which `ci/budget.sh` checks; fails
+//! only if the server breaks the protocol or returns wrong bytes.
 
 #![forbid(unsafe_code)]
 
@@ -21,19 +23,19 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
-/// Values in a batch: sent at once, their replies read after.
+/// Values in a batch: sent at once, their replies read afterwards.
 const BATCH: u64 = 16;
 
-/// So many of the last keys are read back after the flood.
+/// The number of last keys that are read back after the flood.
 const READ_BACK: u64 = 512;
 
-/// The quiet tenants' values, all of one size.
+/// The size of the quiet tenants' values.
 const QUIET_VALUE_BYTES: usize = 4000;
 
-/// How often the server's charged bytes are looked at.
+/// The interval between two reads of the server's charged bytes.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Floods a memcached with many tenants' values and prints what came of it
+/// Floods a memcached with many tenants' values and prints the results
 #[derive(Debug, Parser)]
 struct Args {
     /// The server
@@ -68,12 +70,12 @@ struct Args {
     alone_seconds: u64,
 }
 
-/// What the threads tell each other and the end.
+/// State shared by the threads and the end of the run.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Batches given to writers.
+    /// Batches assigned to writers.
     batches: AtomicU64,
-    /// By writer: the batch acknowledged last, counted from 1; 0 for none.
+    /// By writer: the last acknowledged batch, counted from 1; 0 for none.
     acknowledged: Vec<AtomicU64>,
     flood_over: AtomicBool,
     bytes_written: AtomicU64,
@@ -87,7 +89,7 @@ fn main() -> io::Result<()> {
     let args = Args::parse();
     let shared = Shared { acknowledged: (0..args.writers).map(|_| AtomicU64::new(0)).collect(), ..Shared::default() };
 
-    // Warm, then measured.
+    // First a warm-up, then measured.
     for quiet in ["quiet", "poor"] {
         Quiet::new(&args, quiet)?.read(&mut (0..args.quiet_keys), Pace::none())?;
     }
@@ -107,7 +109,7 @@ fn main() -> io::Result<()> {
         let readers: Vec<_> = (0..args.readers).map(|r| scope.spawn(move || read_recent(args, shared, r))).collect();
         let sampler = scope.spawn(move || sample(args, shared));
         let written: io::Result<Vec<()>> = writers.into_iter().map(joined).collect();
-        // Whatever happened: nobody waits for a flood that is over.
+        // In every case: no thread waits for a flood that has ended.
         shared.flood_over.store(true, Relaxed);
         readers.into_iter().try_for_each(joined)?;
         joined(sampler)?;
@@ -140,12 +142,12 @@ fn main() -> io::Result<()> {
 
 // === the flood ===
 
-/// Of value number `n`.
+/// The key of value number `n`.
 fn key(args: &Args, n: u64) -> String {
     format!("t{}:value-{n}", mix(n) % args.tenants)
 }
 
-/// Between the least and the most bytes, each magnitude as likely as the other.
+/// A size between the least and the most bytes, each magnitude with the same probability.
 fn length(args: &Args, n: u64) -> usize {
     let (min, max) = (f64::from(args.value_bytes_min), f64::from(args.value_bytes_max));
     let unit = (mix(n ^ 0xA5A5) >> 11) as f64 / (1u64 << 53) as f64;
@@ -209,7 +211,7 @@ fn read_recent(args: &Args, shared: &Shared, reader: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the last values of the flood: those that are there, in per cent.
+/// Reads the last values of the flood and returns the found ones, in per cent.
 fn read_back(args: &Args, shared: &Shared) -> io::Result<f64> {
     let mut client = Client::new(&args.address)?;
     let (mut hits, mut misses) = (0, 0);
@@ -246,7 +248,7 @@ impl Quiet {
         Ok(Self { client: Client::new(&args.address)?, name, hits: 0, misses: 0 })
     }
 
-    /// Reads keys in no order until `over`; those that were there, in per cent.
+    /// Reads keys in random order until `over`; returns the found ones, in per cent.
     fn read_until(mut self, args: &Args, over: &dyn Fn() -> bool) -> io::Result<f64> {
         let mut random = mix(self.name.len() as u64);
         let mut keys = std::iter::from_fn(|| {
@@ -276,7 +278,7 @@ impl Quiet {
     }
 }
 
-/// Not more than so many steps a second; a step that came late is not made up for.
+/// A limit of steps per second; a late step is not made up for.
 struct Pace {
     step: Duration,
     next: Instant,
@@ -294,7 +296,7 @@ impl Pace {
     fn wait(&mut self) {
         let now = Instant::now();
         self.next = (self.next + self.step).max(now);
-        // Sleep is coarse: several steps in one.
+        // Sleep is coarse: several steps at once.
         if self.next - now > Duration::from_millis(2) {
             thread::sleep(self.next - now);
         }

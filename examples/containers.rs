@@ -1,18 +1,20 @@
-//! Ten thousand containers on one machine: what the lists of their file systems cost, exactly, and what it costs to end them.
+//! Ten thousand containers on one machine: the exact memory of their file systems' lists, and the
+//! cost of ending them.
 //!
 //! ```text
 //!   before   an empty tree of groups and an empty registry of shrinkers
-//!   mounts   --mounts file systems, each a shrinker with --lists-per-mount lists; nobody uses them yet
+//!   mounts   --mounts file systems, each a shrinker with --lists-per-mount lists; not used yet
 //!   during   --memcgs groups, each with an object on every list of its --mounts-per-memcg mounts
-//!   gone     all groups ended, their objects (the root's now) reclaimed, idle lists swept: must be `mounts` again
-//!   after    all mounts ended: must be `before` again
+//!   gone     all groups ended, their objects (now the root's) reclaimed, idle lists swept: must equal `mounts`
+//!   after    all mounts ended: must equal `before`
 //! ```
 //!
-//! The two reports it follows are Linux's own: 24,464 MB for 10,000 groups and 10,000 mounts that never met, 102 GiB of list
-//! heads for 10,000 containers. Its model of the kernel's layouts is in [`kernel`], with both reports as tests.
+//! It follows two reports about Linux: 24,464 MB for 10,000 groups and 10,000 mounts that share
+//! nothing, and 102 GiB of list heads for 10,000 containers. The model of the kernel's layouts is
+//! in [`kernel`], with both reports as tests.
 //!
-//! `cargo run --release --example containers -- --memcgs 10000 --mounts 10000 --nodes 2`; `--json` for one object on stdout,
-//! `--plot FILE` for a picture.
+//! `cargo run --release --example containers -- --memcgs 10000 --mounts 10000 --nodes 2`; `--json`
+//! prints one object on stdout, `--plot FILE` draws a picture.
 
 #![forbid(unsafe_code)]
 

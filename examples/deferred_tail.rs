@@ -1,21 +1,24 @@
-//! Seed 003: who pays for the reclaim that others could not do?
+//! The latency of an allocation while other threads leave deferred reclaim.
 //!
-//! Threads allocate, and reclaim a little for each allocation. One in ten is inside its file system and may not reclaim: its part is
-//! deferred. A million objects are owed already when it begins. How long an allocation takes then depends on who pays:
+//! Threads allocate, and reclaim a little for each allocation. One in ten is inside its file system
+//! and may not reclaim: its part is deferred. A million objects are owed at the start. The latency
+//! of an allocation then depends on the policy that pays the debt:
 //!
-//! | policy | what an allocation that may reclaim does |
+//! | policy | work of an allocation that may reclaim |
 //! |---|---|
-//! | `windup` (Linux to 5.12) | a pass at priority 12, and all that is owed, up to half the cache |
-//! | `proportional` (since 5.13) | a pass at priority 12, and `owed >> 12` of the debts |
-//! | `fair` (ours) | direct reclaim: its own share; debts are the background's |
+//! | `windup` (Linux to 5.12) | a pass at priority 12, and the whole debt, up to half the cache |
+//! | `proportional` (since 5.13) | a pass at priority 12, and `owed >> 12` of the debt |
+//! | `fair` (lowwater's) | direct reclaim: its own part; the background pays the debt |
 //!
-//! The same threads, objects, memory and contexts for each, one after the other in one run. An allocation is a call of reclaim, and
-//! 1,024 new objects from memory that is free, as far as there is some. What is freed is free memory again. A little is free from the
-//! beginning, as between two watermarks; it is what those live on that may not reclaim, until others have made up for them.
+//! Each policy has the same threads, objects, memory and contexts, one after the other in one run.
+//! An allocation is a call of reclaim, and 1,024 new objects from free memory, as far as there is
+//! some. Freed objects are free memory again. A little is free at the start, as between two
+//! watermarks; allocations that may not reclaim live on it until others have replaced it.
 //!
-//! An object is an inode of 256 bytes. It is written when it is new. Who frees it adds up a checksum of it, a third of a microsecond,
-//! without the list's lock: less than Linux takes to evict a clean inode, and it takes the seed's half a millisecond to free 1,024.
-//! With `--bare` objects are nothing but their links, and all that anybody does is done under the one list's lock.
+//! An object is an inode of 256 bytes, written when it is new. The thread that frees it computes a
+//! checksum of it, a third of a microsecond, without the list's lock: less than Linux takes to
+//! evict a clean inode, and enough that 1,024 frees take half a millisecond. With `--bare` objects
+//! are only their links, and all work is done under the one list's lock.
 //!
 //! ```text
 //! cargo run --release --example deferred_tail -- --threads 1 --objects 1800000 --debt 1000000 --seconds 3
@@ -40,18 +43,19 @@ use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{RegistryConfig, Work};
 use plotters::prelude::*;
 
-/// Objects in one call of the shrinker: what Linux's file systems take.
+/// Objects in one call of the shrinker, as in Linux's file systems.
 const BATCH: u64 = 1024;
-/// Objects that one hold of the list's lock moves: others who want it wait for so many, not for a batch.
+/// Objects moved in one hold of the list's lock: other threads wait for so many, not for a batch.
 const HOLD: u64 = 16;
-/// Of so many allocations one may not reclaim.
+/// One of this many allocations may not reclaim.
 const NOFS_ONE_IN: u64 = 10;
-/// Memory that is free at the beginning: room for this part of the objects, as a divisor, and for a batch at least.
+/// Memory that is free at the start: room for this part of the objects, as a divisor, and for at
+/// least a batch.
 const FREE_PARTS: u64 = 32;
-/// What debts get to be paid after the load has stopped.
+/// The time for paying debts after the load has stopped.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
-/// Measures how long an allocation takes when others leave debts.
+/// Measures the latency of an allocation while other threads leave debts.
 #[derive(Debug, Parser)]
 struct Args {
     /// Threads that allocate; the background needs a processor as well
@@ -63,16 +67,16 @@ struct Args {
     /// Objects owed at the start
     #[arg(long, default_value_t = 1_000_000)]
     debt: u64,
-    /// Calls of reclaim, and times 1,024 new objects, in one allocation
+    /// Calls of reclaim in one allocation; each is followed by 1,024 new objects
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     rounds: u64,
-    /// Objects that cost nothing to make and to free, but for the list's lock
+    /// Objects that cost only the list's lock to make and to free
     #[arg(long)]
     bare: bool,
-    /// How long each policy is measured
+    /// Seconds for which each policy is measured
     #[arg(long, default_value = "3", value_parser = seconds)]
     seconds: f64,
-    /// What is measured: time that goes by, or the processor time the thread gets, on a machine that others use as well
+    /// The measured clock: wall time, or the thread's processor time, for a machine with other load
     #[arg(long, value_enum, default_value_t = Time::Wall)]
     time: Time,
     /// One JSON object instead of a table
@@ -109,13 +113,13 @@ impl Inode {
     }
 }
 
-/// Free memory: objects on no cache's list, that nobody uses. What is freed is used again, the oldest first, and the system's allocator
-/// is no part of what is measured (its rarer, longer calls would be most of the tail).
+/// Free memory: unused objects that are on no list. Freed objects are reused, the oldest first, so
+/// the system's allocator is not measured (its rarer, longer calls would be most of the tail).
 #[derive(Default)]
 struct Slab(Mutex<VecDeque<Isolated<Inode>>>);
 
 impl Slab {
-    /// Gets memory from the system, once, for this many objects more.
+    /// Allocates memory from the system, once, for this many more objects.
     fn grow(&self, mut objects: u64) {
         while objects > 0 {
             let some = objects.min(BATCH);
@@ -126,19 +130,20 @@ impl Slab {
 
     fn put(&self, free: Isolated<Inode>) {
         if !free.is_empty() {
-            self.0.lock().expect("nobody panics with it").push_back(free);
+            self.0.lock().expect("not poisoned").push_back(free);
         }
     }
 
-    /// The oldest, together as they were freed, so that what lies next to each other in memory stays so however long it runs.
+    /// The oldest objects, together as they were freed, so that neighbours in memory stay
+    /// neighbours however long it runs.
     fn get(&self) -> Option<Isolated<Inode>> {
-        self.0.lock().expect("nobody panics with it").pop_front()
+        self.0.lock().expect("not poisoned").pop_front()
     }
 
-    /// Gives back what was not needed.
+    /// Returns the objects that were not needed.
     fn put_back(&self, free: Isolated<Inode>) {
         if !free.is_empty() {
-            self.0.lock().expect("nobody panics with it").push_front(free);
+            self.0.lock().expect("not poisoned").push_front(free);
         }
     }
 }
@@ -148,12 +153,13 @@ struct Inodes {
     list: ListLru<Inode>,
     slab: Slab,
     bare: bool,
-    /// Does it say so when it is counted? Linux's caches do not, and are scanned to find out.
+    /// Whether the count defers the scan for such a thread. Linux's caches defer only in the scan.
     defers_early: bool,
 }
 
 impl Inodes {
-    /// Puts so many new objects into the cache, as far as there is free memory. Says for how many there was none.
+    /// Adds new objects to the cache, as far as there is free memory. Returns the number of objects
+    /// without memory.
     fn fill(&self, memcg: &Memcg, count: u64) -> u64 {
         let mut missing = count;
         while missing > 0 {
@@ -217,17 +223,18 @@ impl Shrinker for Inodes {
     }
 }
 
-/// What came of one policy.
+/// The results of one policy.
 struct Outcome {
     name: &'static str,
-    /// Of every allocation, in order of length.
+    /// The latency of every allocation, sorted.
     ns: Vec<u64>,
     max_scanned_per_call: u64,
-    /// Objects for which there was no memory when an allocation wanted it.
+    /// Objects without free memory when an allocation needed it.
     missing: u64,
     freed: u64,
     debt_end: u64,
-    /// Kept until all policies were measured: memory that one gives back lies about in pieces, and the next would be slower for it.
+    /// Kept until all policies were measured: memory freed by one is fragmented, and the next would
+    /// be slower.
     _memory: Arc<Inodes>,
 }
 
@@ -266,7 +273,7 @@ impl World {
         Ok(world)
     }
 
-    /// Lets threads that may not reclaim come by until so much is owed.
+    /// Runs callers that may not reclaim until the debt is reached.
     fn owe(&self, debt: u64) {
         let mut before = u64::MAX;
         // Ends at the policy's cap at the latest.
@@ -280,7 +287,7 @@ impl World {
         self.registry.owed(self.tree.root(), NodeId::ZERO, self.registration.id())
     }
 
-    /// One call of reclaim. Says how many objects were looked at.
+    /// One call of reclaim. Returns the number of scanned objects.
     fn reclaim(&self, flags: Reclaim) -> u64 {
         let root = self.tree.root();
         if self.is_fair {
@@ -290,10 +297,11 @@ impl World {
         }
     }
 
-    /// Allocates until it is told to stop. The length of each, the most that one looked at, and objects for which there was no memory.
+    /// Allocates until it is stopped. Returns each latency, the most objects scanned by one call of
+    /// reclaim, and the number of objects for which there was no memory.
     fn allocate(&self, thread: u64, args: &Args, stop: &AtomicBool) -> (Vec<u64>, u64, u64) {
         let (mut ns, mut scanned_max, mut missing) = (Vec::with_capacity(1 << 20), 0, 0);
-        // Relaxed: nothing is handed over with it.
+        // Relaxed: a stop flag; no data is passed with it.
         for n in thread.. {
             if stop.load(Relaxed) {
                 break;
@@ -341,7 +349,7 @@ fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<O
         }
     });
     let end = Instant::now() + SETTLE_TIME;
-    // What the background has in hand just now is not to be seen; so it must be 0 for a while.
+    // Debt that the background is just paying is not visible; so the debt must be 0 for a while.
     let mut quiet = 0;
     while quiet < 5 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
@@ -355,7 +363,7 @@ fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<O
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     if let Some(path) = &args.plot {
-        // Before minutes are spent on what cannot be drawn.
+        // Checked before minutes are spent on results that cannot be drawn.
         std::fs::File::create(path).map_err(|error| format!("--plot {}: {error}", path.display()))?;
     }
     let policies: [(_, Arc<dyn Policy>); 3] =
@@ -376,7 +384,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn json(outcomes: &[Outcome]) -> String {
     let one = |outcome: &Outcome| {
         format!(
-            r#""{}":{{"calls":{},"p50_ns":{},"p99_ns":{},"p999_ns":{},"max_scanned_per_call":{},"freed":{},"debt_end":{}}}"#,
+            r#""{}":{{"calls":{},"p50_ns":{},"p99_ns":{},"p999_ns":{},"max_scanned_per_call":{},"freed":{},"no_memory":{},"debt_end":{}}}"#,
             outcome.name,
             outcome.ns.len(),
             outcome.quantile(0.5),
@@ -384,6 +392,7 @@ fn json(outcomes: &[Outcome]) -> String {
             outcome.quantile(0.999),
             outcome.max_scanned_per_call,
             outcome.freed,
+            outcome.missing,
             outcome.debt_end,
         )
     };

@@ -1,9 +1,10 @@
-//! Seed 004: what does it cost to drop all caches where many groups and many mounts hardly meet?
+//! The cost of dropping all caches when many groups and many mounts share few objects.
 //!
-//! As many groups as containers, as many shrinkers as mounts, and an object where they meet: on the diagonal, or only on the first
-//! few pairs (`--live-pairs`). Then all caches are dropped a few times in a row. Linux before 4.19 asked every mount for every
-//! group, 16 million calls a drop for 4,000 and 4,000; the second and later drops of that kind are measured here too, by the plain
-//! twin, in the same run.
+//! There are as many groups as containers, as many shrinkers as mounts, and one object for each
+//! used pair: on the diagonal, or only on the first few pairs (`--live-pairs`). Then all caches are
+//! dropped several times. Linux before 4.19 called every mount for every group, 16 million calls a
+//! drop for 4,000 and 4,000; the baseline (`FullScan`) measures the second and later drops of that
+//! kind in the same run.
 //!
 //! ```text
 //! cargo run --release --example drop_caches -- --memcgs 4000 --mounts 4000
@@ -24,7 +25,7 @@ use lowwater::{
 use lowwater_shrinker::baseline::FullScan;
 use plotters::prelude::*;
 
-/// Drops all caches of many groups and many mounts, a few times.
+/// Drops all caches of many groups and many mounts, several times.
 #[derive(Debug, Parser)]
 struct Args {
     /// Groups
@@ -42,7 +43,7 @@ struct Args {
     /// Pairs of a group and a mount that hold an object [default: as many as there are groups or mounts, whichever is more]
     #[arg(long)]
     live_pairs: Option<u64>,
-    /// Do not run the plain twin, which takes seconds to minutes for many groups and mounts
+    /// Do not run the baseline, which takes seconds to minutes for many groups and mounts
     #[arg(long)]
     no_every: bool,
     /// One JSON object instead of a table
@@ -53,13 +54,13 @@ struct Args {
     plot: Option<PathBuf>,
 }
 
-/// An inode that nobody uses.
+/// An unused inode.
 struct Inode {
     links: Links,
 }
 linked!(impl[] for Inode { links, handle: Box<Inode> });
 
-/// What a file system keeps of a mount: its unused inodes.
+/// A mount's unused inodes.
 struct Mount {
     inodes: ListLru<Inode>,
     calls: Arc<AtomicU64>,
@@ -91,12 +92,12 @@ struct Dropped {
     freed: u64,
 }
 
-/// Groups, mounts, and objects where they meet.
+/// Groups, mounts, and the objects of their pairs.
 struct World {
     registry: Registry,
     calls: Arc<AtomicU64>,
     live_pairs: u64,
-    // Ended before the tree.
+    // Dropped before the tree.
     _mounts: Vec<(Arc<Mount>, Registration)>,
     _tree: MemcgTree,
 }
@@ -139,7 +140,7 @@ impl World {
     }
 }
 
-/// The `n`-th pair: down the diagonals, so that groups and mounts meet as seldom as they can.
+/// The `n`-th pair: along the diagonals, so that groups and mounts share as little as possible.
 fn pair(n: u64, memcgs: u64, mounts: u64) -> (u64, u64) {
     let longer = memcgs.max(mounts);
     (n % memcgs, (n + n / longer) % mounts)
@@ -148,12 +149,12 @@ fn pair(n: u64, memcgs: u64, mounts: u64) -> (u64, u64) {
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     if let Some(path) = &args.plot {
-        // Before minutes are spent on what cannot be drawn.
+        // Checked before minutes are spent on results that cannot be drawn.
         std::fs::File::create(path).map_err(|error| format!("--plot {}: {error}", path.display()))?;
     }
     let world = World::new(&args)?;
     let drops: Vec<_> = (0..args.repeat).map(|_| world.measure(|| world.registry.drop_caches())).collect();
-    // The twin's second drop: like ours, it finds nothing.
+    // The baseline's second drop: like the library's, it finds nothing.
     let every = (!args.no_every).then(|| world.measure(|| FullScan::new(&world.registry).drop_caches()));
     if args.json {
         println!("{}", json(&args, &world, &drops, every));
@@ -200,7 +201,7 @@ fn print_table(args: &Args, world: &World, drops: &[Dropped], every: Option<Drop
     }
 }
 
-/// Bars on a logarithmic scale: each drop, and the twin's.
+/// Bars on a logarithmic scale: each drop, and the baseline's.
 fn plot(path: &Path, drops: &[Dropped], every: Option<Dropped>) -> Result<(), Box<dyn Error>> {
     let bars: Vec<f64> = drops.iter().chain(&every).map(|drop| drop.us.max(0.1)).collect();
     let highest = bars.iter().copied().fold(1.0, f64::max) * 2.0;

@@ -1,26 +1,28 @@
-//! A directory, mirrored read-only at a mount point, with the dentry cache in between: names that do not exist are answered from it,
-//! and a flood of them cannot fill it.
+//! A directory, mirrored read-only at a mount point, with the dentry cache in between: the cache
+//! answers lookups of names that do not exist, and a flood of them cannot fill it.
 //!
 //! ```text
 //! cargo run --release --features fuse --example fuse_mirror -- /usr/include /mnt/include --statistics
 //! ```
 //!
-//! Linux, `/dev/fuse`, and either the right to mount or `fusermount3` (Debian's package fuse3). SIGINT and SIGTERM unmount; SIGUSR1
-//! prints the counters. Only who mounted it can look in.
+//! Needs Linux, `/dev/fuse`, and either the right to mount or `fusermount3` (Debian's package
+//! fuse3). SIGINT and SIGTERM unmount; SIGUSR1 prints the counters. Only the mounting user can
+//! access it.
 //!
-//! # What is cached where, and for how long
+//! # Cached data, and for how long
 //!
 //! | | by the kernel | here |
 //! |---|---|---|
-//! | a name that exists | `--entry-timeout`, 1 s | until memory is short, but compared with the directory at each lookup that comes here |
-//! | a name that does not | never: it would not bound them | as the policy says, until its directory changed |
+//! | a name that exists | `--entry-timeout`, 1 s | until memory is short, but compared with the directory at each lookup that arrives here |
+//! | a name that does not | never: the kernel would not bound them | as the policy decides, until its directory changed |
 //! | times, sizes, modes | `--entry-timeout`, 1 s | never |
 //! | contents | while a file is open | never |
 //!
-//! So a file that somebody makes in the mirrored directory is seen at most `--check-after` later (1 s), where the mirror had said that
-//! there is none: that often the times of a directory are compared with those of the last look, and if they differ, its negatives are
-//! given up. Times that are younger than 2 s prove nothing, as the next change may get the same: then they are given up each time. A
-//! file that is removed or replaced is noticed at most `--entry-timeout` later.
+//! So a new file in the mirrored directory is visible at most `--check-after` (1 s) later, if the
+//! mirror had cached its absence: at that interval a directory's times are compared with the last
+//! ones, and if they differ, its negatives are dropped. Times younger than 2 s prove nothing,
+//! because the next change may have the same; then the negatives are dropped each time. A removed
+//! or replaced file is noticed at most `--entry-timeout` later.
 //!
 //! Other mounts below the directory are not entered, and not listed.
 
@@ -50,7 +52,7 @@ use std::time::Duration;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::oneshot;
 
-/// After it was detached, how long users of the mount may take to leave.
+/// How long users of a detached mount may take to leave.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -72,7 +74,7 @@ fn fail(error: &dyn Error) -> ExitCode {
 async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let (source, point) = args.places()?;
     let mirror = Arc::new(Mirror::new(&source, args)?);
-    // Before it is mounted: a signal that comes just then must not leave the mount behind.
+    // Before the mount: a signal that arrives just then must not leave the mount behind.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut tell = signal(SignalKind::user_defined1())?;
 
@@ -86,7 +88,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 
     let result = loop {
         tokio::select! {
-            // Somebody else unmounted it.
+            // Another process unmounted it.
             result = &mut end => break result?,
             _ = tell.recv() => println!("{}", mirror.report()),
             _ = interrupt.recv() => break leave(&point, unmounter.unmount(), end).await,
@@ -106,7 +108,7 @@ fn config(source: &Path, threads: usize) -> Config {
         MountOption::NoDev,
         MountOption::NoSuid,
         MountOption::DefaultPermissions,
-        // A comma would end the name where the options are one string.
+        // A comma would end the name, because the options are one string.
         MountOption::FSName(source.to_string_lossy().replace(',', "?")),
         MountOption::Subtype("lowwater".into()),
     ];
@@ -114,7 +116,7 @@ fn config(source: &Path, threads: usize) -> Config {
     config
 }
 
-/// Waits for the end of the session. A mount that is in use is detached: nobody finds it any more.
+/// Waits for the end of the session. A mount in use is detached: new lookups do not find it.
 async fn leave(point: &Path, unmounted: io::Result<()>, end: oneshot::Receiver<io::Result<()>>) -> io::Result<()> {
     if let Err(error) = unmounted {
         eprintln!("{}: {error}; detaching it", point.display());
@@ -128,7 +130,7 @@ async fn leave(point: &Path, unmounted: io::Result<()>, end: oneshot::Receiver<i
     match tokio::time::timeout(LEAVE_WITHIN, end).await {
         Ok(result) => result.map_err(io::Error::other)?,
         Err(_) => {
-            eprintln!("{}: still in use; who uses it gets errors from now on", point.display());
+            eprintln!("{}: still in use; its users get errors from now on", point.display());
             Ok(())
         }
     }

@@ -1,12 +1,14 @@
-//! A flood of names that do not exist: how many negatives stay, and what a lookup costs meanwhile.
+//! A flood of names that do not exist: the number of negatives that stay, and the latency of a
+//! lookup meanwhile.
 //!
 //! ```text
 //! cargo run --release --example negative_flood -- --memory 4G --policy three-in-a-row --seconds 20
 //! cargo run --release --example negative_flood -- --buckets 65536 --policy default --adversary twice --json
 //! ```
 //!
-//! `--memory` takes the buckets that Linux would give a machine of that size; no memory of that size is needed, but the negatives
-//! that stay are real: some 185 bytes each. A run ends early, and says so, when they come to `--negatives-max`.
+//! `--memory` selects the number of buckets that Linux would have on a machine of that size. The
+//! memory itself is not needed, but the remaining negatives are real: about 185 bytes each. A run
+//! ends early, with a message, when there are `--negatives-max`.
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -63,20 +65,20 @@ enum PolicyName {
     Default,
 }
 
-/// What the flood does to be kept.
+/// How the flood tries to keep its names cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Adversary {
     /// Every name once.
     None,
     /// Every name twice, one after the other.
     Twice,
-    /// All threads ask for the same names at about the same time.
+    /// All threads look up the same names at about the same time.
     SameName,
     /// Every name once, all in one directory.
     OneDirectory,
 }
 
-/// A backend in which nothing exists but its directories.
+/// A backend that has directories and no other names.
 struct Void {
     directories: u64,
 }
@@ -175,7 +177,8 @@ fn policy(name: PolicyName) -> Box<dyn NegativePolicy> {
     }
 }
 
-/// Asks for names that do not exist until told to stop. What one lookup in 64 took, in ns.
+/// Looks up names that do not exist until it is stopped. Returns the latency of one lookup in 64,
+/// in ns.
 fn flood(
     mount: &Mount,
     seed: u64,
@@ -184,7 +187,7 @@ fn flood(
     stop: &AtomicBool,
     lookups: &AtomicU64,
 ) -> Vec<u32> {
-    // A prime, so that it does not fall in step with what is done in batches.
+    // A prime, so that samples do not coincide with batches.
     const SAMPLE_EVERY: u64 = 61;
     const SAMPLES_MAX: usize = 1 << 20;
     let touches = if adversary == Adversary::Twice { 2 } else { 1 };
@@ -215,7 +218,7 @@ fn flood(
     samples
 }
 
-/// Waits for the end, and notes how many negatives there are meanwhile.
+/// Waits for the end, and records the number of negatives meanwhile.
 fn watch(args: &Args, dcache: &Dcache, begun: Instant, curve: &mut Vec<(f64, f64)>) {
     const TICK: Duration = Duration::from_millis(100);
     let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(args.seconds) };

@@ -1,11 +1,11 @@
-//! A pool of buffers learns to shrink: `cargo run --example own_shrinker`.
+//! A pool of buffers as a shrinker: `cargo run --example own_shrinker`.
 use std::{error::Error, sync::Arc, sync::Mutex};
 
 use lowwater::{ByteSize, Count, Memcg, NodeId, Occupancy, Runtime, Scan, ShrinkControl, Shrinker};
 
 const BUFFER: ByteSize = ByteSize::kib(64);
 
-/// Buffers that nobody uses now; the oldest first.
+/// Unused buffers, the oldest first.
 struct Pool {
     idle: Mutex<Vec<Vec<u8>>>,
     group: Memcg,

@@ -1,17 +1,24 @@
-//! What a cache does in a control group that is too small for it: run it in one, and it says what came of it in figures.
+//! The behavior of a cache in a control group that is too small for it. Run it in such a group; it
+//! prints figures.
 //!
 //! ```text
-//!   fill     --megabytes of values of 100 B to 32 kB, under a budget of a gigabyte that the group does not have
-//!   squeeze  the program itself takes --squeeze MiB, a MiB at a time, while values go on coming: the cache has to give way
-//!   hold     both go on for a while
-//!   after    the program gives its memory back: so does the runtime
+//!   fill     inserts --megabytes of values of 100 B to 32 kB; the budget is 1 GiB, more than the
+//!            group's limit
+//!   squeeze  the program allocates --squeeze MiB itself, a MiB at a time, while inserts continue:
+//!            the cache must shrink
+//!   hold     the program keeps that memory for --hold-seconds, while inserts continue
+//!   after    the program frees its memory, and inserts continue until the ceiling is back at the
+//!            budget
 //! ```
 //!
-//! `ci/vm.sh` runs it in a virtual machine with `memory.max=96M`, and checks the `name value` lines that it prints. With `--plain` the
-//! runtime is not told to look at the group: then the kernel ends the program, which shows that the limit is real. With `--psi-only` it
-//! hears the kernel's stall information and nothing else.
+//! `ci/vm.sh` runs it in a virtual machine with `memory.max=96M`, and checks the printed
+//! `name value` lines. With `--plain` the runtime does not watch the group: then the kernel kills
+//! the program, which shows that the limit is real. With `--psi-only` the runtime does not read the
+//! group's limit and usage, and reacts only to pressure stall information (PSI) and to the service
+//! manager's pressure source, if the process has one.
 //!
-//! Try it by hand: `systemd-run --user --scope -p MemoryMax=96M cargo run --release --example pressure_probe`
+//! By hand:
+//! `systemd-run --user --scope -p MemoryMax=96M cargo run --release --example pressure_probe`
 
 #![forbid(unsafe_code)]
 
@@ -26,11 +33,11 @@ use lowwater::{ByteSize, Cache, Runtime};
 
 /// The smallest and the largest value.
 const VALUE_BYTES: (u64, u64) = (100, 32_000);
-/// Values between two looks at the clock and at the ceiling.
+/// Values per batch. The ceiling, the usage and the phase's end are checked once per batch.
 const BATCH: u64 = 64;
-/// The program's own memory grows by a MiB this often.
+/// The interval between two allocations of a MiB by the program itself.
 const SQUEEZE_EVERY: Duration = Duration::from_millis(25);
-/// How long the memory may take to come back.
+/// The longest that the phase `after` waits for the ceiling to return to the budget.
 const AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// Fills a cache in a control group that is too small for it
@@ -45,13 +52,13 @@ struct Args {
     /// Seconds for which it holds them
     #[arg(long, default_value_t = 3)]
     hold_seconds: u64,
-    /// KiB between the budget and the group's limit; what the runtime thinks right by default
+    /// KiB between the budget and the group's limit; the runtime's default if absent
     #[arg(long)]
     margin: Option<u64>,
-    /// Do not look at the control group
+    /// Do not watch the control group
     #[arg(long)]
     plain: bool,
-    /// Do not look at the control group's limit and usage; hear only when tasks wait
+    /// Do not watch the control group's limit and usage; react only to stalls
     #[arg(long)]
     psi_only: bool,
 }
@@ -92,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     while (own.len() as u64) < args.squeeze {
         if began.elapsed() >= SQUEEZE_EVERY * own.len() as u32 {
-            // Not zeroes: those would be pages that are not there yet.
+            // Not zeroes: the pages of a zeroed allocation are not charged before the first write.
             own.push(vec![own.len() as u8 | 1; 1 << 20]);
         }
         load.batch();
@@ -110,7 +117,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(own);
     if let Some(pressure) = runtime.pressure() {
         let began = Instant::now();
-        // Where nothing but the cache fills the group, and only stalls tell, what is given back brings them back: no end to wait for.
+        // With PSI only, the runtime does not know the group's limit: each raised ceiling lets the
+        // cache fill the group again, which stalls again. So the ceiling never returns to the
+        // budget, and this phase does not wait for it.
         while (pressure.stats().level > Level::Calm || pressure.stats().ceiling < pressure.budget())
             && !args.psi_only
             && began.elapsed() < AFTER_MAX
@@ -138,7 +147,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Values that go into the cache and come out of it again.
+/// Values that are inserted into the cache and read again.
 struct Load {
     runtime: Runtime,
     cache: Cache<u64, Arc<[u8]>>,
@@ -151,8 +160,10 @@ struct Load {
 struct Counts {
     written: u64,
     refused: u64,
+    /// Values that were inserted, and evicted before they were read back.
     lost: u64,
     usage_max: ByteSize,
+    /// The duration of the longest insert.
     longest: Duration,
 }
 
@@ -163,7 +174,7 @@ impl Load {
         Ok(Self { runtime: runtime.clone(), cache, next: 0, ceiling_min: ByteSize::MAX, counts: Counts::default() })
     }
 
-    /// Batches until so many bytes of values were written.
+    /// Inserts batches until this many bytes of values were written.
     fn pour(&mut self, bytes: u64) {
         let mut poured = 0;
         while poured < bytes {
@@ -171,7 +182,7 @@ impl Load {
         }
     }
 
-    /// Writes some values, and reads each back at once; says how many bytes it were.
+    /// Inserts some values, and reads each back at once; returns their bytes.
     fn batch(&mut self) -> u64 {
         let mut bytes = 0;
         for _ in 0..BATCH {
@@ -196,7 +207,7 @@ impl Load {
         bytes
     }
 
-    /// Prints what was counted since the last time.
+    /// Prints the counts since the last call.
     fn report(&mut self, phase: &str) {
         let counts = std::mem::take(&mut self.counts);
         println!("{phase}_values {}", counts.written);
@@ -208,13 +219,13 @@ impl Load {
     }
 }
 
-/// Follows from the number alone, so that two runs do the same.
+/// Returns the length of a value: a function of the number alone, so that all runs are equal.
 fn len_of(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     VALUE_BYTES.0 + mixed % (VALUE_BYTES.1 - VALUE_BYTES.0)
 }
 
-/// Prints what the group uses.
+/// Prints the group's usage.
 fn group(phase: &str) -> Result<(), Box<dyn Error>> {
     if let Some(usage) = Cgroup::own()?.map(|cgroup| cgroup.usage()).transpose()?.flatten() {
         println!("{phase}_group_bytes {usage}");

@@ -1,13 +1,25 @@
-//! Replays recorded path lookups through each policy, at each number of buckets: which negatives are worth their memory?
+//! Compares the policies that bound negative dentries: replays recorded path lookups through each
+//! policy, with several sizes of the dcache's hash table, and prints the hits and the number of
+//! negatives.
 //!
 //! ```text
-//! cargo run --release --example replay                                   the table, for the recording of a kernel build
+//! cargo run --release --example replay
 //! cargo run --release --example replay -- --policy default --buckets 65536 --json
-//! cargo run --release --example replay -- --flood 1                       with a random missing name between any two operations
+//! cargo run --release --example replay -- --flood 1   # a random missing name after each operation
 //! ```
 //!
-//! A useful negative is one that answers a lookup: the backend need not be asked. The recording is
-//! `benches/data/linux-build.rec.xz`; how it was made is beside it.
+//! The default recording, `benches/data/linux-build.rec.xz`, is of a kernel build; its origin is
+//! described beside it.
+//!
+//! | column | contents |
+//! |---|---|
+//! | `buckets` | hash buckets of the dcache; only the bound of `three-in-a-row` depends on them |
+//! | `missing` | lookups that found nothing |
+//! | `hits` | those of `missing` that a cached negative answered without the backend |
+//! | `kept` | `hits` as a share of the hits of the policy `unbounded` |
+//! | `negatives` | negatives cached at the end |
+//! | `most` | the most negatives cached at one time |
+//! | `share` | `most` as a share of that of the policy `unbounded` |
 
 use clap::Parser;
 use lowwater::{MemcgTree, Registry};
@@ -33,13 +45,14 @@ struct Args {
     /// One number of buckets only.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 34))]
     buckets: Option<u64>,
-    /// So many random missing names between any two operations.
+    /// Random missing names to look up after each operation.
     #[arg(long, default_value_t = 0)]
     flood: u32,
-    /// The default policy with so many on probation and so many kept, whatever the positives: `16,144`.
+    /// Fixed lengths of the default policy's probation and protected lists, independent of the
+    /// number of positives: `16,144`.
     #[arg(long, value_name = "PROBATION,PROTECTED", value_parser = parse_floors)]
     floors: Option<(u64, u64)>,
-    /// One JSON object a line instead of text.
+    /// One JSON object per line instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -73,7 +86,8 @@ fn table(args: &Args) -> Result<(), Box<dyn Error>> {
                 continue;
             }
             let tally = replay(&ops, policy, buckets)?;
-            // Hits of the recording's own names and of the flood's; the flood has none.
+            // The flood does not change the ratio's meaning: each of its names is looked up once,
+            // so all hits are on names of the recording.
             let kept = tally.negative_hits as f64 / unbounded.negative_hits.max(1) as f64;
             let share = tally.negatives_max as f64 / unbounded.negatives_max.max(1) as f64;
             if args.json {
@@ -132,7 +146,7 @@ fn replay(ops: &[RecordedOp], policy: Box<dyn NegativePolicy>, buckets: usize) -
     Ok(run(ops, &mount, &backend)?)
 }
 
-/// Puts random missing names between the operations.
+/// Inserts lookups of `each` random missing names after each operation, equal in all runs.
 fn with_flood(ops: Vec<RecordedOp>, each: u32) -> Vec<RecordedOp> {
     let mut random = 1_u64;
     let mut mixed = Vec::with_capacity(ops.len() * (1 + each as usize));
@@ -148,7 +162,7 @@ fn with_flood(ops: Vec<RecordedOp>, each: u32) -> Vec<RecordedOp> {
     mixed
 }
 
-/// The text of a recording.
+/// Reads the text of a recording.
 fn read(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut file = BufReader::new(File::open(path)?);
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! A small HTTP service with three caches under one budget: how lowwater is used in a service.
+//! A small HTTP service with three caches under one budget: the use of lowwater in a service.
 //!
 //! | cache | key | shows |
 //! |---|---|---|
@@ -6,10 +6,11 @@
 //! | pages | tenant and path | name spaces: the same path of two tenants is two pages; a time to live |
 //! | rows | number | single-flight loads that may fail; `recreation_cost` |
 //!
-//! `cargo run --release --example service` answers a generated load for 12 s and prints each cache's bytes and hit
-//! ratio each second, while the number of requested pages grows and shrinks again. With `-- --listen 127.0.0.1:8080` it serves:
-//! `/login/USER`, `/session/USER`, `/row/NUMBER`, `/page/PATH` (of the tenant that the header `Host` names: `shop`, `blog` or `docs`),
-//! `/stats`, and with `--features metrics` also `/metrics`.
+//! `cargo run --release --example service` answers a generated load for 12 s and prints each
+//! cache's bytes and hit ratio each second, while the number of requested pages grows and shrinks
+//! again. With `-- --listen 127.0.0.1:8080` it serves: `/login/USER`, `/session/USER`,
+//! `/row/NUMBER`, `/page/PATH` (of the tenant that the header `Host` names: `shop`, `blog` or
+//! `docs`), `/stats`, and with `--features metrics` also `/metrics`.
 
 #![forbid(unsafe_code)]
 
@@ -48,11 +49,12 @@ struct Args {
     threads: u64,
 }
 
-/// The tenants. Never a group for each name that a client sends: a group is memory, and clients would decide how much.
+/// The tenants. Do not create a group for each name that a client sends: a group is memory, and
+/// clients would control how much.
 const TENANTS: [&str; 3] = ["shop", "blog", "docs"];
 const ROWS: u64 = 4_000;
 
-/// The text of an answer, or the HTTP status and why.
+/// The text of a reply, or the HTTP status and the reason.
 type Answer = Result<Arc<str>, (u16, String)>;
 
 /// A row of the database, and how long the query took.
@@ -70,10 +72,11 @@ struct Service {
     tenants: BTreeMap<&'static str, Memcg>,
 }
 
-/// A runtime that hears of memory pressure in every way that this machine offers.
+/// A runtime with all sources of memory pressure of this machine.
 fn runtime(budget: ByteSize) -> Result<Runtime, RuntimeBuildError> {
     let plain = Runtime::builder().budget(budget);
-    // The container's limits, and the service manager's file. Where neither exists, neither is watched.
+    // The container's limits, and the service manager's file. A source that does not exist is not
+    // watched.
     let watched = plain.clone().cgroup_limit(true).systemd(true);
     let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2)).expect("150 ms are less than 2 s");
     let with_psi = watched.clone().watch_psi(Psi::system(trigger)).build();
@@ -106,7 +109,7 @@ impl Service {
         let pages = Cache::builder(&runtime)
             .name("pages")
             .weigher(|key: &TenantKey<String>, page| ByteSize::new(key.key().capacity() as u64 + heap(page)))
-            // Short, so that the load shows how memory comes back.
+            // Short, so that the load shows how memory returns.
             .time_to_live(Duration::from_secs(3))
             .build()?;
         let rows = Cache::builder(&runtime)
@@ -143,7 +146,8 @@ impl Service {
 
     fn login(&self, user: u64) -> Answer {
         let session: Arc<str> = format!("user {user}\n{}", "basket ".repeat(150)).into();
-        // Refused where no memory can be freed in time. The session exists nowhere else, so the client gets an error.
+        // Refused if no memory can be freed in time. The session exists nowhere else, so the client
+        // gets an error.
         match self.sessions.insert(user, Arc::clone(&session)) {
             Ok(_) => Ok(session),
             Err(error) => Err((503, error.to_string())),
@@ -154,9 +158,11 @@ impl Service {
         self.sessions.get(&user).ok_or_else(|| (401, format!("user {user} is not logged in")))
     }
 
-    /// The row of a number. Of several threads that ask for a missing row, one queries the database, and the others wait for it.
+    /// Returns the row of a number. Of several threads that need a missing row, one queries the
+    /// database, and the others wait for it.
     fn row(&self, number: u64) -> Result<Row, (u16, String)> {
-        // An error is not cached: the next request queries again. A row that the cache has no room for is returned all the same.
+        // An error is not cached: the next request queries again. A row without room in the cache
+        // is returned all the same.
         self.rows.try_get_or_insert_with(number, || query(number))
     }
 
@@ -178,7 +184,7 @@ impl Service {
         [("sessions", self.sessions.stats()), ("pages", self.pages.stats()), ("rows", self.rows.stats())]
     }
 
-    /// The figures that an operator looks at first.
+    /// The most important figures for an operator.
     fn stats(&self) -> String {
         let now = self.runtime.stats();
         let mut text = format!("using {} of {} bytes\n", now.usage, now.budget);
@@ -197,7 +203,7 @@ impl Service {
     }
 }
 
-/// Asks the database, which takes a while.
+/// Queries the database, which takes a while.
 fn query(number: u64) -> Result<Row, (u16, String)> {
     if number >= ROWS {
         return Err((404, format!("there is no row {number}")));

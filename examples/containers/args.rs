@@ -1,4 +1,4 @@
-//! What to build.
+//! The command line: the sizes of the model.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub struct Args {
     /// File systems
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
     pub mounts: u32,
-    /// NUMA nodes; each group is at home on one
+    /// NUMA nodes; each group has objects on one
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=1024))]
     pub nodes: u16,
     /// Lists of a file system: one for its dentries, one for its inodes

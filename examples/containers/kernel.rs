@@ -1,6 +1,7 @@
-//! What Linux's layouts take for the same machine: arithmetic, not measurement.
+//! The memory of Linux's layouts for the same machine: computed, not measured.
 //!
-//! A `list_lru` had, one after the other, four layouts (the patch series "Optimize list lru memory consumption", 2021):
+//! A `list_lru` had four layouts in succession (the patch series "Optimize list lru memory
+//! consumption", 2021):
 //!
 //! | layout | array of pointers, one slot an id | list heads, 32 bytes |
 //! |---|---|---|
@@ -9,19 +10,20 @@
 //! | lazy | one | ids that use the list |
 //! | xarray | none | ids that use the list |
 //!
-//! Ids grow in bulk ([`cache_ids`]); an array is rounded up to a power of two by the allocator, and a list's heads, which are
-//! allocated one after the other, fill pages. What neither layout changes (groups, mounts, the shrinkers' maps) is the series'
-//! own last figure, 4,367 MB for 10,000 x 10,000 x 2, which the model takes over for that size; as nearly all of it are the
-//! shrinkers' maps, it goes with groups x mounts x nodes for others.
+//! Ids grow in bulk ([`cache_ids`]); the allocator rounds an array up to a power of two, and a
+//! list's heads, which are allocated in succession, fill pages. The memory that no layout changes
+//! (groups, mounts, the shrinkers' maps) is the series' own last figure, 4,367 MB for 10,000 x
+//! 10,000 x 2. Nearly all of it are the shrinkers' maps, so the model scales it with groups x
+//! mounts x nodes.
 
 use lowwater_lru_core::list_lru::baseline::cache_ids;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
-/// `struct list_lru_one`, as kmalloc-32 gives it.
+/// `struct list_lru_one`, as allocated by kmalloc-32.
 const HEAD: u64 = 32;
 
-/// The machine.
+/// The modelled machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     pub memcgs: u64,
@@ -57,7 +59,8 @@ impl Machine {
         }
     }
 
-    /// Bytes of list heads alone, as the report of 10,000 containers counts them: A·B·C·D for each mount.
+    /// Bytes of list heads alone, as counted in the report of 10,000 containers: A·B·C·D for each
+    /// mount.
     #[cfg(test)]
     pub fn head_bytes(self) -> u64 {
         self.mounts * self.lists_per_mount * self.nodes * cache_ids(self.memcgs as usize) as u64 * HEAD

@@ -6,7 +6,7 @@ use lowwater::{
     linked, Count, Isolated, Links, ListLru, Memcg, NodeId, Registration, Registry, Scan, ShrinkControl, Shrinker,
 };
 
-/// An inode or a dentry: only what puts it on a list.
+/// An inode or a dentry: only its list links.
 pub struct Object(Links);
 
 linked!(impl[] for Object { 0, handle: Box<Object> });
@@ -17,9 +17,9 @@ impl Object {
     }
 }
 
-/// A mounted file system. Its end is the end of its lists and what is on them.
+/// A mounted file system. Its drop drops its lists and their objects.
 pub struct Mount {
-    // Before the lists: nobody asks for them any more when they go.
+    // Before the lists: no callback uses them after this drop.
     #[expect(dead_code, reason = "its drop ends it")]
     registration: Registration,
     lists: Arc<Lists>,
@@ -36,7 +36,7 @@ impl Mount {
         Ok(Self { registration, lists })
     }
 
-    /// An object of the group on each list.
+    /// Adds an object of the group to each list.
     pub fn touch(&self, memcg: &Memcg, node: NodeId) -> Result<(), String> {
         for list in &self.lists.0 {
             list.add(Object::boxed(), memcg, node).map_err(|why| why.to_string())?;
@@ -49,7 +49,7 @@ impl Mount {
         self.lists.0.iter().map(ListLru::pairs).sum()
     }
 
-    /// Bytes of the lists, tables included, objects not.
+    /// Bytes of the lists with their tables, without objects.
     pub fn bytes(&self) -> u64 {
         self.lists.0.iter().map(|list| list.footprint().get()).sum()
     }

@@ -1,4 +1,5 @@
-//! The picture: Linux's four layouts, a list for every id, and this, on one logarithmic scale.
+//! The picture: Linux's four layouts, one list for every id, and lowwater, on one logarithmic
+//! scale.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,7 +10,7 @@ use crate::report::Report;
 
 const SIZE: (u32, u32) = (860, 420);
 
-/// Draws to an SVG file.
+/// Draws into an SVG file.
 pub fn draw(report: &Report, file: &Path) -> Result<(), Box<dyn Error>> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let bars = [

@@ -1,4 +1,4 @@
-//! What came of it: a table for people, an object for programs.
+//! The results: a table to read, or a JSON object.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::world::ms;
 /// Bytes at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Groups, lists, tables, maps, registry: exact. Not the owners' objects.
+    /// Groups, lists, tables, maps, registry: exact. Without the owners' objects.
     pub bytes: u64,
-    /// What the system says.
+    /// Resident memory as reported by the system.
     pub rss: u64,
 }
 
-/// All that was counted.
+/// All counts.
 #[derive(Debug)]
 pub struct Report {
     pub machine: Machine,
@@ -78,7 +78,7 @@ impl Report {
         out
     }
 
-    /// Was everything given back, to the byte?
+    /// Whether everything was freed, to the byte.
     pub fn verdict(&self) -> Result<(), String> {
         let back = |name: &str, is: Sample, was: Sample| {
             (is.bytes == was.bytes).then_some(()).ok_or(format!("{} bytes {name}, {} at first", is.bytes, was.bytes))

@@ -1,4 +1,5 @@
-//! What the system says this process takes: more than the lists, and late, as allocators keep what is freed.
+//! The resident memory of this process: more than the lists, and delayed, because allocators keep
+//! freed memory.
 
 /// Resident bytes; 0 where the system does not tell.
 pub fn bytes() -> u64 {

@@ -1,4 +1,4 @@
-//! The life of the machine.
+//! The life cycle of the modelled machine.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,11 @@ use crate::mount::{Mount, Object};
 use crate::report::{Report, Sample};
 use crate::rss;
 
-/// Groups and mounts of the machine at which the eager twin is really built, to check what is predicted for it.
+/// The greatest number of groups and mounts for which the eager baseline is really built, to check
+/// its prediction.
 const TWIN_MAX: u32 = 200;
 
-/// Builds it all, takes it down, and counts at each turn.
+/// Builds everything, takes it down, and counts at each stage.
 pub fn run(args: &Args) -> Result<Report, String> {
     check_twin(args)?;
     let tree = MemcgTree::default();
@@ -89,13 +90,13 @@ pub fn run(args: &Args) -> Result<Report, String> {
     })
 }
 
-/// Bytes of one eager list for so many groups and the root.
+/// Bytes of one eager list for the given number of groups and the root.
 fn eager_bytes(nodes: u16, memcgs: u32) -> u64 {
     size_of::<EagerListLru<Object>>() as u64
         + EagerListLru::<Object>::bytes_for(nodes.into(), memcgs as usize + 1).get()
 }
 
-/// Builds the eager twin at a size that fits, and holds it against what is predicted.
+/// Builds the eager baseline at a size that fits, and compares it with the prediction.
 fn check_twin(args: &Args) -> Result<(), String> {
     let (memcgs, mounts) = (args.memcgs.min(TWIN_MAX), args.mounts.min(TWIN_MAX));
     let tree = MemcgTree::default();
@@ -128,13 +129,13 @@ fn bar(n: u32, what: &'static str) -> ProgressBar {
 }
 
 fn tick(bar: &ProgressBar, number: u32) {
-    // Seldom: what is timed shall not be the bar.
+    // Rarely: the bar must not be part of the measured time.
     if number.is_multiple_of(1024) {
         bar.set_position(number.into());
     }
 }
 
-/// Milliseconds, with three digits behind the point.
+/// Milliseconds with three decimals.
 pub fn ms(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }

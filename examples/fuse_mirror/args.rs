@@ -1,4 +1,4 @@
-//! What is mirrored, where and how; and what is wrong with it, in words.
+//! The command line, and its errors in words.
 
 use clap::{Parser, ValueEnum};
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -18,19 +18,19 @@ pub struct Args {
     source: PathBuf,
     /// Where to mount it: an empty directory
     mount_point: PathBuf,
-    /// Which names that do not exist stay cached
+    /// The policy that bounds cached names that do not exist
     #[arg(long, value_enum, default_value_t = PolicyName::Default)]
     policy: PolicyName,
     /// Buckets of the table of names
     #[arg(long, default_value_t = 1 << 16, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub buckets: u32,
-    /// Requests that are answered at the same time
+    /// Requests that are answered concurrently
     #[arg(long, default_value_t = 1, value_parser = parse_threads)]
     pub threads: usize,
-    /// For so many seconds the kernel need not ask again for a name that exists, and its attributes
+    /// Seconds for which the kernel caches a name that exists, and its attributes
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
     pub entry_timeout: Duration,
-    /// A directory that was looked at this many seconds ago is looked at again, for files that others made
+    /// Seconds between two checks of a directory for files that others made
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
     pub check_after: Duration,
     /// Print the cache's counters at the end
@@ -56,7 +56,8 @@ impl Args {
         }
     }
 
-    /// The directory and the mount point, as absolute paths, if one can be mounted on the other.
+    /// Returns the directory and the mount point, as absolute paths, if one can be mounted on the
+    /// other.
     pub fn places(&self) -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
         let source = directory(&self.source, "the directory to mirror")?;
         let point = directory(&self.mount_point, "the mount point")?;
@@ -65,11 +66,9 @@ impl Args {
             return Err(format!("{source} and {point} are one in the other: the mirror would look into itself").into());
         }
         if std::fs::read_dir(&point).map_err(|error| format!("{}: {error}", point.display()))?.next().is_some() {
-            return Err(format!(
-                "{}: the mount point is not empty, and what is in it would be hidden",
-                point.display()
-            )
-            .into());
+            return Err(
+                format!("{}: the mount point is not empty, and its content would be hidden", point.display()).into()
+            );
         }
         if !Path::new(DEVICE).exists() {
             return Err(format!("there is no {DEVICE}: `modprobe fuse`, or give the container that device").into());
@@ -94,13 +93,15 @@ fn directory(path: &Path, what: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Why a mount failed, and what would help.
+/// The reason for a failed mount, and a remedy.
 pub fn cannot_mount(point: &Path, error: &io::Error) -> String {
     let help = match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Err(error) => format!("; {DEVICE} cannot be opened: {error}"),
         Ok(_) if helper_is_there() => String::new(),
         Ok(_) => {
-            format!("; who may not mount needs `{HELPER}`, which is not there: install it (Debian's package fuse3)")
+            format!(
+                "; without the right to mount, `{HELPER}` is needed, which is not installed (Debian's package fuse3)"
+            )
         }
     };
     let error = error.to_string();

@@ -19,16 +19,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The coarsest clock of a file system in use, FAT's: what changed that long ago changes its times when it changes again.
+/// The coarsest clock of a file system in use, FAT's: a directory that changed this long ago gets
+/// other times when it changes again.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
-/// A name that is replaced while it is looked up is looked up again so often.
+/// Attempts for a name that is replaced during its lookup.
 const TRIES: u32 = 4;
-/// Children of the cache that the report looks at for one lock.
+/// Children of the cache that the report visits per lock.
 const STEP: usize = 1024;
 
-/// See the module.
+/// The mirror: see the module.
 pub struct Mirror {
-    // Before what it is registered at.
+    // Dropped before the registry that it is registered at.
     mount: Mount,
     dcache: Dcache,
     _registry: Registry,
@@ -45,7 +46,7 @@ pub struct Mirror {
 /// A name in a directory.
 pub struct Listed {
     pub name: OsString,
-    /// As the kernel is told it.
+    /// The kernel's number of the file.
     pub id: u64,
     pub kind: fuser::FileType,
 }
@@ -55,7 +56,7 @@ impl Mirror {
         let meta = fs::metadata(source)?;
         let tree = MemcgTree::default();
         let registry = Registry::new(&tree, 1);
-        // One node, so that the policy's bound is for all.
+        // One node, so that the policy's bound covers all.
         let dcache = Dcache::builder()
             .buckets(args.buckets as usize)
             .boxed_policy(args.policy())
@@ -81,12 +82,12 @@ impl Mirror {
         self.nodes.get(id).ok_or(Errno::ESTALE)
     }
 
-    /// Where a node is outside.
+    /// The path of a node outside of the mirror.
     pub fn outside(&self, path: &[u8]) -> PathBuf {
         self.source.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
     }
 
-    /// What a node is, if it is still where the kernel found it.
+    /// The file of a node, if it is still where the kernel found it.
     pub fn attributes(&self, node: &Node) -> Result<Metadata, Errno> {
         match fs::symlink_metadata(self.outside(&node.path)) {
             Ok(meta) if self.is(&meta, node.inode) => Ok(meta),
@@ -96,14 +97,14 @@ impl Mirror {
         }
     }
 
-    /// Is this the mirrored file of that number?
+    /// Whether this is the mirrored file with that number.
     pub fn is(&self, meta: &Metadata, inode: u64) -> bool {
         meta.dev() == self.device && meta.ino() == inode
     }
 
-    /// What a name in a directory stands for. Where the cache knows that there is nothing, nobody else is asked.
+    /// Looks a name up in a directory. A cached negative is answered without the directory.
     pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<Metadata, Errno> {
-        // Relaxed, here and below: numbers for people.
+        // Relaxed, here and below: statistics.
         self.lookups.fetch_add(1, Relaxed);
         let dir = self.node(parent)?;
         self.freshen(&dir)?;
@@ -129,7 +130,7 @@ impl Mirror {
         Err(Errno::ESTALE)
     }
 
-    /// Gives up what a directory was known not to have, if it may have changed since; looks for that every `check_after`.
+    /// Drops a directory's negatives if it may have changed; checks that every `check_after`.
     fn freshen(&self, dir: &Node) -> Result<(), Errno> {
         let mut seen = dir.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -241,7 +242,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The system's number for what the cache says.
+/// The system's error number for an error of the cache.
 fn errno(error: lowwater_dcache_model::Error) -> Errno {
     match error.kind() {
         ErrorKind::NotFound => Errno::ENOENT,

@@ -1,26 +1,26 @@
-//! The files and directories that the kernel knows by number, until it says that it forgot them.
+//! Files and directories that the kernel refers to by number, until it forgets them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What the kernel calls the root.
+/// The kernel's number of the root.
 pub const ROOT: u64 = 1;
 
-/// A file or directory that the kernel knows.
+/// A file or directory that the kernel refers to.
 pub struct Node {
     /// From the mirror's root, with a leading slash.
     pub path: Box<[u8]>,
-    /// Its number in the directory that is mirrored.
+    /// Its number in the mirrored directory.
     pub inode: u64,
     pub seen: Mutex<Seen>,
 }
 
-/// When a directory was last looked at for changes, and the times that it had.
+/// The last check of a directory for changes, and its times then.
 #[derive(Default)]
 pub struct Seen {
     pub at: Option<Instant>,
-    /// `None` while they prove nothing.
+    /// `None` while the times prove nothing.
     pub times: Option<[i64; 4]>,
 }
 
@@ -29,7 +29,7 @@ struct Known {
     lookups: u64,
 }
 
-/// See the module.
+/// The table of nodes: see the module.
 pub struct Nodes {
     root: u64,
     known: Mutex<HashMap<u64, Known>>,
@@ -43,12 +43,12 @@ impl Node {
 
 impl Nodes {
     pub fn new(root: u64) -> Self {
-        // Nobody tells the kernel of the root, so nobody makes it forget it.
+        // The kernel never looks up the root, so it never forgets it.
         let known = [(ROOT, Known { node: Node::new(b"/", root), lookups: u64::MAX })].into();
         Self { root, known: Mutex::new(known) }
     }
 
-    /// The kernel's number: the mirrored directory's own, but the root changes places with 1.
+    /// The kernel's number: the mirrored directory's own, with the root's and 1 exchanged.
     pub fn id(&self, inode: u64) -> u64 {
         match inode {
             _ if inode == self.root => ROOT,
@@ -61,8 +61,8 @@ impl Nodes {
         self.lock().get(&id).map(|known| Arc::clone(&known.node))
     }
 
-    /// The kernel is told of a node, once more, at this path: the last name by which a file with many, or one that was moved, was
-    /// found.
+    /// Records one more lookup of a node by the kernel, at this path: the last name by which a file
+    /// with several names, or a moved file, was found.
     pub fn tell(&self, inode: u64, path: &[u8]) {
         let id = self.id(inode);
         if id == ROOT {
@@ -76,7 +76,7 @@ impl Nodes {
         known.lookups += 1;
     }
 
-    /// The kernel forgot so many of the times that it was told.
+    /// Records that the kernel forgot this many lookups.
     pub fn forget(&self, id: u64, lookups: u64) {
         let mut all = self.lock();
         let Some(known) = all.get_mut(&id).filter(|_| id != ROOT) else { return };

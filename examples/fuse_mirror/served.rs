@@ -1,4 +1,4 @@
-//! What the kernel asks, answered.
+//! The kernel's requests, and the replies.
 
 use crate::mirror::{time, Listed, Mirror};
 use fuser::{
@@ -14,14 +14,14 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A mirror, as the kernel sees it.
+/// A mirror, as a FUSE file system.
 pub struct Served {
     mirror: Arc<Mirror>,
     files: Handles<File>,
     listings: Handles<Vec<Listed>>,
 }
 
-/// What is open, by a number that the kernel keeps.
+/// Open files, by a number that the kernel keeps.
 struct Handles<T> {
     next: AtomicU64,
     open: Mutex<HashMap<u64, Arc<T>>>,
@@ -33,7 +33,7 @@ impl<T> Handles<T> {
     }
 
     fn add(&self, what: T) -> FileHandle {
-        // Relaxed: any number that no other has.
+        // Relaxed: only uniqueness is needed.
         let number = self.next.fetch_add(1, Relaxed);
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(what));
         FileHandle(number)
@@ -45,7 +45,7 @@ impl<T> Handles<T> {
 
     fn remove(&self, handle: FileHandle) {
         let what = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
-        // Closed without the lock.
+        // Closed without holding the lock.
         drop(what);
     }
 }
@@ -78,7 +78,7 @@ impl Served {
 
     fn open_file(&self, id: u64) -> Result<FileHandle, Errno> {
         let node = self.mirror.node(id)?;
-        // It may have been replaced by a link, or by a pipe that nobody writes to.
+        // It may have been replaced by a link, or by a pipe without a writer.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let path = self.mirror.outside(&node.path);
         let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -105,7 +105,7 @@ impl Served {
     }
 
     fn attributes_of(&self, id: u64, handle: Option<FileHandle>) -> Result<FileAttr, Errno> {
-        // What is open has attributes, also if its name is gone.
+        // An open file has attributes, even if its name is gone.
         let open = handle.and_then(|handle| self.files.get(handle).ok());
         let meta = match open {
             Some(file) => file.metadata()?,
@@ -196,7 +196,7 @@ impl Filesystem for Served {
         };
         let skip = usize::try_from(offset).unwrap_or(usize::MAX);
         for (at, entry) in listing.iter().enumerate().skip(skip) {
-            // The place of the next.
+            // The position of the next entry.
             if reply.add(INodeNo(entry.id), at as u64 + 1, entry.kind, &entry.name) {
                 break;
             }

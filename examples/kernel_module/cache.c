@@ -9,7 +9,7 @@
 
 #define NAME "lowwater"
 
-/* A memory control group, and what lowwater has for it. */
+/* A memory control group, and lowwater's group for it. */
 struct group {
 	struct list_head all;
 	struct mem_cgroup *memcg;
@@ -54,7 +54,7 @@ static struct group *group_new(struct mem_cgroup *memcg)
 	return group;
 }
 
-/* The group of who calls; made when it is first seen. It keeps the control group's id from being used again. */
+/* The group of the calling task, created on first use. It keeps the control group's id from being reused. */
 static struct group *group_of_current(void)
 {
 	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(current->mm);

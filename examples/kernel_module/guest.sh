@@ -33,7 +33,7 @@ task() {
     )
 }
 
-# load FILE COMMAND...: gives the module's commands one after the other, and says what came of the last. `wait` waits for the others.
+# load FILE COMMAND...: sends the module's commands in succession, and prints the result of the last. `wait` waits for the other tasks.
 cat >/load <<'LOAD'
 #!/bin/busybox sh
 exec 3<>$1
@@ -50,7 +50,7 @@ head -n 1 <&3
 LOAD
 chmod +x /load
 
-# under_load [N]: one load of the module: all tasks fill it, and when it is full use it while everything is dropped, over and over.
+# under_load [N]: one load of the module: all tasks fill it, and then use it while caches are dropped repeatedly.
 under_load() {
     insmod /lowwater.ko || return 1
     # From here on every n-th allocation fails.
@@ -61,7 +61,7 @@ under_load() {
     while [ $number -lt $tasks ]; do
         {
             task $number /load /proc/lowwater "fill $((objects / tasks))" wait "churn $objects" >/said.$number 2>&1
-            # Also where the module could not even be opened.
+            # Also if the module could not be opened.
             echo >>/arrived
         } &
         number=$((number + 1))
@@ -79,11 +79,11 @@ under_load() {
     rmmod lowwater || echo "failed rmmod"
 }
 
-# said PATTERN: the numbers in the module's lines that fit, one for each load.
+# said PATTERN: the numbers in the module's matching lines, one for each load.
 said() { dmesg | sed -n "s/.*] lowwater: $1.*/\1 \2/p"; }
 sum() { awk '{ sum += $1 } END { print sum + 0 }'; }
 
-# log_bad: counts the lines in the log that should not be there, and shows some.
+# log_bad: counts the error lines in the log, and shows some.
 bad='BUG|Oops|WARNING|general protection|Call Trace|corruption|stall|Objects remaining|lockup|must not happen|hung_task|refcount_t|UBSAN'
 log_lines_bad=0
 log_bad() {
@@ -107,12 +107,12 @@ if [ $loads -gt 0 ]; then
     echo "objects_left $(said 'end: \(-\?[0-9]*\) objects left, \([0-9]*\) adds refused' | sum)"
     echo "adds_refused $(said 'end: -\?\([0-9]*\) objects left, \([0-9]*\) adds refused' | awk '{ sum += $2 } END { print sum + 0 }')"
     echo "allocations_left $(said '\(-\?[0-9]*\) allocations left\(\)' | sum)"
-    # What was on lists at the end of each load is what was alive.
+    # At the end of each load the listed objects are the live objects.
     echo "counts_right $(said '\([0-9]*\) on lists, \([0-9-]*\) alive' | awk '$1 == $2 { right++ } END { print right + 0 }')"
 fi
 
-# The same where allocations of the Rust side fail: each that the start makes, one at a time, and then every few while it is used. Then
-# adds are refused and groups are not made, but what is there is right.
+# The same with failing allocations of the Rust side: each one of the start, one at a time, and then one in several while it is used. Then
+# adds fail and groups are not created, but the counts must be right.
 scarce() {
     dmesg -c >/dev/null
     refused=0
@@ -143,12 +143,12 @@ if [ $loads -gt 0 ]; then
     scarce
 fi
 
-# The time of one add and del, in the same guest: the modules in turn, the lowest of the rounds each.
+# The time of one add and del, in the same guest: the modules in turn, the minimum of the rounds.
 round=0
 while [ $round -lt $rounds ]; do
     for module in lowwater "lowwater_peer known=1" lowwater_peer; do
         insmod /${module%% *}.ko $(echo $module | cut -s -d" " -f2)
-        # What the kernel has to do for a new module is over then.
+        # The kernel's work for a new module is done then.
         sleep 0.5
         for span in $spans; do
             task 0 /load /proc/${module%% *} "fill 20000" "pairs 1000 $span" "pairs $pairs $span" >/said

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The same load for both modules: a cache of objects, filled and used through /proc/NAME, one worker for each time that is opened.
+ * The load of both modules: a cache of objects, filled and used through /proc/NAME, with one worker per open file.
  *
- *   fill N       makes N objects, and puts them on the lists
- *   churn N      N times: takes a random object off and puts it back, frees it, or makes one where there is none
- *   pairs N SPAN N times: takes one of the first SPAN objects off, and puts it back; says how long one took, in ns
- *   empty        frees them all
- *   count        says how many are on lists
+ *   fill N       creates N objects, and adds them to the lists
+ *   churn N      N times: removes a random object and adds it again, frees it, or creates one in an empty slot
+ *   pairs N SPAN N times: removes one of the first SPAN objects, and adds it again; reports the time of one, in ns
+ *   empty        frees all objects
+ *   count        reports the number of listed objects
  *
- * Reading says what came of the last command. Before this is included there are NAME, struct links, and
+ * A read returns the result of the last command. The includer defines NAME, struct links, and
  *   struct group *group_of_current(void), struct object *object_alloc(struct group *),
  *   int lists_add(struct object *), bool lists_del(struct object *), unsigned long lists_count(void).
  */
@@ -34,9 +34,9 @@ struct worker {
 };
 
 static struct kmem_cache *objects;
-/* Objects that exist. */
+/* Live objects. */
 static atomic_long_t alive;
-/* Adds that failed for want of memory. */
+/* Adds that failed because an allocation failed. */
 static atomic_long_t refused;
 static LIST_HEAD(workers);
 static DEFINE_MUTEX(workers_lock);
@@ -47,7 +47,7 @@ static void object_free_rcu(struct rcu_head *rcu)
 	atomic_long_dec(&alive);
 }
 
-/* Frees an object that is on no list and the caller's alone; a worker that still sees it is inside RCU. */
+/* Frees an object that is on no list and only the caller's; a worker that still reads it is inside RCU. */
 static void object_free(struct object *object)
 {
 	WRITE_ONCE(*object->slot, NULL);
@@ -72,7 +72,7 @@ static int slot_fill(struct worker *worker, struct object **slot)
 	return err;
 }
 
-/* Takes the slot's object off its list; NULL if there is none, or reclaim has it. */
+/* Removes the slot's object from its list; NULL if there is none, or reclaim has isolated it. */
 static struct object *slot_take(struct object **slot)
 {
 	struct object *object;
@@ -105,7 +105,7 @@ static int fill(struct worker *worker, unsigned long n)
 		return -ENOMEM;
 	worker->nr_slots = n;
 	for (unsigned long i = 0; i < n; i++) {
-		/* What is refused is counted. */
+		/* Failed adds are counted. */
 		slot_fill(worker, &worker->slots[i]);
 		cond_resched();
 	}
@@ -213,7 +213,7 @@ static ssize_t load_read(struct file *file, char __user *to, size_t len, loff_t 
 {
 	struct worker *worker = file->private_data;
 
-	/* Each read is an answer; there is no place in it. */
+	/* Each read is a whole result; there is no file position. */
 	len = min(len, strlen(worker->said));
 	return copy_to_user(to, worker->said, len) ? -EFAULT : len;
 }
@@ -234,7 +234,7 @@ static int load_open(struct inode *inode, struct file *file)
 	prandom_seed_state(&worker->rnd, (unsigned long)worker);
 	scnprintf(worker->said, sizeof(worker->said), "nothing\n");
 	mutex_lock(&workers_lock);
-	/* Its objects stay cached when the file is closed, so it stays until the module goes. */
+	/* Its objects stay cached when the file is closed, so the worker stays until the module is removed. */
 	list_add(&worker->all, &workers);
 	mutex_unlock(&workers_lock);
 	file->private_data = worker;
@@ -259,13 +259,13 @@ static int load_open_to_all(void)
 	return proc_create(NAME, 0600, NULL, &load_ops) ? 0 : -ENOMEM;
 }
 
-/* After this nobody uses the lists but reclaim. */
+/* After this only reclaim uses the lists. */
 static void load_close(void)
 {
 	remove_proc_entry(NAME, NULL);
 }
 
-/* After the lists are gone. */
+/* After the lists are freed. */
 static void load_end(void)
 {
 	struct worker *worker, *next;

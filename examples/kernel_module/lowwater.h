@@ -8,42 +8,42 @@
 struct lowwater;
 struct lowwater_group;
 
-/* Inside an object that can be on a list; zero when it is made. */
+/* Part of an object that can be on a list; zero in a new object. */
 struct lowwater_links {
 	void *words[3];
 };
 
 /* NULL without memory. */
 struct lowwater *lowwater_start(int nodes);
-/* Frees what is still on a list. All groups are freed before. */
+/* Frees all objects that are still on a list. All groups must be freed before. */
 void lowwater_stop(struct lowwater *lw);
 
-/* Below parent, or below the root. NULL without memory, or if there is one of that name. */
+/* Creates a group below parent, or below the root. NULL without memory, or if the name exists. */
 struct lowwater_group *lowwater_group_new(struct lowwater *lw, struct lowwater_group *parent, const char *name, size_t len);
-/* What it holds is its parent's from here on. */
+/* Its objects become its parent's. */
 void lowwater_group_free(struct lowwater_group *group);
 
 /* 0, -EEXIST, -ENOMEM. May take a spin lock, and allocates a list with GFP_ATOMIC for the first object of a group on a node. */
 int lowwater_add(struct lowwater *lw, struct lowwater_links *links, struct lowwater_group *group, int node);
-/* Inside RCU, or where nobody else can free the object. True: it was on a list, and is the caller's now. */
+/* Call it inside RCU, or where no other thread can free the object. True: it was on a list, and belongs to the caller now. */
 bool lowwater_del(struct lowwater *lw, struct lowwater_links *links);
 
 /* For struct shrinker. */
 unsigned long lowwater_count(struct lowwater *lw, int node);
 unsigned long lowwater_scan(struct lowwater *lw, int node, unsigned long objects, unsigned long *scanned);
 
-/* What waits for RCU; and RCU's answer. */
+/* The number of objects that wait for RCU; and the notification after a grace period. */
 unsigned long lowwater_waiting(void);
 void lowwater_readers_left(void);
 
-/* From the embedder: an object that was on a list is the embedder's again. RCU readers may still look at it. */
+/* Implemented by the embedder: takes back an object that was on a list. RCU readers may still read it. */
 void lowwater_object_free(struct lowwater_links *links);
 
-/* shim.c: waits until nothing waits for RCU any more. At the end, when nobody makes more. */
+/* shim.c: waits until no object waits for RCU. At the end, when no thread retires more. */
 void lowwater_shim_drain(void);
-/* shim.c: how many pieces of memory the Rust side has. */
+/* shim.c: the number of live allocations of the Rust side. */
 long lowwater_shim_allocations(void);
-/* shim.c: how many it was refused, because of fail_every. */
+/* shim.c: the number of allocations that failed because of fail_every. */
 long lowwater_shim_refusals(void);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The same cache with the kernel's own list_lru, to compare with. Twice: asking the slab whose an object is, as dentries and inodes do,
-// and with known=1 told so by the object, as lowwater is: cheaper, and what lowwater is measured against.
+// The same cache with the kernel's own list_lru, for comparison, in two versions: the group of an object is looked up in the slab, as for dentries
+// and inodes, or with known=1 stored in the object, as for lowwater. The second is cheaper, and is what lowwater is compared with.
 
 #include <linux/list_lru.h>
 #include <linux/memcontrol.h>

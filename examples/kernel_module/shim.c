@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What lowwater asks of the kernel, and only that. Locks and RCU's read side are called directly, from rust/src/kernel.rs.
+// The kernel functions that lowwater needs, and only those. rust/src/kernel.rs calls locks and RCU's read side directly.
 
 #include <linux/atomic.h>
 #include <linux/bug.h>
@@ -24,14 +24,14 @@ void __noreturn lowwater_shim_bug(const char *file, size_t len, u32 line);
 
 /* Allocations that have not been freed. */
 static atomic_long_t allocations;
-/* Every so many allocations fail. */
+/* One of this many allocations fails. */
 static ulong fail_every;
 module_param(fail_every, ulong, 0644);
 MODULE_PARM_DESC(fail_every, "Refuse every n-th allocation of the Rust side, to try what happens; 0: none");
 static atomic_long_t asked;
 static atomic_long_t refusals;
 
-/* Under spin locks, in reclaim, anywhere but in interrupts. What it is for copes without. */
+/* Called under spin locks, in reclaim, anywhere except in interrupts. Callers handle a failure. */
 void *lowwater_shim_alloc(size_t size)
 {
 	void *memory;
@@ -77,7 +77,7 @@ static struct rcu_work grace = {
 	.work = __WORK_INITIALIZER(grace.work, readers_left),
 };
 
-/* Only one question at a time is asked, so one work is enough; it runs where locks may be taken and memory be freed. */
+/* Only one grace period is requested at a time, so one work is enough; it runs where locks may be taken and memory freed. */
 void lowwater_shim_after_readers(void)
 {
 	queue_rcu_work(system_unbound_wq, &grace);
@@ -87,7 +87,7 @@ void lowwater_shim_drain(void)
 {
 	while (lowwater_waiting())
 		flush_rcu_work(&grace);
-	/* The work that freed the last of it may still be returning. */
+	/* The work that freed the last object may still be returning. */
 	flush_rcu_work(&grace);
 }
 

@@ -1,5 +1,6 @@
-//! The metrics as a Prometheus server reads them. A service that has metrics of its own installs a recorder for all, such as the crate
-//! `metrics-exporter-prometheus`, and calls `publish_metrics` from a timer.
+//! The metrics in Prometheus' text format. A service with metrics of its own installs one recorder
+//! for all, such as the crate `metrics-exporter-prometheus`, and calls `publish_metrics` from a
+//! timer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ pub fn text(runtime: &Runtime) -> String {
     series.iter().map(|(name, series)| format!("{name} {}\n", series.get())).collect()
 }
 
-/// A label's value as the text format has it, which knows no other escapes.
+/// Escapes a label's value; the text format has no other escapes.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as the example needs: one request for each connection.
+//! The part of HTTP/1.1 that the example needs: one request per connection.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,14 +11,15 @@ use super::Service;
 const REQUEST_MAX: u64 = 8 << 10;
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// A connection that fails after its deadline. A timeout alone is for each read: a client that sends a byte now and then would keep a thread.
+/// A connection that fails after its deadline. A timeout alone applies to each read: a client that
+/// sends single bytes would occupy a thread.
 struct Connection<'a> {
     stream: &'a TcpStream,
     deadline: Instant,
 }
 
 impl Connection<'_> {
-    /// The time that is left.
+    /// The time until the deadline.
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -53,7 +54,7 @@ pub fn serve(service: &Service, address: SocketAddr, threads: u64) -> io::Result
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| loop {
-                // A client that goes away is no fault of the service.
+                // A client that disconnects is no error of the service.
                 if let Err(error) = listener.accept().and_then(|(stream, _)| answer(service, &stream)) {
                     eprintln!("service: {error}");
                 }
@@ -72,7 +73,7 @@ fn answer(service: &Service, stream: &TcpStream) -> io::Result<()> {
     for line in lines {
         let line = line?;
         match line.split_once(':') {
-            // Without the port.
+            // The host without its port.
             Some((name, value)) if name.eq_ignore_ascii_case("host") => {
                 value.trim().split(':').next().unwrap_or_default().clone_into(&mut host);
             }
@@ -92,7 +93,7 @@ fn answer(service: &Service, stream: &TcpStream) -> io::Result<()> {
 
 fn content_type(path: &str, status: u16) -> &'static str {
     match path {
-        // Without it, Prometheus 3 refuses the scrape.
+        // Prometheus 3 refuses the scrape without this type.
         "/metrics" => "text/plain; version=0.0.4; charset=utf-8",
         path if path.starts_with("/page/") && status == 200 => "text/html; charset=utf-8",
         _ => "text/plain; charset=utf-8",

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{Service, ROWS, TENANTS};
 
-/// Users. Their sessions take some 7 MiB.
+/// Users. Their sessions take about 7 MiB.
 const USERS: u64 = 6_000;
-/// Seconds, name, and requested pages of each tenant, of some 8 KiB each.
+/// Seconds, name, and requested pages of each tenant, of about 8 KiB each.
 const PHASES: [(u64, &str, u64); 3] = [(3, "steady", 100), (4, "many pages", 2_000), (5, "steady", 100)];
 /// Requests of a thread between two rests.
 const BATCH: u64 = 10;
@@ -72,7 +72,7 @@ fn answer_requests(service: &Service, pages: &AtomicU64, thread: u64) {
             };
             match service.answer(host, &path) {
                 Ok(_) => {}
-                // As a client would.
+                // The request, as a client would send it.
                 Err((401, _)) => drop(service.answer(host, &path.replace("session", "login"))),
                 Err((status, why)) => eprintln!("service: {path}: {status} {why}"),
             }
@@ -90,7 +90,7 @@ impl Random {
         (self.0 >> 33) % end
     }
 
-    /// The lower the oftener: nearly Zipf with exponent 1.
+    /// Smaller numbers more often: approximately Zipf with exponent 1.
     fn often_low(&mut self, end: u64) -> u64 {
         let fraction = (self.below(1 << 30) as f64 + 1.0) / (1_u64 << 30) as f64;
         ((end as f64).powf(fraction) as u64 - 1).min(end - 1)

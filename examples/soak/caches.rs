@@ -1,4 +1,4 @@
-//! A keyed cache whose tenants come and go, under pressure that does, too.
+//! A keyed cache whose tenants come and go, under changing pressure.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const BUDGET: ByteSize = ByteSize::mib(16);
 const VALUE_BYTES: u64 = 300;
 const KEYS: u64 = 100_000;
 const TENANTS: u64 = 40;
-/// What the background is allowed to be late.
+/// The allowed delay of background work.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Caches {
@@ -38,12 +38,13 @@ impl Caches {
         &self.runtime
     }
 
-    /// Values for tenants, of which now and then one ends and comes back with other limits.
+    /// Inserts values for tenants; at intervals a tenant ends and is created again with other
+    /// limits.
     pub fn tenants(&self, seed: u64) -> Step<'_> {
         let mut random = Random::new(seed);
         Box::new(move || {
             let tenant = random.of(TENANTS);
-            // Another worker may be ending it just now: then its entries are the parent's.
+            // Another worker may be ending it just now: then its entries become the parent's.
             let Ok(group) = self.runtime.group(&format!("tenant/{tenant}")) else { return };
             for _ in 0..20 {
                 let key = random.of(KEYS);
@@ -53,7 +54,7 @@ impl Caches {
                         self.cache.entry(key).group(&group).time_to_live(Duration::from_millis(200)).insert(value()),
                     ),
                     2..=4 => drop(self.cache.get(&key)),
-                    // There may be no room; then it is given back.
+                    // There may be no room; then the insert returns the value.
                     _ => drop(self.cache.entry(key).group(&group).insert(value())),
                 }
             }
@@ -67,7 +68,7 @@ impl Caches {
         })
     }
 
-    /// Pressure by hand, other budgets, drops.
+    /// Pressure by hand, changes of the budget, drops.
     pub fn pressure(&self) -> Step<'_> {
         let mut random = Random::new(99);
         let mut due = Instant::now();
@@ -90,11 +91,12 @@ impl Caches {
         })
     }
 
-    /// What is charged is what is there; the budget is kept.
+    /// Checks that charged bytes match the entries, and that the budget holds.
     pub fn check(&self) {
         let start = Instant::now();
         loop {
-            // Reclaimer threads go on while everything else stands still: it must be exact when they pause.
+            // Reclaimer threads continue while the workers stand still: the figures must be exact
+            // when the reclaimers pause.
             self.runtime.tree().drain_stock();
             let each = VALUE_BYTES + Cache::<u64, Box<[u8]>>::ENTRY_BYTES.get();
             let (used, there) = (self.runtime.root().usage().get(), self.cache.len() as u64 * each);
@@ -106,10 +108,11 @@ impl Caches {
         }
         assert!(self.runtime.root().usage() <= BUDGET, "the budget is {BUDGET}");
         let stats = self.runtime.stats();
-        assert!(stats.registry.shrinkers.iter().all(|s| s.panics == 0 && !s.quarantined), "nobody panics");
+        assert!(stats.registry.shrinkers.iter().all(|s| s.panics == 0 && !s.quarantined), "no callback panics");
     }
 
-    /// Ends all tenants and drops everything: how many bytes our own structures take then.
+    /// Ends all tenants and drops everything; returns the remaining bytes of the library's
+    /// structures.
     pub fn empty(&self) -> u64 {
         self.cache.clear();
         for tenant in 0..TENANTS {
@@ -121,7 +124,7 @@ impl Caches {
         while self.runtime.registry().sweep() != Default::default() || self.runtime.tree().len() > 2 {
             assert!(start.elapsed() < PATIENCE, "{} groups are still there", self.runtime.tree().len());
         }
-        // A reclaimer thread may have taken the last ones off their list, and is on the way to end them.
+        // A reclaimer thread may have isolated the last objects, and be about to drop them.
         while !self.cache.is_empty() {
             assert!(start.elapsed() < PATIENCE, "{} entries are still there", self.cache.len());
             std::thread::yield_now();

@@ -1,4 +1,5 @@
-//! Lists and shrinkers by hand: items of groups in three generations, and shrinkers that come, hold something, and leave.
+//! Lists and shrinkers used directly: items of groups in three generations, and shrinkers that
+//! register, hold objects, and unregister.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use crate::Step;
 const NODES: u64 = 2;
 const NAMES: u64 = 5;
 
-/// Items that exist, on lists or in somebody's hands.
+/// The number of live items, on lists or owned elsewhere.
 static ALIVE: AtomicI64 = AtomicI64::new(0);
 
 struct Item(Links);
@@ -23,7 +24,7 @@ linked!(impl[] for Item { 0, handle: Arc<Item> });
 
 impl Item {
     fn new() -> Arc<Self> {
-        // Relaxed: read when nothing moves.
+        // Relaxed: read when all threads stand still.
         ALIVE.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self(Links::new()))
     }
@@ -31,12 +32,12 @@ impl Item {
 
 impl Drop for Item {
     fn drop(&mut self) {
-        // Relaxed: as above.
+        // Relaxed: read when all threads stand still.
         ALIVE.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A cache that is nothing but a list.
+/// A cache that consists of one list.
 #[derive(Default)]
 struct Shelf(OnceLock<ListLru<Item>>);
 
@@ -86,12 +87,12 @@ impl Lists {
         Self { tree, registry, shelf, _registration: registration }
     }
 
-    /// A group down to three levels below the root, made if need be.
+    /// Returns a group up to three levels below the root, and creates it if necessary.
     fn group(&self, random: &mut Random) -> Memcg {
         let mut group = self.tree.root().clone();
         for _ in 0..random.of(4) {
             let name = random.of(NAMES).to_string();
-            // It may be ending, or made by another just now: then this one will do.
+            // It may be ending, or another thread has just created it: then use its parent.
             match group.child(&name).or_else(|| group.create(&name).ok()) {
                 Some(child) => group = child,
                 None => break,
@@ -100,7 +101,7 @@ impl Lists {
         group
     }
 
-    /// Items come, are turned over, and go; groups, too.
+    /// Adds, rotates and removes items; creates and ends groups.
     pub fn items(&self, seed: u64) -> Step<'_> {
         let mut random = Random::new(seed);
         let mut mine = Vec::new();
@@ -135,13 +136,13 @@ impl Lists {
                 _ => {
                     if !mine.is_empty() {
                         let item = mine.swap_remove(random.of(mine.len() as u64) as usize);
-                        // Reclaim may have been faster.
+                        // Reclaim may have removed it first.
                         drop(list.del(&item));
                     }
                 }
             }
             if mine.len() > 2_000 {
-                // The lists keep their own handles: these now go when somebody takes them.
+                // The lists have their own handles: the items are dropped when they are removed.
                 mine.clear();
             }
             if random.of(5_000) == 0 {
@@ -150,7 +151,8 @@ impl Lists {
         })
     }
 
-    /// Shrinkers that register in the runtime beside its cache, hold something for its tenants, and leave.
+    /// Registers shrinkers beside the runtime's cache, which hold objects for its tenants, and ends
+    /// them.
     pub fn churn<'a>(&'a self, runtime: &'a Runtime) -> Step<'a> {
         let mut random = Random::new(77);
         let mut there: Vec<(Arc<Shelf>, Registration)> = Vec::new();
@@ -164,7 +166,8 @@ impl Lists {
                 registration.unregister().map_err(|(why, _)| why).expect("this is no callback");
             }
             for (shelf, _) in &there {
-                // Of either tree: a list does not care whose group it is, and only ids of its registry's tree are asked.
+                // Of either tree: a list accepts groups of any tree, and a registry uses only the
+                // ids of its own tree.
                 let node = NodeId::new(random.of(NODES) as u16);
                 let add = |group: &Memcg| drop(shelf.list().add(Item::new(), group, node));
                 if random.of(4) == 0 {
@@ -174,30 +177,33 @@ impl Lists {
         })
     }
 
-    /// All lists hold together, and hold what is alive.
+    /// Checks that all lists are consistent, and hold the live items.
     pub fn check(&self) {
         let list = self.shelf.list();
         list.assert_valid();
         let listed: u64 = (0..NODES).map(|node| list.count_node(NodeId::new(node as u16))).sum();
-        // Relaxed: nothing moves but the runtime's reclaimers, which take from others' lists.
+        // Relaxed: only the runtime's reclaimers run, which remove items of other lists.
         let alive = ALIVE.load(Ordering::Relaxed);
         assert!(alive >= listed as i64, "{listed} items are on the list, and {alive} exist");
         let snapshot = self.registry.snapshot();
-        assert!(snapshot.shrinkers.iter().all(|s| s.panics == 0 && s.in_flight == 0), "nobody is inside of a callback");
+        assert!(
+            snapshot.shrinkers.iter().all(|s| s.panics == 0 && s.in_flight == 0),
+            "no thread is inside of a callback"
+        );
     }
 
-    /// Takes everything off: all that was listed is found by reclaim (S11), and nothing is left in the map.
+    /// Empties the lists: reclaim finds all listed items (S11), and the map is empty afterwards.
     pub fn empty(&self) -> u64 {
         let list = self.shelf.list();
         while self.registry.drop_caches() > 0 {}
         let left: u64 = (0..NODES).map(|node| list.count_node(NodeId::new(node as u16))).sum();
         assert_eq!(left, 0, "items that reclaim does not find");
-        // The root is the first.
+        // The first group is the root.
         for group in self.tree.root().descendants().skip(1).collect::<Vec<_>>().into_iter().rev() {
             group.offline().expect("its children have ended before it");
         }
         while self.registry.sweep() != Default::default() {}
-        assert_eq!(list.pairs(), 0, "a list that nobody uses");
+        assert_eq!(list.pairs(), 0, "an unused list");
         let bytes: [ByteSize; 3] = [self.tree.footprint(), self.registry.footprint(), list.footprint()];
         bytes.iter().map(|bytes| bytes.get()).sum()
     }

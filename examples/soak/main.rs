@@ -1,17 +1,19 @@
-//! Everything at once, for hours: tenants that come and go, pressure that rises and falls, shrinkers that register and leave, a dentry
-//! cache, and a lowwater-server under load. Each second all of it is stopped and looked at.
+//! All parts at once, for hours: tenants that come and go, pressure that rises and falls, shrinkers
+//! that register and unregister, a dentry cache, and a lowwater-server under load. Each second all
+//! threads stop and everything is checked.
 //!
 //! ```text
-//!     tenants   values in a Cache for groups that live for a moment    every second   bytes charged = bytes there
-//!     pressure  levels by hand, budgets, drops, reclaim by hand            |          lists, names: whole, and counted one by one
-//!     lists     items on a ListLru, of groups in three generations         |          every object is alive that should be, no other
-//!     churn     shrinkers with lists of their own, and their ends          |          bits for all that hold something
-//!     names     lookups, floods of missing names, changes                  '-> log    resident memory of us and of the server
+//!     tenants   values in a Cache for short-lived groups                   every second   bytes charged = bytes of entries
+//!     pressure  levels by hand, budgets, drops, reclaim by hand            |          lists, names: consistent, and counted one by one
+//!     lists     items on a ListLru, of groups in three generations         |          exactly the expected objects are alive
+//!     churn     shrinkers with lists of their own, and their ends          |          bits for all that hold objects
+//!     names     lookups, floods of missing names, changes                  '-> log    resident memory of this process and the server
 //!     server    clients of a lowwater-server, a process of its own
 //! ```
 //!
-//! Every so often all is emptied: then the footprint must be what it was the first time. At the end, and only then, resident memory is
-//! judged: a line through the later three quarters must not rise by more than the noise.
+//! At intervals everything is emptied: then the footprint must equal that of the first time. Only
+//! at the end resident memory is judged: a line through the last three quarters must not rise by
+//! more than the noise.
 //!
 //! `ci/soak.sh MINUTES` builds and runs it.
 
@@ -38,21 +40,21 @@ use pace::Pace;
 use server::Served;
 use watch::Watch;
 
-/// Between two times that everything is emptied.
+/// The interval between two times that everything is emptied.
 const EMPTY_EVERY: u64 = 20;
 
-/// Runs everything for a while and checks it every second.
+/// Runs all parts for a while and checks them every second.
 #[derive(Debug, Parser)]
 struct Args {
     /// How long
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]
     seconds: u64,
 
-    /// Of one processor, how much the threads of this process take together, in percent
+    /// The share of one processor that the threads of this process use together, in percent
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     cpu: u32,
 
-    /// A lowwater-server to be started and loaded, too
+    /// A lowwater-server to be started and loaded as well
     #[arg(long, value_name = "path")]
     server: Option<PathBuf>,
 }
@@ -68,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a worker does, one small step each time.
+/// The work of a worker, in small steps.
 type Step<'a> = Box<dyn FnMut() + Send + 'a>;
 
 fn soak(args: &Args) -> Result<(), String> {
@@ -90,7 +92,7 @@ fn soak(args: &Args) -> Result<(), String> {
     }
     let share = f64::from(args.cpu) / 100.0 / workers.len() as f64;
 
-    // Held for reading by each step, for writing while nothing may move.
+    // Held for reading by each step, for writing while all workers must stand still.
     let world = RwLock::new(());
     let pace = Pace::new(share);
     let mut watch = Watch::new(served.as_ref().map(Served::pid));

@@ -34,7 +34,7 @@ impl Names {
         Self { mount, dcache, registry, _tree: tree }
     }
 
-    /// Lookups of what is there and of what is not, names that are made, moved and removed.
+    /// Looks up names that exist and that do not; creates, moves and removes names.
     pub fn users(&self, seed: u64) -> Step<'_> {
         let mut random = Random::new(seed);
         Box::new(move || {
@@ -57,22 +57,22 @@ impl Names {
         })
     }
 
-    /// Everything is whole, and the counters are what is there (D9).
+    /// Checks that all structures are consistent, and that the counters match the dentries (D9).
     pub fn check(&self) {
         let (census, state) = (self.mount.assert_valid(), self.dcache.statistics());
         assert_eq!(
             (state.nr_dentry, state.nr_unused, state.nr_negative),
             (census.dentries, census.unused, census.negatives),
-            "the counters are not what is there"
+            "the counters differ from the dentries"
         );
     }
 
-    /// Drops all that can be dropped, which is all but the root.
+    /// Drops all dentries that can be dropped: all but the root.
     pub fn empty(&self) -> u64 {
         while self.registry.drop_caches() > 0 {}
         while self.registry.sweep() != Default::default() {}
         let state = self.dcache.statistics();
-        assert_eq!(state.nr_dentry, 1, "names that nobody uses and nobody drops");
+        assert_eq!(state.nr_dentry, 1, "unused names that are not dropped");
         self.registry.footprint().get() + self.mount.assert_valid().children_bytes
     }
 }

@@ -1,16 +1,16 @@
-//! How fast the workers go, and when they stop.
+//! The speed of the workers, and their stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
-/// The longest a worker rests at once.
+/// The longest rest of a worker.
 const REST_MAX: Duration = Duration::from_millis(200);
-/// It works for so long before it rests.
+/// The time of work before a rest.
 const WORK: Duration = Duration::from_millis(2);
 
 pub struct Pace {
-    /// Of one processor, the part each worker takes.
+    /// The share of one processor of each worker.
     share: f64,
     stop: AtomicBool,
 }
@@ -21,16 +21,16 @@ impl Pace {
     }
 
     pub fn stop(&self) {
-        // Relaxed: nothing is told with it.
+        // Relaxed: a stop flag; no data is passed with it.
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Steps until it is stopped; how often.
+    /// Runs steps until it is stopped; returns their number.
     pub fn go_on(&self, world: &RwLock<()>, mut step: impl FnMut()) -> u64 {
         let (mut steps, mut begun) = (0, Instant::now());
-        // Relaxed: as above.
+        // Relaxed: a stop flag; no data is passed with it.
         while !self.stop.load(Ordering::Relaxed) {
-            // Something does not hold: who found it says what.
+            // A check failed: the thread that found it reports it.
             let Ok(moving) = world.read() else { break };
             step();
             drop(moving);
@@ -45,7 +45,7 @@ impl Pace {
     }
 }
 
-/// xorshift64*: a worker's own.
+/// xorshift64*, one per worker.
 pub struct Random(u64);
 
 impl Random {

@@ -11,15 +11,15 @@ use crate::pace::Random;
 use crate::Step;
 
 const MEGABYTES: u64 = 16;
-/// More kilobytes than that.
+/// Kilobytes written at the start: more than the server's budget.
 const FILL: u64 = 24_000;
-/// An answer takes no longer, on any machine.
+/// The longest time of a reply, on any machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Served {
     child: Child,
     port: u16,
-    /// Asked for numbers when nothing else is.
+    /// Queried for statistics between checks.
     control: Mutex<Client>,
 }
 
@@ -42,7 +42,7 @@ impl Served {
             return Err(format!("{} does not say where it listens, but {line:?}", path.display()));
         };
         let mut control = Client::connect(port)?;
-        // Full from the beginning, so that all growth is seen.
+        // Full from the start, so that all growth is visible.
         for n in 0..FILL {
             let told = control.ask(&format!("set t{}:fill{n} 0 0 1000\r\n{}\r\n", n % 8, "x".repeat(1_000)));
             assert!(told == "STORED\r\n", "the server answered {told:?}");
@@ -54,7 +54,8 @@ impl Served {
         self.child.id()
     }
 
-    /// Sets and gets of some tenants, limits that change; and each connection is left after a while for another.
+    /// Sets and gets of several tenants, changes of limits; each connection is replaced after a
+    /// while.
     pub fn client(&self, seed: u64) -> Result<Step<'_>, String> {
         let mut random = Random::new(seed);
         let mut client = Client::connect(self.port)?;
@@ -77,7 +78,7 @@ impl Served {
         }))
     }
 
-    /// It is there, and holds no more than it may.
+    /// Checks that the server runs, and holds no more than its limit.
     pub fn check(&self) -> Result<(), String> {
         let mut control = self.control.lock().map_err(|_| "a check panicked")?;
         let bytes = control.stat("bytes")?;
@@ -87,7 +88,7 @@ impl Served {
         Ok(())
     }
 
-    /// SIGTERM: it has to end with 0.
+    /// Sends SIGTERM: the server must exit with 0.
     pub fn stop(mut self) -> Result<(), String> {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         told.map_err(|why| format!("kill: {why}"))?;
@@ -104,7 +105,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Nothing is left behind, whatever went wrong; it may have ended already.
+        // The process is killed in every case; it may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -144,7 +145,7 @@ impl Client {
         let len: u64 = head.trim().rsplit(' ').next().and_then(|len| len.parse().ok()).expect("VALUE key flags bytes");
         let mut value = Vec::new();
         (&mut self.replies).take(len + 2).read_to_end(&mut value).expect("the server answers");
-        assert!(value[..len as usize].iter().all(|byte| *byte == b'x'), "not what was set");
+        assert!(value[..len as usize].iter().all(|byte| *byte == b'x'), "the value differs from the one that was set");
         self.line()
     }
 

@@ -1,22 +1,22 @@
-//! What is kept of each second, and the judgement at the end.
+//! The records of each second, and the judgement at the end.
 
 use std::collections::BTreeMap;
 
-/// Before that, allocators and tables find their size.
+/// Before that time allocators and tables reach their size.
 const WARM_UP: f64 = 0.25;
-/// A line that rises by less than that over the whole run, in kB, is noise whatever its other noise is.
+/// A rise of less than this over the whole run, in kB, is noise, whatever the points' distance.
 const GROWTH_MAX: f64 = 4096.0;
 
 pub struct Watch {
     server: Option<u32>,
-    /// Second, our resident kB, the server's.
+    /// Second, resident kB of this process and of the server.
     resident: Vec<(u64, [f64; 2])>,
-    /// Bytes of our structures when all is empty: caches, lists, names.
+    /// Bytes of the library's structures when empty: caches, lists, names.
     empty: Vec<[u64; 3]>,
     steps: BTreeMap<String, u64>,
 }
 
-/// Times that everything was emptied, at the beginning and at the end, which are compared.
+/// The number of emptied states that are compared, at the beginning and at the end.
 const FEW: usize = 5;
 
 impl Watch {
@@ -24,8 +24,9 @@ impl Watch {
         Self { server, resident: Vec::new(), empty: Vec::new(), steps: BTreeMap::new() }
     }
 
-    /// Everything was emptied: that must be as small as the first times. Tables keep the room that the last load needed, so it goes up and down:
-    /// the least of the latest few is compared with the most of the first few.
+    /// Records an emptied state, which must be as small as the first ones. Tables keep their
+    /// capacity from the last load, so the size varies: the least of the latest few is compared
+    /// with the greatest of the first few.
     pub fn emptied(&mut self, bytes: [u64; 3]) -> Result<(), String> {
         self.empty.push(bytes);
         if self.empty.len() < 2 * FEW {
@@ -44,7 +45,7 @@ impl Watch {
         Ok(())
     }
 
-    /// A second went well.
+    /// Records a second without errors.
     pub fn look(&mut self, second: u64) {
         let ours = resident("self");
         let theirs = self.server.map_or(0.0, |pid| resident(&pid.to_string()));
@@ -61,7 +62,7 @@ impl Watch {
         *self.steps.entry(name.into()).or_default() += steps;
     }
 
-    /// Says what was seen; an error if memory grew.
+    /// Prints the records; an error if memory grew.
     pub fn judge(self) -> Result<(), String> {
         let steps: Vec<_> = self.steps.iter().map(|(name, steps)| format!("{name} {steps}")).collect();
         println!(
@@ -84,7 +85,7 @@ impl Watch {
                 "{name}: at most {most:.0} kB, slope {:+.1} kB an hour over {seconds:.0} s, points lie {noise:.0} kB from the line",
                 slope * 3600.0
             );
-            // A short run's slope is its noise: judged is what the line has risen in all.
+            // The slope of a short run is noise: the total rise of the line is judged.
             if slope * seconds > GROWTH_MAX.max(3.0 * noise) {
                 return Err(format!("{name} memory grows by {:.0} kB in {seconds:.0} s", slope * seconds));
             }
@@ -94,7 +95,7 @@ impl Watch {
     }
 }
 
-/// The line of least squares: its slope, and how far the points lie from it.
+/// The regression line: its slope, and the points' distance from it.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;

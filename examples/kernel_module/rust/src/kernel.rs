@@ -1,4 +1,5 @@
-//! What the kernel gives, through `shim.c`: memory, a lock, RCU, the processor, and an end.
+//! The kernel's services, through `shim.c`: memory, a lock, RCU, the processor number, and the
+//! panic.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -10,7 +11,7 @@ use lowwater_lru_core::embedder;
 unsafe extern "C" {
     fn lowwater_shim_alloc(size: usize) -> *mut c_void;
     fn lowwater_shim_free(memory: *mut c_void);
-    // The kernel's own: the spin lock's functions are exported.
+    // Exported by the kernel itself: the functions of the spin lock.
     fn _raw_spin_lock(lock: *mut u32);
     fn _raw_spin_trylock(lock: *mut u32) -> i32;
     fn _raw_spin_unlock(lock: *mut u32);
@@ -21,7 +22,8 @@ unsafe extern "C" {
     fn lowwater_shim_bug(file: *const u8, len: usize, line: u32) -> !;
 }
 
-/// The division of the limits' shares and the shrinker's parts: 128 bits, so that no product overflows. Kernels do not have it.
+/// Division of 128-bit numbers, which kernels do not have: the limits' shares and the shrinker's
+/// parts are computed in 128 bits, so that no product overflows.
 #[unsafe(no_mangle)]
 extern "C" fn __udivti3(dividend: u128, divisor: u128) -> u128 {
     if let (Ok(dividend), Ok(divisor @ 1..)) = (u64::try_from(dividend), u64::try_from(divisor)) {
@@ -40,23 +42,24 @@ extern "C" fn __udivti3(dividend: u128, divisor: u128) -> u128 {
     quotient
 }
 
-/// kmalloc.
+/// An allocator on kmalloc.
 struct Memory;
 
 #[global_allocator]
 static MEMORY: Memory = Memory;
 
-// SAFETY: kmalloc gives memory of at least that size or null, aligned to 8, and to its size if that is a power of two.
+// SAFETY: kmalloc returns memory of at least that size, or null, aligned to 8, and to its size if
+// that is a power of two.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size =
             if layout.align() <= 8 { layout.size() } else { layout.size().max(layout.align()).next_power_of_two() };
-        // SAFETY: any size may be asked for.
+        // SAFETY: kmalloc accepts every size.
         unsafe { lowwater_shim_alloc(size) }.cast()
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _: Layout) {
-        // SAFETY: it came from `alloc`, says the caller.
+        // SAFETY: by the contract of `dealloc` the memory came from `alloc`, so from kmalloc.
         unsafe { lowwater_shim_free(memory.cast()) }
     }
 }
@@ -65,49 +68,53 @@ unsafe impl GlobalAlloc for Memory {
 #[repr(transparent)]
 pub struct SpinLock(UnsafeCell<u32>);
 
-// SAFETY: the word is touched by the kernel's functions only.
+// SAFETY: only the kernel's lock functions access the word, and they are atomic.
 unsafe impl Sync for SpinLock {}
-// SAFETY: 0 is a free lock, and it needs no end. shim.c asserts both of the kernel it is compiled for.
+// SAFETY: 0 is an unlocked lock, and it needs no destructor. shim.c asserts both for the kernel it
+// is compiled for.
 unsafe impl embedder::Lock for SpinLock {}
 
-// SAFETY: it is the kernel's lock.
+// SAFETY: the kernel's spin lock is exclusive from `_raw_spin_lock` to `_raw_spin_unlock`.
 unsafe impl lock_api::RawMutex for SpinLock {
     const INIT: Self = Self(UnsafeCell::new(0));
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
     fn lock(&self) {
-        // SAFETY: the word is a lock of the kernel's.
+        // SAFETY: the word is an initialized lock of the kernel (`INIT` is 0), and lives as long as
+        // `self`.
         unsafe { _raw_spin_lock(self.0.get()) }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the word is an initialized lock of the kernel (`INIT` is 0), and lives as long as
+        // `self`.
         unsafe { _raw_spin_trylock(self.0.get()) != 0 }
     }
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: as above; the caller holds it.
+        // SAFETY: the word is an initialized lock of the kernel, and by the contract of `unlock`
+        // the caller holds it.
         unsafe { _raw_spin_unlock(self.0.get()) }
     }
 }
 
-/// RCU. What waits for it is asked about by `queue_rcu_work`, which answers from a worker thread.
+/// RCU. Grace periods are requested by `queue_rcu_work`, which reports back from a worker thread.
 pub struct Rcu;
 
-// SAFETY: this is what RCU is.
+// SAFETY: RCU's read-side sections delay grace periods, as `ReadSide` demands.
 unsafe impl embedder::ReadSide for Rcu {
     #[inline]
     fn enter() {
-        // SAFETY: it may be called from anywhere.
+        // SAFETY: `__rcu_read_lock` may be called in every context.
         unsafe { __rcu_read_lock() }
     }
 
     #[inline]
     unsafe fn leave() {
-        // SAFETY: this thread entered, says the caller.
+        // SAFETY: by the contract of `leave` this thread has entered.
         unsafe { __rcu_read_unlock() }
     }
 
@@ -116,7 +123,7 @@ unsafe impl embedder::ReadSide for Rcu {
     }
 }
 
-/// This processor.
+/// The number of the current processor.
 pub struct Smp;
 
 impl embedder::Processor for Smp {
@@ -127,7 +134,8 @@ impl embedder::Processor for Smp {
 
 lowwater_lru_core::embedder! { lock: SpinLock, read: Rcu, processor: Smp }
 
-/// Nothing here is meant to panic (`ci/kmod.sh` lists what could). If it does, the kernel is told where.
+/// No code here is meant to panic (`ci/kmod.sh` lists the places that could). A panic reports its
+/// place to the kernel.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let (file, line) = info.location().map_or(("?", 0), |at| (at.file(), at.line()));

@@ -1,6 +1,7 @@
-//! A cache's lists for a kernel module: per group and per node, with a shrinker that asks them. `lowwater.h` is the other side.
+//! A cache's lists for a kernel module: per group and per node, with a shrinker that scans them.
+//! `lowwater.h` is the C side.
 //!
-//! Everything here is called from C, so every function says what it may be given.
+//! Every function here is called from C, so each documents its arguments.
 
 #![no_std]
 
@@ -17,7 +18,7 @@ use lowwater_base::fallible::{try_arc, try_box};
 use lowwater_lru_core::{Handle, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Topology, linked};
 use lowwater_shrinker::{Count, Reclaim, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, Work};
 
-/// What C has as `struct lowwater_links`, inside its objects.
+/// `struct lowwater_links` of C, which is part of its objects.
 #[repr(C)]
 pub struct Object {
     links: Links,
@@ -27,20 +28,21 @@ const _: () = assert!(size_of::<Object>() == 3 * size_of::<usize>(), "struct low
 
 linked!(impl[] for Object { links, handle: Owned });
 
-/// An object of C's, and the right and the duty to free it.
+/// An object of C, with the right and the duty to free it.
 pub struct Owned(NonNull<Object>);
 
-// C knows it as `struct lowwater_links`, of the same size (asserted above), and never looks inside.
+// C declares it as `struct lowwater_links`, of the same size (asserted above), and never accesses
+// its content.
 #[expect(improper_ctypes, reason = "the pointer is all that C needs to understand")]
 unsafe extern "C" {
     /// Frees an object that was on a list, after RCU readers.
     fn lowwater_object_free(object: *mut Object);
 }
 
-// SAFETY: C's objects stay where they are and live until they are given to `lowwater_object_free`.
+// SAFETY: C's objects do not move, and live until they are passed to `lowwater_object_free`.
 unsafe impl Handle for Owned {
     type Target = Object;
-    // `lowwater_add` says so.
+    // By the contract of `lowwater_add`, only one owner exists.
     const UNIQUE: bool = true;
 
     #[inline]
@@ -59,21 +61,22 @@ unsafe impl Send for Owned {}
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: we own it, and it is on no list.
+        // SAFETY: `self` owns the object, and an owned object is on no list.
         unsafe { lowwater_object_free(self.0.as_ptr()) }
     }
 }
 
-/// Everything of one module.
+/// The lists and their shrinker of one module.
 pub struct Lowwater {
-    // First: after it nobody asks the lists.
+    // Dropped first: after it no callback uses the lists.
     _registration: Registration,
     objects: Arc<ListLru<Object>>,
     registry: Registry,
     tree: MemcgTree,
 }
 
-/// The machine's nodes, by the kernel's numbers. Nobody here asks for more than how many there are: objects and scans come with a node.
+/// The machine's nodes, by the kernel's numbers. Only their number is needed: objects and scans
+/// come with a node.
 struct Nodes(u16);
 
 impl Topology for Nodes {
@@ -94,7 +97,7 @@ impl Topology for Nodes {
     }
 }
 
-/// The shrinker: the lists, asked.
+/// The shrinker of the lists.
 struct Objects(Arc<ListLru<Object>>);
 
 impl Shrinker for Objects {
@@ -111,13 +114,13 @@ impl Shrinker for Objects {
         self.0.walk_one(sc.memcg(), sc.node(), &mut left, |it| it.isolate(&mut old));
         let scanned = sc.nr_to_scan() - left;
         sc.set_nr_scanned(scanned);
-        // Freed here, when no lock is held.
+        // The isolated objects are freed here, when no lock is held.
         drop(old);
         Scan::Freed(scanned)
     }
 }
 
-/// Makes the lists and their shrinker, for `nodes` nodes; null without memory.
+/// Creates the lists and their shrinker, for `nodes` nodes; null without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn lowwater_start(nodes: c_int) -> *mut Lowwater {
     start(nodes.clamp(1, u16::MAX.into()) as u16).map_or(ptr::null_mut(), Box::into_raw)
@@ -134,22 +137,24 @@ fn start(nodes: u16) -> Option<Box<Lowwater>> {
     try_box(Lowwater { _registration: registration, objects, registry, tree })
 }
 
-/// Ends all of it, and frees every object that is still on a list.
+/// Frees the lists, the shrinker, and every object that is still on a list.
 ///
 /// # Safety
 ///
-/// `lowwater` came from [`lowwater_start`], nobody uses it any more, and all groups have been freed.
+/// `lowwater` came from [`lowwater_start`], is not used any more, and all groups have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowwater_stop(lowwater: *mut Lowwater) {
-    // SAFETY: it came from a box, says the caller.
+    // SAFETY: by the contract, `lowwater` came from a box in `lowwater_start`, and is not used any
+    // more.
     drop(unsafe { Box::from_raw(lowwater) });
 }
 
-/// Makes a group of this name below `parent`, or below the root if that is null; null without memory, or if there is one.
+/// Creates a group with this name below `parent`, or below the root if that is null; null without
+/// memory, or if the name exists.
 ///
 /// # Safety
 ///
-/// `lowwater` and `parent` are in use, `name` is `len` bytes.
+/// `lowwater` and `parent` are alive, `name` points to `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowwater_group_new(
     lowwater: &Lowwater,
@@ -157,7 +162,7 @@ pub unsafe extern "C" fn lowwater_group_new(
     name: *const u8,
     len: usize,
 ) -> *mut Memcg {
-    // SAFETY: the caller's promise.
+    // SAFETY: by the contract, `lowwater` and `parent` are alive and `name` points to `len` bytes.
     let name = unsafe { core::slice::from_raw_parts(name, len) };
     let Ok(name) = core::str::from_utf8(name) else { return ptr::null_mut() };
     let parent = parent.unwrap_or(lowwater.tree.root());
@@ -172,25 +177,26 @@ pub unsafe extern "C" fn lowwater_group_new(
     }
 }
 
-/// Takes a group offline: what it holds is its parent's from here on.
+/// Takes a group offline: its objects become its parent's.
 ///
 /// # Safety
 ///
-/// `group` came from [`lowwater_group_new`], and nobody uses it any more.
+/// `group` came from [`lowwater_group_new`], and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowwater_group_free(group: *mut Memcg) {
-    // SAFETY: the caller's promise.
+    // SAFETY: by the contract, `group` came from a box in `lowwater_group_new`, and is not used any
+    // more.
     let group = unsafe { Box::from_raw(group) };
-    // It has no children in this module, and dies once: there is nothing to be told.
+    // It has no children in this module, and ends once: no error is possible.
     let _ = group.offline();
 }
 
-/// Adds an object as the youngest of its group on its node; 0, or what C calls -EEXIST or -ENOMEM.
+/// Adds an object as the newest of its group on its node; returns 0, -EEXIST or -ENOMEM.
 ///
 /// # Safety
 ///
-/// The object lives until [`lowwater_object_free`] is called for it or [`lowwater_del`] gave it back. Nobody else adds it at this
-/// moment.
+/// The object lives until [`lowwater_object_free`] is called for it or [`lowwater_del`] returned
+/// it. No other thread adds it concurrently.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowwater_add(
     lowwater: &Lowwater,
@@ -205,18 +211,19 @@ pub unsafe extern "C" fn lowwater_add(
                 lowwater_lru_core::AddError::Linked(_) => -17,
                 _ => -12,
             };
-            // C still has it.
+            // The object still belongs to C.
             let _ = refused.into_handle().into_raw();
             errno
         }
     }
 }
 
-/// Takes an object off its list: true if it was on one, and is the caller's now.
+/// Removes an object from its list. Returns true if it was on one, and belongs to the caller now.
 ///
 /// # Safety
 ///
-/// The object is not freed meanwhile: the caller is inside RCU, or it cannot be on a list.
+/// The object is not freed concurrently: the caller is inside RCU, or the object cannot be on a
+/// list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowwater_del(lowwater: &Lowwater, object: &Object) -> bool {
     lowwater.objects.del(object).map(Handle::into_raw).is_some()
@@ -228,8 +235,9 @@ pub extern "C" fn lowwater_count(lowwater: &Lowwater, node: c_int) -> c_ulong {
     lowwater.objects.count_node(NodeId::new(node as u16)) as c_ulong
 }
 
-/// The kernel's `scan_objects` for one node: a bounded pass over the groups, which goes on where the last one stopped. Says how
-/// many were freed; `scanned`, how many were looked at.
+/// The kernel's `scan_objects` for one node: a bounded pass over the groups, which continues where
+/// the last one stopped. Returns the number of freed objects, and in `scanned` the number of
+/// scanned ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn lowwater_scan(lowwater: &Lowwater, node: c_int, objects: c_ulong, scanned: &mut c_ulong) -> c_ulong {
     let mut work = Work::objects(objects);
@@ -239,18 +247,18 @@ pub extern "C" fn lowwater_scan(lowwater: &Lowwater, node: c_int, objects: c_ulo
     done.freed
 }
 
-/// RCU's answer to `lowwater_shim_after_readers`.
+/// The kernel calls this after the grace period that `lowwater_shim_after_readers` requested.
 ///
 /// # Safety
 ///
-/// A grace period has gone by since.
+/// A grace period has passed since that request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowwater_readers_left() {
-    // SAFETY: the caller's promise.
+    // SAFETY: by the contract, a grace period has passed since the request.
     unsafe { lowwater_lru_core::embedder::readers_left() }
 }
 
-/// How much waits for RCU.
+/// The number of objects that wait for RCU.
 #[unsafe(no_mangle)]
 pub extern "C" fn lowwater_waiting() -> c_ulong {
     lowwater_lru_core::embedder::waiting() as c_ulong
