@@ -1,7 +1,8 @@
-//! Any history of a mount, against a map of paths that is plain enough to be believed.
+//! Random sequences of calls on a mount, compared with a map of paths as the model.
 //!
-//! 1. What is there is found, as what it is; what is not is not; changes succeed or fail as in the map.
-//! 2. Everything is whole, and the counters are what is there (D9).
+//! 1. A lookup finds a name if and only if it is in the map, with the same kind; changes succeed or
+//!    fail as in the map.
+//! 2. The invariants of a mount at rest hold, and the counters are exact (D9).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use lowwater_shrinker::Registry;
 
 type Paths = BTreeMap<Vec<u8>, Kind>;
 
-/// See the module.
+/// Runs the calls that `data` encodes, and panics if a property of the module documentation fails.
 pub fn check(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let tree = MemcgTree::default();
@@ -46,7 +47,7 @@ pub fn check(data: &[u8]) {
     assert_eq!(dcache.statistics().nr_dentry, 0, "2: nothing is left");
 }
 
-/// A path of one to three names, each one of six.
+/// Reads a path of one to three names, each one of six.
 fn path(feed: &mut impl Iterator<Item = u8>) -> Option<Vec<u8>> {
     let byte = usize::from(feed.next()?);
     let mut path = Vec::new();
@@ -56,7 +57,7 @@ fn path(feed: &mut impl Iterator<Item = u8>) -> Option<Vec<u8>> {
     Some(path)
 }
 
-/// Is there a directory for this path to be in?
+/// Returns whether the parent of this path is a directory.
 fn has_parent(paths: &Paths, path: &[u8]) -> bool {
     let above = &path[..path.len() - 2];
     above.is_empty() || paths.get(above) == Some(&Kind::Directory)
@@ -66,7 +67,7 @@ fn has_children(paths: &Paths, path: &[u8]) -> bool {
     paths.keys().any(|other| other.len() > path.len() && other.starts_with(path))
 }
 
-/// One operation; none when the feed has ended.
+/// Runs one operation; `None` when the input has ended.
 fn step(feed: &mut impl Iterator<Item = u8>, mount: &Mount, registry: &Registry, paths: &mut Paths) -> Option<()> {
     let (op, at) = (feed.next()?, path(feed)?);
     let there = paths.get(&at).copied();
@@ -98,7 +99,7 @@ fn step(feed: &mut impl Iterator<Item = u8>, mount: &Mount, registry: &Registry,
             let to = path(feed)?;
             let into_itself = to.starts_with(&at);
             if paths.contains_key(&to) || into_itself {
-                return Some(()); // Many rules, and the crate's own model knows them.
+                return Some(()); // Not modelled: these cases have many rules, which the crate's own tests cover.
             }
             let may = there.is_some() && has_parent(paths, &to);
             assert_eq!(mount.rename(&at, &to).is_ok(), may, "1");

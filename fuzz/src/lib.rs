@@ -1,5 +1,5 @@
-//! What the fuzz targets do with the bytes they are given. Each body is a function that panics if something is wrong, so it also runs as
-//! an ordinary test, on the stable compiler, on inputs that are always the same.
+//! The bodies of the fuzz targets. Each is a function that takes bytes and panics on an error, so
+//! it also runs as an ordinary test, on the stable compiler, with fixed inputs (tests/bodies.rs).
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +11,9 @@ pub mod server_protocol;
 pub mod server_settings;
 pub mod text;
 
-/// The server's own files, as they stand there.
+/// The server's own source files, included as they are.
 #[path = "../../crates/server/src"]
-#[expect(dead_code, reason = "the files are taken whole, and only what parses is fuzzed")]
+#[expect(dead_code, reason = "whole files are included, and only their parsers are fuzzed")]
 mod server {
     pub mod decoder;
     pub mod protocol;
@@ -21,5 +21,5 @@ mod server {
     pub mod settings;
     pub mod value;
 }
-// Where those files look for each other.
+// The paths under which those files refer to each other.
 use server::{decoder, protocol, receive_budget, settings, value};

@@ -1,7 +1,9 @@
-//! Any history of a `ListLru`, against a model that is plain enough to be believed: a map from (group, node) to items, oldest first.
+//! Random sequences of calls on a `ListLru`, compared with a simple model: a map from (group, node)
+//! to items, oldest first.
 //!
-//! After each operation: the structure holds together; every list is the model's, in order; counts are its lengths; an item is on a list
-//! if and only if the list holds a handle on it. At the end nothing is left behind.
+//! After each operation the invariants of the lists hold; every list equals the model's, in order;
+//! counts equal the lengths; an item is on a list if and only if the list holds a handle on it. At
+//! the end no handle is left.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ struct Item {
 
 linked!(impl[] for Item { links, handle: Arc<Item> });
 
-/// What is fed to the history, byte by byte; it ends with them.
+/// The input, read byte by byte; the sequence of calls ends with it.
 struct Feed<'a>(&'a [u8]);
 
 impl Feed<'_> {
@@ -30,7 +32,7 @@ impl Feed<'_> {
     }
 }
 
-/// Groups by number, 0 the root; lists oldest first.
+/// Groups by number, 0 is the root; lists are oldest first.
 #[derive(Default)]
 struct Model {
     parents: Vec<usize>,
@@ -39,7 +41,8 @@ struct Model {
 }
 
 impl Model {
-    /// The group whose lists an object of `group` is on.
+    /// Returns the group whose lists hold the objects of `group`: itself, or its nearest online
+    /// ancestor.
     fn effective(&self, mut group: usize) -> usize {
         while !self.online[group] {
             group = self.parents[group];
@@ -52,7 +55,7 @@ impl Model {
     }
 }
 
-/// See the module.
+/// Runs the calls that `data` encodes, and panics if a property of the module documentation fails.
 pub fn check(data: &[u8]) {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
@@ -67,7 +70,7 @@ pub fn check(data: &[u8]) {
     assert!(items.iter().all(|item| Arc::strong_count(item) == 1), "a dropped list holds nothing");
 }
 
-/// One operation; none when the feed has ended.
+/// Runs one operation; `None` when the input has ended.
 fn step(
     feed: &mut Feed<'_>,
     lru: &ListLru<Item>,
@@ -94,7 +97,7 @@ fn step(
                 model.online[group] = false;
                 let above = model.effective(group);
                 for node in 0..NODES {
-                    // To the cold end of the parent's, in order.
+                    // The lists move to the cold end of the parent's, in order.
                     let mut joined = model.lists.remove(&(group, node)).unwrap_or_default();
                     let parents = model.lists.entry((above, node)).or_default();
                     joined.append(parents);

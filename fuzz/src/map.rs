@@ -1,8 +1,11 @@
-//! Any history of a registry: shrinkers that come and go, objects of groups that live and end, passes of all kinds.
+//! Random sequences of calls on a registry: shrinkers and groups that are created and end, objects,
+//! and passes of all kinds.
 //!
-//! 1. Nothing is hidden (S11): a drop leaves no object of a registered shrinker, and then no bit (S16).
-//! 2. What a pass says it freed is gone, and nothing else is.
-//! 3. An id's next owner has no debt (S17), and when nothing is there nothing is owed.
+//! 1. No object is hidden (S11): `drop_caches` leaves no object of a registered shrinker, and then
+//!    no bit in the map (S16).
+//! 2. A pass frees exactly as many objects as it reports.
+//! 3. The next owner of an id has no deferred objects (S17), and no objects are deferred when all
+//!    caches are empty.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -12,13 +15,13 @@ use lowwater_shrinker::{Count, Reclaim, Registration, Registry, Scan, ShrinkCont
 
 const NODES: u16 = 2;
 const GROUPS_MAX: usize = 24;
-const SHELVES_MAX: usize = 70; // More than a word of the map has bits.
+const SHELVES_MAX: usize = 70; // More than the bits of one word of the map.
 
 struct Item(Links);
 
 linked!(impl[] for Item { 0, handle: Arc<Item> });
 
-/// A cache that is nothing but a list. A stubborn one gives nothing until it has to.
+/// A cache that consists of one list. A stubborn one refuses to scan until `drop_all`.
 struct Shelf {
     list: OnceLock<ListLru<Item>>,
     stubborn: AtomicBool,
@@ -43,7 +46,7 @@ impl Shrinker for Shelf {
     }
 
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        // Relaxed, here and below: one thread.
+        // Relaxed: there is only one thread.
         if self.stubborn.load(Relaxed) {
             return Scan::Stop;
         }
@@ -54,7 +57,7 @@ impl Shrinker for Shelf {
     }
 }
 
-/// See the module.
+/// Runs the calls that `data` encodes, and panics if a property of the module documentation fails.
 pub fn check(data: &[u8]) {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, NODES.into());
@@ -73,7 +76,7 @@ struct World {
 }
 
 impl World {
-    /// One operation; none when the feed has ended.
+    /// Runs one operation; `None` when the input has ended.
     fn step(&mut self, feed: &mut impl Iterator<Item = usize>) -> Option<()> {
         let (op, group) = (feed.next()?, feed.next()? % self.groups.len());
         let group = self.groups[group].clone();
@@ -156,7 +159,7 @@ impl World {
         self.shelves.iter().for_each(|(shelf, _)| shelf.stubborn.store(false, Relaxed));
         while self.registry.drop_caches() > 0 {}
         assert_eq!(self.len(), 0, "1: hidden");
-        assert_eq!(self.registry.snapshot().live_pairs, 0, "1: a bit that nobody needs");
+        assert_eq!(self.registry.snapshot().live_pairs, 0, "1: a stale bit");
         self.shelves.iter().for_each(|(_, registration)| self.owes_nothing(registration));
     }
 }

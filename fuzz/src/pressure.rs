@@ -1,13 +1,14 @@
-//! Texts from the kernel and the service manager: PSI files, control groups' files, systemd's variables.
+//! Texts from the kernel and the service manager: PSI files, control groups' files, systemd's
+//! variables.
 //!
-//! 1. Whatever the text, it is read or refused.
-//! 2. What was read is what is written again; no group's directory leads out of its mount.
+//! 1. Any text is parsed or rejected.
+//! 2. A parsed value formats to equal text; no group's directory is outside of its mount.
 //!
-//! The bodies stand beside the parsers.
+//! The bodies are next to the parsers.
 
 use lowwater_pressure::{cgroup, psi, systemd};
 
-/// See the module.
+/// Runs all parsers on `data`, and panics if a property of the module documentation fails.
 pub fn check(data: &[u8]) {
     psi::fuzz(data);
     cgroup::fuzz(data);

@@ -1,28 +1,30 @@
-//! The memcached protocol: bytes in, steps out.
+//! The memcached protocol: bytes in, decoder steps out.
 //!
-//! 1. No bytes make the decoder panic.
-//! 2. A step other than `More` takes at least one byte, and none takes more than there is.
-//! 3. The steps are the same however the bytes were split.
-//! 4. In sync: a command that comes behind the bytes, and behind what ends an open line or block, is understood; unless the decoder gave
-//!    the connection up, or is throwing away a value that is longer still.
+//! 1. No input makes the decoder panic.
+//! 2. A step other than `More` consumes at least one byte, and no step consumes more bytes than
+//!    there are.
+//! 3. The steps do not depend on how the input is split.
+//! 4. The decoder stays in sync: after the input, and a filler that ends any open line or block, it
+//!    decodes a further command, unless it has given up the connection, or is still discarding a
+//!    value that is longer than the filler.
 
 #[path = "../../crates/server/src/decoder/steps.rs"]
 mod steps;
 
 const ITEM_BYTES_MAX: usize = 10_000;
 
-/// See the module.
+/// Decodes `data`, and panics if a property of the module documentation fails.
 pub fn check(data: &[u8]) {
     let Some((&split, data)) = data.split_first() else { return };
     let whole = steps([data]);
     assert_eq!(whole, steps(data.chunks(1 + usize::from(split % 64))), "3");
-    // Enough to end any line, and any block that is not too large.
+    // Enough bytes to end any line, and any block that is not too large.
     let line = [&[b'x'; 1000][..], b"\r\n"].concat();
     let filler = [b"\r\n", &line.repeat(ITEM_BYTES_MAX / 1000 + 1)[..], b"version\r\n"].concat();
     let followed = steps([data, &filler]);
     let last = followed.last();
     let is_given_up = followed.iter().any(|step| step.contains("LineTooLong"));
-    // What is thrown away may be longer than what we sent.
+    // The discarded value may be longer than the filler.
     let swallows =
         |step: &String| step.starts_with("TooLarge") || (step.contains("swallow: ") && !step.contains("swallow: 0"));
     let is_excused = is_given_up || followed.iter().any(swallows);

@@ -1,16 +1,17 @@
-//! What an operator writes: the command line, and the file of the tenants' limits.
+//! Input of an operator: the command line, and the file with the tenants' limits.
 //!
-//! 1. Whatever is written, it is read or refused with a sentence.
-//! 2. A sentence about the file names a line that is there.
+//! 1. Any input is parsed, or rejected with a message.
+//! 2. A message about the file names an existing line.
 
 use crate::settings::{args, limits};
 
-/// See the module. The first byte says which of the two; flags are separated by line ends.
+/// Parses `data`, and panics if a property of the module documentation fails. The first byte
+/// chooses the parser; flags are separated by newlines.
 pub fn check(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(data) else { return };
     if which % 2 == 0 {
-        // No file of this machine's is opened, whatever is in front of a name.
+        // Without slashes a flag cannot name an existing file of this machine.
         let text = text.replace('/', "_");
         let flags = ["lowwater-server"].into_iter().chain(text.split('\n'));
         if let Ok(Err(why)) = args::parse(flags) {

@@ -1,12 +1,12 @@
-//! Texts that come from outside: amounts of memory, lists of processors, tables of distances.
+//! Texts from outside: amounts of memory, lists of processors, tables of distances.
 //!
-//! 1. Whatever the text, an answer comes back.
-//! 2. An amount that was read and is written again, is read as the same amount.
+//! 1. Any text is parsed or rejected.
+//! 2. A parsed amount formats to text that parses to the same amount.
 
 use lowwater_lru_core::topology::{parse_distances, parse_list};
 use lowwater_lru_core::ByteSize;
 
-/// See the module.
+/// Runs all parsers on `data`, and panics if a property of the module documentation fails.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(bytes) = text.parse::<ByteSize>() {

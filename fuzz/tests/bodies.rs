@@ -1,8 +1,9 @@
-//! Each body on inputs that are always the same: random bytes, and pieces of what the body understands.
+//! Each body with fixed inputs: random bytes from a fixed seed, and random sequences of valid
+//! tokens.
 
 use lowwater_fuzz::{dcache, list_lru, map, pressure, server_protocol, server_settings, text};
 
-/// xorshift64*: the same bytes on every run.
+/// xorshift64*: produces the same bytes in every run.
 struct Random(u64);
 
 impl Random {
@@ -17,7 +18,7 @@ impl Random {
         (0..self.next() % len_max).map(|_| (self.next() >> 32) as u8).collect()
     }
 
-    /// Some of `pieces`, and random bytes between.
+    /// Returns random elements of `pieces`, with random bytes in between.
     fn pieces(&mut self, pieces: &[&str]) -> Vec<u8> {
         let mut bytes = self.bytes(3);
         for _ in 0..self.next() % 12 {
@@ -175,7 +176,7 @@ fn operators_are_told() {
     }
 }
 
-/// What the fuzzer has once found, and must not again.
+/// Inputs on which the fuzzer once found an error.
 #[test]
 fn regressions() {
     type Body = fn(&[u8]);
