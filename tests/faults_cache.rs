@@ -243,7 +243,8 @@ fn a_tenants_limit_below_its_use_brings_it_down_and_no_other() {
             shop.usage() <= max
         });
         assert_eq!((cache.len_of(&blog), blogs), (1_000, 1_000), "the other keeps all");
-        cache.entry(2).group(&shop).insert(vec![0; 500]).unwrap();
+        // A try may find all records of a small limit in the hands of the reclaimer.
+        until("an insert fits", || cache.entry(2).group(&shop).insert(vec![0; 500]).is_ok());
     }
     shop.set_max(ByteSize::ZERO);
     let error = cache.entry(3).group(&shop).insert(vec![7; 500]).unwrap_err();

@@ -1,6 +1,6 @@
 //! Charging a group, with bounded direct reclaim.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 
@@ -15,14 +15,19 @@ const ROUNDS_MIN: u32 = 8;
 /// The objects that one round scans in the pairs of least utility.
 const SCAN_MAX: u64 = 1_024;
 
+/// Time of one wait for objects that other threads are about to free.
+const IN_FLIGHT_WAIT: Duration = Duration::from_micros(50);
+
 impl Runtime {
     /// Charges `bytes` to `group`, and reclaims memory if there is no room. The caller uncharges
     /// the bytes by [`Memcg::uncharge`].
     ///
     /// Direct reclaim goes on while it frees objects, until the builder's
     /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) is over, plus the time of one
-    /// callback. A thread that was preempted for that long makes 8 rounds all the same. The calling
-    /// thread must not hold a lock that a shrinker's callback takes.
+    /// callback. A thread that was preempted for that long makes 8 rounds all the same. If nothing
+    /// is left to free, but another thread is inside a callback and may be about to free what it
+    /// took, the charge waits for it, for the same time. The calling thread must not hold a lock
+    /// that a shrinker's callback takes.
     ///
     /// # Errors
     ///
@@ -59,13 +64,20 @@ impl Runtime {
                 continue;
             }
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
-            // Objects that were scanned and not freed have used their second chance: the next round
-            // may free them.
-            let hopeless =
-                outcome.scanned == 0 && matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope);
-            if hopeless || (round >= ROUNDS_MIN && Instant::now() >= deadline) {
+            if round >= ROUNDS_MIN && Instant::now() >= deadline {
                 break;
             }
+            // Objects that were scanned and not freed have used their second chance: the next round
+            // may free them.
+            if outcome.scanned > 0 || !matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope) {
+                continue;
+            }
+            // A thread inside a callback has taken objects off their list, and uncharges them before
+            // it leaves. Sleeps, as it may wait for this processor.
+            if outcome.stopped == DirectStop::InScope || !self.inner.registry.has_calls_in_flight() {
+                break;
+            }
+            std::thread::sleep(IN_FLIGHT_WAIT);
         }
         // Another thread may have freed memory since the last try.
         group.try_charge(bytes).map(|_| ())

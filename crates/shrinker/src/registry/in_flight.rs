@@ -194,6 +194,11 @@ impl<E> InFlight<E> {
         self.state.lock().killed
     }
 
+    /// True if no thread is inside.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().inside.is_empty()
+    }
+
     /// The sum of the counts of all threads that have left, and the number of callbacks in flight.
     pub(crate) fn counted(&self) -> (VisitCounts, usize) {
         let state = self.state.lock();

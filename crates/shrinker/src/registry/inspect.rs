@@ -22,6 +22,14 @@ impl Registry {
         RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes: self.core.map.footprint() }
     }
 
+    /// True if a thread, this one included, is inside a callback of a registered shrinker. It may
+    /// hold objects that no count shows and that are not freed yet: a caller that found nothing to
+    /// free should try again once the call has ended. What a call has freed before this returned
+    /// false is seen by the caller. O(shrinkers).
+    pub fn has_calls_in_flight(&self) -> bool {
+        self.core.has_calls_in_flight()
+    }
+
     /// As [`snapshot`](Self::snapshot), with the current size of each live pair: one call of
     /// `count_objects` and one of `weigh_objects` for each. Inside a callback or a
     /// [`no_reclaim_scope`](Self::no_reclaim_scope) no shrinker is called.

@@ -234,6 +234,11 @@ impl RegistryCore {
         self.slots.read().iter().flatten().map(|registered| registered.stats()).collect()
     }
 
+    /// True if a thread is inside a callback of a registered shrinker.
+    pub(crate) fn has_calls_in_flight(&self) -> bool {
+        self.slots.read().iter().flatten().any(|registered| !registered.in_flight.is_empty())
+    }
+
     /// The number of registered shrinkers.
     pub(crate) fn len(&self) -> usize {
         self.slots.read().iter().flatten().count()
