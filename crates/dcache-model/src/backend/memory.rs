@@ -124,6 +124,10 @@ impl Backend for Memory {
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
         let mut tree = self.tree.lock();
         let node = *tree.directory(from.0)?.get(from.1.bytes()).ok_or(io::ErrorKind::NotFound)?;
+        if tree.directory(to.0)?.get(to.1.bytes()).is_some_and(|there| there.inode == node.inode) {
+            // Both are names of one object: POSIX demands that the rename does nothing.
+            return Ok(());
+        }
         match tree.take(to.0, to.1) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -146,5 +150,32 @@ impl Backend for Memory {
 
     fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         Ok(self.tree.lock().directory(dir)?.iter().map(|(name, node)| (name.clone(), *node)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rename_to_a_name_of_the_same_object_does_nothing() {
+        let memory = Memory::new();
+        let name = |bytes| Name::new(bytes).unwrap();
+        let file = memory.create(ROOT, name(b"file"), Kind::File).unwrap();
+        let dir = memory.create(ROOT, name(b"dir"), Kind::Directory).unwrap();
+        memory.create(dir.inode, name(b"below"), Kind::File).unwrap();
+        memory.link(file.inode, ROOT, name(b"link")).unwrap();
+
+        memory.rename((ROOT, name(b"file")), (ROOT, name(b"file"))).unwrap();
+        memory.rename((ROOT, name(b"dir")), (ROOT, name(b"dir"))).unwrap();
+        memory.rename((ROOT, name(b"file")), (ROOT, name(b"link"))).unwrap();
+
+        for (bytes, node) in [(&b"file"[..], file), (b"link", file), (b"dir", dir)] {
+            assert_eq!(memory.lookup(ROOT, name(bytes)).unwrap(), Some(node));
+        }
+        assert_eq!(memory.read_dir(dir.inode).unwrap().len(), 1);
+        // The count of names is unchanged: the file is there until the second one is removed.
+        memory.remove(ROOT, name(b"file")).unwrap();
+        assert_eq!(memory.tree.lock().links.get(&file.inode), Some(&1));
     }
 }
