@@ -270,7 +270,8 @@ impl ShrinkSlab<'_> {
     }
 
     /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each iteration
-    /// reduces the rest, so the loop ends whatever the callback reports.
+    /// reduces the rest, so the loop ends whatever the callback reports. A shrinker that was closed
+    /// meanwhile gets no further batch (S14).
     fn scan(&self, guard: &CallGuard, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> ScanOutcome {
         let mut done = ScanOutcome::nothing(Ended::Finished);
         let mut left = plan.total;
@@ -278,7 +279,7 @@ impl ShrinkSlab<'_> {
             if left < plan.scan_min || left == 0 || done.freed >= freeable {
                 return done;
             }
-            if work.bound().is_some() {
+            if work.bound().is_some() || (done.requested > 0 && guard.is_closed()) {
                 break;
             }
             work.begin();

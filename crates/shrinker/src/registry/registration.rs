@@ -72,8 +72,9 @@ impl Registration {
     }
 
     /// Ends the registration without waiting: when this returns, no visit of the shrinker begins
-    /// any more. Visits in flight (a count, and the scans after it) finish, and the last thread to
-    /// leave one completes the end; if none is in flight, this call completes it.
+    /// any more. A visit in flight ends before its next batch: at most one scan and one count follow
+    /// the present callback. The last thread to leave a visit completes the end; if none is in
+    /// flight, this call completes it.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

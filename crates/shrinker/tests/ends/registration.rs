@@ -2,10 +2,28 @@
 
 use crate::{empty, in_time, register, scan, slot, until, Hooked, Slot, N0, PATIENCE};
 use lowwater_lru_core::MemcgTree;
-use lowwater_shrinker::{Reclaim, Registration, Registry, Work};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use lowwater_shrinker::{Count, Reclaim, Registration, Registry, Scan, ShrinkControl, Shrinker, Work};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Barrier};
 use std::time::Duration;
+
+/// Has a million objects, and unregisters itself in its first scan.
+struct Endless {
+    mine: Slot<Registration>,
+    scans: AtomicUsize,
+}
+
+impl Shrinker for Endless {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        Count::Objects(1_000_000)
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.scans.fetch_add(1, SeqCst);
+        empty(&self.mine);
+        Scan::Freed(sc.nr_to_scan())
+    }
+}
 
 /// `n` shrinkers, each of which drops the next one's registration in its callback, while all
 /// callbacks are running.
@@ -126,6 +144,19 @@ fn s14_a_registration_that_is_dropped_inside_its_own_callback_ends_when_the_call
         drop(hooked);
         assert_eq!(Arc::strong_count(&probe), 1);
         assert_eq!(registry.builder("next").alloc().unwrap().id().get(), 0);
+    });
+}
+
+#[test]
+fn s14_a_shrinker_that_ended_in_a_scan_gets_no_further_batch() {
+    in_time(|| {
+        let registry = Registry::new(&MemcgTree::default(), 1);
+        let mine = slot::<Registration>();
+        let endless = Arc::new(Endless { mine: Arc::clone(&mine), scans: AtomicUsize::new(0) });
+        let prepared = registry.builder("endless").memcg_aware(false).numa_aware(false).alloc().unwrap();
+        *mine.lock().unwrap() = Some(prepared.register(Arc::clone(&endless) as _));
+        registry.shrink(registry.root(), N0, 0, Reclaim::KSWAPD, &mut Work::unlimited());
+        assert_eq!(endless.scans.load(SeqCst), 1);
     });
 }
 
