@@ -211,6 +211,10 @@ impl Tenant {
     /// loop that is a little longer than the cache, each key returns just after its eviction,
     /// however long the queue is. The uses measure the hits that probation does gain.
     pub(crate) fn note_walk(&self, walk: QueueWalk) {
+        if walk.visited == 0 {
+            // Another thread has the queue, or it is empty: nothing was learnt.
+            return;
+        }
         let uses = &self.mean_uses[walk.queue as usize];
         uses.note(walk.visited, walk.uses);
         let clock = self.evictions.load(Ordering::Relaxed);
@@ -434,6 +438,24 @@ mod tests {
             }
         }
         assert!(tenant.probation_limit(1_000) < 100, "{}", tenant.probation_limit(1_000));
+    }
+
+    #[test]
+    fn a_walk_without_visits_changes_nothing() {
+        let tenant = Tenant::default();
+        for n in 0..100 {
+            evict(&tenant, Queue::Probation, 1_000);
+            tenant.note_walk(QueueWalk { main: 10, ..walk(Queue::Main, 1) });
+            // The hand stands: a walk without visits begins no lap.
+            let idle = tenant.lap.idle(n);
+            tenant.note_walk(QueueWalk { visited: 0, evicted: 0, main: 10, ..walk(Queue::Main, 0) });
+            assert_eq!(tenant.lap.idle(n), idle);
+        }
+        let (main, before) = (tenant.mean_uses[Queue::Main as usize].get(), tenant.lap.idle(1_000));
+        for _ in 0..1_000 {
+            tenant.note_walk(QueueWalk { visited: 0, evicted: 0, main: 0, ..walk(Queue::Main, 0) });
+        }
+        assert_eq!((tenant.mean_uses[Queue::Main as usize].get(), tenant.lap.idle(1_000)), (main, before));
     }
 
     #[test]
