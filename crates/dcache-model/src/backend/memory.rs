@@ -153,7 +153,7 @@ impl Backend for Memory {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(lowwater_loom)))]
 mod tests {
     use super::*;
 
