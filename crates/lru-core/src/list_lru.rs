@@ -330,7 +330,7 @@ impl<T: Linked> ListLru<T> {
         let guard = pin();
         // SAFETY: `item` is borrowed during the call, and the links are a part of it, so they are
         // live.
-        let list = self.raw.lock_home(unsafe { links.as_ref() }, None, &guard)?;
+        let list = self.raw.lock_list_of(unsafe { links.as_ref() }, &guard)?;
         Some(f(list, links))
     }
 

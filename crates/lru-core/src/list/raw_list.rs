@@ -163,15 +163,33 @@ impl RawList {
         // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
         // links.
         let next = unsafe { shape.next(node) };
-        // SAFETY: this function's clauses include those of `remove` for `node`.
-        let pushed = unsafe { self.remove(shape, node) };
+        // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
+        // links.
+        let prev = unsafe { shape.prev(node) };
+        // SAFETY: `by` is live and on no list (clause of `push_back`).
+        unsafe { shape.set_next(by.at, next) };
+        // SAFETY: `by` is live and on no list (clause of `push_back`).
+        unsafe { shape.set_prev(by.at, prev) };
+        // The reference that the neighbour stores is returned, for the reason given in `remove`.
+        // SAFETY: `prev` is none or on this list, so it is live.
+        let pushed = match unsafe { shape.find(prev) } {
+            None => core::mem::replace(&mut self.first, by.by),
+            Some(prev) => {
+                // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
+                let pushed = unsafe { shape.next(prev) };
+                // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
+                unsafe { shape.set_next(prev, by.by) };
+                pushed
+            }
+        };
         // SAFETY: `next` is none or on this list, so it is live.
         match unsafe { shape.find(next) } {
-            // SAFETY: this function's clauses include those of `push_back` for `by`.
-            None => unsafe { self.push_back(shape, by) },
-            // SAFETY: this function's clauses include those of `push_back` for `by`, and `next` is
-            // on this list.
-            Some(next) => unsafe { self.insert_before(shape, by, next) },
+            None => self.tail.set_last(shape, by.by),
+            // SAFETY: `next` is on this list, and the caller has exclusive access to its links.
+            Some(next) => unsafe { shape.set_prev(next, by.by) },
+        }
+        if self.tail.prefetch_cursor(shape) == pushed {
+            self.tail.set_prefetch_cursor(shape, by.by);
         }
         pushed
     }

@@ -109,6 +109,21 @@ impl RawListLru {
         true
     }
 
+    /// As [`lock_home`](Self::lock_home), with no list held, and with the common case inline: the
+    /// list is the object's home, and nothing changes meanwhile.
+    #[inline]
+    pub(in super::super) fn lock_list_of<'a>(&self, links: &Hook, guard: &'a Guard) -> Option<LockedList<'a>> {
+        let home = self.home_of(links)?;
+        // SAFETY: an item's home is not retired while the item is on a list, and `guard` keeps this
+        // thread in the read side, entered before the home was loaded.
+        let list = unsafe { &*home }.lock(guard);
+        if !list.is_dead() && ptr::eq(links.home().cast(), home) {
+            return Some(list);
+        }
+        drop(list);
+        self.lock_home(links, None, guard)
+    }
+
     /// Locks the list that an object is on, if it belongs to this `ListLru`. Returns `held` if it
     /// is that list already.
     pub(in super::super) fn lock_home<'a>(
@@ -149,25 +164,8 @@ impl RawListLru {
         let guard = pin();
         // SAFETY: the object is live (this function's clause).
         let hook = unsafe { links.as_ref() };
-        let home = self.home_of(hook)?;
-        // SAFETY: an item's home is not retired while the item is on a list, and this thread is in
-        // the read side since before the home was loaded.
-        let list = unsafe { &*home }.lock(&guard);
-        if !list.is_dead() && ptr::eq(hook.home().cast(), home) {
-            return Some(self.take_off(list, links, &guard));
-        }
-        drop(list);
-        self.del_slow(links, &guard)
-    }
-
-    /// The slow path of `del`: before the lock was taken, the object was removed or added
-    /// elsewhere, or its list died.
-    #[cold]
-    #[inline(never)]
-    fn del_slow(&self, links: NonNull<Hook>, guard: &Guard) -> Option<LinkRef> {
-        // SAFETY: the object is live (clause of `del`, the only caller).
-        let list = self.lock_home(unsafe { links.as_ref() }, None, guard)?;
-        Some(self.take_off(list, links, guard))
+        let list = self.lock_list_of(hook, &guard)?;
+        Some(self.take_off(list, links, &guard))
     }
 
     /// Returns the home of an object, if it is one of these lists. The caller is in the read side.
