@@ -56,6 +56,7 @@ mod cursor;
 mod directory;
 mod first_probe;
 mod growth;
+mod insert;
 mod insert_error;
 mod maintenance;
 mod mix;
@@ -82,7 +83,7 @@ use growth::Growth;
 use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 use mix::mix;
-use removal::{Entered, Out};
+use removal::Out;
 use segment::{LockedSegment, View};
 
 /// An extendible hash index of the objects of its own slab; see the [module](self).
@@ -178,100 +179,6 @@ impl<T: Slotted> ExtendibleIndex<T> {
         if let Some(view) = self.view(hash, guard) {
             view.prefetch(hash);
         }
-    }
-
-    /// Inserts an object. If an object with `hash` is present for which `is(present, new)` returns
-    /// true, meaning that both have the same key, the new object replaces it. Returns the replaced
-    /// object and the result of `add`.
-    ///
-    /// `add` is called under the segment's lock, with the handle and the object that is to be
-    /// replaced. It either stores the handle with its owner (and, for a replacement, removes the
-    /// replaced object's handle from there) or returns the handle as an error; then the index is
-    /// unchanged. `hasher` returns the hash of any object.
-    ///
-    /// The handle of the replaced object may be dropped at any time: during `add` the object is
-    /// still in the index, and its life ends when this function removes it.
-    ///
-    /// All three closures may panic: the index is then unchanged, but effects of `add` up to the
-    /// panic remain. None of them may change this index or call [`with`](Self::with): they run
-    /// under the lock of one segment, so the thread would deadlock with itself.
-    ///
-    /// # Errors
-    ///
-    /// [`InsertError`] gives the reason and returns the handle.
-    ///
-    /// # Panics
-    ///
-    /// If the object is in another slab than this index's.
-    pub fn insert<'g, R>(
-        &'g self,
-        slot: Slot<T>,
-        hash: u64,
-        guard: &'g Guard,
-        is: impl Fn(&T, &T) -> bool,
-        hasher: &impl Fn(&T) -> u64,
-        add: impl FnOnce(Slot<T>, Option<&'g T>) -> Result<R, Slot<T>>,
-    ) -> Result<(Option<&'g T>, R), InsertError<T>> {
-        assert!(self.slab.has(&slot), "an object can be inserted only into the index of its own slab");
-        if slot.state().is_indexed() {
-            return Err(InsertError::Indexed(slot));
-        }
-        let hash = mix(hash);
-        // Declared before the lock so that they are dropped after it: dropping them may drop
-        // objects.
-        let (mut entered, mut replaced) = (Entered(None), Out::<T>(None));
-        let (mut segment, there, place) = loop {
-            let Ok(mut segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
-            if let Some(place) = segment.find(hash, |number| is(self.object(number), &slot)) {
-                let there = self.object(segment.number(place));
-                break (segment, Some(there), place);
-            }
-            let room = segment.room(hash);
-            match room {
-                Some(place) if !segment.is_full() => break (segment, None, place),
-                _ => {}
-            }
-            match (self.grow(&mut segment, guard, hasher), room) {
-                (Ok(()), _) => {
-                    drop(segment);
-                    let _moved = self.tidy(guard);
-                }
-                // No memory to grow: the segment becomes fuller than it should be.
-                (Err(AllocError), Some(place)) => break (segment, None, place),
-                (Err(AllocError), None) => return Err(InsertError::NoMemory(slot)),
-            }
-        };
-        let object = slot.0;
-        // SAFETY: the slot's handle is `slot`, so the slot is allocated and its object live.
-        let number = unsafe { SharedSlab::number(object) };
-        let was_seen = slot.state().was_seen();
-        slot.state().enter();
-        // Covers an `add` that refuses or panics: the object may have been marked as indexed,
-        // whatever `add` did with the handle.
-        entered.0 = Some(object);
-        let added = match add(slot, there) {
-            Ok(added) => added,
-            Err(slot) => {
-                if slot.0 == object && !was_seen {
-                    slot.state().withdraw();
-                    entered.0 = None;
-                }
-                return Err(InsertError::Refused(slot));
-            }
-        };
-        entered.0 = None;
-        if there.is_some() {
-            // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
-            // free.
-            let before = unsafe { SharedSlab::at(segment.number(place)) };
-            segment.replace(place, number);
-            // SAFETY: the object was in the index until `replace`, so its slot is not freed while
-            // `guard` exists. This thread removed it from the index.
-            unsafe { replaced.take(before) };
-        } else {
-            segment.put(hash, place, number);
-        }
-        Ok((there, added))
     }
 
     /// Removes the object with `hash` for which `is` returns true, and calls `gone` with it under

@@ -1,6 +1,6 @@
 //! Drop guards for objects that enter or leave an index.
 
-use crate::slab::{SharedSlab, Slotted};
+use crate::slab::{SharedSlab, Slot, Slotted};
 use core::ptr::NonNull;
 
 /// An object that was removed from the index and has no handle any more: dropping this retires it.
@@ -34,6 +34,42 @@ impl<T: Slotted> Drop for Out<T> {
 
 /// An object that is marked as indexed but not yet inserted.
 pub(super) struct Entered<T: Slotted>(pub(super) Option<NonNull<T>>);
+
+impl<T: Slotted> Entered<T> {
+    /// Marks an object as indexed and calls `add` with its handle. Returns the object's number,
+    /// which the caller stores in the index, and the result of `add`.
+    ///
+    /// If `add` panics, or returns a handle that it must not return, the object stays in `self`,
+    /// whose drop ends its life if there is no handle.
+    #[inline]
+    pub(super) fn enter<R>(
+        &mut self,
+        slot: Slot<T>,
+        add: impl FnOnce(Slot<T>) -> Result<R, Slot<T>>,
+    ) -> Result<(u32, R), Slot<T>> {
+        let object = slot.0;
+        // SAFETY: the slot's handle is `slot`, so the slot is allocated and its object live.
+        let number = unsafe { SharedSlab::number(object) };
+        let was_seen = slot.state().was_seen();
+        slot.state().enter();
+        // Covers an `add` that refuses or panics: the object may have been marked as indexed,
+        // whatever `add` did with the handle.
+        self.0 = Some(object);
+        match add(slot) {
+            Ok(added) => {
+                self.0 = None;
+                Ok((number, added))
+            }
+            Err(slot) => {
+                if slot.0 == object && !was_seen {
+                    slot.state().withdraw();
+                    self.0 = None;
+                }
+                Err(slot)
+            }
+        }
+    }
+}
 
 impl<T: Slotted> Drop for Entered<T> {
     #[inline]

@@ -81,7 +81,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
                     filled(pool, class_for(len + 1), depth, prefix, of_side)
                 };
                 let both = [side(false, objects.len() - ones)?, side(true, ones)?];
-                return self.replace(segment, both.into_iter(), guard);
+                return self.replace_segment(segment, both.into_iter(), guard);
             }
         }
         if class >= CLASS_MAX {
@@ -90,7 +90,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let class = class_for(objects.len() + 1).max(class + 1);
         let pool = self.pool_for(header.depth);
         let larger = filled(pool, class, header.depth, header.prefix, objects.into_iter())?;
-        self.replace(segment, core::iter::once(larger), guard)
+        self.replace_segment(segment, core::iter::once(larger), guard)
     }
 
     /// Replaces a segment that is much too large by a smaller one.
@@ -108,7 +108,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let header = segment.view().header();
         let pool = self.pool_for(header.depth);
         let smaller = filled(pool, class, header.depth, header.prefix, objects.into_iter())?;
-        self.replace(segment, core::iter::once(smaller), guard)
+        self.replace_segment(segment, core::iter::once(smaller), guard)
     }
 
     /// Moves the next segment that is to be evacuated from its chunk. Returns false if there is
@@ -134,7 +134,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         guard: &Guard,
     ) -> Result<(), AllocError> {
         let copy = New::copy(segment, pool).ok_or(AllocError)?;
-        self.replace(segment, core::iter::once(copy), guard)
+        self.replace_segment(segment, core::iter::once(copy), guard)
     }
 
     /// The segment pool, if there is one.
@@ -182,7 +182,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// Publishes the segments that replace a segment, and retires it.
-    fn replace(
+    fn replace_segment(
         &self,
         segment: &mut LockedSegment<'_>,
         by: impl ExactSizeIterator<Item = New>,

@@ -92,6 +92,27 @@ pub(super) fn put<'g, R>(
     }
 }
 
+/// Puts a new entry in the place of the entry of this key, if there is one, with its handle kept by
+/// `own`; returns the value of the replaced entry.
+pub(super) fn replace<'g, R>(
+    index: &'g ExtendibleIndex<Entry>,
+    key: u64,
+    value: u64,
+    hash: &impl Fn(u64) -> u64,
+    guard: &'g Guard,
+    own: impl FnOnce(Slot<Entry>) -> R,
+) -> Option<(u64, R)> {
+    let there = index.get(hash(key), guard, |entry| entry.key == key)?;
+    match index.replace(entry(index, key, value), hash(key), guard, there, |slot, _| Ok(own(slot))) {
+        Ok((new, owned)) => {
+            assert_eq!(new.value(), value, "the new entry is returned");
+            Some((there.value(), owned))
+        }
+        Err(InsertError::Refused(_)) => None,
+        Err(InsertError::NoMemory(_) | InsertError::Indexed(_)) => panic!("nothing else refuses"),
+    }
+}
+
 pub(super) fn get(index: &ExtendibleIndex<Entry>, key: u64, hash: &impl Fn(u64) -> u64, guard: &Guard) -> Option<u64> {
     let is = |entry: &Entry| {
         entry.value(); // A comparison of keys reads the whole entry, so that a model check sees the access.

@@ -75,7 +75,7 @@ impl<T: Slotted> SharedSlab<T> {
     ///
     /// The object is in a slab, and its slot is not free.
     #[inline]
-    pub(super) unsafe fn header<'a>(object: NonNull<T>) -> &'a ChunkHeader {
+    pub(crate) unsafe fn header<'a>(object: NonNull<T>) -> &'a ChunkHeader {
         let chunk = object.as_ptr().map_addr(|address| address & !(Self::GEOMETRY.full - 1)).cast::<ChunkHeader>();
         // SAFETY: chunks are aligned to the size of a full one and no larger, and begin with a
         // header; a chunk exists while one of its slots is not free.

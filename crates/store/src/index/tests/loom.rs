@@ -76,6 +76,52 @@ fn a_reader_beside_a_replacement_finds_one_of_the_two() {
     model(a_reader_beside_a_replacement);
 }
 
+/// The same by `replace`, while another thread removes the entry or not. If the entry was removed,
+/// nothing is replaced.
+fn a_reader_and_a_removal_beside_a_replacement() {
+    let index = index();
+    let first = add(index, 1, 10);
+    let remover = thread::spawn(move || {
+        let removed = remove(index, 1, &hash, &pin());
+        assert!(matches!(removed, Some(10 | 11)), "{removed:?}");
+    });
+    let replaced = replace(index, 1, 11, &hash, &pin(), |slot| slot);
+    let found = look(index, 1);
+    assert!(found.is_none() || replaced.is_some() && found == Some(11), "{found:?}");
+    remover.join().unwrap();
+    assert_eq!(look(index, 1), None, "the key was removed once");
+    end(index, [first].into_iter().chain(replaced.map(|(_, slot)| slot)).collect());
+}
+
+#[test]
+fn of_a_replacement_and_a_removal_one_is_first() {
+    model(a_reader_and_a_removal_beside_a_replacement);
+}
+
+/// A reader beside a replacement by `replace` finds one of the two entries, initialized.
+fn a_reader_beside_a_replacement_in_place() {
+    let index = index();
+    let first = add(index, 1, 10);
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, Some(10 | 11)), "{found:?}");
+    });
+    let second = replace(index, 1, 11, &hash, &pin(), |slot| slot);
+    reader.join().unwrap();
+    end(index, [first].into_iter().chain(second.map(|(_, slot)| slot)).collect());
+}
+
+#[test]
+fn a_reader_beside_a_replacement_in_place_finds_one_of_the_two() {
+    model(a_reader_beside_a_replacement_in_place);
+}
+
+#[test]
+#[should_panic]
+fn and_less_in_place_when_numbers_are_published_relaxed() {
+    with_mutant("number_relaxed", || model(a_reader_beside_a_replacement_in_place));
+}
+
 #[test]
 #[should_panic]
 fn and_less_when_numbers_are_published_relaxed() {

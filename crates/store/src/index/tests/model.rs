@@ -13,6 +13,7 @@ enum Op {
     Put(u64, u64),
     PutMany(u64, u16),
     Get(u64),
+    Replace(u64, u64),
     Remove(u64),
     RemoveMany(u64, u16),
     Visit,
@@ -24,6 +25,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (key.clone(), any::<u64>()).prop_map(|(k, v)| Op::Put(k, v)),
         2 => (key.clone(), 0..600_u16).prop_map(|(k, n)| Op::PutMany(k, n)),
         4 => key.clone().prop_map(Op::Get),
+        3 => (key.clone(), any::<u64>()).prop_map(|(k, v)| Op::Replace(k, v)),
         3 => key.clone().prop_map(Op::Remove),
         2 => (key, 0..600_u16).prop_map(|(k, n)| Op::RemoveMany(k, n)),
         1 => Just(Op::Visit),
@@ -57,6 +59,15 @@ proptest! {
                 Op::Put(key, value) => put(key, value, &mut map),
                 Op::PutMany(key, nr) => (0..u64::from(nr)).for_each(|n| put(key + n, n, &mut map)),
                 Op::Get(key) => prop_assert_eq!(get(&index, key, hash, &pin()), map.get(&key).copied()),
+                Op::Replace(key, value) => {
+                    let guard = pin();
+                    let replaced = replace(&index, key, value, hash, &guard, |slot| slot);
+                    prop_assert_eq!(replaced.as_ref().map(|(old, _)| *old), map.get(&key).copied());
+                    if let Some((_, slot)) = replaced {
+                        map.insert(key, value);
+                        handles.insert(key, slot);
+                    }
+                }
                 Op::Remove(key) => {
                     prop_assert_eq!(remove(&index, key, hash, &pin()), map.remove(&key));
                     handles.remove(&key);
@@ -254,4 +265,72 @@ fn a_removal_beside_a_hasher_that_panics_is_done() {
     }
     assert!(failed > 0, "it never became smaller: this test shows nothing");
     index.assert_valid(&|entry| HASHES[0](entry.key));
+}
+
+/// The value of key 7, for the tests of `replace`.
+fn seven(index: &ExtendibleIndex<Entry>) -> Option<u64> {
+    get(index, 7, &|key| key, &pin())
+}
+
+#[test]
+fn a_refused_replacement_changes_nothing() {
+    let (index, mut handles) = filled(20, &|key| key);
+    let guard = pin();
+    let there = index.get(7, &guard, |entry| entry.key == 7).unwrap();
+    let refused = index.replace::<()>(entry(&index, 7, 70), 7, &guard, there, |slot, node| {
+        assert_eq!(node, NodeId::ZERO);
+        Err(slot)
+    });
+    let Err(InsertError::Refused(slot)) = refused else { panic!("{:?}", refused.err()) };
+    assert_eq!((seven(&index), slot.value()), (Some(7), 70));
+    assert!(!slot.is_indexed() && slot.into_inner().is_ok(), "no reader has seen the new object");
+
+    // An object that is in the index is not put there twice.
+    let other = handles.pop().unwrap();
+    let refused = index.replace(other, 7, &guard, there, |_, _| -> Result<(), _> { panic!("not called") });
+    assert!(matches!(refused, Err(InsertError::Indexed(_))), "{:?}", refused.err());
+    assert_eq!(seven(&index), Some(7));
+
+    // Under another hash, and after it was removed or replaced, the object is not found.
+    let absent = |hash| {
+        let refused = index.replace(entry(&index, 7, 71), hash, &guard, there, |_, _| -> Result<(), _> { panic!() });
+        assert!(matches!(refused, Err(InsertError::Refused(_))), "{:?}", refused.err());
+    };
+    absent(8);
+    let (old, new) = replace(&index, 7, 72, &|key| key, &guard, |slot| slot).unwrap();
+    absent(7);
+    assert_eq!((old, seven(&index)), (7, Some(72)));
+    assert_eq!(remove(&index, 7, &|key| key, &guard), Some(72));
+    absent(7);
+    index.assert_valid(&|entry: &Entry| entry.key);
+    drop(new);
+    // The index is empty, and has no segment.
+    let empty = ExtendibleIndex::<Entry>::new();
+    let refused = empty.replace(entry(&empty, 7, 7), 7, &guard, there, |_, _| -> Result<(), _> { panic!() });
+    assert!(matches!(refused, Err(InsertError::Refused(_))), "{:?}", refused.err());
+}
+
+#[test]
+fn a_replacement_that_panics_leaves_the_old_object() {
+    let (index, _handles) = filled(20, &|key| key);
+    let guard = pin();
+    let there = index.get(7, &guard, |entry| entry.key == 7).unwrap();
+    let slot = entry(&index, 7, 70);
+    let replaced = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+        index.replace(slot, 7, &guard, there, |_slot, _| -> Result<(), _> { panic!("the owner's own fault") })
+    }));
+    assert!(replaced.is_err());
+    assert_eq!(seven(&index), Some(7));
+    assert!((0..20).all(|key| get(&index, key, &|key| key, &guard) == Some(key)), "no lock is held");
+    index.assert_valid(&|entry: &Entry| entry.key);
+}
+
+#[test]
+#[should_panic(expected = "only into the index of its own slab")]
+fn an_object_of_another_slab_replaces_nothing() {
+    let (index, _handles) = filled(1, &|key| key);
+    let other = ExtendibleIndex::<Entry>::new();
+    let guard = pin();
+    let there = index.get(0, &guard, |_| true).unwrap();
+    let _refused = index.replace(entry(&other, 0, 1), 0, &guard, there, |_, _| Ok(()));
 }

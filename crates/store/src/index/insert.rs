@@ -1,0 +1,146 @@
+//! Inserts and replacements: an object enters the index under the lock of its segment.
+
+use super::removal::{Entered, Out};
+use super::segment::{LockedSegment, WayIndex};
+use super::{mix, ExtendibleIndex, InsertError};
+use crate::slab::{SharedSlab, Slot, Slotted};
+use core::ptr;
+use lowwater_base::NodeId;
+use lowwater_lru_core::AllocError;
+use lowwater_rcu::Guard;
+
+impl<T: Slotted> ExtendibleIndex<T> {
+    /// Inserts an object. If an object with `hash` is present for which `is(present, new)` returns
+    /// true, meaning that both have the same key, the new object replaces it. Returns the replaced
+    /// object and the result of `add`.
+    ///
+    /// `add` is called under the segment's lock, with the handle and the object that is to be
+    /// replaced. It either stores the handle with its owner (and, for a replacement, removes the
+    /// replaced object's handle from there) or returns the handle as an error; then the index is
+    /// unchanged. `hasher` returns the hash of any object.
+    ///
+    /// The handle of the replaced object may be dropped at any time: during `add` the object is
+    /// still in the index, and its life ends when this function removes it.
+    ///
+    /// All three closures may panic: the index is then unchanged, but effects of `add` up to the
+    /// panic remain. None of them may change this index or call [`with`](Self::with): they run
+    /// under the lock of one segment, so the thread would deadlock with itself.
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] gives the reason and returns the handle.
+    ///
+    /// # Panics
+    ///
+    /// If the object is in another slab than this index's.
+    pub fn insert<'g, R>(
+        &'g self,
+        slot: Slot<T>,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&T, &T) -> bool,
+        hasher: &impl Fn(&T) -> u64,
+        add: impl FnOnce(Slot<T>, Option<&'g T>) -> Result<R, Slot<T>>,
+    ) -> Result<(Option<&'g T>, R), InsertError<T>> {
+        let slot = self.unindexed(slot)?;
+        let hash = mix(hash);
+        // Declared before the lock so that they are dropped after it: dropping them may drop
+        // objects.
+        let (mut entered, mut replaced) = (Entered(None), Out::<T>(None));
+        let (mut segment, there, place) = loop {
+            let Ok(mut segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
+            if let Some(place) = segment.find(hash, |number| is(self.object(number), &slot)) {
+                let there = self.object(segment.number(place));
+                break (segment, Some(there), place);
+            }
+            let room = segment.room(hash);
+            match room {
+                Some(place) if !segment.is_full() => break (segment, None, place),
+                _ => {}
+            }
+            match (self.grow(&mut segment, guard, hasher), room) {
+                (Ok(()), _) => {
+                    drop(segment);
+                    let _moved = self.tidy(guard);
+                }
+                // No memory to grow: the segment becomes fuller than it should be.
+                (Err(AllocError), Some(place)) => break (segment, None, place),
+                (Err(AllocError), None) => return Err(InsertError::NoMemory(slot)),
+            }
+        };
+        let (number, added) = entered.enter(slot, |slot| add(slot, there)).map_err(InsertError::Refused)?;
+        if there.is_some() {
+            Self::replace_number(&mut segment, place, number, &mut replaced);
+        } else {
+            segment.put(hash, place, number);
+        }
+        Ok((there, added))
+    }
+
+    /// Puts an object in the place of `present`, an object of this index with the same key and the
+    /// same `hash`. Returns the new object, which stays readable while the guard exists, and the
+    /// result of `swap`.
+    ///
+    /// As [`insert`](Self::insert), but with less work: no key is compared, no segment grows, and
+    /// no hash is needed of any other object. `swap` is called as `add` is there, with the node of
+    /// the memory of `present`, and may panic as `add` may.
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError::Refused`] if `present` is not in the index under this hash (it was removed or
+    /// replaced meanwhile), or if `swap` returns the handle; [`InsertError::Indexed`] as for
+    /// `insert`. The index is unchanged.
+    ///
+    /// # Panics
+    ///
+    /// If the object is in another slab than this index's.
+    pub fn replace<'g, R>(
+        &'g self,
+        slot: Slot<T>,
+        hash: u64,
+        guard: &'g Guard,
+        present: &'g T,
+        swap: impl FnOnce(Slot<T>, NodeId) -> Result<R, Slot<T>>,
+    ) -> Result<(&'g T, R), InsertError<T>> {
+        let slot = self.unindexed(slot)?;
+        let hash = mix(hash);
+        // Declared before the lock so that they are dropped after it, as in `insert`.
+        let (mut entered, mut replaced) = (Entered(None), Out::<T>(None));
+        let Some(mut segment) = self.lock_there(hash, guard) else { return Err(InsertError::Refused(slot)) };
+        let is_present = |number| ptr::eq(self.object(number), present);
+        let Some(place) = segment.find(hash, is_present) else { return Err(InsertError::Refused(slot)) };
+        // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
+        // free.
+        let before = unsafe { SharedSlab::<T>::at(segment.number(place)) };
+        // SAFETY: as the number, the object is in a slab, and its slot is not free.
+        let node = unsafe { SharedSlab::header(before) }.node;
+        let (number, swapped) = entered.enter(slot, |slot| swap(slot, node)).map_err(InsertError::Refused)?;
+        Self::replace_number(&mut segment, place, number, &mut replaced);
+        // The segment's lock is held, so the object is in the index at this moment, and is not
+        // freed while `guard` exists.
+        Ok((self.object(number), swapped))
+    }
+
+    /// Returns the handle if its object can be inserted.
+    #[inline]
+    fn unindexed(&self, slot: Slot<T>) -> Result<Slot<T>, InsertError<T>> {
+        assert!(self.slab.has(&slot), "an object can be inserted only into the index of its own slab");
+        match slot.state().is_indexed() {
+            true => Err(InsertError::Indexed(slot)),
+            false => Ok(slot),
+        }
+    }
+
+    /// Stores the number of an object that was entered in the way at `place`. The object that was
+    /// there is removed from the index, and goes to `replaced` if it has no handle any more.
+    #[inline]
+    fn replace_number(segment: &mut LockedSegment<'_>, place: WayIndex, number: u32, replaced: &mut Out<T>) {
+        // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
+        // free.
+        let before = unsafe { SharedSlab::at(segment.number(place)) };
+        segment.replace(place, number);
+        // SAFETY: the object was in the index until `replace`, and the caller holds a guard since
+        // before, so its slot is not freed. This thread removed the object from the index.
+        unsafe { replaced.take(before) };
+    }
+}
