@@ -66,6 +66,7 @@ mod load;
 mod lookup;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod overwrite;
 mod pinned;
 mod policy;
 mod record;

@@ -160,7 +160,12 @@ where
 
     /// Replaces a record by a copy, and returns the handle of the old record, which the caller
     /// drops.
-    fn copy_record(&self, record: &Record<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, KeptInPlace> {
+    fn copy_record<'g>(
+        &'g self,
+        record: &'g Record<K, V>,
+        node: NodeId,
+        guard: &'g Guard,
+    ) -> Result<Handle<K, V>, KeptInPlace> {
         if record.charge() > COPIED_MAX {
             return Err(KeptInPlace::Busy);
         }
@@ -170,14 +175,12 @@ where
         // lock.
         let new = Record::new(key, value, Deadline::NEVER, record.charge());
         let new = self.index.slab().alloc(new, node).map_err(|_| KeptInPlace::NoMemory)?;
-        let is_it = |there: &Record<K, V>, _: &Record<K, V>| std::ptr::eq(there, record);
-        let hasher = |record: &Record<K, V>| self.hash(&record.key);
-        let put = self.index.insert(new, hash, guard, is_it, &hasher, |new, there| match there {
-            Some(there) => {
-                self.set_is_records(&new, true);
-                self.queues.replace(there, new).inspect_err(|new| self.set_is_records(new, false))
-            }
-            None => Err(new),
+        let put = self.index.replace(new, hash, guard, record, |new, _| {
+            new.set_deadline(record.deadline());
+            self.set_is_records(&new, true);
+            let old = self.queues.replace(record, new).inspect_err(|new| self.set_is_records(new, false))?;
+            old.set_moved();
+            Ok(old)
         });
         match put {
             Ok((_, old)) => Ok(old),

@@ -69,12 +69,13 @@ pub(super) enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static
     Nothing,
 }
 
-/// A record that was removed from the index and from its list, and the group that was charged for
-/// it. Its drop finishes the removal, and should run where no guard is held.
+/// A record that was removed from the index and from its list, and the group to uncharge for it:
+/// none if the charge went to the record that took its place. Its drop finishes the removal, and
+/// should run where no guard is held.
 pub(super) struct PendingRemoval<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    core: &'c Core<K, V, S>,
-    record: Option<Handle<K, V>>,
-    memcg: Memcg,
+    pub(super) core: &'c Core<K, V, S>,
+    pub(super) record: Option<Handle<K, V>>,
+    pub(super) memcg: Option<Memcg>,
 }
 
 /// A removal to be finished; none if a walk has isolated the record: then the walk finishes the
@@ -87,8 +88,9 @@ pub(super) type Unlinked<'c, 'g, K, V, S> = (&'g Record<K, V>, MaybeRemoval<'c, 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for PendingRemoval<'_, K, V, S> {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
-            let freed = self.core.end_charge(&record, &self.memcg);
-            self.memcg.uncharge(freed);
+            if let Some(memcg) = &self.memcg {
+                memcg.uncharge(self.core.end_charge(&record, memcg));
+            }
             self.core.finish_removal(record);
         }
     }
@@ -318,7 +320,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// isolated the record, which finishes the removal.
     pub(super) fn remove_from_list(&self, record: &Record<K, V>) -> MaybeRemoval<'_, K, V, S> {
         let (record, memcg) = self.queues.del(record)?;
-        Some(PendingRemoval { core: self, record: Some(record), memcg })
+        Some(PendingRemoval { core: self, record: Some(record), memcg: Some(memcg) })
     }
 
     /// Removes a record from the index by searching all of it; the handle is the caller's. Returns

@@ -16,6 +16,7 @@ use super::expiry::clock::Ttl;
 use super::expiry::deadline::Now;
 use super::handle::Cache;
 use super::insert::{Expect, Payer, Rejected};
+use super::overwrite::NewValue;
 use super::policy::queues::Queues;
 use super::record::Record;
 use super::removal::RemovalCause;
@@ -214,7 +215,7 @@ where
     /// should have no other effect than its result. The thread is pinned while `f` runs and while
     /// the value is weighed: the memory of entries that leave meanwhile is freed only afterwards,
     /// so neither should block. Reading the value in `f` does not count as a use; a value that
-    /// replaces another keeps the use count of the old one.
+    /// replaces another has one use more than the old one.
     ///
     /// # Errors
     ///
@@ -242,7 +243,7 @@ where
             };
             let now = core.clock.now();
             let op = f(there.map(|record| Current { record, now, queues, root, group: OnceCell::new() }));
-            let (value, expires) = match (op, there) {
+            let (mut value, expires) = match (op, there) {
                 (Op::Update(value), Some(record)) => (value, record.deadline()),
                 (Op::Put(value) | Op::Update(value), _) => (value, core.clock.deadline_of(self.ttl)),
                 (Op::Remove, Some(record)) => {
@@ -257,6 +258,17 @@ where
                 }
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
+            if let Some(record) = there {
+                let new = NewValue { key: self.key, value, hash, payer: self.payer, expires };
+                match cache.overwrite(record, new, &guard) {
+                    Ok((old, removal)) => {
+                        drop(guard);
+                        drop(removal);
+                        return Ok(Computed::Replaced(old));
+                    }
+                    Err(back) => (self.key, value) = back,
+                }
+            }
             let expect = there.map_or(Expect::Vacant, Expect::Same);
             let group = cache.payer_of(self.payer, there);
             let target = cache.target(&group);

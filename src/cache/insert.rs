@@ -14,6 +14,7 @@ use super::error::RejectReason;
 use super::expiry::clock::Ttl;
 use super::expiry::deadline::Deadline;
 use super::handle::{Cache, CacheInner};
+use super::overwrite::NewValue;
 use super::policy::cost::RelativeCost;
 use super::policy::queue::Queue;
 use super::policy::tenant::Tenant;
@@ -33,10 +34,10 @@ pub(super) enum Expect<'g, K, V> {
 /// The group that is charged for a new value.
 #[derive(Clone, Copy)]
 pub(super) struct Payer<'a> {
-    group: &'a Memcg,
+    pub(super) group: &'a Memcg,
     /// Whether the caller has named the group: then a present entry moves to it. Otherwise the
     /// entry keeps its own group.
-    is_named: bool,
+    pub(super) is_named: bool,
 }
 
 impl<'a> Payer<'a> {
@@ -133,12 +134,25 @@ where
         ttl: Ttl,
         expect: &Expect<'_, K, V>,
     ) -> Result<Option<V>, Rejected<K, V>> {
-        let expires = self.inner.core.clock.deadline_of(ttl);
+        let core = &self.inner.core;
+        let expires = core.clock.deadline_of(ttl);
+        let (mut key, mut value) = (key, value);
         let group = match expect {
-            Expect::Any if self.may_have_another_payer(payer) => {
-                let (core, guard) = (&self.inner.core, pin());
+            Expect::Any => {
+                let guard = pin();
                 let current = core.index.get(hash, &guard, |record| record.key == key);
-                self.payer_of(payer, current.filter(|record| !core.is_expired(record)))
+                let current = current.filter(|record| !core.is_expired(record));
+                if let Some(record) = current {
+                    match self.overwrite(record, NewValue { key, value, hash, payer, expires }, &guard) {
+                        Ok((replaced, removal)) => {
+                            drop(guard);
+                            drop(removal);
+                            return Ok(Some(replaced));
+                        }
+                        Err(back) => (key, value) = back,
+                    }
+                }
+                self.payer_of(payer, current)
             }
             _ => online(payer.group),
         };
@@ -179,13 +193,16 @@ where
         group.max() == ByteSize::ZERO && (self.runtime().housekeeper().is_dropping(group) || !group.is_online())
     }
 
-    /// Returns whether a replaced entry may keep a group other than `payer`'s. False in a cache
-    /// with one group, so that no lookup is needed.
+    /// Returns whether a replaced entry may keep a group other than `payer`'s.
     fn may_have_another_payer(&self, payer: Payer<'_>) -> bool {
+        !payer.is_named && !self.has_one_group(payer)
+    }
+
+    /// Returns whether all entries are charged to the payer's group, so that no lookup is needed.
+    pub(super) fn has_one_group(&self, payer: Payer<'_>) -> bool {
         // Relaxed: an insert of the first entry of another group at this moment is concurrent with
         // the caller, so either order is correct.
-        let is_of_one_group = *payer.group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed);
-        !payer.is_named && !is_of_one_group
+        *payer.group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed)
     }
 
     /// Looks up the tenant of a group to charge.
@@ -222,11 +239,7 @@ where
         let (queues, index) = (&inner.core.queues, &inner.core.index);
         let bytes = (inner.weigher)(&key, &value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));
         let bytes = rounded(bytes);
-        let cost = inner.core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| {
-            let relative = cost.relative(&key, &value, inner.core.notifier.mean_cost());
-            queues.note_mean_cost(cost.mean());
-            relative
-        });
+        let cost = self.relative_cost(&key, &value);
         let node = inner.node();
         let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
         let record =
@@ -237,6 +250,16 @@ where
         }
         record.set_queue(queues.initial_queue(group, tenant, node));
         Ok(Prepared { record, cost })
+    }
+
+    /// Returns the relative cost of a miss of this value, and adds it to the cache's mean.
+    pub(super) fn relative_cost(&self, key: &K, value: &V) -> RelativeCost {
+        let core = &self.inner.core;
+        core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| {
+            let relative = cost.relative(key, value, core.notifier.mean_cost());
+            core.queues.note_mean_cost(cost.mean());
+            relative
+        })
     }
 
     /// Inserts a prepared record, if the current record of the key is the expected one. Returns the
@@ -325,7 +348,7 @@ where
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
     /// Returns the node for this thread's records: one of the registry's nodes, even if the
     /// topology reports a higher one.
-    fn node(&self) -> NodeId {
+    pub(super) fn node(&self) -> NodeId {
         if self.last_node == NodeId::ZERO {
             NodeId::ZERO
         } else {

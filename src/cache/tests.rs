@@ -9,6 +9,7 @@ mod lookups;
 mod model;
 mod nodes;
 mod orders;
+mod overwrite;
 mod reaper;
 mod save;
 mod tenant_keys;

@@ -20,8 +20,9 @@
 //!
 //! New entries start on probation. Most entries that are read only once leave from there, and
 //! displace no used entry (the S3-FIFO queues, with a share that adapts as in ARC). A read only
-//! increments the record's use count and moves no record. A new value for a present key becomes the
-//! youngest of the queue of the old record and inherits its uses; the write itself adds no use.
+//! increments the record's use count and moves no record. A new value for a present key takes the
+//! position of the old record, with one use more ([`overwrite`](crate::cache::overwrite)); if that
+//! is not possible, the new record becomes the youngest of the old record's queue, with its uses.
 //!
 //! Each tenant has its own queues, share and clock ([`tenant`](super::tenant)), so that the reads
 //! of one tenant do not change the order of another.
@@ -250,7 +251,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Raises the use count of `new`, which is on no list yet, to that of `old`, which it replaces.
-    /// With two queues, `new` also goes to main if `old` is there. The write itself adds no use.
+    /// With two queues, `new` also goes to main if `old` is there.
     pub(crate) fn inherit(&self, new: &Record<K, V>, old: &Record<K, V>) {
         let is_main = self.has_queues() && old.queue() == Queue::Main;
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
@@ -300,18 +301,15 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.lists(record.queue()).add(record, memcg, node)
     }
 
-    /// Replaces `old` by `new` at the same position of its queue, with the uses and the deadline of
-    /// `old`. The caller holds the lock of their segment. Returns the old record.
+    /// Replaces `old` by `new` at the same position of its queue, with the uses of `old`. The caller
+    /// holds the lock of their segment. Returns the old record.
     ///
     /// # Errors
     ///
     /// Returns `new` if a walk has isolated `old`.
     pub(crate) fn replace(&self, old: &Record<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
         new.inherit(old, old.queue());
-        new.set_deadline(old.deadline());
-        let old = self.lists(old.queue()).replace(old, new)?;
-        old.set_moved();
-        Ok(old)
+        self.lists(old.queue()).replace(old, new)
     }
 
     /// Removes a record from its queue, and returns it with its group; `None` if a walk has
