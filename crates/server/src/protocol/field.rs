@@ -12,9 +12,10 @@ pub fn noreply(arguments: &[&[u8]]) -> bool {
     arguments.last() == Some(&&b"noreply"[..])
 }
 
-/// Parses a key: at most 250 bytes, without white space or control characters.
+/// Parses a key: at most 250 bytes, without a space, a line end or a zero byte. As memcached, and
+/// unlike its `protocol.txt`, accepts other control characters.
 pub fn key(word: &[u8]) -> Result<&[u8], ProtocolError> {
-    if word.len() > KEY_BYTES_MAX || word.iter().any(|b| b.is_ascii_control()) {
+    if word.len() > KEY_BYTES_MAX || word.contains(&0) {
         return Err(ProtocolError::Format);
     }
     Ok(word)

@@ -81,7 +81,7 @@ fn refused_lines_in_memcacheds_words() {
         (&format!("set {long} 0 0 5"), "CLIENT_ERROR bad command line format"),
         (&format!("delete {long}"), "CLIENT_ERROR bad command line format"),
         (&format!("touch {long} 0"), "CLIENT_ERROR bad command line format"),
-        ("get a\tb", "CLIENT_ERROR bad command line format"),
+        ("get a\0b", "CLIENT_ERROR bad command line format"),
         ("set k x 0 5", "CLIENT_ERROR bad command line format"),
         ("set k -1 0 5", "CLIENT_ERROR bad command line format"),
         ("set k 4294967296 0 5", "CLIENT_ERROR bad command line format"),

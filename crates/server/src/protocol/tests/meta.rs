@@ -76,7 +76,7 @@ fn faults_in_memcacheds_words() {
         ("me", "CLIENT_ERROR bad command line format"),
         ("me --- b", "CLIENT_ERROR bad command line format"),
         (&format!("mg {long}"), "CLIENT_ERROR bad command line format"),
-        ("mg a\tb", "CLIENT_ERROR bad command line format"),
+        ("mg a\0b", "CLIENT_ERROR bad command line format"),
         ("mg k v s v", "CLIENT_ERROR duplicate flag"),
         ("mg k \u{e9}", "CLIENT_ERROR duplicate flag"),
         ("mg k S", "CLIENT_ERROR invalid flag"),
