@@ -25,6 +25,7 @@ use crate::decoder::{Decoder, Step};
 use crate::net::input::Input;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
+use crate::protocol::binary;
 use crate::protocol::error::ProtocolError;
 use crate::protocol::login::{LoginDecoder, LoginStep};
 use crate::server::{ConnectionPermit, CLOSE_TIME_MAX};
@@ -52,7 +53,7 @@ pub async fn serve(permit: ConnectionPermit, stream: Stream, namespace: Namespac
         stream,
     };
     let login = server.settings.users.is_some().then(LoginDecoder::default);
-    let mut connection = Connection { session, login, decoder, input: Input::default() };
+    let mut connection = Connection { session, login, decoder, input: Input::default(), is_first: true };
     if let Err(why) = connection.run().await {
         server.log(1, format_args!("connection closed: {why}"));
     }
@@ -66,6 +67,8 @@ struct Connection {
     login: Option<LoginDecoder>,
     decoder: Decoder,
     input: Input,
+    /// No command was decoded yet.
+    is_first: bool,
 }
 
 /// The outcome of a read.
@@ -151,11 +154,43 @@ impl Connection {
         self.input.poll_read(&mut self.session.stream, cx)
     }
 
+    /// Answers a request of the binary protocol with that protocol's error, once its header has
+    /// arrived, and ends the connection.
+    async fn refuse_binary(&mut self) -> io::Result<ControlFlow<()>> {
+        let Some(header) = self.input.first_chunk::<{ binary::HEADER_BYTES }>() else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let refusal = binary::refusal(header);
+        self.session.server.note_binary_client();
+        self.session.output.push(&refusal);
+        self.session.flush().await?;
+        // A close with unread input would reset the connection, and the client might lose the
+        // answer: what the client sends until it has read the answer is received and discarded.
+        self.session.stream.shutdown().await?;
+        let discard = async {
+            loop {
+                let received = self.input.len();
+                self.input.advance(received);
+                match poll_fn(|cx| self.input.poll_read(&mut self.session.stream, cx)).await {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => {}
+                }
+            }
+        };
+        // An error means that the time is over.
+        let _ = tokio::time::timeout(CLOSE_TIME_MAX, discard).await;
+        Ok(ControlFlow::Break(()))
+    }
+
     /// Runs all complete commands in the input, and writes their replies.
     async fn serve_input(&mut self) -> io::Result<ControlFlow<()>> {
         let mut used = 0;
         let mut waits = 0;
         let mut next = ControlFlow::Continue(());
+        if self.is_first && self.input.first() == Some(&binary::REQUEST_MAGIC) {
+            return self.refuse_binary().await;
+        }
+        self.is_first = false;
         while next.is_continue() {
             if let Some(login) = &mut self.login {
                 let (taken, step) = login.step(&self.input[used..]);

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   login                    the stream before a client has logged in
+//!   binary                   the refusal of the binary protocol
 //!   line                     the classic commands
 //!   meta                     the meta commands
 //!   admin                    administration commands, memcached's and this server's own
@@ -19,8 +20,8 @@
 //! 2. The block after a store line with an invalid key, flags or time is discarded; memcached runs
 //!    it as commands. An `ms` with an opaque that is too long, or with too many flags, is such a
 //!    line; an `mg` or `ma` with such an opaque only answers with the error.
-//! 3. Keys with control characters are refused, as memcached's `protocol.txt` specifies; memcached
-//!    accepts them. Keys in base64 may contain any bytes.
+//! 3. A key with a zero byte is refused; memcached ends the line there. Keys in base64 may contain
+//!    any bytes.
 //! 4. A line that is too long is answered before the connection closes; a `get` may have 256 KiB of
 //!    keys, not an unlimited number.
 //! 5. A `get` with an invalid key is answered with an error; memcached also loses the pending
@@ -33,6 +34,7 @@
 
 mod admin;
 pub mod base64;
+pub mod binary;
 pub mod command;
 pub mod error;
 pub mod expiry;

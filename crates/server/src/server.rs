@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub struct Server {
     pub http: Option<SocketAddr>,
     connections: AtomicU64,
     verbosity: AtomicU8,
+    /// A client of the binary protocol was logged.
+    has_binary_client: AtomicBool,
     /// The task of a `flush_all` with a delay.
     delayed_flush: Mutex<Option<AbortHandle>>,
     /// Held during a crawl: only one crawl runs at a time.
@@ -70,6 +72,7 @@ impl Server {
             http: None,
             connections: AtomicU64::new(0),
             verbosity: AtomicU8::new(settings.verbosity),
+            has_binary_client: AtomicBool::new(false),
             delayed_flush: Mutex::default(),
             crawl_lock: Arc::default(),
             idle: Notify::new(),
@@ -99,6 +102,14 @@ impl Server {
             // A closed stderr is no reason to stop serving.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
+    }
+
+    /// Logs the first client that uses the binary protocol; the others only with `-v`.
+    pub fn note_binary_client(&self) {
+        // Relaxed: of two clients at the same time, one is the first; no other memory is guarded.
+        let level = u8::from(self.has_binary_client.swap(true, Ordering::Relaxed));
+        let advice = "configure clients for memcached's text protocol";
+        self.log(level, format_args!("refused a client of the binary protocol, which is not supported: {advice}"));
     }
 
     /// Flushes the store at the time `exptime`. If that is now, resolves when the memory has been
