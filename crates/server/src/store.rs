@@ -5,6 +5,7 @@
 //! budget, the tenants' limits, and their use of the cache.
 
 mod edit;
+mod guarantees;
 mod key_hash;
 pub mod namespace;
 pub mod prefix_stats;
@@ -23,6 +24,7 @@ use std::time::Instant;
 
 use lowwater::cache::{Op, Visit};
 use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::protocol::expiry::Expiry;
@@ -35,7 +37,7 @@ use crate::value::Value;
 
 use key_hash::{BuildIdentityHasher, KeyHash, KeyHasher};
 use removal_stats::RemovalStats;
-use tenant::Tenants;
+use tenant::{Tenant, Tenants};
 
 pub use edit::{Edit, Existing, OutOfMemory};
 pub use removal_stats::RemovalCounts;
@@ -62,6 +64,9 @@ pub struct Store {
     started: Instant,
     /// Evict values when the memory is full.
     evict: bool,
+    item_bytes_max: ByteSize,
+    /// Held while the budget or a tenant's limits are checked and changed.
+    limit_changes: Mutex<()>,
 }
 
 /// A key in a listing of all keys.
@@ -79,6 +84,11 @@ impl Store {
     ///
     /// A sentence with the reason why the runtime or the cache cannot be created.
     pub fn new(settings: &Settings, pool: &Arc<PiecePool>) -> Result<Self, String> {
+        let item_bytes_max = ByteSize::new(settings.item_bytes_max as u64);
+        if settings.evict {
+            let mins = settings.limits.iter().map(|(_, limits)| limits.min);
+            guarantees::check(mins, settings.budget, item_bytes_max)?;
+        }
         let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
         let removal_stats = Arc::new(RemovalStats::default());
@@ -101,7 +111,21 @@ impl Store {
         let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
         let pool = Arc::clone(pool);
         let hasher = KeyHasher::new();
-        Ok(Self { runtime, cache, hasher, tenants, pool, removal_stats, unique, flushed, started, evict })
+        let limit_changes = Mutex::default();
+        Ok(Self {
+            runtime,
+            cache,
+            hasher,
+            tenants,
+            pool,
+            removal_stats,
+            unique,
+            flushed,
+            started,
+            evict,
+            item_bytes_max,
+            limit_changes,
+        })
     }
 
     /// Calls `look` with the value under `key`, and returns its result. Counts as a read of the
@@ -197,8 +221,29 @@ impl Store {
     }
 
     /// Changes the budget at once; usage above the new budget is reclaimed in the background.
-    pub fn set_budget(&self, budget: ByteSize) {
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if the tenants' `min` limits do not fit into the new budget.
+    pub fn set_budget(&self, budget: ByteSize) -> Result<(), String> {
+        let _changing = self.limit_changes.lock();
+        self.check_mins(budget, None)?;
         self.runtime.set_budget(budget);
+        Ok(())
+    }
+
+    /// Checks the `min` limits of all tenants against `budget`; with `change`, those after this
+    /// tenant gets these limits. The caller holds `limit_changes`.
+    fn check_mins(&self, budget: ByteSize, change: Option<(&str, Limits)>) -> Result<(), String> {
+        if !self.evict {
+            // Without evictions, `min` has no effect.
+            return Ok(());
+        }
+        let changed = change.and_then(|(name, _)| self.tenants.find(name.as_bytes()));
+        let is_changed = |tenant: &Arc<Tenant>| changed.as_ref().is_some_and(|changed| Arc::ptr_eq(changed, tenant));
+        let others = self.tenants.all().into_iter().filter(|tenant| !is_changed(tenant));
+        let mins = others.map(|tenant| tenant.limits().min).chain(change.map(|(_, limits)| limits.min));
+        guarantees::check(mins, budget, self.item_bytes_max)
     }
 
     /// Returns a tenant's limits, if the tenant exists.
@@ -211,8 +256,11 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// A sentence, if no other tenant can be created.
+    /// A sentence, if no other tenant can be created, or the `min` limits of all tenants do not fit
+    /// into the budget.
     pub fn set_limits(&self, name: &str, limits: Limits) -> Result<(), String> {
+        let _changing = self.limit_changes.lock();
+        self.check_mins(self.budget(), Some((name, limits)))?;
         let tenant = self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already")?;
         tenant.set_limits(limits);
         self.runtime.reclaimer().charged(&tenant.group);

@@ -37,22 +37,27 @@ struct TestServer {
     thread: Option<thread::JoinHandle<()>>,
 }
 
+/// Returns the settings of a small server on any free port of this machine.
+fn settings() -> Settings {
+    Settings {
+        listen: vec![ListenAddress::parse("127.0.0.1", 0, b':').unwrap()],
+        http: None,
+        users: None,
+        evict: true,
+        pressure: false,
+        budget: ByteSize::mib(8),
+        threads: 2,
+        connections_max: 100,
+        verbosity: 0,
+        item_bytes_max: 1 << 20,
+        delimiter: b':',
+        limits: Vec::new(),
+    }
+}
+
 impl TestServer {
     fn start(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings {
-            listen: vec![ListenAddress::parse("127.0.0.1", 0, b':').unwrap()],
-            http: None,
-            users: None,
-            evict: true,
-            pressure: false,
-            budget: ByteSize::mib(8),
-            threads: 2,
-            connections_max: 100,
-            verbosity: 0,
-            item_bytes_max: 1 << 20,
-            delimiter: b':',
-            limits: Vec::new(),
-        };
+        let mut settings = settings();
         change(&mut settings);
         let (stop, stopped) = oneshot::channel();
         let (opened_sender, opened) = mpsc::channel();
@@ -266,7 +271,7 @@ fn a_key_may_have_control_characters() {
     // Listings show such keys encoded, so each key stays on its line.
     client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
     let mut lines = Vec::new();
-    while !lines.last().is_some_and(|line: &String| line == "END\r\n") {
+    while lines.last().is_none_or(|line: &String| line != "END\r\n") {
         lines.push(client.line());
     }
     assert_eq!(lines.len(), 6, "{lines:?}");

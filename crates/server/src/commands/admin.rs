@@ -24,8 +24,10 @@ pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
     } else if budget.get() / 2 < session.server.settings.item_bytes_max as u64 {
         // The same bound as between `-m` and `-I` at startup.
         "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
+    } else if let Err(why) = session.server.store.set_budget(budget) {
+        session.server.log(1, format_args!("maxbytes not adjusted to {megabytes}m: {why}"));
+        "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
     } else {
-        session.server.store.set_budget(budget);
         session.server.log(1, format_args!("maxbytes adjusted to {megabytes}m"));
         "OK"
     };

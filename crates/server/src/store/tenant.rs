@@ -72,7 +72,8 @@ impl Tenants {
     ///
     /// # Errors
     ///
-    /// A sentence, if the runtime cannot create a tenant's group.
+    /// A sentence, if there are more than [`TENANTS_MAX`] tenants, or the runtime cannot create a
+    /// tenant's group.
     pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)], evict: bool) -> Result<Self, String> {
         let tenant = |name: &str| match runtime.group(&shown(name.as_bytes())) {
             Ok(group) => Ok(Arc::new(Tenant::new(group, evict))),
@@ -85,6 +86,12 @@ impl Tenants {
             let tenant = tenant(name)?;
             tenant.set_limits(*limits);
             by_prefix.entry(name.as_bytes().into()).or_insert(tenant);
+        }
+        if by_prefix.len() > TENANTS_MAX {
+            let count = by_prefix.len();
+            return Err(format!(
+                "there may be {TENANTS_MAX} tenants with limits, the default tenant included, not {count}"
+            ));
         }
         let count = AtomicUsize::new(by_prefix.len());
         // Relaxed: it matters only that no id is assigned twice.
@@ -322,6 +329,18 @@ mod tests {
             assert_eq!(tenants.all().len(), 2, "round {round}: the default tenant and the last one that fits");
             assert_eq!(tenants.count.load(Ordering::Relaxed), TENANTS_MAX);
         }
+    }
+
+    #[test]
+    fn configured_tenants_are_bounded_too() {
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+        let mut limits: Vec<_> = (1..TENANTS_MAX).map(|n| (format!("t{n}"), Limits::default())).collect();
+        let new = |limits: &[_]| Tenants::new(&runtime, b':', limits, true).map(|tenants| tenants.all().len());
+        assert_eq!(new(&limits), Ok(TENANTS_MAX));
+        limits.push(("default".into(), Limits::default()));
+        assert_eq!(new(&limits), Ok(TENANTS_MAX), "the default tenant is counted once");
+        limits.push(("one-more".into(), Limits::default()));
+        assert!(new(&limits).unwrap_err().contains("65536 tenants"), "{:?}", new(&limits));
     }
 
     #[test]

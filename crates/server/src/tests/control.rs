@@ -40,6 +40,44 @@ fn the_budget_changes_at_once() {
     assert!(bytes(&mut client) > 10 << 20, "the new budget is used");
 }
 
+/// The two tenants may keep 7 MiB of 8, and a third one can still store.
+#[test]
+fn min_limits_that_leave_no_room_are_refused() {
+    let limits = |min| Limits { min, ..Limits::default() };
+    let tenants = |a, b| vec![("a".into(), limits(ByteSize::mib(a))), ("b".into(), limits(ByteSize::mib(b)))];
+    let why = Server::new(Settings { limits: tenants(4, 4), ..settings() }).unwrap_err();
+    assert!(why.starts_with("the min limits of all tenants add up to 8388608 bytes"), "{why}");
+    let server = TestServer::start(|settings| settings.limits = tenants(4, 3));
+    let mut client = server.connect();
+    let refused = |sum: u64| {
+        format!(
+            "CLIENT_ERROR the min limits of all tenants add up to {sum} bytes; with one item of up to 1048576 bytes (-I) \
+             beside them, that is more than the memory for all tenants, 8388608 bytes (-m)\r\n"
+        )
+    };
+    client.exchange("tenant set c min=1\r\n", &refused((7 << 20) + 1));
+    client.exchange("tenant set b min=5M\r\n", &refused(9 << 20));
+    client.exchange("tenant set b min=3M max=5M\r\n", "OK\r\n");
+    client.exchange("tenant set default min=99M\r\n", &refused(106 << 20));
+    for prefix in ["a:", "b:", "c:", "a:x", "c:y"] {
+        let begun = Instant::now();
+        assert_eq!(write(&mut client, prefix, 800), 800, "{prefix}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{prefix}: no store waits for memory");
+    }
+    client.exchange("tenant set a min=1M\r\n", "OK\r\n");
+    client.exchange("tenant set c min=3M\r\n", "OK\r\n");
+    client.exchange("cache_memlimit 16\r\n", "OK\r\n");
+    client.exchange("tenant set c min=11M\r\n", "OK\r\n");
+    client.exchange("cache_memlimit 8\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+}
+
+/// Without evictions, `min` has no effect, so any sum of them is accepted.
+#[test]
+fn without_evictions_min_limits_may_be_any() {
+    let server = TestServer::start(|settings| settings.evict = false);
+    server.connect().exchange("tenant set a min=99M\r\n", "OK\r\n");
+}
+
 #[test]
 fn a_tenants_limits_change_at_once() {
     let server = TestServer::start(|_| {});

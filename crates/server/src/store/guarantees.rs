@@ -1,0 +1,47 @@
+//! Guaranteed memory: the `min` limits of all tenants together must leave room in the budget.
+//!
+//! Usage up to `min` is never reclaimed. If all tenants' `min` took the whole budget, a store into
+//! the full server would find nothing to evict, wait, and fail. So room for one item of the largest
+//! size is kept: with it, the values beyond their tenants' `min` always take enough bytes.
+
+use lowwater::ByteSize;
+
+/// Checks the sum of all `min` limits against a budget.
+///
+/// # Errors
+///
+/// A sentence with the sum and the budget.
+pub fn check(
+    mins: impl IntoIterator<Item = ByteSize>,
+    budget: ByteSize,
+    item_bytes_max: ByteSize,
+) -> Result<(), String> {
+    let sum = mins.into_iter().fold(ByteSize::ZERO, ByteSize::saturating_add);
+    if sum == ByteSize::ZERO || sum.saturating_add(item_bytes_max) <= budget {
+        return Ok(());
+    }
+    let (budget, item) = (budget.get(), item_bytes_max.get());
+    Err(format!(
+        "the min limits of all tenants add up to {} bytes; with one item of up to {item} bytes (-I) beside them, \
+         that is more than the memory for all tenants, {budget} bytes (-m)",
+        sum.get(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_must_leave_room_for_one_item() {
+        let check =
+            |mins: &[u64]| check(mins.iter().map(|mib| ByteSize::mib(*mib)), ByteSize::mib(64), ByteSize::mib(1));
+        for mins in [&[][..], &[0, 0], &[63], &[32, 31], &[0, 63]] {
+            assert_eq!(check(mins), Ok(()), "{mins:?}");
+        }
+        for mins in [&[64][..], &[80], &[40, 40], &[32, 32], &[63, 1], &[1 << 40, 1 << 40]] {
+            assert!(check(mins).unwrap_err().contains("67108864 bytes (-m)"), "{mins:?}");
+        }
+        assert!(check(&[40, 40]).unwrap_err().contains("add up to 83886080 bytes"));
+    }
+}
