@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::counters::Counter;
+use crate::net::descriptors::SpareDescriptor;
 use crate::net::listener::Listener;
 use crate::net::stream::Stream;
 use crate::server::Server;
@@ -106,6 +108,7 @@ fn stopped() -> Result<impl Future<Output = ()>, String> {
 
 /// Accepts clients of one listener for ever; each is served on the next worker thread.
 async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundRobin>, closing: watch::Receiver<()>) {
+    let mut spare = SpareDescriptor::new();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match server.try_admit() {
@@ -129,8 +132,20 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
                 // Not awaited: a slow client must not delay the next `accept`.
                 None => drop(tokio::spawn(reject(stream))),
             },
+            Err(why) if SpareDescriptor::is_needed_for(&why) && spare.release() => {
+                // A timeout means that another thread took the descriptor, or the client left.
+                if let Ok(Ok((stream, _))) = tokio::time::timeout(ACCEPT_PAUSE, listener.accept()).await {
+                    server.counters.count(Counter::RejectedConnections);
+                    let _ = tokio::time::timeout(ACCEPT_PAUSE, reject(stream)).await;
+                    if let Some(clients) = spare.note_refused(Instant::now()) {
+                        server.log(0, format_args!("refused {clients} clients: {why}; see -c, and ulimit -n"));
+                    }
+                }
+                spare.reserve();
+            }
             Err(why) => {
                 server.log(1, format_args!("cannot accept a connection: {why}"));
+                spare.reserve();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

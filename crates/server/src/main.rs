@@ -106,6 +106,7 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: settings::Settings) -> Result<(), String> {
+    net::descriptors::allow(settings.connections_max, settings.threads)?;
     let workers = workers::Workers::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
     let outcome = workers.run(acceptor::serve(settings, workers.round_robin()));

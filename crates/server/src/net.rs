@@ -1,6 +1,7 @@
-//! Sockets, and the input and output buffers of connections.
+//! Sockets, file descriptors, and the input and output buffers of connections.
 
 mod buffer_pool;
+pub mod descriptors;
 pub mod input;
 pub mod listener;
 pub mod output;

@@ -1,0 +1,145 @@
+//! File descriptors: enough for all connections, and one in reserve.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+/// Descriptors of each thread's event loop.
+const PER_THREAD: u64 = 4;
+/// Descriptors for standard streams, listeners, HTTP, files, and clients that are being refused.
+const OTHERS: u64 = 64;
+/// The least time between two log lines about clients without a descriptor.
+const LOG_PAUSE: Duration = Duration::from_secs(10);
+
+/// A limit that the system puts on the number of a process's file descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DescriptorLimit {
+    /// The limit that is in force; `None`: none.
+    soft: Option<u64>,
+    /// The limit up to which the process may raise the other one.
+    hard: Option<u64>,
+}
+
+/// Raises the process's limit of file descriptors, if it is too low for this many connections.
+///
+/// # Errors
+///
+/// A sentence, if the system does not allow as many.
+#[cfg(unix)]
+pub fn allow(connections_max: u64, threads: usize) -> Result<(), String> {
+    use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+
+    let given = getrlimit(Resource::Nofile);
+    let limit = DescriptorLimit { soft: given.current, hard: given.maximum };
+    let needed = needed(connections_max, threads);
+    let Some(wanted) = limit.raised_to(needed) else { return Ok(()) };
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: wanted.soft, maximum: wanted.hard });
+    raised.map_err(|_| limit.refusal(needed, connections_max))
+}
+
+/// Elsewhere, sockets are not bounded by such a limit.
+#[cfg(not(unix))]
+pub fn allow(_connections_max: u64, _threads: usize) -> Result<(), String> {
+    Ok(())
+}
+
+/// Returns the number of descriptors that a server needs.
+fn needed(connections_max: u64, threads: usize) -> u64 {
+    connections_max.saturating_add(threads as u64 * PER_THREAD).saturating_add(OTHERS)
+}
+
+impl DescriptorLimit {
+    /// Returns the limit to set, so that `needed` descriptors are allowed; `None` if they are
+    /// already. Only a privileged process may raise the hard limit.
+    fn raised_to(self, needed: u64) -> Option<Self> {
+        let is_low = |limit: Option<u64>| limit.is_some_and(|limit| limit < needed);
+        is_low(self.soft).then(|| Self { soft: Some(needed), hard: self.hard.map(|hard| hard.max(needed)) })
+    }
+
+    fn refusal(self, needed: u64, connections_max: u64) -> String {
+        let hard = self.hard.unwrap_or(u64::MAX);
+        format!(
+            "-c: {connections_max} connections need {needed} file descriptors, and the system allows {hard}; \
+             raise its limit (ulimit -Hn, or LimitNOFILE= of systemd), or allow fewer connections with -c"
+        )
+    }
+}
+
+/// A file descriptor in reserve. While it is released, one more client can be accepted, to be
+/// refused: otherwise clients would wait in the listener's queue without an answer.
+#[derive(Debug)]
+pub struct SpareDescriptor {
+    file: Option<File>,
+    logged: Option<Instant>,
+    /// Refused clients since the last log line.
+    refused: u64,
+}
+
+impl SpareDescriptor {
+    pub fn new() -> Self {
+        let mut spare = Self { file: None, logged: None, refused: 0 };
+        spare.reserve();
+        spare
+    }
+
+    /// Returns whether the error of an `accept` means that there is no descriptor left.
+    pub fn is_needed_for(why: &std::io::Error) -> bool {
+        // `EMFILE` and `ENFILE`, which have these numbers on all unix systems.
+        cfg!(unix) && matches!(why.raw_os_error(), Some(23 | 24))
+    }
+
+    /// Releases the descriptor. Returns false if there was none.
+    pub fn release(&mut self) -> bool {
+        self.file.take().is_some()
+    }
+
+    /// Opens the descriptor again, if there is one.
+    pub fn reserve(&mut self) {
+        if self.file.is_none() {
+            self.file = File::open(if cfg!(unix) { "/dev/null" } else { "NUL" }).ok();
+        }
+    }
+
+    /// Counts a refused client. Returns the number of clients to log, not more often than once in
+    /// [`LOG_PAUSE`].
+    pub fn note_refused(&mut self, now: Instant) -> Option<u64> {
+        self.refused += 1;
+        if self.logged.is_some_and(|logged| now.duration_since(logged) < LOG_PAUSE) {
+            return None;
+        }
+        self.logged = Some(now);
+        Some(std::mem::take(&mut self.refused))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_raised_if_it_is_too_low() {
+        let limit = |soft, hard| DescriptorLimit { soft, hard };
+        for (given, needed, wanted) in [
+            (limit(Some(1024), Some(4096)), 1024, None),
+            (limit(Some(1024), Some(4096)), 1025, Some(limit(Some(1025), Some(4096)))),
+            (limit(Some(1024), Some(1024)), 1025, Some(limit(Some(1025), Some(1025)))),
+            (limit(Some(40), None), 1025, Some(limit(Some(1025), None))),
+            (limit(None, None), u64::MAX, None),
+        ] {
+            assert_eq!(given.raised_to(needed), wanted, "{given:?} {needed}");
+        }
+        assert_eq!(needed(u64::MAX, 4), u64::MAX);
+        let why = limit(Some(40), Some(40)).refusal(needed(1024, 4), 1024);
+        assert!(why.contains("1024 connections need 1104 file descriptors, and the system allows 40"), "{why}");
+    }
+
+    #[test]
+    fn refused_clients_are_logged_now_and_then() {
+        let (mut spare, start) = (SpareDescriptor::new(), Instant::now());
+        assert!(spare.release() && !spare.release());
+        spare.reserve();
+        assert!(spare.release());
+        assert_eq!(spare.note_refused(start), Some(1));
+        assert_eq!((0..5).find_map(|_| spare.note_refused(start)), None);
+        assert_eq!(spare.note_refused(start + LOG_PAUSE), Some(6));
+    }
+}
