@@ -22,7 +22,8 @@
 //! | `shrink`, `trim`, `compaction` | the cache as a shrinker; returning memory to the system |
 //! | `limits` | limits of a cache: a group of its own, which ends with the cache |
 //! | `handle`, `figures`, `lookup`, `pinned` | the public handle; footprint and counts; lookups |
-//! | `charge`, `insert`, `entry` | charging an insert; inserting; the public entry API |
+//! | `charge`, `payer` | charging an insert; the group that is charged |
+//! | `insert`, `overwrite`, `entry` | inserting; replacing a value in its place; the public entry API |
 //! | `load` | single-flight loads |
 //! | `tenant_view` | name spaces: keys that belong to a tenant |
 //! | `walk`, `save`, `metrics`, `builder` | iteration; saving and loading; metrics; construction |
@@ -67,6 +68,7 @@ mod lookup;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod overwrite;
+mod payer;
 mod pinned;
 mod policy;
 mod record;

@@ -15,6 +15,7 @@ use super::expiry::clock::Ttl;
 use super::expiry::deadline::Deadline;
 use super::handle::{Cache, CacheInner};
 use super::overwrite::NewValue;
+use super::payer::Payer;
 use super::policy::cost::RelativeCost;
 use super::policy::queue::Queue;
 use super::policy::tenant::Tenant;
@@ -29,27 +30,6 @@ pub(super) enum Expect<'g, K, V> {
     Vacant,
     /// This record, and no other.
     Same(&'g Record<K, V>),
-}
-
-/// The group that is charged for a new value.
-#[derive(Clone, Copy)]
-pub(super) struct Payer<'a> {
-    pub(super) group: &'a Memcg,
-    /// Whether the caller has named the group: then a present entry moves to it. Otherwise the
-    /// entry keeps its own group.
-    pub(super) is_named: bool,
-}
-
-impl<'a> Payer<'a> {
-    /// Charges the group of the replaced value, or `group` if no value is replaced.
-    pub(super) fn new(group: &'a Memcg) -> Self {
-        Self { group, is_named: false }
-    }
-
-    /// Charges this group.
-    pub(super) fn named(group: &'a Memcg) -> Self {
-        Self { group, is_named: true }
-    }
 }
 
 /// The online group that is charged for a new value, and the tenant of that group, if it has one.

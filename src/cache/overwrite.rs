@@ -2,7 +2,7 @@
 //!
 //! The new record gets the group, the position, the uses and the charge of the old one; only a
 //! difference of their charges is charged or uncharged. Nothing is evicted, and no list changes its
-//! length. Whatever needs more than that is left to the general insert:
+//! length. The general insert remains for all other cases:
 //!
 //! ```text
 //!     the entry moves to another group            its group ends, or is above a limit
@@ -22,7 +22,7 @@ use lowwater_store::index::InsertError;
 use super::core::PendingRemoval;
 use super::expiry::deadline::Deadline;
 use super::handle::Cache;
-use super::insert::Payer;
+use super::payer::Payer;
 use super::record::{rounded, Record};
 use super::removal::RemovalCause;
 

@@ -1,0 +1,24 @@
+//! The group that pays for a new value.
+
+use lowwater_lru_core::Memcg;
+
+/// The group that is charged for a new value.
+#[derive(Clone, Copy)]
+pub(super) struct Payer<'a> {
+    pub(super) group: &'a Memcg,
+    /// Whether the caller has named the group: then a present entry moves to it. Otherwise the
+    /// entry keeps its own group.
+    pub(super) is_named: bool,
+}
+
+impl<'a> Payer<'a> {
+    /// Charges the group of the replaced value, or `group` if no value is replaced.
+    pub(super) fn new(group: &'a Memcg) -> Self {
+        Self { group, is_named: false }
+    }
+
+    /// Charges this group.
+    pub(super) fn named(group: &'a Memcg) -> Self {
+        Self { group, is_named: true }
+    }
+}
