@@ -16,7 +16,7 @@ use crate::net::stream::Stream;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::workers::RoundRobin;
-use crate::{banner, connection, http};
+use crate::{banner, connection, http, reload};
 
 /// Pause before the next `accept` after one failed, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +28,8 @@ pub struct Listeners {
     http: Option<TcpListener>,
 }
 
-/// Serves until SIGTERM or SIGINT; where there are no unix signals, until Ctrl-C.
+/// Serves until SIGTERM, SIGINT or SIGUSR1; where there are no unix signals, until Ctrl-C. SIGHUP
+/// reads the files of the settings again.
 ///
 /// # Errors
 ///
@@ -37,6 +38,7 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), St
     let stopped = stopped()?;
     let (server, listeners) = open(settings).await?;
     banner::print(&server);
+    tokio::spawn(reload::on_hangup(Arc::clone(&server))?);
     run(&server, listeners, round_robin, stopped).await;
     Ok(())
 }
@@ -84,16 +86,19 @@ pub async fn run(
     server.wait_until_idle().await;
 }
 
-/// Returns a future that resolves on SIGTERM or SIGINT.
+/// Returns a future that resolves on SIGTERM, SIGINT, or SIGUSR1, by which memcached is asked to end
+/// gracefully: here all three do.
 #[cfg(unix)]
 fn stopped() -> Result<impl Future<Output = ()>, String> {
     use tokio::signal::unix::{signal, SignalKind};
     let wait_for = |kind| signal(kind).map_err(|why| format!("cannot wait for signals: {why}"));
     let (mut terminate, mut interrupt) = (wait_for(SignalKind::terminate())?, wait_for(SignalKind::interrupt())?);
+    let mut graceful = wait_for(SignalKind::user_defined1())?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = graceful.recv() => {}
         }
     })
 }

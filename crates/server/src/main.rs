@@ -17,6 +17,7 @@
 //!   receive_budget  the memory of values that are being received
 //!   value           a stored value, in pieces of one size
 //!   settings        the command line and the files that it names
+//!   reload          SIGHUP: reads the files of the settings again
 //!   protocol        memcached's text protocol: parses lines into commands; pure
 //!   version         the reply to `version`
 //! ```
@@ -83,6 +84,7 @@ mod http;
 mod net;
 mod protocol;
 mod receive_budget;
+mod reload;
 mod server;
 mod session;
 mod settings;

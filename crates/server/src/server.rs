@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::counters::{Counter, Counters};
 use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveBudget;
+use crate::settings::users::Users;
 use crate::settings::Settings;
 use crate::store::prefix_stats::PrefixStats;
 use crate::store::Store;
@@ -42,6 +43,10 @@ pub struct Server {
     pub http: Option<SocketAddr>,
     connections: AtomicU64,
     verbosity: AtomicU8,
+    /// The users of `settings`, or those that were read since.
+    pub users: RwLock<Option<Users>>,
+    /// The tenants that had limits in the file that was read last.
+    pub limited_tenants: Mutex<Vec<String>>,
     /// A client of the binary protocol was logged.
     has_binary_client: AtomicBool,
     /// The task of a `flush_all` with a delay.
@@ -72,6 +77,8 @@ impl Server {
             http: None,
             connections: AtomicU64::new(0),
             verbosity: AtomicU8::new(settings.verbosity),
+            users: RwLock::new(settings.users.clone()),
+            limited_tenants: Mutex::new(settings.limits.iter().map(|(name, _)| name.clone()).collect()),
             has_binary_client: AtomicBool::new(false),
             delayed_flush: Mutex::default(),
             crawl_lock: Arc::default(),

@@ -6,6 +6,8 @@ pub mod limits;
 pub mod listen_address;
 pub mod users;
 
+use std::path::PathBuf;
+
 use lowwater::ByteSize;
 
 use limits::Limits;
@@ -31,4 +33,14 @@ pub struct Settings {
     pub item_bytes_max: usize,
     pub delimiter: u8,
     pub limits: Vec<(String, Limits)>,
+    pub files: Files,
+}
+
+/// The files that the settings were read from, and that are read again on SIGHUP.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// The tenants' limits (`--config`).
+    pub limits: Option<PathBuf>,
+    /// The users (`-Y`).
+    pub users: Option<PathBuf>,
 }

@@ -227,22 +227,22 @@ impl Store {
     /// A sentence, if the tenants' `min` limits do not fit into the new budget.
     pub fn set_budget(&self, budget: ByteSize) -> Result<(), String> {
         let _changing = self.limit_changes.lock();
-        self.check_mins(budget, None)?;
+        self.check_mins(budget, &[])?;
         self.runtime.set_budget(budget);
         Ok(())
     }
 
-    /// Checks the `min` limits of all tenants against `budget`; with `change`, those after this
-    /// tenant gets these limits. The caller holds `limit_changes`.
-    fn check_mins(&self, budget: ByteSize, change: Option<(&str, Limits)>) -> Result<(), String> {
+    /// Checks the `min` limits of all tenants, after `changes`, against `budget`. The caller holds
+    /// `limit_changes`.
+    fn check_mins(&self, budget: ByteSize, changes: &[(String, Limits)]) -> Result<(), String> {
         if !self.evict {
             // Without evictions, `min` has no effect.
             return Ok(());
         }
-        let changed = change.and_then(|(name, _)| self.tenants.find(name.as_bytes()));
-        let is_changed = |tenant: &Arc<Tenant>| changed.as_ref().is_some_and(|changed| Arc::ptr_eq(changed, tenant));
+        let changed: Vec<_> = changes.iter().filter_map(|(name, _)| self.tenants.find(name.as_bytes())).collect();
+        let is_changed = |tenant: &Arc<Tenant>| changed.iter().any(|changed| Arc::ptr_eq(changed, tenant));
         let others = self.tenants.all().into_iter().filter(|tenant| !is_changed(tenant));
-        let mins = others.map(|tenant| tenant.limits().min).chain(change.map(|(_, limits)| limits.min));
+        let mins = others.map(|tenant| tenant.limits().min).chain(changes.iter().map(|(_, limits)| limits.min));
         guarantees::check(mins, budget, self.item_bytes_max)
     }
 
@@ -251,19 +251,23 @@ impl Store {
         self.tenants.find(name.as_bytes()).map(|tenant| tenant.limits())
     }
 
-    /// Sets a tenant's limits, and creates the tenant if it does not exist; usage above them is
-    /// reclaimed in the background.
+    /// Sets the limits of these tenants, all or none, and creates those that do not exist; usage
+    /// above the limits is reclaimed in the background. O(all tenants x `changes`).
     ///
     /// # Errors
     ///
-    /// A sentence, if no other tenant can be created, or the `min` limits of all tenants do not fit
-    /// into the budget.
-    pub fn set_limits(&self, name: &str, limits: Limits) -> Result<(), String> {
+    /// A sentence, if there would be too many tenants, or if the `min` limits of all tenants do not
+    /// fit into the budget.
+    pub fn set_limits(&self, changes: &[(String, Limits)]) -> Result<(), String> {
         let _changing = self.limit_changes.lock();
-        self.check_mins(self.budget(), Some((name, limits)))?;
-        let tenant = self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already")?;
-        tenant.set_limits(limits);
-        self.runtime.reclaimer().charged(&tenant.group);
+        self.check_mins(self.budget(), changes)?;
+        let tenant =
+            |name: &str| self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already");
+        let tenants: Vec<_> = changes.iter().map(|(name, _)| tenant(name)).collect::<Result<_, _>>()?;
+        for (tenant, (_, limits)) in tenants.iter().zip(changes) {
+            tenant.set_limits(*limits);
+            self.runtime.reclaimer().charged(&tenant.group);
+        }
         Ok(())
     }
 

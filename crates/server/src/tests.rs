@@ -25,7 +25,7 @@ use crate::acceptor;
 use crate::server::{Server, CLOSE_TIME_MAX};
 use crate::settings::limits::Limits;
 use crate::settings::listen_address::ListenAddress;
-use crate::settings::Settings;
+use crate::settings::{Files, Settings};
 use crate::workers::Workers;
 
 struct TestServer {
@@ -52,6 +52,7 @@ fn settings() -> Settings {
         item_bytes_max: 1 << 20,
         delimiter: b':',
         limits: Vec::new(),
+        files: Files::default(),
     }
 }
 

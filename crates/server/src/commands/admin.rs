@@ -56,7 +56,7 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
         Some(field) => format!("{field}: {why}"),
         None => why,
     })?;
-    store.set_limits(name, limits)
+    store.set_limits(&[(name.to_owned(), limits)])
 }
 
 /// `tenant list`: one line for each tenant, with its limits in the syntax of `tenant set` and its

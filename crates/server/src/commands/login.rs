@@ -8,13 +8,17 @@ use crate::store::namespace::Namespace;
 /// succeeded. After a login, the connection belongs to the tenant of the user's name.
 pub fn log_in(session: &mut Session, user: &[u8], password: &[u8]) -> bool {
     session.counts.count(Counter::AuthCmds);
-    let settings = &session.server.settings;
-    let Some(user) = settings.users.as_ref().and_then(|users| users.check(user, password)) else {
+    let server = &session.server;
+    let namespace = server.users.read().as_ref().and_then(|users| {
+        let user = users.check(user, password)?;
+        Some(Namespace::of_tenant(user, server.settings.delimiter))
+    });
+    let Some(namespace) = namespace else {
         session.counts.count(Counter::AuthErrors);
         session.output.line("CLIENT_ERROR authentication failure");
         return false;
     };
-    session.namespace = Namespace::of_tenant(user, settings.delimiter);
+    session.namespace = namespace;
     session.output.line("STORED");
     true
 }

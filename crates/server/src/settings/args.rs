@@ -8,7 +8,7 @@ use lowwater::ByteSize;
 
 use super::listen_address::{self, Endpoint, ListenAddress};
 use super::users::Users;
-use super::{extended, limits, Settings};
+use super::{extended, limits, Files, Settings};
 
 /// memcached's bounds for `-I`.
 const ITEM_BYTES_MIN: u64 = 1 << 10;
@@ -142,7 +142,7 @@ impl Args {
         if self.udp_port != 0 {
             return Err("-U: UDP is not supported; leave the flag out, or set -U 0".into());
         }
-        let users = self.auth_file.map(|path| Users::read(&path, delimiter)).transpose()?;
+        let users = self.auth_file.as_deref().map(|path| Users::read(path, delimiter)).transpose()?;
         self.extended.iter().try_for_each(|option| extended::check(option))?;
         let limits = match &self.config {
             Some(path) => limits::read(path, delimiter).map_err(|why| why.to_string())?,
@@ -161,6 +161,7 @@ impl Args {
             item_bytes_max,
             delimiter,
             limits,
+            files: Files { limits: self.config, users: self.auth_file },
         })
     }
 }

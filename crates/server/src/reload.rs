@@ -1,0 +1,77 @@
+//! SIGHUP: reads the tenants' limits (`--config`) and the users (`-Y`) again, while clients are
+//! served. The cache keeps its values, and open connections keep their tenants.
+//!
+//! Either all files are valid and take effect, or nothing changes and the log has the reason. A
+//! tenant whose line was removed gets no limits; a tenant that never had a line keeps those of
+//! `tenant set`.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::server::Server;
+use crate::settings::limits::{self, Limits};
+use crate::settings::users::Users;
+
+/// Returns a future that reloads after each SIGHUP, and never resolves.
+///
+/// # Errors
+///
+/// A sentence, if the signal cannot be waited for.
+#[cfg(unix)]
+pub fn on_hangup(server: Arc<Server>) -> Result<impl Future<Output = ()>, String> {
+    use tokio::signal::unix::{signal, SignalKind};
+    let mut hangup = signal(SignalKind::hangup()).map_err(|why| format!("cannot wait for signals: {why}"))?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            let server = Arc::clone(&server);
+            // On a blocking thread: the files may be large, or on a slow file system. An error means
+            // that the server is shutting down.
+            let _ = tokio::task::spawn_blocking(move || reload_and_log(&server)).await;
+        }
+    })
+}
+
+/// Where there are no unix signals, nothing is reloaded.
+#[cfg(not(unix))]
+pub fn on_hangup(_server: Arc<Server>) -> Result<impl Future<Output = ()>, String> {
+    Ok(std::future::pending())
+}
+
+#[cfg(unix)]
+fn reload_and_log(server: &Server) {
+    match reload(server) {
+        Ok(what) => server.log(0, format_args!("SIGHUP: {what}")),
+        Err(why) => server.log(0, format_args!("SIGHUP: nothing is changed: {why}")),
+    }
+}
+
+/// Reads the files of the settings again, and returns what was read.
+///
+/// # Errors
+///
+/// A sentence with the file, the line and the reason; nothing is changed.
+pub fn reload(server: &Server) -> Result<String, String> {
+    let (settings, files) = (&server.settings, &server.settings.files);
+    let users = files.users.as_deref().map(|path| Users::read(path, settings.delimiter)).transpose()?;
+    let given = files.limits.as_deref().map(|path| limits::read(path, settings.delimiter)).transpose();
+    let given = given.map_err(|why| why.to_string())?;
+    let mut read = Vec::new();
+    if let Some(given) = given {
+        // Held until the limits are set, so that of two calls one comes after the other.
+        let mut limited = server.limited_tenants.lock();
+        let names: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
+        let removed = limited.iter().filter(|name| !names.contains(name));
+        let removed: Vec<_> = removed.map(|name| (name.clone(), Limits::default())).collect();
+        read.push(format!("limits of {} tenants", names.len()));
+        server.store.set_limits(&[given, removed].concat())?;
+        *limited = names;
+    }
+    if let Some(users) = users {
+        read.push("users".to_owned());
+        *server.users.write() = Some(users);
+    }
+    match &read[..] {
+        [] => Ok("there is no file to read again (--config, -Y)".to_owned()),
+        read => Ok(format!("read {}", read.join(" and "))),
+    }
+}

@@ -1,0 +1,116 @@
+//! Signals: SIGHUP reads the files again, SIGUSR1 ends the server as SIGTERM does.
+
+#![cfg(target_os = "linux")]
+
+mod server;
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{kill_process, Signal};
+use server::{exchange, Server};
+
+/// A folder that is removed on drop.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("lowwater-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    /// Replaces a file of the folder, and returns its path.
+    fn write(&self, name: &str, text: &str) -> String {
+        let path: &Path = &self.0.join(name);
+        std::fs::write(path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Sends SIGHUP, and waits until `tenant list` contains a line that begins with `expected`.
+fn reload(server: &Server, client: &TcpStream, expected: &str) {
+    kill_process(server.process(), Signal::HUP).unwrap();
+    let begun = Instant::now();
+    loop {
+        let list = exchange(client, "tenant list\r\n", "END\r\n").unwrap();
+        if list.lines().any(|line| line.starts_with(expected)) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "no line {expected:?} in {list}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_hangup_reads_the_limits_again_and_keeps_the_values() {
+    let folder = Folder::new("limits");
+    let file = folder.write("tenants", "shop low=1M\nblog max=2M\n");
+    let server = Server::start(&["--config", &file]);
+    let client = server.connect();
+    assert_eq!(exchange(&client, "set shop:a 0 0 1\r\nx\r\n", "\r\n").unwrap(), "STORED\r\n");
+    assert_eq!(exchange(&client, "tenant set own low=3M\r\n", "\r\n").unwrap(), "OK\r\n");
+    folder.write("tenants", "shop low=2M max=4M\nnew min=1M\n");
+    reload(&server, &client, "TENANT shop min=0 low=2097152 high=max max=4194304 ");
+    reload(&server, &client, "TENANT new min=1048576 ");
+    reload(&server, &client, "TENANT blog min=0 low=0 high=max max=max ");
+    reload(&server, &client, "TENANT own min=0 low=3145728 ");
+    // A file with an error, and one whose limits cannot hold, change nothing, the first line
+    // included.
+    for text in ["shop low=7K\nnew min=1Q\n", "shop low=7K\nnew min=8M\n"] {
+        folder.write("tenants", text);
+        kill_process(server.process(), Signal::HUP).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        reload(&server, &client, "TENANT shop min=0 low=2097152 ");
+    }
+    assert_eq!(exchange(&client, "get shop:a\r\n", "END\r\n").unwrap(), "VALUE shop:a 0 1\r\nx\r\nEND\r\n");
+    let log = server.log();
+    for part in
+        ["SIGHUP: read limits of 2 tenants", "nothing is changed", "tenants:2: `min=1Q`", "add up to 8388608 bytes"]
+    {
+        assert!(log.contains(part), "no {part:?} in {log}");
+    }
+}
+
+#[test]
+fn a_hangup_reads_the_users_again_and_none_is_logged_out() {
+    let folder = Folder::new("users");
+    let file = folder.write("users", "shop:old\n");
+    let server = Server::start(&["-Y", &file]);
+    let log_in = |password: &str| {
+        let (client, words) = (server.connect(), format!("shop {password}"));
+        let reply = exchange(&client, &format!("set a 0 0 {}\r\n{words}\r\n", words.len()), "\r\n").unwrap();
+        (client, reply)
+    };
+    let (first, reply) = log_in("old");
+    assert_eq!(reply, "STORED\r\n");
+    folder.write("users", "shop:new\n");
+    kill_process(server.process(), Signal::HUP).unwrap();
+    let begun = Instant::now();
+    while log_in("new").1 != "STORED\r\n" {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the new password is not accepted");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(log_in("old").1, "CLIENT_ERROR authentication failure\r\n");
+    assert_eq!(exchange(&first, "get k\r\n", "END\r\n").unwrap(), "END\r\n", "a login lasts as long as its connection");
+}
+
+#[test]
+fn a_hangup_without_files_changes_nothing_and_usr1_ends_the_server() {
+    let mut server = Server::start(&[]);
+    let client = server.connect();
+    assert_eq!(exchange(&client, "set a 0 0 1\r\nx\r\n", "\r\n").unwrap(), "STORED\r\n");
+    for _ in 0..3 {
+        kill_process(server.process(), Signal::HUP).unwrap();
+        assert_eq!(exchange(&client, "get a\r\n", "END\r\n").unwrap(), "VALUE a 0 1\r\nx\r\nEND\r\n");
+    }
+    kill_process(server.process(), Signal::USR1).unwrap();
+    assert!(server.wait().success(), "a graceful end");
+}
