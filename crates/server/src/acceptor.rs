@@ -15,6 +15,8 @@ use crate::net::listener::Listener;
 use crate::net::stream::Stream;
 use crate::server::Server;
 use crate::settings::Settings;
+#[cfg(unix)]
+use crate::start;
 use crate::workers::RoundRobin;
 use crate::{banner, connection, http, reload};
 
@@ -37,7 +39,11 @@ pub struct Listeners {
 pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), String> {
     let stopped = stopped()?;
     let (server, listeners) = open(settings).await?;
+    #[cfg(unix)]
+    let _pid_file = server.settings.pid_file.as_deref().map(start::PidFile::write).transpose()?;
     banner::print(&server);
+    #[cfg(unix)]
+    start::end_start(&server.settings);
     tokio::spawn(reload::on_hangup(Arc::clone(&server))?);
     run(&server, listeners, round_robin, stopped).await;
     Ok(())

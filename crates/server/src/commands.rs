@@ -53,6 +53,9 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
         }
         Command::Touch { key, exptime, noreply } => touch::touch(session, key, exptime, noreply),
         Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
+        Command::FlushAll { noreply, .. } if !session.server.settings.flush => {
+            session.answer(noreply, "CLIENT_ERROR flush_all not allowed");
+        }
         Command::FlushAll { exptime, noreply } => {
             session.counts.count(Counter::CmdFlush);
             session.server.flush(exptime).await;

@@ -91,12 +91,24 @@ impl Connection {
         // Polled once, to register the task's waker, which stays the same. After that, `is_closing`
         // is enough.
         poll_fn(|cx| Poll::Ready(closed.as_mut().poll(cx).is_ready())).await;
+        let idle_timeout = self.session.server.settings.idle_timeout;
         loop {
             let first = poll_fn(|cx| match self.session.is_closing() {
                 true => Poll::Ready(None),
                 false => self.poll_read(cx).map(Some),
             });
-            let Some(mut read) = first.await else { return self.drain().await };
+            let first = match idle_timeout {
+                None => first.await,
+                Some(time) => match tokio::time::timeout(time, first).await {
+                    Ok(first) => first,
+                    Err(_) => {
+                        self.session.counts.count(Counter::IdleKicks);
+                        self.session.flush().await?;
+                        return Ok(());
+                    }
+                },
+            };
+            let Some(mut read) = first else { return self.drain().await };
             let mut reads = 1;
             loop {
                 match self.serve(read).await? {

@@ -46,6 +46,7 @@ counters! {
     BytesWritten "bytes_written",
     TotalConnections "total_connections",
     RejectedConnections "rejected_connections",
+    IdleKicks "idle_kicks",
 }
 
 /// The server's counters, striped over threads.

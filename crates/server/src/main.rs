@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   main            reads the settings, starts the worker threads
+//!   start           -d, -u, -P: the background, the user, the process's id
 //!   acceptor        opens listeners, hands connections to workers, shuts down
 //!   workers         one event loop per thread
 //!   banner          the startup message on stdout
@@ -88,6 +89,8 @@ mod reload;
 mod server;
 mod session;
 mod settings;
+#[cfg(unix)]
+mod start;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -108,6 +111,20 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: settings::Settings) -> Result<(), String> {
+    #[cfg(unix)]
+    if start::prepare(&settings)? == start::Next::Exit {
+        return Ok(());
+    }
+    #[cfg(not(unix))]
+    if settings.background || settings.user.is_some() || settings.pid_file.is_some() {
+        return Err("-d, -u and -P are supported on unix systems only".to_owned());
+    }
+    if !settings.without_effect.is_empty() {
+        eprintln!(
+            "lowwater-server: flags of memcached that have no effect here: {}",
+            settings.without_effect.join(" ")
+        );
+    }
     net::descriptors::allow(settings.connections_max, settings.threads)?;
     let workers = workers::Workers::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;

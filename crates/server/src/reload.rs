@@ -3,7 +3,7 @@
 //!
 //! Either all files are valid and take effect, or nothing changes and the log has the reason. A
 //! tenant whose line was removed gets no limits; a tenant that never had a line keeps those of
-//! `tenant set`.
+//! `tenant set`. A file should be replaced by a rename: a reload beside a write may find a part of it.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -4,9 +4,11 @@ pub mod args;
 mod extended;
 pub mod limits;
 pub mod listen_address;
+mod memcached_flags;
 pub mod users;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lowwater::ByteSize;
 
@@ -34,6 +36,18 @@ pub struct Settings {
     pub delimiter: u8,
     pub limits: Vec<(String, Limits)>,
     pub files: Files,
+    /// Answer `flush_all`; otherwise refuse it.
+    pub flush: bool,
+    /// Close connections that send nothing for this time.
+    pub idle_timeout: Option<Duration>,
+    /// Run in the background, in a session of its own.
+    pub background: bool,
+    /// The user to run as.
+    pub user: Option<String>,
+    /// The file for the process's id.
+    pub pid_file: Option<PathBuf>,
+    /// The given flags of memcached that have no effect here.
+    pub without_effect: Vec<&'static str>,
 }
 
 /// The files that the settings were read from, and that are read again on SIGHUP.

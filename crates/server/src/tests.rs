@@ -53,6 +53,12 @@ fn settings() -> Settings {
         delimiter: b':',
         limits: Vec::new(),
         files: Files::default(),
+        flush: true,
+        idle_timeout: None,
+        background: false,
+        user: None,
+        pid_file: None,
+        without_effect: Vec::new(),
     }
 }
 

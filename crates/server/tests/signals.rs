@@ -21,10 +21,13 @@ impl Folder {
         Self(folder)
     }
 
-    /// Replaces a file of the folder, and returns its path.
+    /// Replaces a file of the folder by a rename, so that no reader finds a part of it. Returns the
+    /// path.
     fn write(&self, name: &str, text: &str) -> String {
         let path: &Path = &self.0.join(name);
-        std::fs::write(path, text).unwrap();
+        let new = path.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, path).unwrap();
         path.to_str().unwrap().to_owned()
     }
 }

@@ -7,6 +7,7 @@ use clap::{ArgAction, Parser};
 use lowwater::ByteSize;
 
 use super::listen_address::{self, Endpoint, ListenAddress};
+use super::memcached_flags::MemcachedFlags;
 use super::users::Users;
 use super::{extended, limits, Files, Settings};
 
@@ -20,7 +21,7 @@ const THREADS_MAX: usize = 256;
 /// A memcached-compatible server: many tenants share one memory budget; each keeps its `low`, the
 /// rest is shared by use.
 #[derive(Debug, Parser)]
-#[command(name = "lowwater-server", version)]
+#[command(name = "lowwater-server", version, args_override_self = true)]
 struct Args {
     /// TCP port to listen on; 0: any free one, which is printed
     #[arg(short = 'p', long = "port", default_value_t = 11211, value_name = "num")]
@@ -66,15 +67,35 @@ struct Args {
     item_max: Option<String>,
 
     /// Answer stores with an error when the memory is full, instead of evicting values
-    #[arg(short = 'M', long = "disable-evictions")]
-    disable_evictions: bool,
+    #[arg(short = 'M', long = "disable-evictions", action = ArgAction::Count)]
+    disable_evictions: u8,
 
     /// File with a `user:password` line for each user; a connection belongs to the tenant of its
     /// user's name
     #[arg(short = 'Y', long = "auth-file", value_name = "file")]
     auth_file: Option<PathBuf>,
 
-    /// memcached's extended options, separated by commas; options for its slabs have no effect
+    /// Run in the background; the caller returns when the server accepts clients
+    #[arg(short = 'd', long = "daemon", action = ArgAction::Count)]
+    daemon: u8,
+
+    /// User to run as, if the server is started by root
+    #[arg(short = 'u', long = "user", value_name = "name")]
+    user: Option<String>,
+
+    /// File for the process's id; removed at the end
+    #[arg(short = 'P', long = "pidfile", value_name = "file")]
+    pid_file: Option<PathBuf>,
+
+    /// Refuse the command `flush_all`
+    #[arg(short = 'F', long = "disable-flush-all", action = ArgAction::Count)]
+    disable_flush: u8,
+
+    #[command(flatten)]
+    memcached: MemcachedFlags,
+
+    /// memcached's extended options, separated by commas: `idle_timeout=SECONDS`, and options for
+    /// its slabs, which have no effect
     #[arg(short = 'o', long = "extended", value_delimiter = ',', value_name = "options")]
     extended: Vec<String>,
 
@@ -143,7 +164,8 @@ impl Args {
             return Err("-U: UDP is not supported; leave the flag out, or set -U 0".into());
         }
         let users = self.auth_file.as_deref().map(|path| Users::read(path, delimiter)).transpose()?;
-        self.extended.iter().try_for_each(|option| extended::check(option))?;
+        let idle_timeout = extended::idle_timeout(&self.extended)?;
+        let without_effect = self.memcached.without_effect()?;
         let limits = match &self.config {
             Some(path) => limits::read(path, delimiter).map_err(|why| why.to_string())?,
             None => Vec::new(),
@@ -152,7 +174,7 @@ impl Args {
             listen,
             http,
             users,
-            evict: !self.disable_evictions,
+            evict: self.disable_evictions == 0,
             pressure: self.pressure,
             budget,
             threads,
@@ -162,6 +184,12 @@ impl Args {
             delimiter,
             limits,
             files: Files { limits: self.config, users: self.auth_file },
+            flush: self.disable_flush == 0,
+            idle_timeout,
+            background: self.daemon > 0,
+            user: self.user,
+            pid_file: self.pid_file,
+            without_effect,
         })
     }
 }
@@ -254,6 +282,61 @@ mod tests {
         assert_eq!(self::settings(&["-m1"]).unwrap().item_bytes_max, 512 << 10, "without -I: half of the memory");
     }
 
+    /// The flags of Debian's `/etc/memcached.conf`, as its service passes them, and of other usual
+    /// start scripts.
+    #[test]
+    fn memcacheds_usual_flags_are_accepted() {
+        let debian = ["-m", "64", "-p", "11211", "-u", "memcache", "-l", "127.0.0.1", "-l", "::1", "-P", "/run/x.pid"];
+        let given = settings(&debian).unwrap();
+        assert_eq!((given.user.as_deref(), given.background, given.flush), (Some("memcache"), false, true));
+        assert_eq!(given.pid_file.as_deref(), Some(std::path::Path::new("/run/x.pid")));
+        assert_eq!(given.listen.len(), 2);
+        let others = [
+            "-d",
+            "-F",
+            "-R20",
+            "-C",
+            "-B",
+            "auto",
+            "-b",
+            "512",
+            "-L",
+            "-f",
+            "1.08",
+            "-n48",
+            "-r",
+            "-o",
+            "idle_timeout=30",
+        ];
+        let given = settings(&others).unwrap();
+        assert!(given.background && !given.flush);
+        assert_eq!(given.without_effect, ["-R", "-C", "-b", "-L", "-f", "-n", "-r"]);
+        assert_eq!(given.idle_timeout, Some(std::time::Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn the_readme_lists_every_flag() {
+        let readme = include_str!("../../README.md");
+        let table: String = readme.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+        let mut command = <Args as clap::CommandFactory>::command();
+        command.build();
+        for flag in command.get_arguments() {
+            let name = match (flag.get_short(), flag.get_long()) {
+                (Some(short), _) => format!("`-{short}`"),
+                (None, Some(long)) => format!("`--{long}`"),
+                (None, None) => continue,
+            };
+            assert_eq!(table.matches(&name).count(), 1, "{name} in {table}");
+        }
+    }
+
+    #[test]
+    fn of_flags_that_are_repeated_the_last_counts() {
+        let given = settings(&["-m", "64", "-m", "2", "-p", "1", "-p", "2", "-M", "-M", "-v", "-v"]).unwrap();
+        assert_eq!((given.budget, given.evict, given.verbosity), (ByteSize::mib(2), false, 2));
+        assert_eq!(endpoints(&given), [Endpoint::Tcp("127.0.0.1:2".into())]);
+    }
+
     #[test]
     fn bad_flags_are_named() {
         for (flags, words) in [
@@ -273,7 +356,13 @@ mod tests {
             (&["-U", "11211"], "-U"),
             (&["-s", "/run/x", "-a", "9"], "-a"),
             (&["-Y", "/nonexistent/users"], "/nonexistent/users"),
-            (&["-o", "modern,idle_timeout=5"], "idle_timeout"),
+            (&["-o", "modern,idle_timeout=x"], "idle_timeout"),
+            (&["-k"], "-k"),
+            (&["-A"], "-A"),
+            (&["-e", "/dev/shm/x"], "-e"),
+            (&["-S"], "-S"),
+            (&["-Z"], "-Z"),
+            (&["-B", "binary"], "-B"),
             (&["-l", "tag_a:b_:localhost"], "-l"),
             (&["surplus"], "surplus"),
         ] {

@@ -2,6 +2,8 @@
 //! which this server does not have. Those are accepted without effect, so that a command line for
 //! memcached works here as well. Options whose effect would be missed are refused by name.
 
+use std::time::Duration;
+
 /// Options for slabs, their LRUs and maintenance threads, or for buffers that this server bounds in
 /// other ways.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -48,7 +50,6 @@ const WITHOUT_EFFECT: &[&str] = &[
 const REFUSED: &[&str] = &[
     "drop_privileges",
     "ext_path",
-    "idle_timeout",
     "proxy_config",
     "proxy_uring",
     "relaxed_privileges",
@@ -65,12 +66,34 @@ const REFUSED: &[&str] = &[
     "ssl_wbuf_size",
 ];
 
-/// Checks one option, `name` or `name=value`.
+/// Checks all options, and returns the time of the last `idle_timeout`, unless that is 0.
 ///
 /// # Errors
 ///
 /// A sentence with the option's name.
-pub fn check(text: &str) -> Result<(), String> {
+pub fn idle_timeout(options: &[String]) -> Result<Option<Duration>, String> {
+    let mut timeout = None;
+    for option in options {
+        match option.split_once('=') {
+            Some(("idle_timeout", seconds)) => {
+                let seconds: u32 = seconds
+                    .parse()
+                    .map_err(|_| format!("-o: idle_timeout is a number of seconds, 0 for no limit, not {seconds:?}"))?;
+                timeout = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+            }
+            _ if option == "idle_timeout" => return Err("-o: idle_timeout needs a number of seconds".to_owned()),
+            _ => check(option)?,
+        }
+    }
+    Ok(timeout)
+}
+
+/// Checks one option without an effect, `name` or `name=value`.
+///
+/// # Errors
+///
+/// A sentence with the option's name.
+fn check(text: &str) -> Result<(), String> {
     let name = text.split('=').next().unwrap_or_default();
     if WITHOUT_EFFECT.contains(&name) {
         return Ok(());
@@ -91,9 +114,17 @@ mod tests {
         for text in ["modern", "hashpower=20", "slab_reassign"] {
             assert_eq!(check(text), Ok(()));
         }
-        for text in ["idle_timeout=10", "ssl_key=/x", "ext_item_age=1", "nonsense", ""] {
+        for text in ["ssl_key=/x", "ext_item_age=1", "nonsense", ""] {
             let why = check(text).unwrap_err();
             assert!(why.contains(text.split('=').next().unwrap()), "{why}");
+        }
+        let timeout = |options: &[&str]| idle_timeout(&options.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(timeout(&["modern"]), Ok(None));
+        assert_eq!(timeout(&["modern", "idle_timeout=5", "idle_timeout=10"]), Ok(Some(Duration::from_secs(10))));
+        assert_eq!(timeout(&["idle_timeout=10", "idle_timeout=0"]), Ok(None));
+        for option in ["idle_timeout", "idle_timeout=", "idle_timeout=-1", "idle_timeout=1m", "nonsense"] {
+            let why = timeout(&[option]).unwrap_err();
+            assert!(why.contains(option.split('=').next().unwrap()), "{why}");
         }
         let why = check("nonsense").unwrap_err();
         assert!(why.contains("\"nonsense\"") && WITHOUT_EFFECT.iter().all(|taken| why.contains(taken)), "{why}");

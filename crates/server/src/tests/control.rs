@@ -71,6 +71,37 @@ fn min_limits_that_leave_no_room_are_refused() {
     client.exchange("cache_memlimit 8\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
 }
 
+#[test]
+fn a_flush_is_refused_if_that_is_set() {
+    let server = TestServer::start(|settings| settings.flush = false);
+    let mut client = server.connect();
+    client.exchange("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.exchange(
+        "flush_all\r\nflush_all 5\r\nflush_all noreply\r\n",
+        &"CLIENT_ERROR flush_all not allowed\r\n".repeat(2),
+    );
+    client.exchange("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(client.stat("stats settings", "flush_enabled"), "no");
+}
+
+#[test]
+fn a_silent_connection_is_closed_if_that_is_set() {
+    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_millis(300)));
+    let (mut silent, mut busy) = (server.connect(), server.connect());
+    // Less than a command is an input, too.
+    silent.0.write_all(b"get ").unwrap();
+    let begun = Instant::now();
+    let closed = thread::spawn(move || silent.0.read(&mut [0]).unwrap());
+    while !closed.is_finished() {
+        busy.exchange("get a\r\n", "END\r\n");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the silent connection is open");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(closed.join().unwrap(), 0, "an end of the stream");
+    assert!(begun.elapsed() >= Duration::from_millis(250), "not before its time");
+    assert_eq!(busy.stat("stats", "idle_kicks"), "1");
+}
+
 /// Without evictions, `min` has no effect, so any sum of them is accepted.
 #[test]
 fn without_evictions_min_limits_may_be_any() {

@@ -23,7 +23,8 @@ pub fn settings(server: &Server, out: &mut Output) {
     out.stat("auth_enabled_ascii", if settings.users.is_some() { "yes" } else { "no" });
     out.stat("item_size_max", settings.item_bytes_max);
     out.stat("maxconns_fast", "yes");
-    out.stat("flush_enabled", "yes");
+    out.stat("flush_enabled", if settings.flush { "yes" } else { "no" });
+    out.stat("idle_timeout", settings.idle_timeout.map_or(0, |time| time.as_secs()));
     out.stat("dump_enabled", "no");
     out.line("END");
 }

@@ -1,0 +1,153 @@
+//! The start of the process: in the background (`-d`), as another user (`-u`), with its id in a file
+//! (`-P`).
+//!
+//! Both flags start the program again with the same arguments, as only a new program can change its
+//! user as a whole: `-d` in a new session, `-u` in the place of this process.
+
+#![cfg(unix)]
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::getuid;
+
+use crate::settings::Settings;
+
+/// Set in the environment of the process in the background.
+const IN_BACKGROUND: &str = "LOWWATER_SERVER_IN_BACKGROUND";
+const USERS_FILE: &str = "/etc/passwd";
+
+/// What the caller does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    Serve,
+    /// Another process serves, in the background.
+    Exit,
+}
+
+/// Goes to the background and changes the user, if the settings have that.
+///
+/// # Errors
+///
+/// A sentence with the flag and the reason.
+pub fn prepare(settings: &Settings) -> Result<Next, String> {
+    if settings.background && std::env::var_os(IN_BACKGROUND).is_none() {
+        return start_in_background().map(|()| Next::Exit).map_err(|why| format!("-d: {why}"));
+    }
+    if let Some(user) = &settings.user {
+        change_user(user)?;
+    }
+    if settings.background {
+        // An error means that the process leads a session already.
+        let _ = rustix::process::setsid();
+    }
+    Ok(Next::Serve)
+}
+
+/// Detaches stderr from that of the caller, in the background without `-v`: whoever started the
+/// server may wait until it is closed. To be called when nothing can fail any more.
+pub fn end_start(settings: &Settings) {
+    if settings.background && settings.verbosity == 0 {
+        if let Ok(null) = File::options().write(true).open("/dev/null") {
+            // An error leaves stderr as it is.
+            let _ = rustix::stdio::dup2_stderr(null);
+        }
+    }
+}
+
+/// Starts this program again with the same arguments, and waits until it serves. Its errors go to
+/// the same stderr.
+fn start_in_background() -> Result<(), String> {
+    let mut child =
+        again().env(IN_BACKGROUND, "1").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(text)?;
+    let mut line = String::new();
+    if let Some(banner) = child.stdout.take() {
+        BufReader::new(banner).read_line(&mut line).map_err(text)?;
+    }
+    match line.is_empty() {
+        true => Err("the server in the background has ended".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Replaces this process by the same program as another user, if this process may do that. As in
+/// memcached, `-u` has no effect for unprivileged processes.
+fn change_user(name: &str) -> Result<(), String> {
+    if !getuid().is_root() {
+        return Ok(());
+    }
+    let users = std::fs::read_to_string(USERS_FILE).map_err(|why| format!("-u: {USERS_FILE}: {why}"))?;
+    let (uid, gid) = find_user(&users, name).ok_or_else(|| format!("-u: there is no user {name} in {USERS_FILE}"))?;
+    if uid == getuid().as_raw() {
+        return Ok(());
+    }
+    let why = again().uid(uid).gid(gid).exec();
+    Err(format!("-u: cannot start as the user {name}: {why}"))
+}
+
+/// Returns the command that starts this program again.
+fn again() -> Command {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(&name));
+    let mut command = Command::new(program);
+    command.arg0(<_ as AsRef<OsStr>>::as_ref(&name)).args(arguments);
+    command
+}
+
+/// Returns the ids of a user and its group, from the lines of `passwd`.
+fn find_user(passwd: &str, name: &str) -> Option<(u32, u32)> {
+    let mut fields = passwd.lines().map(|line| line.split(':')).find_map(|mut fields| {
+        let found = fields.next() == Some(name);
+        found.then_some(fields)
+    })?;
+    let _password = fields.next()?;
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+fn text(why: std::io::Error) -> String {
+    why.to_string()
+}
+
+/// A file with the process's id, removed on drop.
+#[derive(Debug)]
+pub struct PidFile<'a>(&'a Path);
+
+impl<'a> PidFile<'a> {
+    /// Writes the file.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the file and the reason.
+    pub fn write(path: &'a Path) -> Result<Self, String> {
+        let written = std::fs::write(path, format!("{}\n", std::process::id()));
+        written.map(|()| Self(path)).map_err(|why| format!("-P: {}: {why}", path.display()))
+    }
+}
+
+impl Drop for PidFile<'_> {
+    fn drop(&mut self) {
+        // An error means that the file was removed already, or that the user may not remove it.
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_its_whole_name() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/bash\nmemcache:x:109:117::/nonexistent:/bin/false\nodd:x:a:1::/:\nshort\n";
+        assert_eq!(find_user(passwd, "memcache"), Some((109, 117)));
+        assert_eq!(find_user(passwd, "root"), Some((0, 0)));
+        for name in ["memcach", "x", "", "odd", "short", "memcache:x"] {
+            assert_eq!(find_user(passwd, name), None, "{name:?}");
+        }
+    }
+}
