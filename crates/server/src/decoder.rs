@@ -186,7 +186,7 @@ impl Decoder {
     }
 
     fn line<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
-        let end = input[self.searched..].iter().position(|&b| b == b'\n').map(|at| self.searched + at);
+        let end = memchr::memchr(b'\n', &input[self.searched..]).map(|at| self.searched + at);
         let length = end.unwrap_or(input.len());
         if length > LINE_BYTES_MAX && (length > GET_LINE_BYTES_MAX || !is_get(input)) {
             self.state = DecoderState::Closed;

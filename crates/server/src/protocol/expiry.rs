@@ -33,7 +33,7 @@ impl From<Option<Duration>> for Expiry {
 impl Expiry {
     /// Converts an exptime, relative to the current time.
     pub fn of(exptime: i64) -> Self {
-        Self::at(exptime, SystemTime::now())
+        Self::at(exptime, SystemTime::now)
     }
 
     /// Returns the seconds left, rounded up, as memcached shows them; `None`: it never expires.
@@ -45,7 +45,8 @@ impl Expiry {
         }
     }
 
-    fn at(exptime: i64, clock: SystemTime) -> Self {
+    /// Converts an exptime; `clock` is read only if the exptime is a Unix time.
+    fn at(exptime: i64, clock: impl FnOnce() -> SystemTime) -> Self {
         let seconds = match u64::try_from(exptime) {
             Err(_) => return Self::Past,
             Ok(0) => return Self::Never,
@@ -54,7 +55,7 @@ impl Expiry {
         let left = if seconds <= RELATIVE_MAX_SECONDS {
             Duration::from_secs(seconds)
         } else {
-            let unix = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let unix = clock().duration_since(UNIX_EPOCH).unwrap_or_default();
             match Duration::from_secs(seconds).checked_sub(unix) {
                 None | Some(Duration::ZERO) => return Self::Past,
                 Some(left) => left,
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn each_kind_of_exptime() {
         let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let at = |exptime| Expiry::at(exptime, clock);
+        let at = |exptime| Expiry::at(exptime, || clock);
         assert_eq!(at(0), Expiry::Never);
         assert_eq!(at(-1), Expiry::Past);
         assert_eq!(at(i64::MIN), Expiry::Past);

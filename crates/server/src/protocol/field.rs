@@ -15,7 +15,7 @@ pub fn noreply(arguments: &[&[u8]]) -> bool {
 /// Parses a key: at most 250 bytes, without a space, a line end or a zero byte. As memcached, and
 /// unlike its `protocol.txt`, accepts other control characters.
 pub fn key(word: &[u8]) -> Result<&[u8], ProtocolError> {
-    if word.len() > KEY_BYTES_MAX || word.contains(&0) {
+    if word.len() > KEY_BYTES_MAX || memchr::memchr(0, word).is_some() {
         return Err(ProtocolError::Format);
     }
     Ok(word)

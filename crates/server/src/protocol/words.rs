@@ -19,7 +19,7 @@ impl<'a> Iterator for Words<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.line.iter().position(|&b| b != b' ')?;
         let line = &self.line[start..];
-        let end = line.iter().position(|&b| b == b' ').unwrap_or(line.len());
+        let end = memchr::memchr(b' ', line).unwrap_or(line.len());
         self.line = &line[end..];
         Some(&line[..end])
     }

@@ -40,7 +40,10 @@ impl KeyHasher {
 
     /// Hashes `key`.
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        let hash = self.hasher.hash_one(key);
+        // Without the length that `Hash` writes before a slice: only whole keys are hashed.
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        let hash = hasher.finish();
         #[cfg(test)]
         let hash = hash & self.bits;
         KeyHash(hash)

@@ -179,7 +179,7 @@ impl Tenants {
 
     /// Returns the part of `key` before the first delimiter, unless it is empty.
     fn prefix<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
-        let length = key.iter().position(|&b| b == self.delimiter)?;
+        let length = memchr::memchr(self.delimiter, key)?;
         (length > 0).then(|| &key[..length])
     }
 }
