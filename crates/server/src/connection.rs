@@ -144,7 +144,10 @@ impl Connection {
     async fn serve(&mut self, read: io::Result<usize>) -> io::Result<ReadOutcome> {
         match read {
             Ok(0) => return Ok(ReadOutcome::Closed),
-            Ok(read) => self.session.counts.add(Counter::BytesRead, read as u64),
+            Ok(read) => {
+                self.session.server.store.update_clock();
+                self.session.counts.add(Counter::BytesRead, read as u64);
+            }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::WouldBlock),
             Err(why) => return Err(why),
         }

@@ -18,7 +18,7 @@ mod tests;
 pub mod update;
 mod watchers;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -62,6 +62,8 @@ pub struct Store {
     flushed: AtomicU64,
     /// Origin of the access times of values, in seconds.
     started: Instant,
+    /// The seconds since then, as of the last [`update_clock`](Self::update_clock).
+    clock_seconds: AtomicU32,
     /// Evict values when the memory is full.
     evict: bool,
     item_bytes_max: ByteSize,
@@ -122,6 +124,7 @@ impl Store {
             unique,
             flushed,
             started,
+            clock_seconds: AtomicU32::new(0),
             evict,
             item_bytes_max,
             limit_changes,
@@ -330,8 +333,20 @@ impl Store {
         idle_seconds(value, self.started)
     }
 
+    /// Reads the clock for the access times of the values that are used next: once for all requests
+    /// that arrived together.
+    pub fn update_clock(&self) {
+        let now = seconds_since(self.started);
+        // Relaxed, both: a time that guards no other memory. Stored only when it changes, as all
+        // threads read its cache line. Of two threads, one may store an earlier second.
+        if self.clock_seconds.load(Ordering::Relaxed) != now {
+            self.clock_seconds.store(now, Ordering::Relaxed);
+        }
+    }
+
     fn now_seconds(&self) -> u32 {
-        seconds_since(self.started)
+        // Relaxed: as in `update_clock`.
+        self.clock_seconds.load(Ordering::Relaxed)
     }
 }
 

@@ -107,6 +107,14 @@ impl Tenants {
         own.unwrap_or_else(|| Arc::clone(&self.default))
     }
 
+    /// Returns the tenant that a new value of `key` is charged to, unless it would have to be created.
+    pub fn find_for_key(&self, key: &[u8]) -> Option<Arc<Tenant>> {
+        match self.prefix(key) {
+            Some(prefix) => self.find(prefix),
+            None => Some(Arc::clone(&self.default)),
+        }
+    }
+
     /// Returns the tenant of this name, if it exists.
     pub fn find(&self, name: &[u8]) -> Option<Arc<Tenant>> {
         self.with(name, Arc::clone)
@@ -263,7 +271,11 @@ mod tests {
             (b"a/b\xff:x", "a%2Fb%FF"),
             (&long, "default"),
         ] {
-            assert_eq!(tenants.for_key(key).group.name(), name);
+            let found = tenants.find_for_key(key).map(|tenant| tenant.group.id());
+            let own = tenants.for_key(key);
+            assert_eq!(own.group.name(), name);
+            assert!(found.is_none_or(|id| id == own.group.id()), "{name}: the same tenant, if it exists");
+            assert!(tenants.find_for_key(key).is_some() || key == long, "{name} exists now");
         }
         assert_eq!(tenants.all().len(), 4);
         assert_eq!(tenants.for_key(b"shop:a").group.low(), ByteSize::kib(7));

@@ -81,15 +81,20 @@ impl Store {
     ) -> Result<R, RejectReason> {
         let hash = self.hasher.hash(key);
         let mut missing = None;
-        if !self.cache.contains_key(&hash) {
-            let decided = edit(None);
-            // An update that stores nothing under a missing key must not create the key's tenant.
-            if let (Edit::Keep | Edit::Remove, answer) = decided {
-                return Ok(answer);
+        let tenant = match self.tenants.find_for_key(key) {
+            Some(tenant) => tenant,
+            None => {
+                // An update that stores nothing under a missing key must not create the key's tenant.
+                if !self.cache.contains_key(&hash) {
+                    let decided = edit(None);
+                    if let (Edit::Keep | Edit::Remove, answer) = decided {
+                        return Ok(answer);
+                    }
+                    missing = Some(decided);
+                }
+                self.tenants.for_key(key)
             }
-            missing = Some(decided);
-        }
-        let tenant = self.tenants.for_key(key);
+        };
         let entry = self.cache.entry(hash).group(&tenant.group);
         let entry = match expiry {
             Expiry::In(time) => entry.time_to_live(time),
