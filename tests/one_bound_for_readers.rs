@@ -7,7 +7,7 @@
 use lowwater::cache::RejectReason;
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -181,6 +181,40 @@ fn short_readers_beside_inserts() {
 }
 
 /// Segments that the index replaces while a reader is inside are retired memory, too.
+/// The time of a charge is over at once, as on a busy machine, where one wait may take longer.
+fn a_reader_that_leaves_soon_is_waited_for() {
+    let (runtime, count) = (runtime_that_waits(BUDGET, Duration::ZERO), Arc::new(Count::default()));
+    let cache = &caches(&runtime, 1)[0];
+    let mut key = 0;
+    let mut insert = || {
+        key += 1;
+        cache.insert(key, Value::new(SIZE, &count)).is_ok()
+    };
+    // The reader may be preempted for longer than an insert waits, but not each time.
+    let admitted = (0..20).filter(|_| {
+        let (is_pinned, leaves) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let pinned = cache.pin();
+                is_pinned.store(true, Relaxed);
+                while !leaves.load(Relaxed) {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(Duration::from_micros(400));
+                drop(pinned);
+            });
+            while !is_pinned.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            while insert() {}
+            leaves.store(true, Relaxed);
+            insert()
+        })
+    });
+    let admitted = admitted.count();
+    assert!(admitted >= 5, "an insert waits for a reader that leaves soon: {admitted} of 20");
+}
+
 fn an_index_that_grows_and_shrinks_under_a_reader() {
     let runtime = runtime(ByteSize::kib(256));
     let cache = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::ZERO).build().unwrap();
@@ -240,10 +274,11 @@ fn a_leaked_reader() {
 
 #[test]
 fn readers_hold_back_a_bounded_part_of_all_caches() {
-    let parts: [(&str, fn()); 5] = [
+    let parts: [(&str, fn()); 6] = [
         ("one pin and sixteen caches", one_pin_and_sixteen_caches),
         ("many small caches", many_small_caches_and_no_reader),
         ("short readers", short_readers_beside_inserts),
+        ("a reader that leaves soon", a_reader_that_leaves_soon_is_waited_for),
         ("an index", an_index_that_grows_and_shrinks_under_a_reader),
         // The last test: nothing is freed from then on.
         ("a leaked reader", a_leaked_reader),

@@ -31,6 +31,9 @@ const BATCHES_MAX: u32 = 2;
 const SCAN_MAX: u64 = 256;
 /// Time of one wait for readers.
 const READERS_WAIT: Duration = Duration::from_micros(100);
+/// The least number of waits for readers: on a busy machine one wait may take as long as a charge
+/// may take, and the reader may not have run yet.
+const READERS_WAITS_MIN: u32 = 8;
 /// The stock that a charge may add to its own bytes.
 const STOCK: ByteSize = ByteSize::kib(32);
 /// Near a limit, the stock is for the records of one batch: this many, with the charged one.
@@ -118,7 +121,8 @@ where
     }
 
     /// Drops a part of the retired records, if they are many. If readers hold back so much that
-    /// `bytes` do not fit, waits for readers, for at most the time limit of a charge.
+    /// `bytes` do not fit, waits for readers, for at most the time limit of a charge or
+    /// [`READERS_WAITS_MIN`] waits, whichever is longer.
     #[cold]
     fn look_at_retired(&self, bytes: ByteSize) -> Result<(), RejectReason> {
         let runtime = &self.inner.runtime;
@@ -133,15 +137,17 @@ where
             return Ok(());
         }
         let deadline = Instant::now() + runtime.direct_time_max();
+        let mut waits = 0;
         loop {
             let swept = sweep();
             if retired.has_room_for(bytes) {
                 return Ok(());
             }
-            if swept.is_none() || Instant::now() >= deadline {
+            if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
                 let (retired, allowed) = (retired.bytes(), retired.allowance());
                 return Err(RejectReason::HeldByReaders { bytes, retired, allowed });
             }
+            waits += 1;
             if swept == Some(0) {
                 // Sleeps, as the reader may be a thread that waits for this processor.
                 std::thread::sleep(READERS_WAIT);
