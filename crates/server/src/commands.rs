@@ -16,7 +16,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 pub use login::log_in;
-pub use store::{no_room, store, too_large};
+pub use store::{no_room, set, store, too_large};
 
 use crate::counters::Counter;
 use crate::protocol::command::Command;

@@ -238,6 +238,7 @@ impl Connection {
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
+                Step::Set { command, value } => commands::set(&mut self.session, command, value).await,
                 // As for a complete value: waits for room, and is refused after `ROOM_TRIES_MAX`
                 // pauses.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {

@@ -2,12 +2,13 @@
 //!
 //! Each step consumes a part of the input and returns the number of consumed bytes; the caller
 //! presents the rest again, with more input behind it. The decoder stores no input except a data
-//! block in progress, so a connection's memory is one line, one value and this struct.
+//! block in progress, so a connection's memory is one line, one value and this struct. A short value
+//! that has arrived as a whole is not stored either: [`Step::Set`].
 //!
 //! # Invariants
 //!
-//! 1. The steps depend on the bytes alone, not on how the bytes were split:
-//!    `split_anywhere_same_steps`.
+//! 1. The steps depend on the bytes alone, not on how the bytes were split, except that a `set` is
+//!    either [`Step::Set`] or [`Step::Store`], with the same effect: `split_anywhere_same_steps`.
 //! 2. A step other than `More` and `NoRoom` consumes at least one byte, so a finite input has
 //!    finitely many steps.
 //! 3. Memory for a value is allocated as its bytes arrive, one piece ahead, never by the announced
@@ -29,6 +30,7 @@ use crate::protocol::meta_command::MetaStore;
 use crate::receive_budget::{ReceiveBudget, ReceiveCharge};
 use crate::value::data::{Data, DataBuilder};
 use crate::value::piece_pool::PiecePool;
+use crate::value::SHORT_BYTES_MAX;
 
 /// The longest line, except for gets; memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;
@@ -36,6 +38,9 @@ const LINE_BYTES_MAX: usize = 2048;
 /// The longest line of a get: 1,000 keys of the maximum length. (memcached has no limit here; this
 /// server guarantees one.)
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
+
+/// The end of a line, and of a data block.
+const LINE_END: &[u8] = b"\r\n";
 
 /// Turns a stream of bytes into [`Step`]s.
 #[derive(Debug)]
@@ -69,6 +74,8 @@ pub enum Step<'a> {
     Command(Command<'a>),
     /// A store command with its value.
     Store(Box<StoreRequest>),
+    /// A plain `set` whose value, a short one, was in the input as a whole.
+    Set { command: StoreCommand<'a>, value: &'a [u8] },
     /// A store command whose value is larger than `-I` allows; later steps discard the value.
     TooLarge { verb: StoreVerb, key: Cow<'a, [u8]>, noreply: bool },
     /// There is no room for more of a value. A later step with the same input may find room;
@@ -209,6 +216,10 @@ impl Decoder {
                     let verb = if store.meta.is_some() { StoreVerb::Set } else { store.verb };
                     return (used, Step::TooLarge { verb, key: store.key, noreply: store.noreply });
                 }
+                let rest = &input[used..];
+                if let Some(value) = short_set(&store, rest) {
+                    return (used + value.len() + LINE_END.len(), Step::Set { command: store, value });
+                }
                 self.state = DecoderState::Value(Box::new(StoreRequest {
                     verb: store.verb,
                     key: store.key.into_owned().into(),
@@ -238,6 +249,16 @@ impl Decoder {
     fn is_too_large(&self, store: &StoreCommand<'_>) -> bool {
         item_bytes(&store.key, store.flags, store.length) > self.item_bytes_max
     }
+}
+
+/// Returns the value of a `set`, if it is short and in `input` as a whole: then it needs no memory of
+/// its own until it is stored.
+fn short_set<'a>(store: &StoreCommand<'_>, input: &'a [u8]) -> Option<&'a [u8]> {
+    if store.verb != StoreVerb::Set || store.meta.is_some() || store.length > SHORT_BYTES_MAX {
+        return None;
+    }
+    let (value, rest) = input.split_at_checked(store.length)?;
+    rest.starts_with(LINE_END).then_some(value)
 }
 
 fn is_get(line: &[u8]) -> bool {

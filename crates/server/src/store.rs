@@ -322,6 +322,13 @@ impl Store {
         value
     }
 
+    /// Creates a value of `bytes`, as [`new_value`](Self::new_value) does.
+    pub fn new_value_of(&self, key: &[u8], flags: u32, bytes: &[u8]) -> Value {
+        let value = Value::of_bytes(key, flags, ItemFlags::default(), self.next_unique(), bytes, &self.pool);
+        value.last_access.record_store(self.now_seconds());
+        value
+    }
+
     /// Returns a unique number that no value had.
     pub fn next_unique(&self) -> u64 {
         // Relaxed: it matters only that no number is assigned twice.

@@ -28,10 +28,10 @@ use item_flags::ItemFlags;
 use item_header::ItemHeader;
 use last_access::LastAccess;
 use malloc::block_bytes;
-use piece_pool::{PooledBuffer, PIECE_BYTES};
+use piece_pool::{PiecePool, PooledBuffer, PIECE_BYTES};
 
 /// Values of up to this length, with their key, are copied, which is cheaper than sharing them.
-const SHORT_BYTES_MAX: usize = 2048;
+pub const SHORT_BYTES_MAX: usize = 2048;
 
 /// A stored value.
 #[derive(Clone, Debug)]
@@ -60,6 +60,24 @@ impl Value {
             false => long(PooledBuffer::concat(&front, data.tail.pool()), data.full.clone(), header),
         };
         Self { bytes, last_access: LastAccess::default() }
+    }
+
+    /// Creates a value of `bytes` under `key`, as [`new`](Self::new) does.
+    pub fn of_bytes(
+        key: &[u8],
+        flags: u32,
+        item_flags: ItemFlags,
+        unique: u64,
+        bytes: &[u8],
+        pool: &Arc<PiecePool>,
+    ) -> Self {
+        let header = ItemHeader::new(key, flags, item_flags, unique);
+        let (number, client_flags) = (unique.to_le_bytes(), flags.to_le_bytes());
+        let front = [&number[..header.unique_len()], &client_flags[..header.client_flags_len()], key, bytes];
+        if front.iter().map(|part| part.len()).sum::<usize>() > SHORT_BYTES_MAX {
+            return Self::new(key, flags, item_flags, unique, &Data::copy(bytes, pool));
+        }
+        Self { bytes: short(&front, header), last_access: LastAccess::default() }
     }
 
     pub fn key(&self) -> &[u8] {

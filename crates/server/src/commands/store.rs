@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::meta::echo::echo;
 use crate::counters::Counter;
 use crate::decoder::StoreRequest;
-use crate::protocol::command::StoreVerb;
+use crate::protocol::command::{StoreCommand, StoreVerb};
 use crate::protocol::error::ProtocolError;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::item::item_bytes;
@@ -76,6 +76,22 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
             }
         }
         Err(why) => refuse(session, verb, &key, meta.is_some(), noreply, &why),
+    }
+    ControlFlow::Continue(())
+}
+
+/// Runs a `set` whose value is in the connection's input.
+pub async fn set(session: &mut Session, command: StoreCommand<'_>, value: &[u8]) -> ControlFlow<()> {
+    let StoreCommand { verb, key, flags, exptime, noreply, .. } = command;
+    let server = Arc::clone(&session.server);
+    server.log(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), value.len()));
+    session.counts.count(Counter::CmdSet);
+    let full_key = session.namespace.qualify(&key);
+    server.prefix_stats.count(&full_key, Outcome::Set);
+    let edit = |_: Option<Existing<'_>>| (Edit::Put(server.store.new_value_of(&full_key, flags, value)), ());
+    match server.store.update(&full_key, Expiry::of(exptime), edit).await {
+        Ok(()) => session.answer(noreply, StoreOutcome::Stored.text()),
+        Err(why) => refuse(session, verb, &key, false, noreply, &why),
     }
     ControlFlow::Continue(())
 }

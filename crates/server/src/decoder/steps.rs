@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::decoder::{Decoder, Step};
+use crate::protocol::command::StoreCommand;
 use crate::value::piece_pool::PiecePool;
 
 /// Returns all steps of `chunks` as text; input left over at the end is ignored. Panics if a step
@@ -23,6 +24,11 @@ pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8
             }
             assert!(taken > 0, "invariant 2: {step:?} took nothing");
             steps.push(match step {
+                Step::Set { command, value } => {
+                    let StoreCommand { verb, key, flags, exptime, unique, noreply, meta, .. } = command;
+                    let head = format!("{verb:?} {key:?} {flags} {exptime} {unique} {noreply} {meta:?}");
+                    format!("{head} {}", value.escape_ascii())
+                }
                 Step::Store(request) => {
                     let head = format!(
                         "{:?} {:?} {} {} {} {} {:?}",
