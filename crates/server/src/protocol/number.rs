@@ -30,6 +30,22 @@ pub fn signed(text: &[u8]) -> Option<i64> {
 
 /// Returns the sign (true: minus) and the absolute value.
 fn scan(text: &[u8]) -> Option<(bool, u64)> {
+    match digits(text) {
+        Some(value) => Some((false, value)),
+        None => scan_other(text),
+    }
+}
+
+/// Returns the value of a text of few digits and nothing else, as numbers in commands are.
+fn digits(text: &[u8]) -> Option<u64> {
+    const FEW: usize = 10;
+    let is_few = (1..=FEW).contains(&text.len());
+    let digit = |byte: u8| Some(u64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
+    is_few.then(|| text.iter().try_fold(0, |sum, byte| Some(sum * 10 + digit(*byte)?)))?
+}
+
+/// [`scan`], for all other texts.
+fn scan_other(text: &[u8]) -> Option<(bool, u64)> {
     let text = &text[text.iter().take_while(|b| is_space(b)).count()..];
     let (negative, digits) = match text.split_first()? {
         (b'-', rest) => (true, rest),

@@ -109,6 +109,21 @@ fn numbers_as_strtoull_reads_them() {
     assert_eq!(number::unsigned(b" +12 "), Some(12));
     assert_eq!(number::unsigned(b"12 tail"), Some(12), "text after white space is ignored");
     assert_eq!(number::unsigned(b"\x0b1\x0b"), Some(1), "white space as in C");
+    for text in
+        ["0", "9", "0000000001", "00000000001", "4294967295", "9999999999", "10000000000", "18446744073709551615"]
+    {
+        assert_eq!(number::unsigned(text.as_bytes()), text.parse().ok(), "{text}");
+        for other in [
+            format!("{text}x"),
+            format!("x{text}"),
+            format!("{text}/"),
+            format!("{text}:"),
+            "18446744073709551616".into(),
+        ] {
+            assert_eq!(number::unsigned(other.as_bytes()), None, "{other}");
+        }
+    }
+    assert_eq!(number::unsigned(b""), None);
     assert_eq!(number::unsigned(b"-0"), Some(0));
     for not in [&b""[..], b" ", b"+", b"12x", b"-1", b"0x10", b"18446744073709551616", b"\xff"] {
         assert_eq!(number::unsigned(not), None, "{}", not.escape_ascii());
