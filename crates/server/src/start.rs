@@ -21,7 +21,7 @@ use crate::settings::Settings;
 const IN_BACKGROUND: &str = "LOWWATER_SERVER_IN_BACKGROUND";
 const USERS_FILE: &str = "/etc/passwd";
 
-/// What the caller does next.
+/// The next step of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     Serve,
