@@ -259,8 +259,10 @@ where
                 }
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
+            let weighed = cache.weigh(&self.key, &value);
             if let Some(record) = there {
-                let new = NewValue { key: self.key, value, hash, payer: self.payer, expires };
+                let bytes = weighed.bytes;
+                let new = NewValue { key: self.key, value, bytes, hash, payer: self.payer, expires };
                 match cache.overwrite(record, new, &guard) {
                     Ok((old, removal)) => {
                         drop(guard);
@@ -274,7 +276,7 @@ where
             let group = cache.payer_of(self.payer, there);
             let target = cache.target(&group);
             cache.prefetch(hash, target);
-            let prepared = cache.prepare(self.key, value, target, expires);
+            let prepared = cache.prepare(self.key, value, weighed, target, expires);
             match prepared.and_then(|prepared| cache.insert_prepared(prepared, hash, target, &guard, &expect)) {
                 Ok((old, removal)) => {
                     drop(guard);

@@ -39,6 +39,15 @@ pub(super) struct Target<'a> {
     pub(super) tenant: Option<&'a Tenant>,
 }
 
+/// The results of the user's functions for a value.
+#[derive(Clone, Copy)]
+pub(super) struct Weighed {
+    /// The bytes to charge for a record of the value.
+    pub(super) bytes: ByteSize,
+    /// The relative cost of the value, which weights a ghost hit.
+    cost: RelativeCost,
+}
+
 /// A charged record that is in no index and on no list yet.
 pub(super) struct Prepared<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) record: Handle<K, V>,
@@ -116,6 +125,7 @@ where
     ) -> Result<Option<V>, Rejected<K, V>> {
         let core = &self.inner.core;
         let expires = core.clock.deadline_of(ttl);
+        let weighed = self.weigh(&key, &value);
         let (mut key, mut value) = (key, value);
         let group = match expect {
             Expect::Any => {
@@ -123,7 +133,11 @@ where
                 let current = core.index.get(hash, &guard, |record| record.key == key);
                 let current = current.filter(|record| !core.is_expired(record));
                 if let Some(record) = current {
-                    match self.overwrite(record, NewValue { key, value, hash, payer, expires }, &guard) {
+                    match self.overwrite(
+                        record,
+                        NewValue { key, value, bytes: weighed.bytes, hash, payer, expires },
+                        &guard,
+                    ) {
                         Ok((replaced, removal)) => {
                             drop(guard);
                             drop(removal);
@@ -138,7 +152,7 @@ where
         };
         let target = self.target(&group);
         self.prefetch(hash, target);
-        let prepared = self.prepare(key, value, target, expires)?;
+        let prepared = self.prepare(key, value, weighed, target, expires)?;
         let guard = pin();
         let (replaced, removal) = self.insert_prepared(prepared, hash, target, &guard, expect)?;
         drop(guard);
@@ -197,11 +211,12 @@ where
         core.index.prefetch(hash, &guard);
     }
 
-    /// Weighs and charges a value, and makes a record of it. The returned record is charged.
+    /// Charges a weighed value, and makes a record of it. The returned record is charged.
     pub(super) fn prepare(
         &self,
         key: K,
         value: V,
+        Weighed { bytes, cost }: Weighed,
         Target { group, tenant }: Target<'_>,
         expires: Deadline,
     ) -> Result<Prepared<K, V>, Rejected<K, V>> {
@@ -217,9 +232,6 @@ where
             inner.has_tenants.store(true, Ordering::Relaxed);
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
-        let bytes = (inner.weigher)(&key, &value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));
-        let bytes = rounded(bytes);
-        let cost = self.relative_cost(&key, &value);
         let node = inner.node();
         let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
         let record =
@@ -232,14 +244,17 @@ where
         Ok(Prepared { record, cost })
     }
 
-    /// Returns the relative cost of a miss of this value, and adds it to the cache's mean.
-    pub(super) fn relative_cost(&self, key: &K, value: &V) -> RelativeCost {
-        let core = &self.inner.core;
-        core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| {
+    /// Calls the weigher, and the function for the cost of a miss, if there is one. To be called once
+    /// for each value, without a lock; both are the user's code.
+    pub(super) fn weigh(&self, key: &K, value: &V) -> Weighed {
+        let (inner, core) = (&self.inner, &self.inner.core);
+        let bytes = (inner.weigher)(key, value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));
+        let cost = core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| {
             let relative = cost.relative(key, value, core.notifier.mean_cost());
             core.queues.note_mean_cost(cost.mean());
             relative
-        })
+        });
+        Weighed { bytes: rounded(bytes), cost }
     }
 
     /// Inserts a prepared record, if the current record of the key is the expected one. Returns the

@@ -23,13 +23,15 @@ use super::core::PendingRemoval;
 use super::expiry::deadline::Deadline;
 use super::handle::Cache;
 use super::payer::Payer;
-use super::record::{rounded, Record};
+use super::record::Record;
 use super::removal::RemovalCause;
 
 /// A value to insert: the parts of the new record, and the group to charge.
 pub(super) struct NewValue<'a, K, V> {
     pub(super) key: K,
     pub(super) value: V,
+    /// The bytes to charge for the record.
+    pub(super) bytes: ByteSize,
     /// The hash of the key.
     pub(super) hash: u64,
     pub(super) payer: Payer<'a>,
@@ -67,7 +69,7 @@ where
     pub(super) fn overwrite<'c: 'g, 'g>(
         &'c self,
         record: &'g Record<K, V>,
-        NewValue { key, value, hash, payer, expires }: NewValue<'_, K, V>,
+        NewValue { key, value, bytes, hash, payer, expires }: NewValue<'_, K, V>,
         guard: &'g Guard,
     ) -> Result<Overwritten<'c, K, V, S>, (K, V)> {
         let core = &self.inner.core;
@@ -75,13 +77,12 @@ where
             return Err((key, value));
         }
         let Some(group) = self.group_to_keep(record, payer) else { return Err((key, value)) };
-        let bytes = rounded((self.inner.weigher)(&key, &value).saturating_add(ByteSize::new(Record::<K, V>::BYTES)));
         let more = bytes.saturating_sub(record.charge());
         if more > ByteSize::ZERO && !group.try_charge_from_stock(more) {
             return Err((key, value));
         }
-        // Uncharged on every return below that does not insert the record, and if the key's or the
-        // value's own code panics.
+        // Uncharged on every return below that does not insert the record, and if the key's own code
+        // panics.
         let advance = Advance { group: &group, bytes: more };
         let new = Record::new(key, value, expires, bytes);
         let new = core.index.slab().alloc(new, self.inner.node()).map_err(|Record { key, value, .. }| (key, value))?;
@@ -108,7 +109,6 @@ where
         if less > ByteSize::ZERO {
             group.uncharge(less);
         }
-        self.relative_cost(&new.key, &new.value);
         // A write counts as a use, as the record is not moved to the young end.
         new.mark_used();
         core.counters.inserted(bytes);

@@ -196,7 +196,8 @@ where
         let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle);
         let target = self.target(group);
         self.prefetch(hash, target);
-        let prepared = self.prepare(key, value, target, expires).ok()?;
+        let weighed = self.weigh(&key, &value);
+        let prepared = self.prepare(key, value, weighed, target, expires).ok()?;
         // No other thread has the record yet, so its state can be set without a lock.
         prepared.record.set_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.has_queues() {

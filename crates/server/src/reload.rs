@@ -5,6 +5,7 @@
 //! tenant whose line was removed gets no limits; a tenant that never had a line keeps those of
 //! `tenant set`. A file should be replaced by a rename: a reload beside a write may find a part of it.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ pub fn reload(server: &Server) -> Result<String, String> {
         // Held until the limits are set, so that of two calls one comes after the other.
         let mut limited = server.limited_tenants.lock();
         let names: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
-        let removed = limited.iter().filter(|name| !names.contains(name));
+        let listed: HashSet<&String> = names.iter().collect();
+        let removed = limited.iter().filter(|name| !listed.contains(name));
         let removed: Vec<_> = removed.map(|name| (name.clone(), Limits::default())).collect();
         read.push(format!("limits of {} tenants", names.len()));
         server.store.set_limits(&[given, removed].concat())?;

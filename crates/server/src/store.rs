@@ -18,6 +18,7 @@ mod tests;
 pub mod update;
 mod watchers;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +38,7 @@ use crate::value::Value;
 
 use key_hash::{BuildIdentityHasher, KeyHash, KeyHasher};
 use removal_stats::RemovalStats;
-use tenant::{Tenant, Tenants};
+use tenant::Tenants;
 
 pub use edit::{Edit, Existing, OutOfMemory};
 pub use removal_stats::RemovalCounts;
@@ -242,9 +243,9 @@ impl Store {
             // Without evictions, `min` has no effect.
             return Ok(());
         }
-        let changed: Vec<_> = changes.iter().filter_map(|(name, _)| self.tenants.find(name.as_bytes())).collect();
-        let is_changed = |tenant: &Arc<Tenant>| changed.iter().any(|changed| Arc::ptr_eq(changed, tenant));
-        let others = self.tenants.all().into_iter().filter(|tenant| !is_changed(tenant));
+        let changed = changes.iter().filter_map(|(name, _)| self.tenants.find(name.as_bytes()));
+        let changed: HashSet<_> = changed.map(|tenant| Arc::as_ptr(&tenant)).collect();
+        let others = self.tenants.all().into_iter().filter(|tenant| !changed.contains(&Arc::as_ptr(tenant)));
         let mins = others.map(|tenant| tenant.limits().min).chain(changes.iter().map(|(_, limits)| limits.min));
         guarantees::check(mins, budget, self.item_bytes_max)
     }
@@ -255,7 +256,7 @@ impl Store {
     }
 
     /// Sets the limits of these tenants, all or none, and creates those that do not exist; usage
-    /// above the limits is reclaimed in the background. O(all tenants x `changes`).
+    /// above the limits is reclaimed in the background. O(all tenants).
     ///
     /// # Errors
     ///

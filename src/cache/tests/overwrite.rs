@@ -175,6 +175,51 @@ fn a_clone_or_a_weigher_that_panics_leaves_one_charged_value() {
 }
 
 #[test]
+fn a_cost_that_panics_leaves_the_old_value() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .recreation_cost(|_, value| if *value == 13 { panic!("the cost's own fault") } else { 7 })
+        .build()
+        .unwrap();
+    cache.insert(1, 10).unwrap();
+    let before = (cache.len(), cache.stats(), used(&runtime));
+    let insert = std::panic::AssertUnwindSafe(|| cache.insert(1, 13));
+    assert!(std::panic::catch_unwind(insert).is_err());
+    assert_eq!((cache.len(), cache.stats(), used(&runtime)), before);
+    assert_eq!((cache.insert(1, 11).unwrap(), cache.peek(&1)), (Some(10), Some(11)));
+}
+
+#[test]
+fn a_value_is_weighed_once_and_without_a_pin() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let calls = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    // The weigher keeps so much in another cache that a pin would hold back more than is allowed.
+    let other = Cache::<u64, Vec<u8>>::builder(&runtime)
+        .weigher(|_, value: &Vec<u8>| ByteSize::new(value.len() as u64))
+        .build()
+        .unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(move |_, value| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if *value == 2 {
+                (0..400)
+                    .for_each(|n| drop(other.insert(n % 2, vec![0; 100_000]).expect("no reader holds memory back")));
+            }
+            ByteSize::ZERO
+        })
+        .build()
+        .unwrap();
+    let group = runtime.group("other").unwrap();
+    // A new key, an overwrite in its place, and one that moves the entry.
+    assert_eq!(cache.insert(1, 1).unwrap(), None);
+    assert_eq!(cache.insert(1, 2).unwrap(), Some(1));
+    assert_eq!(cache.entry(1).group(&group).insert(3).unwrap(), Some(2));
+    assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 3);
+}
+
+#[test]
 fn threads_that_overwrite_and_remove_one_key_leave_the_books_in_order() {
     let cache = cache_of(ByteSize::mib(4));
     let runtime = cache.runtime().clone();

@@ -10,6 +10,7 @@
 //! Amounts are in bytes, with an optional suffix K, M or G; `max` means no limit. The limits have
 //! the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use lowwater::ByteSize;
@@ -97,7 +98,7 @@ pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsF
 ///
 /// The first line that is invalid.
 pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsFileError> {
-    let mut tenants: Vec<(String, Limits)> = Vec::new();
+    let (mut tenants, mut names): (Vec<(String, Limits)>, HashSet<&str>) = Default::default();
     for (index, text) in text.lines().enumerate() {
         let wrong = |field: &str, why: String| LimitsFileError::Line {
             file: file.to_owned(),
@@ -109,7 +110,7 @@ pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limit
         let mut fields = text.split_whitespace();
         let Some(name) = fields.next() else { continue };
         check_tenant_name(name, delimiter).map_err(|why| wrong(name, why))?;
-        if tenants.iter().any(|(other, _)| other == name) {
+        if !names.insert(name) {
             return Err(wrong(name, "this tenant has a line already; write its limits on one line".into()));
         }
         let limits = Limits::default().with(fields).map_err(|(field, why)| wrong(field.unwrap_or(text.trim()), why))?;
