@@ -43,6 +43,7 @@
 //! | [`Charge`], [`Charged`] | bytes and values that are charged until they are dropped |
 //! | [`ListLru`], [`linked!`] | LRU lists for objects of your own (`lowwater-lru-core`) |
 //! | [`Registry`], [`Shrinker`] | reclaim from a cache of your own (`lowwater-shrinker`) |
+//! | [`lru_core`], [`shrinker`] | the two packages, for the names that are rarely needed: errors, cursors, statistics |
 //! | [`pressure`] | memory pressure of the system: PSI, the control group, systemd (`lowwater-pressure`) |
 //!
 //! Features, all off by default:
@@ -70,11 +71,14 @@ pub mod runtime;
 pub use cache::{Cache, InsertError, RemovalCause};
 pub use runtime::{Charge, Charged, Runtime};
 
+pub use equivalent::Equivalent;
+pub use lowwater_lru_core as lru_core;
 pub use lowwater_lru_core::{
     linked, topology, ByteSize, Isolate, Isolated, Links, ListLru, LruStatus, Memcg, MemcgTree, NodeId, Occupancy,
     Topology,
 };
 pub use lowwater_rcu::{heavy_fences, HeavyFences};
+pub use lowwater_shrinker as shrinker;
 #[cfg(feature = "metrics")]
 pub use lowwater_shrinker::Labels;
 pub use lowwater_shrinker::{

@@ -316,18 +316,27 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// Sets the function that returns the bytes owned by a key and a value on the heap, beyond
-    /// their own size, which the cache adds itself ([`Cache::ENTRY_BYTES`]). Return
-    /// `ByteSize::ZERO` for keys and values that own no heap memory.
+    /// their own size, which the cache adds itself ([`Cache::ENTRY_BYTES`]): a [`ByteSize`], `u64`,
+    /// `u32` or `usize`. Return `ByteSize::ZERO` for keys and values that own no heap memory.
     ///
     /// The weigher is called once for each insert, and for each value that an operation of
     /// [`and_compute`](crate::cache::Entry::and_compute) returns, before anything is changed and
     /// without a lock held.
-    pub fn weigher(
+    ///
+    /// ```
+    /// use lowwater::{Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().build()?;
+    /// let names = Cache::<u64, String>::builder(&runtime).weigher(|_, name| name.capacity()).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn weigher<B: Into<ByteSize>>(
         self,
-        weigher: impl Fn(&K, &V) -> ByteSize + Send + Sync + 'static,
+        weigher: impl Fn(&K, &V) -> B + Send + Sync + 'static,
     ) -> CacheBuilder<K, V, Weigher<K, V>, S> {
         let Self { choices, hasher, .. } = self;
-        CacheBuilder { choices, weigher: Box::new(weigher), hasher }
+        let weigher: Weigher<K, V> = Box::new(move |key, value| weigher(key, value).into());
+        CacheBuilder { choices, weigher, hasher }
     }
 
     /// Sets the hash function for keys. The default is fast and randomly seeded.

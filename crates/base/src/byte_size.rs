@@ -1,6 +1,8 @@
 //! An amount of memory.
 
 use core::fmt;
+use core::iter::Sum;
+use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
 /// An amount of memory in bytes, as in cgroup v2's `memory.*` files. A separate type, so that it
 /// cannot be confused with a count of objects.
@@ -10,6 +12,20 @@ use core::fmt;
 /// assert_eq!(ByteSize::mib(64).get(), 64 << 20);
 /// assert_eq!(ByteSize::MAX.to_string(), "max");
 /// assert_eq!("1536K".parse::<ByteSize>().unwrap(), ByteSize::kib(1536));
+/// assert_eq!("64 MiB".parse::<ByteSize>().unwrap(), ByteSize::mib(64));
+/// assert_eq!(format!("{:#}", ByteSize::kib(12_800)), "12.5 MiB");
+/// ```
+///
+/// Operators saturate, as [`saturating_add`](Self::saturating_add) and
+/// [`saturating_sub`](Self::saturating_sub) do: no limit plus an amount is no limit, and no amount is
+/// negative. A division by zero panics.
+///
+/// ```
+/// use lowwater_base::ByteSize;
+/// let sizes = [ByteSize::kib(3), ByteSize::from(512_u64), ByteSize::from(512_usize)];
+/// assert_eq!(sizes.into_iter().sum::<ByteSize>(), ByteSize::kib(4));
+/// assert_eq!(ByteSize::mib(1) / 4 * 3 - ByteSize::kib(768), ByteSize::ZERO);
+/// assert_eq!(ByteSize::MAX + ByteSize::new(1), ByteSize::MAX);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
@@ -57,26 +73,125 @@ impl ByteSize {
 }
 
 impl fmt::Display for ByteSize {
-    /// Writes the format of cgroup files: the number, or `max`.
+    /// Writes the format of cgroup files: the number, or `max`. The alternate form `{:#}` is for
+    /// people: at most four digits and a unit, rounded to the nearest tenth, as in `12.5 MiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::MAX {
-            f.write_str("max")
+            f.pad("max")
+        } else if f.alternate() {
+            self.fmt_for_people(f)
         } else {
-            write!(f, "{}", self.0)
+            fmt::Display::fmt(&self.0, f)
         }
+    }
+}
+
+impl ByteSize {
+    fn fmt_for_people(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < 1 << 10 {
+            return write!(f, "{} B", self.0);
+        }
+        let unit = self.0.ilog2() / 10;
+        let shift = unit * 10;
+        let tenths = (u128::from(self.0) * 10 + (1 << (shift - 1))) >> shift;
+        write!(f, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize - 1])
+    }
+}
+
+impl Add for ByteSize {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.saturating_add(other)
+    }
+}
+
+impl Sub for ByteSize {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+}
+
+impl Mul<u64> for ByteSize {
+    type Output = Self;
+
+    fn mul(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+}
+
+impl Div<u64> for ByteSize {
+    type Output = Self;
+
+    /// # Panics
+    ///
+    /// If `parts` is 0.
+    fn div(self, parts: u64) -> Self {
+        Self(self.0 / parts)
+    }
+}
+
+impl AddAssign for ByteSize {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for ByteSize {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Sum for ByteSize {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::ZERO, Self::add)
+    }
+}
+
+impl<'a> Sum<&'a Self> for ByteSize {
+    fn sum<I: Iterator<Item = &'a Self>>(sizes: I) -> Self {
+        sizes.copied().sum()
+    }
+}
+
+impl From<u64> for ByteSize {
+    fn from(bytes: u64) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<u32> for ByteSize {
+    fn from(bytes: u32) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<usize> for ByteSize {
+    fn from(bytes: usize) -> Self {
+        Self(bytes as u64)
+    }
+}
+
+impl From<ByteSize> for u64 {
+    fn from(size: ByteSize) -> Self {
+        size.0
     }
 }
 
 /// The text is not an amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an amount of memory: a whole number with an optional suffix K, M, G or T, or \"max\"")]
+#[error("not an amount of memory: a whole number with an optional suffix K, M, G or T (or KiB and so on), or \"max\"")]
 pub struct ParseByteSizeError;
 
 impl core::str::FromStr for ByteSize {
     type Err = ParseByteSizeError;
 
     /// Parses `max`, or a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024,
-    /// either case).
+    /// either case), or with `KiB`, `MiB`, `GiB` or `TiB` after an optional space.
     ///
     /// # Errors
     ///
@@ -85,16 +200,16 @@ impl core::str::FromStr for ByteSize {
         if text == "max" {
             return Ok(Self::MAX);
         }
-        let (digits, shift) = match text.as_bytes().last() {
-            Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
-            Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
-            Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
-            Some(b't' | b'T') => (&text[..text.len() - 1], 40),
-            _ => (text, 0),
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        let digits = &text[..text.len() - unit.len()];
+        let shift = match unit.strip_prefix(' ').filter(|unit| unit.ends_with("iB")).unwrap_or(unit) {
+            "" => 0,
+            "k" | "K" | "KiB" => 10,
+            "m" | "M" | "MiB" => 20,
+            "g" | "G" | "GiB" => 30,
+            "t" | "T" | "TiB" => 40,
+            _ => return Err(ParseByteSizeError),
         };
-        if !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(ParseByteSizeError);
-        }
         let n: u64 = digits.parse().map_err(|_| ParseByteSizeError)?;
         n.checked_mul(1 << shift).map(Self).ok_or(ParseByteSizeError)
     }
@@ -117,9 +232,54 @@ mod tests {
             [read("max"), read("18446744073709551615"), read("16777215T")],
             [Ok(u64::MAX), Ok(u64::MAX), Ok(16_777_215 << 40)]
         );
+        assert_eq!([read("3KiB"), read("3 KiB"), read("3 MiB")], [Ok(3 << 10), Ok(3 << 10), Ok(3 << 20)]);
+        assert_eq!([read("3GiB"), read("3 TiB")], [Ok(3 << 30), Ok(3 << 40)]);
         for bad in ["", "K", "-1", "+1", " 1", "1 ", "1KK", "1.5M", "1P", "MAX", "18446744073709551616", "16777216T"] {
             assert_eq!(read(bad), Err(ParseByteSizeError), "{bad:?}");
         }
+        for bad in ["1 K", "1  KiB", "1kiB", "1MB", "1iB", "KiB", " KiB", "1KiBiB", "1 KiB ", "\u{661}"] {
+            assert_eq!(read(bad), Err(ParseByteSizeError), "{bad:?}");
+        }
         assert_eq!([ByteSize::MAX.to_string(), ByteSize::kib(2).to_string()], ["max", "2048"]);
+    }
+
+    #[test]
+    fn people_read_a_few_digits_and_a_unit() {
+        let shown = |bytes: u64| alloc::format!("{:#}", ByteSize::new(bytes));
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1_048_524, "1023.9 KiB"),
+            (1_048_575, "1024.0 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (13_107_200, "12.5 MiB"),
+            (1 << 40, "1.0 TiB"),
+            (u64::MAX - 1, "16.0 EiB"),
+            (u64::MAX, "max"),
+        ] {
+            assert_eq!(shown(bytes), text);
+        }
+        assert_eq!(
+            alloc::format!("{:>6}|{:<4}|{:>4}", ByteSize::new(17), ByteSize::new(2), ByteSize::MAX),
+            "    17|2   | max"
+        );
+    }
+
+    #[test]
+    fn operators_saturate() {
+        let (one, max) = (ByteSize::new(1), ByteSize::MAX);
+        assert_eq!([max + one, one - max, max * 2, one * 3 / 2], [max, ByteSize::ZERO, max, one]);
+        let mut size = ByteSize::new(5);
+        size += one;
+        size -= ByteSize::new(9);
+        assert_eq!(size, ByteSize::ZERO);
+        assert_eq!([one, max].iter().sum::<ByteSize>(), max);
+        assert_eq!(core::iter::empty::<ByteSize>().sum::<ByteSize>(), ByteSize::ZERO);
+        assert_eq!(
+            (ByteSize::from(7_u32), ByteSize::from(7_usize), u64::from(ByteSize::from(7_u64))),
+            (size + ByteSize::new(7), ByteSize::new(7), 7)
+        );
     }
 }

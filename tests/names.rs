@@ -1,0 +1,115 @@
+//! Every type that the public functions return or expect can be named through `lowwater` alone.
+
+#![forbid(unsafe_code)]
+
+use lowwater::lru_core::list::{Handle, Linked};
+use lowwater::lru_core::{AddError, AllocError, MemcgError, OverLimit, ParseByteSizeError, Prepared};
+use lowwater::shrinker::{DirectOutcome, NoReclaim, UnregisterError};
+use lowwater::{ByteSize, Cache, Equivalent, ListLru, Memcg, NodeId, Registration, Registry, Runtime};
+
+/// The error of a service: each of the library's errors is an `std::error::Error` that can be sent to
+/// another thread and kept.
+#[derive(Debug, thiserror::Error)]
+enum ServiceError {
+    #[error("the memory's configuration is wrong: {0}")]
+    Runtime(#[from] lowwater::runtime::RuntimeBuildError),
+    #[error("a cache cannot be built: {0}")]
+    Cache(#[from] lowwater::cache::CacheBuildError),
+    #[error("a tenant cannot be created: {0}")]
+    Tenant(#[from] MemcgError),
+    #[error("not stored: {0}")]
+    Insert(#[from] lowwater::InsertError<Vec<u8>>),
+    #[error("out of memory: {0}")]
+    Charge(#[from] lowwater::runtime::ChargeError),
+    #[error("over a limit: {0}")]
+    OverLimit(#[from] OverLimit),
+    #[error("not a size: {0}")]
+    Size(#[from] ParseByteSizeError),
+    #[error("no memory for a list: {0}")]
+    List(#[from] AllocError),
+}
+
+fn is_an_error<E: std::error::Error + Send + Sync + 'static>() {}
+
+#[test]
+fn a_service_has_one_error() {
+    is_an_error::<ServiceError>();
+    is_an_error::<UnregisterError>();
+    let serve = |budget: &str, tenant: &str, bytes: usize| -> Result<usize, ServiceError> {
+        let runtime = Runtime::builder().budget(budget.parse()?).build()?;
+        let cache = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, value| value.len()).build()?;
+        let tenant = runtime.group(tenant)?;
+        cache.entry(1).group(&tenant).insert(vec![0; bytes])?;
+        Ok(cache.len())
+    };
+    assert_eq!(serve("64 MiB", "shop", 100).unwrap(), 1);
+    for (budget, tenant, bytes, part) in [
+        ("64 MB", "shop", 1, "not a size"),
+        ("64M", "", 1, "a tenant cannot be created"),
+        ("1M", "shop", 2 << 20, "not stored"),
+    ] {
+        let why = serve(budget, tenant, bytes).unwrap_err().to_string();
+        assert!(why.starts_with(part), "{why}");
+    }
+}
+
+/// Functions with the types of results in their signatures, as a user's own functions have them.
+#[test]
+fn results_can_be_named() {
+    fn prepare<T: Linked>(lists: &ListLru<T>, group: &Memcg) -> Result<(), AllocError> {
+        let prepared: Prepared<'_, T> = lists.prepare(group, NodeId::ZERO)?;
+        drop(prepared);
+        Ok(())
+    }
+    fn add<T: Linked>(lists: &ListLru<T>, object: T::Handle, group: &Memcg) -> Result<(), AddError<T::Handle>>
+    where
+        T::Handle: Handle<Target = T>,
+    {
+        lists.add(object, group, NodeId::ZERO)
+    }
+    fn charge(group: &Memcg) -> Result<lowwater::lru_core::Charged, OverLimit> {
+        group.try_charge(ByteSize::new(1))
+    }
+    fn scope(registry: &Registry) -> NoReclaim<'_> {
+        registry.no_reclaim_scope()
+    }
+    fn reclaim(registry: &Registry, group: &Memcg) -> DirectOutcome {
+        registry.direct_reclaim(group, lowwater::Reclaim::all(), &|| false)
+    }
+    fn end(registration: Registration) -> Result<(), (UnregisterError, Registration)> {
+        registration.unregister()
+    }
+    let _named = (prepare::<Item>, add::<Item>, charge, scope, reclaim, end);
+}
+
+struct Item(lowwater::Links);
+lowwater::linked!(impl[] for Item { 0, handle: std::sync::Arc<Item> });
+
+/// A key that is looked up by a pair of references.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Page {
+    site: String,
+    number: u64,
+}
+
+#[derive(Hash)]
+struct PageRef<'a> {
+    site: &'a str,
+    number: u64,
+}
+
+impl Equivalent<Page> for PageRef<'_> {
+    fn equivalent(&self, page: &Page) -> bool {
+        self.site == page.site && self.number == page.number
+    }
+}
+
+#[test]
+fn a_lookup_by_references_needs_no_owned_key() {
+    let runtime = Runtime::builder().build().unwrap();
+    let cache = Cache::<Page, u32>::builder(&runtime).weigher(|page, _| page.site.capacity()).build().unwrap();
+    cache.insert(Page { site: "a".into(), number: 7 }, 1).unwrap();
+    assert_eq!(cache.get(&PageRef { site: "a", number: 7 }), Some(1));
+    assert_eq!(cache.get(&PageRef { site: "b", number: 7 }), None);
+    assert_eq!(cache.remove(&PageRef { site: "a", number: 7 }), Some(1));
+}
