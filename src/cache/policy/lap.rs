@@ -18,10 +18,11 @@ pub(crate) struct Lap {
 
 impl Lap {
     /// Moves the hand over `visited` records of a queue with `len` records, and starts the next lap
-    /// when none is left in this one.
+    /// when none is left in this one. No lap is longer than the queue is now: most records may have
+    /// been removed since the lap began.
     pub(crate) fn advance(&self, visited: u64, len: u64, clock: u32) {
-        let left = self.left.load(Ordering::Relaxed);
-        match u64::from(left).checked_sub(visited).filter(|left| *left > 0) {
+        let left = u64::from(self.left.load(Ordering::Relaxed)).min(len);
+        match left.checked_sub(visited).filter(|left| *left > 0) {
             Some(left) => self.left.store(left as u32, Ordering::Relaxed),
             None => {
                 // The first call starts the first lap: there is no earlier lap to measure.
@@ -79,6 +80,17 @@ mod tests {
         assert_eq!(lap.idle(10_000), 0);
         lap.reset();
         assert_eq!(lap.idle(5), 5);
+    }
+
+    #[test]
+    fn a_lap_ends_early_when_most_records_are_removed() {
+        let lap = Lap::default();
+        (0..1_500_u32).for_each(|n| lap.advance(1, 1_000, n));
+        // 500 records of the second lap are left, and all but 10 are removed.
+        (1_500..1_510_u32).for_each(|n| lap.advance(1, 10, n));
+        assert_eq!(lap.idle(1_509), u64::from(lap.before.load(Ordering::Relaxed)), "a new lap has begun");
+        (1_510..1_550_u32).for_each(|n| lap.advance(1, 10, n));
+        assert!(lap.idle(1_550) <= 12, "{}", lap.idle(1_550));
     }
 
     #[test]
