@@ -297,7 +297,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     #[inline]
     fn directory<'g>(&self, _guard: &'g Guard) -> Option<&'g Directory> {
-        // Acquire: pairs with the Release in `begin` and in `replace`, so that the array is seen
+        // Acquire: pairs with the Release in `begin` and in `replace_segment`, so that the array is seen
         // filled.
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: a published directory is retired only after its replacement is published, and not
@@ -363,7 +363,7 @@ impl<T: Slotted> Drop for ExtendibleIndex<T> {
             return;
         }
         // Without a read-side section, which would delay the reclamation of other indices for as
-        // long as this takes. Acquire: pairs with the Release in `begin` and in `replace`.
+        // long as this takes. Acquire: pairs with the Release in `begin` and in `replace_segment`.
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: `&mut self`: no other thread can replace the directory, and it is freed below.
         if let Some(directory) = unsafe { directory.as_ref() } {
