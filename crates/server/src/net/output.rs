@@ -32,6 +32,10 @@ const COPIED_BYTES_MAX: usize = 2048;
 /// Digits of the largest `u64`.
 const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 
+/// Length of a `VALUE` line without its key, at most: the name, three numbers, a space before each, and
+/// the line end.
+const VALUE_LINE_MAX: usize = b"VALUE \r\n".len() + 3 * (1 + DIGITS_MAX);
+
 /// Replies that are not written yet.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -81,33 +85,20 @@ impl Output {
 
     /// Adds `VALUE <key> <flags> <length> [<unique>]` and the value's bytes.
     pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
-        self.push(b"VALUE ");
-        self.push(key);
-        self.number(u64::from(value.client_flags()));
-        self.number(value.len() as u64);
+        let buffer = self.buffer();
+        let before = buffer.len();
+        buffer.reserve(VALUE_LINE_MAX + key.len());
+        buffer.extend_from_slice(b"VALUE ");
+        buffer.extend_from_slice(key);
+        push_number(buffer, u64::from(value.client_flags()));
+        push_number(buffer, value.len() as u64);
         if unique {
-            self.number(value.unique());
+            push_number(buffer, value.unique());
         }
-        self.push(b"\r\n");
+        buffer.extend_from_slice(b"\r\n");
+        let added = buffer.len() - before;
+        self.length += added;
         self.data(value);
-    }
-
-    /// Adds a space and a number. `core::fmt` would take longer than all other work of a `get` for
-    /// its line.
-    fn number(&mut self, number: u64) {
-        let mut digits = [0; DIGITS_MAX];
-        let mut first = DIGITS_MAX;
-        let mut left = number;
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (left % 10) as u8;
-            left /= 10;
-            if left == 0 {
-                break;
-            }
-        }
-        self.push(b" ");
-        self.push(&digits[first..]);
     }
 
     /// Adds the value's bytes and a line end.
@@ -213,6 +204,24 @@ fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -
         count += 1;
     }
     count
+}
+
+/// Adds a space and a number. `core::fmt` would take longer than all other work of a `get` for its
+/// line.
+fn push_number(buffer: &mut Vec<u8>, number: u64) {
+    if number < 10 {
+        buffer.extend_from_slice(&[b' ', b'0' + number as u8]);
+        return;
+    }
+    let mut digits = [b' '; 1 + DIGITS_MAX];
+    let mut first = digits.len();
+    let mut left = number;
+    while left > 0 {
+        first -= 1;
+        digits[first] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    buffer.extend_from_slice(&digits[first - 1..]);
 }
 
 #[cfg(test)]
