@@ -62,7 +62,7 @@ fn min_limits_that_leave_no_room_are_refused() {
     for prefix in ["a:", "b:", "c:", "a:x", "c:y"] {
         let begun = Instant::now();
         assert_eq!(write(&mut client, prefix, 800), 800, "{prefix}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "{prefix}: no store waits for memory");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{prefix}: no store waits for memory");
     }
     client.exchange("tenant set a min=1M\r\n", "OK\r\n");
     client.exchange("tenant set c min=3M\r\n", "OK\r\n");
@@ -86,7 +86,7 @@ fn a_flush_is_refused_if_that_is_set() {
 
 #[test]
 fn a_silent_connection_is_closed_if_that_is_set() {
-    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_millis(300)));
+    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_secs(2)));
     let (mut silent, mut busy) = (server.connect(), server.connect());
     // Less than a command is an input, too.
     silent.0.write_all(b"get ").unwrap();
@@ -98,7 +98,7 @@ fn a_silent_connection_is_closed_if_that_is_set() {
         thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(closed.join().unwrap(), 0, "an end of the stream");
-    assert!(begun.elapsed() >= Duration::from_millis(250), "not before its time");
+    assert!(begun.elapsed() >= Duration::from_millis(1_900), "not before its time");
     assert_eq!(busy.stat("stats", "idle_kicks"), "1");
 }
 

@@ -2,28 +2,45 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-/// The time after which a client that gets no answer makes a test fail.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest wait. It only ends a test that fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Server {
     child: Child,
-    address: String,
+    /// The first line that the server prints.
+    pub banner: String,
+    /// What the server has written to stderr.
+    log: Arc<Mutex<String>>,
 }
 
 impl Server {
     /// Starts a server of 8 MiB with these flags.
     pub fn start(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lowwater-server"));
-        command.args(["-p", "0", "-m", "8"]).args(flags).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the server's program runs");
+        command.args(["-p", "0", "-m", "8"]).args(flags);
+        Self::start_by(command)
+    }
+
+    /// Starts a server by `command`, and waits until it accepts clients.
+    pub fn start_by(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+        let (log, stderr) = (Arc::<Mutex<String>>::default(), child.stderr.take().expect("stderr is a pipe"));
+        let lines = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut lines = lines.lock().expect("no holder panics");
+                lines.push_str(&line);
+                lines.push('\n');
+            }
+        });
         let mut banner = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");
         BufReader::new(stdout).read_line(&mut banner).expect("the server prints its address");
-        let address = banner.split_whitespace().last().expect("the server has started").to_owned();
-        Self { child, address }
+        Self { child, banner, log }
     }
 
     pub fn process(&self) -> rustix::process::Pid {
@@ -31,23 +48,22 @@ impl Server {
     }
 
     pub fn connect(&self) -> TcpStream {
-        let client = TcpStream::connect(&self.address).expect("a listening server");
+        let address = self.banner.split_whitespace().last().expect("the server has started");
+        let client = TcpStream::connect(address).expect("a listening server");
         client.set_read_timeout(Some(PATIENCE)).expect("a socket");
         client
     }
 
     /// Waits for the process to end by itself.
-    #[allow(dead_code, reason = "not all tests let it end")]
-    pub fn wait(&mut self) -> std::process::ExitStatus {
+    pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("a child process")
     }
 
-    /// Ends the process, and returns what it wrote to stderr.
-    pub fn log(mut self) -> String {
-        let _ended = self.child.kill();
-        let mut log = String::new();
-        self.child.stderr.take().expect("stderr is a pipe").read_to_string(&mut log).expect("text");
-        log
+    /// Waits until the log contains `part`, and returns the log.
+    pub fn wait_for_log(&self, part: &str) -> String {
+        let log = || self.log.lock().expect("no holder panics").clone();
+        until(&format!("the log has {part:?}"), || log().contains(part));
+        log()
     }
 }
 
@@ -56,6 +72,19 @@ impl Drop for Server {
         // Errors mean that it has ended.
         let _ended = self.child.kill();
         let _ended = self.child.wait();
+    }
+}
+
+/// Waits until `is_done` returns true.
+///
+/// # Panics
+///
+/// After [`PATIENCE`]; the message contains `what`.
+pub fn until(what: &str, mut is_done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_done() {
+        assert!(begun.elapsed() < PATIENCE, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,15 +1,11 @@
 //! Signals: SIGHUP reads the files again, SIGUSR1 ends the server as SIGTERM does.
 
-#![cfg(target_os = "linux")]
-
-mod server;
-
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process, Signal};
-use server::{exchange, Server};
+
+use super::server::{exchange, until, Server};
 
 /// A folder that is removed on drop.
 struct Folder(PathBuf);
@@ -38,18 +34,14 @@ impl Drop for Folder {
     }
 }
 
-/// Sends SIGHUP, and waits until `tenant list` contains a line that begins with `expected`.
+fn tenants(client: &TcpStream) -> String {
+    exchange(client, "tenant list\r\n", "END\r\n").unwrap()
+}
+
+/// Sends SIGHUP, and waits until `tenant list` contains `expected`.
 fn reload(server: &Server, client: &TcpStream, expected: &str) {
     kill_process(server.process(), Signal::HUP).unwrap();
-    let begun = Instant::now();
-    loop {
-        let list = exchange(client, "tenant list\r\n", "END\r\n").unwrap();
-        if list.lines().any(|line| line.starts_with(expected)) {
-            return;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(20), "no line {expected:?} in {list}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until(&format!("there is {expected:?}"), || tenants(client).contains(expected));
 }
 
 #[test]
@@ -65,21 +57,20 @@ fn a_hangup_reads_the_limits_again_and_keeps_the_values() {
     reload(&server, &client, "TENANT new min=1048576 ");
     reload(&server, &client, "TENANT blog min=0 low=0 high=max max=max ");
     reload(&server, &client, "TENANT own min=0 low=3145728 ");
+    server.wait_for_log("SIGHUP: read limits of 2 tenants");
     // A file with an error, and one whose limits cannot hold, change nothing, the first line
     // included.
-    for text in ["shop low=7K\nnew min=1Q\n", "shop low=7K\nnew min=8M\n"] {
+    for (text, why) in [
+        ("shop low=7K\nnew min=1Q\n", "nothing is changed: "),
+        ("shop low=7K\nnew min=1Q\n", "tenants:2: `min=1Q`"),
+        ("shop low=7K\nnew min=8M\n", "add up to 8388608 bytes"),
+    ] {
         folder.write("tenants", text);
         kill_process(server.process(), Signal::HUP).unwrap();
-        std::thread::sleep(Duration::from_millis(200));
-        reload(&server, &client, "TENANT shop min=0 low=2097152 ");
+        server.wait_for_log(why);
+        assert!(tenants(&client).contains("TENANT shop min=0 low=2097152 "), "{}", tenants(&client));
     }
     assert_eq!(exchange(&client, "get shop:a\r\n", "END\r\n").unwrap(), "VALUE shop:a 0 1\r\nx\r\nEND\r\n");
-    let log = server.log();
-    for part in
-        ["SIGHUP: read limits of 2 tenants", "nothing is changed", "tenants:2: `min=1Q`", "add up to 8388608 bytes"]
-    {
-        assert!(log.contains(part), "no {part:?} in {log}");
-    }
 }
 
 #[test]
@@ -96,13 +87,10 @@ fn a_hangup_reads_the_users_again_and_none_is_logged_out() {
     assert_eq!(reply, "STORED\r\n");
     folder.write("users", "shop:new\n");
     kill_process(server.process(), Signal::HUP).unwrap();
-    let begun = Instant::now();
-    while log_in("new").1 != "STORED\r\n" {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the new password is not accepted");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the new password is accepted", || log_in("new").1 == "STORED\r\n");
     assert_eq!(log_in("old").1, "CLIENT_ERROR authentication failure\r\n");
-    assert_eq!(exchange(&first, "get k\r\n", "END\r\n").unwrap(), "END\r\n", "a login lasts as long as its connection");
+    let reply = exchange(&first, "get k\r\n", "END\r\n").unwrap();
+    assert_eq!(reply, "END\r\n", "a login lasts as long as its connection");
 }
 
 #[test]
@@ -114,6 +102,7 @@ fn a_hangup_without_files_changes_nothing_and_usr1_ends_the_server() {
         kill_process(server.process(), Signal::HUP).unwrap();
         assert_eq!(exchange(&client, "get a\r\n", "END\r\n").unwrap(), "VALUE a 0 1\r\nx\r\nEND\r\n");
     }
+    server.wait_for_log("no file to read again");
     kill_process(server.process(), Signal::USR1).unwrap();
     assert!(server.wait().success(), "a graceful end");
 }
