@@ -125,11 +125,21 @@ refuse -s /nonexistent/socket
 refuse -s "$scratch/socket" -a 9
 refuse -Y "$scratch/missing.users"
 refuse -Y "$scratch/out"
-refuse -o idle_timeout=10
+refuse -o idle_timeout=soon
+refuse -k
+refuse -A
+refuse -S
+refuse -e "$scratch/memory"
+refuse -B binary
+refuse -c 9000000000000000000
+refuse -P /nonexistent/pid
+refuse -d -P /nonexistent/pid
 refuse -o nonsense
 refuse -l tag__:127.0.0.1
 refuse --config "$scratch/missing.conf"
 refuse --config "$scratch/bad.conf"
+printf 'a min=40M\nb min=40M\n' >"$scratch/much.conf"
+refuse -m 64 --config "$scratch/much.conf"
 refuse surplus
 "$server" -h >"$scratch/out" || fail "-h: exit status $?"
 grep -q -- '--max-item-size' "$scratch/out" || fail "-h does not tell the flags"
