@@ -455,25 +455,37 @@ def full(binary):
 
 def few_files(binary):
     """Opens more connections than the server may have files: the open ones are served, and the
-    waiting ones are accepted later."""
-    def limit():
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    log = tempfile.TemporaryFile()
-    process = subprocess.Popen([binary, "-p", "0"], stdout=subprocess.PIPE, stderr=log, preexec_fn=limit)
-    server = Server.__new__(Server)
-    server.process, server.log, server.http = process, log, None
-    server.port = int(process.stdout.readline().decode().rsplit(":", 1)[1])
-    with server:
+    others are refused at once."""
+    with Server(binary) as server:
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, 64))
         first = server.client()
         first.in_step()
         crowd = [server.connect() for _ in range(100)]
+        served = 0
+        for sock in crowd:
+            try:
+                sock.sendall(b"mn\r\n")
+                answer = sock.recv(100)
+            except ConnectionError:
+                answer = b""
+            check(answer in (b"MN\r\n", b"", b"ERROR Too many open connections\r\n"), "the answer is %r" % answer)
+            served += answer == b"MN\r\n"
+        check(20 <= served < 64, "%d clients are served with 64 files" % served)
         first.in_step()
         for sock in crowd:
             sock.close()
-        late = server.client()
-        late.in_step()
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                late = server.client()
+                late.socket.sendall(b"mn\r\n")
+                if late.replies.readline() == b"MN\r\n":
+                    break
+            except ConnectionError:
+                pass
+            check(time.monotonic() < until, "no file that was closed is used again")
         server.stop()
-    return "100 clients, files for some 50"
+    return "100 clients, %d of them served" % served
 
 
 def no_room_for_the_log(binary):
