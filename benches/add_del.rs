@@ -1,5 +1,5 @@
-//! The cost of an add and a del, compared with a minimal list under one lock; with one thread, and
-//! with two at once.
+//! The cost of an add and a del, compared with a minimal list under one lock, against the number of
+//! threads: 1, 2, 4 and so on, to all processors.
 //!
 //! | row | setup |
 //! |---|---|
@@ -12,10 +12,12 @@
 //!
 //! Each operation pair takes a handle (an `Arc`), adds it to a list that holds a thousand others,
 //! and deletes it again. The time is that of one pair on one thread, while the other threads do the
-//! same: with two cores and no shared state it does not grow with the number of threads.
+//! same: with a core each and no shared state it does not grow with the number of threads.
 //!
-//! After the rows: the throughput of all threads on one group as a fraction of that on their own
+//! After the rows: the throughput of two threads on one group as a fraction of that on their own
 //! groups, from alternating runs.
+//!
+//! A change must keep that both lists hold equal items, so that only the list differs.
 
 mod threads;
 
@@ -23,7 +25,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use lowwater::{linked, Links, ListLru, Memcg, MemcgTree, NodeId};
 use parking_lot::Mutex;
 
@@ -31,7 +33,8 @@ use parking_lot::Mutex;
 const RESIDENTS: usize = 1000;
 /// Objects of each thread that are added and deleted, in turn.
 const MOVERS: usize = 64;
-const THREADS_MAX: usize = 2;
+/// Threads of the ratio after the rows.
+const RATIO_THREADS: usize = 2;
 
 struct Item {
     links: Links,
@@ -46,7 +49,7 @@ fn items(range: std::ops::Range<usize>) -> Vec<Arc<Item>> {
 
 /// Returns the movers of one thread. Their slots are behind those of all residents.
 fn movers(thread: usize) -> Vec<Arc<Item>> {
-    let first = RESIDENTS * THREADS_MAX + MOVERS * thread;
+    let first = RESIDENTS * threads::most() + MOVERS * thread;
     items(first..first + MOVERS)
 }
 
@@ -264,14 +267,14 @@ fn print_ratio(groups: &[Memcg]) {
         .map(|_| {
             // New lists in each run, because the split is part of the cost.
             let (own, one) = (|thread: usize| groups[thread].clone(), |_| groups[0].clone());
-            let own = lowwater(&lists(THREADS_MAX, own), THREADS_MAX, PAIRS, own);
-            let one = lowwater(&lists(THREADS_MAX, one), THREADS_MAX, PAIRS, one);
+            let own = lowwater(&lists(RATIO_THREADS, own), RATIO_THREADS, PAIRS, own);
+            let one = lowwater(&lists(RATIO_THREADS, one), RATIO_THREADS, PAIRS, one);
             own.as_secs_f64() / one.as_secs_f64()
         })
         .collect();
     ratios.sort_by(f64::total_cmp);
     println!(
-        "{THREADS_MAX} threads on one group reach {:.2} times the throughput of {THREADS_MAX} on groups of their own \
+        "{RATIO_THREADS} threads on one group reach {:.2} times the throughput of {RATIO_THREADS} on groups of their own \
          (middle of {}, from {:.2} to {:.2})",
         ratios[ratios.len() / 2],
         ratios.len(),
@@ -281,7 +284,7 @@ fn print_ratio(groups: &[Memcg]) {
 }
 
 fn one_lock(threads: usize, pairs: u64) -> Duration {
-    let mut list = OneList::new((RESIDENTS + MOVERS) * THREADS_MAX);
+    let mut list = OneList::new((RESIDENTS + MOVERS) * threads::most());
     items(0..RESIDENTS * threads).into_iter().for_each(|item| list.add(item));
     let list = Mutex::new(list);
     threads::timed(threads, |thread| {
@@ -292,12 +295,17 @@ fn one_lock(threads: usize, pairs: u64) -> Duration {
     })
 }
 
+/// Registers each row of the module's table, for each number of threads.
 fn add_del(criterion: &mut Criterion) {
     threads::print_control();
     let tree = MemcgTree::default();
-    let groups: Vec<_> = (0..THREADS_MAX).map(|n| tree.root().create(&n.to_string()).expect("a new name")).collect();
+    let groups: Vec<_> = (0..threads::most().max(RATIO_THREADS))
+        .map(|n| tree.root().create(&n.to_string()).expect("a new name"))
+        .collect();
     let mut rows = criterion.benchmark_group("add+del");
-    for threads in 1..=THREADS_MAX {
+    for threads in threads::counts() {
+        // Pairs of all threads together, so that reports print their throughput.
+        rows.throughput(Throughput::Elements(threads as u64));
         let (own, one) = (|thread: usize| groups[thread].clone(), |_| groups[0].clone());
         // Created once, because criterion may call each row many times.
         let (on_own, on_one, on_split) = (lists(threads, own), lists(threads, one), lists(threads, one));

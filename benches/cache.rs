@@ -1,5 +1,5 @@
 //! The cost of a get and an insert of the keyed cache, compared with a concurrent map without
-//! bookkeeping or eviction.
+//! bookkeeping or eviction, against the number of threads and against the number of entries.
 //!
 //! | row | operation |
 //! |---|---|
@@ -8,23 +8,29 @@
 //! | `get, miss` | a key that is not in the cache |
 //! | `insert, replace` | a value replaces another of its size |
 //! | `insert, evict` | a new key when the budget is used up: each insert evicts, or uses memory that the reclaimer has freed |
+//! | `mixed` | 19 hits, then a replacement |
 //! | `DashMap ..` | the same on a map: the difference is the cost of a budget, an eviction order and tenants |
 //!
 //! The time is that of one operation on one thread, while the other threads do the same.
+//!
+//! A change must keep that map and cache get the same keys in the same order.
 
 mod threads;
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion};
+use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput};
 use dashmap::DashMap;
 use lowwater::{ByteSize, Cache, Runtime};
 
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: u64 = 100;
-const THREADS_MAX: usize = 2;
+/// Entries of the curves against the size.
+const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
+/// One operation in this many of `mixed` is an insert.
+const INSERT_ONE_IN: u64 = 20;
 
 type Value = Arc<[u8]>;
 
@@ -32,12 +38,16 @@ fn value() -> Value {
     Arc::from([7; VALUE_BYTES as usize])
 }
 
-/// Returns a cache that holds all keys, with room for twice as many.
-fn cache() -> Cache<u64, Value> {
-    let cache = empty_cache(2 * KEYS);
-    (0..KEYS).for_each(|key| drop(cache.insert(key, value())));
-    assert_eq!(cache.len() as u64, KEYS, "there is room for all keys");
+/// Returns a cache that holds keys up to `keys`, with room for twice as many.
+fn cache(keys: u64) -> Cache<u64, Value> {
+    let cache = empty_cache(2 * keys);
+    (0..keys).for_each(|key| drop(cache.insert(key, value())));
+    assert_eq!(cache.len() as u64, keys, "there is room for all keys");
     cache
+}
+
+fn map(keys: u64) -> DashMap<u64, Value> {
+    (0..keys).map(|key| (key, value())).collect()
 }
 
 /// Returns a cache with room for `entries`.
@@ -50,21 +60,27 @@ fn empty_cache(entries: u64) -> Cache<u64, Value> {
 
 /// Returns keys in an order that no hardware prefetcher predicts, different for each thread.
 fn keys(thread: usize) -> impl Iterator<Item = u64> {
+    random(thread).map(|number| number % KEYS)
+}
+
+fn random(thread: usize) -> impl Iterator<Item = u64> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(thread as u64 + 1);
     std::iter::repeat_with(move || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state % KEYS
+        state
     })
 }
 
+/// Measures the rows about `get`, of the cache and of the map.
 fn get(criterion: &mut Criterion) {
     threads::print_control();
-    let cache = cache();
-    let map: DashMap<u64, Value> = (0..KEYS).map(|key| (key, value())).collect();
+    let (cache, map) = (cache(KEYS), map(KEYS));
     let mut rows = criterion.benchmark_group("get");
-    for threads in 1..=THREADS_MAX {
+    for threads in threads::counts() {
+        // Operations of all threads together, so that reports print their throughput.
+        rows.throughput(Throughput::Elements(threads as u64));
         let mut row = |name: &str, get: &(dyn Fn(usize, u64) + Sync)| {
             rows.bench_function(BenchmarkId::new(name, threads), |b| {
                 b.iter_custom(|iters| threads::timed(threads, |thread| get(thread, iters)));
@@ -84,13 +100,15 @@ fn get(criterion: &mut Criterion) {
     }
 }
 
+/// Measures the rows about `insert`, of the cache and of the map.
 fn insert(criterion: &mut Criterion) {
     let full = empty_cache(KEYS);
-    let (cache, map) = (cache(), DashMap::new());
-    (0..KEYS).for_each(|key| drop(map.insert(key, value())));
+    let (cache, map) = (cache(KEYS), map(KEYS));
     let mut rows = criterion.benchmark_group("insert");
     let mut fresh = 0;
-    for threads in 1..=THREADS_MAX {
+    for threads in threads::counts() {
+        // Operations of all threads together, so that reports print their throughput.
+        rows.throughput(Throughput::Elements(threads as u64));
         rows.bench_function(BenchmarkId::new("replace", threads), |b| {
             b.iter_custom(|iters| {
                 threads::timed(threads, |thread| {
@@ -120,11 +138,70 @@ fn insert(criterion: &mut Criterion) {
     println!("evict: {} inserts, {} evictions, {} found no room", stats.inserts, stats.evictions, stats.rejected);
 }
 
+/// Measures gets with a few inserts among them, of the cache and of the map.
+fn mixed(criterion: &mut Criterion) {
+    let (cache, map) = (cache(KEYS), map(KEYS));
+    let mut rows = criterion.benchmark_group("mixed");
+    for threads in threads::counts() {
+        rows.throughput(Throughput::Elements(threads as u64));
+        let mut row = |name: &str, get: &(dyn Fn(u64) + Sync), insert: &(dyn Fn(u64) + Sync)| {
+            rows.bench_function(BenchmarkId::new(name, threads), |b| {
+                b.iter_custom(|iters| {
+                    threads::timed(threads, |thread| {
+                        for (n, key) in (0..iters).zip(keys(thread)) {
+                            if n % INSERT_ONE_IN == INSERT_ONE_IN - 1 {
+                                insert(key);
+                            } else {
+                                get(key);
+                            }
+                        }
+                    })
+                });
+            });
+        };
+        row("cache", &|key| drop(black_box(cache.get(&key))), &|key| drop(cache.insert(key, value())));
+        row("DashMap", &|key| drop(black_box(map.get(&key).map(|value| Arc::clone(&value)))), &|key| {
+            drop(map.insert(key, value()));
+        });
+    }
+}
+
+/// Measures one thread's operations against the number of entries.
+fn sizes(criterion: &mut Criterion) {
+    let mut rows = criterion.benchmark_group("entries");
+    rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
+    for size in SIZES {
+        let (cache, full, map) = (cache(size), empty_cache(size), map(size));
+        (0..size).for_each(|key| drop(full.insert(key, value())));
+        let mut fresh = size;
+        let spread = || random(0).map(|number| number % size);
+        let mut row = |name: &str, work: &mut dyn FnMut(u64)| {
+            rows.bench_function(BenchmarkId::new(name, size), |b| {
+                b.iter_custom(|iters| {
+                    let begin = Instant::now();
+                    spread().take(iters as usize).for_each(&mut *work);
+                    begin.elapsed()
+                });
+            });
+        };
+        row("get", &mut |key| drop(black_box(cache.get(&key))));
+        row("replace", &mut |key| drop(cache.insert(key, value())));
+        row("evict", &mut |_| {
+            fresh += 1;
+            drop(full.insert(fresh, value()));
+        });
+        row("DashMap, get", &mut |key| drop(black_box(map.get(&key).map(|value| Arc::clone(&value)))));
+        row("DashMap, replace", &mut |key| drop(map.insert(key, value())));
+    }
+}
+
 fn main() {
     let criterion = Criterion::default().sample_size(20);
     let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
     let mut criterion = short.configure_from_args();
     get(&mut criterion);
     insert(&mut criterion);
+    mixed(&mut criterion);
+    sizes(&mut criterion);
     criterion.final_summary();
 }

@@ -67,6 +67,8 @@ fn insert() {
     print_times("insert into a full cache", (2 * ENTRIES..6 * ENTRIES).map(timed).collect());
 }
 
+/// Shrinks a cache to a tenth while a thread reads the entries that stay; prints the latencies of
+/// the reads, and the memory before and after.
 fn shrink(random: bool) {
     const ENTRIES: u64 = 2_000_000;
     const LOOKS_MAX: usize = 20_000_000;

@@ -7,6 +7,9 @@
 //! The cache is sized in bytes and evicts in batches, so the number of entries that it holds varies
 //! a little; the last one is printed. Requests come from one thread, and the reclaimer does not
 //! start below the limit, so that it does not reduce the capacity.
+//!
+//! It decides which order is the default. A change here changes figures that are recorded in
+//! docs/MEASURED.md: measure again.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -9,6 +9,8 @@
 //! The time is that of one life cycle: create N groups, add one object of each to its own list,
 //! offline them all. Lazy should grow as N, eager as N x N. Before the times, a table shows the
 //! bytes while all groups exist.
+//!
+//! A change must keep the sizes that both have in common, since their bytes and times are compared.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,9 @@
 //!
 //! `cargo bench --bench negative_flood [-- ROUNDS] [POLICY...]`, by default 3 rounds of all
 //! policies. `reclaim` in the place of a policy measures only reclaim, `charge` the cost of
-//! charging names to their memcg.
+//! charging names to their memcg. `--quick`: one round of a tenth of the names.
+//!
+//! A change must keep that each policy starts with an equal cache.
 
 mod common;
 
@@ -14,12 +16,14 @@ use lowwater_dcache_model::negative::Unbounded;
 use lowwater_dcache_model::Dcache;
 use std::hint::black_box;
 
-const NAMES: u64 = 1_000_000;
+/// Names that are created and removed.
+const COUNTS: [(u64, &str); 3] = [(10_000, "10K"), (100_000, "100K"), (1_000_000, "1M")];
 /// The number that Linux allocates on a machine of 16 GiB.
 const BUCKETS: usize = 1 << 21;
 
 fn main() {
-    let rounds = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(3);
+    let rounds =
+        std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(if common::is_quick() { 1 } else { 3 });
     if std::env::args().any(|arg| arg == "charge") {
         return charge(rounds);
     }
@@ -27,11 +31,13 @@ fn main() {
     if std::env::args().any(|arg| arg == "reclaim") {
         return;
     }
-    println!("ns on the processor for each name, least of {rounds}; 2^21 buckets, {NAMES} names in 100 directories");
     println!(
-        "{:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "policy", "first", "to pos.", "create10K", "remove", "100K", "remove", "1M", "remove"
+        "ns on the processor for each name, least of {rounds}; 2^21 buckets, {} names in 100 directories",
+        flood_names()
     );
+    print!("{:>15} {:>9} {:>9}", "policy", "first", "to pos.");
+    COUNTS.iter().filter(|count| count.0 <= flood_names()).for_each(|(_, count)| print!(" {count:>9} {:>9}", "remove"));
+    println!();
     let wanted: Vec<_> = std::env::args().skip(1).filter(|arg| policies().iter().any(|p| p.name() == arg)).collect();
     for at in 0..policies().len() {
         let name = policies()[at].name();
@@ -44,19 +50,19 @@ fn main() {
             // Warm up to the steady state, in which the policy trims for each new name.
             flood(&fixture, "warm");
             let names = names("flood");
-            ns_each(NAMES, || look(&fixture, &names))
+            ns_each(flood_names(), || look(&fixture, &names))
         });
         let to_positive = least(rounds, || {
             let fixture = fresh();
             let names = names("turn");
             look(&fixture, &names);
-            ns_each(NAMES, || make(&fixture, &names))
+            ns_each(flood_names(), || make(&fixture, &names))
         });
         print!("{:>15} {first:>9.0} {to_positive:>9.0}", name);
-        for count in [10_000, 100_000, NAMES] {
+        for count in COUNTS.map(|count| count.0).into_iter().filter(|count| *count <= flood_names()) {
             // A few names are created and removed repeatedly, because the processor-time clock may
             // tick in steps of 4 ms.
-            let again = NAMES / count;
+            let again = flood_names() / count;
             let mut names = names("make");
             names.truncate(count as usize);
             let (mut made, mut gone) = (f64::INFINITY, f64::INFINITY);
@@ -91,9 +97,10 @@ fn reclaim(rounds: usize) {
         assert!(freed >= before, "all negatives go: {freed} of {before}");
         ns
     });
-    println!("giving back {NAMES} negatives: {ns:.0} ns each");
+    println!("giving back {} negatives: {ns:.0} ns each", flood_names());
 }
 
+/// Compares the cost of a flood with and without charges to a memcg.
 fn charge(rounds: usize) {
     /// Less than the names of the flood, and more than its directories.
     const ROOM: u64 = 1000;
@@ -103,11 +110,11 @@ fn charge(rounds: usize) {
     let first = |fresh: &dyn Fn() -> Fixture| {
         let fixture = fresh();
         directories(&fixture);
-        let ns = ns_each(NAMES, || look(&fixture, &names));
+        let ns = ns_each(flood_names(), || look(&fixture, &names));
         // A charge may scan only directories in use and names that were used just now; then the
         // next one succeeds.
         let refused = fixture.dcache.statistics().refused;
-        assert!(refused < NAMES / 1000, "{refused} names found no room");
+        assert!(refused < flood_names() / 1000, "{refused} names found no room");
         ns
     };
     for at in 0..policies().len() {
@@ -128,8 +135,17 @@ fn charge(rounds: usize) {
     }
 }
 
+/// Returns the names of a flood.
+fn flood_names() -> u64 {
+    if common::is_quick() {
+        100_000
+    } else {
+        1_000_000
+    }
+}
+
 fn names(what: &str) -> Vec<Vec<u8>> {
-    (0..NAMES).map(|n| format!("/{}/{what}-{n:09}", n % 100).into_bytes()).collect()
+    (0..flood_names()).map(|n| format!("/{}/{what}-{n:09}", n % 100).into_bytes()).collect()
 }
 
 fn directories(fixture: &Fixture) {

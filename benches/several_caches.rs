@@ -16,6 +16,8 @@
 //! With `sizes` every other trace has entries ten times as large. With `costs` its misses cost
 //! twenty times as much, and miss costs are compared. Requests come from one thread, and the
 //! reclaimer does not start below the limit, so that it does not reduce the capacity.
+//!
+//! A change must keep that all three get the same requests.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -175,6 +177,8 @@ fn mixes_of(traces: &[Trace], choices: Choices) -> Vec<Mix> {
     mixes
 }
 
+/// Builds a mix: merges the requests of the traces in proportion to their rates, until the first
+/// trace ends.
 fn mix_of(traces: &[&Trace], rates: [usize; 2], label: &str, percent: u64, choices: Choices) -> Mix {
     let other = |on: bool, value: u64| -> Vec<u64> {
         (0..traces.len()).map(|at| if on && at % 2 == 1 { value } else { 1 }).collect()
@@ -245,6 +249,7 @@ fn ask(cache: &Cache<u64, u64>, key: u64) -> bool {
     hit
 }
 
+/// Runs a mix in each of the three ways, and returns their hits and costs.
 fn outcome_of(mix: &Mix, order: Eviction) -> Outcome {
     let mut tallies = [Tally::default(); 2];
     let count = |tally: &mut Tally, at: usize, hit: bool| {
@@ -323,6 +328,8 @@ fn print_one(outcome: &Outcome) {
     println!("{name:50} {one:6.2} static {best:6.2} ({:+6.2}) shared {all:6.2} cost {relative:.3}", one - best);
 }
 
+/// Prints the differences of the hit ratios: their mean, their worst, and how many are below
+/// bounds.
 fn print_hits(outcomes: &[Outcome]) {
     let differences = |with_loop: bool, of: &dyn Fn(&Outcome) -> f64| {
         let outcomes = outcomes.iter().filter(|outcome| with_loop || !outcome.name.contains(LOOP));

@@ -1,18 +1,22 @@
 //! The cost of a pass when most groups and caches are empty. It should depend on the non-empty
 //! pairs, not on all that exist.
 //!
-//! N groups, M caches, and a few (group, cache) pairs with ten objects each. The objects are in
+//! Three curves: against the number of groups, of non-empty pairs, and of nodes.
+//!
+//! N groups, 100 caches, and a few (group, cache) pairs with ten objects each. The objects are in
 //! use, so a pass scans them and frees none, and the next pass finds the same state.
 //!
 //! | row | implementation |
 //! |---|---|
 //! | `pass` | [`Registry::shrink`], which follows the map of non-empty pairs |
-//! | `every` | the baseline, [`FullScan`], which counts each cache for each group: N x M calls |
+//! | `every` | the baseline, [`FullScan`], which counts each cache for each group: N x 100 calls |
+//!
+//! A change must keep that the number of non-empty pairs is the same in all rows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion};
+use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration};
 use lowwater::{
     linked, Count, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry, Scan, ShrinkControl,
     Shrinker,
@@ -22,6 +26,10 @@ use lowwater_shrinker::Work;
 
 /// Objects of each non-empty pair.
 const OBJECTS: usize = 10;
+/// Caches of all worlds.
+const CACHES: usize = 100;
+/// Non-empty pairs where they do not vary.
+const LIVE: usize = 3;
 /// The priority at which a pass scans every pair.
 const PRIORITY: u8 = 0;
 
@@ -57,11 +65,11 @@ struct World {
     _tree: MemcgTree,
 }
 
-/// Creates a world whose non-empty pairs are spread over groups and caches.
-fn world(groups: usize, caches: usize, live: usize) -> World {
+/// Creates a world whose non-empty pairs are spread over groups and caches, on the first node.
+fn world(groups: usize, caches: usize, live: usize, nodes: usize) -> World {
     let tree = MemcgTree::default();
     let groups: Vec<_> = (0..groups).map(|n| tree.root().create(&n.to_string()).expect("a new name")).collect();
-    let registry = Registry::new(&tree, 1);
+    let registry = Registry::new(&tree, nodes);
     let (pools, registrations): (Vec<_>, _) = (0..caches)
         .map(|n| {
             let prepared = registry.builder(&n.to_string()).alloc().expect("there are ids");
@@ -79,25 +87,33 @@ fn world(groups: usize, caches: usize, live: usize) -> World {
     World { _registrations: registrations, registry, _groups: groups, _tree: tree }
 }
 
-fn skip_empty(criterion: &mut Criterion) {
-    let mut rows = criterion.benchmark_group("pass over what is there");
-    for (groups, caches, live) in [(100, 10, 3), (1000, 100, 3), (10_000, 100, 3), (10_000, 100, 1000)] {
-        let world = world(groups, caches, live);
-        let shape = format!("{groups} groups x {caches} caches, {live} pairs hold something");
+/// Registers the rows of one curve: a world for each value on its axis.
+fn curve(criterion: &mut Criterion, name: &str, worlds: &[(usize, World)], live: impl Fn(usize) -> usize) {
+    let mut rows = criterion.benchmark_group(name);
+    rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
+    for (value, world) in worlds {
         let root = world.registry.root();
-        let visited = world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited());
-        assert_eq!((visited.callbacks, visited.freed), (live as u64, 0), "only non-empty pairs are scanned");
-        rows.bench_function(BenchmarkId::new("pass", &shape), |b| {
-            b.iter(|| world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited()));
+        let pass = || world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited());
+        let visited = pass();
+        assert_eq!((visited.callbacks, visited.freed), (live(*value) as u64, 0), "only non-empty pairs are scanned");
+        rows.bench_function(BenchmarkId::new("pass", value), |b| b.iter(pass));
+        rows.bench_function(BenchmarkId::new("every", value), |b| {
+            let every = FullScan::new(&world.registry);
+            b.iter(|| every.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited()));
         });
-        // A million calls per pass are enough to show the trend.
-        if groups * caches <= 1_000_000 {
-            rows.bench_function(BenchmarkId::new("every", &shape), |b| {
-                let every = FullScan::new(&world.registry);
-                b.iter(|| every.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited()));
-            });
-        }
     }
+}
+
+fn skip_empty(criterion: &mut Criterion) {
+    // A million calls per pass of the baseline are enough to show the trend.
+    let groups = [100, 1_000, 10_000].map(|groups| (groups, world(groups, CACHES, LIVE, 1)));
+    curve(criterion, "pass, groups", &groups, |_| LIVE);
+    drop(groups);
+    let pairs = [1, 10, 100, 1_000].map(|live| (live, world(10_000, CACHES, live, 1)));
+    curve(criterion, "pass, non-empty pairs", &pairs, |live| live);
+    drop(pairs);
+    let nodes = [1, 2, 4, 8].map(|nodes| (nodes, world(1_000, CACHES, LIVE, nodes)));
+    curve(criterion, "pass, nodes", &nodes, |_| LIVE);
 }
 
 fn main() {

@@ -6,6 +6,9 @@
 //! every server. A get that misses is followed by a set, as in a cache; these sets are part of the
 //! share `--sets`, whose other sets do not depend on a miss. Before the timed part every key is
 //! written once. Prints `name value` lines, which `ci/against-memcached.sh` compares.
+//!
+//! A change must ensure that it speaks only the classic commands, so that any memcached can be
+//! measured.
 
 #![forbid(unsafe_code)]
 
@@ -91,6 +94,7 @@ fn fill(args: &Args, number: u64) -> io::Result<Seen> {
     Ok(Seen::default())
 }
 
+/// Sends requests on one connection until the time is over, and records their latencies.
 fn load(args: &Args, number: u64) -> io::Result<Seen> {
     let mut client = Client::new(args, number)?;
     let mut random = Random(number + 1);

@@ -164,6 +164,7 @@ fn fill(n: u64, length: usize, bytes: &mut Vec<u8>) {
     bytes.truncate(end);
 }
 
+/// Writes batches of values until all are written, and counts the refused ones.
 fn write(args: &Args, shared: &Shared, writer: u64) -> io::Result<()> {
     let mut client = Client::new(&args.address)?;
     let mut sets = Vec::new();

@@ -20,6 +20,8 @@
 
 #[path = "containers/args.rs"]
 mod args;
+#[path = "charts/mod.rs"]
+mod charts;
 #[path = "containers/kernel.rs"]
 mod kernel;
 #[path = "containers/mount.rs"]

@@ -23,8 +23,13 @@
 //! ```text
 //! cargo run --release --example deferred_tail -- --threads 1 --objects 1800000 --debt 1000000 --seconds 3
 //! ```
+//!
+//! A change must ensure that all policies get the same threads, objects and memory.
 
 #![forbid(unsafe_code)]
+
+#[path = "charts/mod.rs"]
+mod charts;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -33,6 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use charts::{Curve, Curves};
 use clap::{Parser, ValueEnum};
 use lowwater::{
     linked, ByteSize, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Reclaimer, Registration,
@@ -41,7 +47,6 @@ use lowwater::{
 use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
 use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{RegistryConfig, Work};
-use plotters::prelude::*;
 
 /// Objects in one call of the shrinker, as in Linux's file systems.
 const BATCH: u64 = 1024;
@@ -330,6 +335,7 @@ fn now_ns(time: Time) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Runs the load under one policy, then waits until all debts are paid.
 fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<Outcome, Box<dyn Error>> {
     let world = World::new(args, policy, name == "fair")?;
     let stop = AtomicBool::new(false);
@@ -399,6 +405,8 @@ fn json(outcomes: &[Outcome]) -> String {
     format!(r#"{{"policies":{{{}}}}}"#, outcomes.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
+/// Prints a row for each policy: calls, latencies, scanned objects, the time until nothing was
+/// owed.
 fn print_table(args: &Args, outcomes: &[Outcome]) {
     println!(
         "{} threads allocate for {} s over {} objects, of which {} are owed; one in {NOFS_ONE_IN} may not reclaim ({:?} time)\n",
@@ -426,31 +434,24 @@ fn print_table(args: &Args, outcomes: &[Outcome]) {
     }
 }
 
-/// Latency over the share of calls that took longer, both on logarithmic scales: the tail is to the right.
+/// Draws latency over the share of calls that took longer, both on logarithmic scales: the tail is
+/// to the right. A curve ends at its longest call.
 fn plot(path: &Path, outcomes: &[Outcome]) -> Result<(), Box<dyn Error>> {
-    const NINES: f64 = 5.0;
-    let longest = outcomes.iter().map(|outcome| outcome.quantile(1.0)).max().unwrap_or(1) as f64 / 1000.0;
-    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption("An allocation's reclaim", ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(72)
-        .build_cartesian_2d(0.0..NINES, (0.1..longest.max(1.0) * 2.0).log_scale())?;
-    chart.configure_mesh().x_desc("calls that took longer: one in 10^x").y_desc("us").draw()?;
-    for (n, outcome) in outcomes.iter().enumerate() {
-        let colour = Palette99::pick(n).to_rgba();
-        let points = (0..=500).map(|step| {
-            let nines = f64::from(step) / 500.0 * NINES;
-            (nines, (outcome.quantile(1.0 - 10_f64.powf(-nines)) as f64 / 1000.0).max(0.1))
-        });
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
-            .label(outcome.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
+    const STEPS: u32 = 500;
+    let curve = |outcome: &Outcome| {
+        let end = (outcome.ns.len().max(1) as f64).log10();
+        let point = |step| {
+            let nines = end * f64::from(step) / f64::from(STEPS);
+            (nines, outcome.quantile(1.0 - 10_f64.powf(-nines)) as f64 / 1000.0)
+        };
+        Curve { name: outcome.name.to_owned(), points: (0..=STEPS).map(point).collect() }
+    };
+    Curves {
+        title: "The latency of an allocation that reclaims",
+        x: "calls that took longer: one in 10^x",
+        y: "latency, us",
+        decades: true,
+        curves: outcomes.iter().map(curve).collect(),
     }
-    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
-    root.present()?;
-    Ok(())
+    .draw(path)
 }

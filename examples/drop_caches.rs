@@ -9,8 +9,13 @@
 //! ```text
 //! cargo run --release --example drop_caches -- --memcgs 4000 --mounts 4000
 //! ```
+//!
+//! A change must ensure that library and baseline find the same groups, mounts and objects.
 
 #![forbid(unsafe_code)]
+
+#[path = "charts/mod.rs"]
+mod charts;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -18,12 +23,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Instant;
 
+use charts::{Bar, Bars, Scale, COLOURS};
 use clap::Parser;
 use lowwater::{
     linked, Count, Isolated, Links, ListLru, MemcgTree, NodeId, Registration, Registry, Scan, ShrinkControl, Shrinker,
 };
 use lowwater_shrinker::baseline::FullScan;
-use plotters::prelude::*;
 
 /// Drops all caches of many groups and many mounts, several times.
 #[derive(Debug, Parser)]
@@ -40,7 +45,8 @@ struct Args {
     /// Drops in a row
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=10_000))]
     repeat: u64,
-    /// Pairs of a group and a mount that hold an object [default: as many as there are groups or mounts, whichever is more]
+    /// Pairs of a group and a mount that hold an object [default: as many as there are groups or
+    /// mounts, whichever is more]
     #[arg(long)]
     live_pairs: Option<u64>,
     /// Do not run the baseline, which takes seconds to minutes for many groups and mounts
@@ -103,6 +109,7 @@ struct World {
 }
 
 impl World {
+    /// Creates the groups and mounts, and an object for each used pair.
     fn new(args: &Args) -> Result<Self, Box<dyn Error>> {
         let tree = MemcgTree::default();
         let registry = Registry::new(&tree, args.nodes as usize);
@@ -162,7 +169,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         print_table(&args, &world, &drops, every);
     }
     if let Some(path) = &args.plot {
-        plot(path, &drops, every)?;
+        plot(path, &args, &drops, every)?;
     }
     Ok(())
 }
@@ -201,25 +208,14 @@ fn print_table(args: &Args, world: &World, drops: &[Dropped], every: Option<Drop
     }
 }
 
-/// Bars on a logarithmic scale: each drop, and the baseline's.
-fn plot(path: &Path, drops: &[Dropped], every: Option<Dropped>) -> Result<(), Box<dyn Error>> {
-    let bars: Vec<f64> = drops.iter().chain(&every).map(|drop| drop.us.max(0.1)).collect();
-    let highest = bars.iter().copied().fold(1.0, f64::max) * 2.0;
-    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let count = bars.len() as i32;
-    let mut chart = ChartBuilder::on(&root)
-        .caption("drop_caches, us (the last bar asks everyone)", ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(32)
-        .y_label_area_size(72)
-        .build_cartesian_2d(0..count, (0.1..highest).log_scale())?;
-    chart.configure_mesh().disable_x_mesh().x_desc("drop").y_desc("us").draw()?;
-    let twin = every.map(|_| count - 1);
-    chart.draw_series(bars.iter().enumerate().map(|(n, us)| {
-        let colour = if twin == Some(n as i32) { RED } else { BLUE };
-        Rectangle::new([(n as i32, 0.1), (n as i32 + 1, *us)], colour.mix(0.6).filled())
-    }))?;
-    root.present()?;
-    Ok(())
+/// Draws a bar for each drop and for the baseline's, on a logarithmic scale.
+fn plot(path: &Path, args: &Args, drops: &[Dropped], every: Option<Dropped>) -> Result<(), Box<dyn Error>> {
+    let bar = |series, drop: &Dropped| vec![Bar { series, value: drop.us, text: format!("{:.2}", drop.us) }];
+    let mut rows: Vec<_> =
+        drops.iter().enumerate().map(|(n, drop)| (format!("drop {}", n + 1), bar(0, drop))).collect();
+    rows.extend(every.map(|every| ("drop 2, all pairs asked".to_owned(), bar(1, &every))));
+    let mut series = vec![("lowwater".to_owned(), COLOURS[0])];
+    series.extend(every.map(|_| ("baseline: every shrinker for every group".to_owned(), COLOURS[3])));
+    let title = format!("drop_caches in a row: {} groups, {} mounts, {} nodes", args.memcgs, args.mounts, args.nodes);
+    Bars { title: &title, unit: "us", scale: Scale::Decades, series, rows }.draw(path)
 }

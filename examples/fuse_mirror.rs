@@ -71,6 +71,7 @@ fn fail(error: &dyn Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Mounts the mirror and serves it until a signal, or until another process unmounts it.
 async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let (source, point) = args.places()?;
     let mirror = Arc::new(Mirror::new(&source, args)?);

@@ -10,6 +10,10 @@
 //! memory itself is not needed, but the remaining negatives are real: about 185 bytes each. A run
 //! ends early, with a message, when there are `--negatives-max`.
 
+#[path = "charts/mod.rs"]
+mod charts;
+
+use charts::{Curve, Curves};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use lowwater::{ByteSize, MemcgTree, Registry};
@@ -17,7 +21,7 @@ use lowwater_dcache_model::backend::{Backend, InodeInfo};
 use lowwater_dcache_model::negative::{BoundInputs, NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
 use lowwater_dcache_model::{Dcache, Kind, Mount, Name};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -127,6 +131,8 @@ fn main() -> ExitCode {
     }
 }
 
+/// Builds the cache, floods it from all threads while the main thread records the negatives, and
+/// reports.
 fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let buckets = args.buckets.unwrap_or_else(|| Dcache::kernel_buckets(args.memory)).next_power_of_two();
     if buckets > BUCKETS_MAX {
@@ -163,7 +169,8 @@ fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let seconds = begun.elapsed().as_secs_f64();
     report(&args, &dcache, seconds, lookups.load(Relaxed), samples, directories);
     if let Some(file) = &args.plot {
-        plot(file, &curve).map_err(|error| format!("cannot plot to {}: {error}", file.display()))?;
+        plot(file, dcache.policy().name(), curve)
+            .map_err(|error| format!("cannot plot to {}: {error}", file.display()))?;
     }
     Ok(())
 }
@@ -236,6 +243,7 @@ fn watch(args: &Args, dcache: &Dcache, begun: Instant, curve: &mut Vec<(f64, f64
     bar.finish_and_clear();
 }
 
+/// Prints the results, as text or as JSON.
 fn report(args: &Args, dcache: &Dcache, seconds: f64, lookups: u64, mut samples: Vec<u32>, directories: u64) {
     let state = dcache.statistics();
     let buckets = dcache.buckets() as u64;
@@ -276,16 +284,16 @@ fn report(args: &Args, dcache: &Dcache, seconds: f64, lookups: u64, mut samples:
     println!("the same a bucket at 2^24: {:.1} M negatives; at 2^26: {:.1} M", per_bucket * 16.78, per_bucket * 67.11);
 }
 
-fn plot(file: &std::path::Path, curve: &[(f64, f64)]) -> Result<(), Box<dyn std::error::Error>> {
-    use plotters::prelude::*;
-    let end = curve.last().map_or(1.0, |point| point.0);
-    let top = curve.iter().map(|point| point.1).fold(1.0, f64::max) * 1.1;
-    let area = SVGBackend::new(file, (800, 500)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area).margin(20).build_cartesian_2d(0.0..end, 0.0..top)?;
-    chart.draw_series(LineSeries::new(curve.iter().copied(), &BLUE))?;
-    area.present()?;
-    Ok(())
+/// Draws the number of negatives over time.
+fn plot(file: &Path, policy: &str, curve: Vec<(f64, f64)>) -> Result<(), Box<dyn std::error::Error>> {
+    Curves {
+        title: &format!("Negatives that stay cached in a flood, policy {policy}"),
+        x: "seconds",
+        y: "negatives",
+        decades: false,
+        curves: vec![Curve { name: policy.to_owned(), points: curve }],
+    }
+    .draw(file)
 }
 
 fn parse_bytes(text: &str) -> Result<ByteSize, String> {

@@ -1,7 +1,25 @@
 //! A pool of buffers as a shrinker: `cargo run --example own_shrinker`.
+//!
+//! The smallest program with a cache of its own in a runtime; docs/GUIDE.md explains it step by
+//! step.
+//!
+//! A change must keep it in step with that page.
 use std::{error::Error, sync::Arc, sync::Mutex};
 
+use clap::Parser;
+
 use lowwater::{ByteSize, Count, Memcg, NodeId, Occupancy, Runtime, Scan, ShrinkControl, Shrinker};
+
+/// Shows a pool of buffers that gives memory back
+#[derive(Debug, Parser)]
+struct Args {
+    /// Buffers of 64 KiB in the burst
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(..=100_000))]
+    burst: u64,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
 
 const BUFFER: ByteSize = ByteSize::kib(64);
 
@@ -47,14 +65,23 @@ impl Shrinker for Pool {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    let args = Args::parse();
+    // Room for the burst, and a quarter more.
+    let runtime = Runtime::builder().budget(BUFFER * args.burst.max(1) / 4 * 5).build()?;
     let group = runtime.group("buffers")?;
     let prepared = runtime.registry().builder("buffers").numa_aware(false).alloc()?;
     let pool = Arc::new(Pool { idle: Mutex::default(), group, occupancy: prepared.occupancy() });
     let _registration = prepared.register(pool.clone());
-    let burst = (0..200).map(|_| pool.take(&runtime)).collect::<Result<Vec<_>, _>>()?;
+    let burst = (0..args.burst).map(|_| pool.take(&runtime)).collect::<Result<Vec<_>, _>>()?;
     burst.into_iter().for_each(|buffer| pool.put(buffer));
-    println!("after a burst of 200 buffers the pool keeps {}", pool.group.usage());
-    println!("8 MiB are wanted elsewhere: {} come back", runtime.reclaim(runtime.root(), ByteSize::mib(8)));
+    let kept = pool.group.usage();
+    let wanted = BUFFER * args.burst / 2;
+    let back = runtime.reclaim(runtime.root(), wanted);
+    if args.json {
+        println!("{{\"kept_bytes\":{kept},\"wanted_bytes\":{wanted},\"reclaimed_bytes\":{back}}}");
+    } else {
+        println!("after a burst of {} buffers the pool keeps {kept:#}", args.burst);
+        println!("{wanted:#} are wanted elsewhere: {back:#} come back");
+    }
     Ok(())
 }

@@ -15,7 +15,8 @@
 //! `name value` lines. With `--plain` the runtime does not watch the group: then the kernel kills
 //! the program, which shows that the limit is real. With `--psi-only` the runtime does not read the
 //! group's limit and usage, and reacts only to pressure stall information (PSI) and to the service
-//! manager's pressure source, if the process has one.
+//! manager's pressure source, if the process has one. With `--auto` the runtime is given no budget
+//! and watches the sources that exist.
 //!
 //! By hand:
 //! `systemd-run --user --scope -p MemoryMax=96M cargo run --release --example pressure_probe`
@@ -58,6 +59,9 @@ struct Args {
     /// Do not watch the control group
     #[arg(long)]
     plain: bool,
+    /// Take the control group's limit as the budget, and watch the sources that exist
+    #[arg(long, conflicts_with_all = ["plain", "psi_only"])]
+    auto: bool,
     /// Do not watch the control group's limit and usage; react only to stalls
     #[arg(long)]
     psi_only: bool,
@@ -65,20 +69,25 @@ struct Args {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
-    let mut builder = Runtime::builder().budget(ByteSize::gib(1));
+    let mut builder =
+        if args.auto { Runtime::builder().auto_pressure(true) } else { Runtime::builder().budget(ByteSize::gib(1)) };
     if !args.plain {
         let pressure = PressureConfig {
             quiet: Duration::from_secs(1),
             step_time: Duration::from_millis(100),
             ..PressureConfig::default()
         };
-        builder = builder.pressure(pressure).cgroup_limit(!args.psi_only).systemd(true);
+        builder = builder.pressure(pressure);
+        if !args.auto {
+            builder = builder.cgroup_limit(!args.psi_only).systemd(true);
+        }
         if let Some(margin) = args.margin {
             builder = builder.cgroup(CgroupLimit::own().margin(ByteSize::kib(margin)));
         }
     }
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2))?;
-    let watching = if args.plain { builder.clone() } else { builder.clone().watch_psi(Psi::own_cgroup(trigger)) };
+    let plain = args.plain || args.auto;
+    let watching = if plain { builder.clone() } else { builder.clone().watch_psi(Psi::own_cgroup(trigger)) };
     let runtime = watching.build().or_else(|error| {
         eprintln!("{error}; going on without");
         builder.build()
@@ -120,20 +129,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         // With PSI only, the runtime does not know the group's limit: each raised ceiling lets the
         // cache fill the group again, which stalls again. So the ceiling never returns to the
         // budget, and this phase does not wait for it.
-        while (pressure.stats().level > Level::Calm || pressure.stats().ceiling < pressure.budget())
+        let mut stats = pressure.stats();
+        while (stats.level > Level::Calm || stats.ceiling < stats.budget)
             && !args.psi_only
             && began.elapsed() < AFTER_MAX
         {
             load.batch();
+            // One reading decides and is reported: the next one may be lower again.
+            stats = pressure.stats();
         }
         load.report("after");
-        let stats = pressure.stats();
         println!("given_back {}", u8::from(stats.ceiling == stats.budget));
         println!("given_back_seconds {:.1}", began.elapsed().as_secs_f64());
         println!("lowered {}", stats.lowered);
         println!("trims {}", stats.trims);
         println!("trim_longest_us {}", stats.trim_longest.as_micros());
         let cgroup = stats.cgroup.as_ref();
+        println!("missing {}", stats.missing.len());
         println!("limit_bytes {}", cgroup.map_or(ByteSize::MAX, |cgroup| cgroup.limit));
         println!("events_usage {}", cgroup.map_or(0, |cgroup| cgroup.events));
         for source in &stats.sources {

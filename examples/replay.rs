@@ -20,6 +20,8 @@
 //! | `negatives` | negatives cached at the end |
 //! | `most` | the most negatives cached at one time |
 //! | `share` | `most` as a share of that of the policy `unbounded` |
+//!
+//! A change must ensure that each policy gets an empty cache and the same recording.
 
 use clap::Parser;
 use lowwater::{MemcgTree, Registry};
@@ -37,7 +39,8 @@ use std::sync::Arc;
 #[derive(Parser)]
 struct Args {
     /// A recording; `.xz` is unpacked.
-    #[arg(default_value = "benches/data/linux-build.rec.xz")]
+    // By an absolute path, so that the program runs in any directory.
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/data/linux-build.rec.xz"))]
     recording: PathBuf,
     /// One policy only.
     #[arg(long, value_parser = ["unbounded", "three-in-a-row", "per-directory", "default"])]
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Replays the recording with each policy and number of buckets, and prints a row for each.
 fn table(args: &Args) -> Result<(), Box<dyn Error>> {
     let ops = with_flood(parse(&read(&args.recording)?)?, args.flood);
     let sizes = args.buckets.map_or_else(|| (16..=24).step_by(2).map(|bits| 1 << bits).collect(), |n| vec![n]);

@@ -31,7 +31,6 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use lowwater::cache::{CacheStats, TenantKey};
-use lowwater::pressure::{Psi, Trigger};
 use lowwater::runtime::RuntimeBuildError;
 use lowwater::{ByteSize, Cache, Memcg, Runtime};
 
@@ -74,21 +73,11 @@ struct Service {
 
 /// A runtime with all sources of memory pressure of this machine.
 fn runtime(budget: ByteSize) -> Result<Runtime, RuntimeBuildError> {
-    let plain = Runtime::builder().budget(budget);
-    // The container's limits, and the service manager's file. A source that does not exist is not
-    // watched.
-    let watched = plain.clone().cgroup_limit(true).systemd(true);
-    let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2)).expect("150 ms are less than 2 s");
-    let with_psi = watched.clone().watch_psi(Psi::system(trigger)).build();
-    let without_psi = |error| {
-        eprintln!("service: {error}; going on without PSI");
-        watched.build()
-    };
-    let without_any = |error| {
-        eprintln!("service: {error}; going on without a watch for pressure");
-        plain.build()
-    };
-    with_psi.or_else(without_psi).or_else(without_any)
+    let runtime = Runtime::builder().budget(budget).auto_pressure(true).build()?;
+    for reason in runtime.stats().pressure.iter().flat_map(|pressure| &pressure.missing) {
+        eprintln!("service: {reason}; going on without it");
+    }
+    Ok(runtime)
 }
 
 /// The bytes of an `Arc<str>` on the heap: its text and two counts.
@@ -97,6 +86,7 @@ fn heap(text: &Arc<str>) -> u64 {
 }
 
 impl Service {
+    /// Creates the runtime and the three caches, each with the options that its values need.
     fn new(budget: ByteSize) -> Result<Self, Box<dyn Error>> {
         let runtime = runtime(budget)?;
         // Each lost session makes a user log in again, so no other cache takes this memory.

@@ -1,4 +1,9 @@
 //! Processor time, which other load on the machine distorts less than wall-clock time.
+//!
+//! Benches of the dentry cache run on machines with other load.
+//!
+//! A change must keep that it counts the calling thread alone: both ends of a measurement are read
+//! on one thread.
 
 use std::time::Instant;
 

@@ -1,4 +1,10 @@
 //! Fixtures that the benches of the dentry cache share.
+//!
+//! One tree, one set of policies and sizes, so that the figures of different benches are
+//! comparable.
+//!
+//! A change of a size or policy changes the figures of all these benches: measure again what
+//! docs/MEASURED.md quotes.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -46,4 +52,9 @@ impl Fixture {
 /// Returns every policy.
 pub fn policies() -> Vec<Box<dyn NegativePolicy>> {
     vec![Box::new(Unbounded), Box::new(ThreeInARow), Box::new(PerDirectory::default()), Box::new(Probation::default())]
+}
+
+/// Returns whether the command line asks for a quick run, which has fewer rounds and names.
+pub fn is_quick() -> bool {
+    std::env::args().any(|arg| arg == "--quick")
 }

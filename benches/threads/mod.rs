@@ -1,10 +1,29 @@
 //! Threads for benches: each is bound to a processor, and all start at once. A control shows
-//! whether the processors are available.
+//! whether the processors are available. Benches measure the numbers of threads of [`counts`].
+//!
+//! Shared by the benches of this folder by `mod threads`.
+//!
+//! A change must keep that no thread starts before all are bound.
+
+#![allow(dead_code, reason = "each bench uses its own part")]
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Returns the numbers of threads on a curve: 1, 2, 4 and so on, to all processors of this process.
+pub fn counts() -> Vec<usize> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let mut counts: Vec<_> = (0..).map(|power| 1 << power).take_while(|&count| count < processors).collect();
+    counts.push(processors);
+    counts
+}
+
+/// Returns the largest number of [`counts`].
+pub fn most() -> usize {
+    counts().into_iter().max().unwrap_or(1)
+}
 
 /// Runs `work` on `threads` threads, each with its number. Returns the time from when all are ready
 /// until the last is done.

@@ -1,4 +1,8 @@
 //! The command line: the sizes of the model.
+//!
+//! Defaults are those of the report that `containers.rs` follows.
+//!
+//! A change of a default changes the table of `containers.rs`.
 
 use std::path::PathBuf;
 

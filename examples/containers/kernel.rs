@@ -15,6 +15,8 @@
 //! (groups, mounts, the shrinkers' maps) is the series' own last figure, 4,367 MB for 10,000 x
 //! 10,000 x 2. Nearly all of it are the shrinkers' maps, so the model scales it with groups x
 //! mounts x nodes.
+//!
+//! A number may be changed only with the kernel's source at hand.
 
 use lowwater_lru_core::list_lru::baseline::cache_ids;
 

@@ -1,4 +1,8 @@
 //! A file system: some lists, and the shrinker that walks them.
+//!
+//! The smallest cache that uses lists and a shrinker directly; a good start for an own one.
+//!
+//! A change must keep it small.
 
 use std::sync::Arc;
 

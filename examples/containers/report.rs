@@ -1,4 +1,8 @@
 //! The results: a table to read, or a JSON object.
+//!
+//! `verdict` fails the run if a byte is left: the example is a test of the footprint as well.
+//!
+//! A change must ensure that a byte too many is an error and not a line of output.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! The resident memory of this process: more than the lists, and delayed, because allocators keep
 //! freed memory.
+//!
+//! Shown beside the exact count, to keep the latter honest.
 
 /// Resident bytes; 0 where the system does not tell.
 pub fn bytes() -> u64 {

@@ -1,4 +1,8 @@
 //! The command line, and its errors in words.
+//!
+//! A failed mount has many causes, so each error names a remedy.
+//!
+//! A new argument needs its default in `--help`.
 
 use clap::{Parser, ValueEnum};
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -11,7 +15,8 @@ use std::time::Duration;
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 
-/// Mirrors a directory, read-only, with a dentry cache in between that a flood of missing names cannot fill.
+/// Mirrors a directory, read-only, with a dentry cache in between that a flood of missing names
+/// cannot fill.
 #[derive(Debug, Parser)]
 pub struct Args {
     /// The directory to mirror

@@ -1,4 +1,8 @@
 //! The directory, seen through the cache.
+//!
+//! It translates between the kernel's file numbers (`nodes`), the cache (`lowwater-dcache-model`)
+//! and the real directory. Rule: a cached name is never trusted for longer than the table in the
+//! main file says.
 
 use crate::args::Args;
 use crate::nodes::{Node, Nodes, Seen};
@@ -52,6 +56,8 @@ pub struct Listed {
 }
 
 impl Mirror {
+    /// Opens the directory, and mounts it under a dentry cache of its own with the policy of the
+    /// arguments.
     pub fn new(source: &Path, args: &Args) -> Result<Self, Box<dyn std::error::Error>> {
         let meta = fs::metadata(source)?;
         let tree = MemcgTree::default();

@@ -1,4 +1,7 @@
 //! Files and directories that the kernel refers to by number, until it forgets them.
+//!
+//! The kernel counts lookups per number and forgets them in bulk; an entry may be dropped only when
+//! its count is 0, or the kernel would use a number that is unknown here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

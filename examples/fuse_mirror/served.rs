@@ -1,4 +1,8 @@
 //! The kernel's requests, and the replies.
+//!
+//! Only reads are implemented; every other request is refused by the defaults of the crate `fuse3`.
+//!
+//! A change must keep it read-only.
 
 use crate::mirror::{time, Listed, Mirror};
 use fuser::{
@@ -81,7 +85,7 @@ impl Served {
         // It may have been replaced by a link, or by a pipe without a writer.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let path = self.mirror.outside(&node.path);
-        let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
         if !self.mirror.is(&file.metadata()?, node.inode) {
             return Err(Errno::ESTALE);
         }

@@ -1,6 +1,11 @@
 //! The metrics in Prometheus' text format. A service with metrics of its own installs one recorder
 //! for all, such as the crate `metrics-exporter-prometheus`, and calls `publish_metrics` from a
 //! timer.
+//!
+//! This recorder serves one scrape and is dropped, which keeps the example free of another
+//! dependency.
+//!
+//! A change must keep it small: it shows the interface.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +51,8 @@ impl CounterFn for Series {
     }
 
     fn absolute(&self, value: u64) {
-        // The largest value stays, as the trait demands. Floats that are not negative are ordered as their bits.
+        // The largest value stays, as the trait demands. Floats that are not negative are ordered
+        // as their bits.
         self.0.fetch_max((value as f64).to_bits(), Ordering::Relaxed);
     }
 }

@@ -1,4 +1,7 @@
 //! The part of HTTP/1.1 that the example needs: one request per connection.
+//!
+//! Not a server to copy: it has no keep-alive and no body. Each connection is bounded in bytes and
+//! time, so that a slow client holds one thread for a few seconds at most.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -64,6 +67,7 @@ pub fn serve(service: &Service, address: SocketAddr, threads: u64) -> io::Result
     Ok(())
 }
 
+/// Reads one request, and writes the service's answer to it.
 fn answer(service: &Service, stream: &TcpStream) -> io::Result<()> {
     let mut connection = Connection { stream, deadline: Instant::now() + TIME_MAX };
     let mut lines = BufReader::new((&mut connection).take(REQUEST_MAX)).lines();

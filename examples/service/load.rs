@@ -1,4 +1,8 @@
 //! A load that changes: the number of requested pages grows, and shrinks again.
+//!
+//! The phases make memory move between the caches, which the printed bytes show.
+//!
+//! A change must ensure that each phase is long enough for the reclaimer to follow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -1,4 +1,9 @@
 //! A keyed cache whose tenants come and go, under changing pressure.
+//!
+//! A worker does a step at a time; `check` runs while all workers stand still, so that sums are
+//! exact.
+//!
+//! A step must leave the cache valid at each point at which a worker may stand still.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

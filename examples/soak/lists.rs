@@ -1,5 +1,11 @@
 //! Lists and shrinkers used directly: items of groups in three generations, and shrinkers that
 //! register, hold objects, and unregister.
+//!
+//! Each item counts itself in `ALIVE`, so a lost or doubled item is noticed in the next check.
+//!
+//! Numbers such as S11 are those of docs/INVARIANTS.md.
+//!
+//! A step that is added must keep `check` true, and a kept item must be counted.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -73,6 +73,7 @@ fn main() -> ExitCode {
 /// The work of a worker, in small steps.
 type Step<'a> = Box<dyn FnMut() + Send + 'a>;
 
+/// Starts the workers, stops them each second for the checks, and empties everything at intervals.
 fn soak(args: &Args) -> Result<(), String> {
     let (caches, lists, names) = (Caches::new(), Lists::new(), Names::new());
     let served = args.server.as_deref().map(Served::start).transpose()?;
@@ -110,7 +111,7 @@ fn soak(args: &Args) -> Result<(), String> {
             lists.check();
             names.check();
             outcome = served.as_ref().map_or(Ok(()), Served::check);
-            if second.is_multiple_of(EMPTY_EVERY) {
+            if second % EMPTY_EVERY == 0 {
                 let bytes = [caches.empty(), lists.empty(), names.empty()];
                 outcome = outcome.and_then(|()| watch.emptied(bytes));
             }

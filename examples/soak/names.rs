@@ -1,4 +1,10 @@
 //! A dentry cache over a tree in memory, flooded with names that do not exist.
+//!
+//! Some names exist and most do not, as on a file server.
+//!
+//! Numbers such as D9 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the tree does not grow without bound.
 
 use std::sync::Arc;
 

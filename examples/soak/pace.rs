@@ -1,4 +1,8 @@
 //! The speed of the workers, and their stop.
+//!
+//! The workers share a part of one processor, so that the soak can run for hours beside other work.
+//!
+//! A change must ensure that all workers stand still before a check.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::RwLock;

@@ -1,4 +1,8 @@
 //! A lowwater-server in a process of its own, and clients that load it.
+//!
+//! The server is a process of its own, so its memory can be judged alone.
+//!
+//! A change must ensure that the server ends with the soak, however that ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

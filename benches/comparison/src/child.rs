@@ -1,5 +1,10 @@
 //! Measurements in a child process, so that memory left in the allocator does not affect the next
 //! one.
+//!
+//! The parent starts itself with arguments that select one measurement; the child prints its
+//! figures on one line.
+//!
+//! The line that a child prints is read by the parent: change both together.
 
 use std::process::Command;
 

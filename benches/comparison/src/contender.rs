@@ -1,4 +1,10 @@
 //! The trait of a measured cache, and the list of its implementations.
+//!
+//! Fairness is the aim: one key and value type, one hash, the settings that each library
+//! recommends, and its own operation for a shrink. A new contender is one file and one line in the
+//! list.
+//!
+//! A change of the trait must leave each contender its own fastest call.
 
 use crate::report::progress;
 

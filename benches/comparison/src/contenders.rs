@@ -1,4 +1,6 @@
 //! The contenders, each built as its documentation recommends.
+//!
+//! No contender may be tuned beyond its documentation, ours included.
 
 mod dashmap;
 mod foyer;

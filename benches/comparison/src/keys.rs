@@ -1,4 +1,9 @@
 //! The sequences of requested keys: generated before the measurement, and equal for all contenders.
+//!
+//! Drawing a key takes longer than some of the measured operations, so all keys exist before the
+//! clock starts.
+//!
+//! A change of a sequence makes figures incomparable with those of docs/MEASURED.md.
 
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;

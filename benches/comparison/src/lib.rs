@@ -1,5 +1,7 @@
 //! The programs of docs/MIGRATING.md, including those of the contenders, as tests: `cargo test
 //! --doc -- --include-ignored`.
+//!
+//! A program of the page that does not compile any more is found by `ci/comparison.sh`.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/MIGRATING.md")]

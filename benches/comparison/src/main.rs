@@ -98,6 +98,7 @@ fn shown(word: &str) -> String {
     word.split_once('=').map_or_else(|| name(word), |(option, path)| format!("{option}={}", name(path)))
 }
 
+/// Measures the sections that the arguments select, and writes the report in the requested form.
 fn run(args: &Args) -> Result<(), String> {
     if let Some(what) = &args.child {
         return child::answer(what);

@@ -1,5 +1,10 @@
 //! Plain eviction policies as references for hit ratios: single-threaded, exact, and written for
 //! clarity instead of speed.
+//!
+//! They show how near an implementation comes to its published algorithm, and how far it is from
+//! the optimum.
+//!
+//! A new reference must be checked against its paper, and stays single-threaded.
 
 mod arc;
 mod optimum;
@@ -21,7 +26,7 @@ mod tests {
     use crate::keys::zipf_keys;
 
     #[test]
-    fn all_hit_what_fits_and_the_optimum_is_the_most() {
+    fn all_policies_hit_if_all_keys_fit_and_none_beats_the_optimum() {
         let keys = zipf_keys(1000, 0.9, 20_000, 1);
         let distinct = keys.iter().collect::<std::collections::HashSet<_>>().len();
         let best = optimum(&keys, 50);
@@ -44,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_twice_outlives_a_scan() {
+    fn arc_and_s3fifo_keep_reused_keys_during_a_scan() {
         let hot = [1, 2, 3, 1, 2, 3, 1, 2, 3];
         let keys: Vec<u64> = hot.into_iter().chain(100..200).chain([1, 2, 3]).collect();
         for (name, policy) in ALL {

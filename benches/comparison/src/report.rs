@@ -1,4 +1,8 @@
 //! The report: tables as Markdown, as JSON, and as plots.
+//!
+//! A section returns tables and does not print, so that all forms show the same figures.
+//!
+//! A new form reads the same tables; a section must not depend on the form.
 
 mod plot;
 mod record;

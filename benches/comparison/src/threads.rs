@@ -1,5 +1,10 @@
 //! Threads that are bound to processors and start at once; and a control that shows whether the
 //! processors are free.
+//!
+//! Without a free processor for each thread throughput means little: the control's ratio says how
+//! free they were, and the report prints it.
+//!
+//! A change must keep that no thread starts before all are bound.
 
 use std::hint::black_box;
 use std::sync::Barrier;

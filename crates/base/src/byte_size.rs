@@ -1,4 +1,13 @@
 //! An amount of memory.
+//!
+//! A type of its own keeps a number of entries or pages from being passed where bytes are expected.
+//! Arithmetic saturates (the operators and the constructors alike), and `Display` and `FromStr` are
+//! inverses: limits are printed and read again.
+//!
+//! A change must ensure that no operation wraps, and that none panics except the division by zero.
+
+#[cfg(feature = "serde")]
+mod serde;
 
 use core::fmt;
 use core::iter::Sum;
@@ -17,8 +26,8 @@ use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 /// ```
 ///
 /// Operators saturate, as [`saturating_add`](Self::saturating_add) and
-/// [`saturating_sub`](Self::saturating_sub) do: no limit plus an amount is no limit, and no amount is
-/// negative. A division by zero panics.
+/// [`saturating_sub`](Self::saturating_sub) do: no limit plus an amount is no limit, and no amount
+/// is negative. A division by zero panics.
 ///
 /// ```
 /// use lowwater_base::ByteSize;
@@ -221,7 +230,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn amounts_are_read_as_cgroup_files_and_people_write_them() {
+    fn parses_cgroup_numbers_and_suffixed_amounts() {
         let read = |text: &str| text.parse::<ByteSize>().map(ByteSize::get);
         assert_eq!([read("0"), read("17"), read("007")], [Ok(0), Ok(17), Ok(7)]);
         assert_eq!([read("3k"), read("3K")], [Ok(3 << 10); 2]);

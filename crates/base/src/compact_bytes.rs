@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_bytes_come_back() {
+    fn too_many_bytes_are_returned_as_an_error() {
         for length in [CompactBytes::<()>::BYTES_MAX + 1, CompactBytes::<()>::BYTES_MAX + 2, 1 << 20] {
             let refused = CompactBytes::<()>::own(vec![7; length].into_boxed_slice(), 0);
             assert_eq!(refused.err().map(|bytes| bytes.len()), Some(length));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_dropped_with_the_last() {
+    fn a_shared_value_is_dropped_with_its_last_clone() {
         let shared = Arc::new(vec![1_u64, 2, 3]);
         let first = CompactBytes::share(Arc::clone(&shared), 3);
         let mut second = first.clone();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_to_other_threads() {
+    fn can_be_sent_to_another_thread() {
         let shared = CompactBytes::share(Arc::new(AtomicU32::new(0)), 0);
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,4 +1,8 @@
 //! The processors: their number, and the one that runs the calling thread.
+//!
+//! The numbers only spread threads over slots and shards, so a wrong or outdated number costs speed
+//! and nothing else; no caller may rely on it for correctness. `hint` is on fast paths (the stock
+//! of a group, the shards of a list), so it must stay a few instructions.
 
 /// Returns the number of processors that the process may use: the number of slots worth having in a
 /// per-processor structure. [`hint`] is mostly lower.
@@ -75,4 +79,66 @@ pub fn stack() -> usize {
     // Stacks are 16 KiB or a multiple of that apart; so all higher bits must have an effect.
     let hash = ((&raw const here).addr() as u64 >> 14).wrapping_mul(crate::hash::GOLDEN_RATIO);
     (hash >> 32) as usize
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+    use std::sync::Barrier;
+
+    /// Calls `number` on 64 threads that exist at the same time.
+    fn on_64_threads(number: fn() -> usize) -> Vec<usize> {
+        let barrier = Barrier::new(64);
+        let on_thread = || {
+            let number = number();
+            barrier.wait();
+            number
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..64).map(|_| scope.spawn(on_thread)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        })
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_thread_bound_to_a_processor_finds_that_one_alone() {
+        use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+        let all = sched_getaffinity(None).expect("a thread may read its own");
+        let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
+        assert_eq!(allowed(), own.len());
+        for cpu in own {
+            // Binding ends with the thread.
+            let bound = std::thread::spawn(move || {
+                let mut one = CpuSet::new();
+                one.set(cpu);
+                sched_setaffinity(None, &one).expect("it is one of the allowed ones");
+                (current(), hint(), allowed(), count())
+            });
+            assert_eq!(bound.join().expect("no panic"), (Some(cpu), cpu, 1, 1));
+        }
+    }
+
+    #[test]
+    fn the_count_is_of_the_processors_that_the_process_may_use() {
+        assert_eq!(count(), std::thread::available_parallelism().map_or(1, core::num::NonZero::get));
+    }
+
+    #[test]
+    fn a_thread_keeps_its_number_and_shares_it_with_no_other() {
+        assert_eq!(thread(), thread());
+        let all: BTreeSet<usize> = on_64_threads(thread).into_iter().collect();
+        assert_eq!(all.len(), 64);
+    }
+
+    #[test]
+    fn stacks_spread_over_slots() {
+        let slots: BTreeSet<usize> = on_64_threads(stack).into_iter().map(|number| number % 64).collect();
+        // Random numbers take 40 of 64 slots on average.
+        assert!(slots.len() >= 20, "{} slots for 64 stacks", slots.len());
+    }
 }

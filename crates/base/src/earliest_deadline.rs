@@ -16,6 +16,8 @@
 //! The item and the deadline are two words. Each side writes one and then reads the other, so each
 //! side has a SeqCst fence in between. Checked by `an_item_is_visited_or_its_deadline_is_left`, and
 //! its mutants.
+//!
+//! A change must keep both fences: without one, a deadline may be missed.
 
 use crate::sync::atomic::{fence, AtomicU32, Ordering};
 
@@ -122,13 +124,13 @@ mod tests {
 
     #[test]
     #[should_panic]
-    fn an_item_is_lost_without_the_fence_in_lower() {
+    fn fails_with_lower_without_fence() {
         with_mutant("lower_without_fence", || model(insert_beside_sweep));
     }
 
     #[test]
     #[should_panic]
-    fn an_item_is_lost_without_the_fence_in_reset() {
+    fn fails_with_reset_without_fence() {
         with_mutant("reset_without_fence", || model(insert_beside_sweep));
     }
 }

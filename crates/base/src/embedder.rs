@@ -23,6 +23,9 @@
 //! Contexts: locks are taken in contexts where the embedder allows *its* lock to be taken. With a
 //! lock that does not mask interrupts, that is everywhere but in interrupt handlers. Nothing is
 //! allocated under a list's lock.
+//!
+//! The functions are the contract with a kernel's code: a change of a signature breaks each
+//! embedder (`examples/kernel_module`).
 
 use core::cell::UnsafeCell;
 

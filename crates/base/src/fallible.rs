@@ -16,6 +16,8 @@ use core::ptr;
 
 pub use self::plain::TryArc;
 
+// `try_arc.rs` is compiled with the plain atomics for general use, and under loom a second time
+// with loom's for its own model check.
 #[path = "fallible"]
 mod plain {
     use core::sync::atomic::{AtomicUsize, Ordering};
@@ -165,7 +167,7 @@ mod tests {
     use alloc::string::{String, ToString};
 
     #[test]
-    fn as_the_ones_that_abort() {
+    fn results_equal_those_of_the_infallible_functions() {
         let mut vec = Vec::new();
         for i in 0..100 {
             try_push(&mut vec, i.to_string()).unwrap();
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused() {
+    fn impossible_sizes_return_none() {
         assert!(try_slice(usize::MAX, |_| 0_u64).is_none());
         let mut vec = alloc::vec![(); 3];
         try_push(&mut vec, ()).unwrap();

@@ -1,4 +1,8 @@
 //! Helper macros for the macros that implement an unsafe trait for a type with a certain field.
+//!
+//! Without these checks safe code could name a field that only dereferences to the wanted type, or
+//! close the macro's brackets and inject an `unsafe impl`. Each macro that implements an unsafe
+//! trait must call both.
 
 /// Compiles only if `Self` itself has the field, of exactly this type, at an aligned address:
 /// neither `offset_of!` nor `&raw` goes through a `Deref` of the object or of the field, and `&` is

@@ -12,6 +12,8 @@
 //!
 //! Taking and releasing an id cost one word per level: 2 words for up to 4,096 groups, 4 for 16
 //! million. The memory is one bit for each id up to the highest in use, plus a 63rd of that.
+//!
+//! A change must ensure that the lowest free id is taken, since tables are indexed by ids.
 
 use crate::fallible::{try_push, try_shrink};
 use alloc::vec::Vec;
@@ -114,7 +116,7 @@ impl IdPool {
         words.get(at / WORD_BITS).is_some_and(|word| word & 1 << (at % WORD_BITS) != 0)
     }
 
-    /// Frees the memory for ids from `len` on, none of which may be in use.
+    /// Frees the memory for the ids that are at least `len`, none of which may be in use.
     pub fn shrink_to(&mut self, len: usize) {
         let mut words = len.div_ceil(WORD_BITS).max(1);
         let mut height = 0;
@@ -164,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ids_run_out_and_come_back() {
+    fn exhausted_ids_can_be_released_and_taken_again() {
         let mut pool = IdPool::new(3);
         let none = Err(NoId::AllUsed);
         assert_eq!([pool.take(), pool.take(), pool.take(), pool.take()], [Ok(0), Ok(1), Ok(2), none]);
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pool_has_no_memory_and_begins_anew() {
+    fn an_empty_pool_frees_its_memory_and_restarts_at_zero() {
         let mut pool = IdPool::new(u32::MAX);
         for id in 0..200 {
             assert_eq!(pool.take(), Ok(id));

@@ -1,7 +1,7 @@
 //! The foundation of all lowwater crates: locks and atomics, fallible allocation, and small types.
 //!
 //! This crate is an implementation part of lowwater. `lowwater` and `lowwater-lru-core` re-export
-//! the items that a program needs.
+//! the items that a program needs. Start at [`sync`], which all other crates build on.
 //!
 //! | module | contents |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | [`poison`] | poisoning of freed memory, for tests |
 //! | [`byte_size`], [`node_id`] | an amount of memory, the number of a NUMA node |
 //! | [`earliest_deadline`] | the earliest deadline, for which a sweeper waits |
+//! | [`erased_arc`] | a shared pointer to a state whose type has bounds, without these bounds |
 //! | [`compact_bytes`] | short bytes, or a shared value, in 12 bytes |
 //! | [`cpu`], [`thread_slot`] | numbers of processors and threads, which spread threads over shards |
 //! | [`id_pool`] | ids, the lowest free one first |
@@ -27,6 +28,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `std` (default) | parking_lot's locks, threads, memory mapped from the system |
+//! | `serde` | serde's traits for [`ByteSize`] |
 //! | `embedder` | without `std`: locks and the read side are provided by the program, as in a kernel |
 
 #![no_std]
@@ -48,6 +50,8 @@ pub mod cpu;
 pub mod earliest_deadline;
 #[cfg(all(not(lowwater_loom), feature = "embedder"))]
 pub mod embedder;
+#[doc(hidden)]
+pub mod erased_arc;
 pub mod fallible;
 mod field;
 #[doc(hidden)]

@@ -2,6 +2,8 @@
 //!
 //! It is in this crate because unsafe code is allowed here. The `libc` crate declares the same
 //! function as unsafe; a declaration of one line needs less trust than a dependency.
+//!
+//! A change must keep the declaration equal to glibc's.
 
 use core::ffi::c_int;
 

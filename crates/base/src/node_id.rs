@@ -1,4 +1,9 @@
 //! The number of a NUMA node.
+//!
+//! A type of its own, so that a processor number or the operating system's node number is not used
+//! as an index of a table of nodes.
+//!
+//! A change must keep it the size of the number: it is stored in every list's key.
 
 use core::fmt;
 

@@ -1,4 +1,7 @@
 //! Prefetch hints to the processor.
+//!
+//! A prefetch of any address is harmless, so these functions are safe. They never change a result:
+//! a call may be removed or added wherever measurements support it.
 
 /// Prefetches the cache lines with the first and the last byte of `of`. Does nothing where the
 /// target has no prefetch instruction.

@@ -1,5 +1,8 @@
 //! Slots of objects in chunks of memory, and the 32-bit numbers by which compressed pointers refer
 //! to them.
+//!
+//! The slab of `lowwater-store` allocates in these chunks; the lists of `lowwater-lru-core` use the
+//! numbers as links. Both crates need the layout, so it is in this one.
 
 pub mod chunk_layout;
 pub mod chunk_table;

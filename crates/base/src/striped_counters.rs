@@ -1,4 +1,10 @@
 //! Striped counters, so that threads rarely write the same cache line.
+//!
+//! The caller chooses the stripe by any number that differs between threads; a sum is exact when no
+//! thread is adding. Not for a counter that is compared with a limit: reading it costs a pass over
+//! all stripes.
+//!
+//! A change must ensure that an add writes one stripe and reads no other.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use alloc::boxed::Box;
@@ -96,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_is_not_there_panics_and_changes_no_other() {
+    fn an_invalid_counter_index_panics_and_changes_nothing() {
         let counters = StripedCounters::<2>::new();
         for stripe in [0, STRIPES - 1, usize::MAX] {
             let add = || counters.add(stripe, 2, 1);

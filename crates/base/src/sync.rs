@@ -16,6 +16,9 @@
 //! [`Mutex`], [`RwLock`] and [`Condvar`] have parking_lot's interface in all builds: no poisoning,
 //! a guard that derefs. `RawLock`, for this workspace only, is the same lock without data, for
 //! structures that lay out their own fields and pass guards to callbacks.
+//!
+//! Code of the other crates must not use locks, atomics or threads from elsewhere: model checks
+//! would not see them.
 
 #[cfg(all(not(lowwater_loom), not(feature = "std")))]
 mod core;

@@ -3,6 +3,8 @@
 //!
 //! While a thread unwinds, no second panic may leave a `Drop`: that aborts the process. Without
 //! `std` no panic can be caught.
+//!
+//! A change must ensure that the first panic is the one that is resumed.
 
 /// Calls `f`. Returns `None` if it panicked; a panic of the payload's own `Drop` is caught, too.
 ///
@@ -21,8 +23,8 @@ pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Drops a panic's payload: a value of any type, whose `Drop` is user code. If that `Drop` panics,
-/// the second payload is leaked: its `Drop` may panic as well, without end.
+/// Drops a panic's payload: a value of any type, with a `Drop` that is user code. If that `Drop`
+/// panics, the second payload is leaked: its `Drop` may panic as well, without end.
 #[cfg(any(feature = "std", lowwater_loom))]
 fn discard(payload: alloc::boxed::Box<dyn core::any::Any + Send>) {
     if let Err(second) = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| drop(payload))) {
@@ -109,7 +111,7 @@ mod tests {
     use std::panic::catch_unwind;
 
     #[test]
-    fn every_step_is_taken_though_one_panics() {
+    fn all_steps_run_even_if_one_panics() {
         let mut steps = 0;
         let died = catch_unwind(AssertUnwindSafe(|| {
             to_the_end(|| {
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "std")]
-    fn the_first_of_many_panics_goes_on_and_none_aborts() {
+    fn the_first_of_several_panics_is_resumed() {
         let mut steps = 0;
         let mut each_panics = || {
             to_the_end(|| {

@@ -1,5 +1,8 @@
 //! Large arrays of atomic words that are initially zero and take memory on first access: for tables
 //! whose contents are only hints.
+//!
+//! The ghost table is such an array: it would otherwise be cleared as a whole by the insert that
+//! allocates it. A change must keep `footprint` exact.
 
 use crate::sync::atomic::AtomicU64;
 use alloc::alloc::{alloc_zeroed, dealloc};
@@ -18,9 +21,9 @@ const LINE: usize = 64;
 
 /// An array of atomic words that are initially zero.
 ///
-/// On Linux with `std`, arrays from 128 KiB on are mapped from the system: nothing is cleared at
-/// creation, a page is allocated on first access, and from 2 MiB on huge pages are requested. Other
-/// arrays come from the allocator.
+/// On Linux with `std`, arrays of at least 128 KiB are mapped from the system: nothing is cleared
+/// at creation, a page is allocated on first access, and huge pages are requested for arrays of at
+/// least 2 MiB. Other arrays come from the allocator.
 ///
 /// ```
 /// use lowwater_base::ZeroedAtomics;

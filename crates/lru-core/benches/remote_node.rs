@@ -2,6 +2,8 @@
 //! the first node, with objects allocated on that node and on the others. `ci/vm.sh numa` also runs
 //! it in guests, where all memory is equally near: there it shows only that it runs. On a machine
 //! with one node it prints that there is nothing to compare.
+//!
+//! It decides whether lists per node pay; no other bench needs several nodes.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {

@@ -1,3 +1,8 @@
+//! The contender dashmap: a concurrent map without a bound, as the ceiling for loads in which
+//! everything fits.
+//!
+//! It may be changed as the documentation of its library recommends, and in no other way.
+
 use crate::contender::{hasher, Contender, Hash, Kind};
 
 /// dashmap: shards behind read-write locks; has no bound.

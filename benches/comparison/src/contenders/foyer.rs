@@ -1,3 +1,8 @@
+//! The contender foyer, memory tier only, with the eviction order of its best hit ratio. Its
+//! settings are those that its documentation recommends.
+//!
+//! It may be changed as the documentation of its library recommends, and in no other way.
+
 use foyer_memory::{Cache, CacheBuilder, CacheProperties, S3FifoConfig};
 
 use crate::contender::{hasher, Contender, Hash};

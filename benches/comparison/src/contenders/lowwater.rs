@@ -1,3 +1,9 @@
+//! The contender lowwater: this library's cache, with the default options. Other contenders are
+//! bounded by entries and ours by bytes, so the budget for a number of entries is found by trial
+//! (`budget`).
+//!
+//! It must use public options only, as a user would.
+
 use std::collections::HashMap;
 
 use lowwater::{ByteSize, Cache, Memcg, Runtime, Watermarks};

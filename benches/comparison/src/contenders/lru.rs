@@ -1,3 +1,7 @@
+//! The contender lru behind a mutex: the simplest cache that a service would write.
+//!
+//! It must stay the code that a service would write: one lock, no tuning.
+
 use std::num::NonZeroUsize;
 
 use lru::LruCache;

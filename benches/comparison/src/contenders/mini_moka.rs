@@ -1,3 +1,7 @@
+//! The contender mini-moka, bounded by entries, as its documentation recommends.
+//!
+//! It may be changed as the documentation of its library recommends, and in no other way.
+
 use mini_moka::sync::{Cache, ConcurrentCacheExt};
 
 use crate::contender::{hasher, Contender, Hash};

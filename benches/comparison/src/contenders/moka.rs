@@ -1,3 +1,7 @@
+//! The contender moka, its synchronous cache bounded by entries, as its documentation recommends.
+//!
+//! It may be changed as the documentation of its library recommends, and in no other way.
+
 use moka::sync::Cache;
 
 use crate::contender::{hasher, Contender, Hash};

@@ -1,3 +1,8 @@
+//! The contender papaya: a concurrent map without a bound, as the ceiling for loads in which
+//! everything fits.
+//!
+//! It may be changed as the documentation of its library recommends, and in no other way.
+
 use papaya::HashMap;
 
 use crate::contender::{hasher, Contender, Hash, Kind};

@@ -1,3 +1,8 @@
+//! The contender quick_cache, its synchronous cache bounded by entries, as its documentation
+//! recommends.
+//!
+//! It may be changed as the documentation of its library recommends, and in no other way.
+
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::UnitWeighter;
 

@@ -1,3 +1,7 @@
+//! The contender scc, its `HashCache`: a bounded map with a fast path for entries that come and go.
+//!
+//! It may be changed as the documentation of its library recommends, and in no other way.
+
 use scc::HashCache;
 
 use crate::contender::{hasher, Contender, Hash};

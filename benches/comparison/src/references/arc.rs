@@ -1,5 +1,7 @@
 //! ARC, after its paper: one list of entries that were requested once and one of those requested
 //! again, each with a ghost list of its evicted keys. Ghost hits adapt the share of the two lists.
+//!
+//! Do not optimize it: its value is that it can be compared with the paper line by line.
 
 use lru::LruCache;
 

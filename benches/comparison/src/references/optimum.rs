@@ -1,5 +1,7 @@
 //! Belady's optimum, which knows all future requests: the entry whose next request is latest, or
 //! never, is evicted, even the one just inserted.
+//!
+//! An upper bound for every policy; no cache can implement it.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,6 +1,8 @@
 //! S3-FIFO, after its paper: a small queue with a tenth of the capacity for new entries, a main
 //! queue with second chances, and a ghost queue of keys evicted from the small queue, as long as
 //! the main queue.
+//!
+//! Do not optimize it: its value is that it can be compared with the paper.
 
 use std::collections::{HashMap, VecDeque};
 

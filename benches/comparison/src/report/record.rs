@@ -1,5 +1,8 @@
 //! Replaces the tables in a Markdown file, with their plots, the machine, and the results in which
 //! a contender is better.
+//!
+//! The text outside of the delimiters is written by hand and must stay. The list of results in
+//! which others are better is generated, so that none is left out.
 
 use std::path::{Path, PathBuf};
 
@@ -127,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn what_another_wins_is_told() {
+    fn results_of_better_contenders_are_listed() {
         let text = behind(&[table()]);
         assert!(text.contains("| made: us | slow | 4 | 5 | 1.25 |") && !text.contains("Mops"), "{text}");
     }
 
     #[test]
-    fn tables_come_into_their_place_again_and_again() {
+    fn repeated_writes_replace_only_the_tables() {
         let folder = std::env::temp_dir().join(format!("record-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("measured.md");

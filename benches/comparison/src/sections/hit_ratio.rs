@@ -1,4 +1,8 @@
 //! Hit ratios on recorded accesses: a get, and an insert on a miss.
+//!
+//! One thread, so the result depends on the policy alone. The traces are not in this repository.
+//!
+//! A change must keep one thread and the order of the accesses, so that two runs give equal ratios.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,6 +27,8 @@ struct Ran {
     held: usize,
 }
 
+/// Replays each trace of the folder against each reference and contender, in each size; reports a
+/// table of all ratios, and one of their means.
 pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), String> {
     let mut runs: Vec<Run<Measure>> = plan.chosen(runs!(replay as Measure));
     runs.retain(|run| run.kind == Kind::Cache);

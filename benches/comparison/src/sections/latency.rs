@@ -1,4 +1,9 @@
 //! Latencies of single calls when every insert has to evict.
+//!
+//! Means hide the calls that a service notices; so percentiles and maxima of single calls are
+//! shown.
+//!
+//! A change must keep that the cache is full before the clock starts.
 
 use parking_lot::Mutex;
 
@@ -14,6 +19,8 @@ const CALLS: usize = 2_000_000;
 
 type Measure = fn(usize, usize) -> Vec<f64>;
 
+/// Reports percentiles and maxima of single inserts into a full cache, and of a get-and-insert
+/// load, for each contender.
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let scale = if plan.quick { 20 } else { 1 };
     let columns = || {

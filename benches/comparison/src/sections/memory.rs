@@ -1,4 +1,8 @@
 //! Resident memory, including the allocator's; each measurement in a child process.
+//!
+//! A child per measurement, since freed memory of one would serve the next.
+//!
+//! A change must keep that a child measures one contender and ends.
 
 use std::hint::black_box;
 
@@ -17,6 +21,8 @@ const CACHE_ENTRIES: usize = 10_000;
 /// Tenants of one cache.
 const TENANTS: usize = 10_000;
 
+/// Reports the bytes of an entry, of an empty cache, and of a tenant, for each contender; each
+/// figure comes from a child process.
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let rows = children(plan, "fill", fills(), plan.entries)?;
     report.table(Table {

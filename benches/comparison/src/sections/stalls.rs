@@ -1,5 +1,9 @@
 //! A cache of 2 M entries is shrunk to a tenth, while a thread reads. Each measurement is in a
 //! child process.
+//!
+//! It shows whether a shrink blocks readers, and how much memory comes back.
+//!
+//! A change must keep that the readers run before, during and after the shrink.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -29,6 +33,8 @@ const WARMING: u8 = 0;
 const MEASURING: u8 = 1;
 const DONE: u8 = 2;
 
+/// Reports, for each contender that can shrink, the time of the shrink, the latencies of concurrent
+/// reads, and the memory that was returned.
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let mut runs = plan.chosen(shrinks());
     runs.retain(|run| run.shrink.is_some());
@@ -70,6 +76,7 @@ pub fn shrinks() -> Vec<Run<Measure>> {
     runs!(shrink as Measure)
 }
 
+/// Fills a cache, shrinks it beside a reader, and returns the figures; runs in the child process.
 fn shrink<P: Contender>(entries: usize) -> Figures {
     let empty = resident_bytes();
     let cache = P::roomy(entries);

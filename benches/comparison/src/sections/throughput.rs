@@ -1,4 +1,10 @@
 //! Operations per second: Zipf with misses, reads that all hit, and reads with some writes.
+//!
+//! Contenders run interleaved in several rounds, and the median counts, so that a disturbance hits
+//! all of them.
+//!
+//! A change must keep the interleaving: contenders that run one after the other meet different
+//! disturbances.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,6 +49,8 @@ struct Bench {
 /// operation, and per cent of hits; then the entries held, and the values refused.
 type Measure = fn(&Bench) -> Vec<f64>;
 
+/// Reports operations per second for each load, contender and number of threads, and the ratios to
+/// this library's.
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let scale = if plan.quick { 20 } else { 1 };
     for (load, name, ratios_name, what, keys) in [
@@ -121,6 +129,7 @@ fn ratios(table: &Table, threads: &[usize], name: &'static str) -> Option<Table>
     })
 }
 
+/// Runs a load on a contender for each number of threads; returns the figures of one row.
 fn contender<P: Contender>(bench: &Bench) -> Vec<f64> {
     let cache = if bench.load == Load::GetOrInsert { P::new(bench.entries) } else { P::roomy(bench.entries) };
     for number in 0..bench.resident {

@@ -1,4 +1,6 @@
 //! Model check of `TryArc`'s count.
+//!
+//! Each `fails_with_` test repeats the check with one ordering weakened; it must fail.
 
 use super::checked::TryArc;
 use crate::sync::{model, with_mutant};
@@ -49,18 +51,18 @@ fn two_handles_are_dropped() {
 }
 
 #[test]
-fn a_value_is_dropped_once_and_after_all_that_was_done_with_it() {
+fn a_value_is_dropped_once_and_after_all_its_uses() {
     two_handles_are_dropped();
 }
 
 #[test]
 #[should_panic]
-fn a_value_is_dropped_too_early_where_handles_are_dropped_relaxed() {
+fn fails_with_handle_dropped_relaxed() {
     with_mutant("handle_dropped_relaxed", two_handles_are_dropped);
 }
 
 #[test]
 #[should_panic]
-fn a_value_is_dropped_too_early_where_the_last_handle_is_relaxed() {
+fn fails_with_last_handle_relaxed() {
     with_mutant("last_handle_relaxed", two_handles_are_dropped);
 }

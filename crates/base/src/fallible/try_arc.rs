@@ -1,6 +1,10 @@
 //! See [`TryArc`]. Under loom this file is compiled twice: with plain atomics for general use,
 //! since otherwise every model would pay for the clones of its handles, and with loom's atomics for
 //! its own model check (`loom.rs`).
+//!
+//! `Arc::try_new` does not exist on a stable compiler, so this is the shared pointer of all
+//! `no_std` crates. A change must keep the three orderings of `clone` and `drop` that
+//! docs/ORDERINGS.md lists, and that the count never wraps.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -97,7 +101,7 @@ impl<T> Drop for TryArc<T> {
     #[inline]
     fn drop(&mut self) {
         let release = if mutated!("handle_dropped_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: meets the Acquire of the last handle, so that all uses of the value happen
+        // Release: pairs with the Acquire of the last handle, so that all uses of the value happen
         // before its drop.
         if self.counted().handles.fetch_sub(1, release) == 1 {
             self.drop_value();
@@ -109,8 +113,8 @@ impl<T> TryArc<T> {
     #[cold]
     fn drop_value(&mut self) {
         let acquire = if mutated!("last_handle_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
-        // Acquire: meets the Release of every handle that was dropped. A load instead of a fence,
-        // which ThreadSanitizer does not support.
+        // Acquire: pairs with the Release of every handle that was dropped. A load instead of a
+        // fence, which ThreadSanitizer does not support.
         self.counted().handles.load(acquire);
         // SAFETY: the pointer came from a `Box` (invariant 2). The count was 1 and counted this
         // handle, so no other handle exists or can be created (invariant 1).

@@ -1,5 +1,8 @@
 //! The layout of a chunk: a header, then slots of one size. A chunk is aligned to the size of a
 //! full one, so that masking a slot's address gives the header's.
+//!
+//! Slots of one size and chunks of an aligned size make a 32-bit number out of a pointer and back
+//! (`ptr_compressor.rs`). A change must keep `numbers_end` within the range of a `u32`.
 
 use crate::node_id::NodeId;
 use crate::sync::atomic::AtomicBool;

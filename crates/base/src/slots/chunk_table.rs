@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_came_back_are_given_out_before_new_ones() {
+    fn released_numbers_are_reused_before_fresh_ones() {
         let chunks = table();
         let mut numbers: Vec<_> = (1..=10).map(|n| chunks.register(chunk(n), u32::MAX).unwrap()).collect();
         for n in [3, 7, 5] {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_numbers_and_what_came_back_goes_on() {
+    fn exhausted_numbers_can_be_released_and_registered_again() {
         let chunks = table();
         assert_eq!(chunks.register(chunk(1), 1), None, "0 is none");
         assert_eq!([1, 2, 3].map(|n| chunks.register(chunk(n), 3)), [Some(1), Some(2), None]);

@@ -1,4 +1,7 @@
 //! Compression of pointers into slots to 32-bit numbers.
+//!
+//! Links of 4 instead of 8 bytes save 8 bytes in each cache entry. A number is valid only while its
+//! chunk is registered in the chunk table; 0 is never the number of a slot.
 
 use crate::prefetch::prefetch_at;
 use crate::slots::chunk_layout::{ChunkHeader, ChunkLayout};

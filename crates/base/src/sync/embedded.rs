@@ -1,4 +1,9 @@
 //! The embedder's lock.
+//!
+//! The guards are not `Send`, because a kernel's lock may have to be released by the thread that
+//! took it. There is one lock type for both interfaces: an embedder provides no reader-writer lock.
+//!
+//! A change must keep the names of the other builds.
 
 use crate::embedder::{hooks, LockSpace};
 

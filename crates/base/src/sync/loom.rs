@@ -2,6 +2,9 @@
 //!
 //! `Arc` is the ordinary one here, too: loom's cannot hold a `dyn Trait`, and its counting is not
 //! under test.
+//!
+//! Each function must behave as the one of the same name in `std.rs` and `core.rs`; otherwise a
+//! model check proves nothing about the real builds.
 
 pub use ::loom::hint::spin_loop;
 pub use ::loom::thread;

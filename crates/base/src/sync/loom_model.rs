@@ -1,4 +1,8 @@
 //! The runner of model checks.
+//!
+//! All model checks run through this function, so that `ci/loom.sh` can bound them in one place.
+//!
+//! A model that calls loom directly would escape the bound.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};

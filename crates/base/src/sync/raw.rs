@@ -1,4 +1,9 @@
 //! A lock without data, for structures that lay out their own fields.
+//!
+//! List heads fit into one cache line only because this lock takes a byte, and a walk's callback
+//! gets the lock as a value, which `lock_api`'s guards would not allow.
+//!
+//! A change must keep it at one byte.
 
 use super::RawMutex as Inner;
 use lock_api::RawMutex;

@@ -1,4 +1,9 @@
 //! User space: parking_lot and the standard library.
+//!
+//! parking_lot's locks take one byte and have no poisoning; `core.rs` and `loom.rs` have the same
+//! names for the other builds.
+//!
+//! A name that is added here must be added there, too.
 
 pub use ::std::thread;
 pub use alloc::sync::{Arc, Weak};

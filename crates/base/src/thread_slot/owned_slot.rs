@@ -1,5 +1,9 @@
 //! Small slot numbers for threads: a thread owns its slot as long as the thread lives, while there
 //! are free slots. The other threads share slots.
+//!
+//! A change must ensure: a thread that owns a slot is the only writer of the data that the slot
+//! indexes, until the thread ends. The thread-locals have no destructor except `END`, so that they
+//! can be used late in a thread's life.
 
 use crate::hash::GOLDEN_RATIO;
 use crate::sync::Mutex;
@@ -26,8 +30,8 @@ const _: () = assert!(OWNED_MAX == u16::BITS as usize, "a bit for each slot");
 const NONE: usize = usize::MAX;
 
 std::thread_local! {
-    /// This thread's slot; values from [`OWNED_MAX`] on are shared slots. Without a destructor, so
-    /// that an access needs no check.
+    /// This thread's slot; values of at least [`OWNED_MAX`] are shared slots. Without a destructor,
+    /// so that an access needs no check.
     static HERE: Cell<usize> = const { Cell::new(NONE) };
     /// Releases the slot when the thread ends.
     static END: End = const { End };
@@ -91,7 +95,7 @@ mod tests {
     use std::sync::Barrier;
 
     #[test]
-    fn threads_that_live_at_one_time_have_different_numbers_of_their_own() {
+    fn concurrent_threads_own_different_slots() {
         let together = Barrier::new(40);
         for _ in 0..3 {
             let mut numbers: Vec<_> = std::thread::scope(|s| {

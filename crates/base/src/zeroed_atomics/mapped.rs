@@ -1,11 +1,16 @@
 //! Arrays that are mapped from the system.
+//!
+//! Memory is returned one huge page at a time, because a munmap of a part of one splits it and
+//! interrupts all processors.
+//!
+//! A change must ensure that an element whose page was returned reads as zero.
 
 use crate::mapped_memory::{map_aligned, HUGE};
 use core::ptr::NonNull;
 use rustix::mm::{madvise, munmap, Advice};
 
-/// The size in bytes from which on a mapping is worth its system calls: the threshold at which the
-/// allocator maps memory itself.
+/// The minimum size in bytes at which a mapping is worth its system calls: the threshold at which
+/// the allocator maps memory itself.
 pub(super) const FROM: usize = 128 << 10;
 /// The maximum number of bytes that one call frees: one huge page, and never a part of one.
 pub(super) const STEP: usize = HUGE;

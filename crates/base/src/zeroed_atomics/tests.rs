@@ -1,3 +1,6 @@
+//! Arrays of each kind: allocated, mapped with small pages, mapped with huge pages. They must be
+//! zero at first, shrink from the end, and refuse impossible lengths.
+
 use super::*;
 use crate::sync::atomic::Ordering;
 
@@ -19,7 +22,7 @@ fn sum(words: &[AtomicU64]) -> u64 {
 }
 
 #[test]
-fn words_are_zero_and_each_is_its_own() {
+fn words_are_zero_and_independent() {
     for len in LENGTHS {
         let words = ZeroedAtomics::try_new(len).unwrap();
         assert_eq!((words.len(), sum(&words)), (len, 0));
@@ -31,7 +34,7 @@ fn words_are_zero_and_each_is_its_own() {
 }
 
 #[test]
-fn what_is_given_back_is_the_end() {
+fn shrink_frees_the_last_words() {
     for len in LENGTHS {
         let mut words = ZeroedAtomics::try_new(len).unwrap();
         words.iter().for_each(|word| word.store(1, Ordering::Relaxed));
@@ -48,7 +51,7 @@ fn what_is_given_back_is_the_end() {
 }
 
 #[test]
-fn more_than_there_can_be_is_refused() {
+fn impossible_lengths_are_refused() {
     assert!(ZeroedAtomics::try_new(usize::MAX).is_none());
     // Miri aborts if there is not enough memory.
     assert!(cfg!(miri) || ZeroedAtomics::try_new(1 << 58).is_none());

@@ -1,5 +1,10 @@
 //! An allocator that counts a thread's allocations, and fails on request. It is the global
 //! allocator of every test program with this module.
+//!
+//! Used by the tests of other crates (`#[path]`) that let each allocation of an operation fail in
+//! turn. The state is per thread, so tests may run in parallel.
+//!
+//! A change must ensure that the allocator itself neither allocates nor panics.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -32,7 +37,7 @@ fn fails_now() -> bool {
     fails.unwrap_or(false)
 }
 
-/// Runs the action that is due, if any: what other threads do while this one waits for memory.
+/// Runs the action that is due, if any, in place of other threads while this one waits for memory.
 fn time_passes() {
     let due = MEANWHILE.try_with(|meanwhile| match meanwhile.take() {
         Some((0, others)) => Some(others),

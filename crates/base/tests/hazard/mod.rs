@@ -1,5 +1,10 @@
 //! Deadlines, thread ends, and separate processes, for tests. Used by other crates' tests of
 //! misuse, too.
+//!
+//! A test of misuse may hang or abort: `within` turns a hang into a failure, and `in_a_process`
+//! keeps an abort or a leak from other tests.
+//!
+//! A change must ensure that a hang and an abort fail one test and not the run.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 

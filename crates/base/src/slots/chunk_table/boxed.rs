@@ -1,4 +1,9 @@
 //! Leaves from the allocator: small, and created as needed.
+//!
+//! For systems that do not allocate memory on first access. Same interface as `mapped.rs`;
+//! `chunk_table.rs` chooses one by cfg.
+//!
+//! A change must ensure that a leaf never moves or ends, since readers use it without a lock.
 
 use crate::fallible::try_slice;
 use crate::sync::atomic::AtomicPtr;

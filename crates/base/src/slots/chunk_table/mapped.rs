@@ -1,4 +1,9 @@
 //! One leaf for all numbers, mapped from the system, which allocates its pages on first access.
+//!
+//! For Linux with `std`: a lookup then has one dependent load less than with `boxed.rs`, which has
+//! the same interface.
+//!
+//! The entry of a number that was never set must read as none (null); fresh pages are zero.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicPtr;

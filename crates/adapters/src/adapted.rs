@@ -1,0 +1,257 @@
+//! A foreign cache as a member of a runtime.
+
+use std::fmt;
+use std::ops::Deref;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
+use lowwater::lru_core::MemcgError;
+use lowwater::shrinker::ShrinkerAllocError;
+use lowwater::{ByteSize, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker};
+
+use crate::balance::Balance;
+use crate::eviction::{Eviction, Turn};
+use crate::Evict;
+
+/// The unit in which the runtime asks for memory: a scan of one page evicts a page's worth.
+const PAGE: u64 = 4096;
+
+/// A cache that cannot be adapted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdaptError {
+    /// The group cannot be created.
+    #[error("no group for the cache: {0}")]
+    Group(#[from] MemcgError),
+    /// The shrinker cannot be registered.
+    #[error("the cache cannot take part in reclaim: {0}")]
+    Register(#[from] ShrinkerAllocError),
+}
+
+/// Makes `cache` share the budget of `runtime`, under this name: its bytes are charged to a group
+/// of that path, and the runtime evicts from it when the memory is worth more elsewhere. Bytes that
+/// it holds already are charged at once.
+///
+/// ```
+/// # #[cfg(feature = "quick_cache")]
+/// # {
+/// use lowwater::{ByteSize, Runtime};
+/// use lowwater_adapters::adapt;
+///
+/// #[derive(Clone)]
+/// struct Bytes;
+/// impl quick_cache::Weighter<u64, Vec<u8>> for Bytes {
+///     fn weight(&self, _: &u64, value: &Vec<u8>) -> u64 {
+///         value.capacity() as u64
+///     }
+/// }
+///
+/// let runtime = Runtime::builder().budget(ByteSize::mib(64)).build()?;
+/// // As large as the budget: the runtime decides how much of that it holds.
+/// let pages = adapt(&runtime, "pages", quick_cache::sync::Cache::with_weighter(1000, 64 << 20, Bytes))?;
+/// pages.update(|pages| pages.insert(1, vec![0; 4096]));
+/// assert_eq!(pages.get(&1).map(|page| page.len()), Some(4096));
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`AdaptError`], if the group or the shrinker cannot be made. The message says why.
+pub fn adapt<C: Evict>(runtime: &Runtime, name: &str, cache: C) -> Result<Adapted<C>, AdaptError> {
+    let group = runtime.group(name)?;
+    adapt_in(runtime, name, &group, cache)
+}
+
+/// As [`adapt`], charged to a group of the caller's choice.
+///
+/// # Errors
+///
+/// [`AdaptError::Group`] with [`MemcgError::Foreign`] for a group of another runtime;
+/// [`AdaptError::Register`], if the shrinker cannot be made.
+pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C) -> Result<Adapted<C>, AdaptError> {
+    if !group.is_in_tree_of(runtime.root()) {
+        return Err(MemcgError::Foreign.into());
+    }
+    let prepared = runtime.registry().builder(name).numa_aware(false).alloc()?;
+    let occupancy = prepared.occupancy();
+    let member = Arc::new(Member {
+        cache,
+        balance: Balance::new(runtime, group.clone()),
+        occupancy,
+        eviction: Eviction::default(),
+    });
+    let registration = prepared.register(Arc::clone(&member) as Arc<dyn Shrinker>);
+    member.settle();
+    Ok(Adapted { registration, member })
+}
+
+/// A foreign cache that shares a budget; from [`adapt`]. It dereferences to the cache.
+///
+/// Lookups go to the cache directly. A change that may make it heavier goes through
+/// [`update`](Self::update), or is followed by [`settle`](Self::settle): until then the new bytes
+/// are not charged. The budget is therefore exceeded by one update of each thread; and by more
+/// while one thread evicts: the others do not wait for it, and it evicts their excess before it
+/// returns.
+///
+/// The cache takes its share by its turnover: the runtime compares how often its bytes are replaced
+/// with the ghost hits of the other caches. A cache that is not used gives its memory to the
+/// others.
+///
+/// The drop of this handle waits until no callback is in the cache, and uncharges its bytes. The
+/// group stays: [`Runtime::end_group`] ends it.
+pub struct Adapted<C: Evict> {
+    /// Before the member: no callback is in the cache when it is dropped.
+    registration: Registration,
+    member: Arc<Member<C>>,
+}
+
+impl<C: Evict> Adapted<C> {
+    /// Calls `change` with the cache, and charges or uncharges the difference in weight. At a limit
+    /// this thread first reclaims a little, from all caches, as in [`Runtime::charge`]. If there is
+    /// still no room, the cache evicts down to the charge.
+    ///
+    /// No lock that [`Evict::shrink_to`] takes may be held when `change` returns.
+    ///
+    /// # Panics
+    ///
+    /// As `change` and [`Evict`] do. Entries that `change` added before a panic are charged as
+    /// well.
+    pub fn update<R>(&self, change: impl FnOnce(&C) -> R) -> R {
+        let changed = catch_unwind(AssertUnwindSafe(|| change(&self.member.cache)));
+        self.member.settle();
+        changed.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Compares the weight with the charge, as [`update`](Self::update) does: after changes that
+    /// the cache made by itself, such as an expiry.
+    pub fn settle(&self) {
+        self.member.settle();
+    }
+
+    /// Returns the group to which the cache is charged. Its limits bound the cache.
+    pub fn group(&self) -> &Memcg {
+        self.member.balance.group()
+    }
+
+    /// Returns the bytes that are charged: the weight, and up to 32 KiB more.
+    pub fn charged(&self) -> ByteSize {
+        self.member.balance.charged()
+    }
+
+    /// Returns the name under which statistics show the cache.
+    pub fn name(&self) -> &str {
+        self.registration.name()
+    }
+}
+
+impl<C: Evict> Deref for Adapted<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        &self.member.cache
+    }
+}
+
+impl<C: Evict> fmt::Debug for Adapted<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapted")
+            .field("name", &self.name())
+            .field("group", self.group())
+            .field("charged", &self.charged())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The shrinker of a foreign cache.
+struct Member<C> {
+    cache: C,
+    balance: Balance,
+    occupancy: Arc<dyn Occupancy>,
+    eviction: Eviction,
+}
+
+impl<C: Evict> Member<C> {
+    /// Makes the charge follow the weight. Weighs once, unless something is charged or uncharged.
+    fn settle(&self) {
+        let weight = self.cache.weight();
+        if weight > ByteSize::ZERO {
+            self.occupancy.occupied(self.balance.group(), NodeId::ZERO);
+        }
+        if weight > self.balance.charged() {
+            if let Err(over) = self.balance.raise_to(weight) {
+                self.balance.raise_to_limit(&over);
+                // Without room the cache must not keep the new entries.
+                self.evict_to_charge();
+            }
+            // The charge may have reclaimed from this cache.
+            self.lower(self.cache.weight());
+        } else {
+            self.lower(weight);
+        }
+    }
+
+    /// Uncharges the bytes that the cache does not need at this weight.
+    fn lower(&self, weight: ByteSize) {
+        if !self.balance.lower_to(weight) {
+            return;
+        }
+        // Another thread's entries may have been uncharged with the rest. Without reclaim, as this
+        // thread may be evicting.
+        let weight = self.cache.weight();
+        if self.balance.try_raise_to(weight).is_err() {
+            self.evict_to_charge();
+        }
+    }
+
+    /// Evicts the excess over the charge, or leaves that to the thread that evicts.
+    fn evict_to_charge(&self) {
+        if let Some(turn) = self.eviction.begin_or_request() {
+            self.evict_uncharged();
+            self.end(turn);
+        }
+    }
+
+    /// Ends a turn, after the requests of other threads.
+    fn end(&self, mut turn: Turn<'_>) {
+        while let Some(next) = turn.end() {
+            self.evict_uncharged();
+            turn = next;
+        }
+    }
+
+    fn evict_uncharged(&self) {
+        let charged = self.balance.charged();
+        if self.cache.weight() > charged {
+            self.cache.shrink_to(charged);
+        }
+    }
+}
+
+impl<C: Evict> Shrinker for Member<C> {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        match self.cache.weight().get().div_ceil(PAGE) {
+            0 => Count::Empty,
+            pages => Count::Objects(pages),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let before = self.cache.weight();
+        let target = before - ByteSize::new(PAGE) * sc.nr_to_scan();
+        let Some(turn) = self.eviction.begin() else {
+            // Another thread evicts already. With `Stop` this scan would become a debt, and the
+            // reclaimer would evict the same amount once more.
+            return Scan::Freed(0);
+        };
+        self.cache.shrink_to(target);
+        self.end(turn);
+        let after = self.cache.weight();
+        self.lower(after);
+        Scan::Freed((before - after).get() / PAGE)
+    }
+
+    fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {
+        Some(self.cache.weight())
+    }
+}

@@ -1,0 +1,96 @@
+//! The interface of a foreign cache.
+
+use lowwater::ByteSize;
+
+/// A cache that knows its weight, and evicts on request.
+///
+/// ```
+/// use std::sync::Mutex;
+/// use lowwater::ByteSize;
+/// use lowwater_adapters::Evict;
+///
+/// /// Parsed templates, the oldest first.
+/// struct Templates(Mutex<Vec<String>>);
+///
+/// impl Evict for Templates {
+///     fn weight(&self) -> ByteSize {
+///         self.0.lock().unwrap().iter().map(|text| ByteSize::from(text.capacity())).sum()
+///     }
+///
+///     fn shrink_to(&self, target: ByteSize) {
+///         let mut templates = self.0.lock().unwrap();
+///         let mut weight: ByteSize = templates.iter().map(|text| ByteSize::from(text.capacity())).sum();
+///         while weight > target && !templates.is_empty() {
+///             weight -= templates.remove(0).capacity().into();
+///         }
+///     }
+/// }
+/// ```
+pub trait Evict: Send + Sync + 'static {
+    /// Returns the bytes that the cache holds. Called after each update, so it should be O(1).
+    fn weight(&self) -> ByteSize;
+
+    /// Evicts, by the cache's own policy, until it weighs no more than `target` or nothing more can
+    /// be evicted. Afterwards the cache may grow again without a bound of its own.
+    ///
+    /// Called on any thread, but not on two at once. It may take the cache's locks, so a thread
+    /// must not hold them when it charges: [`Adapted::update`](crate::Adapted::update) charges
+    /// after its closure has returned. A panic excludes the cache from reclaim.
+    fn shrink_to(&self, target: ByteSize);
+}
+
+/// A cache that is described by two closures; from [`evict_by`].
+#[derive(Clone, Copy)]
+pub struct EvictBy<W, S> {
+    weight: W,
+    shrink_to: S,
+}
+
+/// Returns an [`Evict`] of two closures: the weight in bytes, and the eviction down to a weight.
+///
+/// For memory that can be resized and is no cache of keys and values: a pool of buffers, the free
+/// memory of an allocator (jemalloc's `stats.allocated` and `arena.N.purge`), the page cache of a
+/// database (`Cache::set_capacity` of RocksDB, `PRAGMA cache_size` of SQLite). If only its capacity
+/// can be set, the weight is the capacity.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use lowwater_adapters::{evict_by, Evict};
+///
+/// static CAPACITY: AtomicUsize = AtomicUsize::new(1 << 20);
+/// let blocks = evict_by(
+///     || CAPACITY.load(Ordering::Relaxed),
+///     |target| CAPACITY.store(target.get() as usize, Ordering::Relaxed),
+/// );
+/// blocks.shrink_to(lowwater::ByteSize::kib(64));
+/// assert_eq!(blocks.weight(), lowwater::ByteSize::kib(64));
+/// ```
+pub fn evict_by<B, W, S>(weight: W, shrink_to: S) -> EvictBy<W, S>
+where
+    B: Into<ByteSize>,
+    W: Fn() -> B + Send + Sync + 'static,
+    S: Fn(ByteSize) + Send + Sync + 'static,
+{
+    EvictBy { weight, shrink_to }
+}
+
+impl<B, W, S> Evict for EvictBy<W, S>
+where
+    B: Into<ByteSize>,
+    W: Fn() -> B + Send + Sync + 'static,
+    S: Fn(ByteSize) + Send + Sync + 'static,
+{
+    fn weight(&self) -> ByteSize {
+        (self.weight)().into()
+    }
+
+    fn shrink_to(&self, target: ByteSize) {
+        (self.shrink_to)(target);
+    }
+}
+
+impl<W, S> std::fmt::Debug for EvictBy<W, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EvictBy").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! The turn to evict from a cache: one thread has it at a time.
+//!
+//! An implementation of [`Evict`](crate::Evict) may lower a capacity and set it back, so two
+//! threads must not evict at once. A thread never waits for another: the other could wait for it,
+//! or be the same one, in the drop of an evicted value. It leaves a request, and the thread that
+//! evicts serves it before it returns; after a panic, the next turn serves it.
+//!
+//! A change must ensure that a turn ends only when no request is left.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The state of a cache's evictions.
+#[derive(Debug, Default)]
+pub(crate) struct Eviction(Mutex<EvictionState>);
+
+#[derive(Debug, Default)]
+struct EvictionState {
+    is_running: bool,
+    /// Another thread wants to evict as well.
+    is_requested: bool,
+}
+
+/// The right to evict.
+#[must_use = "a request may have been left: call `end`"]
+pub(crate) struct Turn<'a>(&'a Eviction);
+
+impl Eviction {
+    /// Returns the right to evict, unless a thread has it.
+    pub(crate) fn begin(&self) -> Option<Turn<'_>> {
+        self.begin_with(false)
+    }
+
+    /// As [`begin`](Self::begin). Leaves a request to the thread that has the right.
+    pub(crate) fn begin_or_request(&self) -> Option<Turn<'_>> {
+        self.begin_with(true)
+    }
+
+    fn begin_with(&self, leaves_request: bool) -> Option<Turn<'_>> {
+        let mut state = self.lock();
+        if state.is_running {
+            state.is_requested |= leaves_request;
+            return None;
+        }
+        state.is_running = true;
+        Some(Turn(self))
+    }
+
+    /// A panic inside the lock changes nothing.
+    fn lock(&self) -> MutexGuard<'_, EvictionState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn<'_> {
+    /// Ends the turn. Returns it again if a request was left meanwhile.
+    pub(crate) fn end(self) -> Option<Self> {
+        let mut state = self.0.lock();
+        let is_requested = std::mem::take(&mut state.is_requested);
+        state.is_running = is_requested;
+        drop(state);
+        if is_requested {
+            return Some(self);
+        }
+        std::mem::forget(self);
+        None
+    }
+}
+
+/// After a panic.
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_running = false;
+    }
+}

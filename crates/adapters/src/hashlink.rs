@@ -1,0 +1,36 @@
+//! `hashlink::LruCache` in a [`Weighed`](crate::Weighed).
+
+use std::hash::{BuildHasher, Hash};
+
+use hashlink::LruCache;
+
+use crate::OldestFirst;
+
+impl<K, V, S> OldestFirst for LruCache<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    V: Send + 'static,
+    S: BuildHasher + Send + 'static,
+{
+    type Key = K;
+    type Value = V;
+
+    /// The key is cloned: `hashlink` returns a replaced value without its key. A cache that is full
+    /// by its own capacity evicts first, as its insert would drop the entry unseen.
+    fn push(&mut self, key: K, value: V) -> Option<(K, V)> {
+        if self.len() >= self.capacity() && !self.contains_key(&key) {
+            let oldest = self.remove_lru();
+            if self.capacity() == 0 {
+                return Some((key, value));
+            }
+            self.insert(key, value);
+            return oldest;
+        }
+        let old = self.insert(key.clone(), value)?;
+        Some((key, old))
+    }
+
+    fn pop_oldest(&mut self) -> Option<(K, V)> {
+        self.remove_lru()
+    }
+}

@@ -1,0 +1,25 @@
+//! `lru::LruCache` in a [`Weighed`](crate::Weighed).
+
+use std::hash::{BuildHasher, Hash};
+
+use lru::LruCache;
+
+use crate::OldestFirst;
+
+impl<K, V, S> OldestFirst for LruCache<K, V, S>
+where
+    K: Hash + Eq + Send + 'static,
+    V: Send + 'static,
+    S: BuildHasher + Send + 'static,
+{
+    type Key = K;
+    type Value = V;
+
+    fn push(&mut self, key: K, value: V) -> Option<(K, V)> {
+        self.push(key, value)
+    }
+
+    fn pop_oldest(&mut self) -> Option<(K, V)> {
+        self.pop_lru()
+    }
+}

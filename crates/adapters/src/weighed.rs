@@ -1,0 +1,144 @@
+//! Weights and a lock, for caches that count entries and are used by one thread.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lowwater::ByteSize;
+
+use crate::Evict;
+
+/// A cache of one thread that can remove its oldest entry, for [`Weighed`].
+pub trait OldestFirst: Send + 'static {
+    /// The keys.
+    type Key;
+    /// The values.
+    type Value;
+
+    /// Inserts an entry, as the youngest. Returns the entry that it replaced, or that the cache
+    /// evicted for it.
+    fn push(&mut self, key: Self::Key, value: Self::Value) -> Option<(Self::Key, Self::Value)>;
+
+    /// Removes the oldest entry.
+    fn pop_oldest(&mut self) -> Option<(Self::Key, Self::Value)>;
+}
+
+/// The weigher of a [`Weighed`].
+type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
+
+/// A cache of one thread, with a lock, and with a weight for each entry.
+///
+/// The weigher must return the same bytes for an entry when it leaves as when it was inserted.
+///
+/// ```
+/// # #[cfg(feature = "lru")]
+/// # {
+/// use lowwater::{ByteSize, Runtime};
+/// use lowwater_adapters::{adapt, Weighed};
+///
+/// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+/// let lru = Weighed::new(lru::LruCache::<u64, String>::unbounded(), |_, text: &String| text.capacity() + 64);
+/// let names = adapt(&runtime, "names", lru)?;
+///
+/// names.update(|names| names.insert(1, "one".to_string()));
+/// assert_eq!(names.with(|lru| lru.get(&1).cloned()).as_deref(), Some("one"));
+/// names.update(|names| names.remove_with(|lru| lru.pop_entry(&1)));
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Weighed<C: OldestFirst> {
+    state: Mutex<WeighedState<C>>,
+    weigher: Weigher<C::Key, C::Value>,
+}
+
+struct WeighedState<C> {
+    cache: C,
+    weight: ByteSize,
+}
+
+impl<C: OldestFirst> Weighed<C> {
+    /// Wraps an empty cache. `weigher` returns the bytes of an entry: those that key and value own,
+    /// their own size, and the overhead of the cache (some 50 to 100 bytes for a linked map).
+    ///
+    /// # Panics
+    ///
+    /// If the cache has an entry that it can evict: its weight is unknown.
+    pub fn new<B: Into<ByteSize>>(
+        mut cache: C,
+        weigher: impl Fn(&C::Key, &C::Value) -> B + Send + Sync + 'static,
+    ) -> Self {
+        assert!(cache.pop_oldest().is_none(), "the cache is not empty: its entries have no weight");
+        Self {
+            state: Mutex::new(WeighedState { cache, weight: ByteSize::ZERO }),
+            weigher: Box::new(move |key, value| weigher(key, value).into()),
+        }
+    }
+
+    /// Inserts an entry, as the youngest. Returns the entry that it replaced. Call it in
+    /// [`Adapted::update`](crate::Adapted::update).
+    pub fn insert(&self, key: C::Key, value: C::Value) -> Option<(C::Key, C::Value)> {
+        let weight = (self.weigher)(&key, &value);
+        let mut state = self.lock();
+        let old = state.cache.push(key, value);
+        state.weight += weight;
+        drop(state);
+        self.forget(old)
+    }
+
+    /// Removes an entry by the cache's own methods: the closure returns the entry that it removed.
+    pub fn remove_with(&self, remove: impl FnOnce(&mut C) -> Option<(C::Key, C::Value)>) -> Option<(C::Key, C::Value)> {
+        let old = remove(&mut self.lock().cache);
+        self.forget(old)
+    }
+
+    /// Calls `f` with the cache, under the lock: for lookups. Entries that `f` inserts or removes
+    /// are not weighed.
+    pub fn with<R>(&self, f: impl FnOnce(&mut C) -> R) -> R {
+        f(&mut self.lock().cache)
+    }
+
+    /// Subtracts the weight of an entry that has left, and returns the entry.
+    fn forget(&self, old: Option<(C::Key, C::Value)>) -> Option<(C::Key, C::Value)> {
+        let (key, value) = old?;
+        let weight = (self.weigher)(&key, &value);
+        self.lock().weight -= weight;
+        Some((key, value))
+    }
+
+    /// A panic inside the lock leaves at most a wrong weight.
+    fn lock(&self) -> MutexGuard<'_, WeighedState<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: OldestFirst> Evict for Weighed<C>
+where
+    C::Key: Send + Sync + 'static,
+    C::Value: Send + Sync + 'static,
+{
+    fn weight(&self) -> ByteSize {
+        self.lock().weight
+    }
+
+    fn shrink_to(&self, target: ByteSize) {
+        loop {
+            let mut state = self.lock();
+            if state.weight <= target {
+                return;
+            }
+            let Some(old) = state.cache.pop_oldest() else {
+                // Entries that were removed by `with` have left their weight behind.
+                state.weight = ByteSize::ZERO;
+                return;
+            };
+            drop(state);
+            // The entry is weighed and dropped without the lock.
+            drop(self.forget(Some(old)));
+        }
+    }
+}
+
+impl<C: OldestFirst> fmt::Debug for Weighed<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Weighed").field("weight", &self.lock().weight).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,304 @@
+//! Misuse of adapted caches: leaks, panics, re-entrance, weights that are lies, another runtime's
+//! group.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use lowwater::lru_core::MemcgError;
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, Runtime};
+use lowwater_adapters::{adapt, adapt_in, evict_by, AdaptError, Adapted, Evict, OldestFirst, Weighed};
+
+const BUDGET: ByteSize = ByteSize::mib(4);
+const BLOCK: usize = 16 << 10;
+
+fn runtime() -> Runtime {
+    Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1))).build().unwrap()
+}
+
+/// Blocks of memory, the oldest first.
+#[derive(Default)]
+struct Blocks(Mutex<Vec<Vec<u8>>>);
+
+impl Blocks {
+    fn push(&self, count: usize) {
+        self.0.lock().unwrap().extend((0..count).map(|_| vec![0; BLOCK]));
+    }
+}
+
+impl Evict for Blocks {
+    fn weight(&self) -> ByteSize {
+        ByteSize::from(self.0.lock().unwrap().len() * BLOCK)
+    }
+
+    fn shrink_to(&self, target: ByteSize) {
+        self.0.lock().unwrap().truncate(target.get() as usize / BLOCK);
+    }
+}
+
+/// Fills a cache of the runtime, so that memory is needed.
+fn need_memory(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
+    let cache = Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, value: &Vec<u8>| value.capacity()).build().unwrap();
+    for round in 0..400 {
+        let _ = cache.insert(round % 200, vec![0; BLOCK]);
+        let _ = cache.get(&(round % 200));
+    }
+    cache
+}
+
+#[test]
+fn a_cache_that_is_leaked_stays_charged_and_gives_way() {
+    let runtime = runtime();
+    let blocks = adapt(&runtime, "blocks", Blocks::default()).unwrap();
+    blocks.update(|blocks| blocks.push(200));
+    let (group, charged) = (blocks.group().clone(), blocks.charged());
+    std::mem::forget(blocks);
+    assert!(group.usage() >= charged);
+    runtime.reclaim(runtime.root(), BUDGET);
+    assert_eq!(group.usage(), group.in_stock(), "it was evicted, though nobody has a handle");
+}
+
+#[test]
+fn a_cache_that_panics_when_it_evicts_is_left_alone() {
+    let runtime = runtime();
+    let liar = adapt(&runtime, "panics", evict_by(|| 1_usize << 20, |_| panic!("no eviction today"))).unwrap();
+    liar.settle();
+    let blocks = adapt(&runtime, "blocks", Blocks::default()).unwrap();
+    blocks.update(|blocks| blocks.push(100));
+    need_memory(&runtime);
+    runtime.reclaim(runtime.root(), BUDGET);
+    assert_eq!(blocks.weight(), ByteSize::ZERO, "the other one is still evicted");
+    assert!(runtime.root().usage() <= BUDGET);
+}
+
+#[test]
+fn a_weight_that_is_a_lie_is_charged_up_to_the_budget_and_harms_no_other() {
+    let runtime = runtime();
+    let weight = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&weight);
+    let liar = adapt(&runtime, "lies", evict_by(move || told.load(Ordering::Relaxed), |_| ())).unwrap();
+    for says in [u64::MAX, 0, 1, u64::MAX - 1, 1 << 63, BUDGET.get(), 4097, 0] {
+        weight.store(says, Ordering::Relaxed);
+        liar.settle();
+        assert!(liar.charged() <= BUDGET, "{} are charged", liar.charged());
+        assert!(runtime.root().usage() <= BUDGET);
+    }
+    liar.settle();
+    assert_eq!(liar.charged(), ByteSize::ZERO);
+    let cache = need_memory(&runtime);
+    assert!(!cache.is_empty());
+}
+
+/// A value that adds to its cache when it is dropped.
+struct AddsInDrop;
+
+static ADDS: OnceLock<Adapted<Weighed<Newest>>> = OnceLock::new();
+
+impl Drop for AddsInDrop {
+    fn drop(&mut self) {
+        if let Some(cache) = ADDS.get().filter(|cache| cache.with(|newest| newest.0.len() < 100)) {
+            cache.update(|cache| drop(cache.insert(0, vec![])));
+        }
+    }
+}
+
+/// A list of entries: the least cache that `Weighed` takes.
+struct Newest(Vec<(u64, Vec<AddsInDrop>)>);
+
+impl OldestFirst for Newest {
+    type Key = u64;
+    type Value = Vec<AddsInDrop>;
+
+    fn push(&mut self, key: u64, value: Vec<AddsInDrop>) -> Option<(u64, Vec<AddsInDrop>)> {
+        self.0.push((key, value));
+        None
+    }
+
+    fn pop_oldest(&mut self) -> Option<(u64, Vec<AddsInDrop>)> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+}
+
+#[test]
+fn a_value_may_use_its_cache_when_it_is_dropped() {
+    let runtime = runtime();
+    let cache = Weighed::new(Newest(Vec::new()), |_, _| 64_u64 << 10);
+    ADDS.set(adapt(&runtime, "adds", cache).unwrap()).unwrap();
+    let cache = ADDS.get().unwrap();
+    for n in 0..100 {
+        cache.update(|cache| drop(cache.insert(n, vec![AddsInDrop])));
+    }
+    runtime.reclaim(runtime.root(), BUDGET);
+    assert!(runtime.root().usage() <= BUDGET);
+    assert_eq!(cache.weight(), ByteSize::kib(64) * cache.with(|newest| newest.0.len()) as u64);
+}
+
+#[test]
+fn a_group_of_another_runtime_is_refused() {
+    let (runtime, other) = (runtime(), runtime());
+    let group = other.group("theirs").unwrap();
+    let refused = adapt_in(&runtime, "blocks", &group, Blocks::default()).unwrap_err();
+    assert!(matches!(refused, AdaptError::Group(MemcgError::Foreign)), "{refused}");
+    assert!(matches!(adapt(&runtime, "", Blocks::default()), Err(AdaptError::Group(MemcgError::BadName))));
+    // Two caches may have one name, and then one group.
+    let both = [(); 2].map(|()| adapt(&runtime, "same", Blocks::default()).unwrap());
+    assert_eq!(both[0].group(), both[1].group());
+}
+
+#[test]
+fn an_insert_that_finds_no_room_is_evicted_again() {
+    let runtime = runtime();
+    let blocks = adapt(&runtime, "blocks", Blocks::default()).unwrap();
+    blocks.group().set_max(ByteSize::mib(1));
+    blocks.update(|blocks| blocks.push(1000));
+    assert!(blocks.weight() <= ByteSize::mib(1), "{:#} are left", blocks.weight());
+    assert!(blocks.weight() >= ByteSize::kib(512), "{:#} are left", blocks.weight());
+    assert!(blocks.group().usage() <= ByteSize::mib(1));
+}
+
+#[test]
+#[should_panic(expected = "no weight")]
+fn a_cache_with_entries_cannot_be_weighed() {
+    let full = Newest(vec![(1, vec![])]);
+    let _ = Weighed::new(full, |_, _| 1_u64);
+}
+
+/// A cache that another thread updates during a call of its methods, once.
+#[derive(Default)]
+struct Interrupted {
+    bytes: AtomicU64,
+    in_weight: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    in_shrink: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Interrupted {
+    fn call(hook: &Mutex<Option<Box<dyn FnOnce() + Send>>>) {
+        let hook = hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            std::thread::spawn(hook).join().unwrap();
+        }
+    }
+}
+
+impl Evict for Interrupted {
+    fn weight(&self) -> ByteSize {
+        let weight = self.bytes.load(Ordering::SeqCst);
+        Self::call(&self.in_weight);
+        ByteSize::new(weight)
+    }
+
+    fn shrink_to(&self, target: ByteSize) {
+        self.bytes.fetch_min(target.get(), Ordering::SeqCst);
+        Self::call(&self.in_shrink);
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn entries_that_another_thread_adds_stay_charged() {
+    let runtime = runtime();
+    let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
+    cache.update(|cache| cache.bytes.store(MIB, Ordering::SeqCst));
+    // The cache has become lighter by itself. While this thread settles, another adds entries, and
+    // finds them charged.
+    cache.bytes.store(MIB / 8, Ordering::SeqCst);
+    let other = Arc::clone(&cache);
+    let add = move || other.update(|cache| _ = cache.bytes.fetch_add(MIB / 2, Ordering::SeqCst));
+    *cache.in_weight.lock().unwrap() = Some(Box::new(add));
+    cache.settle();
+    assert_eq!(cache.weight(), ByteSize::new(MIB / 8 + MIB / 2));
+    assert!(cache.charged() >= cache.weight(), "{} are charged for {}", cache.charged(), cache.weight());
+}
+
+#[test]
+fn entries_without_room_are_evicted_by_the_thread_that_evicts() {
+    let runtime = runtime();
+    let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
+    cache.group().set_max(ByteSize::new(MIB));
+    let other = Arc::clone(&cache);
+    let add = move || other.update(|cache| _ = cache.bytes.fetch_add(8 * MIB, Ordering::SeqCst));
+    *cache.in_shrink.lock().unwrap() = Some(Box::new(add));
+    cache.update(|cache| cache.bytes.store(2 * MIB, Ordering::SeqCst));
+    assert!(cache.in_shrink.lock().unwrap().is_none(), "it was evicted");
+    assert!(cache.weight() <= cache.charged(), "{} are charged for {}", cache.charged(), cache.weight());
+    assert!(cache.charged() <= ByteSize::new(MIB));
+}
+
+#[test]
+fn an_update_that_panics_is_charged() {
+    let runtime = runtime();
+    let blocks = adapt(&runtime, "blocks", Blocks::default()).unwrap();
+    let update = || {
+        blocks.update(|blocks| {
+            blocks.push(10);
+            panic!("after the insert");
+        })
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(update)).unwrap_err();
+    assert!(blocks.charged() >= blocks.weight());
+    assert_eq!(blocks.weight(), ByteSize::from(10 * BLOCK));
+}
+
+/// The first eviction of an update panics, as the drop of a value may.
+#[test]
+fn an_eviction_that_panics_gives_its_turn_back() {
+    let runtime = runtime();
+    let cache = adapt(&runtime, "cache", Interrupted::default()).unwrap();
+    cache.group().set_max(ByteSize::new(MIB));
+    *cache.in_shrink.lock().unwrap() = Some(Box::new(|| panic!("in an eviction")));
+    let fill = || cache.update(|cache| cache.bytes.store(2 * MIB, Ordering::SeqCst));
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(fill)).unwrap_err();
+    fill();
+    assert!(cache.weight() <= cache.charged(), "{} are charged for {}", cache.charged(), cache.weight());
+}
+
+/// Caches that have a capacity of their own, in entries.
+#[test]
+fn entries_that_a_bounded_cache_evicts_by_itself_leave_their_weight() {
+    fn check<C: OldestFirst<Key = u64, Value = String>>(cache: C) {
+        let cache = Weighed::new(cache, |_, text: &String| text.len());
+        for n in 0..100 {
+            let out = cache.insert(n, "x".repeat(n as usize + 1));
+            assert_eq!(out.map(|(key, _)| key), n.checked_sub(3), "the oldest one goes");
+        }
+        assert_eq!(cache.weight(), ByteSize::new(98 + 99 + 100));
+        assert_eq!(cache.insert(98, String::new()).unwrap().1.len(), 99, "replaced, and none is evicted");
+        assert_eq!(cache.weight(), ByteSize::new(98 + 100));
+    }
+    check(lru::LruCache::new(3.try_into().unwrap()));
+    check(hashlink::LruCache::new(3));
+    let none = Weighed::new(hashlink::LruCache::<u64, String>::new(0), |_, text: &String| text.len());
+    assert_eq!(none.insert(1, "x".into()).unwrap().0, 1);
+    assert_eq!(none.weight(), ByteSize::ZERO);
+}
+
+/// A value; the first one that is dropped while `PANICS` is set panics.
+struct PanicsInDrop;
+
+static PANICS: AtomicBool = AtomicBool::new(false);
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        assert!(!PANICS.swap(false, Ordering::SeqCst), "in a drop");
+    }
+}
+
+#[test]
+fn a_foyer_cache_whose_values_panic_keeps_its_capacity() {
+    let builder =
+        foyer_memory::CacheBuilder::new(1 << 30).with_shards(2).with_weighter(|_: &u64, _: &PanicsInDrop| BLOCK);
+    let cache: foyer_memory::Cache<u64, PanicsInDrop> = builder.build();
+    for key in 0..20 {
+        cache.insert(key, PanicsInDrop);
+    }
+    PANICS.store(true, Ordering::SeqCst);
+    Evict::shrink_to(&cache, ByteSize::from(4 * BLOCK));
+    assert!(!PANICS.load(Ordering::SeqCst), "one has panicked");
+    let left = Evict::weight(&cache);
+    assert!(left < ByteSize::from(20 * BLOCK));
+    for key in 100..120 {
+        cache.insert(key, PanicsInDrop);
+    }
+    assert_eq!(Evict::weight(&cache), left + ByteSize::from(20 * BLOCK), "nothing bounds it");
+}
