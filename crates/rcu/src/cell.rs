@@ -1,4 +1,8 @@
 //! A cell with a value that readers read without a lock while other threads replace it.
+//!
+//! Readers of the ghost table and of other replaceable tables must not write a shared line, so
+//! neither a lock nor an `Arc` count is possible. A change must ensure: a value is retired exactly
+//! once, by the thread that took it out of the cell.
 
 use crate::fallible::try_box;
 use crate::guard::Guard;
@@ -126,7 +130,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     #[doc(alias = "rcu_dereference")]
     #[inline]
     pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
-        // Acquire: meets the Release in `replace`, so that the contents of the value are visible.
+        // Acquire: pairs with the Release in `replace`, so that the contents of the value are
+        // visible.
         let held = self.held.load(Ordering::Acquire);
         // SAFETY: a value that is loaded in the read side is not freed before the guard is dropped,
         // nor before this cell is dropped.
@@ -157,8 +162,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         // SAFETY: a value loaded in the read side is not freed before the guard is dropped; only
         // the address of a field is computed.
         let value = (!old.is_null()).then(|| unsafe { &raw const (*old).value });
-        // Release: meets the Acquire in `load` and in `clear`. No Acquire is needed for the old
-        // value: the caller loaded it before.
+        // Release: pairs with the Acquire in `load` and in `clear`. No Acquire is needed for the
+        // old value: the caller loaded it before.
         let success = if crate::mutated!("cell_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         let is_it = value == there.map(ptr::from_ref)
             && self.held.compare_exchange(old, by, success, Ordering::Relaxed).is_ok();
@@ -173,7 +178,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
     /// Removes and retires the value.
     pub fn clear(&self, guard: &Guard) {
-        // Acquire: meets the Release in `replace`, since retiring writes to the value's header.
+        // Acquire: pairs with the Release in `replace`, since retiring writes to the value's
+        // header.
         let ordering = if crate::mutated!("clear_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         Self::retire(self.held.swap(ptr::null_mut(), ordering), guard);
     }

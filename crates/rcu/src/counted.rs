@@ -1,5 +1,11 @@
 //! The read side for builds without `std`: readers are [counted](super::reader_count), and retired
 //! objects are [queued](super::queue) through a link inside them.
+//!
+//! Bare metal has neither `membarrier` nor threads' ends, so one shared count is the only way to
+//! know that no reader is inside. Same interface as `membarrier.rs`; freeing is left to the last
+//! reader, so its drop may take long.
+//!
+//! A change of the interface must be made in the other read sides, too.
 
 use crate::queue::Queues;
 use crate::reader_count::{Garbage, ReaderCount};

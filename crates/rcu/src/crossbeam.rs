@@ -1,4 +1,9 @@
 //! The read side for systems without `membarrier`: crossbeam-epoch.
+//!
+//! Same interface as `membarrier.rs`. It may abort without memory and frees later, so tests that
+//! count frees or fail allocations are not built with it (`lowwater_epoch`).
+//!
+//! A change of the interface must be made in both.
 
 use crate::retired::Retired;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +30,7 @@ pub fn start_poll() -> GracePeriod {
     let past = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&past);
     let guard = crossbeam_epoch::pin();
-    // Release: meets the Acquire in `poll`.
+    // Release: pairs with the Acquire in `poll`.
     guard.defer(move || theirs.store(true, Ordering::Release));
     guard.flush();
     GracePeriod(past)
@@ -42,7 +47,7 @@ impl GracePeriod {
     pub fn poll(&self) -> bool {
         // The collector advances its epoch only when threads pin.
         crossbeam_epoch::pin().flush();
-        // Acquire: meets the Release in `start_poll`.
+        // Acquire: pairs with the Release in `start_poll`.
         self.0.load(Ordering::Acquire)
     }
 }

@@ -16,32 +16,37 @@ use crate::retired::Retired;
 use crate::sync::Mutex;
 use core::marker::PhantomData;
 
-static WAITING: Mutex<Waiting> =
-    Mutex::new(Waiting { asked: Queues::new(), next: Queues::new(), is_asked: false, answers: 0, wanted: 0 });
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
+    requested: Queues::new(),
+    next: Queues::new(),
+    is_requested: false,
+    answers: 0,
+    answers_wanted: 0,
+});
 
 /// The retired objects.
 struct Waiting {
     /// The batch that was unreachable before the open request was made.
-    asked: Queues,
+    requested: Queues,
     /// The batch for the next request.
     next: Queues,
     /// Whether a request is open.
-    is_asked: bool,
+    is_requested: bool,
     /// The number of requests that were answered.
     answers: u64,
     /// The number of answers at which the latest grace period is over.
-    wanted: u64,
+    answers_wanted: u64,
 }
 
 impl Waiting {
     /// Turns the next batch into a request, if there is a reason for one. Returns whether the
     /// caller must make the request.
-    fn turn(&mut self) -> bool {
-        self.is_asked = self.next.len() != 0 || self.answers < self.wanted;
-        if self.is_asked {
-            self.asked = self.next.take();
+    fn next_request(&mut self) -> bool {
+        self.is_requested = self.next.len() != 0 || self.answers < self.answers_wanted;
+        if self.is_requested {
+            self.requested = self.next.take();
         }
-        self.is_asked
+        self.is_requested
     }
 }
 
@@ -67,12 +72,13 @@ pub fn start_poll() -> GracePeriod {
     let mut waiting = WAITING.lock();
     // An open request may have been made before this call, so it does not cover the grace period;
     // the one after it does.
-    let stamp = waiting.answers + 1 + u64::from(waiting.is_asked);
-    waiting.wanted = waiting.wanted.max(stamp);
-    let ask = !waiting.is_asked && waiting.turn();
+    let stamp = waiting.answers + 1 + u64::from(waiting.is_requested);
+    waiting.answers_wanted = waiting.answers_wanted.max(stamp);
+    let must_request = !waiting.is_requested && waiting.next_request();
     drop(waiting);
-    if ask {
-        // SAFETY: `turn` returned true, which it does for one caller while no request is open.
+    if must_request {
+        // SAFETY: `next_request` returned true, which it does for one caller while no request is
+        // open.
         unsafe { hooks::__lowwater_after_readers() };
     }
     GracePeriod(stamp)
@@ -104,12 +110,13 @@ pub fn flush() {}
 /// Every reader that was inside when `after_readers` was called has left.
 pub unsafe fn readers_left() {
     let mut waiting = WAITING.lock();
-    let gone = waiting.asked.take();
+    let gone = waiting.requested.take();
     waiting.answers += 1;
-    let again = waiting.turn();
+    let again = waiting.next_request();
     drop(waiting);
     if again {
-        // SAFETY: `turn` returned true, which it does for one caller while no request is open.
+        // SAFETY: `next_request` returned true, which it does for one caller while no request is
+        // open.
         unsafe { hooks::__lowwater_after_readers() };
     }
     // SAFETY: the batch was unreachable when the request was made, and all readers from before have
@@ -121,7 +128,7 @@ pub unsafe fn readers_left() {
 /// after it has dropped its last list, and waits for [`readers_left`] until the result is 0.
 pub fn waiting() -> usize {
     let waiting = WAITING.lock();
-    waiting.asked.len() + waiting.next.len()
+    waiting.requested.len() + waiting.next.len()
 }
 
 impl Guard {
@@ -135,10 +142,11 @@ impl Guard {
         let mut waiting = WAITING.lock();
         // SAFETY: the object is retired (this function's clause).
         unsafe { waiting.next.push(ptr) };
-        let ask = !waiting.is_asked && waiting.turn();
+        let must_request = !waiting.is_requested && waiting.next_request();
         drop(waiting);
-        if ask {
-            // SAFETY: `turn` returned true, which it does for one caller while no request is open.
+        if must_request {
+            // SAFETY: `next_request` returned true, which it does for one caller while no request
+            // is open.
             unsafe { hooks::__lowwater_after_readers() };
         }
     }

@@ -1,4 +1,6 @@
 //! The embedder's calls in builds with `std`, where the embedder's read side is not used.
+//!
+//! The macro `embedder!` refers to these functions in every build, so they must exist here as well.
 
 /// Does nothing: with `std` the embedder's read side is not used.
 ///

@@ -1,4 +1,7 @@
 //! Retired objects of the process, until their grace period is over.
+//!
+//! The stamp is the global epoch at which objects were unreachable (`local_epoch.rs`). Invariant:
+//! an object never gets an earlier stamp than that epoch; a later one is safe, but delays its free.
 
 use crate::queue::Queues;
 
@@ -10,9 +13,9 @@ pub(crate) struct Garbage {
     /// Retired objects without a stamp.
     pub(crate) queues: Queues,
     /// The objects that a collection could not free. They keep their stamp: with a new stamp at
-    /// each collection, the visitor's fence would always be too old.
+    /// each collection, the fence of the visitor (`heavy_fence.rs`) would always be too old.
     pub(crate) sealed: Option<Sealed>,
-    /// The length of `queues` from which on a collection is due.
+    /// The length of `queues` at which a collection is due.
     pub(crate) due_at: usize,
 }
 

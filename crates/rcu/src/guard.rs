@@ -1,4 +1,8 @@
 //! Entering the read side.
+//!
+//! This is the public face of the four backends (`membarrier`, `crossbeam`, `counted`, `embedded`),
+//! one of which `lib.rs` selects as `backend`. `Guard` must not become `Send`: a backend counts
+//! readers per thread.
 
 #[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
 use crate::counted as backend;

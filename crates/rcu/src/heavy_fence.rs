@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_ended_runs_nowhere() {
+    fn an_ended_thread_needs_no_visit() {
         let thread = std::thread::spawn(thread).join().unwrap();
         // `join` returns before the system removes the thread.
         loop {

@@ -1,4 +1,6 @@
 //! The counts of refused `membarrier` calls.
+//!
+//! An operator sees here whether a sandbox refuses the fence: then memory is freed late or never.
 
 /// Counts of refused and replaced `membarrier` calls, returned by
 /// [`heavy_fences`](crate::heavy_fences()).

@@ -1,10 +1,15 @@
 //! The read side (RCU) and deferred freeing: readers follow pointers without a lock, and a retired
 //! object is freed only when no reader can still see it.
 //!
-//! A reader calls [`pin`]. While its [`Guard`] lives, no object that was reachable at or after the
-//! pin is freed. A writer first unlinks an object, then [retires](Guard::retire) it. There is one
-//! read side for the whole process, as in a kernel: an item names the list that it is on, so a
+//! A reader calls [`pin`]: from then until the drop of the [`Guard`] it is *inside the read side*
+//! (RCU's read-side critical section), and no object that was reachable at or after the pin is
+//! freed. A writer first unlinks an object, then [retires](Guard::retire) it. The *grace period* of
+//! a retired object ends when all readers have left that were inside when it was retired. There is
+//! one read side for the whole process, as in a kernel: an item names the list that it is on, so a
 //! thread that removes the item must enter the read side before it can find out which list that is.
+//!
+//! Start at [`pin`] and [`Guard::retire`], or at [`RcuCell`] for a value that is replaced as a
+//! whole. The module [`reader_count`] is the count of readers of builds without `std`.
 //!
 //! | build | how | cost of a pin |
 //! |---|---|---|
@@ -35,6 +40,8 @@
 //! |---|---|
 //! | `std` (default) | `membarrier` on Linux, crossbeam-epoch elsewhere |
 //! | `embedder` | without `std`: the embedder's read side |
+//!
+//! Numbers such as L17 are those of docs/INVARIANTS.md.
 
 #![no_std]
 #![allow(rustdoc::private_intra_doc_links)]

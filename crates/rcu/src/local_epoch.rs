@@ -15,27 +15,29 @@
 //!       local = 0          (Release)
 //! ```
 //!
-//! - Both sides store, then load the other's location, so each needs a full fence in between. If
-//!   the heavy fence comes first, the reader no longer finds the object. If the light fence comes
-//!   first, the collection sees the local epoch. (With `membarrier` each running reader executes a
-//!   fence at some point during the heavy fence: either before it stores its local epoch, then the
-//!   first case holds; or afterwards, then the second. So in its own code the reader needs only a
-//!   compiler fence.)
+//! - Both sides store, then load the other's location, so each needs a full fence in between: the
+//!   reader's *light fence*, which is a compiler fence where the system has `membarrier`, and the
+//!   collection's *heavy fence*, which is `membarrier` itself
+//!   ([`heavy_fence`](super::heavy_fence)). If the heavy fence comes first, the reader no longer
+//!   finds the object. If the light fence comes first, the collection sees the local epoch. (With
+//!   `membarrier` each running reader executes a fence at some point during the heavy fence: either
+//!   before it stores its local epoch, then the first case holds; or afterwards, then the second.
+//!   So in its own code the reader needs only a compiler fence.)
 //! - A local epoch later than `s` was stored by a reader that read a global epoch later than `s`,
-//!   with an Acquire that met the Release: this reader no longer finds objects that were made
-//!   unreachable before.
-//! - A local epoch of 0, or a later one of the same reader, is read with an Acquire that meets its
-//!   Release: the reader's earlier reads happen before the object is freed.
+//!   with an Acquire that pairs with the Release: this reader no longer finds objects that were
+//!   made unreachable before.
+//! - A local epoch of 0, or a later one of the same reader, is read with an Acquire that pairs with
+//!   its Release: the reader's earlier reads happen before the object is freed.
 //! - One heavy fence serves all stamps that were given out before it, and local epochs may be read
 //!   later: a reader that entered after the fence does not find the object, and the local epochs of
 //!   readers from before the fence are visible from then on ([`FencedUpTo`]).
 //! - A third thread may run the heavy fence without the lock. The fence serves stamps before the
-//!   global epoch that this thread read first ([`before_fence`]): the load's Acquire meets the
+//!   global epoch that this thread read first ([`before_fence`]): the load's Acquire pairs with the
 //!   Release in `advance`, so the fence comes after the object was made unreachable.
 //!
-//! Checked by `local_epoch/tests.rs`: `a_thing_is_freed_after_its_readers`,
-//! `one_heavy_fence_is_enough_for_all_that_was_stamped_before`,
-//! `a_heavy_fence_of_a_third_thread_serves_what_was_stamped_before`, and their mutants, each
+//! Checked by `local_epoch/tests.rs`: `an_object_is_freed_after_its_readers`,
+//! `one_heavy_fence_serves_all_earlier_stamps`,
+//! `a_third_threads_heavy_fence_serves_earlier_stamps`, and their mutants, each
 //! without one of these orderings, which must fail. (The Acquire of the reader and that of `now`
 //! have no mutant: in a model the fence that follows is a real one, and implies the Acquire.)
 
@@ -119,8 +121,8 @@ impl GlobalEpoch {
     /// Returns the global epoch, for a caller without the lock. Objects with an earlier stamp were
     /// unreachable before.
     fn now(&self) -> u64 {
-        // Acquire: meets the Release in `advance`, so that the objects which the following fence
-        // serves were made unreachable before it.
+        // Acquire: pairs with the Release in `advance`, so that the objects which the following
+        // fence serves were made unreachable before it.
         self.0.load(Ordering::Acquire)
     }
 
@@ -128,7 +130,7 @@ impl GlobalEpoch {
     /// this stamp may be freed if, after a heavy fence, all local epochs are
     /// [quiescent](LocalEpoch::is_quiescent_since) since the stamp.
     pub(super) fn advance(&self, stamp: u64) {
-        // Release: meets the Acquire in `enter`.
+        // Release: pairs with the Acquires in `store_inside` and `now`.
         self.0.store(stamp + 1, if crate::mutated!("time_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }
 }
@@ -188,33 +190,38 @@ impl LocalEpoch {
     #[inline]
     pub(super) fn enter(&self, global: &GlobalEpoch) {
         let state = self.state.get();
-        // No flag can be set except `FENCED` and `ENDED`: `COLLECT_PENDING` is set only inside.
+        // The common case: no guard and no flag. Otherwise there are guards already; or the flag is
+        // `FENCED`; or `ENDED` (a pin by a thread-local that is destroyed late), for which a fence
+        // costs little. `COLLECT_PENDING` is set only inside.
         if state == 0 {
             self.state.set(GUARD);
-            self.begin(global);
+            self.store_inside(global);
             // SeqCst: keeps the compiler from reordering; the processor's fence comes from
             // `membarrier`.
             core::sync::atomic::compiler_fence(Ordering::SeqCst);
         } else {
             self.state.set(state + GUARD);
             if state < GUARD {
-                self.begin_fenced(global);
+                self.store_inside_fenced(global);
             }
         }
     }
 
+    /// As [`store_inside`](Self::store_inside), with the light fence.
     #[cold]
-    fn begin_fenced(&self, global: &GlobalEpoch) {
-        self.begin(global);
+    fn store_inside_fenced(&self, global: &GlobalEpoch) {
+        self.store_inside(global);
         if !crate::mutated!("without_light_fence") {
-            // SeqCst: orders the local epoch before the loads of the reader; meets the heavy fence.
+            // SeqCst: orders the local epoch before the loads of the reader; pairs with the heavy
+            // fence.
             fence(Ordering::SeqCst);
         }
     }
 
+    /// Stores the local epoch of a reader that is inside, without a fence.
     #[inline]
-    fn begin(&self, global: &GlobalEpoch) {
-        // Acquire: meets the Release in `advance`.
+    fn store_inside(&self, global: &GlobalEpoch) {
+        // Acquire: pairs with the Release in `advance`.
         let now = global.0.load(Ordering::Acquire);
         // Release: a thread that sees this local epoch instead of the previous one sees the reads
         // under the previous one as done.
@@ -237,7 +244,7 @@ impl LocalEpoch {
         let is_all = self.state.get() == GUARD;
         if is_all {
             self.state.set(0);
-            self.end();
+            self.store_outside();
         }
         is_all
     }
@@ -251,7 +258,7 @@ impl LocalEpoch {
             return Duties { collect_pending: false, unregister: false };
         }
         self.state.set(state & !COLLECT_PENDING);
-        self.end();
+        self.store_outside();
         Duties { collect_pending: state & COLLECT_PENDING != 0, unregister: state & ENDED != 0 }
     }
 
@@ -265,9 +272,10 @@ impl LocalEpoch {
         state < GUARD
     }
 
+    /// Stores the local epoch of a reader that is outside.
     #[inline]
-    fn end(&self) {
-        // Release: meets the Acquire in `is_quiescent_since`.
+    fn store_outside(&self) {
+        // Release: pairs with the Acquire in `is_quiescent_since`.
         let ordering = if crate::mutated!("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.epoch.store(OUTSIDE, ordering);
     }
@@ -281,7 +289,7 @@ impl LocalEpoch {
     /// Returns whether the reader is outside, or entered after objects with this stamp were made
     /// unreachable.
     pub(super) fn is_quiescent_since(&self, stamp: u64) -> bool {
-        // Acquire: meets the Release in `end` and `begin`.
+        // Acquire: pairs with the Releases in `store_inside` and `store_outside`.
         let epoch = self.epoch.load(Ordering::Acquire);
         epoch == OUTSIDE || epoch > stamp
     }

@@ -127,10 +127,10 @@ fn pin_slow() -> Guard {
     }
     // Relaxed: ordered by the fence below.
     crate::guard_overflow::check_guards(DOMAIN.strays.fetch_add(1, Ordering::Relaxed));
-    // SeqCst: orders the count before the loads of the reader; meets the heavy fence, as a local
-    // epoch's light fence does.
+    // SeqCst: orders the count before the loads of the reader; pairs with the heavy fence, as a
+    // local epoch's light fence does.
     fence(Ordering::SeqCst);
-    Guard { local: NonNull::from_ref(&STRAY) }
+    Guard { local: NonNull::from(&STRAY) }
 }
 
 /// A cookie for a grace period.
@@ -204,12 +204,12 @@ impl Drop for Guard {
     }
 }
 
-/// The slow path of a guard's drop: the guard is not the thread's last, there are duties, or it is
-/// a stray's. Not a method, so that guards need not be in memory.
+/// Takes the slow path of a guard's drop: the guard is not the thread's last, there are duties, or
+/// it is a stray's. Not a method, so that guards need not be in memory.
 #[cold]
 fn leave_further(local: NonNull<LocalEpoch>) {
     if is_stray(local) {
-        // Release: meets the Acquire in `is_reached`.
+        // Release: pairs with the Acquire in `is_reached`.
         DOMAIN.strays.fetch_sub(1, Ordering::Release);
         return;
     }
@@ -274,6 +274,9 @@ impl Domain {
         kept.expect("a local is registered until it is freed").thread = None;
     }
 
+    /// Frees retired objects whose readers have left: stamps the new ones, runs or requests a heavy
+    /// fence, checks all local epochs, and puts back the objects that must wait. Destructors run
+    /// without the lock.
     fn collect(&'static self) {
         let (mut earlier, mut later) = {
             let mut garbage = self.garbage.lock();
@@ -325,7 +328,7 @@ impl Domain {
             self.want_visit(&mut participants);
             return false;
         }
-        // Acquire: meets the Release in the drop of a stray's guard.
+        // Acquire: pairs with the Release in the drop of a stray's guard.
         self.strays.load(Ordering::Acquire) == 0
             // SAFETY: local epochs are live while they are registered, and the lock is held.
             && participants.registered.iter().all(|other| unsafe { &*other.local }.is_quiescent_since(stamp))
@@ -353,7 +356,7 @@ impl Domain {
         self.is_wanted.notify_one();
     }
 
-    /// The visitor's loop.
+    /// Runs the visitor's loop.
     fn visit_for_ever(&self) -> ! {
         loop {
             let mut participants = self.participants.lock();

@@ -1,4 +1,8 @@
 //! Queues of retired objects, linked through the objects themselves: retiring needs no memory.
+//!
+//! Objects of at most eight types (`KINDS_MAX`) are queued, one list for each type, so that a link
+//! is one pointer and the free function is stored once. A change must ensure: `push` and `append`
+//! neither allocate nor fail.
 
 use crate::retired::{Retired, RetiredKind};
 use core::ptr;

@@ -11,14 +11,16 @@
 //!
 //! - If the new reader is counted before the last reader leaves, that one is not the last, and
 //!   frees nothing.
-//! - If it is counted afterwards, its Acquire meets the Release of every reader that left before,
-//!   and it no longer finds the object. It is harmless that the collector may then read an outdated
-//!   0.
+//! - If it is counted afterwards, its Acquire pairs with the Release of every reader that left
+//!   before, and it no longer finds the object. It is harmless that the collector may then read an
+//!   outdated 0.
 //! - A thread that retires an object is inside itself, and hands the object over under a lock; so a
 //!   collector that finds the object sees at least that reader counted.
 //!
 //! While there is always at least one reader, nothing is freed; an embedder's own read side avoids
 //! this.
+//!
+//! A change must keep these orderings.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Mutex;
@@ -68,7 +70,7 @@ impl<G: Garbage> ReaderCount<G> {
 
     /// Enters the read side.
     pub fn enter(&self) {
-        // Acquire: meets the Release in `leave`; see the module's table.
+        // Acquire: pairs with the Release in `leave`; see the module's table.
         let ordering = if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         crate::guard_overflow::check_guards(self.active.fetch_add(1, ordering));
     }
@@ -79,7 +81,7 @@ impl<G: Garbage> ReaderCount<G> {
     ///
     /// The caller [entered](Self::enter), and leaves once for each time it entered.
     pub unsafe fn leave(&self) {
-        // Release: meets the Acquire in `enter` and in `is_quiescent`.
+        // Release: pairs with the Acquire in `enter` and in `is_quiescent`.
         let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         if self.active.fetch_sub(1, ordering) == 1 {
             let waits = !self.waiting.lock().garbage.is_empty();
@@ -103,8 +105,8 @@ impl<G: Garbage> ReaderCount<G> {
     /// that made objects unreachable before the call: a 0 that is read here cannot be older than
     /// that.
     pub fn is_quiescent(&self) -> bool {
-        // Acquire: meets the Release in `leave`, so that the readers' last reads happen before the
-        // freeing.
+        // Acquire: pairs with the Release in `leave`, so that the readers' last reads happen before
+        // the freeing.
         let ordering = if crate::mutated!("collect_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         self.active.load(ordering) == 0
     }

@@ -1,4 +1,7 @@
 //! Objects that can be retired.
+//!
+//! The trait is unsafe because a queue links objects through `link` and frees them through `free`,
+//! without knowing their type. Each implementor must have its own `static` kind.
 
 use crate::sync::UnsafeCell;
 use alloc::boxed::Box;

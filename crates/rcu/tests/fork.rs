@@ -1,5 +1,7 @@
 //! Behaviour in the child of a fork, as documented at `pin`. Each test runs in a process of its own
 //! (`alone`), so that no thread of another test is inside at the fork.
+//!
+//! A change of what `pin` promises after a fork is tested here first.
 #![cfg(all(target_os = "linux", feature = "std", not(any(lowwater_loom, lowwater_epoch, miri))))]
 
 mod alone;
@@ -63,8 +65,8 @@ fn made() -> (&'static RcuCell<Counted>, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_child_goes_on_where_nobody_else_was_inside() {
-    alone("a_child_goes_on_where_nobody_else_was_inside", || {
+fn a_child_frees_memory_if_no_other_thread_was_inside_at_the_fork() {
+    alone("a_child_frees_memory_if_no_other_thread_was_inside_at_the_fork", || {
         let (cell, dropped) = made();
         // A thread that is registered, and outside at the fork.
         let (end, ended) = channel::<()>();
@@ -96,8 +98,8 @@ fn a_child_goes_on_where_nobody_else_was_inside() {
 }
 
 #[test]
-fn a_reader_that_is_not_in_the_child_is_inside_for_ever() {
-    alone("a_reader_that_is_not_in_the_child_is_inside_for_ever", || {
+fn a_reader_inside_at_the_fork_stays_inside_in_the_child() {
+    alone("a_reader_inside_at_the_fork_stays_inside_in_the_child", || {
         let (cell, dropped) = made();
         let (end, ended) = channel::<()>();
         let (tell, told) = channel();
@@ -122,8 +124,8 @@ fn a_reader_that_is_not_in_the_child_is_inside_for_ever() {
 /// A thread that pinned before the fork may pin and load in the child, even if the fork interrupted
 /// other threads inside calls of the library: these calls take no lock.
 #[test]
-fn a_child_may_read_whatever_others_were_at() {
-    alone("a_child_may_read_whatever_others_were_at", || {
+fn a_child_may_pin_and_load_whatever_the_fork_interrupted() {
+    alone("a_child_may_pin_and_load_whatever_the_fork_interrupted", || {
         let (cell, dropped) = made();
         let (busy, others_dropped) = made();
         let done = AtomicBool::new(false);

@@ -1,5 +1,7 @@
 //! A ninth type of retired objects. In a process of its own: other tests would use some of the
 //! eight types.
+//!
+//! The bound is `KINDS_MAX` in `queue.rs`; a workspace that needs more types must raise it.
 
 #![cfg(all(not(lowwater_loom), not(lowwater_epoch), not(feature = "embedder"), target_os = "linux"))]
 

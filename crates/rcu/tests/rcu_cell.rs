@@ -1,8 +1,10 @@
 //! An `RcuCell` with an allocator that fails on request, in a process where no other code retires
 //! objects.
+//!
+//! A replacement without memory must drop the new value, keep the old one, and say so.
 
 // crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory, and frees
-// at unspecified times.
+// at unspecified times. The other systems' read side frees at unspecified times as well.
 #![cfg(all(not(lowwater_loom), not(lowwater_epoch), any(not(feature = "std"), target_os = "linux")))]
 
 #[path = "../../base/tests/faulty/mod.rs"]
@@ -25,12 +27,12 @@ impl Drop for Counted {
 
 // A single test, so that no other thread is inside.
 #[test]
-fn a_value_goes_with_the_last_of_its_readers_and_stays_where_there_is_no_memory_for_the_next() {
+fn a_value_is_freed_after_its_readers_and_kept_if_its_replacement_has_no_memory() {
     let cell = RcuCell::new();
     assert!(cell.replace(None, Counted(1), &pin()));
     let guard = pin();
     let (replaced, came) = refused_after(0, || cell.replace(cell.load(&guard), Counted(2), &guard));
-    assert!(came && !replaced, "what is to come needs memory");
+    assert!(came && !replaced, "the header of the new value needs memory");
     assert_eq!((cell.load(&guard).unwrap().0, DROPPED.load(Ordering::Relaxed)), (1, 1), "only the new one is dropped");
     for n in 2..5 {
         let guard = pin();

@@ -1,5 +1,8 @@
 //! A filter of system calls that refuses `membarrier`, installed when the read side already relies
 //! on it.
+//!
+//! Each test installs the filter in a process of its own, since a filter cannot be removed. The
+//! library must go on freeing memory by visits, or count the refusal (`heavy_fences`).
 #![forbid(unsafe_code)]
 #![cfg(all(
     target_os = "linux",
@@ -58,8 +61,8 @@ fn go_on(cell: &RcuCell<Counted>, dropped: &Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_filter_that_is_installed_late_holds_nothing_back() {
-    alone("a_filter_that_is_installed_late_holds_nothing_back", || {
+fn a_late_filter_of_membarrier_delays_no_frees() {
+    alone("a_late_filter_of_membarrier_delays_no_frees", || {
         let dropped = Arc::new(AtomicUsize::new(0));
         let cell = RcuCell::new();
         put(&cell, 0, &dropped);
@@ -119,7 +122,7 @@ impl Drop for Done<'_> {
 }
 
 /// The replacement of `membarrier` is refused, too.
-fn nothing_is_freed_and_it_shows(also: &[libc::c_long]) {
+fn nothing_is_freed_and_heavy_fences_counts_it(also: &[libc::c_long]) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let cell = RcuCell::new();
     put(&cell, 0, &dropped);
@@ -143,32 +146,32 @@ fn nothing_is_freed_and_it_shows(also: &[libc::c_long]) {
 }
 
 #[test]
-fn without_visits_nothing_is_freed_and_it_shows() {
-    alone("without_visits_nothing_is_freed_and_it_shows", || {
-        nothing_is_freed_and_it_shows(&[libc::SYS_sched_setaffinity])
+fn without_sched_setaffinity_nothing_is_freed_and_counted() {
+    alone("without_sched_setaffinity_nothing_is_freed_and_counted", || {
+        nothing_is_freed_and_heavy_fences_counts_it(&[libc::SYS_sched_setaffinity])
     });
 }
 
 #[test]
-fn without_knowing_where_readers_run_nothing_is_freed_and_it_shows() {
+fn without_sched_getaffinity_nothing_is_freed_and_counted() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: a sanitizer makes no thread without that call");
     }
-    alone("without_knowing_where_readers_run_nothing_is_freed_and_it_shows", || {
-        nothing_is_freed_and_it_shows(&[libc::SYS_sched_getaffinity]);
+    alone("without_sched_getaffinity_nothing_is_freed_and_counted", || {
+        nothing_is_freed_and_heavy_fences_counts_it(&[libc::SYS_sched_getaffinity]);
     });
 }
 
 #[test]
-fn without_a_thread_for_the_visits_nothing_is_freed_and_it_shows() {
-    alone("without_a_thread_for_the_visits_nothing_is_freed_and_it_shows", || {
-        nothing_is_freed_and_it_shows(&[libc::SYS_clone, libc::SYS_clone3]);
+fn without_a_visitor_thread_nothing_is_freed_and_counted() {
+    alone("without_a_visitor_thread_nothing_is_freed_and_counted", || {
+        nothing_is_freed_and_heavy_fences_counts_it(&[libc::SYS_clone, libc::SYS_clone3]);
     });
 }
 
 #[test]
-fn a_filter_that_was_there_before_makes_readers_bring_fences() {
-    alone("a_filter_that_was_there_before_makes_readers_bring_fences", || {
+fn an_early_filter_of_membarrier_makes_readers_execute_fences() {
+    alone("an_early_filter_of_membarrier_makes_readers_execute_fences", || {
         refuse(&[libc::SYS_membarrier]);
         let (cell, dropped) = (RcuCell::new(), Arc::default());
         for n in 0..100 {

@@ -1,3 +1,6 @@
+//! Tests of `RcuCell`: with real threads, and as model checks under loom. A `fails_with_` test
+//! repeats a model check with one ordering weakened, and must fail.
+
 use super::*;
 use crate::pin;
 
@@ -17,7 +20,7 @@ mod unit {
     }
 
     #[test]
-    fn what_was_replaced_is_dropped_when_its_readers_have_left() {
+    fn a_replaced_value_is_dropped_after_its_readers_have_left() {
         let dropped = Arc::new(AtomicUsize::new(0));
         let value = |n| Counted(n, dropped.clone());
         let cell = RcuCell::default();
@@ -38,7 +41,7 @@ mod unit {
     }
 
     #[test]
-    fn who_was_slower_changes_nothing() {
+    fn a_replace_with_an_outdated_value_changes_nothing() {
         let dropped = Arc::new(AtomicUsize::new(0));
         let value = |n| Counted(n, dropped.clone());
         let (cell, guard) = (RcuCell::new(), pin());
@@ -55,7 +58,7 @@ mod unit {
     }
 
     #[test]
-    fn readers_and_writers_meet() {
+    fn concurrent_readers_and_writers_see_whole_values() {
         let cell = RcuCell::new();
         assert!(cell.replace(None, [1_u64; 8], &pin()));
         std::thread::scope(|s| {
@@ -137,35 +140,35 @@ mod stories {
     }
 
     #[test]
-    fn what_is_cleared_is_seen_as_it_was_made() {
+    fn a_cleared_value_is_freed_fully_initialized() {
         model(a_clear_beside_the_first_value);
     }
 
     #[test]
     #[should_panic]
-    fn or_not_without_the_acquire() {
+    fn fails_with_clear_relaxed() {
         with_mutant("clear_relaxed", || model(a_clear_beside_the_first_value));
     }
 
     #[test]
-    fn a_reader_finds_the_one_or_the_other_whole() {
+    fn a_reader_finds_the_old_or_the_new_value_whole() {
         model(a_reader_beside_a_replacement);
     }
 
     #[test]
     #[should_panic]
-    fn or_a_part_of_it_without_the_release() {
+    fn fails_with_cell_relaxed() {
         with_mutant("cell_relaxed", || model(a_reader_beside_a_replacement));
     }
 
     #[test]
     #[should_panic]
-    fn or_what_is_freed_without_the_wait() {
+    fn fails_with_free_without_waiting() {
         with_mutant("free_without_waiting", || model(a_reader_beside_a_replacement));
     }
 
     #[test]
-    fn of_two_who_replace_one_does_or_both_in_turn() {
+    fn two_concurrent_replacements_succeed_once_or_in_turn() {
         model(two_writers);
     }
 }

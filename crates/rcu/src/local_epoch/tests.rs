@@ -1,4 +1,6 @@
 //! Every interleaving of readers with a local epoch and of collections.
+//!
+//! A `fails_with_` test repeats a check with one ordering or fence left out, and must fail.
 
 use super::*;
 use crate::sync::atomic::AtomicUsize;
@@ -75,31 +77,31 @@ fn check() {
 }
 
 #[test]
-fn a_thing_is_freed_after_its_readers() {
+fn an_object_is_freed_after_its_readers() {
     check();
 }
 
 #[test]
 #[should_panic]
-fn and_before_without_the_readers_fence() {
+fn fails_with_without_light_fence() {
     with_mutant("without_light_fence", check);
 }
 
 #[test]
 #[should_panic]
-fn and_before_without_the_collectors_fence() {
+fn fails_with_without_heavy_fence() {
     with_mutant("without_heavy_fence", check);
 }
 
 #[test]
 #[should_panic]
-fn and_before_when_readers_leave_relaxed() {
+fn fails_with_leave_relaxed() {
     with_mutant("leave_relaxed", check);
 }
 
 #[test]
 #[should_panic]
-fn and_before_when_time_moves_on_relaxed() {
+fn fails_with_time_relaxed() {
     with_mutant("time_relaxed", check);
 }
 
@@ -139,13 +141,13 @@ fn shared_fence() {
 }
 
 #[test]
-fn one_heavy_fence_is_enough_for_all_that_was_stamped_before() {
+fn one_heavy_fence_serves_all_earlier_stamps() {
     crate::sync::model(shared_fence);
 }
 
 #[test]
 #[should_panic]
-fn and_not_for_what_is_stamped_while_it_lasts() {
+fn fails_with_time_after_fence() {
     with_mutant("time_after_fence", || crate::sync::model(shared_fence));
 }
 
@@ -181,24 +183,24 @@ fn fence_of_a_third() {
 }
 
 #[test]
-fn a_heavy_fence_of_a_third_thread_serves_what_was_stamped_before() {
+fn a_third_threads_heavy_fence_serves_earlier_stamps() {
     crate::sync::model(fence_of_a_third);
 }
 
 #[test]
 #[should_panic]
-fn and_not_what_was_stamped_after_it() {
+fn fails_with_time_after_visit() {
     with_mutant("time_after_visit", || crate::sync::model(fence_of_a_third));
 }
 
 #[test]
 #[should_panic]
-fn and_nothing_if_there_was_none() {
+fn fails_with_visit_without_fence() {
     with_mutant("visit_without_fence", || crate::sync::model(fence_of_a_third));
 }
 
 #[test]
 #[should_panic]
-fn and_nothing_if_the_readers_bring_none() {
+fn fails_for_a_third_thread_with_without_light_fence() {
     with_mutant("without_light_fence", || crate::sync::model(fence_of_a_third));
 }

@@ -1,6 +1,8 @@
 //! Tests of the process-wide domain: threads that start and end, guards, strays, grace periods and
 //! collections. All tests share one domain, so the readers of concurrent tests may hold back what a
 //! test retired: tests that wait for a free repeat `flush`.
+//!
+//! A test must not assume that it is alone, and must leave no guard.
 
 use super::*;
 use crate::queue::thing::Thing;
@@ -15,7 +17,7 @@ fn retire(freed: &Arc<AtomicUsize>) {
 }
 
 #[test]
-fn nothing_is_freed_while_a_reader_that_was_there_before_is_inside() {
+fn nothing_is_freed_while_an_earlier_reader_is_inside() {
     let freed = Arc::new(AtomicUsize::new(0));
     let (tell, told) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -39,7 +41,7 @@ fn nothing_is_freed_while_a_reader_that_was_there_before_is_inside() {
 }
 
 #[test]
-fn what_is_retired_is_freed_by_those_who_retire() {
+fn retiring_threads_free_earlier_retired_objects() {
     let freed = Arc::new(AtomicUsize::new(0));
     // Without a flush: a retire triggers a collection once a batch is full. Readers of other tests
     // may hold back what it collects.
@@ -57,7 +59,7 @@ fn what_is_retired_is_freed_by_those_who_retire() {
 }
 
 #[test]
-fn a_thread_that_ends_may_still_pin() {
+fn a_thread_may_pin_in_its_last_destructors() {
     struct Last(Arc<AtomicUsize>);
     impl Drop for Last {
         fn drop(&mut self) {
@@ -82,7 +84,7 @@ fn a_thread_that_ends_may_still_pin() {
 
 /// A stray, a reader without a local epoch, holds back all retired objects.
 #[test]
-fn a_reader_without_a_mark_holds_back_what_it_may_have_seen() {
+fn a_stray_reader_holds_back_all_retired_objects() {
     struct Last(Option<Box<dyn FnOnce() + Send>>);
     impl Drop for Last {
         fn drop(&mut self) {
@@ -120,7 +122,7 @@ fn a_reader_without_a_mark_holds_back_what_it_may_have_seen() {
 /// Leaks 2^n - 1 guards for each n from 8 to 60, where a guard count of n bits would overflow with
 /// the next pin: the reader stays inside, and no flag in the count's word changes.
 #[test]
-fn no_number_of_leaked_guards_lets_a_reader_out() {
+fn leaked_guards_never_overflow_the_guard_count() {
     for fenced in [false, true] {
         let (time, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
         local.enter(&time);
@@ -147,7 +149,7 @@ fn no_number_of_leaked_guards_lets_a_reader_out() {
 
 /// The last guard of a thread that has ended unregisters the local epoch.
 #[test]
-fn a_mark_is_taken_back_by_the_last_of_its_guards() {
+fn the_last_guard_of_an_ended_thread_unregisters_its_epoch() {
     for fenced in [false, true] {
         let (time, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
         (0..3).for_each(|_| local.enter(&time));
@@ -207,7 +209,7 @@ fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
 
 /// `Garbage::put_back`: the earlier batch keeps its stamp, and the later one waits for a new stamp.
 #[test]
-fn what_could_not_be_freed_keeps_the_earlier_stamp() {
+fn objects_that_could_not_be_freed_keep_their_stamp() {
     fn things(count: usize, freed: &Arc<AtomicUsize>) -> Queues {
         let mut queues = Queues::new();
         for _ in 0..count {

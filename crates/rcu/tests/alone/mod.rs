@@ -1,5 +1,9 @@
 //! Tests in processes of their own: leaked memory, refused system calls and broken state end with
 //! the process.
+//!
+//! Included by the tests of this folder with `mod alone`.
+//!
+//! A change must ensure that a test fails if its child does.
 
 use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
