@@ -15,13 +15,15 @@
 //! | module | contents |
 //! |---|---|
 //! | `error`, `removal`, `thread`, `stats` | errors; removal causes; thread numbers; counters |
-//! | `expiry` | deadlines in four bytes; the clock; the reaper, a background sweep |
+//! | `expiry` | deadlines in four bytes; the clock; computed times; the reaper, a background sweep |
 //! | `policy` | eviction orders: queues, tenants, miss costs; which ghosts a record leaves |
 //! | `record` | one cached item: key, value, deadline, charge, use count, links |
 //! | `core` | the state that the reclaimer works on, too: find, unlink, finish a removal |
 //! | `shrink`, `trim`, `compaction` | the cache as a shrinker; returning memory to the system |
 //! | `limits` | limits of a cache: a group of its own, which ends with the cache |
-//! | `handle`, `figures`, `lookup`, `pinned` | the public handle; footprint and counts; lookups |
+//! | `inner`, `shared` | the state that handles share, and their pointer to it |
+//! | `handle`, `figures` | the public handle; footprint and counts |
+//! | `lookup`, `pinned` | lookups |
 //! | `charge`, `payer` | charging an insert; the group that is charged |
 //! | `insert`, `overwrite`, `entry` | inserting; replacing a value in its place; the public entry API |
 //! | `load` | single-flight loads |
@@ -61,6 +63,7 @@ mod error;
 mod expiry;
 mod figures;
 mod handle;
+mod inner;
 mod insert;
 mod limits;
 mod load;
@@ -69,11 +72,13 @@ mod lookup;
 mod metrics;
 mod overwrite;
 mod payer;
+mod payment;
 mod pinned;
 mod policy;
 mod record;
 mod removal;
 mod save;
+mod shared;
 mod shrink;
 mod stats;
 mod tenant_view;
@@ -86,7 +91,9 @@ mod tests;
 pub use builder::{CacheBuilder, NoWeigher};
 pub use entry::{Computed, Current, Entry, Op};
 pub use error::{CacheBuildError, InsertError, RejectReason};
+pub use expiry::lifetime::{ExpiryEvent, Lifetime};
 pub use handle::Cache;
+pub use load::filled::{Filled, Origin};
 pub use pinned::Pinned;
 pub use policy::Eviction;
 pub use removal::RemovalCause;

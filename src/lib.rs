@@ -53,6 +53,7 @@
 //! | `async` | loads for which a task waits: [`Cache::get_or_insert_with`] and the like, as `_async`; no executor needed |
 //! | `hwloc` | the NUMA topology from the C library hwloc |
 //! | `metrics` | a [`Runtime`], a [`Registry`] and a [`Cache`] publish their figures to the `metrics` facade |
+//! | `serde` | [`ByteSize`] in configurations: a number of bytes, `"64 MiB"` or `"max"` |
 //! | `tracing` | events of reclaim for `tracing` |
 //!
 //! # Fork

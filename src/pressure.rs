@@ -1,5 +1,7 @@
 //! Memory pressure outside of the runtime, and the budget that it leaves: the crate
 //! `lowwater-pressure`, and the reclaimer's watermarks.
+//!
+//! Re-exports only, so that a program needs no second dependency.
 
 pub use lowwater_pressure::*;
 pub use lowwater_shrinker::{ReclaimReason, Watermarks};

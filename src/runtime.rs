@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     Runtime
-//!       groups       path -> Memcg, created on first use
+//!       groups       path -> Memcg, created on first use; `TenantGroups` for names from clients
 //!       tree         the groups: limits and charges
 //!       topology     the NUMA nodes, and the node of a thread
 //!       registry     the shrinkers, and the groups for which each of them holds objects
@@ -29,10 +29,12 @@
 //! # Memory pressure
 //!
 //! A budget that is set by hand is a guess about the memory that the machine has left. With
-//! [`RuntimeBuilder::cgroup_limit`], [`watch_psi`](RuntimeBuilder::watch_psi) or
-//! [`systemd`](RuntimeBuilder::systemd), the runtime is notified when that guess is too high. It
-//! then lowers its effective budget and reclaims from the caches. The lower budget holds until the
-//! pressure is evaluated again: see [`pressure::Target`](crate::pressure::Target).
+//! [`RuntimeBuilder::auto_pressure`], or a method for a single source, the runtime is notified when
+//! that guess is too high. It then lowers its effective budget and reclaims from the caches. The
+//! lower budget holds until the pressure is evaluated again: see
+//! [`pressure::Target`](crate::pressure::Target).
+//!
+//! A part that is added needs its place in the order of drops (`handle.rs`).
 
 mod builder;
 mod charge;
@@ -43,6 +45,7 @@ mod groups;
 mod handle;
 mod housekeeper;
 mod maintenance;
+mod manual_clock;
 mod mean_cost;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -50,6 +53,7 @@ mod monitored;
 #[cfg(feature = "metrics")]
 mod published;
 mod retired;
+mod tenant_groups;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use charge_guard::{Charge, ChargeError};
@@ -63,6 +67,9 @@ pub(crate) use housekeeper::Notifier;
 #[cfg(feature = "metrics")]
 pub(crate) use maintenance::CacheFigures;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
+pub(crate) use manual_clock::FollowsClock;
+pub use manual_clock::ManualClock;
 pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;
 pub(crate) use retired::Retires;
+pub use tenant_groups::{TenantError, TenantGroups, TenantGroupsBuilder};

@@ -1,5 +1,8 @@
 //! Charged and retired bytes under faults of user code, and while tenants come and go: exact at the
 //! end of each test.
+//!
+//! Every byte that is charged must be uncharged once, whatever panics in between; a server would
+//! otherwise fill up with bytes that no entry uses.
 
 #![forbid(unsafe_code)]
 
@@ -56,7 +59,7 @@ impl Drop for Fragile {
 }
 
 #[test]
-fn drops_that_panic_are_counted_down_all_the_same() {
+fn panicking_drops_are_uncharged() {
     let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
     let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     faults.drops_panic.store(true, Relaxed);
@@ -91,7 +94,7 @@ fn clones_that_panic_while_entries_are_moved_leave_them_where_they_are() {
 }
 
 #[test]
-fn a_weigher_that_panics_or_says_anything_leaves_the_bytes_exact() {
+fn a_weigher_with_any_result_leaves_exact_bytes() {
     let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
     let calls = AtomicU64::new(0);
     let weigher = move |_: &u64, _: &Fragile| match calls.fetch_add(1, Relaxed) % 6 {
@@ -114,7 +117,7 @@ fn a_weigher_that_panics_or_says_anything_leaves_the_bytes_exact() {
 
 #[test]
 fn without_a_budget_weights_of_any_size_are_given_back() {
-    let runtime = Runtime::builder().topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let runtime = Runtime::builder().unlimited().topology(Arc::new(Fixed::new(1))).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|key, _| ByteSize::new(u64::MAX >> (key % 64))).build();
     let cache = cache.unwrap();
     let kept = (0..100_000).filter(|&key| cache.insert(key, key).is_ok()).count();
@@ -125,7 +128,7 @@ fn without_a_budget_weights_of_any_size_are_given_back() {
 }
 
 #[test]
-fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
+fn dropping_groups_during_inserts_leaves_exact_bytes() {
     let (runtime, faults) = (runtime(ByteSize::mib(2)), Arc::new(Faults::default()));
     let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     let stop = AtomicBool::new(false);
@@ -163,7 +166,7 @@ fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
 
 /// Leaks of public items: no leaked item keeps bytes charged except those of its readers.
 #[test]
-fn what_is_leaked_holds_no_bytes_but_those_of_its_readers() {
+fn leaks_keep_only_their_readers_bytes_charged() {
     let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
     let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     let group = runtime.group("tenant").unwrap();

@@ -1,5 +1,10 @@
 //! One load for many concurrent tasks and threads: no key is loaded twice, and no caller waits for
 //! a load that was abandoned.
+//!
+//! Each test uses its own executor or polls by hand, so that the order of the polls is chosen.
+//! Needs the feature `async`.
+//!
+//! A new kind of waiting gets a test in which its future is dropped.
 #![cfg(feature = "async")]
 
 #[path = "common/deadline.rs"]
@@ -82,7 +87,19 @@ async fn a_task_that_is_dropped_while_it_loads_leaves_the_load_to_another() {
 }
 
 #[tokio::test]
-async fn a_load_that_fails_is_told_to_its_own_and_tried_again_by_the_next() {
+async fn a_load_by_reference_is_awaited_only_if_the_key_is_absent() {
+    let cache = cache();
+    assert_eq!(cache.get_or_insert_with_ref_async(&1, async { 7 }).await, 7);
+    assert_eq!(cache.get_or_insert_with_ref_async(&1, async { panic!("it is there") }).await, 7);
+    let failed = cache.try_get_or_insert_with_ref_async(&2, async { Err("no") }).await;
+    assert_eq!((failed, cache.get(&2)), (Err("no"), None));
+    assert_eq!(cache.try_get_or_insert_with_ref_async(&2, async { Ok::<_, &str>(8) }).await, Ok(8));
+    let there = cache.try_get_or_insert_with_ref_async::<_, &str>(&2, async { panic!("it is there") }).await;
+    assert_eq!((there, cache.len()), (Ok(8), 2));
+}
+
+#[tokio::test]
+async fn a_failed_load_returns_its_error_and_the_next_caller_loads() {
     let cache = cache();
     let failed = cache.try_get_or_insert_with_async(1, async { "no".parse::<u64>() }).await;
     assert!(failed.is_err());
@@ -93,7 +110,7 @@ async fn a_load_that_fails_is_told_to_its_own_and_tried_again_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_load_that_panics_is_tried_again_by_one_who_waits() {
+async fn a_panicking_load_is_repeated_by_a_follower() {
     let (cache, go) = (cache(), Arc::new(Notify::new()));
     let fails = tokio::spawn({
         let (cache, go) = (cache.clone(), Arc::clone(&go));
@@ -173,7 +190,7 @@ fn load_on_a_thread(cache: &Cache<u64, u64>) -> (std::sync::mpsc::Sender<()>, st
 }
 
 #[test]
-fn wakers_that_poll_at_once_and_load_again_do_not_wait_for_the_lock_under_which_they_were_kept() {
+fn wakers_that_poll_at_once_do_not_deadlock() {
     in_time(|| {
         let (cache, done) = (cache(), Arc::new(AtomicUsize::new(0)));
         let (tell, thread) = load_on_a_thread(&cache);
@@ -211,7 +228,7 @@ impl Drop for Rude {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_no_other_from_being_woken_and_its_loader_from_its_value() {
+fn a_panicking_waker_affects_no_other_follower_or_the_leader() {
     in_time(|| {
         let (cache, done) = (cache(), Arc::new(AtomicUsize::new(0)));
         let (tell, thread) = load_on_a_thread(&cache);
@@ -234,7 +251,7 @@ fn a_waker_that_panics_keeps_no_other_from_being_woken_and_its_loader_from_its_v
 }
 
 #[test]
-fn a_task_that_waits_keeps_one_waker_and_none_when_it_is_dropped() {
+fn a_waiting_task_has_one_waker_and_none_after_its_drop() {
     in_time(|| {
         let cache = cache();
         let (tell, thread) = load_on_a_thread(&cache);
@@ -262,7 +279,7 @@ fn a_task_that_waits_keeps_one_waker_and_none_when_it_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_task_whose_load_asks_for_its_own_key_loads_alone() {
+async fn a_task_that_requests_its_own_key_loads_alone() {
     let cache = cache();
     let load = async {
         let inner = cache.get_or_insert_with_async(1, async { 1 }).await;
@@ -274,7 +291,7 @@ async fn a_task_whose_load_asks_for_its_own_key_loads_alone() {
 }
 
 #[tokio::test]
-async fn tasks_whose_loads_ask_for_each_others_keys_come_to_an_end() {
+async fn tasks_that_request_each_others_keys_do_not_deadlock() {
     let cache = cache();
     let together = Arc::new(tokio::sync::Barrier::new(3));
     let mut tasks = JoinSet::new();
@@ -298,7 +315,7 @@ async fn tasks_whose_loads_ask_for_each_others_keys_come_to_an_end() {
 }
 
 #[tokio::test]
-async fn a_thread_and_a_task_whose_loads_ask_for_each_others_keys_come_to_an_end() {
+async fn a_thread_and_a_task_that_request_each_others_keys_do_not_deadlock() {
     let cache = cache();
     let (entered, goes) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let thread = {
@@ -322,7 +339,7 @@ async fn a_thread_and_a_task_whose_loads_ask_for_each_others_keys_come_to_an_end
 }
 
 #[tokio::test]
-async fn a_load_that_is_leaked_holds_up_its_key_and_no_other() {
+async fn a_leaked_load_blocks_only_its_key() {
     let cache = cache();
     let leaked = cache.clone();
     let mut task: Task = Box::pin(async move { leaked.get_or_insert_with_async(1, std::future::pending()).await });
@@ -374,4 +391,32 @@ async fn a_load_may_move_between_threads_and_be_dropped_by_another() {
         assert_eq!(tokio::time::timeout(Duration::from_secs(20), task).await.expect("it goes on here"), 4);
         assert_eq!(waits.await.unwrap(), 4);
     }
+}
+
+/// A future that is dropped before it is ready uses the key whose load it is.
+struct UsesItsKey(Cache<u64, u64>);
+
+impl Drop for UsesItsKey {
+    fn drop(&mut self) {
+        assert_eq!(self.0.get_or_insert_with(1, || 5), 5);
+    }
+}
+
+#[test]
+fn a_load_that_is_dropped_may_use_its_key() {
+    in_time(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let cache = cache();
+            let uses = UsesItsKey(cache.clone());
+            let load = async move {
+                let _uses = uses;
+                std::future::pending().await
+            };
+            let asks = tokio::spawn(async move { cache.get_or_insert_with_async(1, load).await });
+            tokio::task::yield_now().await;
+            asks.abort();
+            assert!(asks.await.unwrap_err().is_cancelled());
+        });
+    });
 }

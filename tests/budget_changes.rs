@@ -1,5 +1,8 @@
 //! A changed budget is filled as far as one that was set from the start, and the reclaimer's
 //! watermarks follow it.
+//!
+//! The watermarks are fractions of a limit, so a budget that is set later must be used as fully as
+//! one from the start.
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The usage of a full cache: the reclaimer keeps it between a 16th and a 32nd below the budget,
-/// and inserts evict from a 64th on, where the reclaimer falls behind. Watermarks of another budget
-/// would leave more, or nothing.
+/// The usage of a full cache, in parts of the budget: the reclaimer keeps it between 15/16 and
+/// 31/32, and inserts evict at 63/64 if the reclaimer falls behind. Watermarks of another budget
+/// would give a usage outside of this range.
 const FILLED: std::ops::RangeInclusive<f64> = 0.93..=0.99;
 
 type Values = Cache<u64, Vec<u8>>;
@@ -52,7 +55,7 @@ fn fill(cache: &Values, keys: &mut std::ops::RangeFrom<u64>) -> f64 {
 }
 
 #[test]
-fn a_changed_budget_is_filled_as_far_as_one_that_was_built_so() {
+fn a_changed_budget_is_filled_like_an_initial_one() {
     const BUDGET: ByteSize = ByteSize::mib(16);
     let half = ByteSize::new(BUDGET.get() / 2);
     let mut keys = 0_u64..;
@@ -70,16 +73,16 @@ fn a_changed_budget_is_filled_as_far_as_one_that_was_built_so() {
 }
 
 #[test]
-fn a_runtime_without_a_budget_that_gets_one_fills_it_as_far() {
+fn a_budget_set_later_is_filled_like_an_initial_one() {
     let built = fill(&cache_in(&runtime(Runtime::builder().budget(ByteSize::mib(8)))), &mut (0..));
-    let later = runtime(Runtime::builder());
+    let later = runtime(Runtime::builder().unlimited());
     later.set_budget(ByteSize::mib(8));
     let used = fill(&cache_in(&later), &mut (0..));
     assert!(FILLED.contains(&used), "{used}, and {built} where it was built so");
 }
 
 #[test]
-fn what_pressure_leaves_is_filled_as_far() {
+fn a_ceiling_under_pressure_is_filled_like_a_budget() {
     let built = fill(&cache_in(&runtime(Runtime::builder().budget(ByteSize::mib(8)))), &mut (0..));
     let config = PressureConfig { critical_percent: 50, quiet: Duration::from_secs(600), ..PressureConfig::default() };
     let pressed = runtime(Runtime::builder().budget(ByteSize::mib(16)).pressure(config));
@@ -99,7 +102,7 @@ fn what_pressure_leaves_is_filled_as_far() {
 }
 
 #[test]
-fn marks_that_were_chosen_stay_as_they_are() {
+fn chosen_watermarks_do_not_follow_the_budget() {
     let marks = Watermarks { low_gap: ByteSize::kib(64), high_gap: ByteSize::kib(128) };
     let runtime = runtime(Runtime::builder().budget(ByteSize::mib(16)).watermarks(marks));
     runtime.set_budget(ByteSize::mib(8));

@@ -1,4 +1,8 @@
 //! Limits of one cache: they protect and bound the cache, and their group ends with it.
+//!
+//! Each test floods a cache with and without limits of its own, and compares bytes.
+//!
+//! A new limit is flooded in the same way.
 
 #![forbid(unsafe_code)]
 
@@ -78,7 +82,7 @@ impl Shrinker for Pool {
 }
 
 #[test]
-fn a_cache_keeps_its_low_whatever_floods() {
+fn a_caches_low_protects_it_from_all_floods() {
     let runtime = runtime(BUDGET);
     let sessions = builder(&runtime, "sessions").low(LOW).build().unwrap();
     let working_set = entries_in(LOW);
@@ -122,7 +126,7 @@ fn a_cache_keeps_its_low_whatever_floods() {
 }
 
 #[test]
-fn what_a_cache_does_not_use_of_its_low_others_do() {
+fn unused_low_of_a_cache_is_lent_to_others() {
     let runtime = runtime(BUDGET);
     let sessions = builder(&runtime, "sessions").low(LOW).build().unwrap();
     let pages = builder(&runtime, "pages").build().unwrap();
@@ -135,7 +139,7 @@ fn what_a_cache_does_not_use_of_its_low_others_do() {
 }
 
 #[test]
-fn a_max_is_kept_at_each_instant_and_paid_by_the_cache_itself() {
+fn a_caches_max_is_never_exceeded_and_evicts_its_own_entries() {
     let runtime = runtime(BUDGET);
     let neighbour = builder(&runtime, "neighbour").build().unwrap();
     fill(&neighbour, 0..5_000);
@@ -211,7 +215,7 @@ fn limits_can_be_changed_while_the_cache_is_used() {
 }
 
 #[test]
-fn every_name_has_a_group_of_its_own() {
+fn caches_of_one_name_have_different_groups() {
     let runtime = runtime(BUDGET);
     let named = |name: &str| builder(&runtime, name).low(ByteSize::kib(1)).build().unwrap();
     let path = |cache: &Sized| cache.group().path();
@@ -399,7 +403,7 @@ fn the_group_ends_when_cache_and_runtime_end_inside_a_callback() {
 }
 
 #[test]
-fn the_group_ends_where_the_cache_outlives_its_runtimes_handles() {
+fn the_group_ends_with_a_cache_that_outlives_its_runtime() {
     let runtime = runtime(BUDGET);
     let cache = builder(&runtime, "cache").low(ByteSize::mib(1)).build().unwrap();
     let group = cache.group().clone();
@@ -413,7 +417,7 @@ fn the_group_ends_where_the_cache_outlives_its_runtimes_handles() {
 }
 
 #[test]
-fn a_group_that_was_ended_before_or_has_children_disturbs_nothing() {
+fn the_drop_tolerates_an_ended_group_and_children() {
     let runtime = runtime(BUDGET);
     let new = || builder(&runtime, "cache").low(ByteSize::mib(1)).build().unwrap();
     let ended = new();

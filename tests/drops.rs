@@ -1,5 +1,8 @@
 //! Values that remove other entries of their cache, or of another, in `Drop`: the stack stays
 //! small, however many entries there are.
+//!
+//! Recursive drops would overflow the stack after some ten thousand entries; the slab defers nested
+//! ones (`store` `slab/nest.rs`).
 #![forbid(unsafe_code)]
 
 use lowwater::topology::Fixed;
@@ -72,11 +75,11 @@ fn end_all(caches: usize) {
 }
 
 #[test]
-fn a_value_that_takes_another_entry_out() {
-    on_a_small_stack("a_value_that_takes_another_entry_out", || end_all(1));
+fn values_that_remove_entries_of_their_cache_need_little_stack() {
+    on_a_small_stack("values_that_remove_entries_of_their_cache_need_little_stack", || end_all(1));
 }
 
 #[test]
-fn a_value_that_takes_one_out_of_another_cache() {
-    on_a_small_stack("a_value_that_takes_one_out_of_another_cache", || end_all(2));
+fn values_that_remove_entries_of_another_cache_need_little_stack() {
+    on_a_small_stack("values_that_remove_entries_of_another_cache_need_little_stack", || end_all(2));
 }

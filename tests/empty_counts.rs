@@ -1,11 +1,17 @@
 //! An empty cache reports that it is empty: a pass calls it once more, and then not until it holds
 //! objects again (S12).
+//!
+//! Without this, every pass would call every empty cache of a process.
+//!
+//! Numbers such as S12 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the callbacks are counted, not guessed from the time.
 
 use lowwater::{ByteSize, Cache, NodeId, Runtime};
 use lowwater_shrinker::{Progress, Reclaim, Work};
 
 #[test]
-fn s12_an_empty_cache_is_not_asked_until_it_holds_something() {
+fn s12_an_empty_cache_is_not_counted_until_an_insert() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).name("numbers").weigher(|_, _| ByteSize::new(64)).build().unwrap();
     let registry = runtime.registry();

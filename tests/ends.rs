@@ -3,6 +3,11 @@
 //! thread waits for itself, and everything is dropped in the end.
 //!
 //! Each test runs on a thread of its own and fails at a deadline.
+//!
+//! Rule under test: no end waits on a thread that is inside a callback (DESIGN, "Ends inside
+//! callbacks").
+//!
+//! A new callback gets a test that drops the last handle in it.
 
 #![forbid(unsafe_code)]
 
@@ -183,7 +188,7 @@ fn one_runtime() -> [Runtime; 2] {
 }
 
 #[test]
-fn caches_whose_listeners_end_each_other_in_the_foreground_do_not_wait() {
+fn listeners_that_drop_each_others_cache_in_the_foreground_do_not_deadlock() {
     in_time(|| {
         for _ in 0..50 {
             two_end_each_other(two_runtimes(), By::Listener, in_foreground);
@@ -193,7 +198,7 @@ fn caches_whose_listeners_end_each_other_in_the_foreground_do_not_wait() {
 }
 
 #[test]
-fn caches_whose_values_end_each_other_in_the_foreground_do_not_wait() {
+fn values_that_drop_each_others_cache_in_the_foreground_do_not_deadlock() {
     in_time(|| {
         for _ in 0..20 {
             two_end_each_other(two_runtimes(), By::Drop, |world| {
@@ -212,7 +217,7 @@ fn caches_whose_values_end_each_other_in_the_foreground_do_not_wait() {
 }
 
 #[test]
-fn caches_whose_listeners_end_each_other_in_the_background_do_not_wait() {
+fn listeners_that_drop_each_others_cache_in_the_background_do_not_deadlock() {
     in_time(|| {
         for _ in 0..20 {
             two_end_each_other(two_runtimes(), By::Listener, in_background);
@@ -221,7 +226,7 @@ fn caches_whose_listeners_end_each_other_in_the_background_do_not_wait() {
 }
 
 #[test]
-fn caches_whose_listeners_end_each_other_when_they_expire_do_not_wait() {
+fn listeners_that_drop_each_others_cache_on_expiry_do_not_deadlock() {
     in_time(|| {
         for _ in 0..5 {
             two_end_each_other(two_runtimes(), By::Listener, by_expiry);
@@ -232,7 +237,7 @@ fn caches_whose_listeners_end_each_other_when_they_expire_do_not_wait() {
 }
 
 #[test]
-fn caches_whose_values_end_each_other_when_they_expire_do_not_wait() {
+fn values_that_drop_each_others_cache_on_expiry_do_not_deadlock() {
     in_time(|| {
         for _ in 0..3 {
             two_end_each_other(two_runtimes(), By::Drop, by_expiry);
@@ -241,7 +246,7 @@ fn caches_whose_values_end_each_other_when_they_expire_do_not_wait() {
 }
 
 #[test]
-fn caches_whose_listeners_end_each_other_when_their_groups_are_dropped_do_not_wait() {
+fn listeners_that_drop_each_others_cache_in_drop_group_do_not_deadlock() {
     in_time(|| {
         for _ in 0..5 {
             two_end_each_other(two_runtimes(), By::Listener, by_drop_group);
@@ -250,7 +255,7 @@ fn caches_whose_listeners_end_each_other_when_their_groups_are_dropped_do_not_wa
 }
 
 #[test]
-fn caches_that_end_each_other_on_a_reclaimer_and_on_a_keeper_do_not_wait() {
+fn caches_dropped_by_reclaimer_and_housekeeper_do_not_deadlock() {
     in_time(|| {
         for _ in 0..5 {
             two_end_each_other(two_runtimes(), By::Listener, |world| {
@@ -286,7 +291,7 @@ impl Clone for Key {
 }
 
 #[test]
-fn caches_whose_clones_end_each_other_while_they_are_compacted_do_not_wait() {
+fn clones_that_drop_each_others_cache_in_compaction_do_not_deadlock() {
     in_time(|| {
         let runtimes = two_runtimes();
         let hooks = [Once::default(), Once::default()];
@@ -329,7 +334,7 @@ fn caches_whose_clones_end_each_other_while_they_are_compacted_do_not_wait() {
 }
 
 #[test]
-fn runtimes_whose_caches_end_each_others_last_handles_do_not_join_each_other() {
+fn runtimes_dropped_by_each_others_caches_do_not_deadlock() {
     in_time(|| {
         for start in [in_background as Start, by_expiry, by_drop_group] {
             for _ in 0..3 {
@@ -385,7 +390,7 @@ fn a_runtime_is_dropped_in_a_callback_for_which_its_own_thread_waits() {
 /// Two loads on two threads; each drops a cache while a thread inside that cache's listener waits
 /// for the other load.
 #[test]
-fn a_load_that_drops_a_cache_whose_listener_waits_for_it_does_not_wait() {
+fn a_load_may_drop_a_cache_whose_listener_waits_for_the_load() {
     in_time(|| {
         let runtime = runtime();
         let loads = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
@@ -449,7 +454,7 @@ impl BuildHasher for Hasher {
 /// The last handle of a cache is dropped by its own listener, so the thread that called it drops
 /// all captured state.
 #[test]
-fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
+fn captured_state_may_panic_in_its_drop_on_the_runtimes_threads() {
     in_time(|| {
         for background in [true, false] {
             let (runtime, dropped) = (runtime(), Arc::new(AtomicUsize::new(0)));
@@ -496,7 +501,7 @@ fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
 
 /// Hooks of the tree run on the housekeeper's thread when it ends a group.
 #[test]
-fn a_hook_of_the_tree_that_panics_does_not_end_the_keeper() {
+fn a_panicking_tree_hook_does_not_end_the_housekeeper() {
     struct Panics(AtomicUsize);
     impl lowwater_lru_core::OfflineHook for Panics {
         fn offline(&self, dying: &lowwater::Memcg, parent: &lowwater::Memcg) {

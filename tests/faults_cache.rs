@@ -60,7 +60,7 @@ impl Clone for Value {
 }
 
 #[test]
-fn a_key_or_value_that_panics_anywhere_leaves_the_cache_whole() {
+fn a_panicking_key_or_value_leaves_the_cache_consistent() {
     const KEYS: u64 = 40;
     const EACH: u64 = 100;
     let runtime = runtime(ByteSize::mib(1));
@@ -106,7 +106,7 @@ fn a_key_or_value_that_panics_anywhere_leaves_the_cache_whole() {
 }
 
 #[test]
-fn a_closure_that_panics_in_a_compute_leaves_what_was_there() {
+fn a_panicking_compute_closure_keeps_the_entry() {
     let runtime = runtime(ByteSize::mib(1));
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     cache.insert(1, 10).unwrap();
@@ -123,7 +123,7 @@ fn a_closure_that_panics_in_a_compute_leaves_what_was_there() {
 }
 
 #[test]
-fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
+fn a_weigher_with_wrong_results_leaves_exact_bytes() {
     let runtime = runtime(ByteSize::kib(64));
     let calls = AtomicU64::new(0);
     let cache = Cache::<u64, u64>::builder(&runtime)
@@ -154,7 +154,7 @@ fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
 }
 
 #[test]
-fn a_loader_that_blocks_holds_up_those_of_its_key_only() {
+fn a_blocking_loader_delays_only_callers_of_its_key() {
     let runtime = runtime(ByteSize::mib(1));
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let (leave, wait) = mpsc::channel::<()>();
@@ -185,7 +185,7 @@ fn a_loader_that_blocks_holds_up_those_of_its_key_only() {
 }
 
 #[test]
-fn a_listener_that_blocks_holds_up_nobody_who_has_room() {
+fn a_blocking_listener_delays_no_insert_with_room() {
     let runtime = runtime(ByteSize::kib(256));
     let (leave, wait) = mpsc::channel::<()>();
     let (tell, entered) = mpsc::channel();
@@ -224,7 +224,7 @@ fn a_listener_that_blocks_holds_up_nobody_who_has_room() {
 }
 
 #[test]
-fn a_tenants_limit_below_its_use_brings_it_down_and_no_other() {
+fn a_limit_below_a_tenants_usage_evicts_only_its_entries() {
     let runtime = runtime(ByteSize::mib(4));
     let cache =
         Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| ByteSize::new(v.capacity() as u64)).build().unwrap();

@@ -1,12 +1,14 @@
 //! Readers that stay pinned hold back a bounded amount of memory. In a process of its own: they
 //! hold it back everywhere.
+//!
+//! The bound is one for the runtime: a quarter of the budget, or 16 MiB (`src/runtime/retired.rs`).
 
 use lowwater::cache::RejectReason;
 use lowwater::{ByteSize, Cache, Runtime};
 use std::time::Duration;
 
 #[test]
-fn what_readers_hold_back_is_bounded() {
+fn memory_held_back_by_readers_is_bounded() {
     let runtime =
         Runtime::builder().budget(ByteSize::mib(2)).direct_time_max(Duration::from_millis(2)).build().unwrap();
     let weigher = |_: &u64, value: &Vec<u8>| ByteSize::new(value.capacity() as u64);
@@ -19,6 +21,12 @@ fn what_readers_hold_back_is_bounded() {
     assert!(matches!(error.reason, RejectReason::HeldByReaders { .. }) && error.value.len() == 4_000, "{error}");
     assert!((4_000..6_000).contains(&key), "{key} values of 4 kB: 2 MiB in the cache, 16 MiB behind it");
     assert!(cache.collect() >= ByteSize::mib(16));
+    // An overwrite that needs no more bytes than the old value is held to the same bound.
+    let present = (100..key).rev().find(|key| cache.contains_key(key)).expect("the youngest are there");
+    let refused = (0..10_000).find_map(|_| cache.insert(present, vec![1; 4_000]).err());
+    assert!(matches!(refused.expect("the bound").reason, RejectReason::HeldByReaders { .. }));
+    let stats = runtime.stats();
+    assert!(stats.retired <= ByteSize::mib(17), "{:?}", stats.retired);
     assert_eq!(seven, &[7]);
     drop(pinned);
     cache.insert(1, vec![1]).unwrap();

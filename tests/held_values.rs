@@ -1,5 +1,8 @@
 //! Bytes that readers hold: charges that are released on drop, and values that stay charged until
 //! their last clone is dropped.
+//!
+//! A value that a reader keeps is memory as well: these tests check that it is counted exactly
+//! once, as charged or as retired, until its last clone is dropped (`src/runtime/charged.rs`).
 #![forbid(unsafe_code)]
 
 #[path = "common/wait.rs"]
@@ -168,7 +171,7 @@ fn a_charge_ends_with_the_last_clone_whichever_way_the_entry_left() {
 }
 
 #[test]
-fn an_entry_that_nobody_holds_is_uncharged_at_once() {
+fn an_unheld_entry_is_uncharged_at_once() {
     let runtime = runtime();
     let cache = blobs(&runtime);
     for key in 0..1_000 {
@@ -185,7 +188,7 @@ fn an_entry_that_nobody_holds_is_uncharged_at_once() {
 }
 
 #[test]
-fn a_clone_that_comes_late_is_charged_or_counted_as_retired() {
+fn a_late_clone_is_charged_or_counted_as_retired() {
     let runtime = runtime();
     let cache = blobs(&runtime);
     for has_room in [true, false] {
@@ -214,7 +217,7 @@ fn a_clone_that_comes_late_is_charged_or_counted_as_retired() {
 }
 
 #[test]
-fn what_readers_hold_is_charged_and_then_retired_and_counted_once() {
+fn held_values_are_counted_once_as_charged_or_retired() {
     let runtime = runtime();
     let cache = blobs(&runtime);
     cache.insert(1, blob()).unwrap();
@@ -246,7 +249,7 @@ fn a_leaked_clone_stays_charged() {
 }
 
 #[test]
-fn what_is_held_may_be_dropped_after_the_runtime() {
+fn held_values_may_outlive_the_runtime() {
     let runtime = runtime();
     let cache = blobs(&runtime);
     let group = runtime.group("a").unwrap();
@@ -264,7 +267,7 @@ fn what_is_held_may_be_dropped_after_the_runtime() {
 }
 
 #[test]
-fn what_is_held_belongs_to_its_group_after_the_groups_end() {
+fn held_values_stay_charged_after_their_groups_end() {
     let runtime = runtime();
     let cache = blobs(&runtime);
     let parent = runtime.group("p").unwrap();
@@ -309,8 +312,8 @@ fn a_charge_of_another_runtimes_group_is_refused() {
 }
 
 #[test]
-fn charges_at_the_ends_of_their_range_neither_wrap_nor_panic() {
-    let unbounded = Runtime::builder().build().unwrap();
+fn extreme_charges_neither_wrap_nor_panic() {
+    let unbounded = Runtime::builder().unlimited().build().unwrap();
     for runtime in [runtime(), unbounded] {
         let root = runtime.root();
         let mut charge = runtime.charge_guard(root, ByteSize::ZERO).unwrap();
@@ -332,7 +335,7 @@ fn charges_at_the_ends_of_their_range_neither_wrap_nor_panic() {
 }
 
 #[test]
-fn a_weigher_that_says_anything_leaves_the_bytes_of_held_values_exact() {
+fn any_weigher_leaves_exact_bytes_of_held_values() {
     for bytes in [0, 1, 255, (1 << 18) + 1, 5_000_001] {
         let runtime = runtime();
         let builder = Cache::<u64, Charged<u64>>::builder(&runtime).weigher(move |_, _| ByteSize::new(bytes));
@@ -347,7 +350,7 @@ fn a_weigher_that_says_anything_leaves_the_bytes_of_held_values_exact() {
 }
 
 #[test]
-fn a_charged_value_brings_its_charge_along() {
+fn a_charged_value_keeps_its_own_charge() {
     let runtime = runtime();
     let cache = Cache::<u64, Blob>::builder(&runtime)
         // Bytes that the value's own charge covers are not charged again.
@@ -442,7 +445,7 @@ fn charges_and_values_may_be_dropped_in_any_callback() {
 }
 
 #[test]
-fn a_value_that_panics_when_it_is_dropped_gives_its_bytes_back() {
+fn a_value_that_panics_in_its_drop_is_uncharged() {
     struct Panics;
     impl Drop for Panics {
         fn drop(&mut self) {

@@ -1,5 +1,9 @@
 //! Pinned caches that outlive their thread's read-side state: in thread-locals that are destroyed
 //! later, and leaked. In a process of its own: the last one holds memory back for ever.
+//!
+//! Each was a use after free when a thread's registration ended before its guards.
+//!
+//! Each test must stay: a sanitizer run finds the defect if it comes back.
 #![forbid(unsafe_code)]
 
 use lowwater::cache::RejectReason;
@@ -41,7 +45,7 @@ fn take(cache: &Texts, key: u64) {
 }
 
 #[test]
-fn a_pinned_cache_is_a_reader_until_it_is_dropped_however_late() {
+fn a_late_dropped_pin_is_a_reader_until_its_drop() {
     let runtime =
         Runtime::builder().budget(ByteSize::mib(2)).direct_time_max(Duration::from_millis(2)).build().unwrap();
     let weigher = |_: &u64, text: &Arc<Vec<u8>>| ByteSize::new(text.capacity() as u64);

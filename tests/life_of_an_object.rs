@@ -3,6 +3,8 @@
 //!
 //! charge, topology, list, table, lock, occupancy, map; pressure, reclaimer, pass, budget,
 //! deferred, shrink, walk, isolate, map again; and the end of its group.
+//!
+//! A change of the picture is a change here.
 
 #[path = "common/wait.rs"]
 mod wait;
@@ -78,7 +80,8 @@ fn the_life_of_an_object() {
         group.usage()
     };
 
-    // The owner: first an id and an occupancy, which its lists need, then the shrinker, which needs the lists.
+    // The owner: first an id and an occupancy, which its lists need, then the shrinker, which needs
+    // the lists.
     let prepared = registry.builder("mount").alloc().unwrap();
     let id = prepared.id();
     let mount = Arc::new(Mount {

@@ -1,5 +1,9 @@
 //! Loads by threads: loaders that need each other's keys, and user code that panics while other
 //! threads wait.
+//!
+//! A deadlock is the failure to expect, so each test has a deadline.
+//!
+//! A new way to load gets a test with a panic and one with a cycle.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +53,7 @@ fn numbers(runtime: &Runtime) -> Cache<u64, u64> {
 }
 
 #[test]
-fn loads_that_ask_for_each_others_keys_do_not_wait_for_each_other() {
+fn loads_that_request_each_others_keys_do_not_deadlock() {
     in_time(|| {
         for round in 0..100 {
             ring(&[numbers(&runtime())], 2 + round % 3);
@@ -58,7 +62,7 @@ fn loads_that_ask_for_each_others_keys_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn loads_of_two_caches_that_ask_for_each_others_keys_do_not_wait_for_each_other() {
+fn loads_of_two_caches_that_request_each_others_keys_do_not_deadlock() {
     in_time(|| {
         let (a, b) = (runtime(), runtime());
         for _ in 0..50 {
@@ -68,7 +72,7 @@ fn loads_of_two_caches_that_ask_for_each_others_keys_do_not_wait_for_each_other(
 }
 
 #[test]
-fn a_load_that_asks_for_a_key_which_waits_for_nobody_waits_for_it() {
+fn a_load_waits_for_another_load_without_a_cycle() {
     in_time(|| {
         let cache = numbers(&runtime());
         let loads = AtomicUsize::new(0);
@@ -165,7 +169,7 @@ impl BuildHasher for Hasher {
 }
 
 #[test]
-fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
+fn a_panic_in_a_load_leaves_the_key_to_the_followers() {
     for at in [At::Load, At::Weigher, At::Listener, At::Hasher, At::Clone, At::KeyDrop, At::ValueDrop] {
         in_time(move || {
             let trap = Trap { at, is_armed: Arc::new(AtomicBool::new(false)) };

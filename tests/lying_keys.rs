@@ -1,5 +1,8 @@
 //! Keys that change their hash or equality while they are in a cache: entries that cannot be found
 //! stay charged to the budget, and are freed with the cache at the latest.
+//!
+//! `Hash` and `Eq` are safe code and may be wrong; the budget must hold and nothing may leak all
+//! the same.
 
 #![forbid(unsafe_code)]
 
@@ -225,7 +228,7 @@ fn inserts_that_evict_stay_within_the_budget() {
 }
 
 #[test]
-fn every_way_out_keeps_the_bytes_exact() {
+fn every_kind_of_removal_keeps_exact_bytes() {
     let each = WEIGHT + Lying::ENTRY_BYTES.get();
     for lie in LIES {
         let (world, runtime) = (World::new(lie), runtime());
@@ -283,7 +286,7 @@ fn every_way_out_keeps_the_bytes_exact() {
 }
 
 #[test]
-fn clearing_takes_out_what_cannot_be_found() {
+fn clear_removes_entries_that_lookups_do_not_find() {
     for lie in [Lie::Hash, Lie::Moved, Lie::Eq] {
         let (world, runtime) = (World::new(lie), runtime());
         let cache = cache(&runtime);
@@ -302,7 +305,7 @@ fn clearing_takes_out_what_cannot_be_found() {
 }
 
 #[test]
-fn what_has_expired_goes_in_idle_time_whatever_it_hashes_to() {
+fn the_reaper_removes_expired_entries_with_changed_hashes() {
     let (world, runtime) = (World::new(Lie::Moved), runtime());
     let cache = cache(&runtime);
     for n in 0..500 {
@@ -315,7 +318,7 @@ fn what_has_expired_goes_in_idle_time_whatever_it_hashes_to() {
 }
 
 #[test]
-fn a_dropped_group_takes_its_liars_along() {
+fn drop_group_removes_entries_with_changed_hashes() {
     let (world, runtime) = (World::new(Lie::Moved), runtime());
     let (cache, group) = (cache(&runtime), runtime.group("liars").unwrap());
     for n in 0..300 {
@@ -336,7 +339,7 @@ fn a_dropped_group_takes_its_liars_along() {
 }
 
 #[test]
-fn honest_entries_give_way_beside_those_that_cannot_be_found() {
+fn findable_entries_are_evicted_when_others_cannot_be_found() {
     for evictions in [
         lowwater::cache::Eviction::Adaptive,
         lowwater::cache::Eviction::S3Fifo,

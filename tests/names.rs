@@ -1,4 +1,6 @@
 //! Every type that the public functions return or expect can be named through `lowwater` alone.
+//!
+//! It only has to compile: a type that cannot be named cannot be stored in a user's struct.
 
 #![forbid(unsafe_code)]
 
@@ -7,8 +9,8 @@ use lowwater::lru_core::{AddError, AllocError, MemcgError, OverLimit, ParseByteS
 use lowwater::shrinker::{DirectOutcome, NoReclaim, UnregisterError};
 use lowwater::{ByteSize, Cache, Equivalent, ListLru, Memcg, NodeId, Registration, Registry, Runtime};
 
-/// The error of a service: each of the library's errors is an `std::error::Error` that can be sent to
-/// another thread and kept.
+/// The error of a service: each of the library's errors is an `std::error::Error` that can be sent
+/// to another thread and kept.
 #[derive(Debug, thiserror::Error)]
 enum ServiceError {
     #[error("the memory's configuration is wrong: {0}")]
@@ -106,7 +108,7 @@ impl Equivalent<Page> for PageRef<'_> {
 
 #[test]
 fn a_lookup_by_references_needs_no_owned_key() {
-    let runtime = Runtime::builder().build().unwrap();
+    let runtime = Runtime::builder().unlimited().build().unwrap();
     let cache = Cache::<Page, u32>::builder(&runtime).weigher(|page, _| page.site.capacity()).build().unwrap();
     cache.insert(Page { site: "a".into(), number: 7 }, 1).unwrap();
     assert_eq!(cache.get(&PageRef { site: "a", number: 7 }), Some(1));

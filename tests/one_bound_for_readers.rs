@@ -1,6 +1,8 @@
 //! Memory that readers hold back in all caches of a runtime has one bound, which is part of the
 //! budget's guarantee. In a process of its own: readers hold back removed entries of every cache,
 //! and one of them is leaked at the end.
+//!
+//! The parts run one after the other in one test, as the last one makes memory stay for ever.
 
 #![forbid(unsafe_code)]
 
@@ -83,6 +85,8 @@ fn assert_within(count: &Count, runtime: &Runtime, caches: usize) {
     assert!(live <= counted + slack, "{live} bytes are alive, and {counted} counted");
 }
 
+/// One pinned reader holds back entries of sixteen caches: inserts are refused at the bound, and
+/// continue when the reader leaves.
 fn one_pin_and_sixteen_caches() {
     let (runtime, count) = (runtime(BUDGET), Arc::new(Count::default()));
     let caches = caches(&runtime, 16);
@@ -215,6 +219,8 @@ fn a_reader_that_leaves_soon_is_waited_for() {
     assert!(admitted >= 2, "an insert waits for a reader that leaves soon: {admitted} of 20");
 }
 
+/// Replaced index segments count as retired bytes as well, so a growing and shrinking index stays
+/// within the bound.
 fn an_index_that_grows_and_shrinks_under_a_reader() {
     let runtime = runtime(ByteSize::kib(256));
     let cache = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::ZERO).build().unwrap();

@@ -5,6 +5,8 @@
 //! - on the way down no insert is refused, and lookups continue;
 //! - a budget ends below a control group's limit, and an error names a source that cannot be used;
 //! - freed memory leaves the process.
+//!
+//! Pressure is raised by hand here; the sources are tested in `lowwater-pressure`.
 
 #[path = "common/wait.rs"]
 mod wait;
@@ -43,7 +45,7 @@ fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: ByteSize) -> u64 {
 }
 
 #[test]
-fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again() {
+fn a_cache_does_not_exceed_the_ceiling_until_it_rises() {
     let budget = ByteSize::mib(32);
     let config = PressureConfig {
         quiet: Duration::from_secs(1),
@@ -86,7 +88,7 @@ fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again(
 }
 
 #[test]
-fn readers_and_writers_go_on_while_usage_comes_down() {
+fn lookups_and_inserts_work_while_usage_falls() {
     let runtime = Runtime::builder()
         .budget(ByteSize::mib(64))
         .direct_time_max(DIRECT_TIME_MAX)
@@ -140,16 +142,118 @@ fn the_control_groups_limit_is_the_budget_if_it_is_less() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
+/// A directory with the limit file of a control group, which is removed at the end.
+struct FakeGroup(std::path::PathBuf);
+
+impl FakeGroup {
+    fn new(name: &str, limit: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("lowwater-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let group = Self(directory);
+        group.set(limit);
+        group
+    }
+
+    fn set(&self, limit: &str) {
+        std::fs::write(self.0.join("memory.max"), limit).unwrap();
+    }
+
+    fn limit(&self) -> CgroupLimit {
+        CgroupLimit::of(Cgroup::at(Version::V2, &self.0, &self.0))
+    }
+}
+
+impl Drop for FakeGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 #[test]
-fn a_source_that_is_in_the_way_is_named() {
+fn without_a_budget_the_control_groups_limit_is_the_budget_and_is_followed() {
+    let group = FakeGroup::new("no-budget", "100663296\n");
+    let runtime = Runtime::builder().cgroup(group.limit()).build().unwrap();
+    assert_eq!(runtime.root().max(), ByteSize::mib(68), "96 MiB, less an eighth and 16 MiB");
+    let cache = cache(&runtime);
+    pour(&cache, &mut 0, ByteSize::mib(80));
+    assert!(runtime.root().usage() <= ByteSize::mib(68));
+    // A raised limit raises the budget, and a removed one leaves a budget below the machine's
+    // memory.
+    group.set("134217728\n");
+    until("a raised limit is followed", || runtime.root().max() == ByteSize::mib(96));
+    group.set("max\n");
+    until("a removed limit is followed", || runtime.root().max() > ByteSize::mib(96));
+    assert!(runtime.root().max() < lowwater::pressure::machine_memory().unwrap(), "it is never unlimited");
+}
+
+#[test]
+fn without_a_budget_and_without_a_limit_there_is_an_error_with_a_remedy() {
+    use lowwater::runtime::RuntimeBuildError::{LimitTooSmall, NoBudget, Pressure, ZeroBudget};
+    let group = FakeGroup::new("no-limit", "max\n");
+    let error = Runtime::builder().cgroup(group.limit()).build().unwrap_err();
+    assert!(matches!(error, NoBudget), "{error}");
+    for part in ["no memory limit", "budget(..)", "unlimited()"] {
+        assert!(error.to_string().contains(part), "{error} does not say {part:?}");
+    }
+    group.set("a lot\n");
+    let error = Runtime::builder().cgroup(group.limit()).build().unwrap_err();
+    assert!(matches!(error, Pressure(_)) && error.to_string().contains("memory.max"), "{error}");
+    group.set("1048576\n");
+    let error = Runtime::builder().cgroup(group.limit().margin(ByteSize::mib(2))).build().unwrap_err();
+    assert!(matches!(error, LimitTooSmall) && error.to_string().contains("margin(..)"), "{error}");
+    // A limit above the machine's memory leaves what the machine leaves.
+    group.set("1125899906842624\n");
+    let runtime = Runtime::builder().cgroup(group.limit()).build().unwrap();
+    assert!(runtime.root().max() < lowwater::pressure::machine_memory().unwrap());
+    let error = Runtime::builder().budget(ByteSize::ZERO).build().unwrap_err();
+    assert!(matches!(error, ZeroBudget), "{error}");
+
+    let unlimited = Runtime::builder().unlimited().build().unwrap();
+    assert_eq!(unlimited.root().max(), ByteSize::MAX);
+    assert!(unlimited.pressure().is_none());
+    // The last of the two calls decides.
+    let runtime = Runtime::builder().unlimited().budget(ByteSize::mib(1)).build().unwrap();
+    assert_eq!(runtime.root().max(), ByteSize::mib(1));
+}
+
+#[test]
+fn all_sources_of_this_machine_are_watched_or_their_absence_is_explained() {
+    let group = FakeGroup::new("auto", "100663296\n");
+    let builder = Runtime::builder().budget(ByteSize::gib(1)).auto_pressure(true);
+    let runtime = builder.clone().cgroup(group.limit()).build().unwrap();
+    assert_eq!(runtime.root().max(), ByteSize::mib(68), "a named group is the limit");
+    let stats = runtime.stats().pressure.unwrap();
+    // In the top group, its own file is the system's.
+    let watched = stats.sources.iter().filter(|source| source.file.ends_with("memory")).count();
+    let explained = stats.missing.len();
+    // The service manager's file, the group's stalls and the system's.
+    assert!((2..=3).contains(&(watched + explained)), "{stats:?}");
+    assert!(stats.missing.iter().all(|reason| reason.len() > 20), "{stats:?}");
+    // A source that is named as well is watched once.
+    if stats.sources.iter().any(|source| source.file == "/proc/pressure/memory") {
+        let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2)).unwrap();
+        let both = builder.clone().watch_psi(Psi::system(trigger)).build().unwrap();
+        let files: Vec<_> = both.stats().pressure.unwrap().sources.into_iter().map(|source| source.file).collect();
+        assert_eq!(files.iter().filter(|file| *file == "/proc/pressure/memory").count(), 1, "{files:?}");
+    }
+    assert!(builder.auto_pressure(false).build().unwrap().stats().pressure.is_none(), "nothing is watched");
+}
+
+#[test]
+fn an_unusable_source_is_named_in_the_error() {
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2)).unwrap();
-    let error = Runtime::builder().watch_psi(Psi::cgroup("/nowhere", trigger)).build().unwrap_err().to_string();
+    let error = Runtime::builder()
+        .budget(ByteSize::mib(1))
+        .watch_psi(Psi::cgroup("/nowhere", trigger))
+        .build()
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("/nowhere/memory.pressure"), "{error}");
 }
 
 #[test]
-fn a_runtime_that_was_not_told_to_watches_nothing() {
-    let runtime = Runtime::builder().cgroup_limit(false).systemd(false).build().unwrap();
+fn a_runtime_watches_no_source_by_default() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).cgroup_limit(false).systemd(false).build().unwrap();
     assert!(runtime.pressure().is_none());
     assert!(runtime.stats().pressure.is_none());
 }

@@ -1,5 +1,10 @@
 //! A charge that finds nothing to free, while another thread inside a callback has taken the last
 //! objects and not freed them yet.
+//!
+//! Such memory is about to be free, but no counter shows it; a charge that fails at once would
+//! refuse an insert for nothing.
+//!
+//! A change must keep the deadline, as the charge waits for the other thread.
 
 #[path = "common/wait.rs"]
 mod wait;
@@ -67,7 +72,7 @@ fn with_a_call_in_flight(direct_time_max: Duration, test: impl FnOnce(&Runtime, 
 }
 
 #[test]
-fn a_charge_waits_for_what_another_thread_is_about_to_free() {
+fn a_charge_waits_for_objects_that_are_being_freed() {
     with_a_call_in_flight(Duration::from_secs(30), |runtime, slow| {
         std::thread::scope(|s| {
             let charge = s.spawn(|| runtime.charge(runtime.root(), OBJECT));
@@ -80,7 +85,7 @@ fn a_charge_waits_for_what_another_thread_is_about_to_free() {
 }
 
 #[test]
-fn a_charge_waits_no_longer_than_it_may() {
+fn a_charge_waits_no_longer_than_direct_time_max() {
     with_a_call_in_flight(Duration::from_millis(20), |runtime, _| {
         let begin = Instant::now();
         runtime.charge(runtime.root(), OBJECT).unwrap_err();

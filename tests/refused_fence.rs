@@ -1,5 +1,9 @@
 //! A cache in a server that drops its rights after it has created the cache, and may not use
 //! `membarrier` from then on. In a process of its own, for the filter.
+//!
+//! `rcu/tests/refused_fence.rs` tests the read side alone; this one, that a cache keeps its budget.
+//!
+//! A change must keep it alone in its process.
 #![forbid(unsafe_code)]
 #![cfg(all(
     target_os = "linux",
@@ -30,7 +34,7 @@ fn text(key: u64) -> Arc<Text> {
 }
 
 #[test]
-fn a_cache_goes_on_evicting_when_membarrier_is_refused() {
+fn evictions_continue_when_membarrier_is_refused() {
     let runtime = Runtime::builder().budget(ByteSize::mib(2)).build().unwrap();
     let weigher = |_: &u64, _: &Arc<Text>| ByteSize::new(4_000);
     let cache: Cache<u64, Arc<Text>> = Cache::builder(&runtime).weigher(weigher).build().unwrap();

@@ -1,5 +1,9 @@
 //! Values of caches with `charge_held_values` that are inserted again, or are in several entries:
 //! counted once for each entry that has them, and for their readers only if no entry has them.
+//!
+//! The bytes of a value belong to its entries while it has some, and to its readers otherwise.
+//!
+//! A new way to insert a value is counted here.
 #![forbid(unsafe_code)]
 
 #[path = "common/wait.rs"]
@@ -141,7 +145,7 @@ fn entries_that_are_refreshed_with_their_own_values_stay() {
 }
 
 #[test]
-fn what_a_listener_puts_into_a_second_cache_is_charged_there_alone() {
+fn a_value_moved_by_a_listener_is_charged_in_its_new_cache_only() {
     let runtime = runtime();
     let second = blobs(&runtime);
     let to = second.clone();
@@ -196,7 +200,7 @@ fn a_value_in_two_entries_is_charged_for_each_that_is_left() {
 }
 
 #[test]
-fn a_weigher_that_leaves_out_held_bytes_loses_none() {
+fn a_weigher_without_held_bytes_loses_none() {
     let runtime = runtime();
     let cache = subtracting(&runtime);
     let groups = ["a", "b"].map(|name| runtime.group(name).unwrap());
@@ -253,7 +257,7 @@ fn an_insert_that_is_refused_leaves_the_charge_to_the_reader() {
 }
 
 #[test]
-fn threads_that_insert_what_they_hold_leave_the_bytes_exact() {
+fn concurrent_inserts_of_held_values_leave_exact_bytes() {
     let runtime = runtime();
     let group = runtime.group("a").unwrap();
     let idle = Duration::from_millis(5);

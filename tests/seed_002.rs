@@ -48,7 +48,7 @@ impl Machine {
 }
 
 #[test]
-fn the_counts_of_both_servers_are_three_a_bucket() {
+fn the_reported_counts_are_three_per_bucket() {
     for (gib, negatives) in [(256, 55_259_084_u64), (3072, 202_306_756)] {
         let buckets = Dcache::kernel_buckets(ByteSize::new(gib << 30));
         let per_bucket = negatives as f64 / buckets as f64;
@@ -57,7 +57,7 @@ fn the_counts_of_both_servers_are_three_a_bucket() {
 }
 
 #[test]
-fn three_in_a_row_comes_to_three_a_bucket() {
+fn three_in_a_row_reaches_three_per_bucket() {
     let machine = machine(1 << 12, ThreeInARow);
     for n in 0..100_000 {
         machine.missing(&format!("/{n}"));
@@ -67,7 +67,7 @@ fn three_in_a_row_comes_to_three_a_bucket() {
 }
 
 #[test]
-fn who_asks_twice_defeats_three_in_a_row() {
+fn repeated_lookups_defeat_three_in_a_row() {
     let machine = machine(1 << 8, ThreeInARow);
     for n in 0..20_000 {
         machine.missing(&format!("/{n}"));
@@ -111,7 +111,7 @@ fn the_default_holds_its_bound_under_every_adversary() {
 }
 
 #[test]
-fn a_watch_does_not_look_at_negatives() {
+fn a_watch_visits_no_negatives() {
     let machine = machine(1 << 12, Unbounded);
     drop(machine.mount.mkdir(b"/d").unwrap());
     for n in 0..50_000 {
@@ -127,7 +127,7 @@ fn a_watch_does_not_look_at_negatives() {
 }
 
 #[test]
-fn what_must_not_regress() {
+fn the_listed_operations_do_not_regress() {
     for policy in [Box::new(Unbounded) as Box<dyn NegativePolicy>, Box::new(ThreeInARow), Box::<Probation>::default()] {
         let tree = MemcgTree::default();
         let registry = Registry::new(&tree, 1);
@@ -189,7 +189,7 @@ fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims()
 }
 
 #[test]
-fn under_pressure_negatives_go_before_positives() {
+fn pressure_evicts_negatives_before_positives() {
     let machine = machine(1 << 10, Probation { probation_floor: 2000, ..Probation::default() });
     for n in 0..500 {
         drop(machine.mount.create(format!("/{n}").as_bytes()).unwrap());
@@ -197,7 +197,8 @@ fn under_pressure_negatives_go_before_positives() {
     }
     let mut work = Work::unlimited();
     let node = lowwater::NodeId::ZERO;
-    // At this priority 1,000 dentries and 500 inodes yield a batch or nothing; a few passes free some.
+    // At this priority 1,000 dentries and 500 inodes yield a batch or nothing; a few passes free
+    // some.
     for _ in 0..4 {
         machine.registry.shrink(machine.registry.root(), node, 1, lowwater::Reclaim::KSWAPD, &mut work);
         let asked = machine.memory.lookups();

@@ -10,6 +10,8 @@
 //!
 //! The cost of a call is counted in objects, so a busy machine does not matter;
 //! `examples/deferred_tail.rs` has the times.
+//!
+//! Numbers such as S23 are those of docs/INVARIANTS.md.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -87,7 +89,7 @@ fn policies() -> [(&'static str, Arc<dyn Policy>); 3] {
 }
 
 #[test]
-fn one_call_among_a_million_debts_scans_what_the_thread_says() {
+fn the_scanned_objects_per_policy_match_the_kernels_discussion() {
     for ((name, policy), scanned) in policies().into_iter().zip([899_072, 1024, 0]) {
         let world = World::new(policy, 1_800_000, BATCH);
         assert_eq!(world.pass(12, Reclaim::FOREGROUND), 0, "{name}: 878 objects are less than a batch");
@@ -98,7 +100,7 @@ fn one_call_among_a_million_debts_scans_what_the_thread_says() {
 }
 
 #[test]
-fn direct_reclaim_is_bounded_and_blind_to_debts() {
+fn direct_reclaim_is_bounded_and_ignores_debts() {
     let outcomes = [false, true].map(|indebted| {
         let world = World::new(Arc::new(Fair), 1_800_000, BATCH);
         if indebted {
@@ -114,7 +116,7 @@ fn direct_reclaim_is_bounded_and_blind_to_debts() {
 }
 
 #[test]
-fn after_the_load_nothing_is_owed_and_as_much_was_freed() {
+fn all_debts_are_paid_after_the_load() {
     let mut freed = Vec::new();
     for (name, policy) in policies() {
         let world = World::new(policy, 1_800_000, BATCH);
@@ -146,7 +148,7 @@ fn after_the_load_nothing_is_owed_and_as_much_was_freed() {
 }
 
 #[test]
-fn s26_every_cache_has_its_turn_within_the_stated_passes() {
+fn s26_every_cache_is_scanned_within_the_documented_passes() {
     for priority in [12, 10, 6] {
         for batch in [128, BATCH] {
             for objects in [10, 100, 1000, 2000, 10_000, 100_000, 1_000_000, 1_800_000] {

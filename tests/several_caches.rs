@@ -1,4 +1,9 @@
 //! Several caches under one budget: memory moves to where it brings the most hits.
+//!
+//! `tests/one_budget` checks the rule against an oracle; here are the promises of the README in
+//! bytes and hit ratios.
+//!
+//! A bound is a promise: it may be raised, and lowered only with the README.
 
 #[path = "common/random.rs"]
 mod random;
@@ -57,7 +62,7 @@ fn beside_an_idle_one(hot: u64, own_groups: bool, order: Eviction, requests: u64
 }
 
 #[test]
-fn an_idle_cache_gives_way_to_a_busy_one() {
+fn an_idle_cache_yields_memory_to_a_busy_one() {
     for order in ORDERS {
         for own_groups in [false, true] {
             for hot in [100, 1_000, 5_000, 20_000] {
@@ -89,7 +94,7 @@ fn share_of_the_second(zipf: bool, order: Eviction) -> f64 {
 }
 
 #[test]
-fn two_in_equal_use_share_equally_whoever_came_first() {
+fn two_caches_in_equal_use_share_equally_in_any_order() {
     for order in ORDERS {
         for zipf in [false, true] {
             let share = share_of_the_second(zipf, order);
@@ -118,7 +123,7 @@ fn of_three_that_work(scan: bool) -> f64 {
 }
 
 #[test]
-fn a_scan_costs_the_others_a_point_at_most() {
+fn a_scan_costs_the_other_caches_at_most_a_point() {
     let (without, beside) = (of_three_that_work(false), of_three_that_work(true));
     println!("{without} without, {beside} beside a scan");
     assert!(beside >= without - 1.0, "{beside} beside a scan, {without} without");
@@ -218,7 +223,7 @@ fn a_foreign_shrinker_shares_with_a_cache() {
 /// The share of a cache with misses that cost 20 times as much as those of the other, which has
 /// the same load.
 #[test]
-fn dear_entries_yield_after_cheap_ones_of_another_cache() {
+fn entries_of_higher_miss_cost_are_evicted_later() {
     for dear in [0, 1] {
         let runtime = runtime();
         let caches = [0, 1].map(|n| {
@@ -277,7 +282,7 @@ fn memory_moves_when_another_cache_becomes_hot() {
 
 /// A cache in a group with a `low` that covers its working set, beside floods of each kind.
 #[test]
-fn low_keeps_a_working_set_whoever_floods() {
+fn low_keeps_a_working_set_during_floods() {
     let runtime = runtime();
     let kept = cache(&runtime, "kept", true, Eviction::default());
     let floods =
@@ -298,7 +303,7 @@ fn low_keeps_a_working_set_whoever_floods() {
 /// Three caches in steady use, with pauses as in a service: evictions by inserts and by the
 /// reclaimer.
 #[test]
-fn in_steady_use_the_background_evicts() {
+fn the_background_evicts_in_steady_use() {
     let runtime = runtime();
     let caches = ["a", "b", "c"].map(|name| cache(&runtime, name, false, Eviction::default()));
     let mut random = Random(9);

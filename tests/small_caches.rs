@@ -1,5 +1,10 @@
 //! The memory of an empty cache, and of a tenant's first entry, by a counting allocator: within
 //! their bounds, and no more than footprints report.
+//!
+//! A process may have ten thousand caches and a million tenants' first entries, so each byte here
+//! counts.
+//!
+//! A bound may be lowered; a change that raises one must be explained.
 
 use allocation_counter::{measure, AllocationInfo};
 use lowwater::{ByteSize, Cache, Runtime};
@@ -71,7 +76,7 @@ fn a_tenants_first_entry_costs_256_bytes_at_most() {
 }
 
 #[test]
-fn a_small_caches_footprint_is_what_is_allocated() {
+fn a_small_caches_footprint_equals_its_allocations() {
     let runtime = runtime();
     // The runtime's lists of caches and of shrinkers have capacity for a few more after these.
     let others: Vec<_> = (0..5).map(|_| cache(&runtime)).collect();

@@ -1,4 +1,10 @@
 //! The builder of a cache.
+//!
+//! Options are checked together in `build`, and not one by one, as they depend on each other.
+//! `build` exists only after `weigher` was called: a cache that counts entries would miss its
+//! budget.
+//!
+//! An option that is added needs a default, and is checked in `build`.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -10,17 +16,20 @@ use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_store::ExtendibleIndex;
 
 use super::compaction::state::Compaction;
-use super::core::{Core, Listener};
+use super::core::{Core, Listener, ValueFunctions};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
+use super::expiry::lifetime::{Expiry, ExpiryEvent, ExpiryFn, Lifetime};
 use super::expiry::sweep::SweepSchedule;
-use super::handle::{Cache, CacheInner, Weigher};
+use super::handle::Cache;
+use super::inner::{CacheInner, Weigher};
 use super::limits::CacheLimits;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::policy::Eviction;
 use super::removal::RemovalCause;
+use super::shared::SharedInner;
 use super::stats::Counters;
 use crate::runtime::HeldValues;
 use crate::{Charged, Runtime};
@@ -45,6 +54,7 @@ struct Choices<K, V> {
     limits: CacheLimits,
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
+    expiry: Option<Box<ExpiryFn<K, V>>>,
     seeks: Option<u32>,
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
@@ -64,7 +74,7 @@ where
     /// memory. Without a weigher the program does not compile:
     ///
     /// ```compile_fail
-    /// # let runtime = lowwater::Runtime::builder().build().unwrap();
+    /// # let runtime = lowwater::Runtime::builder().unlimited().build().unwrap();
     /// let cache = lowwater::Cache::<u64, String>::builder(&runtime).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -82,6 +92,7 @@ impl<K, V> CacheBuilder<K, V> {
             limits: CacheLimits::default(),
             time_to_live: None,
             time_to_idle: None,
+            expiry: None,
             seeks: None,
             eviction: Eviction::default(),
             listener: None,
@@ -240,6 +251,49 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
+    /// Sets a function for the times of single entries, from their keys and values. It is called
+    /// for each entry that is inserted, before the insert, and for each use of an entry.
+    ///
+    /// [`Lifetime::Unchanged`] leaves the deadline as it is, and gives a new entry the time of
+    /// [`time_to_live`](Self::time_to_live) or [`time_to_idle`](Self::time_to_idle), if the cache has
+    /// one. A time of [`Entry::time_to_live`](super::Entry::time_to_live),
+    /// [`time_to_idle`](super::Entry::time_to_idle) or [`forever`](super::Entry::forever) counts
+    /// instead of the function's for that insert, and so does the time that
+    /// [`Op::Update`](super::Op::Update) keeps.
+    ///
+    /// The function is called without a lock, inside a read-side section: while it blocks, no cache
+    /// of the process frees removed entries. A panic in it is passed on to the caller of the insert
+    /// or the lookup. If another thread changes the entry meanwhile, the event is the one that
+    /// was true before. Lookups in a cache with such a function cost more: each hit calls it.
+    ///
+    /// ```
+    /// use lowwater::cache::{ExpiryEvent, Lifetime};
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(Clone)]
+    /// struct Token { text: String, valid: Duration }
+    ///
+    /// let runtime = Runtime::builder().unlimited().build()?;
+    /// let tokens = Cache::<u64, Token>::builder(&runtime)
+    ///     .weigher(|_, token| token.text.capacity())
+    ///     .expire_after(|_, token, event| match event {
+    ///         ExpiryEvent::Read { .. } => Lifetime::Unchanged,
+    ///         _ => Lifetime::Live(token.valid),
+    ///     })
+    ///     .build()?;
+    /// tokens.insert(1, Token { text: "short".into(), valid: Duration::ZERO })?;
+    /// tokens.insert(2, Token { text: "long".into(), valid: Duration::from_secs(3600) })?;
+    /// std::thread::sleep(Duration::from_millis(10));
+    /// assert!(tokens.get(&1).is_none() && tokens.get(&2).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "Expiry")]
+    pub fn expire_after(mut self, function: impl Fn(&K, &V, ExpiryEvent) -> Lifetime + Send + Sync + 'static) -> Self {
+        self.choices.expiry = Some(Box::new(function));
+        self
+    }
+
     /// Sets the cost of recreating an entry, relative to the default of 2. With `seeks` of 4 each
     /// miss counts twice, and under external pressure the cache gives up half as much. If values
     /// differ in cost, see [`recreation_cost`](Self::recreation_cost).
@@ -326,7 +380,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// ```
     /// use lowwater::{Cache, Runtime};
     ///
-    /// let runtime = Runtime::builder().build()?;
+    /// let runtime = Runtime::builder().unlimited().build()?;
     /// let names = Cache::<u64, String>::builder(&runtime).weigher(|_, name| name.capacity()).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -469,16 +523,22 @@ where
         let owns_group = own_group.is_some();
         let group = own_group.unwrap_or(group);
         let queues = Queues::new(&prepared.occupancy(), prepared.miss_reporter(), choices.eviction);
-        let retired = choices.runtime.retired();
+        let (retired, is_lru) = (choices.runtime.retired(), queues.is_lru());
+        let expiry = choices.expiry.map(|function| Expiry { function, default: ttl });
+        let ttl = if expiry.is_some() { Ttl::Computed } else { ttl };
+        let miss_cost = choices.miss_cost;
+        let functions =
+            (miss_cost.is_some() || expiry.is_some()).then(|| Box::new(ValueFunctions { miss_cost, expiry }));
         let core = Arc::new(Core {
             index: ExtendibleIndex::with_retired(retired.count()),
-            is_lru: queues.is_lru(),
-            miss_cost: choices.miss_cost.map(Box::new),
+            is_lru,
             queues,
             listener: choices.listener,
             counters: Counters::default(),
             hasher,
-            clock: Clock::start(),
+            acts_on_use: is_lru || ttl == Ttl::Computed,
+            functions,
+            clock: Clock::start(choices.runtime.clock()),
             most: AtomicUsize::new(0),
             is_stuck: AtomicBool::new(false),
             freed_since: AtomicU32::new(0),
@@ -492,6 +552,10 @@ where
         });
         let retires: Weak<Core<K, V, S>> = Arc::downgrade(&core);
         retired.add(retires);
+        if let Some(clock) = choices.runtime.clock() {
+            let follows: Weak<Core<K, V, S>> = Arc::downgrade(&core);
+            clock.add(follows);
+        }
         let maintenance = choices.runtime.housekeeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = CacheInner {
@@ -507,7 +571,7 @@ where
             weigher,
             runtime: choices.runtime,
         };
-        Ok(Cache { inner: Arc::new(inner) })
+        Ok(Cache { inner: SharedInner::new(inner) })
     }
 }
 

@@ -2,9 +2,9 @@
 //! whose memory is least useful, then by direct reclaim.
 //!
 //! ```text
+//!     in this processor's stock?      take them from there
 //!     many retired bytes?             drop those that no reader holds back; else wait, or reject
 //!                                     (`runtime::retired`)
-//!     in this processor's stock?      take them from there
 //!     far above the low watermark?    evict a batch, from the cache or shrinker whose memory is
 //!                                     least useful; at most twice
 //!     else                            the runtime's charge, with its direct reclaim
@@ -13,6 +13,10 @@
 //! The reclaimer is woken at the low watermark, before inserts run short of memory. An insert
 //! evicts only if the reclaimer falls behind, and then at most 16 records, unless it needs direct
 //! reclaim.
+//!
+//! A change must keep that a charge is taken before the record is in the index, that it is returned
+//! on every path that does not insert, and that an insert inside a callback of a shrinker drops no
+//! retired record.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
@@ -64,15 +68,16 @@ where
     S: BuildHasher,
 {
     /// Charges `group`, with the tenant `tenant`, for a record; evicts if there is not enough free
-    /// memory.
+    /// memory. Most inserts need less: see [`charge_from_stock`](Self::charge_from_stock).
+    #[inline(never)]
     pub(super) fn charge(&self, group: &Memcg, bytes: ByteSize, tenant: Option<&Tenant>) -> Result<(), RejectReason> {
-        let runtime = &self.inner.runtime;
-        if runtime.retired().is_much() {
-            self.look_at_retired(bytes)?;
-        }
-        if group.try_charge_from_stock(bytes) {
+        if self.charge_from_stock(group, bytes) {
             return Ok(());
         }
+        if self.inner.runtime.retired().is_much() {
+            self.look_at_retired(bytes)?;
+        }
+        let runtime = &self.inner.runtime;
         let mut room = self.room(group, bytes);
         for _ in 0..BATCHES_MAX {
             let Room::Short(limit) = room else { break };
@@ -96,6 +101,13 @@ where
                 false => RejectReason::NoRoom { bytes, group },
             }
         })
+    }
+
+    /// Charges `group` for a record, if this processor's stock has the bytes and readers hold back
+    /// little. Takes no lock but the stock's, and evicts nothing.
+    #[inline]
+    pub(super) fn charge_from_stock(&self, group: &Memcg, bytes: ByteSize) -> bool {
+        !self.inner.runtime.retired().is_much() && group.try_charge_from_stock(bytes)
     }
 
     /// Returns the free memory for `bytes` more in `group` and in all its ancestors. O(depth).
@@ -174,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_stocks_near_a_limit_are_an_eighth_of_it_at_most() {
+    fn near_a_limit_all_stocks_are_at_most_an_eighth_of_it() {
         let limit = ByteSize::kib(64);
         for slots in [0, 1, 2, 8, 9, 64, 1_000] {
             let stock = stock_near_limit(ByteSize::kib(4), limit, slots);

@@ -22,7 +22,7 @@ use lowwater_rcu::{pin, Guard};
 use lowwater_store::index::{Cursor, InsertError};
 
 use super::core::Core;
-use super::expiry::deadline::Deadline;
+use super::expiry::deadline::{Deadline, Expires};
 use super::record::{Handle, Record};
 use crate::runtime::NextRun;
 use state::{Compacted, CompactionPass, CompactionState};
@@ -175,15 +175,21 @@ where
         // lock.
         let new = Record::new(key, value, Deadline::NEVER, record.charge());
         let new = self.index.slab().alloc(new, node).map_err(|_| KeptInPlace::NoMemory)?;
+        let mut expires = Expires::NEVER;
         let put = self.index.replace(new, hash, guard, record, |new, _| {
-            new.set_deadline(record.deadline());
+            expires = self.expires(record);
+            new.set_deadline(expires.at);
             self.set_is_records(&new, true);
             let old = self.queues.replace(record, new).inspect_err(|new| self.set_is_records(new, false))?;
             old.set_moved();
             Ok(old)
         });
         match put {
-            Ok((_, old)) => Ok(old),
+            Ok((_, old)) => {
+                // The reaper's sweep may miss the copy, and has found the old record expired.
+                self.register_deadline(expires, hash);
+                Ok(old)
+            }
             Err(InsertError::Refused(_) | InsertError::Indexed(_)) => Err(KeptInPlace::Busy),
             Err(InsertError::NoMemory(_)) => Err(KeptInPlace::NoMemory),
         }

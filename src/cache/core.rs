@@ -1,8 +1,12 @@
 //! The core of a cache, shared with the reclaimer and the housekeeper: finds and unlinks records,
 //! and finishes removals.
+//!
+//! A record is removed in two steps: unlinking takes it off the index and its list under their
+//! locks; finishing counts it, calls the listener and uncharges, without a lock. A change must
+//! ensure that each unlinked record is finished exactly once ([`PendingRemoval`] does so on drop)
+//! and that no user code except hashing and comparison runs under a lock.
 
 use std::hash::{BuildHasher, Hash};
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use equivalent::Equivalent;
@@ -11,20 +15,29 @@ use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_rcu::{pin, Guard};
 use lowwater_shrinker::CallbackScope;
 use lowwater_store::index::Cursor;
-use lowwater_store::ExtendibleIndex;
+use lowwater_store::{ExtendibleIndex, Slot};
 
 use super::compaction::state::{CloneFn, Compaction};
-use super::expiry::clock::Clock;
+use super::expiry::clock::{Clock, Ttl};
+use super::expiry::deadline::Expires;
+use super::expiry::lifetime::{Expiry, ExpiryEvent};
 use super::expiry::sweep::SweepSchedule;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
-use super::stats::Counters;
+use super::stats::{Counters, Removals};
 use crate::runtime::{HeldCharge, HeldValues, Notifier, Retires};
 
 /// The callback for removed records.
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
+
+/// Functions of the user for single values, apart from the core, so that an empty cache is small.
+pub(super) struct ValueFunctions<K, V> {
+    pub(super) miss_cost: Option<MissCost<K, V>>,
+    /// For the times of single records.
+    pub(super) expiry: Option<Expiry<K, V>>,
+}
 
 /// The shared state of a cache that the reclaimer and the housekeeper work on, too.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -33,11 +46,13 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) index: ExtendibleIndex<Record<K, V>>,
     pub(super) queues: Queues<K, V>,
     pub(super) listener: Option<Listener<K, V>>,
-    /// The miss costs, if the builder has a function for them.
-    pub(super) miss_cost: Option<Box<MissCost<K, V>>>,
+    /// The user's functions that most caches do not have.
+    pub(super) functions: Option<Box<ValueFunctions<K, V>>>,
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
+    /// Whether a use of any record does more than mark it: in LRU order, or with `expiry`.
+    pub(super) acts_on_use: bool,
     /// Whether a use moves a record on its list. A copy of a field of the queues, so that most
     /// lookups read only one cache line beside the index.
     pub(super) is_lru: bool,
@@ -172,7 +187,8 @@ where
         is: impl Fn(&Record<K, V>) -> bool,
         cause: impl FnOnce(&Record<K, V>) -> RemovalCause,
     ) -> Option<Unlinked<'c, 'g, K, V, S>> {
-        self.remove_from_index(hash, guard, is, |record| {
+        let hasher = |record: &Record<K, V>| self.hash(&record.key);
+        self.index.remove(hash, guard, is, &hasher, |record| {
             record.set_cause(cause(record));
             self.remove_from_list(record)
         })
@@ -207,33 +223,6 @@ where
             }
         }
         None
-    }
-
-    /// Removes the record for which `is` returns true from the index, and calls `gone` with the
-    /// record under its segment's lock.
-    ///
-    /// A removal may shrink the segment, which hashes other keys. If one of their hashes panics,
-    /// the segment keeps its size, and the panic is discarded, as another key caused it.
-    pub(super) fn remove_from_index<'g, R>(
-        &'g self,
-        hash: u64,
-        guard: &'g Guard,
-        is: impl Fn(&Record<K, V>) -> bool,
-        gone: impl FnOnce(&'g Record<K, V>) -> R,
-    ) -> Option<(&'g Record<K, V>, R)> {
-        let hasher = |record: &Record<K, V>| self.hash(&record.key);
-        let mut taken = None;
-        let tried = catch_unwind(AssertUnwindSafe(|| {
-            self.index.remove(hash, guard, is, &hasher, |record| taken = Some((record, gone(record))))
-        }));
-        match (tried, taken) {
-            (Err(panic), None) => resume_unwind(panic),
-            (Err(panic), taken) => {
-                let _panicked = caught(|| drop(panic));
-                taken
-            }
-            (Ok(_), taken) => taken,
-        }
     }
 }
 
@@ -273,11 +262,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         !expires.is_never() && expires.is_past(self.clock.now())
     }
 
-    /// Returns whether a use of this record only marks it: it has no deadline to check or extend,
-    /// and no position to change in an LRU order.
+    /// Returns whether a use of this record only marks it: it has no deadline to check, extend or
+    /// compute, and no position to change in an LRU order.
     #[inline]
     pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
-        record.deadline().is_never() && !self.is_lru
+        record.deadline().is_never() && !self.acts_on_use
     }
 
     /// Counts a use of a record of this hash. In LRU order the use moves the record on its list; an
@@ -288,12 +277,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         K: Eq,
     {
         record.mark_used();
-        if record.deadline().is_idle() || self.is_lru {
+        if record.deadline().is_idle() || self.acts_on_use {
             self.note_use_slow(record, hash, guard);
         }
     }
 
-    /// The rest of [`note_use`](Self::note_use), for caches in LRU order and for idle deadlines.
+    /// The rest of [`note_use`](Self::note_use), for caches in LRU order, for idle deadlines and for
+    /// computed ones.
     #[cold]
     fn note_use_slow(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
@@ -301,6 +291,39 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     {
         self.queues.promote(record);
         self.extend_idle_deadline(record, hash, guard);
+        if let Some(Expiry { function, .. }) = self.expiry() {
+            let at = record.deadline();
+            let event = ExpiryEvent::Read { time_left: at.time_left(self.clock.now()) };
+            let Some(ttl) = function(&record.key, &record.value, event).ttl() else { return };
+            let new = self.clock.deadline_of(ttl);
+            // Compared by key, as a copy may have replaced the record.
+            let is_it = |there: &Record<K, V>| there.key == record.key && there.deadline() == at;
+            if new.at != at && self.index.with(hash, guard, is_it, |there| there.set_deadline(new.at)).is_some() {
+                self.register_deadline(new, hash);
+            }
+        }
+    }
+
+    fn expiry(&self) -> Option<&Expiry<K, V>> {
+        self.functions.as_ref().and_then(|functions| functions.expiry.as_ref())
+    }
+
+    /// Returns the deadline of a new value with this time to live, which replaces `current`.
+    pub(super) fn deadline_of_new(&self, ttl: Ttl, key: &K, value: &V, current: Option<&Record<K, V>>) -> Expires {
+        let (Ttl::Computed, Some(expiry)) = (ttl, self.expiry()) else { return self.clock.deadline_of(ttl) };
+        let Some(current) = current else {
+            let lifetime = (expiry.function)(key, value, ExpiryEvent::Create);
+            return self.clock.deadline_of(lifetime.ttl().unwrap_or(expiry.default));
+        };
+        let expires = self.expires(current);
+        let event = ExpiryEvent::Update { time_left: expires.at.time_left(self.clock.now()) };
+        (expiry.function)(key, value, event).ttl().map_or(expires, |ttl| self.clock.deadline_of(ttl))
+    }
+
+    /// Returns the deadline of a record in the index, to be stored in another one.
+    pub(super) fn expires(&self, record: &Record<K, V>) -> Expires {
+        // The floor is not beyond the deadline while the record is in the index.
+        Expires { at: record.deadline(), floor: self.clock.floor() }
     }
 
     /// Extends the deadline of a record that was just used, if it is an idle deadline, and no other
@@ -407,20 +430,41 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         }
     }
 
-    /// Counts the removal of a record that is in no index and on no list, calls the listener, and
-    /// retires the record. The caller uncharges the group, and must hold no lock and no guard.
+    /// Finishes the removal of one record; see [`finish_removals`](Self::finish_removals).
     pub(super) fn finish_removal(&self, record: Handle<K, V>) {
-        // None: the thread that removed the record from the index has not stored the cause yet, and
-        // has left the handle to a walk.
-        let cause = record.cause().unwrap_or(RemovalCause::Size);
-        self.counters.removed(cause, record.charge());
+        let mut removals = Removals::default();
+        removals.add(cause_of(&record), record.charge());
+        self.counters.removed(&removals);
+        self.notify(&record);
+    }
+
+    /// Counts the removals of records that are in no index and on no list, calls the listener, and
+    /// retires the records. The caller uncharges the group, and must hold no lock and no guard.
+    pub(super) fn finish_removals(&self, records: &mut [Option<Handle<K, V>>]) {
+        // Counted before the listener is called, which may read the statistics.
+        let mut removals = Removals::default();
+        records.iter().flatten().for_each(|record| removals.add(cause_of(record), record.charge()));
+        self.counters.removed(&removals);
+        Slot::drop_all(records.iter_mut().filter_map(Option::take).inspect(|record| self.notify(record)));
+    }
+
+    /// Calls the listener for a removed record.
+    #[inline]
+    fn notify(&self, record: &Record<K, V>) {
         if let Some(listener) = &self.listener {
             let _scope = CallbackScope::enter();
-            if caught(|| listener(&record.key, &record.value, cause)).is_none() {
+            if caught(|| listener(&record.key, &record.value, cause_of(record))).is_none() {
                 self.counters.listener_panicked();
             }
         }
     }
+}
+
+/// Returns the removal cause of a record. Size, if the thread that removed the record from the
+/// index has not stored the cause yet, and has left the handle to a walk.
+#[inline]
+fn cause_of<K, V>(record: &Record<K, V>) -> RemovalCause {
+    record.cause().unwrap_or(RemovalCause::Size)
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires for Core<K, V, S> {

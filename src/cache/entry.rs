@@ -1,5 +1,10 @@
 //! The public entry API: inserts with a group and a time per entry, and computations on the current
 //! entry.
+//!
+//! The calls are thin: they collect group and time in an [`Entry`] and end in
+//! [`insert`](super::insert). A change must ensure that `and_compute` carries its operation out
+//! only if the entry that its closure saw is still the current one, and otherwise calls the closure
+//! again.
 
 use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
@@ -9,16 +14,11 @@ use lowwater_lru_core::Memcg;
 use lowwater_rcu::pin;
 
 use super::core::Found;
-use super::error::InsertError;
-#[cfg(doc)]
-use super::error::RejectReason;
-use super::expiry::clock::Ttl;
-use super::expiry::deadline::Now;
+use super::error::{InsertError, RejectReason};
+use super::expiry::clock::{Clock, Ttl};
 use super::handle::Cache;
 use super::insert::{Expect, Rejected};
-use super::overwrite::NewValue;
 use super::payer::Payer;
-use super::policy::queues::Queues;
 use super::record::Record;
 use super::removal::RemovalCause;
 
@@ -44,11 +44,7 @@ use super::removal::RemovalCause;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "an entry does nothing until one of its verbs is called"]
-pub struct Entry<'a, K, V, S>
-where
-    K: Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
+pub struct Entry<'a, K, V, S> {
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) key: K,
     pub(super) payer: Payer<'a>,
@@ -56,11 +52,11 @@ where
 }
 
 /// The live entry under a key, as [`Entry::and_compute`] shows it to its closure.
-pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
+pub struct Current<'a, K, V> {
     record: &'a Record<K, V>,
-    now: Now,
-    queues: &'a Queues<K, V>,
-    root: &'a Memcg,
+    clock: &'a Clock,
+    /// Looks the group up, which takes a lock.
+    find_group: &'a (dyn Fn() -> Memcg + Sync),
     group: OnceCell<Memcg>,
 }
 
@@ -92,7 +88,7 @@ pub enum Computed<V> {
     Kept,
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
+impl<K, V> Current<'_, K, V> {
     /// The value.
     pub fn value(&self) -> &V {
         &self.record.value
@@ -100,13 +96,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
 
     /// The time until the entry expires; none if it does not expire.
     pub fn time_left(&self) -> Option<Duration> {
-        self.record.deadline().time_left(self.now)
+        let deadline = self.record.deadline();
+        if deadline.is_never() {
+            return None;
+        }
+        deadline.time_left(self.clock.now())
     }
 
     /// The group that is charged for the entry; the root if the reclaimer has isolated the entry at
     /// this moment, to evict or to move it.
     pub fn group(&self) -> &Memcg {
-        self.group.get_or_init(|| self.queues.owner(self.record).unwrap_or_else(|| self.root.clone()))
+        self.group.get_or_init(self.find_group)
     }
 }
 
@@ -202,11 +202,37 @@ where
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
     /// cache.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
+        self.insert_and(value, V::clone)
+    }
+
+    /// Inserts a value as [`insert`](Self::insert) does, and returns whether it has replaced another
+    /// one. The replaced value is not cloned, so this is the faster way to overwrite. O(1), and the
+    /// evictions that are needed.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| ByteSize::new(text.capacity() as u64)).build()?;
+    /// assert!(!cache.entry(1).set("one".into())?);
+    /// assert!(cache.entry(1).set("two".into())?);
+    /// assert_eq!(cache.get(&1).as_deref(), Some("two"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
+    /// cache.
+    pub fn set(self, value: V) -> Result<bool, InsertError<V>> {
+        Ok(self.insert_and(value, |_| ())?.is_some())
+    }
+
+    /// Inserts a value, and returns the result of `replaced` for the previous one.
+    fn insert_and<R>(self, value: V, replaced: impl FnOnce(&V) -> R) -> Result<Option<R>, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
-        self.cache.insert_record(self.key, value, hash, self.payer, self.ttl, &Expect::Any).map_err(|into_rejected| {
-            let reason = into_rejected.reason.expect("`Expect::Any` accepts every record, so there is a reason");
-            InsertError { reason, value: into_rejected.value }
-        })
+        let inserted = self.cache.insert_record(self.key, value, hash, (self.payer, self.ttl), &Expect::Any, replaced);
+        inserted.map_err(|Rejected { reason, value, .. }| rejected(reason, value))
     }
 
     /// Calls `f` with the current entry and carries the returned operation out, atomically. For the
@@ -242,11 +268,23 @@ where
                     continue;
                 }
             };
-            let now = core.clock.now();
-            let op = f(there.map(|record| Current { record, now, queues, root, group: OnceCell::new() }));
-            let (mut value, expires) = match (op, there) {
-                (Op::Update(value), Some(record)) => (value, record.deadline()),
-                (Op::Put(value) | Op::Update(value), _) => (value, core.clock.deadline_of(self.ttl)),
+            let clock = &core.clock;
+            let op = match there {
+                None => f(None),
+                Some(record) => {
+                    let find_group = || queues.owner(record).unwrap_or_else(|| root.clone());
+                    f(Some(Current { record, clock, find_group: &find_group, group: OnceCell::new() }))
+                }
+            };
+            let (value, expires) = match (op, there) {
+                (Op::Update(value), Some(record)) => {
+                    let expires = core.expires(record);
+                    (value, expires)
+                }
+                (Op::Put(value) | Op::Update(value), _) => {
+                    let expires = core.deadline_of_new(self.ttl, &self.key, &value, there);
+                    (value, expires)
+                }
                 (Op::Remove, Some(record)) => {
                     let is_it = |there: &_| std::ptr::eq(there, record);
                     let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
@@ -260,32 +298,43 @@ where
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let weighed = cache.weigh(&self.key, &value);
-            if let Some(record) = there {
-                let bytes = weighed.bytes;
-                let new = NewValue { key: self.key, value, bytes, hash, payer: self.payer, expires };
-                match cache.overwrite(record, new, &guard) {
+            let group = cache.payer_of(self.payer, there);
+            if let Err(reason) = cache.admit(&group) {
+                return Err(InsertError { reason, value });
+            }
+            let target = if there.is_some() {
+                // Its bucket was just read.
+                cache.target_of_present(&group)
+            } else {
+                let target = cache.target(&group, hash);
+                cache.prefetch(hash, target);
+                target
+            };
+            let mut new = cache
+                .make(self.key, value, weighed, expires, &group)
+                .map_err(|Rejected { reason, value, .. }| rejected(reason, value))?;
+            let expect = there.map_or(Expect::Vacant, Expect::Same);
+            self.key = loop {
+                match cache.try_insert(new, hash, target, &guard, &expect) {
                     Ok((old, removal)) => {
+                        let old = old.cloned();
                         drop(guard);
                         drop(removal);
-                        return Ok(Computed::Replaced(old));
+                        return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                     }
-                    Err(back) => (self.key, value) = back,
+                    Err((back, refusal)) => match cache.pay(back, refusal, target) {
+                        Ok(paid) => new = paid,
+                        Err(Rejected { reason: reason @ Some(_), value, .. }) => return Err(rejected(reason, value)),
+                        Err(Rejected { reason: None, key, .. }) => break key,
+                    },
                 }
-            }
-            let expect = there.map_or(Expect::Vacant, Expect::Same);
-            let group = cache.payer_of(self.payer, there);
-            let target = cache.target(&group);
-            cache.prefetch(hash, target);
-            let prepared = cache.prepare(self.key, value, weighed, target, expires);
-            match prepared.and_then(|prepared| cache.insert_prepared(prepared, hash, target, &guard, &expect)) {
-                Ok((old, removal)) => {
-                    drop(guard);
-                    drop(removal);
-                    return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
-                }
-                Err(Rejected { reason: Some(reason), value, .. }) => return Err(InsertError { reason, value }),
-                Err(Rejected { reason: None, key, .. }) => self.key = key,
-            }
+            };
         }
     }
+}
+
+/// Returns the error for a value that was rejected, and not only because another record was
+/// present.
+fn rejected<V>(reason: Option<RejectReason>, value: V) -> InsertError<V> {
+    InsertError { reason: reason.expect("no record was expected, so there is another reason"), value }
 }

@@ -1,4 +1,9 @@
 //! Errors of building a cache and of inserting; an insert's error returns the value.
+//!
+//! Each message names the limit or group and its bytes. An insert that fails returns the value,
+//! since it may exist nowhere else.
+//!
+//! A new error must keep both rules.
 
 use std::time::Duration;
 

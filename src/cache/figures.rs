@@ -1,9 +1,12 @@
 //! The figures of a cache: its memory and its counts.
+//!
+//! Only reads. A new part of a cache that allocates must be added to `footprint`; a test compares
+//! it with the allocator.
 
 use lowwater_lru_core::ByteSize;
 
 use super::core::Core;
-use super::handle::CacheInner;
+use super::inner::CacheInner;
 use super::stats::CacheStats;
 #[cfg(feature = "metrics")]
 use crate::runtime::CacheFigures;
@@ -16,7 +19,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let shared = 7 * size_of::<usize>() + size_of::<CacheInner<K, V, S>>() + size_of::<Core<K, V, S>>();
         // The index and the queues report their own size.
         let own = shared - size_of_val(&self.index) - size_of_val(&self.queues)
-            + self.miss_cost.as_deref().map_or(0, size_of_val)
+            + self.functions.as_deref().map_or(0, size_of_val)
             + self.counters.footprint()
             + self.queues.footprint()
             + self.sweeps.footprint()

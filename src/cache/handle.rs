@@ -1,23 +1,17 @@
-//! The public handle of a cache, and the state that its clones share.
+//! The public handle of a cache.
+//!
+//! It is a share of the state in `inner.rs`. The methods are in the files of the operations
+//! (`lookup.rs`, `insert.rs`, ..). A change must keep the types of the module free of bounds.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
-use lowwater_shrinker::Registration;
 
-use super::core::Core;
-use super::expiry::clock::Ttl;
-use super::load::single_flight::InflightLoads;
 use super::record::Record;
+use super::shared::SharedInner;
 use super::stats::CacheStats;
-use crate::runtime::MaintenanceId;
 use crate::Runtime;
-
-/// The function that returns the bytes a key and a value own beyond their own size.
-pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 
 /// A keyed cache in a [`Runtime`]. This is a handle: clones are the same cache, and the drop of the
 /// last one drops the entries.
@@ -84,31 +78,21 @@ pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 /// take their places, the old ones are dropped, and the free memory is returned to the system. The
 /// listener is not called for these moves. A value that is changed in place should therefore share
 /// its state between clones, as an `Arc` does: otherwise a change during the move is lost.
-pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
-    pub(super) inner: Arc<CacheInner<K, V, S>>,
-}
-
-/// The state that the clones of a handle share. The core is also the shrinker, so it must not hold
-/// its own registration.
-pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    /// No callback uses the core after the registration has ended. None only once this is being
-    /// dropped.
-    pub(super) registration: Option<Registration>,
-    pub(super) core: Arc<Core<K, V, S>>,
-    /// The core's id in the housekeeper.
-    pub(super) maintenance: MaintenanceId,
-    pub(super) inflight: InflightLoads<K, V>,
-    pub(super) group: Memcg,
-    /// Whether the group was made for the cache's limits: then it ends with the cache.
-    pub(super) owns_group: bool,
-    /// Whether an entry was ever inserted for another group than the cache's own.
-    pub(super) has_tenants: AtomicBool,
-    /// The time to live of records that name no other time.
-    pub(super) ttl: Ttl,
-    /// The last of the registry's nodes. With one node, the current node need not be looked up.
-    pub(super) last_node: NodeId,
-    pub(super) weigher: Weigher<K, V>,
-    pub(super) runtime: Runtime,
+///
+/// # In other types
+///
+/// The type has no bounds, so a type that holds a cache needs none: only its methods do.
+///
+/// ```
+/// use lowwater::Cache;
+///
+/// #[derive(Clone, Debug)]
+/// struct Wrapper<K, V> {
+///     cache: Cache<K, V>,
+/// }
+/// ```
+pub struct Cache<K, V, S = DefaultHashBuilder> {
+    pub(super) inner: SharedInner<K, V, S>,
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -182,38 +166,14 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
-    pub(super) fn registration(&self) -> &Registration {
-        self.registration.as_ref().expect("taken only by drop")
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<K, V, S> {
-    fn drop(&mut self) {
-        // Both calls wait until no other thread works on the core, unless this thread is inside a
-        // callback: then the last thread that works on the core drops it.
-        self.runtime.housekeeper().remove(self.maintenance);
-        drop(self.registration.take());
-        if self.owns_group {
-            // Another thread may drop the core later, with the entries in it: they are charged to
-            // the parent until then.
-            self.runtime.end_own_group(&self.group);
-        }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Cache<K, V, S> {
+impl<K, V, S> Clone for Cache<K, V, S> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self { inner: self.inner.clone() }
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for Cache<K, V, S> {
+impl<K, V, S> std::fmt::Debug for Cache<K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache")
-            .field("name", &self.inner.registration().name())
-            .field("group", &self.inner.group)
-            .field("len", &self.inner.core.counters.len())
-            .finish_non_exhaustive()
+        self.inner.fmt(f)
     }
 }

@@ -1,5 +1,19 @@
-//! Inserts: a record is prepared (weighed, charged), then put in the index and on its list in one
-//! step.
+//! Inserts: make a record, charge its group, and enter it in the index and on its list.
+//!
+//! ```text
+//!     make       weigh the value, allocate a slot for the record
+//!     insert     under the lock of one segment of the index: a present key's record is replaced in
+//!                its place (`overwrite`); else the group pays from stock, the key's ghost is looked
+//!                up, and the record enters its queue and the index
+//!     charge     if the stock is used up: the group pays for the record, after evictions if there is
+//!                no free memory (`charge`), and the insert is tried again; a present record is then
+//!                removed, and not replaced in its place
+//! ```
+//!
+//! Mostly the stock suffices, so an insert locks one segment once and searches it once. A change
+//! must keep that the user's functions (weigher, miss cost) and evictions run without that lock,
+//! that index and list change under it together, and that a record which is not inserted is
+//! uncharged and its key and value returned.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash};
@@ -9,15 +23,17 @@ use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_rcu::{pin, Guard};
 use lowwater_store::index::InsertError;
 
-use super::core::MaybeRemoval;
+use super::core::{Core, MaybeRemoval};
 use super::error::RejectReason;
 use super::expiry::clock::Ttl;
-use super::expiry::deadline::Deadline;
-use super::handle::{Cache, CacheInner};
-use super::overwrite::NewValue;
+use super::expiry::deadline::{Expires, Floor};
+use super::handle::Cache;
+use super::inner::CacheInner;
 use super::payer::Payer;
+use super::payment::Payment;
 use super::policy::cost::RelativeCost;
 use super::policy::queue::Queue;
+use super::policy::queues::SoughtGhost;
 use super::policy::tenant::Tenant;
 use super::record::{rounded, Handle, Record};
 use super::removal::RemovalCause;
@@ -32,27 +48,57 @@ pub(super) enum Expect<'g, K, V> {
     Same(&'g Record<K, V>),
 }
 
+impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V> {
+    /// Returns whether the insert may go on, as `there` is the key's record.
+    #[inline]
+    fn allows<S: BuildHasher>(&self, there: Option<&Record<K, V>>, core: &Core<K, V, S>) -> bool {
+        match (self, there) {
+            (Self::Any, _) | (Self::Vacant, None) => true,
+            (Self::Vacant, Some(there)) => core.is_expired(there),
+            (Self::Same(same), Some(there)) => std::ptr::eq(*same, there),
+            (Self::Same(_), None) => false,
+        }
+    }
+}
+
 /// The online group that is charged for a new value, and the tenant of that group, if it has one.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) group: &'a Memcg,
     pub(super) tenant: Option<&'a Tenant>,
+    /// The ghost for which the insert looks, if the key can have one.
+    ghost: Option<SoughtGhost>,
 }
 
 /// The results of the user's functions for a value.
 #[derive(Clone, Copy)]
 pub(super) struct Weighed {
     /// The bytes to charge for a record of the value.
-    pub(super) bytes: ByteSize,
+    bytes: ByteSize,
     /// The relative cost of the value, which weights a ghost hit.
     cost: RelativeCost,
 }
 
-/// A charged record that is in no index and on no list yet.
-pub(super) struct Prepared<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+/// A record that is in no index and on no list yet.
+pub(super) struct NewRecord<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) record: Handle<K, V>,
     /// The relative cost of the value, which weights a ghost hit.
-    cost: RelativeCost,
+    pub(super) cost: RelativeCost,
+    /// The queue that the record enters; none: the policy chooses.
+    pub(super) queue: Option<Queue>,
+    /// The clock's floor for which the record's deadline was encoded.
+    floor: Floor,
+    /// The bytes that the group was charged for the record: all of them, or none yet.
+    paid: ByteSize,
+}
+
+/// The reason why a record was not inserted.
+pub(super) enum Refusal {
+    /// The stock does not have the bytes that are to be charged.
+    NotPaid,
+    /// The current record of the key is not the expected one.
+    FoundAnother,
+    NoMemory,
 }
 
 /// A key and a value that were not inserted.
@@ -70,20 +116,11 @@ impl<K, V> Rejected<K, V> {
     }
 }
 
-/// The charge of a record, which is uncharged when this is dropped.
-struct Refund<'a> {
-    group: &'a Memcg,
-    bytes: ByteSize,
-}
-
-impl Drop for Refund<'_> {
-    fn drop(&mut self) {
-        self.group.uncharge(self.bytes);
-    }
-}
-
 /// The replaced value, and a removal to be finished when no guard is held.
-pub(super) type Inserted<'c, K, V, S> = (Option<V>, MaybeRemoval<'c, K, V, S>);
+pub(super) type Inserted<'c, 'g, K, V, S> = (Option<&'g V>, MaybeRemoval<'c, K, V, S>);
+
+/// A record that was not inserted, and the reason.
+pub(super) type Refused<K, V> = (NewRecord<K, V>, Refusal);
 
 /// Returns the group itself, or its nearest online ancestor if it is dying.
 fn online(group: &Memcg) -> Cow<'_, Memcg> {
@@ -98,13 +135,14 @@ fn no_memory(group: &Memcg) -> RejectReason {
     RejectReason::NoMemory { group: group.path() }
 }
 
-/// Takes the key and the value out of a record that was not inserted.
-fn into_rejected<K: Send + Sync + 'static, V: Send + Sync + 'static>(
-    record: Handle<K, V>,
-    reason: Option<RejectReason>,
-) -> Rejected<K, V> {
-    let Ok(Record { key, value, .. }) = record.into_inner() else { unreachable!("no other thread has the record") };
-    Rejected { reason, key, value }
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> NewRecord<K, V> {
+    /// Takes the key and the value out.
+    pub(super) fn into_rejected(self, reason: Option<RejectReason>) -> Rejected<K, V> {
+        let Ok(Record { key, value, .. }) = self.record.into_inner() else {
+            unreachable!("no other thread has the record")
+        };
+        Rejected { reason, key, value }
+    }
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -113,60 +151,84 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Prepares and inserts a record. Returns the replaced value.
-    pub(super) fn insert_record(
+    /// Makes a record and inserts it, or puts it in the place of a present one. Returns the result of
+    /// `replaced` for the replaced value.
+    pub(super) fn insert_record<R>(
         &self,
         key: K,
         value: V,
         hash: u64,
-        payer: Payer<'_>,
-        ttl: Ttl,
+        (payer, ttl): (Payer<'_>, Ttl),
         expect: &Expect<'_, K, V>,
-    ) -> Result<Option<V>, Rejected<K, V>> {
+        replaced: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>, Rejected<K, V>> {
         let core = &self.inner.core;
-        let expires = core.clock.deadline_of(ttl);
         let weighed = self.weigh(&key, &value);
-        let (mut key, mut value) = (key, value);
-        let group = match expect {
-            Expect::Any => {
-                let guard = pin();
-                let current = core.index.get(hash, &guard, |record| record.key == key);
-                let current = current.filter(|record| !core.is_expired(record));
-                if let Some(record) = current {
-                    match self.overwrite(
-                        record,
-                        NewValue { key, value, bytes: weighed.bytes, hash, payer, expires },
-                        &guard,
-                    ) {
-                        Ok((replaced, removal)) => {
-                            drop(guard);
-                            drop(removal);
-                            return Ok(Some(replaced));
-                        }
-                        Err(back) => (key, value) = back,
-                    }
-                }
-                self.payer_of(payer, current)
-            }
-            _ => online(payer.group),
-        };
-        let target = self.target(&group);
+        let other;
+        let mut group = payer.group;
+        if !group.is_online() || self.may_have_another_payer(payer) {
+            let guard = pin();
+            other = self.payer_of(payer, self.present(&key, hash, &guard)).into_owned();
+            group = &other;
+        }
+        if let Err(reason) = self.admit(group) {
+            return Err(Rejected { reason: Some(reason), key, value });
+        }
+        let target = self.target(group, hash);
         self.prefetch(hash, target);
-        let prepared = self.prepare(key, value, weighed, target, expires)?;
+        let expires = match ttl {
+            Ttl::Computed => self.computed_deadline(&key, &value, hash),
+            _ => core.clock.deadline_of(ttl),
+        };
+        let mut new = self.make(key, value, weighed, expires, group)?;
+        // A stock is one group's, so that with several groups it mostly has nothing for a new key.
+        if !self.has_one_group(payer) && self.present(&new.record.key, hash, &pin()).is_none() {
+            new = self.pay(new, Refusal::NotPaid, target)?;
+        }
+        loop {
+            let guard = pin();
+            match self.try_insert(new, hash, target, &guard, expect) {
+                Ok((old, removal)) => {
+                    let old = old.map(replaced);
+                    drop(guard);
+                    drop(removal);
+                    return Ok(old);
+                }
+                Err((back, refusal)) => {
+                    drop(guard);
+                    new = self.pay(back, refusal, target)?;
+                }
+            }
+        }
+    }
+
+    /// Returns the deadline of a new value by the user's function. Out of line, as few caches have
+    /// one.
+    #[cold]
+    fn computed_deadline(&self, key: &K, value: &V, hash: u64) -> Expires {
         let guard = pin();
-        let (replaced, removal) = self.insert_prepared(prepared, hash, target, &guard, expect)?;
-        drop(guard);
-        drop(removal);
-        Ok(replaced)
+        self.inner.core.deadline_of_new(Ttl::Computed, key, value, self.present(key, hash, &guard))
+    }
+
+    /// Returns the record of a key that has not expired. Not a use.
+    fn present<'g>(&'g self, key: &K, hash: u64, guard: &'g Guard) -> Option<&'g Record<K, V>> {
+        let core = &self.inner.core;
+        core.index.get(hash, guard, |record| record.key == *key).filter(|record| !core.is_expired(record))
     }
 
     /// Returns the group to charge for a value that replaces `current`. The group is online.
     pub(super) fn payer_of<'a>(&self, payer: Payer<'a>, current: Option<&Record<K, V>>) -> Cow<'a, Memcg> {
-        let current = current.filter(|_| self.may_have_another_payer(payer));
-        match current.and_then(|current| self.inner.core.queues.owner(current)) {
-            Some(group) => Cow::Owned(self.nearest_that_takes(&group)),
+        match current.and_then(|current| self.payer_of_present(payer, current)) {
+            Some(group) => Cow::Owned(group),
             None => online(payer.group),
         }
+    }
+
+    /// Returns the group to charge for a value that replaces `current`, if it may be another than
+    /// the payer's. The group is online.
+    fn payer_of_present(&self, payer: Payer<'_>, current: &Record<K, V>) -> Option<Memcg> {
+        let group = self.may_have_another_payer(payer).then(|| self.inner.core.queues.owner(current)).flatten()?;
+        Some(self.nearest_that_takes(&group))
     }
 
     /// Returns the nearest online group from `group` upwards that is not being emptied.
@@ -199,49 +261,97 @@ where
         *payer.group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed)
     }
 
-    /// Looks up the tenant of a group to charge.
-    pub(super) fn target<'a>(&'a self, group: &'a Memcg) -> Target<'a> {
-        Target { group, tenant: self.inner.core.queues.find_tenant(group) }
+    /// Looks up the tenant of a group to charge, and the place of the ghost of a key of this hash.
+    #[inline]
+    pub(super) fn target<'a>(&'a self, group: &'a Memcg, hash: u64) -> Target<'a> {
+        let queues = &self.inner.core.queues;
+        let tenant = queues.find_tenant(group);
+        let ghost = tenant.and_then(|tenant| queues.sought_ghost(hash, group, tenant));
+        Target { group, tenant, ghost }
+    }
+
+    /// As [`target`](Self::target), for a key that is present: it has no ghost.
+    #[inline]
+    pub(super) fn target_of_present<'a>(&'a self, group: &'a Memcg) -> Target<'a> {
+        Target { group, tenant: self.inner.core.queues.find_tenant(group), ghost: None }
     }
 
     /// Prefetches the ghost and the index bucket of a hash, well before they are read.
-    pub(super) fn prefetch(&self, hash: u64, Target { group, tenant }: Target<'_>) {
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64, target: Target<'_>) {
         let (guard, core) = (pin(), &self.inner.core);
-        core.queues.prefetch_ghost(hash, group, tenant, core.notifier.ghosts().known(&guard));
+        if let Some(ghost) = target.ghost {
+            core.notifier.ghosts().known(&guard).prefetch(ghost.hash);
+        }
         core.index.prefetch(hash, &guard);
     }
 
-    /// Charges a weighed value, and makes a record of it. The returned record is charged.
-    pub(super) fn prepare(
+    /// Makes a record of a weighed value, for a value of `group`.
+    #[inline]
+    pub(super) fn make(
         &self,
         key: K,
         value: V,
         Weighed { bytes, cost }: Weighed,
-        Target { group, tenant }: Target<'_>,
-        expires: Deadline,
-    ) -> Result<Prepared<K, V>, Rejected<K, V>> {
+        expires: Expires,
+        group: &Memcg,
+    ) -> Result<NewRecord<K, V>, Rejected<K, V>> {
+        let record = self.inner.core.index.slab().alloc(Record::new(key, value, expires.at, bytes), self.inner.node());
+        match record {
+            Ok(record) => Ok(NewRecord { record, cost, queue: None, floor: expires.floor, paid: ByteSize::ZERO }),
+            Err(Record { key, value, .. }) => Err(Rejected { reason: Some(no_memory(group)), key, value }),
+        }
+    }
+
+    /// Checks that entries can be charged to this group.
+    ///
+    /// # Errors
+    ///
+    /// [`RejectReason::ForeignGroup`], which is counted as a rejection.
+    #[inline]
+    pub(super) fn admit(&self, group: &Memcg) -> Result<(), RejectReason> {
         let inner = &self.inner;
-        if !group.is_in_tree_of(&inner.group) {
-            inner.core.counters.rejected();
-            let reason = RejectReason::ForeignGroup { group: group.path() };
-            return Err(Rejected { reason: Some(reason), key, value });
+        if *group != inner.group {
+            if !group.is_in_tree_of(&inner.group) {
+                inner.core.counters.rejected();
+                return Err(RejectReason::ForeignGroup { group: group.path() });
+            }
+            // Relaxed: see `has_one_group`. Stored only once, as all inserts read the flag's cache
+            // line.
+            if !inner.has_tenants.load(Ordering::Relaxed) {
+                inner.has_tenants.store(true, Ordering::Relaxed);
+            }
         }
-        // Relaxed: see `may_have_another_payer`. Stored only once, as all inserts read the flag's
-        // cache line.
-        if *group != inner.group && !inner.has_tenants.load(Ordering::Relaxed) {
-            inner.has_tenants.store(true, Ordering::Relaxed);
-        }
-        let (queues, index) = (&inner.core.queues, &inner.core.index);
-        let node = inner.node();
-        let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
-        let record =
-            record.map_err(|Record { key, value, .. }| Rejected { reason: Some(no_memory(group)), key, value })?;
-        if let Err(reason) = self.charge(group, bytes, tenant) {
-            inner.core.counters.rejected();
-            return Err(into_rejected(record, Some(reason)));
-        }
-        record.set_queue(queues.initial_queue(group, tenant, node));
-        Ok(Prepared { record, cost })
+        Ok(())
+    }
+
+    /// Charges the target's group for a record that was refused as not paid; evicts if there is not
+    /// enough free memory.
+    ///
+    /// # Errors
+    ///
+    /// The key and the value, if the record was refused for another reason, or cannot be charged.
+    pub(super) fn pay(
+        &self,
+        mut new: NewRecord<K, V>,
+        refusal: Refusal,
+        Target { group, tenant, .. }: Target<'_>,
+    ) -> Result<NewRecord<K, V>, Rejected<K, V>> {
+        let reason = match refusal {
+            Refusal::NotPaid => match self.charge(group, new.record.charge(), tenant) {
+                Ok(()) => {
+                    new.paid = new.record.charge();
+                    return Ok(new);
+                }
+                Err(reason) => {
+                    self.inner.core.counters.rejected();
+                    Some(reason)
+                }
+            },
+            Refusal::FoundAnother => None,
+            Refusal::NoMemory => Some(no_memory(group)),
+        };
+        Err(new.into_rejected(reason))
     }
 
     /// Calls the weigher, and the function for the cost of a miss, if there is one. To be called once
@@ -249,52 +359,71 @@ where
     pub(super) fn weigh(&self, key: &K, value: &V) -> Weighed {
         let (inner, core) = (&self.inner, &self.inner.core);
         let bytes = (inner.weigher)(key, value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));
-        let cost = core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| {
-            let relative = cost.relative(key, value, core.notifier.mean_cost());
-            core.queues.note_mean_cost(cost.mean());
-            relative
-        });
+        let cost = core.functions.as_ref().and_then(|functions| functions.miss_cost.as_ref()).map_or_else(
+            RelativeCost::default,
+            |cost| {
+                let relative = cost.relative(key, value, core.notifier.mean_cost());
+                core.queues.note_mean_cost(cost.mean());
+                relative
+            },
+        );
         Weighed { bytes: rounded(bytes), cost }
     }
 
-    /// Inserts a prepared record, if the current record of the key is the expected one. Returns the
-    /// replaced value, and a removal to be finished after the guard is dropped.
-    pub(super) fn insert_prepared<'c>(
+    /// Inserts a record, if the current record of the key is the expected one. Returns the replaced
+    /// value, and a removal to be finished after the guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The record, which is charged for nothing then, and the reason.
+    pub(super) fn try_insert<'c: 'g, 'g>(
         &'c self,
-        Prepared { record, cost }: Prepared<K, V>,
+        NewRecord { record, cost, queue, floor, paid }: NewRecord<K, V>,
         hash: u64,
-        Target { group, tenant }: Target<'_>,
-        guard: &Guard,
+        Target { group, tenant, ghost }: Target<'_>,
+        guard: &'g Guard,
         expect: &Expect<'_, K, V>,
-    ) -> Result<Inserted<'c, K, V, S>, Rejected<K, V>> {
+    ) -> Result<Inserted<'c, 'g, K, V, S>, Refused<K, V>> {
         let core = &self.inner.core;
-        let (node, expires) = (record.node(), record.deadline());
+        let (node, expires, bytes) = (record.node(), record.deadline(), record.charge());
+        let mut payment = Payment::new(group, paid);
+        let chosen = || queue.unwrap_or_else(|| core.queues.initial_queue(group, tenant, node));
         // Allocates the list here, so that this is not done under the segment's lock. A tenant that
-        // has evicted records has its lists already.
-        if tenant.is_none_or(Tenant::is_filling) {
-            core.queues.prepare(record.queue(), group, node);
+        // has evicted records has its lists already, and a present record mostly gives its place.
+        if !matches!(expect, Expect::Same(_)) && tenant.is_none_or(Tenant::is_filling) {
+            core.queues.prepare(chosen(), group, node);
         }
-        let mut refused = None;
+        let mut refusal = Refusal::NoMemory;
         let mut cause = RemovalCause::Replaced;
+        let (mut removal, mut owner) = (None, None);
         let is = |there: &Record<K, V>, new: &Record<K, V>| there.key == new.key;
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
-        // Uncharged on every return below that does not insert the record, and also if a key's own
-        // code panics: then the record is dropped.
-        let mut refund = Refund { group, bytes: record.charge() };
-        let (charged, mut released) = (refund.bytes, None);
-        let put = core.index.insert(record, hash, guard, is, &hasher, |record, there| {
-            let expected = match (expect, there) {
-                (Expect::Any, _) | (Expect::Vacant, None) => true,
-                (Expect::Vacant, Some(there)) => core.is_expired(there),
-                (Expect::Same(same), Some(there)) => std::ptr::eq(*same, there),
-                (Expect::Same(_), None) => false,
-            };
-            if !expected {
+        let mut released = None;
+        let put = core.index.insert(record, hash, guard, is, &hasher, |mut record, present| {
+            let there = present.map(|(there, _)| there);
+            if !expect.allows(there, core) {
+                refusal = Refusal::FoundAnother;
                 return Err(record);
             }
-            let ghosts = core.notifier.ghosts().known(guard);
-            if core.queues.ghost_hit(hash, group, tenant, cost, ghosts) {
-                record.set_queue(Queue::Main);
+            if let (Some((there, node)), ByteSize::ZERO) = (present, paid) {
+                match self.overwrite(there, node, record, &mut payment, &mut owner) {
+                    Ok(replaced) => {
+                        removal = Some(replaced);
+                        return Ok(Entry::Overwritten);
+                    }
+                    Err(back) => record = back,
+                }
+            }
+            if !payment.raise_to(bytes, |group, more| self.charge_from_stock(group, more)) {
+                refusal = Refusal::NotPaid;
+                return Err(record);
+            }
+            record.set_queue(chosen());
+            if let Some(tenant) = tenant {
+                let ghosts = core.notifier.ghosts().known(guard);
+                if core.queues.ghost_hit(ghost, group, tenant, cost, ghosts) {
+                    record.set_queue(Queue::Main);
+                }
             }
             // `inherit` may change the queue, so `add` may have to allocate the list under the lock
             // after all: if that list was empty for long, or the replaced record was of another
@@ -303,41 +432,47 @@ where
             // Before `add`, after which another thread may remove the record.
             released = core.enter_value(&record);
             core.queues.add(record, group, node).map_err(|error| {
-                refused = Some(no_memory(group));
                 let record = error.into_handle();
-                refund.bytes = core.withdraw_value(&record, group);
+                payment.reduce_to(core.withdraw_value(&record, group));
                 record
             })?;
-            Ok(there.and_then(|there| {
+            if let Some(there) = there {
                 if core.is_expired(there) {
                     cause = RemovalCause::Expired;
                 }
                 there.set_cause(cause);
-                core.remove_from_list(there)
-            }))
+                removal = core.remove_from_list(there);
+            }
+            payment.settle(ByteSize::ZERO, bytes);
+            Ok(Entry::Added)
         });
         // The value's own charge, which ends now that the record is charged for the value.
         drop(released);
         match put {
-            Ok((there, removal)) => {
-                std::mem::forget(refund);
-                // A walk had isolated the replaced record, and may have put it back on its list
-                // before it left the index: see `Core::put_back`.
-                let removal = removal.or_else(|| there.and_then(|there| core.remove_from_list(there)));
-                core.counters.inserted(charged);
-                self.inner.register_deadline(expires);
-                let there = there.filter(|_| cause == RemovalCause::Replaced);
-                Ok((there.map(|there| there.value.clone()), removal))
+            Ok((there, entry)) => {
+                drop(payment);
+                core.counters.inserted(bytes);
+                core.register_deadline(Expires { at: expires, floor }, hash);
+                let Some(there) = there else { return Ok((None, None)) };
+                if let Entry::Added = entry {
+                    // A walk had isolated the replaced record, and may have put it back on its list
+                    // before it left the index: see `Core::put_back`.
+                    removal = removal.or_else(|| core.remove_from_list(there));
+                }
+                Ok(((cause == RemovalCause::Replaced).then_some(&there.value), removal))
             }
-            Err(error) => {
-                let (reason, record) = match error {
-                    InsertError::Refused(record) => (refused, record),
-                    InsertError::NoMemory(record) | InsertError::Indexed(record) => (Some(no_memory(group)), record),
-                };
-                Err(into_rejected(record, reason))
+            Err(InsertError::Refused(record) | InsertError::NoMemory(record) | InsertError::Indexed(record)) => {
+                Err((NewRecord { record, cost, queue, floor, paid: ByteSize::ZERO }, refusal))
             }
         }
     }
+}
+
+/// The way in which a record entered its queue.
+enum Entry {
+    /// In the place of the present record.
+    Overwritten,
+    Added,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {

@@ -2,6 +2,11 @@
 //!
 //! The group is a child of the group that the builder was given, or of the root. Its name is
 //! `cache:` and the cache's name; `cache:NAME#2`, and so on, where another group has that name.
+//!
+//! A cache without limits has no such group, so it costs nothing. The order of the checks
+//! determines which error a builder reports.
+//!
+//! A change must ensure that the group ends with the cache.
 
 use lowwater_lru_core::{ByteSize, Memcg, MemcgError};
 
@@ -96,7 +101,13 @@ fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
 /// with `_` for `/`.
 fn group_name(cache: &str, number: u64) -> String {
     let suffix = if number == 1 { String::new() } else { format!("#{number}") };
-    let mut name = format!("cache:{}", &cache[..cache.floor_char_boundary(Memcg::NAME_MAX)]);
-    name.truncate(name.floor_char_boundary(Memcg::NAME_MAX - suffix.len()));
-    name.replace('/', "_") + &suffix
+    let name = format!("cache:{}", prefix(cache, Memcg::NAME_MAX));
+    prefix(&name, Memcg::NAME_MAX - suffix.len()).replace('/', "_") + &suffix
+}
+
+/// Returns the longest prefix of `text` that has at most `bytes_max` bytes and ends between two
+/// characters.
+fn prefix(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rfind(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
 }

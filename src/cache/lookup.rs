@@ -1,4 +1,8 @@
 //! Lookups: get, peek, touch, remove.
+//!
+//! The fast path of the crate: `get` is written so that a hit runs few instructions and everything
+//! rare is in another function, not inlined. `ci/instructions.sh` counts them; a change that adds
+//! some must have a reason.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -155,20 +159,21 @@ where
         let expires = core.clock.deadline_of(time_to_live.map_or(Ttl::Forever, Ttl::Fixed));
         let touched = self.find(key, |_, hash, guard| {
             let is_it = |there: &Record<K, V>| key.equivalent(&there.key) && !core.is_expired(there);
-            core.index.with(hash, guard, is_it, |there| {
-                there.set_deadline(expires);
+            let touched = core.index.with(hash, guard, is_it, |there| {
+                there.set_deadline(expires.at);
                 there.mark_used();
                 core.queues.promote(there);
-            })
+            });
+            core.register_deadline(expires, hash);
+            touched
         });
-        self.inner.register_deadline(expires);
         touched.flatten().is_some()
     }
 
     /// Calls `f` with the live record of `key`, its hash and the guard. An expired record is
     /// unlinked.
     #[inline]
-    fn find<Q, R>(&self, key: &Q, f: impl FnOnce(&Record<K, V>, u64, &Guard) -> R) -> Option<R>
+    pub(super) fn find<Q, R>(&self, key: &Q, f: impl FnOnce(&Record<K, V>, u64, &Guard) -> R) -> Option<R>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {

@@ -1,4 +1,8 @@
 //! Metrics of one cache, for the `metrics` facade.
+//!
+//! `runtime/metrics.rs` has the metrics and the publishing; this is the call for one cache.
+//!
+//! A metric that is added must be described in `runtime/metrics.rs`.
 
 use std::hash::{BuildHasher, Hash};
 

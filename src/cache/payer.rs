@@ -1,4 +1,7 @@
 //! The group that pays for a new value.
+//!
+//! An overwrite keeps the group of the replaced entry unless the caller names another, so the group
+//! is known only after a lookup.
 
 use lowwater_lru_core::Memcg;
 

@@ -1,4 +1,8 @@
 //! A read-side section over many lookups, which return references instead of clones.
+//!
+//! References are valid for as long as the guard, so a pinned thread holds back the memory of all
+//! removed entries: short use only. The lookups must count and mark uses as those of `lookup.rs`
+//! do.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -33,7 +37,7 @@ use super::handle::Cache;
 /// assert_eq!(lengths, 6);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Pinned<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+pub struct Pinned<'a, K, V, S> {
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) guard: Guard,
 }
@@ -114,7 +118,7 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for Pinned<'_, K, V, S> {
+impl<K, V, S> std::fmt::Debug for Pinned<'_, K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pinned").field("cache", self.cache).finish_non_exhaustive()
     }

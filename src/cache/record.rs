@@ -1,4 +1,8 @@
 //! One cached item: key, value, deadline, charge, use count, links.
+//!
+//! The fields are packed by hand, since the bytes of each record beyond key and value are the cost
+//! of the cache itself. A change must keep the documented lock or owner for each field, and the
+//! size, which the tests check.
 
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 
@@ -74,8 +78,10 @@ const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
     None,
 ];
 
-const STATE_BITS: u8 = IN_MAIN | CAUSE | MOVED | LEFT_CHARGE;
-const _: () = assert!(STATE_BITS & SlotState::OWN == STATE_BITS, "bits of the owner");
+const _: () = {
+    let state_bits = IN_MAIN | CAUSE | MOVED | LEFT_CHARGE;
+    assert!(state_bits & SlotState::OWN == state_bits, "bits of the owner");
+};
 
 /// The index memory per record, in bytes: a bucket of 64 bytes for twelve records is between 5/12
 /// and 5/6 full, and mostly above 3/5. Also covers the free slots that slabs keep.
@@ -88,6 +94,7 @@ impl<K, V> Record<K, V> {
 
     /// Returns a record on probation, until [`set_queue`](Self::set_queue) changes that. `charge`
     /// was made by [`rounded`].
+    #[inline]
     pub(super) fn new(key: K, value: V, deadline: Deadline, charge: ByteSize) -> Self {
         let deadline = AtomicU32::new(deadline.raw());
         Self {
@@ -101,6 +108,7 @@ impl<K, V> Record<K, V> {
     }
 
     /// Returns the bytes that the group was charged for the record.
+    #[inline]
     pub(super) fn charge(&self) -> ByteSize {
         ByteSize::new(self.charge.charge().unpack())
     }
@@ -125,6 +133,7 @@ impl<K, V> Record<K, V> {
 
     /// Returns the queue whose list has the record, or will have it. Changed only under the
     /// record's segment's lock.
+    #[inline]
     pub(super) fn queue(&self) -> Queue {
         if self.state.bits() & IN_MAIN == 0 {
             Queue::Probation
@@ -149,18 +158,26 @@ impl<K, V> Record<K, V> {
 
     /// Returns the removal cause, for the owner of the handle. Stored under the segment's lock by
     /// the thread that removes the record from the index; none before.
+    #[inline]
     pub(super) fn cause(&self) -> Option<RemovalCause> {
         CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX)]
     }
 
     /// Stores the cause; see [`cause`](Self::cause).
     pub(super) fn set_cause(&self, cause: RemovalCause) {
+        self.state.update(|bits| Some(Self::with_cause(bits, cause)));
+    }
+
+    /// Returns the bits of a record's state with this cause.
+    #[inline]
+    pub(super) fn with_cause(bits: u8, cause: RemovalCause) -> u8 {
         let number = cause as u8 + 1;
-        self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
+        bits & !CAUSE | number << CAUSE_SHIFT
     }
 
     /// Returns whether the record is in the index. A thread that has put the handle on a list, and
     /// finds the record indexed, leaves the handle to the thread that will unlink the record.
+    #[inline]
     pub(super) fn is_indexed(&self) -> bool {
         self.state.is_still_indexed()
     }
@@ -213,11 +230,13 @@ impl<K, V> Record<K, V> {
 }
 
 /// Returns the charge that a record can store for `bytes`: the same, or slightly more.
+#[inline]
 pub(super) fn rounded(bytes: ByteSize) -> ByteSize {
     ByteSize::new(Charge::pack(bytes.get()).unpack())
 }
 
 impl ChargeAndUses {
+    #[inline]
     fn new(Charge(charge): Charge) -> Self {
         let [low, more, high, _] = charge.to_le_bytes();
         Self { low: [low, more], high: AtomicU8::new(high) }
@@ -272,6 +291,7 @@ impl Charge {
         Self::pack_large(bytes)
     }
 
+    #[cold]
     fn pack_large(bytes: u64) -> Self {
         let mut shifts = 0_u32;
         let fits = |shifts: u32| bytes.div_ceil(1 << (2 * shifts)) < 1 << Self::MANTISSA;
@@ -293,13 +313,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_costs_24_bytes_and_what_is_in_it() {
+    fn an_entry_costs_24_bytes_beyond_key_and_value() {
         assert_eq!(size_of::<Record<u64, u64>>(), 40);
         assert_eq!(size_of::<Record<[u64; 3], [u64; 3]>>(), 72);
     }
 
     #[test]
-    fn uses_and_charge_are_kept_apart() {
+    fn use_count_and_charge_do_not_change_each_other() {
         for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
             let record = Record::new((), (), Deadline::NEVER, rounded(ByteSize::new(bytes)));
             for expected in [0, 1, 2, 3, 3] {
@@ -317,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_stored_and_none_is_of_a_new_record() {
+    fn each_cause_is_stored_and_a_new_record_has_none() {
         for cause in CAUSES.into_iter().flatten() {
             let record = Record::new((), (), Deadline::NEVER, ByteSize::ZERO);
             assert_eq!(record.cause(), None);
@@ -328,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_is_never_less_and_hardly_more() {
+    fn a_stored_charge_is_rounded_up_by_little() {
         for bytes in (0..1 << 20).step_by(977).chain((0..48).map(|bit| (1 << bit) + 12_345)) {
             let charged = rounded(ByteSize::new(bytes)).get();
             assert!(charged >= bytes && charged - bytes <= bytes >> 16, "{charged} for {bytes}");

@@ -1,4 +1,8 @@
 //! The causes for which records leave a cache.
+//!
+//! Passed to the listener and counted by cause. The numbers are stored in a record's state.
+//!
+//! A change of a number must be made in `record.rs`, too.
 
 /// The cause for which an entry left the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,8 @@
 //! Saving the entries of a cache and loading them again. The caller chooses the format.
+//!
+//! A format would tie the crate to a serializer and its users to a version, so a cache shows each
+//! entry with its [`Meta`] and takes the same back. A change must ensure that `load` accepts any
+//! `Meta`, since it comes from a file, and never replaces a present value.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -194,24 +198,31 @@ where
         }
         let hash = core.hash(&key);
         let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle);
-        let target = self.target(group);
+        self.admit(group).ok()?;
+        let target = self.target(group, hash);
         self.prefetch(hash, target);
         let weighed = self.weigh(&key, &value);
-        let prepared = self.prepare(key, value, weighed, target, expires).ok()?;
+        let mut new = self.make(key, value, weighed, expires, group).ok()?;
         // No other thread has the record yet, so its state can be set without a lock.
-        prepared.record.set_uses(meta.heat % PROVEN);
+        new.record.set_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.has_queues() {
-            prepared.record.set_queue(Queue::Main);
+            new.queue = Some(Queue::Main);
         }
-        let guard = pin();
-        let put = self.insert_prepared(prepared, hash, target, &guard, &Expect::Vacant);
-        drop(guard);
-        match put {
-            Ok((_, removal)) => {
-                drop(removal);
-                Some(true)
+        loop {
+            let guard = pin();
+            let (back, refusal) = match self.try_insert(new, hash, target, &guard, &Expect::Vacant) {
+                Ok((_, removal)) => {
+                    drop(guard);
+                    drop(removal);
+                    return Some(true);
+                }
+                Err(refused) => refused,
+            };
+            drop(guard);
+            match self.pay(back, refusal, target) {
+                Ok(paid) => new = paid,
+                Err(rejected) => return rejected.found_another().then_some(false),
             }
-            Err(into_rejected) => into_rejected.found_another().then_some(false),
         }
     }
 }

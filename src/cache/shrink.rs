@@ -1,8 +1,14 @@
 //! The cache as a shrinker: counts a group's records on a node, and evicts the oldest of them.
+//!
+//! The reclaimer calls these functions at any time and on any thread. A change must ensure that
+//! counting is cheap, that a scan ends after the requested number of records, and that a record
+//! whose key cannot be hashed any more is put back instead of lost.
 
+use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
+use lowwater_base::unwind::caught;
 use lowwater_lru_core::{ByteSize, Isolated, Memcg, NodeId};
 use lowwater_rcu::pin;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
@@ -37,6 +43,8 @@ pub(super) struct Evicted {
 #[derive(Clone, Copy)]
 pub(super) struct EvictionSource<'a> {
     pub(super) memcg: &'a Memcg,
+    /// The queue from which the records were isolated.
+    pub(super) queue: Queue,
     /// The number of the group's records before the eviction, for the age of ghosts.
     pub(super) entries: u64,
     /// Records ghosts of the evicted keys, if present.
@@ -48,6 +56,14 @@ impl Evicted {
         self.freed += 1;
         self.bytes = self.bytes.saturating_add(charge);
     }
+}
+
+/// Appends a record that was isolated before, and is on no list.
+fn put_aside<K: Send + Sync + 'static, V: Send + Sync + 'static>(
+    aside: &mut Isolated<Record<K, V>>,
+    record: Handle<K, V>,
+) {
+    assert!(aside.push(record).is_ok(), "an isolated record is on no list");
 }
 
 impl<K, V, S> Shrinker for Core<K, V, S>
@@ -100,8 +116,13 @@ where
     /// Scans up to `nr` of the oldest records of a group on a node, and evicts those that were not
     /// used.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
-        let now = self.clock.now();
-        let why = |record: &Record<K, V>| match record.deadline().is_past(now) {
+        // Read at the first record with a deadline: a reading of the clock costs as much as a lookup.
+        let now = OnceCell::new();
+        let is_expired = |record: &Record<K, V>| {
+            let deadline = record.deadline();
+            !deadline.is_never() && deadline.is_past(*now.get_or_init(|| self.clock.now()))
+        };
+        let why = |record: &Record<K, V>| match is_expired(record) {
             true => RemovalCause::Expired,
             false => RemovalCause::Size,
         };
@@ -116,7 +137,7 @@ where
             // tried next, as it may have records that can be evicted.
             let swapped = self.is_stuck.load(Ordering::Relaxed) && self.is_stuck.swap(false, Ordering::Relaxed);
             let EvictionBatch { old, moved, to, entries, scanned } =
-                self.queues.isolate_batch(memcg, node, nr - all.scanned, now, swapped);
+                self.queues.isolate_batch(memcg, node, nr - all.scanned, is_expired, swapped);
             if scanned == 0 {
                 break;
             }
@@ -124,14 +145,15 @@ where
             if !moved.is_empty() {
                 self.queues.prepare(to, memcg, node);
             }
-            let source = EvictionSource { memcg, entries, ghost_recorder: Some(&ghost_recorder) };
+            let source = EvictionSource { memcg, queue: to.other(), entries, ghost_recorder: Some(&ghost_recorder) };
             let (before, put_back) = (all.bytes, all.put_back);
+            let mut refused = Isolated::new();
             for record in moved {
-                let hash = self.hash_again(&record.key);
-                if let Some(record) = self.move_to(to, record, hash, memcg, node) {
-                    self.evict_one(record, hash, source, why, &mut all);
+                if let Some(record) = self.move_to(to, record, memcg, node) {
+                    put_aside(&mut refused, record);
                 }
             }
+            self.evict_batch(refused, source, why, &mut all);
             self.evict_batch(old, source, why, &mut all);
             memcg.uncharge(all.bytes.saturating_sub(before));
             if all.put_back > put_back && all.bytes == before {
@@ -145,15 +167,8 @@ where
 
     /// Moves a record that a walk isolated from one queue to the other. Returns the record if
     /// another thread has removed it from the index, or there is no memory for a list.
-    fn move_to(
-        &self,
-        queue: Queue,
-        record: Handle<K, V>,
-        hash: Option<u64>,
-        memcg: &Memcg,
-        node: NodeId,
-    ) -> Option<Handle<K, V>> {
-        let Some(hash) = hash else { return Some(record) };
+    fn move_to(&self, queue: Queue, record: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Option<Handle<K, V>> {
+        let Some(hash) = self.hash_again(&record.key) else { return Some(record) };
         let mut record = Some(record);
         let address = record.as_deref().map(std::ptr::from_ref);
         let guard = pin();
@@ -171,8 +186,11 @@ where
         record
     }
 
-    /// Evicts isolated records of a group in batches of `AHEAD`: the cache lines of a whole batch
-    /// are prefetched before its first record is touched. The counts are added to `gone`.
+    /// Evicts isolated records of a group in batches of `AHEAD`: removes them from the index,
+    /// unless another thread was faster, and finishes their removal; counts them in `gone`. The
+    /// cache lines of a whole batch are prefetched before its first record is removed. A record
+    /// that is still marked as indexed and is not found by its hash, as the key's `Hash` panics or
+    /// is inconsistent, goes back on its list.
     pub(super) fn evict_batch(
         &self,
         mut old: Isolated<Record<K, V>>,
@@ -180,58 +198,63 @@ where
         why: impl Fn(&Record<K, V>) -> RemovalCause,
         gone: &mut Evicted,
     ) {
+        let hasher = |record: &Record<K, V>| self.hash(&record.key);
         while !old.is_empty() {
-            let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
+            let nr = old.len().min(AHEAD);
+            let (mut records, mut hashes) = ([const { None }; AHEAD], [None; AHEAD]);
+            let (records, hashes) = (&mut records[..nr], &mut hashes[..nr]);
+            records.iter_mut().for_each(|record| *record = old.pop());
+            self.hash_all(records, hashes);
             let guard = pin();
-            for place in &mut batch {
-                let Some(record) = old.pop() else { break };
-                let hash = self.hash_again(&record.key);
-                if let Some(hash) = hash {
-                    self.index.prefetch(hash, &guard);
-                    if let Some(ghost_recorder) = source.ghost_recorder {
-                        ghost_recorder.prefetch(hash, &guard);
-                    }
+            for hash in hashes.iter().copied().flatten() {
+                self.index.prefetch(hash, &guard);
+                if let Some(ghost_recorder) = source.ghost_recorder {
+                    ghost_recorder.prefetch(hash, &guard);
                 }
-                *place = Some((record, hash));
+            }
+            let mut lost = Isolated::new();
+            let mut nr_ghosts = 0;
+            for (place, hash) in records.iter_mut().zip(hashes.iter_mut()) {
+                let Some(record) = place else { break };
+                let cause = why(record);
+                let with_cause = |bits| Record::<K, V>::with_cause(bits, cause);
+                if hash.is_some_and(|hash| self.index.remove_slot(record, hash, &guard, &hasher, with_cause)) {
+                    if cause == RemovalCause::Size {
+                        nr_ghosts += 1;
+                        continue;
+                    }
+                } else if record.is_indexed() {
+                    place.take().into_iter().for_each(|record| put_aside(&mut lost, record));
+                }
+                *hash = None;
+            }
+            if let Some(ghost_recorder) = source.ghost_recorder {
+                ghost_recorder.remember(
+                    hashes.iter().copied().flatten(),
+                    nr_ghosts,
+                    source.queue,
+                    source.entries,
+                    &guard,
+                );
             }
             drop(guard);
-            for (record, hash) in batch.into_iter().flatten() {
-                self.evict_one(record, hash, source, &why, gone);
+            for record in lost {
+                match self.put_back(record, source.memcg) {
+                    Some(charge) => gone.one(charge),
+                    None => gone.put_back += 1,
+                }
             }
+            for record in records.iter().flatten() {
+                gone.one(self.end_charge(record, source.memcg));
+            }
+            self.finish_removals(records);
         }
     }
 
-    /// Evicts an isolated record of this hash: removes it from the index, unless another thread was
-    /// faster, and finishes the removal; counts it in `gone`. A record that is still marked as
-    /// indexed and is not found by its hash, as the key's `Hash` panics or is inconsistent, goes
-    /// back on its list.
-    fn evict_one(
-        &self,
-        record: Handle<K, V>,
-        hash: Option<u64>,
-        source: EvictionSource<'_>,
-        why: impl Fn(&Record<K, V>) -> RemovalCause,
-        gone: &mut Evicted,
-    ) {
-        let cause = why(&record);
-        let address: *const _ = &*record;
-        let guard = pin();
-        let is_it = |there: &_| std::ptr::eq(there, address);
-        let removed =
-            hash.filter(|hash| self.remove_from_index(*hash, &guard, is_it, |there| there.set_cause(cause)).is_some());
-        if let (Some(ghost_recorder), Some(hash), RemovalCause::Size) = (source.ghost_recorder, removed, cause) {
-            ghost_recorder.remember(hash, record.queue(), source.entries, &guard);
-        }
-        drop(guard);
-        if removed.is_none() && record.is_indexed() {
-            match self.put_back(record, source.memcg) {
-                Some(charge) => gone.one(charge),
-                None => gone.put_back += 1,
-            }
-            return;
-        }
-        let charge = self.end_charge(&record, source.memcg);
-        self.finish_removal(record);
-        gone.one(charge);
+    /// Hashes keys that were hashed before. The hash of a key whose `Hash` panics now stays none.
+    fn hash_all(&self, records: &[Option<Handle<K, V>>], hashes: &mut [Option<u64>]) {
+        let mut left = records.iter().flatten().zip(hashes);
+        // Repeated only after a panic, for the keys that are left.
+        while caught(|| left.by_ref().for_each(|(record, hash)| *hash = Some(self.hash(&record.key)))).is_none() {}
     }
 }

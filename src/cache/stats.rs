@@ -1,4 +1,8 @@
 //! Counters of a cache: lookups, inserts, and removals by cause.
+//!
+//! A hit must not write a line that other threads write, so threads count in stripes of their own
+//! and a read adds them up. A change must ensure that a stripe owned by one thread is written by
+//! that thread only, since it is written without a read-modify-write instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,6 +82,29 @@ struct Stripe {
 
 const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 
+/// Removed entries, to be counted together.
+#[derive(Default)]
+pub(super) struct Removals {
+    /// Entries by the number of their cause.
+    by_cause: [u64; 4],
+    bytes: u64,
+}
+
+impl Removals {
+    /// Adds an entry that was charged `bytes`.
+    #[inline]
+    pub(super) fn add(&mut self, cause: RemovalCause, bytes: ByteSize) {
+        let place = match cause {
+            RemovalCause::Expired => 0,
+            RemovalCause::Explicit => 1,
+            RemovalCause::Replaced => 2,
+            RemovalCause::Size => 3,
+        };
+        self.by_cause[place] += 1;
+        self.bytes = self.bytes.wrapping_add(bytes.get());
+    }
+}
+
 // All accesses are Relaxed. The counters are statistics, and order no other memory.
 impl Counters {
     #[inline]
@@ -94,6 +121,7 @@ impl Counters {
     }
 
     /// Counts an insert of an entry that was charged `bytes`.
+    #[inline]
     pub(super) fn inserted(&self, bytes: ByteSize) {
         self.stripe(|stripe, add| {
             add(&stripe.inserts, 1);
@@ -113,18 +141,15 @@ impl Counters {
         add(&self.lines().listener_panics);
     }
 
-    /// Counts the removal of an entry that was charged `bytes`.
-    pub(super) fn removed(&self, cause: RemovalCause, bytes: ByteSize) {
+    /// Counts removals.
+    pub(super) fn removed(&self, removals: &Removals) {
         self.stripe(|stripe, add| {
-            let why = match cause {
-                RemovalCause::Expired => &stripe.expired,
-                RemovalCause::Explicit => &stripe.removed,
-                RemovalCause::Replaced => &stripe.replaced,
-                RemovalCause::Size => &stripe.evictions,
-            };
-            add(why, 1);
+            let causes = [&stripe.expired, &stripe.removed, &stripe.replaced, &stripe.evictions];
+            for (counter, nr) in causes.into_iter().zip(removals.by_cause).filter(|(_, nr)| *nr > 0) {
+                add(counter, nr);
+            }
             // Wraps, as the stripe's bytes do.
-            add(&stripe.bytes, bytes.get().wrapping_neg());
+            add(&stripe.bytes, removals.bytes.wrapping_neg());
         });
     }
 
@@ -144,7 +169,7 @@ impl Counters {
             sum.wrapping_add(get(&stripe.inserts)).wrapping_sub(removals)
         });
         // Negative if a removal was read and its insert, in another stripe, was not: then 0.
-        usize::try_from(len.cast_signed()).unwrap_or(0)
+        usize::try_from(len as i64).unwrap_or(0)
     }
 
     /// Returns the number of entries, and the bytes that they are charged.
@@ -153,9 +178,10 @@ impl Counters {
         let get = |stripe: &Stripe| stripe.bytes.load(Ordering::Relaxed);
         let bytes = lines.stripes.iter().map(get).fold(0, u64::wrapping_add);
         // May be negative, for the reason given in `len`.
-        (self.len(), ByteSize::new(u64::try_from(bytes.cast_signed()).unwrap_or(0)))
+        (self.len(), ByteSize::new(u64::try_from(bytes as i64).unwrap_or(0)))
     }
 
+    /// Adds up the counters of all stripes. O(stripes).
     pub(super) fn read(&self) -> CacheStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Some(lines) = self.lines.get() else { return CacheStats::default() };
@@ -180,7 +206,7 @@ impl Counters {
             bytes = bytes.wrapping_add(get(&stripe.bytes));
         }
         // May be negative, for the reason given in `len`.
-        all.bytes = ByteSize::new(u64::try_from(bytes.cast_signed()).unwrap_or(0));
+        all.bytes = ByteSize::new(u64::try_from(bytes as i64).unwrap_or(0));
         all
     }
 

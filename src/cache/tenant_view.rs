@@ -75,7 +75,7 @@ pub struct TenantKeyRef<'a, Q: ?Sized> {
 ///
 /// A tenant's name space is emptied at once by `cache.retain(|key, _| key.group() != &group)`.
 /// O(entries of the cache).
-pub struct TenantView<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
+pub struct TenantView<'a, K, V, S = DefaultHashBuilder> {
     cache: &'a Cache<TenantKey<K>, V, S>,
     group: &'a Memcg,
 }
@@ -273,15 +273,15 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for TenantView<'_, K, V, S> {
+impl<K, V, S> Clone for TenantView<'_, K, V, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Copy for TenantView<'_, K, V, S> {}
+impl<K, V, S> Copy for TenantView<'_, K, V, S> {}
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for TenantView<'_, K, V, S> {
+impl<K, V, S> std::fmt::Debug for TenantView<'_, K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TenantView").field("cache", self.cache).field("group", self.group).finish()
     }

@@ -1,17 +1,25 @@
 //! Tests of the cache: contents, byte counts, removal causes, tenants, and isolation of faults.
+//!
+//! Helpers for the files of this folder. Caches here have one node and no background work unless a
+//! test needs it, so that counts are exact.
+//!
+//! A helper that is added must not need the background.
 
 mod behave;
 mod bytes;
 mod compaction;
 mod core;
+mod lifetimes;
 mod loads;
 mod lookups;
+mod manual_time;
 mod model;
 mod nodes;
 mod orders;
 mod overwrite;
 mod reaper;
 mod save;
+mod sweeps;
 mod tenant_keys;
 mod tenants;
 mod threads;

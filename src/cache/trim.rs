@@ -1,4 +1,9 @@
 //! Returning free memory of the allocator to the system.
+//!
+//! The index's small segments come from the allocator, which keeps freed memory; the slab's chunks
+//! do not need it.
+//!
+//! A change must ensure that it is called rarely: it locks the allocator.
 
 use std::sync::atomic::Ordering;
 

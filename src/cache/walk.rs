@@ -1,5 +1,9 @@
 //! Walks over all entries, one part of the index at a time: iteration, visits, `clear` and
 //! `retain`.
+//!
+//! A walk holds no lock between parts and needs no memory for its position, so entries may change
+//! meanwhile: an entry that stays is visited exactly once. Removals go by position, not by hash, so
+//! that entries with misbehaving keys are reached as well.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -12,7 +16,7 @@ use super::record::Record;
 use super::removal::RemovalCause;
 
 /// An iterator over the entries of a cache, from [`Pinned::iter`].
-pub struct Iter<'p, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+pub struct Iter<'p, K, V, S> {
     pinned: &'p Pinned<'p, K, V, S>,
     cursor: Cursor,
     /// The remaining records of the part that was visited last.
@@ -158,7 +162,7 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for Iter<'_, K, V, S> {
+impl<K, V, S> std::fmt::Debug for Iter<'_, K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Iter").finish_non_exhaustive()
     }

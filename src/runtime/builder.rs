@@ -1,4 +1,7 @@
 //! Construction of a runtime: its choices, its defaults, and the start of its threads.
+//!
+//! The order of construction matters: each thread is started after the parts that it uses, and a
+//! failed start drops those that were started. A new option needs a default that changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +9,14 @@ use std::time::Duration;
 use dashmap::DashMap;
 use lowwater_lru_core::{topology, ByteSize, MemcgTree, Topology};
 use lowwater_pressure::systemd::{Systemd, SystemdError};
-use lowwater_pressure::{CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim};
+use lowwater_pressure::{
+    machine_memory, CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim,
+};
 use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError, Watermarks};
 
 use super::handle::{Runtime, RuntimeInner};
 use super::housekeeper::Housekeeper;
+use super::manual_clock::ManualClock;
 use super::monitored::MonitoredReclaimer;
 use super::retired::Retired;
 
@@ -23,13 +29,25 @@ const DIRECT_TIME_MOST: Duration = Duration::from_secs(1 << 31);
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RuntimeBuilder {
-    budget: Option<ByteSize>,
+    budget: BudgetChoice,
     topology: Option<Arc<dyn Topology>>,
     watermarks: Option<Watermarks>,
     direct_time_max: Option<Duration>,
-    /// `None`: pressure is not watched.
+    /// `None`: pressure is not watched, unless `auto_pressure` is set.
     monitor: Option<MonitorConfig>,
+    auto_pressure: bool,
     systemd: bool,
+    clock: Option<ManualClock>,
+}
+
+/// The source of the budget.
+#[derive(Clone, Copy, Debug, Default)]
+enum BudgetChoice {
+    /// The memory limit of the control group.
+    #[default]
+    Cgroup,
+    Bytes(ByteSize),
+    Unlimited,
 }
 
 /// The error of a [`RuntimeBuilder`]: the runtime cannot be built.
@@ -37,8 +55,14 @@ pub struct RuntimeBuilder {
 #[non_exhaustive]
 pub enum RuntimeBuildError {
     /// The budget is 0: nothing could ever be charged.
-    #[error("the budget is 0 bytes; give one, or none for no limit")]
+    #[error("the budget is 0 bytes: nothing could be charged; give a larger one, or `unlimited()`")]
+    ZeroBudget,
+    /// The builder has no budget, and the control group has no memory limit that could be one.
+    #[error("there is no budget, and this process's control group has no memory limit; give one by `budget(..)`, or `unlimited()`")]
     NoBudget,
+    /// The builder has no budget, and the margin leaves nothing of the control group's limit.
+    #[error("this process's control group has a memory limit that leaves no budget beside its margin; give a smaller `margin(..)`, or raise the limit")]
+    LimitTooSmall,
     /// A reclaimer thread does not start.
     #[error("the reclaimer does not start: {0}")]
     Start(#[from] StartError),
@@ -54,18 +78,71 @@ pub enum RuntimeBuildError {
 }
 
 impl Runtime {
-    /// Returns a builder with the default choices: no limit, the system's topology, no watch for
-    /// pressure.
+    /// Returns a builder with the default choices: the memory limit of this process's control group
+    /// as the budget, the system's topology, no further watch for pressure.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
 }
 
 impl RuntimeBuilder {
-    /// Sets the limit on all charged bytes together; no limit by default. [`Runtime`] describes
-    /// what is guaranteed, and which memory is not counted.
+    /// Sets the limit on all charged bytes together. [`Runtime`] describes what is guaranteed, and
+    /// which memory is not counted.
+    ///
+    /// Without this call the budget is the part of the control group's memory limit that
+    /// [`cgroup_limit`](Self::cgroup_limit) leaves, and follows that limit: 880 MiB in a container
+    /// of 1 GiB. Where there is no such limit, [`build`](Self::build) fails with
+    /// [`NoBudget`](RuntimeBuildError::NoBudget).
+    ///
+    /// ```
+    /// use lowwater::runtime::RuntimeBuildError;
+    /// use lowwater::{ByteSize, Runtime};
+    ///
+    /// // In a container: what its limit leaves. On a developer's machine: 256 MiB.
+    /// let runtime = match Runtime::builder().build() {
+    ///     Err(RuntimeBuildError::NoBudget) => Runtime::builder().budget(ByteSize::mib(256)).build()?,
+    ///     built => built?,
+    /// };
+    /// println!("budget: {:#}", runtime.stats().budget);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn budget(mut self, budget: ByteSize) -> Self {
-        self.budget = Some(budget);
+        self.budget = BudgetChoice::Bytes(budget);
+        self
+    }
+
+    /// Sets no limit on all charged bytes together: only the `max` of groups and of caches hold.
+    /// The process can then use all memory of its machine, unless
+    /// [`cgroup_limit`](Self::cgroup_limit) or [`auto_pressure`](Self::auto_pressure) bounds it.
+    pub fn unlimited(mut self) -> Self {
+        self.budget = BudgetChoice::Unlimited;
+        self
+    }
+
+    /// Watches all sources of memory pressure that this machine has: the control group's limit and
+    /// usage, stalls of tasks in the control group and in the whole system (PSI, 150 ms of 2 s),
+    /// and the file of the service manager (systemd). The bound of
+    /// [`cgroup_limit`](Self::cgroup_limit) applies.
+    ///
+    /// A source that does not exist, or that the process may not watch, is left out; the reason is
+    /// in [`PressureStats::missing`](crate::pressure::PressureStats::missing). The methods for a
+    /// single source fail instead. [`pressure`](Self::pressure) sets the response.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::gib(1)).auto_pressure(true).build()?;
+    /// let pressure = runtime.stats().pressure.expect("it is watched");
+    /// for source in &pressure.sources {
+    ///     println!("watching {}", source.file);
+    /// }
+    /// for reason in &pressure.missing {
+    ///     println!("not watching: {reason}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn auto_pressure(mut self, yes: bool) -> Self {
+        self.auto_pressure = yes;
         self
     }
 
@@ -89,6 +166,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Makes the deadlines of entries follow `clock`, which only its owner advances, in all caches of
+    /// the runtime: for tests. By default they follow the system's monotonic clock.
+    pub fn clock(mut self, clock: &ManualClock) -> Self {
+        self.clock = Some(clock.clone());
+        self
+    }
+
     /// Sets the response to memory pressure, and starts the monitor even without a source: then
     /// pressure is raised only by [`Monitor::raise`], on the monitor from [`Runtime::pressure`].
     pub fn pressure(mut self, config: PressureConfig) -> Self {
@@ -100,8 +184,8 @@ impl RuntimeBuilder {
     /// whole system, in a control group, or in this process's own control group. May be called
     /// several times, for several sources.
     ///
-    /// [`build`](Self::build) fails where the kernel has no PSI, or the process may not open it.
-    /// The builder is [`Clone`], so that a program can try with PSI and then build without.
+    /// [`build`](Self::build) fails where the kernel has no PSI, or the process may not open it;
+    /// [`auto_pressure`](Self::auto_pressure) watches PSI only where that is possible.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -110,11 +194,7 @@ impl RuntimeBuilder {
     ///
     /// // Some task waited for 150 ms of 2 s. Without privileges windows are multiples of 2 s.
     /// let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2))?;
-    /// let builder = Runtime::builder().budget(ByteSize::gib(1));
-    /// let runtime = builder.clone().watch_psi(Psi::system(trigger)).build().or_else(|error| {
-    ///     eprintln!("{error}");
-    ///     builder.build()
-    /// })?;
+    /// let runtime = Runtime::builder().budget(ByteSize::gib(1)).watch_psi(Psi::system(trigger)).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "memory.pressure")]
@@ -180,6 +260,18 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Makes the control group's limit the bound, and returns the budget that holds if that limit
+    /// is removed later or is above the machine's memory: that memory less a margin.
+    fn budget_of_cgroup(&mut self) -> Result<ByteSize, RuntimeBuildError> {
+        let limit = self.monitor().cgroup.get_or_insert_with(CgroupLimit::own).clone();
+        let now = limit.read().map_err(MonitorError::Cgroup)?.ok_or(RuntimeBuildError::NoBudget)?;
+        if now == ByteSize::ZERO {
+            return Err(RuntimeBuildError::LimitTooSmall);
+        }
+        // Where the machine does not say, the present limit is the most that is known to exist.
+        Ok(machine_memory().map_or(now, |memory| limit.budget(memory)).max(ByteSize::new(1)))
+    }
+
     fn monitor(&mut self) -> &mut MonitorConfig {
         self.monitor.get_or_insert_default()
     }
@@ -192,15 +284,20 @@ impl RuntimeBuilder {
     /// [`RuntimeBuildError`], if a choice is invalid, a pressure file cannot be opened, or a thread
     /// does not start. The message names the choice or the file.
     pub fn build(mut self) -> Result<Runtime, RuntimeBuildError> {
+        if self.auto_pressure {
+            self.monitor().auto = true;
+        }
         if self.systemd {
             if let Systemd::Watch(watch) = Systemd::from_env()? {
                 self.monitor().sources.push(Source::Systemd(watch));
             }
         }
-        let budget = self.budget.unwrap_or(ByteSize::MAX);
-        if budget == ByteSize::ZERO {
-            return Err(RuntimeBuildError::NoBudget);
-        }
+        let budget = match self.budget {
+            BudgetChoice::Bytes(ByteSize::ZERO) => return Err(RuntimeBuildError::ZeroBudget),
+            BudgetChoice::Bytes(budget) => budget,
+            BudgetChoice::Unlimited => ByteSize::MAX,
+            BudgetChoice::Cgroup => self.budget_of_cgroup()?,
+        };
         let topology = self.topology.unwrap_or_else(topology::detect);
         let direct_time_max = self.direct_time_max.unwrap_or(DIRECT_TIME_MAX).min(DIRECT_TIME_MOST);
         let watermarks = self.watermarks.unwrap_or_default();
@@ -229,6 +326,7 @@ impl RuntimeBuilder {
             topology,
             direct_time_max,
             retired,
+            clock: self.clock,
             #[cfg(feature = "metrics")]
             published: parking_lot::Mutex::default(),
             tree,
@@ -244,7 +342,9 @@ impl std::fmt::Debug for RuntimeBuilder {
             .field("watermarks", &self.watermarks)
             .field("direct_time_max", &self.direct_time_max)
             .field("monitor", &self.monitor)
+            .field("auto_pressure", &self.auto_pressure)
             .field("systemd", &self.systemd)
+            .field("clock", &self.clock)
             .finish_non_exhaustive()
     }
 }

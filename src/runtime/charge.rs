@@ -1,4 +1,8 @@
 //! Charging a group, with bounded direct reclaim.
+//!
+//! Every insert of every cache ends here if its group has no room. The loop first takes from pairs
+//! of least utility, then direct reclaim, then waits for objects in flight; it is bounded in
+//! objects and time, and never waits inside a callback.
 
 use std::time::{Duration, Instant};
 
@@ -72,8 +76,8 @@ impl Runtime {
             if outcome.scanned > 0 || !matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope) {
                 continue;
             }
-            // A thread inside a callback has taken objects off their list, and uncharges them before
-            // it leaves. Sleeps, as it may wait for this processor.
+            // A thread inside a callback has taken objects off their list, and uncharges them
+            // before it leaves. Sleeps, as it may wait for this processor.
             if outcome.stopped == DirectStop::InScope || !self.inner.registry.has_calls_in_flight() {
                 break;
             }

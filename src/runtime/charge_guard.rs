@@ -1,4 +1,9 @@
 //! [`Charge`]: a charge that is uncharged when it is dropped.
+//!
+//! For memory that is no cache entry: buffers, values held by readers. The drop uncharges, so a
+//! leaked guard keeps its bytes charged, and nothing else goes wrong.
+//!
+//! A change must ensure that a guard uncharges exactly the bytes and the group that it charged.
 
 use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 

@@ -138,7 +138,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// The bytes to count in addition to the entries' charges.
+    /// Returns the bytes to count in addition to the entries' charges.
     fn missing(&self) -> ByteSize {
         self.size.saturating_sub(self.charged)
     }

@@ -116,10 +116,10 @@ impl Ghosts {
         }
     }
 
-    /// The number of entries in all caches. The sum may be negative for a moment, when the removal
-    /// of an entry is noted before its insert; it counts as 0 then.
+    /// Returns the number of entries in all caches. The sum may be negative for a moment, when the
+    /// removal of an entry is noted before its insert; it counts as 0 then.
     fn len(&self) -> usize {
-        usize::try_from(self.entries.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
+        usize::try_from(self.entries.load(Ordering::Relaxed) as i64).unwrap_or(0)
     }
 
     /// Allocates or replaces the table if it does not fit the number of entries. If there is no
@@ -128,13 +128,13 @@ impl Ghosts {
         let len = self.len();
         let guard = pin();
         let there = self.table.load(&guard);
-        if !there.is_some_and(|table| fits(table.buckets().len(), len)) {
+        if !there.is_some_and(|table| fits(table.buckets(), len)) {
             self.resize(there, len, &guard);
         }
     }
 
-    /// The bytes of the table and of replaced tables that are not returned yet. A replaced table is
-    /// in neither until its grace period is over.
+    /// Returns the bytes of the table and of replaced tables that are not returned yet. A replaced
+    /// table is in neither until its grace period is over.
     pub(crate) fn footprint(&self) -> usize {
         let guard = pin();
         self.table
@@ -202,7 +202,7 @@ impl Waste {
 
     #[cold]
     fn free_some_slow(&self) {
-        if !self.ghosts.fetch_add(1, Ordering::Relaxed).is_multiple_of(GHOSTS_PER_PART) {
+        if self.ghosts.fetch_add(1, Ordering::Relaxed) % GHOSTS_PER_PART != 0 {
             return;
         }
         let Some(mut tables) = self.tables.try_lock() else { return };
@@ -224,14 +224,15 @@ impl Table {
     /// need not be a power of two.
     #[inline]
     fn bucket(&self, hash: u64) -> Bucket<'_> {
-        let buckets = self.buckets();
-        let at = ((hash & 0xffff_ffff) * buckets.len() as u64) >> 32;
-        Bucket(&buckets[at as usize])
+        let at = ((hash & 0xffff_ffff) * self.buckets() as u64) >> 32;
+        let words = self.words[at as usize * WORDS..].first_chunk();
+        Bucket(words.expect("the number of words is a multiple of WORDS"))
     }
 
+    /// The number of buckets.
     #[inline]
-    fn buckets(&self) -> &[[AtomicU64; WORDS]] {
-        self.words.as_chunks().0
+    fn buckets(&self) -> usize {
+        self.words.len() / WORDS
     }
 }
 
@@ -293,8 +294,8 @@ const QUEUE: u64 = TIMES as u64;
 const TAG_SHIFT: u32 = QUEUE.ilog2() + 1;
 const TAG: u64 = SLOT_MASK >> TAG_SHIFT << TAG_SHIFT;
 
-/// The tag of a hash: other bits than those that choose the bucket; never 0, which marks an empty
-/// slot.
+/// Returns the tag of a hash: other bits than those that choose the bucket; never 0, which marks an
+/// empty slot.
 fn tag(hash: u64) -> u64 {
     (hash >> (u64::BITS - SLOT + TAG_SHIFT)).max(1)
 }

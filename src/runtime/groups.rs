@@ -1,4 +1,10 @@
 //! Groups by path: created on first use, ended, dropped.
+//!
+//! A table from paths to groups, so that a lookup of a tenant's group takes no lock of the tree. A
+//! dropped group keeps its name until its entries are gone; a new group of that name is refused
+//! meanwhile.
+//!
+//! A change must ensure that a name is free again only when the dropped group's entries are gone.
 
 use lowwater_base::unwind::caught;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgError};
@@ -153,7 +159,7 @@ impl Runtime {
 }
 
 /// Returns the child of this name, and creates it if there is none.
-fn child(group: &Memcg, name: &str) -> Result<Memcg, MemcgError> {
+pub(super) fn child(group: &Memcg, name: &str) -> Result<Memcg, MemcgError> {
     loop {
         if let Some(child) = group.child(name) {
             return Ok(child);

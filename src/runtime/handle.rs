@@ -1,4 +1,9 @@
 //! [`Runtime`]: the public handle, and the state that its clones share.
+//!
+//! Fields are dropped in the order of their declaration, and that order is the guarantee: threads
+//! end before the parts that they use.
+//!
+//! A field that is added must be placed by that order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +16,7 @@ use lowwater_shrinker::CallbackScope;
 use lowwater_shrinker::{NodeStats, ReclaimReason, Reclaimer, Registry, RegistryStats};
 
 use super::housekeeper::Housekeeper;
+use super::manual_clock::ManualClock;
 use super::retired::Retired;
 
 /// One memory budget, with the groups, caches, shrinkers and threads that share it. A handle: its
@@ -35,7 +41,8 @@ use super::retired::Retired;
 ///    inserting, 64 entries for each thread that is dropping some, and 4 KiB for each stripe of a
 ///    cache: a cache of fewer than a thousand entries has one stripe, a larger cache has two per
 ///    processor. Bytes that a program [charges](Self::charge) itself do not wait for readers.
-/// 3. Without a budget only the `max` of groups hold, as under 1.
+/// 3. In an [unlimited](super::RuntimeBuilder::unlimited) runtime only the `max` of groups hold, as
+///    under 1.
 ///
 /// Bytes are those that the weighers return. A value that a caller keeps, as a clone or in an
 /// `Arc`, stays in memory and is in neither count once its entry has been dropped, unless it is a
@@ -79,6 +86,8 @@ pub(super) struct RuntimeInner {
     pub(super) topology: Arc<dyn Topology>,
     pub(super) direct_time_max: Duration,
     pub(super) retired: Arc<Retired>,
+    /// The clock of the deadlines; `None`: the system's.
+    pub(super) clock: Option<ManualClock>,
     /// The series that were published so far.
     #[cfg(feature = "metrics")]
     pub(super) published: parking_lot::Mutex<super::published::PublishedSeries>,
@@ -124,12 +133,17 @@ impl Runtime {
         &self.inner.housekeeper
     }
 
-    /// The time that direct reclaim may take for one charge.
+    /// Returns the time that direct reclaim may take for one charge.
     pub(crate) fn direct_time_max(&self) -> Duration {
         self.inner.direct_time_max
     }
 
-    /// The retired records of all caches: removed, and not dropped yet.
+    /// Returns the clock of the deadlines; `None`: the system's.
+    pub(crate) fn clock(&self) -> Option<&ManualClock> {
+        self.inner.clock.as_ref()
+    }
+
+    /// Returns the retired records of all caches: removed, and not dropped yet.
     pub(crate) fn retired(&self) -> &Arc<Retired> {
         &self.inner.retired
     }
@@ -158,7 +172,7 @@ impl Runtime {
         }
     }
 
-    /// The configured budget, without the effect of a control group's limit or of pressure.
+    /// Returns the configured budget, without the effect of a control group's limit or of pressure.
     pub(crate) fn asked_budget(&self) -> ByteSize {
         self.pressure().map_or_else(|| self.root().max(), Monitor::asked_budget)
     }

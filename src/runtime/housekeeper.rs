@@ -26,6 +26,8 @@
 //! closed all the same, and the thread that works on it drops the last handle. The threads
 //! themselves are inside a scope for as long as they run. No panic ends them: neither one of a
 //! cache's callbacks or of the values that these have captured, nor one of the tree's hooks.
+//!
+//! A change must ensure that no lock of it is held while a cache runs user code.
 
 mod dropped_groups;
 mod lease;
@@ -106,17 +108,12 @@ impl Housekeeper {
         drop(removed);
     }
 
-    /// Notifies the threads of something to do: an earlier deadline, for example.
-    pub(crate) fn notify(&self) {
-        self.shared.notify();
-    }
-
-    /// The hook that notifies the caches of groups that end.
+    /// Returns the hook that notifies the caches of groups that end.
     pub(crate) fn hook(&self) -> Arc<dyn OfflineHook> {
         Arc::clone(&self.shared) as _
     }
 
-    /// A notifier, for an owner that does not have the housekeeper.
+    /// Returns a notifier, for an owner that does not have the housekeeper.
     pub(crate) fn notifier(&self) -> Notifier {
         Notifier(Arc::clone(&self.shared))
     }
@@ -177,30 +174,30 @@ impl Drop for Housekeeper {
 }
 
 impl Housekeeper {
-    /// The keys that the runtime's caches have evicted.
+    /// Returns the keys that the runtime's caches have evicted.
     pub(crate) fn ghosts(&self) -> &Ghosts {
         &self.shared.ghosts
     }
 }
 
 impl Notifier {
-    /// Notifies the housekeeper.
+    /// Notifies the housekeeper of something to do: an earlier deadline, for example.
     pub(crate) fn notify(&self) {
         self.0.notify();
     }
 
-    /// The keys that the runtime's caches have evicted.
+    /// Returns the keys that the runtime's caches have evicted.
     pub(crate) fn ghosts(&self) -> &Ghosts {
         &self.0.ghosts
     }
 
-    /// The mean cost of the values of the runtime's caches.
+    /// Returns the mean cost of the values of the runtime's caches.
     pub(crate) fn mean_cost(&self) -> &MeanCost {
         &self.0.mean_cost
     }
 
-    /// The retired records of the runtime's caches. Reached through the notifier, so that an empty
-    /// cache is small.
+    /// Returns the retired records of the runtime's caches. Reached through the notifier, so that
+    /// an empty cache is small.
     pub(crate) fn retired(&self) -> &Retired {
         &self.0.retired
     }
@@ -224,8 +221,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_group_that_is_never_empty_keeps_no_other_waiting() {
-        let runtime = Runtime::builder().build().unwrap();
+    fn a_busy_dropped_group_delays_no_other_group() {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
         let [endless, a, b] = ["endless", "a", "b"].map(|name| runtime.group(name).unwrap());
         let is_endless = endless.clone();
         let cache = NoRecords::evicting(move |group| u64::from(*group == is_endless));
@@ -245,7 +242,7 @@ mod tests {
     #[test]
     fn a_dropped_housekeeper_leaves_no_thread() {
         // The retired records of a runtime that is dropped at once: any will do.
-        let retired = Arc::clone(&Runtime::builder().build().unwrap().housekeeper().shared.retired);
+        let retired = Arc::clone(&Runtime::builder().unlimited().build().unwrap().housekeeper().shared.retired);
         let housekeeper = Housekeeper::start(1, retired).unwrap();
         let shared = Arc::clone(&housekeeper.shared);
         // The test, the housekeeper, the lease holder and the standby.

@@ -1,4 +1,7 @@
 //! [`Maintenance`]: the interface of a cache for the runtime's housekeeper.
+//!
+//! The runtime is below the caches and knows them only by this trait. No method may hold a lock of
+//! the cache while it runs user code.
 
 #[cfg(test)]
 pub(crate) mod no_records;
@@ -40,7 +43,7 @@ pub(crate) trait Maintenance: Send + Sync {
     #[cfg(feature = "metrics")]
     fn figures(&self) -> CacheFigures;
 
-    /// The number of records of a group on a node. Called as [`figures`](Self::figures) is.
+    /// Returns the number of records of a group on a node. Called as [`figures`](Self::figures) is.
     #[cfg(feature = "metrics")]
     fn count_of(&self, group: &Memcg, node: NodeId) -> u64;
 }

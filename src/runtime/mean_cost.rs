@@ -1,4 +1,9 @@
 //! The mean cost of making a value again, over all caches of a runtime that have costs.
+//!
+//! A cost is compared with the mean, so caches may use any unit as long as it is one unit. Races
+//! may lose an update, which does no harm.
+//!
+//! A change must ensure that any cost is accepted, 0 and the largest number included.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

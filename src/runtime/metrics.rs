@@ -2,6 +2,8 @@
 //!
 //! A publish reads all figures first and sets them at the recorder afterwards, so that no lock of
 //! the runtime is held while the recorder runs.
+//!
+//! A metric that is added is described there once, with its unit.
 
 #[cfg(test)]
 mod tests;

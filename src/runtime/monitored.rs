@@ -1,4 +1,8 @@
 //! [`MonitoredReclaimer`]: the interface of the reclaimer for a pressure monitor.
+//!
+//! `lowwater-pressure` and `lowwater-shrinker` do not know each other; this is the only connection.
+//!
+//! A change must ensure that it only forwards.
 
 use std::sync::Arc;
 

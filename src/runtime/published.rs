@@ -1,4 +1,8 @@
 //! The metric series that a runtime has published so far.
+//!
+//! Kept under a lock of the runtime, so that a series whose group ended is set to 0 once.
+//!
+//! A change must ensure that a series is set to 0 before it is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -26,6 +26,8 @@
 //! retired records, and all records that a reader held back until the cache became idle. When many
 //! bytes are retired, inserts therefore sweep over all caches of the runtime, a few hundred records
 //! at a time.
+//!
+//! A change must ensure that a record is counted until its memory can be used again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -168,7 +170,7 @@ impl Retired {
         dropped
     }
 
-    /// The low mark: the retired bytes above which inserts sweep.
+    /// Returns the low mark: the retired bytes above which inserts sweep.
     fn low(&self) -> ByteSize {
         match self.allowance() {
             ByteSize::MAX => ByteSize::MAX,

@@ -1,4 +1,8 @@
 //! A deadline for code that may deadlock.
+//!
+//! A test that could deadlock would otherwise hang the whole run.
+//!
+//! A change must ensure that a test which is late fails.
 
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! A runtime with one node.
+//!
+//! Counts are exact only if all entries are on one node.
 
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Runtime};

@@ -1,4 +1,8 @@
 //! A linear congruential generator: the same numbers in each run.
+//!
+//! No dependency, and the same sequence on all machines, so that bounds on results are stable.
+//!
+//! A change of the sequence requires all bounds that depend on it to be checked again.
 
 /// The generator: see the module.
 pub struct Random(pub u64);

@@ -1,4 +1,8 @@
 //! The usage of a runtime.
+//!
+//! Bytes in the stocks of processors count as usage although no entry has them.
+//!
+//! A change must ensure that stocks are drained before the usage is compared.
 
 use lowwater::Runtime;
 

@@ -1,4 +1,6 @@
 //! Waits for a condition that another thread makes true.
+//!
+//! Tests wait for a state, never for a time, so that a busy machine only makes them slower.
 
 use std::time::{Duration, Instant};
 

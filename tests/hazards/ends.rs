@@ -1,4 +1,6 @@
 //! Numbers, names, records and topologies at the ends of their ranges.
+//!
+//! Sums must saturate; values out of range must be refused or mean "never".
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};
@@ -21,7 +23,7 @@ fn times() -> Vec<Duration> {
 }
 
 #[test]
-fn times_at_their_ends_are_kept_or_for_ever() {
+fn extreme_times_are_kept_or_mean_never() {
     within("times", || {
         let runtime = runtime(ByteSize::mib(4));
         let cache = cache(&runtime);
@@ -111,7 +113,7 @@ fn hostile_records_are_loaded_or_refused() {
 }
 
 #[test]
-fn a_cache_of_any_name_and_any_numbers_is_made() {
+fn a_cache_accepts_any_name_and_numbers() {
     within("caches", || {
         let runtime = runtime(ByteSize::mib(4));
         let long = "x".repeat(1 << 20);
@@ -145,7 +147,7 @@ fn a_cache_of_any_name_and_any_numbers_is_made() {
 }
 
 #[test]
-fn a_runtime_at_the_ends_of_its_numbers_serves() {
+fn a_runtime_with_extreme_numbers_works() {
     within("runtimes", || {
         let ends = [ByteSize::ZERO, ByteSize::new(1), ByteSize::new(u64::MAX - 1), ByteSize::MAX];
         let pressure = |percent, time| PressureConfig {
@@ -228,7 +230,7 @@ impl Topology for Liar {
 }
 
 #[test]
-fn a_topology_that_lies_harms_itself_only() {
+fn an_inconsistent_topology_harms_no_other_runtime() {
     let liars = [
         Liar::new(&[0]),
         Liar::new(&[0, 1]),

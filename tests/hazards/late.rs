@@ -1,4 +1,6 @@
 //! Caches and runtimes that are dropped, and used, after a thread's locals are destroyed.
+//!
+//! The library's thread-locals are gone then, so every access to them must have a fallback.
 
 use crate::common::at_the_end_of_a_thread;
 use crate::{assert_whole, cache, filled, runtime};
@@ -9,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn caches_and_runtimes_end_late_in_a_threads_life() {
+fn caches_and_runtimes_may_be_dropped_late_on_a_thread() {
     at_the_end_of_a_thread("a cache that is used and dropped", || {
         let runtime = runtime(ByteSize::mib(4));
         let cache = filled(&runtime, 1000);

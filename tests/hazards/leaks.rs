@@ -1,4 +1,6 @@
 //! Leaked objects cost their memory, and block no other operation.
+//!
+//! `mem::forget` is safe code, so no guarantee may depend on a drop.
 
 use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};
@@ -7,8 +9,8 @@ use lowwater::{ByteSize, Cache, Charged, Runtime};
 use std::mem::forget;
 
 #[test]
-fn what_is_leaked_of_a_cache_stops_nobody_else() {
-    in_a_process("leaks::what_is_leaked_of_a_cache_stops_nobody_else", || {
+fn leaked_parts_of_a_cache_block_no_other_code() {
+    in_a_process("leaks::leaked_parts_of_a_cache_block_no_other_code", || {
         within("use beside leaks", || {
             let runtime = runtime(ByteSize::mib(4));
             let tenant = runtime.group("tenant").unwrap();
@@ -61,8 +63,8 @@ fn what_is_leaked_of_a_cache_stops_nobody_else() {
 }
 
 #[test]
-fn a_runtime_that_is_leaked_stops_no_other() {
-    in_a_process("leaks::a_runtime_that_is_leaked_stops_no_other", || {
+fn a_leaked_runtime_blocks_no_other_runtime() {
+    in_a_process("leaks::a_leaked_runtime_blocks_no_other_runtime", || {
         within("runtimes", || {
             let leaked = runtime(ByteSize::mib(4));
             forget(filled(&leaked, 100));

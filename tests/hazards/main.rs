@@ -1,5 +1,8 @@
 //! Misuse of public types: leaked, dropped late, mixed up, at the ends of their ranges, called from
 //! their own callbacks. docs/HAZARDS.md lists the misuse that each type was tested with.
+//!
+//! Each file of this folder has one kind of misuse; `assert_whole` checks afterwards that nothing
+//! is charged without an entry. Only safe code.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,9 @@
 //! Groups and positions of one runtime or cache passed to another.
+//!
+//! Foreign groups are refused, and a foreign position ends; neither may reach another runtime's
+//! memory.
+//!
+//! A new argument of such a type gets its case here.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime};
@@ -9,7 +14,7 @@ use std::collections::BTreeSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 #[test]
-fn groups_of_another_runtime_are_strangers() {
+fn groups_of_another_runtime_are_foreign() {
     within("strangers", || {
         let (ours, theirs) = (runtime(ByteSize::mib(4)), runtime(ByteSize::mib(4)));
         let (mine, stranger) = (ours.group("tenant").unwrap(), theirs.group("tenant").unwrap());

@@ -1,4 +1,6 @@
 //! Types that belong to a thread cannot be sent: checked at compile time, so that it stays so.
+//!
+//! A change of a field could make such a type `Send` without notice.
 
 use crate::{filled, runtime};
 use lowwater::cache::{CacheBuilder, Current, Entry, Iter, Op, Pinned, Visit};
@@ -24,7 +26,7 @@ fn is_send<T: Send>() {}
 fn is_send_and_sync<T: Send + Sync>() {}
 
 #[test]
-fn what_is_pinned_belongs_to_its_thread() {
+fn pinned_types_are_not_send() {
     type State = hashbrown::DefaultHashBuilder;
     <Pinned<'static, u64, u64, State> as IsNotSend<_>>::is_so();
     <Pinned<'static, u64, u64, State> as IsNotSync<_>>::is_so();

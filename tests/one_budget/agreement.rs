@@ -1,4 +1,8 @@
 //! The difference between the oracle and the real caches on one stream.
+//!
+//! Both get the same requests one by one; shares are compared at fixed steps, hits after a warm-up.
+//!
+//! A bound may be narrowed; a wider one needs a reason in docs/DESIGN.md.
 
 use super::oracle::Oracle;
 use super::real::Real;

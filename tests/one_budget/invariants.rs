@@ -1,4 +1,9 @@
 //! Invariants of random caches, groups and requests.
+//!
+//! proptest draws the caches, groups, limits and requests; the limits are checked after each
+//! request.
+//!
+//! An invariant that is added must hold after each request, whatever was drawn.
 
 use proptest::prelude::*;
 
@@ -25,7 +30,8 @@ fn patterns() -> impl Strategy<Value = Pattern> {
     ]
 }
 
-/// Limits and protection of groups, in hundredths of the budget. Together a half may be protected at most.
+/// Limits and protection of groups, in hundredths of the budget. Together a half may be protected
+/// at most.
 fn groups() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((20_u64..=120, 0_u64..=16), 0..=3)
 }
@@ -66,7 +72,8 @@ fn run(stream: &Stream, real: &mut Real) {
         for (at, spec) in stream.groups.iter().enumerate() {
             let usage = real.groups()[at].usage().get();
             assert!(usage <= spec.max, "{usage} bytes in {spec:?}, at request {n}");
-            // An eviction for another group is checked a few requests later: a check of all groups is slow.
+            // An eviction for another group is checked a few requests later: a check of all groups
+            // is slow.
             if spec.low == 0 || (group != at && n % 8 != 0) {
                 continue;
             }

@@ -1,4 +1,7 @@
 //! A cache beside a shrinker of the runtime's registry that lies.
+//!
+//! A registered shrinker is foreign code; a cache beside it must neither stop nor slow down by more
+//! than the bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -59,7 +62,7 @@ fn inserts_beside(before: usize, after: usize, count: Count, scan: Scan) -> Dura
 }
 
 #[test]
-fn a_cache_beside_liars_goes_on() {
+fn a_cache_works_with_lying_shrinkers() {
     for (count, scan) in [
         (Count::Unknown, Scan::Stop),
         (Count::Objects(u64::MAX), Scan::Stop),

@@ -1,5 +1,9 @@
 //! The rule by which caches share one budget: the caches and a plain oracle of the rule get the
 //! same requests.
+//!
+//! Each test builds a stream of requests (`stream`), runs it through the oracle (`oracle`) and the
+//! real caches (`real`), and bounds the differences (`agreement`), in points of the budget and of
+//! the hits. A change of the rule has to change the oracle first.
 
 mod agreement;
 mod invariants;

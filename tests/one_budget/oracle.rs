@@ -6,6 +6,8 @@
 //!
 //! The utility of a pair is the greatest number of hits per byte that more memory would bring, over
 //! all distances up to the budget. The pair with the least utility is the next victim.
+//!
+//! It must stay plain: an optimization here would need a proof of its own.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -152,7 +154,8 @@ impl<'s> Oracle<'s> {
         pairs.filter(|(spec, _)| group == ROOT || spec.group == group).map(|(_, pair)| pair.held).sum()
     }
 
-    /// Returns the pair of least utility below a limit, of the pairs that are not empty and not protected.
+    /// Returns the pair of least utility below a limit, of the pairs that are not empty and not
+    /// protected.
     fn least(&mut self, limit: usize) -> Option<usize> {
         let is_candidate = |at: &usize| {
             let group = self.stream.pairs[*at].group;

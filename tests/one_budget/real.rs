@@ -1,4 +1,10 @@
-//! The caches and groups of a stream, in a runtime.
+//! The side of the comparison that is under test: builds the caches and groups that a stream
+//! describes, in a runtime, and sends the stream's requests to them. `oracle.rs` is the other side.
+//!
+//! A pair is a cache and a group; the pair's number is part of each key, so one cache can serve
+//! several pairs. Hashes have no random seed and there is one node, so that a run is repeatable.
+//!
+//! A change must ensure that no request is sent twice and none left out.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, BuildHasherDefault};

@@ -1,4 +1,8 @@
 //! Streams of requests, and their caches and groups.
+//!
+//! Plain data that both sides read; keys name their pair, so streams can be merged.
+//!
+//! A change must ensure that a stream is the same in each run.
 
 use super::random::Random;
 

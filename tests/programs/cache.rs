@@ -1,5 +1,8 @@
 //! Caches of all types behind one trait. Every value that is found is checked: it must be alive,
 //! and belong to the key and the cache where it was found.
+//!
+//! A program's steps name caches by slot and do not know their types; this trait runs a step on any
+//! of them and checks each returned value against its token.
 
 use std::any::Any;
 #[cfg(feature = "async")]
@@ -30,6 +33,8 @@ pub enum Outcome {
 
 /// A handle of a cache.
 pub trait AnyCache: Send + Sync {
+    /// Clones the handle. The methods below are steps on a cache; each checks the values that it
+    /// gets.
     fn clone_box(&self) -> Box<dyn AnyCache>;
     fn id(&self) -> u32;
     /// Whether its hashes are consistent.
@@ -83,6 +88,7 @@ pub fn build(runtime: &Runtime, id: u32, choices: &CacheChoices, group: Option<&
     }
 }
 
+/// Builds a cache of these key and value types, with all callbacks of the choices.
 fn typed<K: Key, V: Value>(
     runtime: &Runtime,
     id: u32,

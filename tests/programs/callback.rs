@@ -1,5 +1,11 @@
 //! The behavior of callbacks. Each of them calls [`enter`], which executes the action that a step
 //! has armed.
+//!
+//! A step arms an action (panic, run further steps) for one kind of callback and the n-th call;
+//! every callback of the test's types calls `enter`, which runs it. So the library is re-entered at
+//! every place where it calls user code.
+//!
+//! A new callback of the library must call it, too.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;

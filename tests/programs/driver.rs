@@ -1,5 +1,11 @@
 //! Runs programs in processes of their own, so that a program that aborts or hangs is found, and
 //! reduced.
+//!
+//! The parent starts children with ranges of seeds; if one fails, the parent runs the failing seed
+//! again with fewer and fewer steps, and prints the smallest program that fails.
+//!
+//! A change must ensure that a child which hangs is ended, and that the smallest program is
+//! printed.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -1,5 +1,9 @@
 //! Switches for the features of programs. All are on, except for those in
 //! `LOWWATER_PROGRAMS_WITHOUT`, separated by commas.
+//!
+//! A known defect can so be left out while others are searched.
+//!
+//! A switch that is added must be added to `ALL`, at the place of its number.
 
 /// One switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,7 @@
 //! Keys.
+//!
+//! Keys differ in everything that an index relies on: their size, their `Drop`, how many have one
+//! hash, and whether the hash stays the same.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -36,6 +36,8 @@
 //! 2. Lists are found by the group's id alone.
 //! 3. The housekeeper drops the last handle of a cache outside of its panic handler.
 //! 4. The end of a registration waits inside a callback of another one.
+//!
+//! A public operation that is added needs a step, and its result in the model.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,7 @@
 //! The correct results of a cache, while one thread uses it.
+//!
+//! A key has a set of versions that it may have; a lookup must return one of them, or nothing if
+//! entries may be evicted. With more than one thread the model is not used.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,9 @@
 //! Objects of an `ExtendibleIndex` with its slab, and of hash chains: the parts of a cache of one's
 //! own.
+//!
+//! A program can use these below the cache. `step` runs one operation, chosen by the number `how`,
+//! which the generator draws: insert, remove, find and remove, visit, grow, shrink with a
+//! compaction. After each operation a found object's token must be alive.
 
 use std::sync::{Arc, Mutex};
 
@@ -40,6 +44,8 @@ impl Store {
         Self { list: ListLru::new(), index: ExtendibleIndex::new() }
     }
 
+    /// Runs one operation on the index; `how` selects it: 0 to 2 insert on that node, 3 removes, 4
+    /// removes while it is borrowed, 5 visits all, 6 grows, else shrinks with a compaction.
     pub fn step(&self, group: &Memcg, key: u32, how: u8) {
         match how {
             0..=2 => self.put(group, key, NodeId::new(u16::from(how))),
@@ -76,9 +82,9 @@ impl Store {
         let Ok(slot) = self.index.slab().alloc(object, node) else { return };
         let guard = pin();
         let is = |there: &Object, new: &Object| there.token.tag().key == new.token.tag().key;
-        let put = |slot: Slot<Object>, there: Option<&Object>| {
+        let put = |slot: Slot<Object>, there: Option<(&Object, NodeId)>| {
             self.list.add(slot, group, node).map_err(|error| error.into_handle())?;
-            Ok(there.and_then(|there| self.list.del(there)))
+            Ok(there.and_then(|(there, _)| self.list.del(there)))
         };
         let left = self.index.insert(slot, hash_of(key), &guard, is, &hash, put).map(|(there, handle)| {
             there.inspect(|there| there.token.check("replaced"));
@@ -152,6 +158,9 @@ impl Tables {
         self.names[key as usize % self.names.len()].lock().unwrap().clone()
     }
 
+    /// Runs one operation on the tables; `how` selects it: 0 and 1 insert into that table, 2 and 3
+    /// remove, 4 drops the name, 5 moves all names to the second table, 6 and 7 replace a table,
+    /// else visits a chain.
     pub fn step(&self, key: u32, how: u8) {
         let (hash, at) = (hash_of(key), usize::from(how % 2));
         match how {

@@ -1,4 +1,8 @@
 //! A program: its runtime, its steps, its end.
+//!
+//! Plain data, drawn by `strategy` and printed when it fails.
+//!
+//! A change must ensure that its text is enough to run it again.
 
 use crate::step::Step;
 

@@ -1,4 +1,9 @@
 //! Runs steps, and compares their results with the model.
+//!
+//! A step names slots of the `World`; an empty slot makes it do nothing, so every list of steps is
+//! a valid program, and steps can be removed one by one to reduce a failure.
+//!
+//! A step that is added must be valid in every state.
 
 mod cache;
 mod group;

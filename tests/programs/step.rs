@@ -1,4 +1,8 @@
 //! Steps of programs.
+//!
+//! Plain data with `Debug`: a failing program is printed as a list of these.
+//!
+//! A step that is added needs its generator and its run.
 
 use crate::callback::{Action, Callback};
 

@@ -1,5 +1,10 @@
 //! Objects that a thread holds: until a step releases them, or in thread-locals until the thread
 //! ends.
+//!
+//! Thread-locals are destroyed in the reverse order of their first use, so one is created before
+//! the library's and one after.
+//!
+//! A change must keep that order.
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};

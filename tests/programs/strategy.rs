@@ -1,4 +1,9 @@
 //! The generators of programs.
+//!
+//! proptest strategies, so that a failing program can be reduced. Frequent steps have larger
+//! weights; `family` has sequences that random steps rarely form.
+//!
+//! A change of a weight changes all programs: the seeds of known defects must be drawn again.
 
 mod cache;
 mod family;
@@ -28,6 +33,8 @@ pub fn programs(on: Features, is_threaded: bool, steps: usize) -> BoxedStrategy<
     mix(on).prop_flat_map(move |mix| mixed(&mix, is_threaded, steps)).boxed()
 }
 
+/// Draws a program: the runtime, the steps of the first thread (those that build caches first) and
+/// of further threads, and the order of the end.
 fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     let on = mix.on;
     let budgets = if on.has(Feature::Pressure) {

@@ -1,4 +1,9 @@
 //! A value that detects a use after its drop: a canary, a box of its own, and an entry in a ledger.
+//!
+//! The check works without a sanitizer: a dropped token's memory has a wrong canary, or its ledger
+//! entry says that it was dropped. Every key, value and item of a program contains one.
+//!
+//! A type that is added to programs must contain one.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 

@@ -1,4 +1,7 @@
 //! The objects of a program. Slots are locked for access, and never while the library runs.
+//!
+//! A step takes an object out of its slot, or clones it, and releases the slot's lock before it
+//! calls the library: callbacks use the slots as well.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, RwLock};
@@ -80,6 +83,7 @@ pub fn at<T>(places: &[Place<T>], at: u8) -> &Place<T> {
 }
 
 impl World {
+    /// Creates the world of a program: its runtime, a second tree, and empty slots.
     pub fn new(on: Features, shape: &RuntimeChoices, is_alone: bool) -> Self {
         let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
         let budget = ByteSize::kib(shape.budget_kib.into());

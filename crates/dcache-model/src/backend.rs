@@ -1,5 +1,9 @@
 //! The source of truth behind the cache: a trait, a tree in memory, a directory of the operating
 //! system.
+//!
+//! The cache calls it for every name that it does not have, from many threads, with a lock of the
+//! directory held. It may fail, block or panic; its answers are cached and never checked again,
+//! except by invalidation.
 
 // On Unix only, where file names are bytes.
 #[cfg(unix)]

@@ -11,6 +11,8 @@
 //! be a second lock for it. So the uncharged bytes are bounded by the dentries in use.
 //!
 //! The root is not charged, nor are inodes and the tables of children.
+//!
+//! A change must ensure that each charge is uncharged once, for the group that was charged.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;

@@ -1,4 +1,7 @@
 //! The invariants of a mount at rest: while no other thread uses it.
+//!
+//! Tests call it after their threads have stopped; it takes no lock, so concurrent use would report
+//! false errors. A new invariant of `dentry.rs` belongs here.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;

@@ -21,6 +21,8 @@
 //!   under the children lock: while the lock is free, a child with a clear bit is negative (D15).
 //!
 //! The cost is 8 bytes and two bits per child; the kernel's two list pointers take 16 bytes.
+//!
+//! Numbers such as D14 are those of docs/INVARIANTS.md.
 
 mod bitmap;
 #[cfg(all(test, not(lowwater_loom)))]

@@ -1,4 +1,9 @@
 //! The cache: one hash table of names for all mounts, and the settings they share.
+//!
+//! The public entry of the crate; `dcache_core.rs` has the state behind it. The settings are fixed
+//! at `build`, because the hash table and the ghost table are sized by them.
+//!
+//! A setting that is added needs a default with a reason, and a builder method with an example.
 
 use crate::backend::Backend;
 use crate::dcache_core::{DcacheCore, OnUnlink};
@@ -100,6 +105,8 @@ impl Dcache {
         self.try_mount(backend, registry, group).map_err(|kind| kind.at(b"/"))
     }
 
+    /// As [`mount`](Self::mount), with an error without a path. Builds the superblock with its
+    /// root, then registers the shrinker.
     fn try_mount(&self, backend: Arc<dyn Backend>, registry: &Registry, group: &Memcg) -> Result<Mount, ErrorKind> {
         let core = &self.core;
         let node = backend.root()?;

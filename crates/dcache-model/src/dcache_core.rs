@@ -1,5 +1,12 @@
 //! The state that all handles and mounts of a cache share: the hash table of dentries, the
 //! counters, the superblocks.
+//!
+//! Mounts share one table, as in Linux, so one lookup serves all of them. `d_lookup` is exact
+//! although it takes no lock: it repeats if a rename ran meanwhile.
+//!
+//! Numbers such as D4 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a lookup repeats if a rename ran meanwhile.
 
 use crate::dentry::Dentry;
 use crate::ghost::GhostTable;

@@ -28,6 +28,8 @@
 //!    add it to one, or, with `DONTCACHE`, to kill it.
 //! 5. `CHARGED` is set exactly while the bytes of the dentry, with its current name, are charged to
 //!    its memcg; a rename adjusts the charge.
+//!
+//! Numbers such as D8 are those of docs/INVARIANTS.md.
 
 use crate::children::Children;
 use crate::error::ErrorKind;

@@ -1,4 +1,6 @@
 //! Errors, each with the path of the call.
+//!
+//! The path is added at the public call (`ErrorKind::at`); inside the crate only kinds are passed.
 
 use std::fmt;
 use std::io;
@@ -78,7 +80,8 @@ impl Error {
 }
 
 impl ErrorKind {
-    /// Returns the equivalent [`std::io::ErrorKind`].
+    /// Returns the equivalent [`std::io::ErrorKind`]. A name that is too long is `InvalidInput`:
+    /// `InvalidFilename` needs Rust 1.87.
     pub fn io(&self) -> io::ErrorKind {
         match self {
             Self::NotFound => io::ErrorKind::NotFound,
@@ -86,8 +89,7 @@ impl ErrorKind {
             Self::NotADirectory => io::ErrorKind::NotADirectory,
             Self::IsADirectory => io::ErrorKind::IsADirectory,
             Self::DirectoryNotEmpty => io::ErrorKind::DirectoryNotEmpty,
-            Self::NameTooLong => io::ErrorKind::InvalidFilename,
-            Self::InvalidName | Self::Loop => io::ErrorKind::InvalidInput,
+            Self::NameTooLong | Self::InvalidName | Self::Loop => io::ErrorKind::InvalidInput,
             Self::CrossesDevices => io::ErrorKind::CrossesDevices,
             Self::TooManyReferences => io::ErrorKind::TooManyLinks,
             Self::Backend(error) => error.kind(),

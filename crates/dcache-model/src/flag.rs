@@ -1,4 +1,8 @@
 //! The flags of a dentry (`d_flags` in Linux).
+//!
+//! All flags and the name's length share one word, so that a lookup reads them at once. Except for
+//! `REFERENCED` they change under `d_lock`, by `Dentry::update_flags`, which keeps the counters
+//! exact.
 
 /// The type: two bits, 0 for a negative dentry.
 pub(crate) const TYPE: u32 = 3;

@@ -1,4 +1,7 @@
 //! The footprint of a dentry: the bytes that are charged to its memcg.
+//!
+//! Tenants are charged this figure, so it includes the allocator's overhead; a change of `Dentry`
+//! must keep `DENTRY_BYTES` up to date (a test compares it).
 
 use crate::dentry::Dentry;
 use crate::flag;

@@ -19,6 +19,8 @@
 //! A fingerprint is 32 bits of the name's hash; a false match only keeps a name cached a little
 //! longer. There is no lock: a fingerprint that is lost in a race of two writers is a fingerprint
 //! that was not inserted.
+//!
+//! A change must ensure that a wrong hit costs a probation at most, as fingerprints may collide.
 
 use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};

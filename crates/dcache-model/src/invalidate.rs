@@ -77,6 +77,8 @@ impl Mount {
         self.try_invalidate_negatives(dir).map_err(|kind| kind.at(dir))
     }
 
+    /// Unhashes the negatives of a directory, [`STEP`] children for each acquisition of its lock;
+    /// the put of an unhashed one kills it. Returns how many.
     fn try_invalidate_negatives(&self, dir: &[u8]) -> Result<u64, ErrorKind> {
         let Some(dir) = self.resolve(dir, &self.sb.group)? else { return Ok(0) };
         dir.dentry.directory()?;

@@ -1,4 +1,8 @@
 //! The kind of an inode.
+//!
+//! The numbers are the type bits of `flag.rs`; 0 means negative and is no kind.
+//!
+//! A change of a number must be made in `flag.rs`, too.
 
 use crate::flag;
 

@@ -16,8 +16,6 @@
 //!
 //! # Modules
 //!
-//! Ordered from the highest to the lowest. A module names only modules below it.
-//!
 //! From the highest to the lowest. A module names only modules below it.
 //!
 //! | module | |

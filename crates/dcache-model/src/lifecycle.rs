@@ -17,6 +17,8 @@
 //!   dentry.
 //! - If the fence of the walk comes first, the put reads `LRU_LIST` clear, and adds the dentry to a
 //!   list.
+//!
+//! Numbers such as D12 are those of docs/INVARIANTS.md.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::{Dentry, DentryGuard, LockedFields};
@@ -151,6 +153,8 @@ impl DcacheCore {
         self.put_slow(sb, dentry)
     }
 
+    /// The last put of a dentry that is not simply retained on its list: kills it, or adds it to a
+    /// list. Returns the parent to put, if the dentry was killed.
     #[cold]
     #[doc(alias = "retain_dentry")]
     fn put_slow(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> Option<Arc<Dentry>> {

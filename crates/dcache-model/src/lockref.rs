@@ -10,6 +10,8 @@
 //! The kernel keeps the dentry's lock and this count in one word, so that the count does not change
 //! while the lock is held. Here the compare-exchange to dead is the decision itself: it needs no
 //! lock, and no lock keeps users out.
+//!
+//! Numbers such as D25 are those of docs/INVARIANTS.md.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
@@ -182,7 +184,7 @@ mod loom {
 
     #[test]
     #[should_panic]
-    fn not_if_the_killer_looks_first_and_stores_then() {
+    fn fails_with_kill_without_exchange() {
         with_mutant("kill_without_exchange", check);
     }
 }

@@ -21,6 +21,11 @@
 //! A thread that misses a name enters it into the directory's `InLookup` list before it calls the
 //! backend. Threads that miss the same name meanwhile wait for that call, and get the same dentry
 //! (D23).
+//!
+//! Numbers such as D6 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that RCU-walk neither writes nor waits, and that it gives up if a check
+//! fails.
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;

@@ -1,4 +1,7 @@
 //! A mounted backend, and references to its dentries.
+//!
+//! A mount owns its root and is a user of it, so the root is never freed while the mount exists.
+//! The drop order is the guarantee: shrinker first, then the dentries.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;

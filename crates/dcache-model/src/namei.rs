@@ -3,6 +3,11 @@
 //! Each call holds its directory's `rwsem` exclusively. So no lookup in that directory calls the
 //! backend meanwhile, and two changes of one name exclude each other (D2). Lookups that are
 //! answered from the cache are not blocked.
+//!
+//! Numbers such as D2 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the backend is called with the directory's `rwsem` held, and the tree
+//! is changed only after the backend succeeded.
 
 use crate::dcache_core::{DcacheCore, OnUnlink};
 use crate::dentry::{Dentry, DentryGuard, Dir};
@@ -207,6 +212,8 @@ impl Mount {
         }
     }
 
+    /// Renames below two directories that the caller has looked up: locks them, asks the backend,
+    /// and moves the dentry.
     fn rename_at(&self, from: (&Arc<Dentry>, Name<'_>), to: (&Arc<Dentry>, Name<'_>)) -> Result<(), ErrorKind> {
         let core = &*self.core;
         // One rename between directories at a time, so that the ancestor relations do not change

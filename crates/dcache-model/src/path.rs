@@ -1,4 +1,9 @@
 //! Paths: byte strings, split into components at slashes.
+//!
+//! Pure functions on bytes. Symbolic links are not followed, so a path is resolved by its
+//! components alone; `..` is one of them.
+//!
+//! A change must ensure that no bytes make it panic.
 
 use crate::error::ErrorKind;
 use crate::qstr::{Name, NAME_MAX};
@@ -93,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path() {
+    fn malformed_paths_are_refused() {
         assert!(matches!(parts(b""), Err(ErrorKind::InvalidName)));
         assert!(matches!(parts(b"/a\0b"), Err(ErrorKind::InvalidName)));
         assert!(matches!(parts(&[b'/'; PATH_MAX + 1]), Err(ErrorKind::NameTooLong)));
@@ -102,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_name_is_one() {
+    fn split_last_returns_directory_and_name() {
         assert_eq!(split_last(b"/a/b//").unwrap(), (&b"/a/"[..], Name::new(b"b").unwrap()));
         assert_eq!(split_last(b"b").unwrap(), (&b""[..], Name::new(b"b").unwrap()));
         for bad in [&b"/"[..], b"/a/..", b"a/."] {

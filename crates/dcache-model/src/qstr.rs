@@ -4,6 +4,9 @@
 //! A dentry holds the first 32 bytes of its name inline, in four words padded with zeros; a name of
 //! up to 32 bytes is compared with four loads. In a dentry the words are atomics, so that a lookup
 //! may read them while a rename writes, and discard the result.
+//!
+//! A change must ensure that equal names have equal hashes, and that unequal names never compare as
+//! equal.
 
 use crate::error::ErrorKind;
 use lowwater_base::hash::GOLDEN_RATIO;
@@ -144,7 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_name() {
+    fn malformed_names_are_refused() {
         for bad in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
             assert!(Name::new(bad).is_err(), "{}", bad.escape_ascii());
         }

@@ -12,6 +12,8 @@
 //! ```
 //!
 //! A tab, a newline and a backslash in a path are written as `\t`, `\n` and `\\`.
+//!
+//! A change must keep old recordings readable.
 
 use crate::backend::Memory;
 use crate::error::ErrorKind;
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_finds_what_the_recording_found() {
+    fn replayed_lookups_find_the_recorded_names() {
         let text = b"l\t/usr/include/a.h\t1\nl\t/usr/include/no.h\t0\nl\t/usr/include/no.h\t0\nc\t/tmp/a\t0\nm\t/tmp/a\t/tmp/b\n\
             l\t/tmp/b\t1\nu\t/tmp/b\t1\nl\t/tmp/b\t0\nu\t/tmp/never\t0\n";
         let ops = parse(text).unwrap();
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_has_what_was_there_before_and_nothing_else() {
+    fn backend_for_contains_the_preexisting_paths_only() {
         let ops =
             parse(b"c\t/made/here\t0\nl\t/made/here\t1\nl\t/was/dir\t1\nl\t/was/dir/x\t1\nl\t/not/there\t0\n").unwrap();
         let stage = mounted(&Arc::new(backend_for(&ops).unwrap()));
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_and_others_are_named() {
+    fn valid_lines_are_parsed_and_invalid_ones_numbered() {
         let ops = parse(b"l\t/a\t1\nc\t/b\\tc\t0\nu\t/a\\n\\\\\t1\nm\t/a\t/b\n").unwrap();
         assert_eq!(ops[0], RecordedOp::Lookup(b"/a"[..].into(), true));
         assert_eq!(ops[1], RecordedOp::Create(b"/b\tc"[..].into()));

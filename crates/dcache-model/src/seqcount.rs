@@ -15,6 +15,8 @@
 //!   that write.
 //!
 //! The model checks below verify both claims, and fail without either fence.
+//!
+//! A change must keep these orderings.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{fence, AtomicU32, Ordering};
@@ -137,19 +139,19 @@ mod loom {
     }
 
     #[test]
-    fn d3_what_a_reader_keeps_was_there_at_one_time() {
+    fn d3_a_validated_read_is_a_consistent_snapshot() {
         check();
     }
 
     #[test]
     #[should_panic]
-    fn not_without_the_readers_fence() {
+    fn fails_with_seq_no_reader_fence() {
         with_mutant("seq_no_reader_fence", check);
     }
 
     #[test]
     #[should_panic]
-    fn not_without_the_writers_fence() {
+    fn fails_with_seq_no_writer_fence() {
         with_mutant("seq_no_writer_fence", check);
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! Negatives are reclaimed first where the policy keeps them on lists of their own: it is cheaper
 //! to look up a missing name in the backend again.
+//!
+//! An isolated dentry may get a user before it is disposed of: `dispose` then leaves it, and its
+//! last put lists it again. A change must ensure that a scan visits at most the requested number.
+//!
+//! Numbers such as D24 are those of docs/INVARIANTS.md.
 
 use crate::children::ChildFilter;
 use crate::dcache_core::DcacheCore;
@@ -89,6 +94,9 @@ impl DcacheCore {
         self.trim(sb, old, |_| ());
     }
 
+    /// Walks a list, and sorts its oldest dentries: used ones get the second chance that `chance`
+    /// describes, the others (at most `wanted`) are isolated. Returns those to be killed, and those
+    /// to be promoted.
     fn isolate(
         &self,
         list: &ListLru<Dentry>,
@@ -207,6 +215,8 @@ impl DcacheCore {
         self.promote_locked(sb, dentry, dentry.lock());
     }
 
+    /// Counts a negative as protected and adds it to the protected list, unless it is in use: then
+    /// its last put does. The caller has taken it off its list, and holds its lock.
     fn promote_locked(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut locked: DentryGuard<'_>) {
         // A dentry that turned positive, or died, since the walk isolated it is not protected.
         let parent = locked.parent.clone().filter(|_| dentry.is_negative() && !dentry.has(flag::KILLED));

@@ -3,6 +3,9 @@
 //!
 //! A scan is divided between dentries and inodes in proportion to the lengths of their lists, plus
 //! one each, so that small lists are emptied, too. Dentries are scanned before inodes.
+//!
+//! A change must ensure that a dentry with a count is never freed, and that its memory is freed
+//! after its readers have left.
 
 use crate::dcache_core::DcacheCore;
 use crate::superblock::SuperBlock;
@@ -59,7 +62,7 @@ mod tests {
     use super::proportion;
 
     #[test]
-    fn a_scan_is_shared_in_proportion_and_one_more_each() {
+    fn a_scan_is_split_in_proportion_plus_one() {
         assert_eq!(proportion(1024, 0, 0), (1, 1));
         assert_eq!(proportion(1024, 3071, 1024), (768, 257));
         assert_eq!(proportion(u64::MAX, 1, 0), (u64::MAX / 2 + 1, 1), "without overflow");

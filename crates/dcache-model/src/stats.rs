@@ -1,4 +1,9 @@
 //! The counters of a dentry cache.
+//!
+//! Counters are exact at rest (D9), which tests check: each change of a dentry's flags adds the
+//! difference in `CounterDelta`.
+//!
+//! Numbers such as D9 are those of docs/INVARIANTS.md.
 
 use crate::flag;
 use lowwater_base::striped_counters::StripedCounters;

@@ -1,4 +1,7 @@
 //! A superblock: one mounted backend, its lists and its root.
+//!
+//! Each mount has its own lists and inodes, so an unmount frees exactly its own dentries; the hash
+//! table is the cache's.
 
 use crate::backend::Backend;
 use crate::dentry::Dentry;

@@ -1,18 +1,6 @@
-//! Tests of the whole cache. The D-numbers are the project's list of properties of the kernel's
-//! dentry cache; each is named in a test here, or next to the code that it is about.
-//!
-//! | | where |
-//! |---|---|
-//! | D1, D2, D5, D8, D9, D12, D15 | `model`, after every step |
-//! | D3, D7 | `seqcount::loom`, `lockref::loom`, `lookup::tests`, `threads` |
-//! | D4, D6 | `threads` |
-//! | D10, D11, D13, D21, D22 | `rules` |
-//! | D14, D16, D17 | `walks` |
-//! | D18, D19, D24 | `floods`, one by one in `negative::tests` and `rules` |
-//! | D20 | `floods` |
-//! | D23 | `threads` |
-//! | D25 | `lockref`, `rules` |
-//! | charges to memcgs | `charges`, `model` |
+//! Tests of the whole cache. Numbers such as D14 are those of docs/INVARIANTS.md, which lists for
+//! each the file that checks it; a test has the numbers in its name. Charges to memcgs have no
+//! number: `charges` and `model` check them.
 
 mod charges;
 mod floods;

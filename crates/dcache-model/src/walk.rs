@@ -7,6 +7,8 @@
 //! A rename between directories can move a child from the visited part of the tree to the rest, or
 //! back. [`Walk::has_seen_rename`] returns whether a rename happened; the kernel's `d_walk` starts
 //! again in that case.
+//!
+//! Numbers such as D14 are those of docs/INVARIANTS.md.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;

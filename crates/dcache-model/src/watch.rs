@@ -8,6 +8,8 @@
 //!
 //! When the last watch is dropped, the flags stay, and are cleared when their dentries change, as
 //! in Linux since 6.12.
+//!
+//! Numbers such as D17 are those of docs/INVARIANTS.md.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;

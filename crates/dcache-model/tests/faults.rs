@@ -1,6 +1,8 @@
 //! Backends that block, return wrong results, or panic in the middle of a change: the caller gets
 //! the fault, the cache stays consistent, and other names are served. Backends that fail with an
 //! error are tested in `src/tests/rules.rs`.
+//!
+//! The backend here is a tree in memory with hooks before and after each call.
 
 #![cfg(not(lowwater_loom))]
 
@@ -117,7 +119,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_backend_that_dies_before_or_after_any_change_keeps_no_lock() {
+fn a_backend_that_panics_in_any_change_keeps_no_lock() {
     let places = ["lookup", "create", "created", "remove", "removed", "rename", "renamed", "link", "linked"];
     for place in places {
         let armed = Arc::new(AtomicU64::new(0));
@@ -150,7 +152,7 @@ fn a_backend_that_dies_before_or_after_any_change_keeps_no_lock() {
 }
 
 #[test]
-fn a_backend_that_fails_after_it_has_changed_is_shown_as_it_is() {
+fn a_change_that_fails_late_shows_the_backends_state() {
     for place in ["created", "removed", "renamed", "linked"] {
         let fixture = Fixture::honest(Box::new(move |what, _| (what == place).then(|| io::Error::other("EIO"))));
         let mount = &fixture.mount;
@@ -205,7 +207,7 @@ fn a_backend_that_blocks_on_one_name_serves_the_others() {
 }
 
 #[test]
-fn a_backend_that_lies_about_numbers_and_kinds_harms_itself_only() {
+fn wrong_inode_numbers_and_kinds_affect_only_their_mount() {
     let calls = AtomicU64::new(0);
     let lie = move |_: &str, _: &[u8], node: InodeInfo| match calls.fetch_add(1, Relaxed) % 4 {
         0 => InodeInfo { inode: 7, ..node },

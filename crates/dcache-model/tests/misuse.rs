@@ -1,5 +1,9 @@
 //! Safe programs that misuse the cache: leaked references and mounts, late destructors, policies
 //! with extreme numbers.
+//!
+//! Each test has a state that a program can reach by safe code alone.
+//!
+//! No test may contain `unsafe`.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -32,7 +36,7 @@ fn fill(mount: &Mount, names: usize) {
 }
 
 #[test]
-fn s12_an_empty_mount_is_asked_once_more_and_then_not_until_it_holds_something() {
+fn s12_an_empty_mount_is_counted_once_more_and_then_only_after_an_insert() {
     let (tree, registry, dcache) = world(Probation::default());
     let mount = mount(&dcache, &registry, tree.root());
     let pass = || registry.shrink(tree.root(), NodeId::ZERO, 0, Reclaim::KSWAPD, &mut Work::unlimited());
@@ -48,7 +52,7 @@ fn s12_an_empty_mount_is_asked_once_more_and_then_not_until_it_holds_something()
 }
 
 #[test]
-fn an_entry_or_a_mount_that_is_leaked_hides_nothing_of_the_next() {
+fn a_leaked_reference_or_mount_does_not_affect_the_next_mount() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: it leaks by intent");
     }
@@ -106,7 +110,7 @@ impl NegativePolicy for Greedy {
 }
 
 #[test]
-fn a_policy_without_measure_ends_and_kills_no_positive() {
+fn a_policy_with_extreme_limits_terminates_and_kills_no_positive() {
     let (tree, registry, dcache) = world(Greedy);
     let mount = mount(&dcache, &registry, tree.root());
     fill(&mount, 500);
@@ -116,7 +120,7 @@ fn a_policy_without_measure_ends_and_kills_no_positive() {
 }
 
 #[test]
-fn floors_without_measure_mean_no_bound() {
+fn maximal_floors_mean_no_bound() {
     for (probation_floor, protected_floor) in [(u64::MAX, u64::MAX), (u64::MAX, 5), (5, u64::MAX)] {
         let policy = Probation { probation_floor, protected_floor, ..Probation::default() };
         assert_eq!(policy.bound(BoundInputs { buckets: 64, positives: 0, directories: 1 }), Some(u64::MAX));

@@ -1,6 +1,8 @@
 //! Memory control groups, NUMA nodes, and LRU lists that exist only for the (group, node) pairs
 //! that use them.
 //!
+//! Start at [`ListLru`] and [`MemcgTree`], as in the program below.
+//!
 //! The crate does not depend on shrinkers: a list calls its listener ([`Occupancy`]) when it
 //! becomes non-empty.
 //!
@@ -95,7 +97,7 @@ pub mod topology;
 #[doc(hidden)]
 pub use list::CompressedLinks;
 pub use list::{Handle, Linked, Links};
-pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, LruStatus, Occupancy, Prepared, Unlocked};
+pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, LruStatus, Occupancy, Pick, Prepared, Unlocked};
 pub use lowwater_base::{ByteSize, NodeId, ParseByteSizeError};
 pub use lowwater_rcu::{heavy_fences, HeavyFences};
 pub use memcg::*;

@@ -50,6 +50,8 @@
 //! 5. Listeners are called on the transition 0 -> 1 under the list's lock, so never for a group
 //!    whose offline has finished.
 //! 6. A contended list is split; in the kernel a list always has one lock.
+//!
+//! Numbers such as L4 are those of docs/INVARIANTS.md.
 
 mod aliasable_box;
 #[cfg(any(test, feature = "baseline"))]
@@ -65,6 +67,7 @@ mod list_state;
 mod lists_head;
 mod locked;
 mod occupancy;
+mod oldest;
 mod owner;
 mod prepared;
 mod promote;
@@ -81,6 +84,7 @@ mod tests;
 
 pub use isolate::Isolated;
 pub use occupancy::Occupancy;
+pub use oldest::Pick;
 pub use prepared::Prepared;
 pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, LruStatus, Unlocked};

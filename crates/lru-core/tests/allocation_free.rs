@@ -1,5 +1,12 @@
 //! L19: once a list exists, adding, removing and walking allocate nothing, and free nothing but the
 //! objects themselves.
+//!
+//! Callers in reclaim have no memory to allocate from. The allocator of this program counts per
+//! thread.
+//!
+//! Numbers such as L19 are those of docs/INVARIANTS.md.
+//!
+//! A new operation on an existing list is added here.
 
 #![cfg(not(lowwater_loom))]
 
@@ -45,7 +52,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
 
 #[test]
 #[cfg_attr(lowwater_epoch, ignore = "crossbeam-epoch allocates for what it remembers")]
-fn l19_add_and_del_allocate_nothing_once_the_list_is_there() {
+fn l19_add_and_del_allocate_nothing_once_the_list_exists() {
     let tree = MemcgTree::default();
     let group = tree.root().create("group").unwrap();
     let node = NodeId::new(3);

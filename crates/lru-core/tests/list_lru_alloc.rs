@@ -4,6 +4,8 @@
 //!   the next attempt succeeds.
 //! * L16: the footprint follows the live lists, not those that existed before.
 //! * Actions of other threads while one waits for memory.
+//!
+//! Numbers such as L6 are those of docs/INVARIANTS.md.
 
 // crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
@@ -175,7 +177,7 @@ fn shown_by_walk_node(lru: &ListLru<Item>) -> u64 {
 }
 
 #[test]
-fn a_walk_of_a_node_shows_groups_that_come_while_it_asks_for_memory() {
+fn walk_node_visits_groups_that_are_added_while_it_allocates() {
     let _alone = alone();
     warm_up();
     let (tree, lru) = (MemcgTree::new(0), ListLru::<Item>::new());
@@ -185,7 +187,7 @@ fn a_walk_of_a_node_shows_groups_that_come_while_it_asks_for_memory() {
 }
 
 #[test]
-fn l17_a_walk_of_a_node_shows_as_many_groups_as_there_is_memory_for() {
+fn l17_walk_node_without_memory_visits_as_many_groups_as_possible() {
     let _alone = alone();
     warm_up();
     let (tree, lru) = (MemcgTree::new(0), ListLru::<Item>::new());

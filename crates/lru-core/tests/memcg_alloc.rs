@@ -1,6 +1,8 @@
 //! Groups, trees and hooks with an allocator that fails on request: each function that is
 //! documented to return an error without memory does so for each of its allocations in turn, on a
 //! stable compiler, and leaves nothing behind.
+//!
+//! An embedder in a kernel must survive every one of them.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -160,7 +162,7 @@ fn nothing_of_a_tree_is_left() {
 }
 
 #[test]
-fn a_counted_value_says_that_there_is_no_memory_and_is_dropped() {
+fn try_arc_without_memory_returns_none_and_drops_the_value() {
     let value = Arc::new(());
     let (made, refused) = refused_after(0, || TryArc::try_new(Arc::clone(&value)));
     assert!(made.is_none() && refused);

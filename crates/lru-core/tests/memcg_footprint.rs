@@ -1,5 +1,7 @@
 //! `MemcgTree::footprint` compared with an allocator that counts: exact to the byte, at every step
 //! of a tree's life.
+//!
+//! A new field that allocates must be added to `footprint`, or this test fails.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -1,4 +1,8 @@
 //! Groups of two trees in the lists of one `ListLru`. The same ids refer to different groups.
+//!
+//! Lists are found by the group's address for this reason; a lookup by id alone would fail here.
+//!
+//! A new lookup of a list gets a case with equal ids here.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -77,7 +81,7 @@ fn l6_a_group_has_ancestors_of_its_own_tree() {
 }
 
 #[test]
-fn l16_a_sweep_of_one_tree_takes_nothing_from_the_other() {
+fn l16_a_sweep_of_one_tree_keeps_the_lists_of_the_other() {
     let [(ours, our), (theirs, their)] = two_groups();
     let lru = ListLru::<Item>::new();
     for round in 0..50 {
@@ -95,7 +99,7 @@ fn l16_a_sweep_of_one_tree_takes_nothing_from_the_other() {
 }
 
 #[test]
-fn r10_a_tree_that_is_gone_leaves_nothing_to_one_that_comes() {
+fn r10_a_dropped_tree_leaves_nothing_to_a_new_one() {
     let lru = ListLru::<Item>::new();
     for _ in 0..100 {
         let tree = MemcgTree::new(0);

@@ -1,10 +1,12 @@
-//! The control group of this process: its memory limits, its usage, and how often it met a limit.
+//! The control group of this process: its memory limits, its usage, and the counts of charges that
+//! reached a limit.
 //!
 //! ```text
 //!     /proc/self/cgroup      groups of the process   Membership  --.
-//!     /proc/self/mountinfo   mounted hierarchies     Mount         |--> CgroupPath: directory and top
-//!                                                                --'
-//!     CgroupPath, up to the top   memory.max, memory.high              --> the smallest of them applies
+//!     /proc/self/mountinfo   mounted hierarchies     Mount       --+--> CgroupPath
+//!
+//!     CgroupPath: the group's directory, and the top, the highest group that the mount shows
+//!     memory.max, memory.high of each group on the path --> the smallest of them applies
 //! ```
 //!
 //! Limits nest: a group with a `max` may be inside a group with a lower one. So all limits on the

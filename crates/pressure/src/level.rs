@@ -1,4 +1,9 @@
 //! The level of memory pressure.
+//!
+//! Four levels instead of a number: each source maps its own signal to one, and only `Target`
+//! decides about bytes. The order of the variants is their severity.
+//!
+//! A change must keep that order.
 
 /// The level of memory pressure. Sources only raise it; time alone lowers it
 /// ([`Target`](super::Target)).

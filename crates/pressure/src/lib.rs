@@ -1,6 +1,8 @@
 //! Memory pressure from outside the process, and the limit that it leaves a group (a `Memcg` of
 //! `lowwater-lru-core`).
 //!
+//! Start at [`Monitor::start`] and [`MonitorConfig`].
+//!
 //! Each source raises one shared [`Level`]. The [`Monitor`] polls the sources; the [`Target`]
 //! computes the limit:
 //!
@@ -29,6 +31,7 @@
 //! |---|---|
 //! | `text` | the format that small text files of the kernel share, and [`TextError`] |
 //! | `level` | [`Level`]: the severity of the pressure |
+//! | `machine` | [`machine_memory`]: the memory of the whole machine |
 //! | [`psi`] | pressure stall information: triggers, and the text of its files |
 //! | [`cgroup`] | the control group of this process: its directory, limits, usage and events |
 //! | [`systemd`] | the variables of the service manager's protocol |
@@ -47,6 +50,7 @@ extern crate std;
 
 pub mod cgroup;
 mod level;
+mod machine;
 mod monitor;
 pub mod psi;
 mod reclaim;
@@ -57,6 +61,7 @@ mod text;
 mod trim;
 
 pub use level::Level;
+pub use machine::machine_memory;
 pub use monitor::{CgroupLimit, CgroupStats, Monitor, MonitorConfig, MonitorError, PressureStats, SourceStats};
 pub use psi::{Psi, Stalls, Trigger, TriggerError};
 pub use reclaim::BackgroundReclaim;

@@ -20,6 +20,7 @@
 //! clock; this module adds the clock, a lock, and the thread. Lock order: the state's lock is taken
 //! before any lock of the memcg or the reclaimer, and is never taken inside their callbacks.
 
+mod auto;
 mod config;
 mod limit;
 mod state;
@@ -29,6 +30,7 @@ pub use config::{MonitorConfig, MonitorError};
 pub use limit::CgroupLimit;
 pub use stats::{CgroupStats, PressureStats, SourceStats};
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -42,8 +44,9 @@ use lowwater_lru_core::{ByteSize, Memcg};
 
 use crate::source::{OpenSource, Poller, SourceEvent};
 use crate::{BackgroundReclaim, Level, Trim};
+use auto::FoundSources;
 use limit::WatchedCgroup;
-use state::MonitorState;
+use state::{MonitorState, SourceFiles};
 
 #[cfg(test)]
 mod tests;
@@ -98,7 +101,8 @@ struct MonitorShared {
 
 impl Monitor {
     /// Opens the sources, sets the `max` of `memcg` to `budget`, or to the part of it that the
-    /// control group leaves, and starts the thread.
+    /// control group leaves, and starts the thread. With [`MonitorConfig::auto`], sources that this
+    /// machine has are added, and those that it has not are in [`PressureStats::missing`].
     ///
     /// `memcg` must be a group of the tree that `reclaimer` serves. A group of another tree gets
     /// the limit, but nothing is reclaimed from it.
@@ -117,15 +121,32 @@ impl Monitor {
         for source in &config.sources {
             sources.push(Some(OpenSource::open(source)?));
         }
-        let watched = config.cgroup.clone().map(WatchedCgroup::find).transpose()?.flatten();
+        let mut watched = config.cgroup.clone().map(WatchedCgroup::find).transpose()?.flatten();
+        let mut missing = Vec::new();
+        if config.auto {
+            let mut found = FoundSources::of_this_machine();
+            if config.cgroup.is_none() {
+                watched = found.cgroup(CgroupLimit::own());
+            }
+            // A source that the configuration names as well is watched once.
+            found.opened.retain(|source| sources.iter().flatten().all(|other| other.file() != source.file()));
+            sources.extend(found.opened.into_iter().map(Some));
+            missing = found.missing;
+        }
         if let Some(watched) = &watched {
             for file in watched.events_files() {
-                sources.extend(OpenSource::cgroup_events(&file)?.map(Some));
+                match OpenSource::cgroup_events(&file) {
+                    Ok(source) => sources.extend(source.map(Some)),
+                    // The group was found, not named: its usage is still read at intervals.
+                    Err(error) if config.auto && config.cgroup.is_none() => missing.push(format!("{error}")),
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         let names = sources.iter().flatten().map(|source| String::from(source.file())).collect();
         let poller = Poller::new().map_err(MonitorError::Thread)?;
-        let mut state = MonitorState::new(memcg.clone(), Arc::clone(&reclaimer), budget, watched, names, &config);
+        let files = SourceFiles { watched: names, missing };
+        let mut state = MonitorState::new(memcg.clone(), Arc::clone(&reclaimer), budget, watched, files, &config);
         state.apply();
         let shared = Arc::new(MonitorShared { state: Mutex::new(state), reclaimer, poller, epoch: Instant::now() });
         let theirs = Arc::clone(&shared);

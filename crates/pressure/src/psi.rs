@@ -6,6 +6,8 @@
 //! is a trigger for the system or for one cgroup. [`Stalls`] is the parsed content of a PSI file.
 //!
 //! This module only parses and formats; [`Source`](super::Source) opens and polls the files.
+//!
+//! A change must keep the text of a trigger as the kernel expects it.
 
 use alloc::format;
 use alloc::string::String;
@@ -69,10 +71,14 @@ pub struct Trigger {
 #[non_exhaustive]
 pub enum TriggerError {
     /// The window is too short or too long.
-    #[error("a PSI window of {0:?} does not exist: choose 500 ms to 10 s; without CAP_SYS_RESOURCE a multiple of 2 s")]
+    #[error(
+        "a PSI window of {0:?} is out of range: choose 500 ms to 10 s; without CAP_SYS_RESOURCE a multiple of 2 s"
+    )]
     Window(Duration),
     /// The stall is 0, or longer than the window.
-    #[error("a stall of {stall:?} in a window of {window:?} cannot be: choose more than 0 and at most the window")]
+    #[error(
+        "a stall of {stall:?} in a window of {window:?} is out of range: choose more than 0 and at most the window"
+    )]
     Stall {
         /// The requested stall time.
         stall: Duration,
@@ -127,7 +133,7 @@ impl Trigger {
 
     /// Returns whether the kernel accepts this trigger without `CAP_SYS_RESOURCE`.
     pub fn is_unprivileged(&self) -> bool {
-        self.window.as_micros().is_multiple_of(WINDOW_UNPRIVILEGED.as_micros())
+        self.window.as_micros() % WINDOW_UNPRIVILEGED.as_micros() == 0
     }
 
     /// Returns the level of pressure that an event of this trigger means.

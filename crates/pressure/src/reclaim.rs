@@ -1,4 +1,7 @@
 //! The trait by which a monitor reduces a group's usage.
+//!
+//! It keeps this crate independent of shrinkers: `lowwater` implements it for its reclaimer
+//! (`runtime/monitored.rs`). No method may block on the monitor.
 
 use core::fmt::Debug;
 

@@ -1,4 +1,9 @@
 //! Sources of pressure outside the process, and their events.
+//!
+//! `linux.rs` opens and polls them; on other systems (`other.rs`) there are none. Error texts tell
+//! the operator how to resolve the error.
+//!
+//! Both modules must have the same names.
 
 use alloc::format;
 use alloc::string::String;

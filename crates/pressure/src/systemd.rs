@@ -126,12 +126,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text: String) {
+        fn any_text_is_parsed_or_refused(text: String) {
             fuzz(text.as_bytes());
         }
 
         #[test]
-        fn any_near_miss_is_read_or_refused(text in "/[a-z]{0,3}\n ?[A-Za-z0-9+/]{0,9}={0,3}") {
+        fn any_nearly_valid_text_is_parsed_or_refused(text in "/[a-z]{0,3}\n ?[A-Za-z0-9+/]{0,9}={0,3}") {
             fuzz(text.as_bytes());
         }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn unset_off_and_wrong_are_told_apart() {
+    fn unset_disabled_and_invalid_variables_are_distinguished() {
         assert_eq!(Systemd::parse(None, Some("!")), Ok(Systemd::Unset));
         assert_eq!(Systemd::parse(Some("/dev/null"), Some("!")), Ok(Systemd::Off));
         assert!(Systemd::parse(Some("memory.pressure"), None)

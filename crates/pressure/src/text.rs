@@ -1,4 +1,9 @@
 //! The format that the kernel's small text files share, and the error for a malformed one.
+//!
+//! One format and one error, so that each message names the field and quotes its text. Parsers
+//! accept no sign, no blanks inside, and no overflow.
+//!
+//! A parser must return an error, and not panic, for any text.
 
 use alloc::string::String;
 

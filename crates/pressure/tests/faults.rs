@@ -1,6 +1,8 @@
 //! Pressure files that vanish, are malformed or cannot be read, and control groups that are
 //! removed: the last limit stays in effect, the error names the file, and manual pressure still
 //! works.
+//!
+//! The rule under test: an error never removes a limit that was known, and never stops the thread.
 
 #![cfg(target_os = "linux")]
 
@@ -105,7 +107,7 @@ fn is_told_and_harmless(world: &World, monitor: &Monitor, words: &[&str]) {
 }
 
 #[test]
-fn garbage_in_any_file_is_told_and_the_last_limit_stays() {
+fn a_malformed_file_is_reported_and_the_last_limit_stays() {
     let bad: [(&str, &[u8]); 9] = [
         ("memory.max", b"plenty\n"),
         ("memory.max", b""),
@@ -133,7 +135,7 @@ fn garbage_in_any_file_is_told_and_the_last_limit_stays() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_and_the_last_limit_stays() {
+fn an_unreadable_file_is_reported_and_the_last_limit_stays() {
     for name in ["memory.max", "memory.high", "memory.current", "memory.stat"] {
         let world = World::new("eio");
         let monitor = world.start(world.config()).unwrap();
@@ -176,7 +178,7 @@ fn a_group_that_vanishes_as_a_whole_leaves_the_last_limit() {
 }
 
 #[test]
-fn a_limit_that_is_taken_off_is_no_fault() {
+fn a_removed_limit_is_not_an_error() {
     let world = World::new("off");
     let monitor = world.start(world.config()).unwrap();
     fs::remove_file(world.group.join("memory.max")).unwrap(); // The controller was switched off for this group.
@@ -277,8 +279,8 @@ mod no_threads {
     }
 
     #[test]
-    fn a_monitor_that_gets_no_thread_is_refused() {
-        let name = "no_threads::a_monitor_that_gets_no_thread_is_refused";
+    fn a_monitor_without_a_thread_is_an_error() {
+        let name = "no_threads::a_monitor_without_a_thread_is_an_error";
         if std::env::var_os("LOWWATER_SANITIZER").is_some() {
             return println!("skipped: a sanitizer has no use for a limit on addresses");
         }

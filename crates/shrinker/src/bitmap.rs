@@ -8,6 +8,8 @@
 //! Bits change under a shared reference; words are added and removed only under `&mut`. The owner
 //! of a bitmap keeps it in a reader-writer lock, so a reader never sees a word disappear (S16), and
 //! a word that is found empty under `&mut` stays empty.
+//!
+//! Numbers such as S16 are those of docs/INVARIANTS.md.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -30,7 +32,7 @@ pub(crate) struct Bit<'a> {
 }
 
 impl Bit<'_> {
-    /// True if the bit is set.
+    /// Returns true if the bit is set.
     pub(crate) fn is_set(&self) -> bool {
         // Relaxed: the caller's fence or lock provides the ordering.
         self.word.load(Ordering::Relaxed) & self.mask != 0
@@ -127,13 +129,14 @@ impl core::ops::Deref for Words {
 }
 
 impl Bitmap {
-    /// The position of bit `id`, if its word is allocated. O(log words).
+    /// Returns the position of bit `id`, if its word is allocated. O(log words).
     pub(crate) fn find(&self, id: u32) -> Option<Bit<'_>> {
         let at = self.words.binary_search_by_key(&(id / BITS), Word::index).ok()?;
         Some(Bit { word: &self.words[at].1, mask: 1 << (id % BITS) })
     }
 
-    /// The position of bit `id`; allocates its word if necessary. `None` without memory. O(words).
+    /// Returns the position of bit `id`; allocates its word if necessary. `None` without memory.
+    /// O(words).
     pub(crate) fn make(&mut self, id: u32) -> Option<Bit<'_>> {
         let at = match self.words.binary_search_by_key(&(id / BITS), Word::index) {
             Ok(at) => at,
@@ -147,7 +150,7 @@ impl Bitmap {
         Some(Bit { word: &self.words.get(at)?.1, mask: 1 << (id % BITS) })
     }
 
-    /// True if bit `id` is set.
+    /// Returns true if bit `id` is set.
     pub(crate) fn contains(&self, id: u32) -> bool {
         self.find(id).is_some_and(|bit| bit.is_set())
     }
@@ -195,8 +198,8 @@ impl Bitmap {
         }
     }
 
-    /// The lowest set bit above `id`; the lowest set bit of all for `None`. O(log words) if no word
-    /// is empty.
+    /// Returns the lowest set bit above `id`; the lowest set bit of all for `None`. O(log words) if
+    /// no word is empty.
     pub(crate) fn next_after(&self, id: Option<u32>) -> Option<u32> {
         let from = match id {
             None => 0,
@@ -221,18 +224,18 @@ impl Bitmap {
         self.words.retain(|w| w.1.load(Ordering::Relaxed) != 0);
     }
 
-    /// True if there are no words; after [`tidy`](Self::tidy), true if no bit is set.
+    /// Returns true if there are no words; after [`tidy`](Self::tidy), true if no bit is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The number of set bits.
+    /// Returns the number of set bits.
     pub(crate) fn len(&self) -> usize {
         // Relaxed: a statistic.
         self.words.iter().map(|w| w.1.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
-    /// Heap bytes.
+    /// Returns the heap bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.words.bytes()
     }

@@ -3,14 +3,17 @@
 //! A pass asks each live shrinker for its number of objects and scans the same small fraction of
 //! each: more under higher pressure (a lower priority number), less from caches with objects that
 //! are expensive to recreate (`seeks`). Objects that do not fill a batch, or cannot be scanned in
-//! the current context, are recorded as a [`Debt`]. How debts are paid decides about latency and
-//! starvation, so it is behind a small trait:
+//! the current context, are recorded as a [`Debt`]. Scanning owed objects later *pays* the debt.
+//! The thread that pays, and when, decides about latency and starvation, so it is behind a small
+//! trait:
 //!
 //! | policy | debts are paid by | a small cache | most objects that a foreground caller scans in one call |
 //! |---|---|---|---|
 //! | [`Fair`] (default) | the background only | scanned within a stated number of passes (S26) | its own part |
 //! | [`Proportional`], Linux since 5.13 | the next caller, `debt >> priority` | below `(batch / 4) << priority` objects never | grows with the debt |
 //! | [`Windup`], Linux to 5.12 | the next caller, all of it | scanned eventually | half the cache |
+//!
+//! Numbers such as S26 are those of docs/INVARIANTS.md.
 
 mod fair;
 mod proportional;
@@ -59,7 +62,8 @@ pub struct Plan {
     pub total: u64,
     /// The smallest number of objects that is worth a call.
     pub scan_min: u64,
-    /// The fraction of an object by which `total` is rounded down, in 65,536ths.
+    /// The fraction of an object by which `delta` was rounded down, in 65,536ths: carried to the
+    /// next pass.
     pub rest: u64,
 }
 
@@ -95,37 +99,38 @@ pub enum Kick {
 /// [`plan`](Self::plan) or [`commit`](Self::commit) loses the debt that was taken; the panic
 /// reaches the caller of reclaim, and ends no thread of a [`Reclaimer`](crate::Reclaimer).
 pub trait Policy: Send + Sync {
-    /// True if such a caller takes the owed objects. Other callers take only the carried fraction.
+    /// Returns whether a caller takes the owed objects: a background thread if `background`, else a
+    /// foreground caller. Other callers take only the carried fraction ([`Debt::carry`]).
     fn pays(&self, background: bool) -> bool;
 
-    /// Returns the plan of a scan, given the debt that was taken. `ask.freeable` is at least 1.
-    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan;
+    /// Returns the plan of a scan, given the debt that was taken. `input.freeable` is at least 1.
+    fn plan(&self, input: &PlanInput, debt: Debt) -> Plan;
 
     /// Returns the debt to record after `scanned` objects of the plan were scanned.
-    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt;
+    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt;
 
-    /// The maximum of the owed objects after a visit, if `freeable` objects exist.
+    /// Returns the maximum of the owed objects after a visit, if `freeable` objects exist.
     fn owed_max(&self, freeable: u64) -> u64;
 
-    /// Whether to notify the background when `owed` objects are owed. Linux never does.
+    /// Returns whether to notify the background when `owed` objects are owed. Linux never does.
     #[doc(hidden)]
-    fn kick(&self, _ask: &PlanInput, _owed: u64) -> Kick {
+    fn kick(&self, _input: &PlanInput, _owed: u64) -> Kick {
         Kick::Never
     }
 }
 
-/// One pass's part of `freeable`, as in Linux: `((freeable >> priority) * 4) / seeks`, or half if
-/// recreating the objects costs nothing.
-fn delta(ask: &PlanInput) -> u64 {
-    if ask.seeks == 0 {
-        return ask.freeable / 2;
+/// Returns one pass's part of `freeable`, as in Linux: `((freeable >> priority) * 4) / seeks`, or
+/// half if recreating the objects costs nothing.
+fn delta(input: &PlanInput) -> u64 {
+    if input.seeks == 0 {
+        return input.freeable / 2;
     }
-    let part = u128::from(ask.freeable.checked_shr(u32::from(ask.priority)).unwrap_or(0));
-    u64::try_from(part * 4 / u128::from(ask.seeks)).unwrap_or(u64::MAX)
+    let part = u128::from(input.freeable.checked_shr(u32::from(input.priority)).unwrap_or(0));
+    u64::try_from(part * 4 / u128::from(input.seeks)).unwrap_or(u64::MAX)
 }
 
-/// At most twice the existing objects: once round the list to age them, once more to free them
-/// (S2).
+/// Returns the bound of `total`: twice the existing objects: once round the list to age them, once
+/// more to free them (S2).
 fn total_max(freeable: u64) -> u64 {
     freeable.saturating_mul(2)
 }

@@ -63,7 +63,7 @@ impl CallbackScope {
         Self { not_send: PhantomData }
     }
 
-    /// True if the calling thread is inside a scope. Always false without `std`.
+    /// Returns true if the calling thread is inside a scope. Always false without `std`.
     #[inline]
     pub fn is_inside() -> bool {
         #[cfg(any(feature = "std", lowwater_loom))]

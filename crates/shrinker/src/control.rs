@@ -1,4 +1,9 @@
 //! The request passed to a callback, and the flags of the reclaiming thread.
+//!
+//! Flags can only restrict a callback: an unknown one grants nothing. A callback that lacks a right
+//! returns `Stop` or calls `will_defer`, and never waits.
+//!
+//! Numbers such as S21 are those of docs/INVARIANTS.md.
 
 use bitflags::bitflags;
 use core::cell::Cell;
@@ -63,24 +68,24 @@ impl<'a> ShrinkControl<'a> {
         }
     }
 
-    /// The group to reclaim from. Shrinkers that are not memcg-aware get the root.
+    /// Returns the group to reclaim from. Shrinkers that are not memcg-aware get the root.
     pub fn memcg(&self) -> &'a Memcg {
         self.memcg
     }
 
-    /// The node to reclaim from. Shrinkers that are not NUMA-aware get node 0.
+    /// Returns the node to reclaim from. Shrinkers that are not NUMA-aware get node 0.
     #[doc(alias = "nid")]
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The rights of the reclaiming thread.
+    /// Returns the rights of the reclaiming thread.
     #[doc(alias = "gfp_mask")]
     pub fn flags(&self) -> Reclaim {
         self.flags
     }
 
-    /// The number of objects to scan; 0 while counting.
+    /// Returns the number of objects to scan; 0 while counting.
     pub fn nr_to_scan(&self) -> u64 {
         self.nr_to_scan
     }

@@ -10,6 +10,8 @@
 //! The formats and errors are those of Linux 7.3's `mm/shrinker_debug.c`, with group ids of this
 //! tree where the kernel has inode numbers of cgroups. Statistics that the kernel does not show
 //! there (debts, freed objects, time, last run) are in a [`snapshot`](Registry::snapshot).
+//!
+//! A change must keep the kernel's text formats.
 
 mod count;
 mod scan;

@@ -1,9 +1,11 @@
 //! Deferred objects: objects of a group on a node that a shrinker should have scanned and has not
 //! (Linux's `nr_deferred`).
 //!
-//! A debt is stored next to its bit, in the same unit of the map: when the group dies, it moves to
-//! the parent together with the bit (S18); when the bit is cleared, it is dropped, because then no
-//! objects exist that could pay it (S17).
+//! A debt is stored next to its bit, in the same `ShrinkerInfo` of the map: when the group dies, it
+//! moves to the parent together with the bit (S18); when the bit is cleared, it is dropped, because
+//! then no objects exist that could pay it (S17).
+//!
+//! Numbers such as S18 are those of docs/INVARIANTS.md.
 
 use lowwater_base::mutated;
 
@@ -27,7 +29,7 @@ impl Debt {
     /// No debt.
     pub const NONE: Self = Self { owed: 0, carry: 0 };
 
-    /// True if nothing is owed and nothing carried.
+    /// Returns true if nothing is owed and nothing carried.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
@@ -87,17 +89,17 @@ impl NrDeferred {
         sum.owed
     }
 
-    /// The objects owed by `id`.
+    /// Returns the objects owed by `id`.
     pub(crate) fn owed(&self, id: u32) -> u64 {
         self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
     }
 
-    /// The ids with owed objects.
+    /// Returns the ids with owed objects.
     pub(crate) fn ids_owing(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
     }
 
-    /// The sum of all owed objects.
+    /// Returns the sum of all owed objects.
     pub(crate) fn sum(&self) -> u64 {
         self.0.iter().fold(0, |sum, (_, debt)| sum.saturating_add(debt.owed))
     }
@@ -107,7 +109,7 @@ impl NrDeferred {
         self.0.retain(|d| stays(d.0));
     }
 
-    /// Heap bytes.
+    /// Returns the heap bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
     }
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_do_not_pay_leave_what_is_owed() {
+    fn a_take_without_paying_leaves_owed_objects() {
         let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
         assert_eq!(debts.take(7, false), Debt { owed: 0, carry: 5 });
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pays_what_is_owed_leaves_what_is_carried() {
+    fn take_owed_leaves_the_carried_fraction() {
         let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
         assert_eq!([60, 60, 60].map(|max| debts.take_owed(7, max)), [60, 40, 0]);
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn debtors_are_those_who_owe_and_not_those_who_carry() {
+    fn ids_owing_excludes_carried_fractions() {
         let mut debts = NrDeferred::default();
         for (id, owed, carry) in [(9, 4, 0), (2, 0, 5), (5, 3, 1), (7, u64::MAX, 0)] {
             debts.add(id, Debt { owed, carry }, u64::MAX);

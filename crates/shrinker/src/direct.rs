@@ -8,6 +8,8 @@
 //! Linux runs one pass at high priority instead: its cost grows with the number of objects and with
 //! the debts, and a single thread pays for all. Here the bounds are in objects and in time, both
 //! configurable.
+//!
+//! Numbers such as S23 are those of docs/INVARIANTS.md.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -51,6 +53,8 @@ pub enum DirectStop {
     InScope,
 }
 
+/// Reclaims until `enough` returns true or a bound is reached, lap by lap over all nodes; see the
+/// module.
 pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
     let mut total = Progress::default();
     let Some(_scope) = core.scopes.enter_first() else { return outcome(total, DirectStop::InScope) };
@@ -73,7 +77,7 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
         total += lap;
         // If a group ended, its objects may have moved to a group that this lap had already
         // visited.
-        if lap.freed > 0 || !recheck.believes(core.map.ends(), mark) {
+        if lap.freed > 0 || !recheck.accepts(core.map.ends(), mark) {
             idle = 0;
             continue;
         }

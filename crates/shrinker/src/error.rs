@@ -1,4 +1,8 @@
 //! Errors. Each message suggests a remedy.
+//!
+//! Nothing has changed when one of these is returned.
+//!
+//! A new error needs a message with a remedy, and must leave everything unchanged.
 
 use thiserror::Error;
 
@@ -10,7 +14,7 @@ pub enum ShrinkerAllocError {
     #[error("all {} shrinker ids are in use: drop registrations that are no longer needed", u32::MAX)]
     OutOfIds,
     /// There is no memory for the registry or the shrinker's entry.
-    #[error("no memory for the shrinker: have something reclaimed, and try again")]
+    #[error("no memory for the shrinker: reclaim some, and try again")]
     NoMemory,
 }
 

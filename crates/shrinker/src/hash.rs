@@ -1,4 +1,8 @@
 //! Hashing of ids. Ids are dense, small and not secret, so one multiplication spreads them.
+//!
+//! Not for keys from outside: an attacker could choose keys that collide.
+//!
+//! A change must be measured.
 
 use core::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
@@ -12,7 +16,7 @@ pub(crate) type IdHasher = BuildHasherDefault<IdHash>;
 #[derive(Default)]
 pub(crate) struct IdHash(u64);
 
-/// The hash of an id.
+/// Returns the hash of an id.
 pub(crate) fn hash_of(id: impl Hash) -> u64 {
     IdHasher::default().hash_one(id)
 }
@@ -56,5 +60,33 @@ pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHa
             smaller.extend(map.drain());
             *map = smaller;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    /// Asserts that each bit is set in 40 to 60 % of the hashes, and that their low bits, which
+    /// select the bucket, spread as random numbers do.
+    fn assert_spread(hashes: &[u64]) {
+        let count = hashes.len();
+        for bit in 0..64 {
+            let set = hashes.iter().filter(|hash| *hash >> bit & 1 == 1).count();
+            assert!((count * 2 / 5..=count * 3 / 5).contains(&set), "bit {bit} is set in {set} of {count} hashes");
+        }
+        let buckets: BTreeSet<u64> = hashes.iter().map(|hash| hash % count as u64).collect();
+        // Random numbers take 63 % of the buckets.
+        assert!(buckets.len() * 2 > count, "{} of {count} buckets", buckets.len());
+    }
+
+    #[test]
+    fn the_hashes_of_dense_ids_spread_over_buckets_and_tags() {
+        assert_spread(&(0..4_096_u16).map(hash_of).collect::<Vec<_>>());
+        assert_spread(&(0..4_096_u32).map(hash_of).collect::<Vec<_>>());
+        assert_spread(&(0..4_096_u64).map(hash_of).collect::<Vec<_>>());
+        assert_spread(&(0..4_096_u32).map(|at| hash_of((at / 64, at % 64))).collect::<Vec<_>>());
     }
 }

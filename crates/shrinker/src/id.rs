@@ -3,6 +3,8 @@
 //!
 //! An id is a bit position in every group's map, so it must stay small however many shrinkers have
 //! been registered and dropped.
+//!
+//! Numbers such as S17 are those of docs/INVARIANTS.md.
 
 use core::fmt;
 
@@ -17,7 +19,7 @@ impl ShrinkerId {
         Self(n)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }

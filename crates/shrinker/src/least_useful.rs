@@ -1,9 +1,14 @@
 //! Reclaim by utility: objects are freed batch by batch from the (shrinker, group) pair with the
 //! least utility.
 //!
-//! A caller that needs memory sets a bound. Where no victim can be selected, because every pair is
-//! protected or no pair is known, a proportional pass over all pairs ([`pass`](crate::pass)) is the
-//! fallback.
+//! The *rank* of a pair is its score at the present epoch: the higher, the more its memory is
+//! worth. A caller that needs memory sets a bound. Where no victim can be selected, because every
+//! pair is protected or no pair is known, a proportional pass over all pairs
+//! ([`pass`](crate::pass)) is the fallback.
+//!
+//! Numbers such as S21 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a call ends after a bounded number of callbacks.
 
 mod scorer;
 #[cfg(all(test, feature = "std", not(lowwater_loom)))]
@@ -12,12 +17,12 @@ mod victim;
 
 use lowwater_lru_core::Memcg;
 use scorer::Scorer;
-use victim::{Outcome, Scanned, Victim, BATCH_MAX};
+use victim::{Outcome, Scanned, Victim, BATCH_MAX, BATCH_PARTS, BATCH_PARTS_OF_MANY};
 
 use crate::control::Reclaim;
-use crate::pass::{shelter, Layer, Protect};
+use crate::pass::{layer_of, Layer, Protect};
 use crate::registry::RegistryCore;
-use crate::utility::{Candidates, Pair, Pairs, Standing, CANDIDATES_MAX, ONE};
+use crate::utility::{Candidates, Pair, PairState, Pairs, CANDIDATES_MAX, ONE};
 use crate::work::{Progress, Work};
 
 /// The number of pairs that fail in a row, with nothing freed between them, after which a call
@@ -45,15 +50,15 @@ struct Round {
     /// The ranks of candidates that were not selected yet; `i32::MAX` for all others.
     ranks: [i32; CANDIDATES_MAX],
     /// Only candidates with a rank below this are selected.
-    most: i32,
+    rank_end: i32,
 }
 
 impl Round {
     fn new() -> Self {
-        Self { candidates: Candidates::new(), ranks: [i32::MAX; CANDIDATES_MAX], most: i32::MAX }
+        Self { candidates: Candidates::new(), ranks: [i32::MAX; CANDIDATES_MAX], rank_end: i32::MAX }
     }
 
-    /// True if all pairs are among the candidates.
+    /// Returns true if all pairs are among the candidates.
     fn is_all(&self) -> bool {
         self.candidates.is_all()
     }
@@ -74,12 +79,13 @@ impl LeastUseful<'_> {
             let left_out = failed.get(..failures).unwrap_or(&[]);
             let Some(mut victim) = self.choose(&scorer, &mut round, left_out) else { break };
             let mut freed = 0;
+            let batch_parts = if round.is_all() { BATCH_PARTS } else { BATCH_PARTS_OF_MANY };
             loop {
-                let Scanned { progress, outcome } = victim.scan(&scorer, work);
+                let Scanned { progress, outcome } = victim.scan(&scorer, batch_parts, work);
                 batches += 1;
                 total += progress;
                 freed = u64::saturating_add(freed, progress.freed);
-                if outcome != Outcome::Gave {
+                if outcome != Outcome::Freed {
                     failed[failures] = if outcome == Outcome::Gone { NO_SLOT } else { victim.slot };
                     failures += 1;
                 }
@@ -111,7 +117,7 @@ impl LeastUseful<'_> {
     /// Marks a pair as empty for this epoch.
     fn set_empty(&self, pairs: &Pairs, Victim { slot, id, memcg }: &Victim) {
         let pair = pairs.pair(*slot).filter(|_| pairs.holds(*slot, *id, memcg.id()));
-        pair.into_iter().for_each(|pair| pair.set_standing(Standing::Empty(pairs.clock.epoch() as u16)));
+        pair.into_iter().for_each(|pair| pair.set_state(PairState::Empty(pairs.clock.epoch() as u16)));
     }
 
     /// Begins a round: selects the candidate of the least score that is not protected. If no
@@ -134,31 +140,30 @@ impl LeastUseful<'_> {
     }
 
     /// Ranks the candidates; with `again`, candidates that were marked empty are counted first.
-    fn rank(&self, scorer: &Scorer<'_>, Round { candidates, ranks, most }: &mut Round, again: bool) {
+    fn rank(&self, scorer: &Scorer<'_>, Round { candidates, ranks, rank_end }: &mut Round, again: bool) {
         let pairs = scorer.pairs;
         let (epoch, budget) = (pairs.clock.epoch(), scorer.budget());
-        *most = i32::MAX;
+        *rank_end = i32::MAX;
         // The foreground counts a single pair, the one that was counted longest ago, unless it
         // finds nothing.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
-        let age =
-            |slot: u32| pairs.pair(slot).filter(|pair| pair.who().is_some()).map(|pair| pair.standing().age(epoch));
+        let age = |slot: u32| pairs.pair(slot).filter(|pair| pair.ids().is_some()).map(|pair| pair.state().age(epoch));
         let oldest =
             if counts_all { None } else { candidates.as_slice().iter().copied().max_by_key(|slot| age(*slot)) };
         for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
             *rank = i32::MAX;
-            let Some(pair) = pairs.pair(*slot).filter(|pair| pair.who().is_some()) else { continue };
-            let standing = pair.standing();
+            let Some(pair) = pairs.pair(*slot).filter(|pair| pair.ids().is_some()) else { continue };
+            let state = pair.state();
             let is_due = match again {
-                true => !matches!(standing, Standing::Scored(_)),
-                false => standing.is_due(epoch),
+                true => !matches!(state, PairState::Scored(_)),
+                false => state.is_due(epoch),
             };
             if is_due && (counts_all || oldest == Some(*slot)) {
                 scorer.count(*slot);
             } else if self.needy == Some(*slot) && candidates.as_slice().len() > 1 {
                 self.score_needy(scorer, *slot);
             }
-            if let Standing::Scored(score) = pair.standing() {
+            if let PairState::Scored(score) = pair.state() {
                 *rank = score.rank(epoch, budget);
             }
         }
@@ -167,23 +172,23 @@ impl LeastUseful<'_> {
     /// Computes the score of the pair that needs the memory, with the ghost hits since the last
     /// score.
     fn score_needy(&self, scorer: &Scorer<'_>, slot: u32) {
-        let id = scorer.pairs.pair(slot).and_then(Pair::who).map(|(id, _)| id);
+        let id = scorer.pairs.pair(slot).and_then(Pair::ids).map(|(id, _)| id);
         let options = id.and_then(|id| self.core.options(id));
         options.into_iter().for_each(|options| scorer.score(slot, &options));
     }
 
-    /// The next victim of a round: the candidate of the least rank that is not protected, and after
-    /// it candidates of nearly the same rank.
+    /// Returns the next victim of a round: the candidate of the least rank that is not protected,
+    /// and after it candidates of nearly the same rank.
     fn next_victim(&self, pairs: &Pairs, round: &mut Round) -> Option<Victim> {
         let candidates = round.candidates.as_slice();
         // Usually the first one is not protected.
         for _ in candidates {
             let least = round.ranks.iter_mut().take(candidates.len()).enumerate().min_by_key(|(_, rank)| **rank);
-            let (at, place) = least.filter(|(_, rank)| **rank < round.most)?;
+            let (at, place) = least.filter(|(_, rank)| **rank < round.rank_end)?;
             let rank = core::mem::replace(place, i32::MAX);
             if let Some(victim) = self.victim(pairs, *candidates.get(at)?) {
-                if round.most == i32::MAX {
-                    round.most = rank.saturating_add(ONE / 2);
+                if round.rank_end == i32::MAX {
+                    round.rank_end = rank.saturating_add(ONE / 2);
                 }
                 return Some(victim);
             }
@@ -191,12 +196,12 @@ impl LeastUseful<'_> {
         None
     }
 
-    /// The pair of a slot as a victim, if its group is below the limit and not protected.
+    /// Returns the pair of a slot as a victim, if its group is below the limit and not protected.
     fn victim(&self, pairs: &Pairs, slot: u32) -> Option<Victim> {
-        let (id, memcg) = pairs.pair(slot)?.who()?;
+        let (id, memcg) = pairs.pair(slot)?.ids()?;
         let memcg = self.core.map.memcg(memcg)?;
-        let may_pay =
-            memcg.is_descendant_of(self.limit) && shelter(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
+        let may_pay = memcg.is_descendant_of(self.limit)
+            && layer_of(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
         may_pay.then_some(Victim { slot, id, memcg })
     }
 }

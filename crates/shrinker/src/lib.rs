@@ -1,6 +1,8 @@
 //! Shrinkers: caches that give memory back, called only for groups and nodes where they hold
 //! objects.
 //!
+//! Start at [`Shrinker`], which a cache implements, and [`Registry::builder`], which registers it.
+//!
 //! A cache that implements [`Shrinker`] can count its objects of a group on a node, and free the
 //! oldest of them. The [`Registry`] records which shrinkers hold objects for which groups, in a map
 //! whose cost grows with the live pairs, not with the possible ones. Under pressure, a

@@ -64,6 +64,8 @@
 //! The shards' locks are no substitute: both sides take only the read lock, and may be inside
 //! together. Checked by `map/loom.rs`: `an_object_is_never_hidden` and its mutants without a fence
 //! on either side and without the second count, which must fail.
+//!
+//! Numbers such as S17 are those of docs/INVARIANTS.md.
 
 mod by_group;
 mod ends;
@@ -97,7 +99,7 @@ use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
 use crate::bitmap::Bit;
 use crate::utility::Pairs;
-use index::{Index, Noted};
+use index::{Index, IndexOutcome};
 use node::NodeMap;
 use shrinker_info::ShrinkerInfo;
 use summary::Summary;
@@ -139,18 +141,18 @@ impl Map {
         Some(Self { nodes, index, ends: Ends::default(), pairs, root: Mutex::new(None) })
     }
 
-    /// The pairs of shrinkers and groups by utility, if victims are selected by it.
+    /// Returns the pairs of shrinkers and groups by utility, if victims are selected by it.
     pub(crate) fn by_utility(&self) -> Option<&Pairs> {
         self.pairs.as_deref()
     }
 
-    /// True if the id still belongs to this owner, and the group to this tree.
+    /// Returns true if the id still belongs to this owner, and the group to this tree.
     pub(crate) fn is_own(&self, key: Key, memcg: &Memcg) -> bool {
         let is_in_tree = self.root.lock().as_ref().is_some_and(|root| memcg.is_in_tree_of(root));
         is_in_tree && self.index.lock(key.id).is_open(key)
     }
 
-    /// The group with this id, if it has a live pair.
+    /// Returns the group with this id, if it has a live pair.
     pub(crate) fn memcg(&self, id: MemcgId) -> Option<Memcg> {
         self.nodes.iter().find_map(|node| node.shard(id).read().get(id).map(|info| info.memcg.clone()))
     }
@@ -178,8 +180,8 @@ impl Map {
         for (node, memcg) in self.index.close(key) {
             self.remove_unset(key.id, memcg);
             // No bit of this id is set from here on (invariant 5), so cleared bits stay clear.
-            let grave = self.node(node).remove_bit(memcg, key.id);
-            drop(grave);
+            let removed_info = self.node(node).remove_bit(memcg, key.id);
+            drop(removed_info);
         }
     }
 
@@ -287,7 +289,7 @@ impl Map {
     /// with the pair, if the id is open.
     fn mark(&self, bit: Bit<'_>, memcg: &Memcg, node: NodeId, key: Key, index: &mut index::Shard) -> SetOutcome {
         match index.insert(key, node, memcg.id()) {
-            Noted::Yes => {
+            IndexOutcome::Present => {
                 // Relaxed: a pass that sees the bit and finds nothing yet clears it, and its second
                 // count is ordered by the fences (see the module's Orderings); other changes of the
                 // bit are ordered by the index shard's lock.
@@ -295,8 +297,8 @@ impl Map {
                 self.add_by_utility(memcg, node, key);
                 SetOutcome::Done
             }
-            Noted::Foreign => SetOutcome::Done,
-            Noted::NoMemory => SetOutcome::NoMemory,
+            IndexOutcome::NotOwner => SetOutcome::Done,
+            IndexOutcome::NoMemory => SetOutcome::NoMemory,
         }
     }
 
@@ -326,8 +328,8 @@ impl Map {
     /// Frees what a cleared bit leaves: its deferred objects, and if `last` its word and
     /// `ShrinkerInfo`. Does nothing if the bit is set again.
     pub(crate) fn retire_pair(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
-        let grave = self.node(node).retire_pair(memcg.id(), id, last);
-        drop(grave);
+        let removed_info = self.node(node).retire_pair(memcg.id(), id, last);
+        drop(removed_info);
     }
 
     /// Adds a pair of the index to the pairs by utility. Without memory the node is marked dirty.
@@ -358,7 +360,7 @@ impl Map {
         }
     }
 
-    /// True if the bit is set.
+    /// Returns true if the bit is set.
     #[cfg(test)]
     pub(crate) fn is_set(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         self.node(node).shard(memcg.id()).read().get(memcg.id()).is_some_and(|info| info.words.contains(id))
@@ -374,7 +376,7 @@ impl Map {
         info.visit_state().is_some_and(|visit_state| visit_state.has_deferred.load(Ordering::Relaxed))
     }
 
-    /// The counters of group ends, to detect an end that overlaps with a round.
+    /// Returns the counters of group ends, to detect an end that overlaps with a round.
     pub(crate) fn ends(&self) -> &Ends {
         &self.ends
     }
@@ -383,7 +385,8 @@ impl Map {
         &self.nodes[self.at(node)]
     }
 
-    /// A node number beyond the last, a mistake in the caller's topology, stands for the last node.
+    /// Returns the index of a node. A number beyond the last, a mistake in the caller's topology,
+    /// stands for the last node.
     fn at(&self, node: NodeId) -> usize {
         node.index().min(self.nodes.len() - 1)
     }

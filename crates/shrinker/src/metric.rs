@@ -1,4 +1,7 @@
 //! Metrics: name, unit and description, and the calls that set them.
+//!
+//! The registry and the runtime share it, so that names, units and descriptions have one form. A
+//! name that was published must not change: dashboards use it.
 
 use metrics::{counter, describe_counter, describe_gauge, gauge, Label, Unit};
 

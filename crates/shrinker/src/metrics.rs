@@ -2,6 +2,8 @@
 //!
 //! Metrics are set when [`Registry::publish_metrics`] is called (from a timer, or before a scrape),
 //! not at each visit, so a visit costs nothing for them.
+//!
+//! A change must ensure that a visit does not touch the recorder; a new metric is described once.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -131,7 +133,7 @@ impl Registry {
         }
     }
 
-    /// The label and the counters of each shrinker.
+    /// Returns the label and the counters of each shrinker.
     fn shrinker_totals(&self) -> Vec<(String, [u64; NR_COUNTERS])> {
         let mut published = self.core.published.lock();
         let published = &mut *published;
@@ -149,7 +151,7 @@ impl Registry {
         all
     }
 
-    /// The label of each shrinker in the metrics, by its id.
+    /// Returns the label of each shrinker in the metrics, by its id.
     #[doc(hidden)]
     pub fn metric_labels(&self) -> BTreeMap<u32, String> {
         let mut published = self.core.published.lock();

@@ -8,6 +8,10 @@
 //! 2. groups below their `low` but above their `min`: only at the highest pressure, and only if the
 //!    first layer then freed nothing. A light pass that frees nothing proves nothing: at priority
 //!    12 it scans one object in two thousand.
+//!
+//! Numbers such as S19 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a pass takes no lock during a callback.
 
 use alloc::vec::Vec;
 
@@ -73,7 +77,7 @@ pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: 
     if !core.knows(memcg, node) {
         return (progress, 0);
     }
-    if shelter(memcg, &core.root, Protect::Limits) == Some(Layer::AboveLow) {
+    if layer_of(memcg, &core.root, Protect::Limits) == Some(Layer::AboveLow) {
         let (flags, amount) = (Reclaim::KSWAPD, ScanAmount::Owed);
         let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true };
         for id in core.map.ids_owing(memcg, node) {
@@ -145,7 +149,7 @@ impl LayerPass<'_> {
         let mut skipped = false;
         let mut ids = Vec::new();
         for visit in MemcgIter::new(map, self.root, self.node, start.as_ref().and_then(IterPosition::try_clone)) {
-            match shelter(&visit.memcg, self.root, self.protect) {
+            match layer_of(&visit.memcg, self.root, self.protect) {
                 Some(found) if found == layer => {}
                 Some(_) => {
                     skipped |= layer == Layer::AboveLow;
@@ -193,7 +197,8 @@ impl LayerPass<'_> {
         skipped
     }
 
-    /// The position of the round; `None` without memory: the next round then begins at the root.
+    /// Returns the position of the round; `None` without memory: the next round then begins at the
+    /// root.
     fn position(&self, memcg: &Memcg, id: u32) -> Option<IterPosition> {
         Some(IterPosition { path: path(self.root.id(), memcg)?, id })
     }
@@ -211,9 +216,9 @@ pub(crate) fn note_end(map: &Map, memcg: &Memcg) {
     }
 }
 
-/// The layer of a group in a reclaim from `root`; `None` if it is not touched: it is dying (its
-/// parent has its objects, S19), or below its `min`.
-pub(crate) fn shelter(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<Layer> {
+/// Returns the layer of a group in a reclaim from `root`; `None` if it is not touched: it is dying
+/// (its parent has its objects, S19), or below its `min`.
+pub(crate) fn layer_of(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<Layer> {
     if !memcg.is_online() {
         return None;
     }
@@ -240,7 +245,7 @@ pub(crate) fn repeat_while_freeing(ends: &Ends, mut pass: impl FnMut() -> u64) -
         let mark = ends.mark();
         let freed = pass();
         total = total.saturating_add(freed);
-        if freed >> shift <= 1 && recheck.believes(ends, mark) {
+        if freed >> shift <= 1 && recheck.accepts(ends, mark) {
             break;
         }
     }

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_when_asked_for_what_was_lost_is_counted_and_its_bits_go() {
+    fn a_panic_in_a_resync_is_counted_and_clears_the_bits() {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("bad").alloc().unwrap();

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_go_on_from_one_owner_to_the_next() {
+    fn totals_continue_with_a_labels_next_owner() {
         let mut totals = Totals::<2>::default();
         totals.begin_round();
         assert_eq!(totals.add("a", Some(1), [5, 1]), [5, 1]);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_first_is_forgotten() {
+    fn the_oldest_ended_series_is_forgotten() {
         let mut totals = Totals::<1>::default();
         for n in 0..ENDED_MAX + 10 {
             totals.begin_round();

@@ -10,6 +10,11 @@
 //! may have objects already), one that is ending or quarantined (the end of the id clears its
 //! bits), and one that this thread is inside of. Linux clears the bit without a second count in two
 //! such places.
+//!
+//! Numbers such as S21 are those of docs/INVARIANTS.md.
+//!
+//! A change must keep the order of clear, fence and second count: an object would be hidden
+//! otherwise.
 
 mod request;
 
@@ -40,11 +45,11 @@ const SEEKS_ALL_MAX: u32 = 4;
 
 /// The outcome of visiting a shrinker.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct VisitOutcome {
     pub(crate) progress: Progress,
     /// True if the shrinker did not want to scan now ([`ShrinkControl::will_defer`]), or a bound
     /// was reached first.
-    pub(crate) put_off: bool,
+    pub(crate) postponed: bool,
 }
 
 /// The outcome of scanning.
@@ -65,21 +70,21 @@ impl ScanOutcome {
 
 impl ShrinkSlab<'_> {
     /// Visits the shrinker `id`, if it can be called.
-    pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> Asked {
+    pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> VisitOutcome {
         match self.core.lookup(id) {
             Some(mut guard) => self.do_shrink_slab(&mut guard, work),
             None => {
                 if mutated!("clear_unregistered") {
                     self.core.map.clear(self.memcg, self.node, id);
                 }
-                Asked::default()
+                VisitOutcome::default()
             }
         }
     }
 
     /// Visits the shrinker behind `guard`: counts, scans its part in batches, and clears its bit if
     /// nothing is left.
-    pub(crate) fn do_shrink_slab(&self, guard: &mut CallGuard, work: &mut Work<'_>) -> Asked {
+    pub(crate) fn do_shrink_slab(&self, guard: &mut CallGuard, work: &mut Work<'_>) -> VisitOutcome {
         let clock = self.core.config.clock.as_deref();
         if let (Some(clock), 0) = (clock, work.now_ns) {
             work.now_ns = clock.now_ns();
@@ -87,7 +92,7 @@ impl ShrinkSlab<'_> {
         let mut visited = VisitCounts { callbacks: 1, ..VisitCounts::default() };
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
         let count = guard.count(&sc);
-        let (mut live, mut put_off) = (true, sc.is_deferred());
+        let (mut live, mut postponed) = (true, sc.is_deferred());
         match count {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => live = self.clear_if_empty(guard, &mut visited),
             Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),
@@ -103,7 +108,7 @@ impl ShrinkSlab<'_> {
                     ScanAmount::Batch(objects) => {
                         let total = objects.min(freeable);
                         let ended = self.some(guard, freeable, total, sc.is_deferred(), &mut visited, work);
-                        put_off |= ended == Ended::Cut;
+                        postponed |= ended == Ended::Cut;
                     }
                     ScanAmount::Owed if sc.is_deferred() => {}
                     ScanAmount::Owed => self.owed(guard, freeable, &mut visited, work),
@@ -130,7 +135,7 @@ impl ShrinkSlab<'_> {
         }
         guard.visited(visited);
         let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
-        Asked { progress: Progress { freed, scanned, callbacks, back_offs }, put_off }
+        VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs }, postponed }
     }
 
     /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.
@@ -160,6 +165,8 @@ impl ShrinkSlab<'_> {
         live
     }
 
+    /// Scans the number of objects that the policy plans: takes the debt, plans, scans in batches,
+    /// and puts the new debt back.
     fn by_policy(
         &self,
         guard: &mut CallGuard,
@@ -175,20 +182,20 @@ impl ShrinkSlab<'_> {
             ScanAmount::Priority(priority) => (priority, options.seeks),
             _ => (0, options.seeks.clamp(1, SEEKS_ALL_MAX)),
         };
-        let ask = PlanInput { freeable, priority, seeks, batch: options.batch, background };
+        let input = PlanInput { freeable, priority, seeks, batch: options.batch, background };
         let debt = match self.has_deferred {
             true => map.take_deferred(self.memcg, self.node, guard.key.id, policy.pays(background)),
             false => Debt::NONE,
         };
-        let plan = policy.plan(&ask, debt);
+        let plan = policy.plan(&input, debt);
         trace::start(self, guard, debt.owed, freeable, &plan, priority);
         let done =
             if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
-        let back = policy.commit(&ask, debt, &plan, done.scanned, done.ended);
+        let back = policy.commit(&input, debt, &plan, done.scanned, done.ended);
         let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, policy.owed_max(freeable));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             visited.deferred += back.owed.saturating_sub(debt.owed);
-            self.notify_background(&ask, owed);
+            self.notify_background(&input, owed);
         }
         trace::end(self, guard, done.freed, (debt.owed, owed), plan.total.saturating_sub(done.scanned));
         self.note(guard, done, visited);
@@ -247,11 +254,11 @@ impl ShrinkSlab<'_> {
 
     /// Notifies the background of objects that the foreground deferred. The background itself is
     /// not notified: it could not scan them either.
-    fn notify_background(&self, ask: &PlanInput, owed: u64) {
+    fn notify_background(&self, input: &PlanInput, owed: u64) {
         if self.flags.contains(Reclaim::BACKGROUND) {
             return;
         }
-        match self.core.config.used_policy().kick(ask, owed) {
+        match self.core.config.used_policy().kick(input, owed) {
             Kick::Never => {}
             kick => self.core.notify_of_debt(self.memcg, self.node, kick),
         }

@@ -1,4 +1,8 @@
 //! The interface of a cache: count its objects, and free some of them.
+//!
+//! This trait is the whole contract of a cache with the registry. Callbacks may panic, block, lie
+//! or call back; the registry must survive it (tests `answers`, `hazards`), and no call may hold a
+//! lock of the registry.
 
 use lowwater_lru_core::ByteSize;
 
@@ -81,7 +85,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// True if there are no objects, and none will be added without a call of `occupied`.
+    /// Returns true if there are no objects, and none will be added without a call of `occupied`.
     pub(crate) const fn is_empty(self, memcg_aware: bool) -> bool {
         match self {
             Self::Empty => true,
@@ -90,7 +94,7 @@ impl Count {
         }
     }
 
-    /// The number of objects; 0 if it is unknown.
+    /// Returns the number of objects; 0 if it is unknown.
     pub const fn objects(self) -> u64 {
         match self {
             Self::Objects(n) => n,

@@ -1,4 +1,9 @@
 //! Statistics, updated once per visit of a shrinker, not per batch.
+//!
+//! Counters only grow, until the registration ends. A new field needs a line in docs/GUIDE.md if it
+//! becomes a metric.
+//!
+//! Numbers such as S25 are those of docs/INVARIANTS.md.
 
 mod pair;
 mod visit_counts;
@@ -73,14 +78,14 @@ pub struct RegistryStats {
 }
 
 impl ShrinkerStats {
-    /// The unique name: `<name>-<id>`, as in the kernel's debugfs.
+    /// Returns the unique name: `<name>-<id>`, as in the kernel's debugfs.
     pub fn full_name(&self) -> String {
         format!("{}-{}", self.name, self.id)
     }
 }
 
 impl RegistryStats {
-    /// The `n` largest pairs: by bytes where shrinkers know them, then by objects.
+    /// Returns the `n` largest pairs: by bytes where shrinkers know them, then by objects.
     pub fn top(&self, n: usize) -> Vec<&PairStats> {
         let mut pairs: Vec<_> = self.pairs.iter().collect();
         pairs.sort_by_key(|pair| Reverse((pair.bytes, pair.count)));
@@ -88,8 +93,8 @@ impl RegistryStats {
         pairs
     }
 
-    /// The `n` groups with live pairs that use the most memory, including their descendants, and
-    /// their exact usage in bytes.
+    /// Returns the `n` groups with live pairs that use the most memory, including their
+    /// descendants, and their exact usage in bytes.
     #[doc(hidden)]
     pub fn top_groups(&self, n: usize) -> Vec<(Memcg, ByteSize)> {
         let mut groups: Vec<_> = self.pairs.iter().map(|pair| (pair.memcg.id(), &pair.memcg)).collect();
@@ -101,7 +106,7 @@ impl RegistryStats {
         groups
     }
 
-    /// The shrinker of a pair.
+    /// Returns the shrinker of a pair.
     pub fn shrinker(&self, id: ShrinkerId) -> Option<&ShrinkerStats> {
         self.shrinkers.iter().find(|shrinker| shrinker.id == id)
     }

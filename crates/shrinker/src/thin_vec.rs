@@ -40,7 +40,7 @@ impl<T> ThinVec<T> {
         }
     }
 
-    /// Heap bytes.
+    /// Returns the heap bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |all| size_of::<Vec<T>>() + all.capacity() * size_of::<T>())
     }

@@ -11,6 +11,8 @@
 //! | `new_scan` | debt after | the same |
 //! | `cache_items`, `delta`, `total_scan`, `priority` | | objects counted; this pass's own part; objects to scan, and at the end the rest of them |
 //! | `retval` | freed | the same |
+//!
+//! A change must keep names and fields, which the kernel's tools expect.
 
 use crate::budget::Plan;
 use crate::registry::Registered;

@@ -37,4 +37,4 @@ pub(crate) use log2::{log2, ONE};
 pub use miss::Miss;
 pub(crate) use miss::COST_ONE;
 pub(crate) use pairs::{Candidates, Pair, Pairs, CANDIDATES_MAX};
-pub(crate) use score::Standing;
+pub(crate) use score::PairState;

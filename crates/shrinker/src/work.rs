@@ -1,4 +1,7 @@
 //! Bounds on one call of reclaim.
+//!
+//! One bound for all ways of reclaim, so that objects, time and "enough" are checked in one place,
+//! before every callback. A change must ensure that a used-up bound stays used up.
 
 /// A clock, for time bounds. Without `std` the embedder provides one, or sets only bounds on
 /// objects. Called without a lock held; an implementation may use the registry. A panic reaches the
@@ -41,8 +44,8 @@ pub enum Bound {
 /// A bound on work, which is used up as work is done. It is checked before every call of a
 /// shrinker, and no call is requested to scan more objects than are left. The bound on objects is
 /// exceeded only if a shrinker scans more than requested in the last call; the bound on time by at
-/// most one callback. Time is checked only from the second call on: a thread that was delayed
-/// before still gets one shrinker called.
+/// most one callback. Time is not checked before the first call: a thread that was delayed earlier
+/// still calls one shrinker.
 ///
 /// ```
 /// use lowwater_shrinker::Work;
@@ -69,18 +72,18 @@ impl core::fmt::Debug for Work<'_> {
 }
 
 impl<'a> Work<'a> {
-    /// No bound other than the number of existing objects.
+    /// Sets no bound other than the number of existing objects.
     pub const fn unlimited() -> Self {
         Self::objects(u64::MAX)
     }
 
-    /// At most `scan_max` objects scanned, except for objects that the last call scans beyond its
-    /// request.
+    /// Permits a scan of at most `scan_max` objects, except for objects that the last call scans
+    /// beyond its request.
     pub const fn objects(scan_max: u64) -> Self {
         Self { scan_left: scan_max, until: None, enough: None, begun: false, one_batch: false, now_ns: 0 }
     }
 
-    /// One batch that frees something, for which at most `scan_max` objects are scanned:
+    /// Permits one batch that frees something, for which at most `scan_max` objects are scanned:
     /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) then stops.
     pub const fn one_batch(scan_max: u64) -> Self {
         let mut work = Self::objects(scan_max);
@@ -88,24 +91,24 @@ impl<'a> Work<'a> {
         work
     }
 
-    /// In addition, stops at `deadline_ns` on `clock`.
+    /// Also stops at `deadline_ns` on `clock`.
     pub const fn until(mut self, clock: &'a dyn Clock, deadline_ns: u64) -> Self {
         self.until = Some((clock, deadline_ns));
         self
     }
 
-    /// In addition, stops when `enough` returns true.
+    /// Also stops when `enough` returns true.
     pub const fn while_not(mut self, enough: &'a dyn Fn() -> bool) -> Self {
         self.enough = Some(enough);
         self
     }
 
-    /// The number of objects that may still be scanned.
+    /// Returns the number of objects that may still be scanned.
     pub const fn scan_left(&self) -> u64 {
         self.scan_left
     }
 
-    /// The bound that has been reached, if any.
+    /// Returns the bound that has been reached, if any.
     pub fn bound(&self) -> Option<Bound> {
         if self.scan_left == 0 {
             return Some(Bound::Scan);
@@ -117,7 +120,7 @@ impl<'a> Work<'a> {
         (self.begun && self.until.is_some_and(late)).then_some(Bound::Time)
     }
 
-    /// True if one batch that frees something is enough.
+    /// Returns true if one batch that frees something is enough.
     pub(crate) fn is_one_batch(&self) -> bool {
         self.one_batch
     }

@@ -1,6 +1,8 @@
 //! A registry with an allocator that fails: every function that is documented to return an error
 //! without memory does so, for each of its allocations in turn, on a stable compiler, and leaks
 //! nothing.
+//!
+//! Reclaim itself must work without any memory: the last test.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 

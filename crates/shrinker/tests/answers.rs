@@ -1,5 +1,7 @@
 //! Shrinkers with wrong results: 0 objects, more objects than exist, progress without effect,
 //! permanent refusal. Each call ends (S21), and no other shrinker is starved.
+//!
+//! Numbers such as S21 are those of docs/INVARIANTS.md.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -28,7 +30,7 @@ fn number(shelf: &Arc<Shelf>) {
 }
 
 #[test]
-fn s12_who_counts_0_objects_is_asked_once_more_and_then_not_until_it_tells() {
+fn s12_a_shrinker_with_0_objects_is_counted_once_more_and_then_after_occupied() {
     const GROUPS: u64 = 50;
     let (tree, registry, shelf, _registration) = one_shelf();
     number(&shelf);
@@ -46,7 +48,7 @@ fn s12_who_counts_0_objects_is_asked_once_more_and_then_not_until_it_tells() {
 }
 
 #[test]
-fn s11_an_object_that_comes_between_0_and_the_second_count_is_found() {
+fn s11_an_object_added_between_both_counts_is_found() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let (again, root, calls) = (Arc::downgrade(&shelf), tree.root().clone(), AtomicU64::new(0));
     let count = move |_: &ShrinkControl<'_>| {
@@ -66,7 +68,7 @@ fn s11_an_object_that_comes_between_0_and_the_second_count_is_found() {
 }
 
 #[test]
-fn who_is_asked_from_the_start_and_counts_0_objects_stays_asked() {
+fn an_unaware_shrinker_with_0_objects_is_still_counted() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     // Its objects are never reported: it has no lists, and never calls `occupied`.
@@ -135,7 +137,7 @@ fn beside(
 }
 
 #[test]
-fn s21_a_liar_ends_and_takes_no_others_turn() {
+fn s21_wrong_results_end_the_call_and_starve_no_shrinker() {
     for counted in [1, 100, u64::MAX] {
         for (lie, scan) in LIES {
             let config = || RegistryConfig::new(1).direct_time_max_ns(u64::MAX);
@@ -172,7 +174,7 @@ fn s21_a_liar_ends_and_takes_no_others_turn() {
 }
 
 #[test]
-fn s21_counts_that_grow_with_each_call_end() {
+fn s21_growing_counts_terminate() {
     for (lie, scan) in LIES {
         let calls = AtomicU64::new(0);
         let grows = move || 1 << calls.fetch_add(1, Relaxed).min(12);
@@ -187,7 +189,7 @@ fn s21_counts_that_grow_with_each_call_end() {
 }
 
 #[test]
-fn a_job_asks_beside_a_liar_until_the_honest_one_has_given() {
+fn a_job_with_a_lying_shrinker_frees_all_of_the_honest_one() {
     use lowwater_lru_core::ByteSize;
     use lowwater_shrinker::{Job, Step};
     for (lie, scan) in LIES {
@@ -205,7 +207,7 @@ fn a_job_asks_beside_a_liar_until_the_honest_one_has_given() {
 }
 
 #[test]
-fn a_bound_on_objects_is_not_passed_by_a_shrinker_that_looks_at_no_more_than_it_is_asked_for() {
+fn a_scan_bound_is_exact_for_shrinkers_that_scan_as_requested() {
     for batch in [1, 7, 128, u64::MAX] {
         for bound in [1, 10, 127, 129] {
             let tree = MemcgTree::new(0);
@@ -244,7 +246,7 @@ fn a_bound_on_objects_is_not_passed_by_a_shrinker_that_looks_at_no_more_than_it_
 }
 
 #[test]
-fn a_bound_on_objects_is_passed_by_what_the_last_call_looks_at_beyond_what_it_is_asked_for() {
+fn a_scan_bound_is_exceeded_by_the_last_call_only() {
     let (tree, registry, shelf, _registration) = one_shelf();
     // A page at a time.
     shelf
@@ -266,7 +268,7 @@ fn a_bound_on_objects_is_passed_by_what_the_last_call_looks_at_beyond_what_it_is
 }
 
 #[test]
-fn options_out_of_all_reason_end_and_free_what_is_there() {
+fn extreme_options_terminate_and_free_all_objects() {
     for seeks in [0, 1, u32::MAX] {
         for batch in [0, 1, u64::MAX] {
             for priority in [0, 12, 13, 64, u8::MAX] {

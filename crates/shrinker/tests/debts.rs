@@ -6,6 +6,8 @@
 //! - S5: no owed object is paid twice;
 //! - a debt is paid without any pressure, a large one at once, a small one soon;
 //! - a shrinker that requests a back-off gets one, a bounded number of times.
+//!
+//! Numbers such as S24 are those of docs/INVARIANTS.md.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -70,7 +72,7 @@ impl DebtListener for Told {
 }
 
 #[test]
-fn the_background_is_told_of_debts_and_of_large_ones_at_once() {
+fn the_debt_listener_is_notified_at_once_of_large_debts() {
     let (tree, registry, shelf, _registration) = world(2);
     let (group, node) = (tree.root().create("g").unwrap(), NodeId::new(1));
     let told = Arc::new(Told::default());
@@ -112,7 +114,7 @@ fn shelf_part(freeable: u64, priority: u8) -> u64 {
 }
 
 #[test]
-fn s5_a_debt_is_paid_once_by_whoever_comes() {
+fn s5_a_debt_is_paid_once_by_concurrent_payers() {
     let (tree, registry, shelf, registration) = world(1);
     shelf.add(tree.root(), N0, 1_000_000);
     for _ in 0..4 {
@@ -139,7 +141,7 @@ fn s5_a_debt_is_paid_once_by_whoever_comes() {
 }
 
 #[test]
-fn s23_direct_reclaim_leaves_debts_where_they_are() {
+fn s23_direct_reclaim_pays_no_debts() {
     let (tree, registry, shelf, registration) = world(1);
     shelf.add(tree.root(), N0, 1_000_000);
     defer(&registry, tree.root(), N0, 3);
@@ -169,7 +171,7 @@ fn a_protected_groups_debts_wait() {
 }
 
 #[test]
-fn a_debt_job_ends_whatever_the_shrinker_does() {
+fn a_debt_job_terminates_with_any_shrinker() {
     let (tree, registry, shelf, _registration) = world(1);
     shelf.add(tree.root(), N0, 10_000);
     let answers: [fn(&mut lowwater_shrinker::ShrinkControl<'_>) -> Scan; 3] = [
@@ -200,7 +202,7 @@ fn a_debt_job_ends_whatever_the_shrinker_does() {
 }
 
 #[test]
-fn a_shrinker_that_asks_for_a_rest_keeps_the_pressure_where_it_is_for_a_while() {
+fn a_back_off_keeps_the_priority_a_bounded_number_of_times() {
     let (tree, registry, shelf, registration) = shelf_on(1, Shelf::of_bytes(100));
     let _ = tree.root().try_charge(ByteSize::new(1_000_000)).unwrap();
     shelf.add(tree.root(), N0, 10_000);
@@ -224,7 +226,7 @@ fn a_shrinker_that_asks_for_a_rest_keeps_the_pressure_where_it_is_for_a_while() 
 }
 
 #[test]
-fn the_thread_rests_where_a_shrinker_asks_for_it_and_comes_back() {
+fn the_reclaimer_rests_after_a_back_off_and_continues() {
     let (tree, registry, shelf, registration) = world(1);
     shelf.add(tree.root(), N0, 100_000);
     let busy = Arc::new(AtomicBool::new(true));

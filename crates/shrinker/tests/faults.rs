@@ -62,7 +62,7 @@ fn stuck(shelf: &Shelf) -> Gate {
 }
 
 #[test]
-fn a_callback_that_blocks_holds_up_nobody_but_its_caller() {
+fn a_blocking_callback_delays_only_its_caller() {
     let (tree, registry, slow, slow_registration) = one_shelf();
     let (other, other_registration) = shelf_in(&registry, &tree, "other");
     let gate = stuck(&slow);
@@ -136,7 +136,7 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
 }
 
 #[test]
-fn a_thread_that_dies_between_two_calls_takes_no_lock_along() {
+fn a_thread_that_panics_between_two_calls_keeps_no_lock() {
     // A panic of a callback is caught, but a panic of the thread's own code is not: here it panics
     // in each place that runs user code.
     let (tree, registry, shelf, registration) = one_shelf();
@@ -180,7 +180,7 @@ impl Clock for Jumps {
 }
 
 #[test]
-fn a_clock_that_jumps_breaks_no_promise_but_that_of_time() {
+fn a_jumping_clock_breaks_only_the_time_bound() {
     let jumps: [&[u64]; 5] = [
         &[0, u64::MAX, 0, 1, u64::MAX - 1],
         &[u64::MAX],
@@ -210,7 +210,7 @@ fn a_clock_that_jumps_breaks_no_promise_but_that_of_time() {
 }
 
 #[test]
-fn a_count_that_lies_upwards_does_not_starve_the_others() {
+fn a_count_above_the_real_one_starves_no_other_shrinker() {
     let (tree, registry, liar, liar_registration) = one_shelf();
     let (honest, _registration) = shelf_in(&registry, &tree, "honest");
     liar.count.set(Box::new(|_| Some(Count::Objects(u64::MAX)))).ok().unwrap();
@@ -229,7 +229,7 @@ fn a_count_that_lies_upwards_does_not_starve_the_others() {
 }
 
 #[test]
-fn limits_below_what_is_used_are_reached_in_the_background_and_lose_nothing() {
+fn limits_below_the_usage_are_reached_in_the_background() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let shelf = Arc::new(Shelf::of_bytes(1));
@@ -286,8 +286,8 @@ mod no_threads {
     }
 
     #[test]
-    fn a_reclaimer_without_a_thread_says_so_and_the_rest_goes_on() {
-        let name = "no_threads::a_reclaimer_without_a_thread_says_so_and_the_rest_goes_on";
+    fn a_reclaimer_without_a_thread_is_an_error_and_manual_reclaim_works() {
+        let name = "no_threads::a_reclaimer_without_a_thread_is_an_error_and_manual_reclaim_works";
         if !in_child(name, "export RUST_MIN_STACK=4611686018427387904") {
             return;
         }
@@ -304,8 +304,8 @@ mod no_threads {
     }
 
     #[test]
-    fn what_gets_some_of_its_threads_or_none_gives_back_what_it_has() {
-        let name = "no_threads::what_gets_some_of_its_threads_or_none_gives_back_what_it_has";
+    fn a_partial_start_stops_its_threads_again() {
+        let name = "no_threads::a_partial_start_stops_its_threads_again";
         if std::env::var_os("LOWWATER_SANITIZER").is_some() {
             return println!("skipped: a sanitizer has no use for a limit on addresses");
         }

@@ -1,5 +1,9 @@
 //! `Registry::footprint` compared with a counting allocator: exact to the byte, at every step of a
 //! map's life (S25).
+//!
+//! A new allocation of the map must be added to `footprint`, or this test fails.
+//!
+//! Numbers such as S25 are those of docs/INVARIANTS.md.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -1,6 +1,8 @@
 //! Groups that end during a round of reclaim: their objects move to a parent that may have been
 //! visited already, so a round in which a group ended does not prove that nothing is left. Each
 //! verdict that needs a whole round is checked here, and so is its bound.
+//!
+//! A shelf calls a hook during its scan, which ends a group at the most harmful moment.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -26,7 +28,7 @@ fn once(group: &Memcg) -> impl Fn() + Send + Sync {
 }
 
 #[test]
-fn a_drop_frees_what_moves_behind_it_to_a_parent() {
+fn drop_caches_frees_objects_that_move_behind_it_to_a_parent() {
     for every in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);
@@ -52,7 +54,7 @@ fn a_drop_frees_what_moves_behind_it_to_a_parent() {
 }
 
 #[test]
-fn a_drop_frees_the_rest_of_a_group_that_ends_in_its_own_scan() {
+fn drop_caches_frees_the_rest_of_a_group_that_ends_in_its_scan() {
     for every in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         let child = tree.root().create("child").unwrap();
@@ -72,7 +74,7 @@ fn a_drop_frees_the_rest_of_a_group_that_ends_in_its_own_scan() {
 }
 
 #[test]
-fn a_drop_follows_what_moves_up_a_level_in_each_round() {
+fn drop_caches_follows_objects_that_move_up_a_level_in_each_round() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let mut way = vec![tree.root().clone()];
     for depth in 0..8 {
@@ -102,7 +104,7 @@ fn a_drop_follows_what_moves_up_a_level_in_each_round() {
 }
 
 #[test]
-fn a_drop_ends_beside_one_who_ends_groups_as_fast() {
+fn drop_caches_terminates_while_groups_keep_ending() {
     for every in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);

@@ -3,6 +3,8 @@
 //!
 //! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`), S16 is in `src/bitmap.rs` and
 //! `src/map/tests.rs`; races are in `stress.rs` and in the loom tests beside the code.
+//!
+//! Each test is named after the number of its invariant in docs/INVARIANTS.md.
 
 #![cfg(not(lowwater_loom))]
 
@@ -23,7 +25,7 @@ fn pass(registry: &Registry, priority: u8) -> Progress {
 }
 
 #[test]
-fn s7_what_counts_nothing_is_not_scanned_and_its_debt_is_untouched() {
+fn s7_a_count_of_zero_scans_nothing_and_keeps_the_debt() {
     let (tree, registry, shelf, registration) = one_shelf();
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let unknown = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -53,7 +55,7 @@ fn s8_priority_0_empties_a_willing_cache_in_one_pass() {
 }
 
 #[test]
-fn s10_s13_a_pass_asks_the_live_pairs_only_and_the_second_drop_nobody() {
+fn s10_s13_a_pass_calls_live_pairs_only_and_a_second_drop_none() {
     const GROUPS: usize = 200;
     const SHRINKERS: usize = 300;
     let tree = MemcgTree::new(0);
@@ -88,7 +90,7 @@ fn s10_s13_a_pass_asks_the_live_pairs_only_and_the_second_drop_nobody() {
 }
 
 #[test]
-fn s12_an_empty_shrinker_is_asked_once_more_and_then_not_until_it_tells() {
+fn s12_an_empty_shrinker_is_counted_once_more_and_then_after_occupied() {
     let (tree, registry, shelf, _registration) = one_shelf();
     shelf.add(tree.root(), N0, 1);
     assert_eq!(pass(&registry, 0).callbacks, 2);
@@ -175,7 +177,7 @@ fn s20_an_id_that_is_not_registered_leaves_nothing() {
 }
 
 #[test]
-fn s21_whatever_a_callback_answers_the_call_ends() {
+fn s21_every_callback_result_ends_the_call() {
     let answers: [fn(&mut lowwater_shrinker::ShrinkControl<'_>) -> Scan; 5] = [
         |sc| {
             sc.set_nr_scanned(0);
@@ -222,7 +224,7 @@ fn s21_whatever_a_callback_answers_the_call_ends() {
 }
 
 #[test]
-fn s21_dropping_caches_ends_although_one_claims_to_hold_everything() {
+fn s21_drop_caches_terminates_with_an_endless_shrinker() {
     let (tree, registry, shelf, _registration) = one_shelf();
     shelf.count.set(Box::new(|_| Some(Count::Objects(u64::MAX)))).ok().unwrap();
     let looked_at_one = |sc: &mut lowwater_shrinker::ShrinkControl<'_>| {
@@ -320,7 +322,7 @@ fn s24_will_defer_scans_nothing_and_owes_exactly_the_part() {
 }
 
 #[test]
-fn s25_the_map_costs_what_is_live() {
+fn s25_the_map_is_proportional_to_the_live_pairs() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let empty = registry.snapshot().map_bytes.get();
@@ -346,7 +348,7 @@ fn s25_the_map_costs_what_is_live() {
 }
 
 #[test]
-fn unaware_shrinkers_are_asked_once_for_all() {
+fn unaware_shrinkers_are_called_once_for_all_groups() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 2);
     let group = tree.root().create("g").unwrap();
@@ -377,7 +379,7 @@ fn an_unaware_shrinkers_list_of_any_group_sets_the_roots_bit() {
 }
 
 #[test]
-fn min_is_kept_always_and_low_as_long_as_others_give() {
+fn min_always_protects_and_low_while_others_can_give() {
     let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(100));
     let group = |name: &str| {
         let group = tree.root().create(name).unwrap();
@@ -412,7 +414,7 @@ fn min_is_kept_always_and_low_as_long_as_others_give() {
 }
 
 #[test]
-fn a_bounded_pass_goes_on_where_the_last_one_stopped() {
+fn a_bounded_pass_continues_where_the_last_one_stopped() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let groups: Vec<_> = (0..10).map(|g| tree.root().create(&g.to_string()).unwrap()).collect();
     for group in &groups {
@@ -487,7 +489,7 @@ fn direct_reclaim_is_bounded_in_time() {
 }
 
 #[test]
-fn a_callback_that_panics_is_counted_and_set_aside_and_the_others_go_on() {
+fn a_panicking_shrinker_is_quarantined_and_the_others_continue() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let (bad, good) = (Arc::new(Shelf::new()), Arc::new(Shelf::new()));
@@ -531,7 +533,7 @@ fn a_registration_cannot_end_inside_its_own_callback() {
 }
 
 #[test]
-fn nobody_reclaims_inside_a_callback_or_a_scope() {
+fn no_reclaim_runs_inside_a_callback_or_a_scope() {
     let (tree, registry, shelf, _registration) = one_shelf();
     shelf.add(tree.root(), N0, 100);
     let scope = registry.no_reclaim_scope();
@@ -560,7 +562,7 @@ fn nobody_reclaims_inside_a_callback_or_a_scope() {
 }
 
 #[test]
-fn the_registry_and_its_lists_may_go_in_any_order() {
+fn the_registry_and_its_lists_may_be_dropped_in_any_order() {
     let (tree, registry, shelf, registration) = one_shelf();
     let group = tree.root().create("g").unwrap();
     shelf.add(&group, N0, 1);

@@ -1,6 +1,8 @@
 //! Safe programs that misuse the API: groups of another tree, nodes that do not exist, handles that
 //! are leaked or dropped late, callbacks that call back, policies that lie. Nothing hangs, nothing
 //! panics unless documented, and no other shrinker's objects are hidden from reclaim.
+//!
+//! Each was possible by safe code alone; a new public function needs a case here or in `hazards`.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -29,7 +31,7 @@ fn shrink(registry: &Registry, root: &Memcg, node: NodeId) -> Progress {
 }
 
 #[test]
-fn what_is_told_of_another_trees_group_hides_none_of_ours() {
+fn reports_for_a_foreign_group_hide_no_objects() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let other = MemcgTree::new(0);
     let foreign = other.root().create("theirs").unwrap();
@@ -69,7 +71,7 @@ fn reclaim_from_another_trees_group_does_nothing() {
 }
 
 #[test]
-fn a_node_beyond_the_last_hides_nothing_and_panics_nowhere() {
+fn an_invalid_node_hides_no_objects_and_never_panics() {
     let (tree, registry, shelf, registration) = one_shelf();
     let root = tree.root();
     shelf.add(root, N0, 1_000);
@@ -96,7 +98,7 @@ fn a_node_beyond_the_last_hides_nothing_and_panics_nowhere() {
 }
 
 #[test]
-fn handles_that_are_leaked_leave_the_rest_as_it_was() {
+fn leaked_handles_do_not_affect_other_shrinkers() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: it leaks by intent");
     }
@@ -149,7 +151,7 @@ impl Drop for Late {
 }
 
 #[test]
-fn all_of_it_works_in_the_destructor_of_a_thread_local() {
+fn a_registry_works_in_the_destructor_of_a_thread_local() {
     thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) } }
     let freed = Arc::new(AtomicU64::new(0));
     let again = Arc::clone(&freed);
@@ -264,7 +266,7 @@ impl DebtListener for Eager {
 }
 
 #[test]
-fn a_policy_that_lies_ends_and_debts_wrap_nowhere() {
+fn a_policy_with_extreme_results_terminates_and_debts_saturate() {
     for total in [0, 1, u64::MAX] {
         for scan_min in [0, 1, u64::MAX] {
             for owed in [0, u64::MAX] {
@@ -298,9 +300,9 @@ impl Policy for Bad {
     fn pays(&self, _: bool) -> bool {
         true
     }
-    fn plan(&self, ask: &PlanInput, _: Debt) -> Plan {
+    fn plan(&self, input: &PlanInput, _: Debt) -> Plan {
         assert!(!self.0.load(Relaxed), "the policy's own fault");
-        Plan { delta: ask.freeable, total: ask.freeable, scan_min: 1, rest: 0 }
+        Plan { delta: input.freeable, total: input.freeable, scan_min: 1, rest: 0 }
     }
     fn commit(&self, _: &PlanInput, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
         Debt::NONE
@@ -311,7 +313,7 @@ impl Policy for Bad {
 }
 
 #[test]
-fn a_policy_or_a_listener_that_panics_leaves_no_lock_and_nobody_inside() {
+fn a_panicking_policy_or_listener_keeps_no_lock_and_no_in_flight() {
     let tree = MemcgTree::new(0);
     let policy = Arc::new(Bad(AtomicBool::new(true)));
     let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(Arc::clone(&policy) as Arc<_>));
@@ -368,7 +370,7 @@ impl Drop for Dying {
 }
 
 #[test]
-fn s17_an_id_comes_back_only_when_its_name_and_its_shrinker_are_gone() {
+fn s17_an_id_is_reused_only_after_its_shrinker_is_dropped() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let (id, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
@@ -382,7 +384,7 @@ fn s17_an_id_comes_back_only_when_its_name_and_its_shrinker_are_gone() {
 }
 
 #[test]
-fn one_list_and_two_registries_is_the_first_ones() {
+fn a_list_reports_only_to_its_own_registry() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let second = Registry::new(&tree, 1);
     let registration = second.builder("second").alloc().unwrap().register(Arc::clone(&shelf) as Arc<_>);
@@ -392,7 +394,7 @@ fn one_list_and_two_registries_is_the_first_ones() {
     registration.unregister().unwrap();
 }
 #[test]
-fn registries_that_come_and_go_leave_nothing_at_the_tree() {
+fn dropped_registries_leave_no_hooks_in_the_tree() {
     let tree = MemcgTree::new(0);
     let before = tree.footprint();
     for _ in 0..100 {

@@ -3,6 +3,8 @@
 //!
 //! `ci/vm.sh` runs this in guests with 1, 2 and 4 nodes. On a machine with one node, or without
 //! `/sys/devices/system/node`, tests that need two nodes print a message and pass.
+//!
+//! A test must end with success where the machine has too few nodes.
 #![cfg(all(target_os = "linux", feature = "std", not(lowwater_loom)))]
 
 use std::fs;
@@ -140,7 +142,7 @@ fn said(what: &str, nodes: usize) {
 }
 
 #[test]
-fn objects_are_on_the_node_they_were_allocated_on_and_their_memory_comes_back_there() {
+fn objects_are_listed_and_freed_on_the_node_of_their_memory() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: a sanitizer brings an allocator of its own, which keeps what is freed");
     }
@@ -170,7 +172,7 @@ fn objects_are_on_the_node_they_were_allocated_on_and_their_memory_comes_back_th
 }
 
 #[test]
-fn a_full_node_does_not_evict_anothers_objects() {
+fn a_full_node_evicts_no_objects_of_other_nodes() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = world() else { return };
     let nodes = world.own_nodes();

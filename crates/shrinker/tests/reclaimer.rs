@@ -1,4 +1,7 @@
 //! The reclaimer threads, and the steps that they run.
+//!
+//! Tests of a `Job` step it without a thread, and so do not depend on time; tests of the threads
+//! wait for a state and never for a duration.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -39,7 +42,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_group_near_its_max_is_brought_to_the_high_mark_and_no_further() {
+fn a_group_near_its_max_is_reclaimed_to_the_high_gap() {
     let (tree, registry, shelf, _registration) = world(1);
     let root = tree.root();
     root.set_max(ByteSize::new(2_000_000));
@@ -60,7 +63,7 @@ fn a_group_near_its_max_is_brought_to_the_high_mark_and_no_further() {
 }
 
 #[test]
-fn a_groups_own_high_and_max_are_served_in_the_background() {
+fn high_and_max_of_a_group_are_enforced_in_the_background() {
     let (tree, registry, shelf, _registration) = world(2);
     let group = tree.root().create("g").unwrap();
     group.set_high(ByteSize::new(50_000));
@@ -82,7 +85,7 @@ fn a_groups_own_high_and_max_are_served_in_the_background() {
 }
 
 #[test]
-fn what_is_only_in_stock_wakes_nobody() {
+fn bytes_in_stock_wake_no_reclaimer() {
     let tree = MemcgTree::new(1);
     let registry = Registry::new(&tree, 1);
     let group = tree.root().create("g").unwrap();
@@ -103,7 +106,7 @@ fn what_is_only_in_stock_wakes_nobody() {
 }
 
 #[test]
-fn every_tenant_gives_the_same_part() {
+fn every_tenant_loses_the_same_share() {
     let (tree, registry, shelf, _registration) = world(1);
     let root = tree.root();
     root.set_max(ByteSize::new(2_000_000));
@@ -121,7 +124,7 @@ fn every_tenant_gives_the_same_part() {
 }
 
 #[test]
-fn where_nothing_can_be_freed_the_thread_rests() {
+fn the_reclaimer_rests_if_nothing_can_be_freed() {
     let (tree, registry, shelf, _registration) = world(1);
     tree.root().set_max(ByteSize::new(1_000_000));
     shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
@@ -138,7 +141,7 @@ fn where_nothing_can_be_freed_the_thread_rests() {
 }
 
 #[test]
-fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
+fn a_job_raises_its_priority_only_if_progress_is_too_slow() {
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, 1_000_000);
     let mut job = Job::new(tree.root().clone(), ByteSize::new(100_000_000 - 100 * 1000));
@@ -165,8 +168,26 @@ fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
     assert_eq!((job.step(&registry, N0, u64::MAX), steps), (Step::Exhausted, 13));
 }
 
+/// A step that its bound on objects cuts short frees little, whatever the priority is. A step that
+/// frees nothing is too slow all the same.
 #[test]
-fn a_step_asks_nobody_where_there_is_nothing_to_do() {
+fn a_step_that_is_cut_short_keeps_its_priority_if_it_freed_something() {
+    let (tree, registry, shelf, _registration) = world(1);
+    fill(&shelf, tree.root(), N0, 1_000_000);
+    // A step frees 128 objects of a million, far fewer than the target asks of one.
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
+    for _ in 0..20 {
+        assert_eq!(job.step(&registry, N0, 128), Step::Again);
+    }
+    assert_eq!(job.priority(), 12);
+    assert!(shelf.total() < 1_000_000 && shelf.total() >= 1_000_000 - 20 * 128, "{} are left", shelf.total());
+    // The bound lets no object through.
+    assert_eq!(job.step(&registry, N0, 0), Step::Again);
+    assert_eq!(job.priority(), 11);
+}
+
+#[test]
+fn a_step_without_work_calls_no_shrinker() {
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, 1_000);
     let mut reached = Job::new(tree.root().clone(), tree.root().usage());
@@ -182,7 +203,7 @@ fn a_step_asks_nobody_where_there_is_nothing_to_do() {
 }
 
 #[test]
-fn a_job_goes_on_until_every_object_has_lost_its_chances() {
+fn a_job_continues_until_all_second_chances_are_used() {
     const OBJECTS: u64 = 100_000;
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, OBJECTS);
@@ -209,7 +230,7 @@ fn a_job_goes_on_until_every_object_has_lost_its_chances() {
 }
 
 #[test]
-fn a_job_ends_where_all_is_kept_however_often_it_is_looked_at() {
+fn a_job_ends_if_every_object_is_always_kept() {
     const OBJECTS: u64 = 100_000;
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, OBJECTS);
@@ -229,7 +250,7 @@ fn a_job_ends_where_all_is_kept_however_often_it_is_looked_at() {
 }
 
 #[test]
-fn a_job_that_got_on_once_more_begins_its_proof_anew() {
+fn progress_restarts_the_idle_count_of_a_job() {
     // All objects are kept, except for one that is freed just before the job would give up: after
     // it, the job scans as much as without it.
     for (objects, scan_max) in [(100, u64::MAX), (1_000, 500)] {
@@ -273,7 +294,7 @@ fn a_job_that_got_on_once_more_begins_its_proof_anew() {
 }
 
 #[test]
-fn reclaim_by_hand_takes_what_is_asked_for_from_all_nodes() {
+fn manual_reclaim_frees_the_requested_bytes_from_all_nodes() {
     let (tree, registry, shelf, _registration) = world(2);
     let (group, other) = (tree.root().create("g").unwrap(), tree.root().create("h").unwrap());
     for node in [N0, NodeId::new(1)] {
@@ -303,7 +324,7 @@ fn a_reclaimer_stops_promptly_and_holds_nothing() {
 }
 
 #[test]
-fn a_topology_that_is_not_the_registrys_is_refused() {
+fn a_topology_with_another_node_count_is_refused() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 2);
     let topology: Arc<dyn Topology> = Arc::new(Fixed::new(3));

@@ -1,5 +1,9 @@
 //! Inspection: statistics of each pair, the kernel's debugfs formats and errors, the largest pairs
 //! first.
+//!
+//! Formats are compared as text, because scripts parse them.
+//!
+//! A change of an expected text is a change of the interface.
 
 #![cfg(not(lowwater_loom))]
 
@@ -22,7 +26,7 @@ fn pass(registry: &Registry, node: NodeId, priority: u8) {
 }
 
 #[test]
-fn count_has_a_line_for_each_group_that_holds_something_in_the_trees_order() {
+fn the_count_file_lists_groups_with_objects_in_tree_order() {
     let (tree, registry, shelf, registration) = shelf_on(2, Shelf::new());
     let a = tree.root().create("a").unwrap();
     let b = tree.root().create("b").unwrap();
@@ -43,7 +47,7 @@ fn count_has_a_line_for_each_group_that_holds_something_in_the_trees_order() {
 }
 
 #[test]
-fn s14_a_count_that_ends_the_registration_is_the_last() {
+fn s14_a_count_that_unregisters_its_shrinker_is_the_last_call() {
     let (tree, registry, shelf, registration) = one_shelf();
     let groups = [0, 1, 2].map(|n| tree.root().create(&n.to_string()).unwrap());
     groups.iter().for_each(|group| shelf.add(group, N0, 1));
@@ -60,7 +64,7 @@ fn s14_a_count_that_ends_the_registration_is_the_last() {
 }
 
 #[test]
-fn count_of_a_shrinker_that_is_not_aware_has_one_line_and_zeros_behind_node_0() {
+fn the_count_file_of_an_unaware_shrinker_has_one_line() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 3);
     let shelf = Arc::new(Shelf::new());
@@ -74,7 +78,7 @@ fn count_of_a_shrinker_that_is_not_aware_has_one_line_and_zeros_behind_node_0() 
 }
 
 #[test]
-fn a_scan_command_is_read_as_the_kernel_reads_it() {
+fn scan_commands_are_parsed_as_by_the_kernel() {
     let request = |memcg, node, objects| Ok(ScanRequest { memcg: MemcgId::new(memcg), node, objects });
     for (command, parsed) in [
         ("3 1 128", request(3, 1, 128)),
@@ -96,7 +100,7 @@ fn a_scan_command_is_read_as_the_kernel_reads_it() {
 }
 
 #[test]
-fn a_scan_command_calls_once_and_its_errors_are_the_kernels() {
+fn a_scan_command_calls_the_shrinker_once_and_has_the_kernels_errors() {
     let (tree, registry, shelf, registration) = shelf_on(2, Shelf::new());
     let group = tree.root().create("g").unwrap();
     shelf.add(&group, N1, 1000);
@@ -141,7 +145,7 @@ impl Clock for Ticks {
 }
 
 #[test]
-fn the_time_between_two_passes_is_no_visits() {
+fn time_between_two_passes_counts_for_no_visit() {
     for by_utility in [false, true] {
         let tree = MemcgTree::new(0);
         let ticks = Arc::new(Ticks(AtomicU64::new(0)));
@@ -163,7 +167,7 @@ fn the_time_between_two_passes_is_no_visits() {
 }
 
 #[test]
-fn a_pair_is_noted_once_a_visit_and_forgotten_when_it_is_empty() {
+fn a_pair_is_counted_once_per_visit_and_forgotten_when_empty() {
     let tree = MemcgTree::new(0);
     let ticks = Arc::new(Ticks(AtomicU64::new(0)));
     let shelf = Arc::new(Shelf::new());
@@ -204,7 +208,7 @@ fn a_pair_is_noted_once_a_visit_and_forgotten_when_it_is_empty() {
 }
 
 #[test]
-fn a_survey_asks_for_now_and_a_scope_forbids_it() {
+fn a_survey_counts_live_pairs_except_inside_a_scope() {
     let (tree, registry, shelf, _registration) = one_shelf();
     shelf.add(tree.root(), N0, 10);
     assert_eq!(registry.survey().pairs[0].count, Some(10));
@@ -244,7 +248,7 @@ mod who_panics {
     }
 
     #[test]
-    fn in_a_survey_is_set_aside() {
+    fn a_shrinker_that_panics_in_a_survey_is_quarantined() {
         let survey = |registry: &Registry, _: &Registration| {
             assert!(registry.survey().pairs.iter().all(|pair| (pair.count, pair.bytes) == (None, None)));
         };
@@ -254,7 +258,7 @@ mod who_panics {
     }
 
     #[test]
-    fn when_counted_for_debugfs_is_set_aside() {
+    fn a_shrinker_that_panics_in_debugfs_count_is_quarantined() {
         let count = |registry: &Registry, registration: &Registration| {
             assert_eq!(registry.debugfs_count(registration.id()), None);
         };
@@ -280,7 +284,7 @@ impl Shrinker for Heavy {
 }
 
 #[test]
-fn the_biggest_come_first_by_bytes_and_then_by_objects() {
+fn top_sorts_by_bytes_and_then_by_objects() {
     let (tree, registry, shelf, _shelf) = one_shelf();
     let groups = ["a", "b", "c"].map(|name| tree.root().create(name).unwrap());
     let heavies: Vec<_> = [100, 7]
@@ -413,7 +417,7 @@ mod metrics_published {
     }
 
     #[test]
-    fn groups_are_named_only_if_that_is_asked_for() {
+    fn group_series_exist_only_with_labels_groups() {
         let (tree, registry, shelf, _registration) = one_shelf();
         let tenant = tree.root().create("tenant").unwrap();
         shelf.add(&tenant, N0, 8192);
@@ -433,7 +437,7 @@ mod metrics_published {
     }
 
     #[test]
-    fn two_shrinkers_of_a_name_have_two_series_and_the_next_one_goes_on_with_the_first() {
+    fn two_shrinkers_of_one_name_have_two_series_and_a_reused_label_continues() {
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 8192);
         pass(&registry, N0, 4);

@@ -1,4 +1,8 @@
 //! Selections: one group, one node, one shrinker, one kind; everything else is unaffected.
+//!
+//! Each test compares what is left in every (shelf, group, node) with the expected table.
+//!
+//! A new restriction gets a table of its own.
 
 #![cfg(not(lowwater_loom))]
 
@@ -56,7 +60,7 @@ impl World {
 const FULL: [[u64; 2]; 3] = [[OBJECTS; 2]; 3];
 
 #[test]
-fn a_group_means_its_subtree() {
+fn select_memcg_includes_its_subtree() {
     let world = World::new();
     let freed = world.registry.drop_selected(&Select::all().memcg(&world.groups[1]));
     assert_eq!(freed, 8 * OBJECTS);
@@ -64,14 +68,14 @@ fn a_group_means_its_subtree() {
 }
 
 #[test]
-fn a_node_means_that_node() {
+fn select_node_excludes_other_nodes() {
     let world = World::new();
     assert_eq!(world.registry.drop_selected(&Select::all().node(NodeId::new(1))), 6 * OBJECTS);
     assert_eq!(world.left(), [[[OBJECTS, 0]; 3]; 2]);
 }
 
 #[test]
-fn a_shrinker_means_only_it_is_asked() {
+fn select_shrinker_calls_no_other_shrinker() {
     let world = World::new();
     let select = Select::all().shrinker(world.shelves[1].1.id());
     assert_eq!(world.registry.drop_selected(&select), 6 * OBJECTS);
@@ -80,7 +84,7 @@ fn a_shrinker_means_only_it_is_asked() {
 }
 
 #[test]
-fn the_mask_has_the_kernels_numbers() {
+fn caches_masks_equal_the_kernels_numbers() {
     let world = World::new();
     assert_eq!(world.registry.drop_selected(&Select::all().caches(Caches::from_bits(1).unwrap())), 6 * OBJECTS);
     assert_eq!(world.left(), [[[0; 2]; 3], FULL]);
@@ -90,7 +94,7 @@ fn the_mask_has_the_kernels_numbers() {
 }
 
 #[test]
-fn reclaim_by_bytes_stays_within_what_is_selected() {
+fn reclaim_by_bytes_stays_within_the_selection() {
     let world = World::new();
     let select = Select::all().memcg(&world.groups[1]).node(NodeId::ZERO).shrinker(world.shelves[0].1.id());
     let asked = 50 * OBJECT_BYTES;
@@ -104,7 +108,7 @@ fn reclaim_by_bytes_stays_within_what_is_selected() {
 }
 
 #[test]
-fn a_pass_over_a_part_takes_its_part_at_that_priority() {
+fn a_selected_pass_scans_its_share_at_that_priority() {
     let world = World::new();
     let select = Select::all().caches(Caches::DATA);
     let progress = world.registry.shrink_selected(&select, 3, Reclaim::KSWAPD, &mut Work::unlimited());
@@ -114,7 +118,7 @@ fn a_pass_over_a_part_takes_its_part_at_that_priority() {
 }
 
 #[test]
-fn a_drop_takes_all_however_dear() {
+fn a_drop_frees_objects_of_any_seeks() {
     for seeks in [0, 1, 4, 5, 100, u32::MAX] {
         for objects in [1, 2, 1_000] {
             let tree = MemcgTree::new(0);

@@ -1,5 +1,10 @@
 //! Stress tests with several threads: invariants that hold at the end, and invariants that hold at
 //! all times.
+//!
+//! Threads run random steps for a fixed number of rounds; a failure names the violated invariant of
+//! docs/INVARIANTS.md.
+//!
+//! A step that is added must keep all of these invariants true at all times.
 
 #![cfg(not(lowwater_loom))]
 
@@ -25,7 +30,7 @@ impl Dice {
 }
 
 #[test]
-fn s11_no_object_is_hidden_from_reclaim_whatever_happens_at_once() {
+fn s11_no_object_is_hidden_during_concurrent_changes() {
     let (tree, registry, shelf, _registration) = shelf_on(2, Shelf::new());
     let added = AtomicU64::new(0);
     let freed = AtomicU64::new(0);
@@ -100,7 +105,7 @@ impl Shrinker for Owned {
 }
 
 #[test]
-fn s14_s15_registrations_come_and_go_beside_passes() {
+fn s14_s15_registrations_begin_and_end_during_passes() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let steady = Arc::new(Owned { gone: AtomicBool::new(false), called: AtomicU64::new(0) });

@@ -1,5 +1,8 @@
-//! Unused memory is freed: real lists under a registry (DESIGN: cost table, "the same, empty again
-//! and idle").
+//! Sweeps free the lists that became empty without reclaim, and clear their bits in the map of the
+//! registry, so that a group that was used once costs no memory until its end.
+//!
+//! Afterwards the footprints must be those from before, to the byte (the row "the same, empty again
+//! and idle" of the cost table in docs/DESIGN.md).
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -64,17 +67,21 @@ fn s25_lists_that_emptied_without_pressure_leave_neither_lists_nor_bits() {
         pages.0.del(object).unwrap();
     }
     while registry.sweep() != Swept::default() {}
-    assert_eq!((pages.0.pairs(), registry.snapshot().live_pairs), (2, 1), "one object, its list and the root's");
+    assert_eq!(
+        (pages.0.pairs(), registry.snapshot().live_pairs),
+        (2, 1),
+        "one object: its list, and the list of the root, its ancestor"
+    );
     pages.0.del(&objects[0].0).unwrap();
     while registry.sweep() != Swept::default() {}
     assert_eq!((pages.0.pairs(), registry.snapshot().live_pairs), (0, 0));
     assert_eq!(bytes(), before, "to the byte");
     pages.0.add(page(), &groups[3], N0).unwrap();
-    assert_eq!(registry.drop_caches(), 1, "what comes later is found");
+    assert_eq!(registry.drop_caches(), 1, "an object that is added after a sweep is found");
 }
 
 #[test]
-fn an_idle_reclaimer_sweeps_by_itself() {
+fn an_idle_reclaimer_sweeps() {
     let tree = MemcgTree::new(0);
     let topology = Arc::new(Fixed::new(2));
     let config = RegistryConfig::with_topology(topology.clone()).sweep_every(Duration::from_millis(1));

@@ -1,5 +1,7 @@
 //! The reason why the crate `thin-vec` is not used: it cannot report a failed allocation. See
 //! docs/DESIGN.md, section 4, "The map".
+//!
+//! If this test fails after an update of the crate, it may replace `src/thin_vec.rs`.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -8,7 +10,7 @@ use std::process::{Command, Stdio};
 const CHILD: &str = "LOWWATER_THIN_VEC_CHILD";
 
 #[test]
-fn thin_vec_ends_the_process_where_there_is_no_memory() {
+fn the_crate_thin_vec_aborts_without_memory() {
     if std::env::var_os(CHILD).is_some() {
         // More bytes than the address space has. There is no `try_reserve`.
         let mut list = thin_vec::ThinVec::<u64>::new();
@@ -16,7 +18,7 @@ fn thin_vec_ends_the_process_where_there_is_no_memory() {
         return;
     }
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "thin_vec_ends_the_process_where_there_is_no_memory"])
+        .args(["--exact", "the_crate_thin_vec_aborts_without_memory"])
         .env(CHILD, "1")
         .stdout(Stdio::null())
         .stderr(Stdio::null())

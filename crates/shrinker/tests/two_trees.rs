@@ -1,5 +1,7 @@
 //! Groups of another tree than the registry's own. Their ids are the same numbers, but mean
 //! different groups.
+//!
+//! A registry belongs to one tree: reports and reclaim of foreign groups must have no effect.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,7 @@
 //! Pairs, reports and selections with an allocator that fails: nothing panics, nothing is lost, and
 //! once there is memory everything works.
+//!
+//! A pair without memory must not be lost: a later pass or reclaim adds it.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -35,7 +37,7 @@ impl Shrinker for Pool {
 }
 
 #[test]
-fn each_allocation_of_a_registry_that_chooses_by_utility_may_fail() {
+fn each_allocation_of_a_registry_with_utility_may_fail() {
     let tree = MemcgTree::new(0);
     drop(Registry::new(&tree, 1));
     let topology: Arc<dyn Topology> = Arc::new(Fixed::new(1));
@@ -109,7 +111,7 @@ fn each_allocation_of_a_pair_and_its_tallies_may_fail() {
 
 /// A missing pair is added by the next pass, or by the next reclaim in the background.
 #[test]
-fn a_pair_for_which_there_was_no_memory_is_chosen_later() {
+fn a_pair_without_memory_is_added_and_selected_later() {
     let tree = MemcgTree::new(0);
     tree.root().set_max(ByteSize::mib(1));
     let groups: Vec<_> = (0..70).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();

@@ -42,7 +42,7 @@
 //!
 //! A head or `next` is published with Release and followed with Acquire, so that a reader that
 //! reaches an object sees it as it was inserted. Checked by `tests/loom.rs`:
-//! `a_found_object_is_whole_and_alive`, `a_reader_outlives_the_table_that_it_was_taken_along_to`,
+//! `a_found_object_is_whole_and_alive`, `a_reader_outlives_the_table_to_which_its_object_moved`,
 //! and their mutants.
 
 mod chain_iter;
@@ -109,12 +109,12 @@ impl<T: HashNode> HashChains<T> {
         }
     }
 
-    /// The number of chains.
+    /// Returns the number of chains.
     pub fn buckets(&self) -> usize {
         self.heads.len()
     }
 
-    /// Bytes of the table, without its objects.
+    /// Returns the bytes of the table, without its objects.
     pub fn footprint(&self) -> ByteSize {
         ByteSize::new((size_of::<Self>() + size_of_val(&*self.heads) + size_of_val(&*self.locks)) as u64)
     }
@@ -231,7 +231,7 @@ impl<T: HashNode> HashChains<T> {
         prefetch_at(first.cast_const().cast());
     }
 
-    /// The chain of a hash, selected by the hash's high bits.
+    /// Returns the chain of a hash, selected by the hash's high bits.
     #[inline]
     pub fn bucket(&self, hash: u64) -> usize {
         // `checked_shr`: in a table of one chain the shift is 64, all bits.

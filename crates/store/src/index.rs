@@ -80,10 +80,11 @@ use crate::sync::{Arc, Mutex};
 use core::fmt;
 use core::ptr;
 use growth::Growth;
+use lowwater_base::unwind::caught;
 use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 use mix::mix;
-use removal::Out;
+use removal::Removed;
 use segment::{LockedSegment, View};
 
 /// An extendible hash index of the objects of its own slab; see the [module](self).
@@ -155,9 +156,9 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
     }
 
-    /// The first half of [`get`](Self::get): probes only the home bucket, one cache line, where
-    /// nearly every object is. For callers that inline the common case and leave everything else,
-    /// including the [`get`](Self::get), to a function that is not inlined.
+    /// Runs the first half of [`get`](Self::get): probes only the home bucket, one cache line,
+    /// where nearly every object is. For callers that inline the common case and leave everything
+    /// else, including the [`get`](Self::get), to a function that is not inlined.
     #[inline(always)] // As for `get`: a call would cost a sixth of the lookup.
     pub fn probe_first<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> FirstProbe<&'g T> {
         let hash = mix(hash);
@@ -188,8 +189,9 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// The caller has to end the object's life by dropping its handle, wherever that is. If the
     /// handle has been dropped already, this call retires the object.
     ///
-    /// If `is` panics, nothing is changed. If `gone` or `hasher` panics, the object has been
-    /// removed; the result of `gone` is dropped after the lock is released. As with
+    /// If `is` panics, nothing is changed. If `gone` panics, the object has been removed. A removal
+    /// may shrink the segment, for which `hasher` hashes other objects; if it panics, the segment
+    /// keeps its size, and the panic is discarded, as another object caused it. As with
     /// [`insert`](Self::insert), none of the closures may change this index or call
     /// [`with`](Self::with).
     pub fn remove<'g, R>(
@@ -201,11 +203,10 @@ impl<T: Slotted> ExtendibleIndex<T> {
         gone: impl FnOnce(&'g T) -> R,
     ) -> Option<(&'g T, R)> {
         let hash = mix(hash);
-        // Declared before the lock so that they are dropped after it: the result if the hasher
-        // panics, the object if its handle has been dropped.
-        let result;
-        let mut out = Out::<T>(None);
-        let mut segment = self.lock_there(hash, guard)?;
+        // Declared before the lock so that the object is dropped after it, if its handle has been
+        // dropped.
+        let mut removed_object = Removed::<T>(None);
+        let mut segment = self.lock_if_any(hash, guard)?;
         let place = segment.find(hash, |number| is(self.object(number)))?;
         let number = segment.number(place);
         let object = self.object(number);
@@ -214,17 +215,53 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // exists.
         let taken = unsafe { SharedSlab::at(number) };
         // SAFETY: `taken` is live while `guard` exists, and this thread removed it from the index.
-        unsafe { out.take(taken) };
-        result = gone(object);
+        unsafe { removed_object.take(taken) };
+        let result = gone(object);
         if segment.is_sparse() {
-            // Without memory the segment stays as large as it is.
-            let shrunk = self.shrink(&mut segment, guard, hasher);
-            drop(segment);
-            if shrunk.is_ok() {
-                let _moved = self.tidy(guard);
-            }
+            self.shrink_sparse(segment, guard, hasher);
         }
         Some((object, result))
+    }
+
+    /// Removes the object of a handle: as [`remove`](Self::remove), with less work, because no key
+    /// is compared. Under the segment's lock, `change` gets the owner's bits of the object's
+    /// [state](crate::slab::SlotState) and returns the new ones; a concurrent
+    /// [`update`](crate::slab::SlotState::update) may be lost. Returns false if the object is not
+    /// in the index under this hash. If `change` panics, the object stays in the index.
+    #[inline(always)] // Called in a loop, with closures.
+    pub fn remove_slot(
+        &self,
+        slot: &Slot<T>,
+        hash: u64,
+        guard: &Guard,
+        hasher: &impl Fn(&T) -> u64,
+        change: impl FnOnce(u8) -> u8,
+    ) -> bool {
+        let hash = mix(hash);
+        // SAFETY: an object with a `Slot` is in a slab, and its slot is not free.
+        let number = unsafe { SharedSlab::number(slot.0) };
+        let Some(mut segment) = self.lock_if_any(hash, guard) else { return false };
+        let Some(place) = segment.find(hash, |there| there == number) else { return false };
+        // Before the removal, so that a panic changes nothing.
+        let bits = change(slot.state().bits());
+        segment.take(hash, place);
+        slot.state().leave_held(bits);
+        if segment.is_sparse() {
+            self.shrink_sparse(segment, guard, hasher);
+        }
+        true
+    }
+
+    /// Shrinks a segment after a removal. Without memory, or if `hasher` panics, the segment stays
+    /// as large as it is. Without `std` that panic reaches the caller, after the removal.
+    #[cold]
+    #[inline(never)]
+    fn shrink_sparse(&self, mut segment: LockedSegment<'_>, guard: &Guard, hasher: &impl Fn(&T) -> u64) {
+        // After a panic the lock is released before the payload is dropped, which is user code.
+        let shrunk = caught(move || self.shrink(&mut segment, guard, hasher));
+        if shrunk == Some(Ok(())) {
+            let _moved = self.tidy(guard);
+        }
     }
 
     /// Removes the next object that [`visit`](Self::visit) would show at `at` and for which `is`
@@ -240,8 +277,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
     ) -> Option<(&'g T, R)> {
         // Declared before the lock so that the object is dropped after it, if its handle has been
         // dropped.
-        let mut out = Out::<T>(None);
-        let mut segment = self.lock_there(at.0?, guard)?;
+        let mut removed_object = Removed::<T>(None);
+        let mut segment = self.lock_if_any(at.0?, guard)?;
         let place = segment.find_anywhere(|number| is(self.object(number)))?;
         let number = segment.number(place);
         let object = self.object(number);
@@ -250,7 +287,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // `guard` exists.
         let taken = unsafe { SharedSlab::at(number) };
         // SAFETY: `taken` is live while `guard` exists, and this thread removed it from the index.
-        unsafe { out.take(taken) };
+        unsafe { removed_object.take(taken) };
         Some((object, gone(object)))
     }
 
@@ -279,7 +316,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         f: impl FnOnce(&'g T) -> R,
     ) -> Option<R> {
         let hash = mix(hash);
-        let segment = self.lock_there(hash, guard)?;
+        let segment = self.lock_if_any(hash, guard)?;
         let place = segment.find(hash, |number| is(self.object(number)))?;
         Some(f(self.object(segment.number(place))))
     }
@@ -297,8 +334,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     #[inline]
     fn directory<'g>(&self, _guard: &'g Guard) -> Option<&'g Directory> {
-        // Acquire: pairs with the Release in `begin` and in `replace_segment`, so that the array is seen
-        // filled.
+        // Acquire: pairs with the Release in `begin` and in `replace_segment`, so that the array is
+        // seen filled.
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: a published directory is retired only after its replacement is published, and not
         // freed while `_guard` exists.
@@ -314,7 +351,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     /// Returns the segment of a hash, locked; `None` if the index has no segment yet.
     #[inline]
-    fn lock_there<'g>(&self, hash: u64, guard: &'g Guard) -> Option<LockedSegment<'g>> {
+    fn lock_if_any<'g>(&self, hash: u64, guard: &'g Guard) -> Option<LockedSegment<'g>> {
         loop {
             let segment = self.view(hash, guard)?.lock();
             if !segment.is_dead() {
@@ -329,14 +366,15 @@ impl<T: Slotted> ExtendibleIndex<T> {
     #[inline]
     fn lock<'g>(&self, hash: u64, guard: &'g Guard) -> Result<LockedSegment<'g>, AllocError> {
         loop {
-            match self.lock_there(hash, guard) {
+            match self.lock_if_any(hash, guard) {
                 Some(segment) => return Ok(segment),
                 None => self.begin()?,
             }
         }
     }
 
-    /// The object of a number that was read inside a read-side section, or under a segment's lock.
+    /// Returns the object of a number that was read inside a read-side section, or under a
+    /// segment's lock.
     #[inline]
     fn object(&self, number: u32) -> &T {
         // SAFETY: the number was in the index when the caller entered its read-side section or took
@@ -372,7 +410,7 @@ impl<T: Slotted> Drop for ExtendibleIndex<T> {
                 let object = unsafe { SharedSlab::<T>::at(number) };
                 // SAFETY: the slot is not free, no other thread removes the object (`&mut self`),
                 // and no reader is left to find it.
-                unsafe { Out(None).take(object) };
+                unsafe { Removed(None).take(object) };
             };
             self.each_segment(directory, |view| view.each(end));
         }

@@ -1,6 +1,9 @@
 //! Stores of objects that can be on the lists of `lowwater-lru-core` and are read without a lock: a
 //! slab, an index of its objects, hash chains.
 //!
+//! Start at [`ExtendibleIndex`], the keyed store of `lowwater`'s cache, or at
+//! [`HashChains`](hash_chains::HashChains).
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`slab`] | slots of one size for objects whose memory returns to the system when a chunk is empty |

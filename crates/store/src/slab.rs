@@ -96,7 +96,7 @@ unsafe impl<T: Slotted> Send for Slab<T> {}
 unsafe impl<T: Slotted> Sync for Slab<T> {}
 
 impl<T: Slotted> Slab<T> {
-    /// Creates an empty slab: one pointer, and about 400 bytes from the first object on.
+    /// Creates an empty slab: one pointer, and about 400 bytes after the first object.
     pub fn new() -> Self {
         Self { shared: AtomicPtr::new(ptr::null_mut()), retired: None }
     }
@@ -107,7 +107,7 @@ impl<T: Slotted> Slab<T> {
         Self { shared: AtomicPtr::new(ptr::null_mut()), retired: Some(retired) }
     }
 
-    /// The shared part; `None` before the first object.
+    /// Returns the shared part; `None` before the first object.
     #[inline]
     pub(crate) fn shared(&self) -> Option<&SharedSlab<T>> {
         // SAFETY: the shared part lives at least until this slab closes it, when it is dropped.
@@ -153,7 +153,7 @@ impl<T: Slotted> Slab<T> {
         unsafe { SharedSlab::alloc(shared, node, value) }.map(Slot)
     }
 
-    /// True if the object is in this slab.
+    /// Returns true if the object is in this slab.
     pub(crate) fn has(&self, slot: &Slot<T>) -> bool {
         // SAFETY: an object with a `Slot` is in a slab, and its slot is not free.
         let header = unsafe { SharedSlab::<T>::header(slot.0) };
@@ -180,8 +180,8 @@ impl<T: Slotted> Slab<T> {
         ByteSize::new(self.shared().map_or(0, |shared| shared.collect(objects)))
     }
 
-    /// True if most of the slab's memory is unused, so that a [compaction](Self::begin_compaction)
-    /// would return much of it. O(nodes).
+    /// Returns true if most of the slab's memory is unused, so that a
+    /// [compaction](Self::begin_compaction) would return much of it. O(nodes).
     pub fn is_sparse(&self) -> bool {
         self.shared().is_some_and(SharedSlab::is_sparse)
     }
@@ -221,23 +221,23 @@ impl<T: Slotted> Slab<T> {
     /// Drops at most `objects` objects that were [sealed](Self::seal) and have no readers left.
     /// Returns the number of dropped objects. O(`objects`).
     pub fn drop_some(&self, objects: usize) -> usize {
-        self.shared().map_or(0, |shared| shared.drop_passed(objects))
+        self.shared().map_or(0, |shared| shared.drop_ready(objects))
     }
 
-    /// The [weight](Slotted::weight) of the objects that are retired and not yet dropped, with the
-    /// precision of [`RetiredBytes`].
+    /// Returns the [weight](Slotted::weight) of the objects that are retired and not yet dropped,
+    /// with the precision of [`RetiredBytes`].
     pub fn waiting(&self) -> ByteSize {
         self.shared().map_or(ByteSize::ZERO, |shared| shared.waiting.get())
     }
 
-    /// The number of panics of objects' `Drop`s and weighers.
+    /// Returns the number of panics of objects' `Drop`s and weighers.
     pub fn drop_panics(&self) -> u64 {
         // Relaxed: a statistic.
         self.shared().map_or(0, |shared| shared.drop_panics.load(Ordering::Relaxed))
     }
 
-    /// The slab's memory: all chunks, used or not, and its own bookkeeping; zero before the first
-    /// object.
+    /// Returns the slab's memory: all chunks, used or not, and its own bookkeeping; zero before the
+    /// first object.
     pub fn footprint(&self) -> ByteSize {
         ByteSize::new(self.shared().map_or(0, SharedSlab::footprint) as u64)
     }

@@ -1,4 +1,7 @@
 //! Hash chains in programs that are careless, unlucky or hostile, but use only safe code.
+//!
+//! A table's objects are shared, may panic in `Drop`, and may move to another table while readers
+//! stand on them: none of that may be unsound, hang, or need more stack for more objects.
 #![forbid(unsafe_code)]
 
 use lowwater_store::hash_chains::{HashChains, HashLink, Reader};
@@ -187,7 +190,7 @@ fn a_drop_that_removes_the_next_object_needs_little_stack() {
 }
 
 #[test]
-fn nor_much_where_the_threads_locals_are_gone() {
+fn late_drops_of_thread_locals_need_little_stack() {
     struct Late(bool);
     impl Drop for Late {
         fn drop(&mut self) {
@@ -230,11 +233,11 @@ fn a_closure_of_find_may_change_the_table_and_panic() {
 
 /// A leaked reader delays freeing for good, and keeps the objects that it may see.
 #[test]
-fn a_leaked_reader_keeps_what_it_may_see_beyond_its_thread() {
+fn a_leaked_reader_outlives_its_thread() {
     // In a separate process, because no object that chains retire is dropped afterwards.
     if std::env::var_os("LOWWATER_LEAKS_A_READER").is_none() {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_leaked_reader_keeps_what_it_may_see_beyond_its_thread"])
+            .args(["--exact", "a_leaked_reader_outlives_its_thread"])
             .env("LOWWATER_LEAKS_A_READER", "1")
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .status();

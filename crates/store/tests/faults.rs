@@ -1,6 +1,8 @@
 //! Threads that panic inside an operation, and callbacks that break their contract: no lock stays
 //! held, nothing is lost or freed twice, and memory that waits for readers is not held back by dead
 //! threads.
+//!
+//! The lists of `lowwater-lru-core` are tested here as well, beside the hash chains.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -43,7 +45,7 @@ fn empty(lru: &ListLru<Item>, groups: &[Memcg]) {
 }
 
 #[test]
-fn threads_that_die_inside_of_walks_take_nothing_along() {
+fn threads_that_panic_in_walks_lose_no_items() {
     let tree = MemcgTree::new(0);
     let groups: Vec<_> = (0..4).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     let lru = ListLru::<Item>::new();
@@ -313,7 +315,7 @@ fn l20_lists_that_are_dropped_by_a_panic_do_not_abort_when_their_items_panic_too
 }
 
 #[test]
-fn isolated_items_that_panic_when_dropped_keep_none_of_the_others() {
+fn all_isolated_items_are_dropped_even_if_some_panic() {
     let alive = Arc::new(AtomicUsize::new(0));
     let isolated: Isolated<Fuse> = fuses(&alive).collect();
     dies_in_time(move || drop(isolated));
@@ -386,7 +388,7 @@ fn l7_l9_a_listener_that_panics_at_a_groups_end_keeps_no_list_from_the_parent() 
 }
 
 #[test]
-fn s18_a_hook_that_panics_keeps_no_other_from_hearing() {
+fn s18_all_hooks_run_even_if_one_panics() {
     struct Hears(Arc<AtomicUsize>);
     impl OfflineHook for Hears {
         fn offline(&self, _: &Memcg, _: &Memcg) {

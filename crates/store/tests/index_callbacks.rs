@@ -1,4 +1,9 @@
 //! An index with handles that are dropped early, hashers that lie, and callbacks that panic.
+//!
+//! The user's hash, comparison and insertion run under a segment's lock: whatever they do, no lock
+//! may be kept and no entry lost.
+//!
+//! A new closure of the index needs a case for each fault.
 #![forbid(unsafe_code)]
 
 use lowwater_lru_core::NodeId;
@@ -70,7 +75,7 @@ fn collect_until(index: &ExtendibleIndex<Entry>, dropped: &AtomicU64, all: u64) 
 }
 
 #[test]
-fn an_entry_without_a_handle_ends_when_it_is_taken_out_or_replaced_or_with_the_index() {
+fn an_entry_without_a_handle_is_retired_when_removed_or_replaced_or_with_the_index() {
     let (index, dropped) = (ExtendibleIndex::<Entry>::new(), Arc::default());
     let mut handles = Vec::new();
     for key in 0..3_000 {
@@ -91,7 +96,7 @@ fn an_entry_without_a_handle_ends_when_it_is_taken_out_or_replaced_or_with_the_i
 }
 
 #[test]
-fn the_index_frees_what_cannot_be_found_under_a_hash_that_lies() {
+fn the_index_frees_entries_that_a_changed_hash_hides() {
     let (index, dropped) = (ExtendibleIndex::<Entry>::new(), Arc::default());
     let calls = Cell::new(0_u64);
     let lies = |entry: &Entry| {
@@ -115,7 +120,7 @@ fn the_index_frees_what_cannot_be_found_under_a_hash_that_lies() {
 }
 
 #[test]
-fn an_add_that_panics_or_gives_another_handle_back_leaves_nothing_behind() {
+fn an_add_that_panics_or_returns_another_handle_leaves_nothing() {
     let (index, dropped) = (ExtendibleIndex::<Entry>::new(), Arc::default());
     let guard = pin();
     let is = |there: &Entry, new: &Entry| there.key == new.key;
@@ -188,7 +193,7 @@ fn callbacks_that_panic_leave_the_index_as_it_was_and_keep_no_lock() {
 
 /// The handle is dropped inside the calls that remove its object.
 #[test]
-fn a_handle_may_be_dropped_where_its_entry_is_taken_out() {
+fn a_handle_may_be_dropped_inside_the_removal_of_its_entry() {
     let (index, dropped) = (ExtendibleIndex::<Entry>::new(), Arc::default());
     let guard = pin();
     let first = put(&index, entry(&index, 1, &dropped), &guard, |slot| slot);

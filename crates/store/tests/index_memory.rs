@@ -1,5 +1,10 @@
-//! A large index uses its memory well, while it grows and after it shrank. In a separate process:
-//! resident memory is per process, and readers of other tests would hold segments back.
+//! The memory of a large index: the resident memory of the process is that of the reported
+//! footprints, while the index grows and after it shrank.
+//!
+//! A test program of its own, since resident memory is counted per process, and readers of other
+//! tests would delay the free of replaced segments.
+//!
+//! A bound may be lowered; a change that raises one must be explained in docs/DESIGN.md.
 
 #![cfg(all(target_os = "linux", feature = "std", not(miri), not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -27,24 +32,28 @@ fn resident() -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-fn put(index: &ExtendibleIndex<Thing>, key: u64) -> Slot<Thing> {
+fn insert(index: &ExtendibleIndex<Thing>, key: u64) -> Slot<Thing> {
     let thing = Thing(CompressedLinks::new(), SlotState::new(0), key);
     let (slot, guard) = (index.slab().alloc(thing, NodeId::ZERO).ok().expect("memory"), pin());
-    let of = hash(&slot);
-    index.insert(slot, of, &guard, |there, new| there.2 == new.2, &hash, |slot, _| Ok(slot)).expect("memory").1
+    let hash_of_slot = hash(&slot);
+    index
+        .insert(slot, hash_of_slot, &guard, |present, new| present.2 == new.2, &hash, |slot, _| Ok(slot))
+        .expect("memory")
+        .1
 }
 
-fn take_out(index: &ExtendibleIndex<Thing>, handle: Slot<Thing>) {
-    let is = |thing: &Thing| thing.2 == handle.2;
-    assert!(index.remove(hash(&handle), &pin(), is, &hash, |_| ()).is_some());
+fn remove(index: &ExtendibleIndex<Thing>, handle: Slot<Thing>) {
+    let has_key = |thing: &Thing| thing.2 == handle.2;
+    assert!(index.remove(hash(&handle), &pin(), has_key, &hash, |_| ()).is_some());
 }
 
-/// The allowed difference between resident and reported memory, at any size: outgrown segments from
-/// before the pool, which the allocator keeps, and chunks that were not touched yet.
-const BESIDES: u64 = 1_000_000;
+/// The allowed difference between resident and reported memory, in bytes: freed segments of the
+/// small index, which came from the allocator and stay there, and chunks that are reported and not
+/// touched yet.
+const DIFFERENCE_MAX: u64 = 1_000_000;
 
 #[test]
-fn what_is_resident_is_what_is_used() {
+fn resident_memory_follows_the_entries() {
     const N: u64 = 1_050_000;
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: a sanitizer has memory of its own");
@@ -52,46 +61,53 @@ fn what_is_resident_is_what_is_used() {
     // A huge page is resident as soon as a part of it is used.
     rustix::thread::disable_transparent_huge_pages(true).expect("a process may do with small pages");
     let tree = MemcgTree::new(0);
-    // Written, so that it is resident from the beginning: an optimized build would use zeroed
-    // memory.
+    // `black_box`, so that each element is written and the vector is resident before the first
+    // measurement.
     let mut handles: Vec<_> = (0..N).map(|_| black_box(None)).collect();
     let before = resident();
     let index = ExtendibleIndex::<Thing>::new();
-    let mut most = 0.0_f64;
+    let mut per_entry_max = 0.0_f64;
     for key in 0..N {
-        handles[key as usize] = Some(put(&index, key));
+        handles[key as usize] = Some(insert(&index, key));
         if key > N / 2 && key % 50_000 == 0 {
-            // As a cache does in the background.
+            // Flushes the retired segments of the whole process (`lowwater_rcu::flush`), as the
+            // background of a cache does.
             sweep(tree.root());
-            let (slab, has) = (index.slab().footprint().get(), index.footprint().get());
-            let is = resident() - before;
-            assert!(is.abs_diff(slab + has) < BESIDES, "{is} bytes are resident; the footprints are {slab} and {has}");
-            most = most.max(has as f64 / key as f64);
+            let (slab, own) = (index.slab().footprint().get(), index.footprint().get());
+            let measured = resident() - before;
+            assert!(
+                measured.abs_diff(slab + own) < DIFFERENCE_MAX,
+                "{measured} bytes are resident; the footprints are {slab} and {own}"
+            );
+            per_entry_max = per_entry_max.max(own as f64 / key as f64);
         }
     }
-    assert!(most <= 10.0, "{most} bytes of the index for each entry");
+    assert!(per_entry_max <= 10.0, "{per_entry_max} bytes of the index for each entry");
     let full = index.footprint().get();
 
     // One entry of ten remains.
     for key in 0..N {
         if key % 10 != 0 {
-            take_out(&index, handles[key as usize].take().expect("each once"));
+            remove(&index, handles[key as usize].take().expect("each once"));
         }
     }
     sweep(tree.root());
     while index.collect().get() != 0 {}
-    let (slab, has) = (index.slab().footprint().get(), index.footprint().get());
-    assert!(has * 3 < full, "{has} of {full} bytes");
-    let is = resident() - before;
-    assert!(is.abs_diff(slab + has) < 2 * BESIDES, "{is} bytes are resident; the footprints are {slab} and {has}");
+    let (slab, own) = (index.slab().footprint().get(), index.footprint().get());
+    assert!(own * 3 < full, "{own} of {full} bytes");
+    let measured = resident() - before;
+    assert!(
+        measured.abs_diff(slab + own) < 2 * DIFFERENCE_MAX,
+        "{measured} bytes are resident; the footprints are {slab} and {own}"
+    );
     index.assert_valid(&hash);
     let (mut cursor, mut seen) = (Cursor::new(), 0);
     while !cursor.is_done() {
         index.visit(&mut cursor, &pin(), |thing| seen += u64::from(thing.2 % 10 == 0));
     }
     assert_eq!(seen, N / 10);
-    handles.into_iter().flatten().for_each(|handle| take_out(&index, handle));
+    handles.into_iter().flatten().for_each(|handle| remove(&index, handle));
     drop(index);
     sweep(tree.root());
-    assert!(resident() < before + 3 * BESIDES, "everything went back");
+    assert!(resident() < before + 3 * DIFFERENCE_MAX, "memory is kept after the index was dropped");
 }

@@ -1,4 +1,7 @@
 //! Slabs and indexes with an allocator that counts and that fails.
+//!
+//! A refused allocation must be an error and never a lost object, and `footprint` must be exact to
+//! the byte.
 
 // With `lowwater_epoch` the read side is crossbeam-epoch, which aborts without memory.
 #![cfg(all(not(lowwater_loom), not(lowwater_epoch)))]
@@ -42,12 +45,12 @@ fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    FIRST.call_once(the_first_object_of_a_process_may_be_refused_each_of_what_it_needs);
+    FIRST.call_once(each_allocation_of_a_process_first_object_may_fail);
     settle();
     guard
 }
 
-fn the_first_object_of_a_process_may_be_refused_each_of_what_it_needs() {
+fn each_allocation_of_a_process_first_object_may_fail() {
     // The chunk table, if it is allocated; a chunk, its node, the vector of chunks, and the slab's
     // shared part.
     let needs = if numbers_allocate() { 5 } else { 4 };
@@ -63,7 +66,7 @@ fn the_first_object_of_a_process_may_be_refused_each_of_what_it_needs() {
 
 /// A walk that releases the lock leaves a cursor, which has a number while it is among slots.
 #[test]
-fn a_walk_that_is_refused_memory_for_its_mark_ends_and_loses_nothing() {
+fn a_walk_without_memory_for_its_cursor_ends_and_loses_nothing() {
     let _alone = alone();
     let (tree, slab) = (MemcgTree::new(0), Slab::new());
     let lru = ListLru::<Thing>::new();
@@ -101,7 +104,7 @@ fn a_walk_that_is_refused_memory_for_its_mark_ends_and_loses_nothing() {
 const THINGS: usize = 3_000;
 
 #[test]
-fn a_slab_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+fn a_slab_continues_after_a_failed_allocation() {
     let _alone = alone();
     let before = ALLOCATED.get();
     let (mut footprints, mut unseen) = (Vec::with_capacity(200), 0);
@@ -142,7 +145,7 @@ fn allocated(footprint: ByteSize, full_chunks: u64) -> u64 {
 }
 
 #[test]
-fn a_slabs_footprint_is_what_is_allocated() {
+fn a_slabs_footprint_equals_its_allocations() {
     let _alone = alone();
     let before = ALLOCATED.get();
     let slab = Slab::new();
@@ -172,7 +175,7 @@ fn a_slabs_footprint_is_what_is_allocated() {
 }
 
 #[test]
-fn an_indexs_footprint_is_what_is_allocated() {
+fn an_indexes_footprint_equals_its_allocations() {
     let _alone = alone();
     let first = ALLOCATED.get();
     let index = Box::new(ExtendibleIndex::<Thing>::new());
@@ -239,7 +242,7 @@ fn mixed(thing: &Thing) -> u64 {
 
 #[test]
 #[cfg(all(feature = "std", not(miri)))] // Elsewhere all of it is allocated.
-fn a_large_indexs_footprint_is_what_is_allocated_and_whole_chunks() {
+fn a_large_indexes_footprint_equals_its_allocations_and_chunks() {
     let _alone = alone();
     let first = ALLOCATED.get();
     let mut handles = Vec::with_capacity(LARGE[2]);
@@ -267,7 +270,7 @@ fn a_large_indexs_footprint_is_what_is_allocated_and_whole_chunks() {
 /// Every third allocation while a pool comes into use.
 #[test]
 #[cfg(not(miri))]
-fn a_large_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+fn a_large_index_continues_after_a_failed_allocation() {
     let _alone = alone();
     let before = ALLOCATED.get();
     let (mut handles, mut times) = (Vec::with_capacity(LARGE[1]), 0);
@@ -325,7 +328,7 @@ fn fill_and_empty(handles: &mut Vec<Slot<Thing>>) -> (usize, ExtendibleIndex<Thi
 }
 
 #[test]
-fn an_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+fn an_index_continues_after_a_failed_allocation() {
     let _alone = alone();
     let before = ALLOCATED.get();
     let (mut handles, mut seen, mut unseen) = (Vec::with_capacity(ENTRIES), 0, 0);

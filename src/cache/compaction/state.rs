@@ -1,4 +1,8 @@
 //! The progress of a compaction.
+//!
+//! Apart from `compaction.rs`, so that an idle cache has one pointer instead of the whole state.
+//!
+//! A change must ensure that it ends with the compaction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

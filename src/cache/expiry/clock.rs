@@ -1,9 +1,15 @@
 //! The clock of a cache, and the times to live of its records.
+//!
+//! One reading of the clock costs as much as a lookup, so a lookup reads it only for a record with
+//! a deadline. Times are rounded up: a record never expires early.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use super::compact_duration::CompactDuration;
-use super::deadline::{Deadline, Now};
+use super::deadline::{Deadline, Expires, Floor, Now};
+use crate::runtime::ManualClock;
 
 /// The time to live of a record.
 #[doc(alias = "time to live")]
@@ -14,47 +20,110 @@ pub(crate) enum Ttl {
     Fixed(Duration),
     /// Counted from the record's last use.
     Idle(Duration),
+    /// Computed by the cache's function ([`Expiry`](super::lifetime::Expiry)).
+    Computed,
 }
 
-/// The clock of a cache, started when the cache is made.
+/// The clock of a cache. It counts from the first clock of the process, or with a manual clock from
+/// its 0, so that a small cache need not store its start.
 #[derive(Debug)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct Clock {
+    /// None: the system's monotonic clock.
+    manual: Option<ManualClock>,
+    /// The floor for which deadlines are encoded and decoded; see `deadline.rs`. Only increases.
+    floor: AtomicU32,
+    /// The floor to which the sweep in progress will raise `floor`, or the last sweep has.
+    announced: AtomicU32,
+}
+
+/// The zero of the system's clock.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
+    pub(crate) fn start(manual: Option<&ManualClock>) -> Self {
+        let mut clock = Self { manual: manual.cloned(), floor: AtomicU32::new(0), announced: AtomicU32::new(0) };
+        // No record has a deadline yet.
+        let floor = Floor::of(clock.now());
+        (*clock.floor.get_mut(), *clock.announced.get_mut()) = (floor.0, floor.0);
+        clock
     }
 
     pub(crate) fn now(&self) -> Now {
-        Now(self.0.elapsed().as_nanos() as u64)
+        // Before the time, which is not earlier then.
+        let floor = self.floor();
+        let at = match &self.manual {
+            None => START.elapsed().as_nanos() as u64,
+            Some(clock) => clock.nanoseconds(),
+        };
+        Now { at, floor }
+    }
+
+    pub(crate) fn floor(&self) -> Floor {
+        // Acquire: pairs with the Release in `raise_floor`. A reader that has an older floor all the
+        // same may take a live record for expired, and checks again under the segment's lock before
+        // it removes the record.
+        Floor(self.floor.load(Ordering::Acquire))
+    }
+
+    /// Announces the floor of a sweep. Before the sweep's fence
+    /// ([`reset`](lowwater_base::EarliestDeadline::reset)).
+    pub(crate) fn announce_floor(&self, floor: Floor) {
+        // Relaxed: ordered by the sweep's fence.
+        self.announced.store(floor.0, Ordering::Relaxed);
+    }
+
+    /// Raises the floor: no record in the index has a deadline before `floor`. Called under the
+    /// sweep's lock.
+    pub(crate) fn raise_floor(&self, floor: Floor) {
+        // Release: pairs with the Acquire in `floor`.
+        self.floor.fetch_max(floor.0, Ordering::Release);
+    }
+
+    /// Returns another encoding of a deadline that was stored, and registered with the sweeps, if
+    /// its count means another time for the floor of the last sweep: the thread was held up between
+    /// both for half of the count's range.
+    pub(crate) fn lasting(&self, expires: Expires) -> Option<Deadline> {
+        // Relaxed: ordered by the fence of the registration. Either this load returns the sweep's
+        // floor, or the sweep visits the record.
+        let floor = Floor(self.announced.load(Ordering::Relaxed)).max(expires.floor);
+        let at = expires.at.nanoseconds(expires.floor);
+        (at != expires.at.nanoseconds(floor)).then(|| Deadline::in_seconds(u64::try_from(at).unwrap_or(0)))
     }
 
     /// Returns the first deadline at least `time` from now; [`Deadline::NEVER`] if that is too far
     /// off to be encoded.
-    pub(crate) fn after(&self, time: Duration) -> Deadline {
+    pub(crate) fn after(&self, time: Duration) -> Expires {
         let now = self.now();
-        Deadline::at(u128::from(now.0) + time.as_nanos(), now)
+        Expires { at: Deadline::at(u128::from(now.at) + time.as_nanos(), now), floor: now.floor }
     }
 
-    /// Returns the deadline of a record with this time to live.
-    pub(crate) fn deadline_of(&self, ttl: Ttl) -> Deadline {
+    /// Returns the deadline of a record with this time to live, which is not computed.
+    #[inline]
+    pub(crate) fn deadline_of(&self, ttl: Ttl) -> Expires {
         match ttl {
-            Ttl::Forever => Deadline::NEVER,
+            Ttl::Forever => Expires::NEVER,
+            _ => self.deadline_of_some(ttl),
+        }
+    }
+
+    /// [`deadline_of`](Self::deadline_of), for records with a deadline.
+    fn deadline_of_some(&self, ttl: Ttl) -> Expires {
+        match ttl {
+            Ttl::Forever => Expires::NEVER,
             Ttl::Fixed(time) => self.after(time),
             Ttl::Idle(time) => self.deadline_after(Some(time), Some(time)),
+            Ttl::Computed => unreachable!("the function was called before"),
         }
     }
 
     /// Returns the deadline of a record that expires in `left`, and that a use extends to `idle`,
     /// if given. [`Deadline::NEVER`] if `left` is `None`, or if a time is too long to be encoded.
-    pub(crate) fn deadline_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Deadline {
-        let Some(left) = left else { return Deadline::NEVER };
-        match idle {
-            None => self.after(left),
-            Some(idle) => {
-                CompactDuration::at_least(idle).map_or(Deadline::NEVER, |idle| Deadline::idle(idle, left, self.now()))
-            }
-        }
+    pub(crate) fn deadline_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Expires {
+        let Some(left) = left else { return Expires::NEVER };
+        let Some(idle) = idle else { return self.after(left) };
+        let Some(idle) = CompactDuration::at_least(idle) else { return Expires::NEVER };
+        let now = self.now();
+        Expires { at: Deadline::idle(idle, left, now), floor: now.floor }
     }
 
     /// Returns the extended deadline of a record that was used just now. `None` if `at` is no idle
@@ -75,62 +144,69 @@ mod tests {
 
     const DAY: u64 = 86_400 * SECOND;
 
+    /// Returns a time at which the floor has followed.
+    fn now(at: u64) -> Now {
+        let floor = Floor::of(Now { at, floor: Floor::default() });
+        Now { at, floor }
+    }
+
+    /// Returns a time at which the floor is still that of `then`.
+    fn long_after(then: u64, at: u64) -> Now {
+        Now { at, ..now(then) }
+    }
+
     #[test]
-    fn moments_come_no_earlier_than_asked_and_a_tick_later_at_most() {
+    fn a_deadline_is_at_most_a_tick_late_and_never_early() {
         for begin in [0, 1, 3 * TICK + 7, 49 * DAY + 5, 50 * DAY, 98 * DAY + 5, 99 * DAY, 500 * DAY + 11] {
             for time in [0, 1, TICK, 5_000_000, 100 * SECOND, 19 * DAY, 21 * DAY, 3_000 * DAY] {
-                let at = Deadline::at(u128::from(begin + time), Now(begin));
+                let at = Deadline::at(u128::from(begin + time), now(begin));
                 let tick = if time > FAR { SECOND } else { TICK };
-                assert!(!at.is_never() && at.is_past(Now(begin + time + 2 * tick)), "{begin} {time}");
-                assert!(time == 0 || !at.is_past(Now(begin + time - 1)), "{begin} {time}");
-                let left = at.time_left(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
+                assert!(!at.is_never() && at.is_past(now(begin + time + 2 * tick)), "{begin} {time}");
+                assert!(time == 0 || !at.is_past(now(begin + time - 1)), "{begin} {time}");
+                let left = at.time_left(now(begin)).expect("a deadline is not never").as_nanos() as u64;
                 assert!(left <= time && left + 2 * tick >= time, "{begin} {time} {left}");
-                let until = at.until(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
-                assert!(at.is_past(Now(begin + until)) && (until == 0 || !at.is_past(Now(begin + until - 1))));
+                let until = at.until(now(begin)).expect("a deadline is not never").as_nanos() as u64;
+                assert!(at.is_past(now(begin + until)) && (until == 0 || !at.is_past(now(begin + until - 1))));
             }
         }
     }
 
     #[test]
-    fn moments_are_told_apart_by_which_comes_first() {
+    fn deadlines_are_ordered_by_time() {
         for begin in [0, 20 * DAY, 49 * DAY, 50 * DAY - 7, 98 * DAY] {
             let times = [4 * TICK, 100 * SECOND, 19 * DAY, 21 * DAY, 3_000 * DAY];
-            let mut moments: Vec<_> = times.map(|time| Deadline::at(u128::from(begin + time), Now(begin))).into();
+            let mut moments: Vec<_> = times.map(|time| Deadline::at(u128::from(begin + time), now(begin))).into();
             moments.push(Deadline::NEVER);
             for (i, a) in moments.iter().enumerate() {
                 for (j, b) in moments.iter().enumerate() {
-                    assert_eq!(a.is_before(*b, || Now(begin)), i < j, "{begin} {i} {j}");
-                    assert_eq!(Deadline::earlier(*a, *b, Now(begin)), moments[i.min(j)]);
+                    assert_eq!(a.is_before(*b, now(begin).floor), i < j, "{begin} {i} {j}");
+                    assert_eq!(Deadline::earlier(*a, *b, now(begin).floor), moments[i.min(j)]);
                 }
             }
         }
         // `day_22` was encoded in seconds, because it was far off then. It is compared when it is
         // near, with a deadline in ticks.
-        let (day_22, now) = (Deadline::at(u128::from(22 * DAY), Now(0)), Now(20 * DAY));
-        let day_39 = Deadline::at(u128::from(39 * DAY), now);
-        assert!(day_22.is_before(day_39, || now) && !day_39.is_before(day_22, || now));
+        let (day_22, then) = (Deadline::at(u128::from(22 * DAY), now(0)), now(20 * DAY));
+        let day_39 = Deadline::at(u128::from(39 * DAY), then);
+        assert!(day_22.is_before(day_39, then.floor) && !day_39.is_before(day_22, then.floor));
     }
 
     #[test]
-    fn an_idle_time_ends_no_earlier_than_asked_and_an_eighth_later_at_most() {
+    fn an_idle_deadline_is_at_most_an_eighth_late_and_never_early() {
         for begin in [0, 1, 3 * TICK + 7, 49 * DAY + 5, 500 * DAY + 11] {
             for time in [0, 1, TICK, 100_000_000, 129_000_000, SECOND, 1_801 * SECOND, 35 * DAY + 1, 3_000 * DAY] {
                 let idle = CompactDuration::at_least(Duration::from_nanos(time)).expect("below the maximum");
-                let at = Deadline::idle(idle, Duration::MAX, Now(begin));
-                assert!(at.is_idle() && !at.is_past(Now(begin + time)), "{begin} {time}");
-                assert!(at.is_past(Now(begin + time + time / 8 + 4 * TICK)), "{begin} {time}");
-                let until = at.until(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
-                assert!(!at.is_past(Now(begin + until - 1)) && at.is_past(Now(begin + until)));
-                let left = at.time_left(Now(begin)).expect("a deadline is not never").as_nanos() as u64;
+                let at = Deadline::idle(idle, Duration::MAX, now(begin));
+                assert!(at.is_idle() && !at.is_past(now(begin + time)), "{begin} {time}");
+                assert!(at.is_past(now(begin + time + time / 8 + 4 * TICK)), "{begin} {time}");
+                let until = at.until(now(begin)).expect("a deadline is not never").as_nanos() as u64;
+                assert!(!at.is_past(now(begin + until - 1)) && at.is_past(now(begin + until)));
+                let left = at.time_left(now(begin)).expect("a deadline is not never").as_nanos() as u64;
                 assert!(left <= idle.nanoseconds() && left + time / 8 + TICK >= time, "{begin} {time} {left}");
-                // The deadline is still past after 30,000 times the idle time, before its count of
-                // units wraps. Not checked for longer idle times, whose product overflows.
-                let long = time.min(1_801 * SECOND) * 30_000 + time / 8;
-                assert!(time > 1_801 * SECOND || at.is_past(Now(begin + long + 4 * TICK)), "{begin} {time}");
                 // An idle deadline with half of the idle time left.
-                let half = Deadline::idle(idle, Duration::from_nanos(time / 2), Now(begin));
+                let half = Deadline::idle(idle, Duration::from_nanos(time / 2), now(begin));
                 assert!(
-                    !half.is_past(Now(begin + time / 2)) && half.is_past(Now(begin + time / 2 + time / 8 + 4 * TICK))
+                    !half.is_past(now(begin + time / 2)) && half.is_past(now(begin + time / 2 + time / 8 + 4 * TICK))
                 );
                 assert_eq!(half.time_to_idle(), at.time_to_idle());
             }
@@ -138,38 +214,91 @@ mod tests {
     }
 
     #[test]
-    fn idle_times_of_several_lengths_are_told_apart_by_which_comes_first() {
+    fn idle_deadlines_of_different_lengths_are_ordered_by_time() {
         for begin in [0, 20 * DAY, 49 * DAY + 3] {
             let times = [SECOND, 10 * SECOND, 3_600 * SECOND, 30 * DAY].map(Duration::from_nanos);
             let idling =
-                |time| Deadline::idle(CompactDuration::at_least(time).expect("below the maximum"), time, Now(begin));
-            let fixed = |time: Duration| Deadline::at(u128::from(begin) + time.as_nanos() * 3 / 2, Now(begin));
+                |time| Deadline::idle(CompactDuration::at_least(time).expect("below the maximum"), time, now(begin));
+            let fixed = |time: Duration| Deadline::at(u128::from(begin) + time.as_nanos() * 3 / 2, now(begin));
             let moments: Vec<_> = times.into_iter().flat_map(|time| [idling(time), fixed(time)]).collect();
             for (i, a) in moments.iter().enumerate() {
                 for (j, b) in moments.iter().enumerate() {
-                    assert_eq!(a.is_before(*b, || Now(begin)), i < j, "{begin} {i} {j}");
+                    assert_eq!(a.is_before(*b, now(begin).floor), i < j, "{begin} {i} {j}");
                 }
             }
         }
     }
 
     #[test]
-    fn a_use_pushes_an_idle_time_on_when_a_little_has_passed() {
-        let clock = Clock::start();
+    fn a_use_extends_an_idle_deadline_after_two_units() {
+        let clock = Clock::start(None);
         let hour = Duration::from_secs(3_600);
-        let fresh = clock.deadline_of(Ttl::Idle(hour));
+        let fresh = clock.deadline_of(Ttl::Idle(hour)).at;
         assert_eq!(clock.extended(fresh), None, "extended without elapsed time");
-        let aged = clock.deadline_after(Some(hour * 14 / 16), Some(hour));
+        let aged = clock.deadline_after(Some(hour * 14 / 16), Some(hour)).at;
         assert!(clock.extended(aged).is_some_and(|end| end.time_to_idle() == fresh.time_to_idle()));
-        assert_eq!(clock.extended(clock.after(Duration::from_secs(1))), None, "not an idle deadline");
-        assert!(clock.deadline_of(Ttl::Idle(Duration::MAX)).is_never());
+        assert_eq!(clock.extended(clock.after(Duration::from_secs(1)).at), None, "not an idle deadline");
+        assert!(clock.deadline_of(Ttl::Idle(Duration::MAX)).at.is_never());
     }
 
     #[test]
-    fn what_is_too_far_off_never_comes() {
-        let clock = Clock::start();
-        assert!(clock.after(Duration::MAX).is_never());
-        assert!(clock.after(Duration::from_secs(100 * 365 * 86_400)).is_never());
+    fn a_too_distant_deadline_is_never() {
+        let clock = Clock::start(None);
+        assert!(clock.after(Duration::MAX).at.is_never());
+        assert!(clock.after(Duration::from_secs(100 * 365 * 86_400)).at.is_never());
         assert!(!Deadline::NEVER.is_past(clock.now()) && Deadline::NEVER.time_left(clock.now()).is_none());
+    }
+
+    #[test]
+    fn a_past_deadline_stays_past_however_far_the_clock_jumps() {
+        for begin in [0, 1, 49 * DAY + 5, 500 * DAY + 11] {
+            let fixed =
+                [0, 1, TICK, SECOND, 19 * DAY, 21 * DAY].map(|time| Deadline::at((begin + time).into(), now(begin)));
+            let idle = [1, TICK, SECOND, 1_801 * SECOND, 35 * DAY].map(|time| {
+                let idle = CompactDuration::at_least(Duration::from_nanos(time)).expect("below the maximum");
+                Deadline::idle(idle, Duration::MAX, now(begin))
+            });
+            // The ranges of the counts: two hours, 24 and 49 days, 34 years; and steps beside.
+            for step in [DAY / 12, 24 * DAY, 25 * DAY, 49 * DAY, 50 * DAY, 75 * DAY, 98 * DAY, 34 * 365 * DAY] {
+                for at in fixed.into_iter().chain(idle) {
+                    let jump = at.until(now(begin)).expect("a deadline is not never").as_nanos() as u64 + step;
+                    for jitter in [0, 1, TICK, 3_600 * SECOND] {
+                        assert!(at.is_past(long_after(begin, begin + jump + jitter)), "{begin} {step} {at:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_deadline_too_far_from_the_floor_is_in_seconds() {
+        let lagging = long_after(0, 60 * DAY);
+        for time in [0, TICK, SECOND, 19 * DAY] {
+            let at = Deadline::at((60 * DAY + time).into(), lagging);
+            assert!(!at.is_past(Now { at: lagging.at + time.saturating_sub(1), ..lagging }) || time == 0, "{time}");
+            assert!(at.is_past(Now { at: lagging.at + time + SECOND, ..lagging }), "{time}");
+            // It means the same after the floor has followed.
+            assert_eq!(at.nanoseconds(lagging.floor), at.nanoseconds(now(60 * DAY).floor));
+        }
+        let idle = CompactDuration::at_least(Duration::from_nanos(TICK)).expect("below the maximum");
+        let at = Deadline::idle(idle, Duration::MAX, lagging);
+        assert!(!at.is_idle() && !at.is_past(Now { at: lagging.at + TICK, ..lagging }));
+        assert!(Deadline::idle(idle, Duration::MAX, now(60 * DAY)).is_idle());
+    }
+
+    #[test]
+    fn a_deadline_that_was_stored_late_gets_an_encoding_that_lasts() {
+        let clock = Clock::start(None);
+        let expires = clock.after(Duration::from_secs(5));
+        let at = expires.at.nanoseconds(expires.floor);
+        clock.announce_floor(now(20 * DAY).floor);
+        assert_eq!(clock.lasting(expires), None, "the count still means the same");
+        for day in [25, 49, 60, 1_000] {
+            clock.announce_floor(now(day * DAY).floor);
+            let lasting = clock.lasting(expires).expect("the count means another time");
+            let floor = now(day * DAY).floor;
+            assert!((at..at + SECOND as i64).contains(&lasting.nanoseconds(floor)), "{day}");
+            assert_eq!(clock.lasting(Expires { at: lasting, floor }), None);
+        }
     }
 }

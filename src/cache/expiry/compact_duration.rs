@@ -1,4 +1,7 @@
 //! An idle time in ten bits: five bits of precision, rounded up.
+//!
+//! It shares a record's four bytes with the deadline. Rounded up: an idle time is never shorter
+//! than requested.
 
 use std::time::Duration;
 
@@ -59,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_times_are_told_as_they_are_or_a_thirtysecond_longer() {
+    fn encoded_idle_times_are_at_most_a_32nd_longer() {
         let times =
             (0..70).map(|bit| 3_u128 << bit).chain([1, 31 * 4_000_000, 32 * 4_000_000, 33 * 4_000_000, 64 * 4_000_000]);
         for nanoseconds in times.filter(|time| *time < u128::from(u64::MAX)) {

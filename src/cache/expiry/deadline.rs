@@ -3,14 +3,26 @@
 //! Time is counted since the cache was made: in ticks of 4 ms for deadlines within 20 days, in
 //! seconds for later ones. A deadline is rounded up, so a record lives at least as long as
 //! requested, and at most a tick longer. Seconds last for 34 years; a deadline further off is
-//! stored as never. The count of ticks wraps after 49 days: an expired record that no lookup or
-//! walk has visited for 24 days would count as alive again for the next 24 days.
+//! stored as never.
 //!
 //! One bit marks an idle deadline, which a use extends. Ten bits beside it encode the idle time, so
 //! that each record can have its own, and so that extending the deadline, or replacing it with a
 //! fixed one, is a single store. An idle time is 32 to 63 units, and a unit is a number of ticks
-//! that depends on the idle time; the idle time is rounded up to units, and so is the deadline. The
-//! count of units wraps after 30,000 times the idle time, and after two hours at least.
+//! that depends on the idle time; the idle time is rounded up to units, and so is the deadline.
+//!
+//! # The floor
+//!
+//! The counts of ticks and of units wrap: after 49 days, and after 32,000 times the idle time or two
+//! hours. So a stored count is not compared with the current time, which may have advanced by any
+//! step, but decoded relative to the clock's floor: it is the deadline with this count that is
+//! nearest to the floor. The floor advances only after a sweep has removed the records that had
+//! expired when the sweep began, to that time at most (`reaper.rs`). So a record that has expired
+//! stays expired, however long no thread has looked at it.
+//!
+//! A deadline that is too far from the floor for its count is stored in seconds, which do not wrap:
+//! an idle deadline then becomes a fixed one. Only records that are inserted or used before the
+//! first sweep after a long pause have such a deadline: one of 24 days, or for idle times below
+//! 256 ms of an hour.
 
 use std::time::Duration;
 
@@ -28,9 +40,11 @@ pub(crate) const FAR: u64 = 20 * 86_400 * SECOND;
 /// Bits of the number of units in an idle deadline; the idle time is in the bits above.
 const IDLE_NUMBER_BITS: u32 = 21;
 const IDLE_NUMBER: u32 = (1 << IDLE_NUMBER_BITS) - 1;
-/// The most units from the current time to an idle deadline: 63, those of [`EXTENDED_BY`], and one
-/// for rounding; the rest is a margin for clocks that were read at the same time.
-const IDLE_AHEAD_MAX: i64 = 127;
+/// Bits of the number of ticks.
+const NUMBER_BITS: u32 = 30;
+/// A stored count is at most half of its range ahead of the floor, less this margin for counts that
+/// are rounded up.
+const MARGIN: u64 = 256;
 /// A use extends an idle deadline only when more than this many units of it have passed, so that
 /// most uses write nothing. The same number of units is added to each idle deadline.
 const EXTENDED_BY: u32 = 2;
@@ -40,9 +54,63 @@ const EXTENDED_BY: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline(u32);
 
-/// The current time: nanoseconds since the clock was started.
+/// The time to which a clock's floor has advanced, in seconds; see the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Floor(pub(crate) u32);
+
+/// The current time: nanoseconds since the clock was started; and the clock's floor, which is not
+/// later.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now(pub(crate) u64);
+pub(crate) struct Now {
+    pub(crate) at: u64,
+    pub(crate) floor: Floor,
+}
+
+/// A deadline to be stored in a record, and the floor for which it was encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expires {
+    pub(crate) at: Deadline,
+    pub(crate) floor: Floor,
+}
+
+/// The time by which the floor may lag behind the clock before a sweep raises it: a quarter of the
+/// shortest range of a stored count.
+const LAG: u64 = (1 << (IDLE_NUMBER_BITS - 2)) / 2 * TICK;
+
+impl Now {
+    /// Returns whether the floor lags behind the clock so much that a sweep is due.
+    pub(crate) fn lags(self) -> bool {
+        self.at.saturating_sub(self.floor.nanoseconds()) > LAG
+    }
+}
+
+impl Expires {
+    pub(crate) const NEVER: Self = Self { at: Deadline::NEVER, floor: Floor(0) };
+}
+
+impl Floor {
+    /// The last floor that is not after `now`.
+    pub(crate) fn of(now: Now) -> Self {
+        Self(u32::try_from(now.at / SECOND).unwrap_or(u32::MAX))
+    }
+
+    fn nanoseconds(self) -> u64 {
+        u64::from(self.0) * SECOND
+    }
+
+    /// Returns the count of `unit` nearest to the floor whose lowest `bits` bits are those of
+    /// `number`.
+    fn decode(self, number: u32, bits: u32, unit: u64) -> i64 {
+        let floor = (self.nanoseconds() / unit) as i64;
+        let ahead = number.wrapping_sub(floor as u32) << (32 - bits);
+        floor + i64::from(ahead as i32 >> (32 - bits))
+    }
+
+    /// Returns whether [`decode`](Self::decode) returns this count for its lowest `bits` bits.
+    fn reaches(self, count: u64, bits: u32, unit: u64) -> bool {
+        count < self.nanoseconds() / unit + (1 << (bits - 1)) - MARGIN
+    }
+}
 
 impl Deadline {
     pub(crate) const NEVER: Self = Self(0);
@@ -85,27 +153,18 @@ impl Deadline {
         (!self.is_never()).then(|| Duration::from_nanos(u64::try_from(self.nanoseconds_from(now)).unwrap_or(0)))
     }
 
-    /// Returns whether the deadline is before `other`. Never is last. Deadlines in different units
-    /// are compared by the time left from `now`.
-    pub(crate) fn is_before(self, other: Self, now: impl FnOnce() -> Now) -> bool {
+    /// Returns whether the deadline is before `other`. Never is last.
+    pub(crate) fn is_before(self, other: Self, floor: Floor) -> bool {
         match (self.is_never(), other.is_never()) {
             (true, _) => false,
             (false, true) => true,
-            _ => match (self.0 & (IDLE | SECONDS), other.0 & (IDLE | SECONDS)) {
-                // The number has 30 bits; the highest bit of the difference is the sign.
-                (0, 0) => ((self.0.wrapping_sub(other.0) << 2) as i32) < 0,
-                (SECONDS, SECONDS) => self.0 & NUMBER < other.0 & NUMBER,
-                _ => {
-                    let now = now();
-                    self.nanoseconds_from(now) < other.nanoseconds_from(now)
-                }
-            },
+            _ => self.nanoseconds(floor) < other.nanoseconds(floor),
         }
     }
 
     /// Returns the earlier of two deadlines.
-    pub(crate) fn earlier(a: Self, b: Self, now: Now) -> Self {
-        if b.is_before(a, || now) {
+    pub(crate) fn earlier(a: Self, b: Self, floor: Floor) -> Self {
+        if b.is_before(a, floor) {
             b
         } else {
             a
@@ -129,39 +188,61 @@ impl Deadline {
 
     /// Returns the nanoseconds until the deadline, which is not never; negative if it has passed.
     pub(crate) fn nanoseconds_from(self, now: Now) -> i64 {
-        if let Some(idle) = self.idle_time() {
-            let unit = idle.unit();
-            // No deadline is further ahead than `IDLE_AHEAD_MAX`; a larger difference means that
-            // the deadline has passed.
-            let units = match i64::from(self.0.wrapping_sub((now.0 / unit) as u32) & IDLE_NUMBER) {
-                ahead if ahead <= IDLE_AHEAD_MAX => ahead,
-                behind => behind - i64::from(IDLE_NUMBER) - 1,
-            };
-            return units.saturating_mul(unit as i64).saturating_sub((now.0 % unit) as i64);
-        }
-        if self.0 & SECONDS != 0 {
-            return (u64::from(self.0 & NUMBER) * SECOND) as i64 - now.0 as i64;
-        }
-        // The number has 30 bits; the highest bit of the difference is the sign.
-        let ticks = (self.0.wrapping_sub((now.0 / TICK) as u32) << 2) as i32 >> 2;
-        i64::from(ticks) * TICK as i64 - (now.0 % TICK) as i64
+        self.nanoseconds(now.floor).saturating_sub(now.at as i64)
     }
 
-    /// Returns an idle deadline, `left` from now, which a use extends to the whole idle time.
+    /// Returns the deadline, which is not never, in nanoseconds since the clock was started.
+    /// Negative for a count before the start, which no record has.
+    pub(crate) fn nanoseconds(self, floor: Floor) -> i64 {
+        if let Some(idle) = self.idle_time() {
+            let unit = idle.unit();
+            return floor.decode(self.0 & IDLE_NUMBER, IDLE_NUMBER_BITS, unit).saturating_mul(unit as i64);
+        }
+        if self.0 & SECONDS != 0 {
+            return i64::from(self.0 & NUMBER) * SECOND as i64;
+        }
+        floor.decode(self.0 & NUMBER, NUMBER_BITS, TICK).saturating_mul(TICK as i64)
+    }
+
+    /// Returns the last floor that is not after the deadline; the last of all for never.
+    pub(crate) fn floor(self, floor: Floor) -> Floor {
+        if self.is_never() {
+            return Floor(u32::MAX);
+        }
+        let at = u64::try_from(self.nanoseconds(floor)).unwrap_or(0);
+        Floor::of(Now { at, floor })
+    }
+
+    /// Returns an idle deadline, `left` from now, which a use extends to the whole idle time; a
+    /// fixed deadline in seconds, if the count of units does not reach from the floor.
     pub(crate) fn idle(idle: CompactDuration, left: Duration, now: Now) -> Self {
-        let at = u128::from(now.0) + left.as_nanos().min(idle.nanoseconds().into());
-        let number = at.div_ceil(idle.unit().into()) as u32;
-        Self(IDLE | idle.raw() << IDLE_NUMBER_BITS | number.wrapping_add(EXTENDED_BY) & IDLE_NUMBER)
+        let at = u128::from(now.at) + left.as_nanos().min(idle.nanoseconds().into());
+        // Below 2^64: the clock and each idle time are below 2^63 nanoseconds.
+        let number = at.div_ceil(idle.unit().into()) as u64 + u64::from(EXTENDED_BY);
+        if !now.floor.reaches(number, IDLE_NUMBER_BITS, idle.unit()) {
+            return Self::in_seconds(at as u64);
+        }
+        Self(IDLE | idle.raw() << IDLE_NUMBER_BITS | number as u32 & IDLE_NUMBER)
+    }
+
+    /// Returns the first deadline in whole seconds at or after `at`, in nanoseconds.
+    pub(crate) fn in_seconds(at: u64) -> Self {
+        let seconds = u32::try_from(at.div_ceil(SECOND)).unwrap_or(u32::MAX);
+        if seconds <= NUMBER {
+            Self(seconds | SECONDS)
+        } else {
+            Self::NEVER
+        }
     }
 
     /// Returns the first deadline that can be encoded at or after `nanoseconds`.
     pub(crate) fn at(nanoseconds: u128, now: Now) -> Self {
         let Some(at) = u64::try_from(nanoseconds).ok() else { return Self::NEVER };
-        if at - now.0 > FAR {
-            let seconds = u32::try_from(at.div_ceil(SECOND)).unwrap_or(u32::MAX);
-            return if seconds <= NUMBER { Self(seconds | SECONDS) } else { Self::NEVER };
+        let ticks = at.div_ceil(TICK);
+        if at - now.at > FAR || !now.floor.reaches(ticks, NUMBER_BITS, TICK) {
+            return Self::in_seconds(at);
         }
-        match at.div_ceil(TICK) as u32 & NUMBER {
+        match ticks as u32 & NUMBER {
             0 => Self(1),
             ticks => Self(ticks),
         }

@@ -11,6 +11,14 @@
 //! A sweep begins [`PERIOD`] after the start of the last one, at the earliest, and rests between
 //! parts, so that it takes 20 times as long as visiting all records without rest. So an expired
 //! record is removed within one period plus two sweeps.
+//!
+//! # The floor of the clock
+//!
+//! A sweep that ends raises the clock's floor (`deadline.rs`) to the time when it began, or to the
+//! earliest deadline registered since. It announces that time before it begins, so that a thread that
+//! stores a deadline and was held up before it registers the deadline sees that its count may be too
+//! far from the new floor, and stores it in seconds (`Clock::lasting`). If the floor lags by [`LAG`],
+//! a sweep begins although no deadline has passed.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
@@ -19,15 +27,14 @@ use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_rcu::pin;
 use lowwater_store::index::Cursor;
 
-use super::deadline::Deadline;
+use super::deadline::{Deadline, Expires, Floor, Now};
 use super::sweep::Sweep;
 use crate::cache::core::Core;
-use crate::cache::handle::CacheInner;
 use crate::cache::policy::queue::Queue;
 use crate::cache::record::Record;
 use crate::cache::removal::RemovalCause;
 use crate::cache::shrink::{Evicted, EvictionSource};
-use crate::runtime::{Maintenance, NextRun};
+use crate::runtime::{FollowsClock, Maintenance, NextRun};
 
 /// Minimum time between the starts of two sweeps.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -39,13 +46,28 @@ const MANY_ONE_IN: usize = 4;
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
-    /// Registers the deadline of a record in the index, and notifies the housekeeper if it is the
-    /// earliest.
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
+    /// Registers the deadline of a record in the index, of this hash, and notifies the housekeeper
+    /// if it is the earliest.
     #[inline]
-    pub(crate) fn register_deadline(&self, at: Deadline) {
-        if self.core.sweeps.lower(at, &self.core.clock) {
-            self.runtime.housekeeper().notify();
+    pub(crate) fn register_deadline(&self, expires: Expires, hash: u64) {
+        if !expires.at.is_never() {
+            self.register_some(expires, hash);
+        }
+    }
+
+    fn register_some(&self, expires: Expires, hash: u64) {
+        if self.sweeps.lower(expires.at, self.clock.floor()) {
+            self.notifier.notify();
+        }
+        if let Some(lasting) = self.clock.lasting(expires) {
+            // Another record in the same place with the same count would lose its deadline to this
+            // one: it expires early.
+            let is_it = |there: &Record<K, V>| there.deadline() == expires.at;
+            self.index.with(hash, &pin(), is_it, |there| there.set_deadline(lasting));
+            if self.sweeps.lower(lasting, self.clock.floor()) {
+                self.notifier.notify();
+            }
         }
     }
 }
@@ -76,31 +98,38 @@ where
     }
 }
 
-impl<K, V, S> Maintenance for Core<K, V, S>
+impl<K, V, S> Core<K, V, S>
 where
     K: Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync,
 {
-    fn reap_expired(&self) -> NextRun {
+    /// Visits the next part of the index, removes the expired records in it, and returns when to
+    /// run next: after a rest, at the next deadline, or when notified. `is_forced`: a sweep begins
+    /// even if none is due.
+    fn reap_part(&self, is_forced: bool) -> NextRun {
         let Some(sweep) = self.sweeps.sweep() else { return NextRun::WhenNotified };
         let mut sweep = sweep.lock();
         let now = self.clock.now();
         if sweep.at.is_none() {
-            let next = Deadline::earlier(sweep.earliest_seen, self.sweeps.earliest_registered(), now);
+            let next = Deadline::earlier(sweep.earliest_seen, self.sweeps.earliest_registered(), now.floor);
             let rest = sweep.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
-            if !next.is_past(now) || !rest.is_zero() {
+            let is_due = next.is_past(now) || !next.is_never() && now.lags();
+            if !is_forced && (!is_due || !rest.is_zero()) {
                 let has_retained = std::mem::take(&mut sweep.has_retained);
                 drop(sweep);
                 if has_retained {
                     self.release_memory();
                     return NextRun::In(PERIOD);
                 }
-                return next.until(now).map_or(NextRun::WhenNotified, |until| NextRun::In(rest.max(until)));
+                let until = if is_due { Some(Duration::ZERO) } else { next.until(now) };
+                return until.map_or(NextRun::WhenNotified, |until| NextRun::In(rest.max(until)));
             }
+            self.clock.announce_floor(Floor::of(now));
             self.sweeps.earliest.reset();
-            let (at, began, has_retained) = (Some(Cursor::new()), Some(Instant::now()), sweep.has_retained);
-            *sweep = Sweep { at, began, has_retained, ..Sweep::default() };
+            let (at, began) = (Some(Cursor::new()), Some(Instant::now()));
+            let Sweep { has_retained, swept_to, .. } = *sweep;
+            *sweep = Sweep { at, began, began_at: now.at, swept_to, has_retained, ..Sweep::default() };
         }
         let Sweep { at: Some(at), earliest_seen, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
         // The removals are finished after the guard is dropped, also if the key's own code panics.
@@ -110,7 +139,7 @@ where
             looked += 1;
             match record.deadline() {
                 at if at.is_past(now) => expired.push(record),
-                at => *earliest_seen = Deadline::earlier(*earliest_seen, at, now),
+                at => *earliest_seen = Deadline::earlier(*earliest_seen, at, now.floor),
             }
         });
         let is_done = at.is_done();
@@ -124,6 +153,11 @@ where
         let freed = sweep.freed;
         if is_done {
             sweep.at = None;
+            sweep.swept_to = Some(sweep.began_at);
+            // A record that the sweep has not visited, because it was inserted, touched or copied
+            // meanwhile, has registered its deadline.
+            let began = Floor::of(Now { at: sweep.began_at, floor: now.floor });
+            self.clock.raise_floor(began.min(self.sweeps.earliest_registered().floor(now.floor)));
         }
         drop(guard);
         drop(sweep);
@@ -132,6 +166,34 @@ where
             self.release_memory();
         }
         NextRun::Now { rest: if many { REST_MANY } else { REST_FEW } }
+    }
+}
+
+impl<K, V, S> FollowsClock for Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
+    /// Completes a sweep that has begun after the clock was advanced, so that the floor follows
+    /// whatever the step was.
+    fn catch_up(&self) {
+        let sweep = self.sweeps.sweep.get_or_init(Box::default);
+        let to = self.clock.now().at;
+        while sweep.lock().swept_to.is_none_or(|swept_to| swept_to < to) {
+            self.reap_part(true);
+        }
+    }
+}
+
+impl<K, V, S> Maintenance for Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
+    fn reap_expired(&self) -> NextRun {
+        self.reap_part(false)
     }
 
     fn forget_group(&self, dying: &Memcg) {
@@ -143,8 +205,6 @@ where
     }
 
     fn evict_group(&self, group: &Memcg, node: NodeId) -> u64 {
-        // No ghosts are recorded for a dropped group, so the number of records does not matter.
-        let source = EvictionSource { memcg: group, entries: 0, ghost_recorder: None };
         let mut gone = Evicted::default();
         // Zero is returned only after all records were scanned: batches whose records are all put
         // back are followed by others.
@@ -153,6 +213,9 @@ where
             batches -= 1;
             for queue in [Queue::Probation, Queue::Main] {
                 let old = self.queues.take(queue, group, node, BATCH);
+                // No ghosts are recorded for a dropped group, so the number of records does not
+                // matter.
+                let source = EvictionSource { memcg: group, queue, entries: 0, ghost_recorder: None };
                 self.evict_batch(old, source, |_| RemovalCause::Explicit, &mut gone);
             }
         }

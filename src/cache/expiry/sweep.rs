@@ -1,5 +1,10 @@
 //! The progress of the reaper's sweep over the index, and the earliest deadline that was registered
 //! since the last sweep.
+//!
+//! Apart from `reaper.rs`, because inserts register deadlines here while a sweep runs; the pairing
+//! of the two is in `base::earliest_deadline`.
+//!
+//! A change must keep that pairing: no deadline may be missed.
 
 use std::time::Instant;
 
@@ -8,8 +13,7 @@ use lowwater_store::index::Cursor;
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
-use super::clock::Clock;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, Floor};
 
 /// The time of the next sweep, and the sweep in progress. Small as long as no record has a
 /// deadline.
@@ -29,6 +33,10 @@ pub(crate) struct Sweep {
     /// The earliest deadline that the sweep has seen.
     pub(crate) earliest_seen: Deadline,
     pub(crate) began: Option<Instant>,
+    /// The clock's time when the sweep began.
+    pub(crate) began_at: u64,
+    /// The clock's time when the last sweep began that has ended; none before the first.
+    pub(crate) swept_to: Option<u64>,
     pub(crate) freed: bool,
     /// Removed records are retained for a reader: their memory is to be collected later.
     pub(crate) has_retained: bool,
@@ -36,7 +44,15 @@ pub(crate) struct Sweep {
 
 impl Default for Sweep {
     fn default() -> Self {
-        Self { at: None, earliest_seen: Deadline::NEVER, began: None, freed: false, has_retained: false }
+        Self {
+            at: None,
+            earliest_seen: Deadline::NEVER,
+            began: None,
+            began_at: 0,
+            swept_to: None,
+            freed: false,
+            has_retained: false,
+        }
     }
 }
 
@@ -44,8 +60,8 @@ impl SweepSchedule {
     /// Registers a deadline. Returns whether it is the earliest: then the housekeeper must be
     /// notified.
     #[inline]
-    pub(crate) fn lower(&self, at: Deadline, clock: &Clock) -> bool {
-        let is_earlier = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), || clock.now());
+    pub(crate) fn lower(&self, at: Deadline, floor: Floor) -> bool {
+        let is_earlier = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), floor);
         !at.is_never() && self.earliest.lower(at.raw(), is_earlier)
     }
 

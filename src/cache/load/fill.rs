@@ -1,4 +1,10 @@
 //! Read-through: returns a key's value, or loads it in one of the callers that miss it.
+//!
+//! A miss joins the load of its key (`single_flight.rs`); the leader runs the user's closure
+//! without a lock and publishes the value; the others get a clone. A panic, an error or a dropped
+//! future passes the lead to another caller.
+//!
+//! A change must ensure that each waiting caller is woken however the load ends.
 
 use std::convert::Infallible;
 #[cfg(feature = "async")]
@@ -7,6 +13,7 @@ use std::hash::{BuildHasher, Hash};
 
 use lowwater_rcu::pin;
 
+use super::filled::{Filled, Origin};
 use super::single_flight::{Join, Leader};
 use super::wait_graph::LoadScope;
 use crate::cache::entry::Entry;
@@ -48,23 +55,56 @@ where
     /// # Errors
     ///
     /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
-    pub fn or_try_insert_with<E>(mut self, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+    pub fn or_try_insert_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        Ok(self.or_try_fill_with(load)?.value)
+    }
+
+    /// As [`or_try_insert_with`](Self::or_try_insert_with), and also returns where the value came
+    /// from: a caller sees that the cache has rejected its value, and why.
+    ///
+    /// ```
+    /// use lowwater::cache::{Origin, RejectReason};
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::kib(64)).build()?;
+    /// let pages = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, page| page.capacity()).build()?;
+    /// let load = |bytes: usize| move || Ok::<_, std::io::Error>(vec![0; bytes]);
+    ///
+    /// assert_eq!(pages.entry(1).or_try_fill_with(load(100))?.origin, Origin::Loaded);
+    /// assert_eq!(pages.entry(1).or_try_fill_with(load(100))?.origin, Origin::Cached);
+    /// // A value that is larger than the budget is returned, and not cached.
+    /// let large = pages.entry(2).or_try_fill_with(load(1 << 20))?;
+    /// assert!(matches!(large.origin, Origin::Rejected(RejectReason::TooLarge { .. })));
+    /// assert_eq!(large.value.len(), 1 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
+    pub fn or_try_fill_with<E>(mut self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
         let hash = self.cache.inner.core.hash(&self.key);
         loop {
             if let Some(value) = self.cache.get(&self.key) {
-                return Ok(value);
+                return Ok(Filled { value, origin: Origin::Cached });
             }
             let Self { cache, key, payer, ttl } = self;
             match cache.fill_step(hash, cache.inner.inflight.join(hash, key)) {
-                FillStep::Done(value) => return Ok(value),
+                FillStep::Done(value) => return Ok(Filled { value, origin: Origin::Shared }),
                 FillStep::Load(ticket) => {
                     let running = ticket.run();
                     let value = load()?;
                     drop(running);
                     cache.inner.core.counters.loaded();
-                    return Ok(ticket.finish(value, |key, value| {
-                        let _kept = cache.insert_record(key, value, hash, payer, ttl, &Expect::Vacant);
-                    }));
+                    let mut origin = Origin::Loaded;
+                    let value = ticket.finish(value, |key, value| {
+                        if let Err(rejected) =
+                            cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, |_| ())
+                        {
+                            origin = rejected.reason.map_or(Origin::Outrun, Origin::Rejected);
+                        }
+                    });
+                    return Ok(Filled { value, origin });
                 }
                 FillStep::Retry(key) => self = Self { cache, key, payer, ttl },
             }
@@ -109,7 +149,7 @@ where
                     let value = super::single_flight::run_task(|| ticket.run(), load).await?;
                     cache.inner.core.counters.loaded();
                     return Ok(ticket.finish(value, |key, value| {
-                        let _kept = cache.insert_record(key, value, hash, payer, ttl, &Expect::Vacant);
+                        let _kept = cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, |_| ());
                     }));
                 }
                 FillStep::Retry(key) => self = Self { cache, key, payer, ttl },

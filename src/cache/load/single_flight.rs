@@ -175,6 +175,8 @@ struct FollowerTask<K, V> {
 
 #[cfg(feature = "async")]
 impl<K: Eq, V> FollowerTask<K, V> {
+    /// Polls the load that this task follows: returns the result if the load is done, else leaves
+    /// the task's waker.
     fn poll<'a>(&mut self, context: &Context<'_>) -> Poll<Join<'a, K, V>> {
         // Cloned and dropped without the lock: a waker's clone and drop are user code.
         let mut waker = None;
@@ -316,7 +318,8 @@ pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<LoadScope>, loa
         }
     }
 
-    let mut load = Load(pin!(Some(load)), run);
+    let load = pin!(Some(load));
+    let mut load = Load(load, run);
     poll_fn(|context| {
         let _running = load.1();
         load.0.as_mut().as_pin_mut().expect("a future is not polled after it is ready").poll(context)

@@ -8,6 +8,9 @@
 //! through others.
 //!
 //! No edge is added if the waiting thread or task runs no load's code, which is the common case.
+//!
+//! A change must ensure that an edge exists before its waiter waits, and is removed when it is
+//! woken.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cycle_is_found_however_long_it_is() {
+    fn cycles_of_any_length_are_found() {
         let loads: Vec<_> = (0..5).map(|_| LoadId::next()).collect();
         let mut waits: Vec<_> = loads
             .windows(2)

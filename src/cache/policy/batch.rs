@@ -1,4 +1,8 @@
 //! The batch of records that one eviction walk isolates from a queue.
+//!
+//! It is filled under the list's lock and used after it: nothing is evicted, moved or dropped while
+//! the lock is held. A change must ensure that each record in it ends in one of three ways:
+//! evicted, moved, or put back.
 
 use lowwater_lru_core::Isolated;
 

@@ -1,4 +1,8 @@
 //! Miss costs: the cost to recreate a value, relative to the mean of the runtime.
+//!
+//! Costs are relative to the mean of the whole runtime, so that caches with different units (time,
+//! money) can be compared. A change must ensure that the function is called once per inserted
+//! value, and that any result, 0 and the largest number included, is valid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_is_relative_to_the_mean_of_what_was_put_in_lately() {
+    fn a_cost_is_relative_to_the_mean_of_recent_inserts() {
         let (costs, mean) = (MissCost::<(), u64>::new(|_, cost| *cost), MeanCost::default());
         let relative = |cost| costs.relative(&(), &cost, &mean).sixteenths();
         assert_eq!((relative(0), relative(0)), (16, 16), "nothing is the least there is");

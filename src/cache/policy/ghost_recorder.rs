@@ -1,4 +1,8 @@
 //! Recording the keys of evicted records as ghosts.
+//!
+//! It holds the values (salt, age limit) that all records of one batch share. A change must ensure
+//! that the salt contains tenant and generation: a ghost must not match a key of another tenant, or
+//! of the time before a `forget_ghosts`.
 
 use lowwater_rcu::Guard;
 
@@ -25,13 +29,26 @@ impl GhostRecorder<'_> {
         self.ghosts.known(guard).prefetch(hash ^ self.salt);
     }
 
-    /// Counts the eviction of the key of this hash from `queue`, of a tenant with `entries`
-    /// records, and inserts a ghost for the key, unless the tenant scans and the key is not
-    /// sampled.
-    pub(crate) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
+    /// Counts the eviction of `nr` keys of these hashes from `queue`, of a tenant with `entries`
+    /// records, and inserts a ghost for each key; while the tenant scans, for sampled keys only.
+    pub(crate) fn remember(
+        &self,
+        hashes: impl Iterator<Item = u64>,
+        nr: u32,
+        queue: Queue,
+        entries: u64,
+        guard: &Guard,
+    ) {
+        if nr == 0 {
+            return;
+        }
         let queue = if self.has_queues { queue } else { Queue::Main };
-        if let Some(ghost) = self.tenant.on_evict(hash, queue, entries, self.reach) {
-            self.ghosts.known(guard).remember(hash ^ self.salt, ghost);
+        let stamps = self.tenant.on_evictions(nr, queue, entries, self.reach);
+        let known = self.ghosts.known(guard);
+        for (at, hash) in (0..nr).zip(hashes) {
+            if let Some(ghost) = stamps.ghost(at, hash) {
+                known.remember(hash ^ self.salt, ghost);
+            }
         }
     }
 }

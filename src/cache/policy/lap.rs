@@ -1,4 +1,9 @@
 //! The lap time of main's hand, as in CLOCK. It bounds the idle time of main's next victim.
+//!
+//! A record that main's hand reaches now was last visited one lap ago, so the lap time says how
+//! long main's records wait; a key that returns sooner than that is worth a place in main.
+//!
+//! A change must keep it correct when the clock wraps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -56,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_idle_time_is_that_of_a_lap_in_even_use() {
+    fn the_idle_time_is_one_lap_if_uses_are_even() {
         let lap = Lap::default();
         assert_eq!(lap.idle(70), 70);
         // The hand visits one of 100 records every 5 evictions.
@@ -71,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_idle_time_grows_while_the_hand_stands_and_ends_with_a_sweep() {
+    fn the_idle_time_grows_while_the_hand_stands() {
         let lap = Lap::default();
         (0..300_u32).for_each(|n| lap.advance(1, 100, n));
         assert!(lap.idle(10_000) > 9_000);
@@ -94,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_begins_again_does_no_harm() {
+    fn a_clock_that_wraps_is_tolerated() {
         let lap = Lap::default();
         for n in 0..1_000_u32 {
             lap.advance(1, 10, (u32::MAX - 500).wrapping_add(n));

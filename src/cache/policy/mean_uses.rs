@@ -1,4 +1,9 @@
 //! A moving mean of the use counts of the records that eviction walks visit.
+//!
+//! The means of both queues are compared to shrink probation while its records are used less. A
+//! lost update is accepted: the mean is a statistic.
+//!
+//! A change must ensure that it is zero when all bytes are zero, as its tenant is.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_follows_what_is_met() {
+    fn the_mean_follows_the_visited_records() {
         let uses = MeanUses::default();
         (0..2_000).for_each(|n| uses.note(8, 8 * (n % 2)));
         assert!(uses.get().abs_diff(MeanUses::ONE / 2) < MeanUses::ONE / 16, "{}", uses.get());

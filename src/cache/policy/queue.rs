@@ -1,4 +1,9 @@
 //! The names of a tenant's two queues.
+//!
+//! Its meaning depends on the order: SIEVE, for example, uses both queues as the two sides of its
+//! hand ([`queues`](super::queues)).
+//!
+//! A new queue would change the record's state bits and every walk.
 
 /// One of a tenant's queues: probation for new records, main for used ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

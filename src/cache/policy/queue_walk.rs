@@ -1,4 +1,8 @@
 //! The counts of one eviction walk over a queue.
+//!
+//! A walk counts here while it holds the list's lock and updates the tenant once at its end.
+//!
+//! A count that is added must be bounded by the walk's own numbers.
 
 use super::queue::Queue;
 

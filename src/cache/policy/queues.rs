@@ -38,13 +38,17 @@
 //! - [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru): all entries are in main.
 //! - [`Sieve`](Eviction::Sieve): one list holds the entries that the hand has yet to pass in this
 //!   lap, the other those that it has passed. The lists swap roles after each lap.
+//!
+//! A change must ensure that a hit writes nothing but the record's own use count (except in LRU
+//! order), that an eviction visits a bounded number of records, and that a walk calls no user code
+//! under a list's lock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::Arc;
 
 use lowwater_base::hash::GOLDEN_RATIO;
-use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, NodeId, Occupancy};
+use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, NodeId, Occupancy, Pick};
 use lowwater_shrinker::{Miss, MissReporter, PairHint};
 
 use super::batch::EvictionBatch;
@@ -55,9 +59,8 @@ use super::queue::Queue;
 use super::queue_walk::QueueWalk;
 use super::tenant::Tenant;
 use super::tenants::Tenants;
-use crate::cache::expiry::deadline::Now;
 use crate::cache::record::{Handle, Record};
-use crate::runtime::{Ghosts, KnownGhosts};
+use crate::runtime::{Ghost, Ghosts, KnownGhosts};
 
 /// Uses on probation after which an entry moves to main. If the limit of probation is at most
 /// `FEW` records, one use is enough, because records stay there only briefly.
@@ -90,6 +93,18 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     generation: AtomicU16,
     eviction: Eviction,
 }
+
+/// The ghost for which an insert looks.
+#[derive(Clone, Copy)]
+pub(crate) struct SoughtGhost {
+    /// The hash of the ghost in the ghost table: that of the key, with the salt of its tenant.
+    pub(crate) hash: u64,
+    /// The number of ghost hits that it represents.
+    weight: u32,
+}
+
+/// The number of records that a walk evicts regardless of their uses, after too many were spared.
+const FORCED: u32 = 16;
 
 /// The decision of a walk on one record.
 enum Decision {
@@ -128,6 +143,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Returns the tenant of `memcg`, unless its page was never allocated.
+    #[inline]
     pub(crate) fn find_tenant(&self, memcg: &Memcg) -> Option<&Tenant> {
         self.tenants.get(memcg)
     }
@@ -146,30 +162,36 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         (pair ^ generation << 48).wrapping_add(1).wrapping_mul(GOLDEN_RATIO).rotate_left(32)
     }
 
-    /// Prefetches the ghost of this hash, if the tenant can have one.
+    /// Returns the ghost for which an insert of a key of this hash looks; `None` if the tenant has
+    /// no ghosts of such keys.
     #[inline]
-    pub(crate) fn prefetch_ghost(&self, hash: u64, memcg: &Memcg, tenant: Option<&Tenant>, ghosts: KnownGhosts<'_>) {
-        if tenant.is_some_and(|tenant| tenant.ghost_weight(hash).is_some()) {
-            ghosts.prefetch(hash ^ self.salt(memcg));
-        }
+    pub(crate) fn sought_ghost(&self, hash: u64, memcg: &Memcg, tenant: &Tenant) -> Option<SoughtGhost> {
+        tenant.ghost_weight(hash).map(|weight| SoughtGhost { hash: hash ^ self.salt(memcg), weight })
     }
 
-    /// Counts an insert, takes the ghost of this hash if there is one, and reports the miss to the
-    /// registry. Returns whether the key returned so soon that its record belongs in main. Without
-    /// a tenant there was no eviction, so there are no ghosts.
+    /// Counts an insert for `tenant`. Takes the ghost of the key, if there is one, and reports the
+    /// miss to the registry. Returns whether the key returned so soon that its record belongs in
+    /// main.
     #[inline]
     pub(crate) fn ghost_hit(
         &self,
-        hash: u64,
+        sought: Option<SoughtGhost>,
         memcg: &Memcg,
-        tenant: Option<&Tenant>,
+        tenant: &Tenant,
         cost: RelativeCost,
         ghosts: KnownGhosts<'_>,
     ) -> bool {
-        let Some(tenant) = tenant else { return false };
         tenant.note_insert();
-        let Some(weight) = tenant.ghost_weight(hash) else { return false };
-        let Some(ghost) = ghosts.take(hash ^ self.salt(memcg)) else { return false };
+        let Some(SoughtGhost { hash, weight }) = sought else { return false };
+        match ghosts.take(hash) {
+            Some(ghost) => self.found_ghost(ghost, weight, memcg, tenant, cost),
+            None => false,
+        }
+    }
+
+    /// Does the rest of [`ghost_hit`](Self::ghost_hit), for a ghost that represents `weight` hits.
+    #[inline(never)]
+    fn found_ghost(&self, ghost: Ghost, weight: u32, memcg: &Memcg, tenant: &Tenant, cost: RelativeCost) -> bool {
         let hit = tenant.ghost_hit(ghost, weight, self.eviction == Eviction::Adaptive);
         let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge_of(tenant)));
         self.reporter.miss_at(&tenant.pair, memcg, Miss::at(distance).cost(cost.sixteenths()).weight(weight));
@@ -301,8 +323,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.lists(record.queue()).add(record, memcg, node)
     }
 
-    /// Replaces `old` by `new` at the same position of its queue, with the uses of `old`. The caller
-    /// holds the lock of their segment. Returns the old record.
+    /// Replaces `old` by `new` at the same position of its queue, with the uses of `old`. The
+    /// caller holds the lock of their segment. Returns the old record.
     ///
     /// # Errors
     ///
@@ -328,7 +350,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Walks up to `nr` records of a group on a node, oldest first, and isolates the victims and
-    /// the records that change queues.
+    /// the records that change queues. `is_expired` is called under the list's lock.
     ///
     /// The walk is over the queue that is due for eviction. If `swapped`, it is over the other
     /// queue, unless that one is empty.
@@ -337,7 +359,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         memcg: &Memcg,
         node: NodeId,
         nr: u64,
-        now: Now,
+        is_expired: impl Fn(&Record<K, V>) -> bool,
         swapped: bool,
     ) -> EvictionBatch<K, V> {
         match self.eviction {
@@ -369,13 +391,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                             Decision::Move
                         }
                     };
-                    (Queue::Probation, self.walk(Queue::Probation, memcg, node, nr, now, decide))
+                    (Queue::Probation, self.walk(Queue::Probation, memcg, node, nr, is_expired, decide))
                 } else {
                     let decide = |uses: u8| {
                         met.set(met.get() + u64::from(uses.min(1)));
                         uses.checked_sub(1).map_or_else(evict, Decision::Rotate)
                     };
-                    (Queue::Main, self.walk(Queue::Main, memcg, node, nr, now, decide))
+                    (Queue::Main, self.walk(Queue::Main, memcg, node, nr, is_expired, decide))
                 };
                 if let (Eviction::Adaptive, Some(tenant)) = (self.eviction, tenant) {
                     let (visited, evicted, uses) = (batch.scanned, evicted.get(), met.get());
@@ -383,11 +405,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 }
                 EvictionBatch { entries: probation + main, ..batch }
             }
-            Eviction::SecondChance => self.walk(Queue::Main, memcg, node, nr, now, |uses| match uses {
+            Eviction::SecondChance => self.walk(Queue::Main, memcg, node, nr, is_expired, |uses| match uses {
                 0 => Decision::Evict,
                 _ => Decision::Rotate(0),
             }),
-            Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, now, |_| Decision::Evict),
+            Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, is_expired, |_| Decision::Evict),
             Eviction::Sieve => {
                 if self.lists(self.ahead_of_hand(memcg, node)).count_one(memcg, node) == 0 {
                     self.tenants.of(memcg).next_lap(node);
@@ -395,7 +417,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 let ahead = self.ahead_of_hand(memcg, node);
                 let passed = ahead.other();
                 let queue = if swapped && self.lists(passed).count_one(memcg, node) > 0 { passed } else { ahead };
-                self.walk(queue, memcg, node, nr, now, |uses| match uses {
+                self.walk(queue, memcg, node, nr, is_expired, |uses| match uses {
                     0 => Decision::Evict,
                     _ => Decision::Move,
                 })
@@ -404,40 +426,45 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Walks up to `nr` records of a queue, oldest first, and applies `decide` to their use counts.
-    /// Expired records are evicted whatever the decision.
+    /// Expired records are evicted whatever the decision, and so are all records after many were
+    /// spared.
     fn walk(
         &self,
         queue: Queue,
         memcg: &Memcg,
         node: NodeId,
         nr: u64,
-        now: Now,
+        is_expired: impl Fn(&Record<K, V>) -> bool,
         decide: impl Fn(u8) -> Decision,
     ) -> EvictionBatch<K, V> {
-        let (mut old, mut moved) = (Isolated::new(), Isolated::new());
         let mut left = nr;
-        self.lists(queue).walk_one(memcg, node, &mut left, |it| {
-            let record = it.item();
-            match decide(record.uses()) {
-                Decision::Rotate(uses) if !record.deadline().is_past(now) => {
-                    record.set_uses(uses);
-                    it.rotate()
-                }
-                Decision::Move if !record.deadline().is_past(now) => {
-                    record.set_uses(0);
-                    it.isolate(&mut moved)
-                }
-                _ => it.isolate(&mut old),
+        let tenant = self.tenants.get(memcg);
+        let mut forced = if tenant.is_some_and(Tenant::has_spared_many) { FORCED } else { 0 };
+        let pick = |record: &Record<K, V>| match decide(record.uses()) {
+            _ if forced > 0 => {
+                forced -= 1;
+                Pick::First
             }
-        });
+            Decision::Rotate(uses) if !is_expired(record) => {
+                record.set_uses(uses);
+                Pick::Rotate
+            }
+            Decision::Move if !is_expired(record) => {
+                record.set_uses(0);
+                Pick::Second
+            }
+            _ => Pick::First,
+        };
+        let [old, moved] = self.lists(queue).isolate_oldest(memcg, node, &mut left, pick);
+        tenant.inspect(|tenant| tenant.note_spared(nr - left, !old.is_empty()));
         EvictionBatch { old, moved, to: queue.other(), entries: 0, scanned: nr - left }
     }
 
     /// Isolates up to `nr` records of a queue, oldest first, regardless of their uses and
     /// deadlines.
     pub(crate) fn take(&self, queue: Queue, memcg: &Memcg, node: NodeId, nr: u64) -> Isolated<Record<K, V>> {
-        let (mut taken, mut left) = (Isolated::new(), nr);
-        self.lists(queue).walk_one(memcg, node, &mut left, |it| it.isolate(&mut taken));
+        let mut left = nr;
+        let [taken, _] = self.lists(queue).isolate_oldest(memcg, node, &mut left, |_| Pick::First);
         taken
     }
 

@@ -1,4 +1,8 @@
 //! The directory of a cache's tenants, indexed by the ids of their groups.
+//!
+//! A directory indexed by id needs no lock for a lookup. Its parts double in length and never move,
+//! so a reference to a tenant stays valid while others are added. A change must ensure that a
+//! removed group's tenant is reset before its id can be reused.
 
 use std::sync::OnceLock;
 
@@ -26,6 +30,7 @@ pub(crate) struct Tenants {
 
 impl Tenants {
     /// Returns the tenant of `memcg`, unless its page was never allocated.
+    #[inline]
     pub(crate) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
         let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         Some(&self.parts.get()?[part].get()?[page].get()?[at])
@@ -66,6 +71,7 @@ struct TenantIndex {
 }
 
 impl TenantIndex {
+    #[inline]
     fn of(id: MemcgId) -> Self {
         let (page, at) = (id.get() as usize / PAGE + PART_FIRST, id.get() as usize % PAGE);
         let part = (page.ilog2() - PART_FIRST.ilog2()) as usize;
@@ -78,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_hold_every_id_once() {
+    fn each_id_has_its_own_place() {
         let mut indices = std::collections::HashSet::new();
         for id in 0..100_000_u32 {
             let index = TenantIndex::of(MemcgId::new(id));

@@ -1,4 +1,9 @@
 //! One test for each behaviour of the public interface.
+//!
+//! The names are the documented behaviour; user code that panics, blocks or calls back is a part of
+//! it.
+//!
+//! A behaviour that is documented gets its test here.
 
 use super::{cache_of, entry_bytes};
 use crate::cache::load::fill::FillStep;
@@ -12,7 +17,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 #[test]
-fn what_is_put_in_is_got_replaced_removed() {
+fn insert_get_replace_and_remove() {
     let cache = cache_of(ByteSize::mib(1));
     assert_eq!(cache.get(&1), None);
     assert_eq!(cache.insert(1, vec![1]).unwrap(), None);
@@ -25,7 +30,7 @@ fn what_is_put_in_is_got_replaced_removed() {
 }
 
 #[test]
-fn bytes_are_charged_while_an_entry_lives_and_not_longer() {
+fn an_entry_is_charged_until_it_is_removed() {
     let cache = cache_of(ByteSize::mib(1));
     let usage = || {
         cache.runtime().tree().drain_stock();
@@ -63,7 +68,7 @@ fn a_full_cache_evicts_and_never_exceeds_its_budget() {
 }
 
 #[test]
-fn a_value_that_never_fits_comes_back_with_the_reason() {
+fn a_too_large_value_is_returned_with_the_reason() {
     let cache = cache_of(ByteSize::kib(64));
     cache.insert(1, vec![7]).unwrap();
     let error = cache.insert(1, vec![1; 100_000]).unwrap_err();
@@ -76,7 +81,7 @@ fn a_value_that_never_fits_comes_back_with_the_reason() {
 }
 
 #[test]
-fn what_was_used_gets_a_second_chance() {
+fn used_entries_get_a_second_chance() {
     // With watermarks of 0 only inserts evict: the reclaimer could otherwise scan the entry twice
     // between two uses.
     let runtime = Runtime::builder().budget(ByteSize::kib(64));
@@ -91,7 +96,7 @@ fn what_was_used_gets_a_second_chance() {
 }
 
 #[test]
-fn time_to_live_ends_entries_for_readers_and_for_walks() {
+fn expired_entries_are_absent_for_lookups_and_walks() {
     let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
     let causes = Arc::new(Mutex::new(Vec::new()));
     let seen = causes.clone();
@@ -123,7 +128,7 @@ fn time_to_live_ends_entries_for_readers_and_for_walks() {
 }
 
 #[test]
-fn the_listener_is_told_every_cause() {
+fn the_listener_receives_every_removal_cause() {
     let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
     let causes = Arc::new(Mutex::new(Vec::new()));
     let seen = causes.clone();
@@ -151,7 +156,7 @@ fn the_listener_is_told_every_cause() {
 }
 
 #[test]
-fn compute_sees_what_is_there_and_does_as_told() {
+fn and_compute_sees_the_entry_and_applies_the_operation() {
     let cache = cache_of(ByteSize::mib(1));
     let compute = |op: fn(Option<&Vec<u8>>) -> Op<Vec<u8>>| {
         cache.entry(1).and_compute(|current| op(current.as_ref().map(|c| c.value()))).unwrap()
@@ -182,7 +187,7 @@ fn compute_sees_what_is_there_and_does_as_told() {
 }
 
 #[test]
-fn one_load_serves_all_who_wait() {
+fn one_load_serves_all_waiting_callers() {
     let cache = cache_of(ByteSize::mib(1));
     let loads = AtomicU64::new(0);
     std::thread::scope(|s| {
@@ -201,7 +206,7 @@ fn one_load_serves_all_who_wait() {
 }
 
 #[test]
-fn a_load_without_room_is_returned_to_all_and_not_kept() {
+fn a_rejected_load_is_returned_to_all_callers_and_not_cached() {
     let cache = cache_of(ByteSize::kib(16));
     let loads = AtomicU64::new(0);
     std::thread::scope(|s| {
@@ -222,7 +227,7 @@ fn a_load_without_room_is_returned_to_all_and_not_kept() {
 /// Publishing a loaded value evicts entries, and the listener requests the key that is being
 /// published.
 #[test]
-fn a_listener_may_ask_for_the_key_that_lands() {
+fn a_listener_may_request_a_key_that_is_being_published() {
     let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
     let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
     let (theirs, asked) = (Arc::clone(&slot), Arc::new(AtomicU64::new(0)));
@@ -266,7 +271,7 @@ fn a_listener_may_ask_for_the_key_that_lands() {
 }
 
 #[test]
-fn a_load_that_asks_for_its_own_key_loads_alone() {
+fn a_load_that_requests_its_own_key_loads_alone() {
     let cache = cache_of(ByteSize::mib(1));
     let value = cache.get_or_insert_with(1, || {
         let mut inner = cache.get_or_insert_with(1, || vec![1]);
@@ -278,7 +283,7 @@ fn a_load_that_asks_for_its_own_key_loads_alone() {
 
 /// A value whose `clone` requests the key of the value.
 #[test]
-fn a_clone_may_ask_for_the_key_that_is_in_flight() {
+fn a_values_clone_may_request_a_key_in_flight() {
     type Once = Option<Box<dyn FnOnce() + Send>>;
     #[derive(Default)]
     struct Asks(Arc<Mutex<Once>>);
@@ -291,7 +296,7 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
             Self(Arc::clone(&self.0))
         }
     }
-    let runtime = Runtime::builder().build().unwrap();
+    let runtime = Runtime::builder().unlimited().build().unwrap();
     let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     // The value is inserted between the caller's first lookup and its load.
     let leader = cache.inner.inflight.join(cache.inner.core.hash(&1), 1);
@@ -308,7 +313,7 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
 }
 
 #[test]
-fn a_loader_that_panics_harms_nobody() {
+fn a_panicking_loader_leaves_the_key_to_other_callers() {
     let cache = cache_of(ByteSize::mib(1));
     let first = std::panic::AssertUnwindSafe(|| cache.get_or_insert_with(7, || panic!("the loader's own fault")));
     assert!(std::panic::catch_unwind(first).is_err());
@@ -331,7 +336,7 @@ fn a_weigher_that_panics_changes_nothing() {
 /// A weigher that blocks holds no lock, and delays no reclamation of entries that other threads
 /// remove.
 #[test]
-fn a_weigher_or_a_cost_that_blocks_holds_nobody_up() {
+fn a_blocking_weigher_or_cost_function_delays_no_other_thread() {
     for blocks_in_cost in [false, true] {
         let (blocked, go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let block = {
@@ -379,7 +384,7 @@ fn a_weigher_or_a_cost_that_blocks_holds_nobody_up() {
 }
 
 #[test]
-fn a_handle_goes_to_other_threads() {
+fn a_cache_handle_is_send_and_sync() {
     fn goes<T: Send + Sync + Clone + 'static>() {}
     goes::<Cache<u64, Vec<u8>>>();
     goes::<Runtime>();
@@ -439,7 +444,7 @@ fn a_listener_may_use_the_cache() {
 /// Without a bound, each insert by the listener would cause further evictions: a batch evicts eight
 /// entries, and the listener of each inserts two.
 #[test]
-fn a_listener_may_insert_and_no_insert_begins_another_round() {
+fn inserts_of_a_listener_evict_no_further_entries() {
     thread_local! { static DEPTH: Cell<usize> = const { Cell::new(0) } }
     const ENTRIES: u64 = 500;
     let runtime = Runtime::builder().budget(ByteSize::new(ENTRIES * 200)).build().unwrap();
@@ -550,7 +555,7 @@ fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread(
 
 #[test]
 fn a_group_of_another_runtime_is_refused() {
-    let (a, b) = (Runtime::builder().build().unwrap(), Runtime::builder().build().unwrap());
+    let (a, b) = (Runtime::builder().unlimited().build().unwrap(), Runtime::builder().unlimited().build().unwrap());
     let group = b.group("g").unwrap();
     let result = Cache::<u64, u64>::builder(&a).group(&group).weigher(|_, _| ByteSize::ZERO).build();
     assert!(result.unwrap_err().to_string().contains("/g"));

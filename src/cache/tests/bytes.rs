@@ -1,4 +1,9 @@
 //! The byte count of a cache equals the sum of its entries' charges, after any history.
+//!
+//! A history is drawn by proptest. A byte too many or too few would accumulate in a server that
+//! runs for months.
+//!
+//! A new operation is added to the histories.
 
 use std::time::{Duration, Instant};
 
@@ -34,6 +39,8 @@ enum Step {
     Clear,
 }
 
+/// Draws a step: mostly inserts of various sizes, groups and times; also lookups, removals, ends of
+/// groups, reclaim and compaction.
 fn step() -> impl Strategy<Value = Step> {
     let (key, bytes) = (0..64_u64, 0..3_000_usize);
     let time = prop_oneof![3 => Just(None), 1 => (0..3_u64).prop_map(Some)];

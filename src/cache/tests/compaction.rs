@@ -1,5 +1,8 @@
 //! Compaction: sparse entries are moved together, memory returns to the system, and users of the
 //! cache see no change.
+//!
+//! `compact_all` runs the housekeeper's steps on the test's thread. A copied entry must be
+//! indistinguishable from the original, except for its address.
 
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
@@ -75,7 +78,7 @@ where
 }
 
 #[test]
-fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
+fn compaction_returns_memory_without_listener_calls() {
     let runtime = runtime();
     let told = Arc::new(AtomicUsize::new(0));
     let theirs = Arc::clone(&told);
@@ -115,7 +118,7 @@ fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
 }
 
 #[test]
-fn each_is_as_old_as_it_was_with_its_reads_its_queue_and_its_time() {
+fn compaction_keeps_age_uses_queue_and_deadline() {
     let cache = Cache::<u64, u64>::builder(&runtime())
         .eviction(Eviction::SecondChance)
         .weigher(|_, _| ByteSize::ZERO)
@@ -212,7 +215,7 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("no entry has expired");
         // Half of the entry's hour has passed.
         let (there, left) = (std::ptr::from_ref(entry), entry.deadline().time_left(core.clock.now()).unwrap());
-        entry.set_deadline(core.clock.deadline_after(Some(HOUR / 2), entry.deadline().time_to_idle()));
+        entry.set_deadline(core.clock.deadline_after(Some(HOUR / 2), entry.deadline().time_to_idle()).at);
         (there, left)
     };
     let (before, _) = entry();
@@ -224,14 +227,14 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
 }
 
 #[test]
-fn a_new_time_for_an_entry_that_moves_is_not_lost() {
+fn touch_during_a_compaction_is_not_lost() {
     let cache =
         Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).time_to_live(HOUR).build().unwrap();
     while_it_moves(&cache, |key| assert!(cache.touch(&key, Some(HOUR))));
 }
 
 #[test]
-fn a_use_of_an_entry_that_moves_pushes_its_idle_time_on() {
+fn a_use_during_a_compaction_extends_the_idle_deadline() {
     let cache =
         Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).time_to_idle(HOUR).build().unwrap();
     while_it_moves(&cache, |key| assert!(cache.get(&key).is_some()));
@@ -239,7 +242,7 @@ fn a_use_of_an_entry_that_moves_pushes_its_idle_time_on() {
 
 /// An entry that a walk is to remove may be moved after the walk has read it.
 #[test]
-fn what_is_cleared_while_it_moves_is_cleared() {
+fn clear_removes_entries_that_are_being_compacted() {
     let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     scattered(&cache, |n| n, |n| n);
     let mut first = true;
@@ -261,14 +264,14 @@ static FAILS: AtomicBool = AtomicBool::new(false);
 
 impl Clone for Dear {
     fn clone(&self) -> Self {
-        assert!(!FAILS.load(Ordering::Relaxed) || !self.0.is_multiple_of(5 * PARTS), "the key's own fault");
+        assert!(!FAILS.load(Ordering::Relaxed) || self.0 % (5 * PARTS) != 0, "the key's own fault");
         meanwhile();
         Self(self.0)
     }
 }
 
 #[test]
-fn what_cannot_be_cloned_stays_where_it_is_and_what_is_written_meanwhile_too() {
+fn entries_whose_clone_panics_or_that_change_stay_in_place() {
     let cache = Cache::<Dear, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     scattered(&cache, Dear, |n| n);
     FAILS.store(true, Ordering::Relaxed);
@@ -283,7 +286,7 @@ fn what_cannot_be_cloned_stays_where_it_is_and_what_is_written_meanwhile_too() {
 }
 
 #[test]
-fn readers_and_writers_find_what_is_there_while_it_moves() {
+fn lookups_and_inserts_work_during_compaction() {
     let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for _ in 0..3 {
         scattered(&cache, |n| n, |n| n);
@@ -313,7 +316,7 @@ fn readers_and_writers_find_what_is_there_while_it_moves() {
 /// Entries of more bytes than may wait for readers at once; and entries of a size from which on a
 /// copy is not worth its cost.
 #[test]
-fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
+fn large_entries_move_in_small_batches_and_huge_ones_stay() {
     for (each, moves) in [(ByteSize::kib(60), true), (ByteSize::kib(65), false)] {
         let runtime = Runtime::builder().budget(ByteSize::gib(8)).build().unwrap();
         let cache = Cache::<u64, u64>::builder(&runtime).weigher(move |_, _| each).build().unwrap();

@@ -1,5 +1,8 @@
 //! The index and the slab as used by the cache: borrowed values, complete walks, misbehaving keys,
 //! and memory.
+//!
+//! A key may hash differently or panic at any call; then its entry may become unfindable, but never
+//! uncharged or leaked.
 
 use super::{cache_of, entry_bytes};
 use crate::cache::{RemovalCause, Visit};
@@ -12,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[test]
-fn a_borrowed_value_stays_though_its_entry_leaves() {
+fn a_borrowed_value_outlives_its_entry() {
     let cache = cache_of(ByteSize::mib(1));
     cache.insert(1, vec![1]).unwrap();
     cache.insert(2, vec![2]).unwrap();
@@ -29,7 +32,7 @@ fn a_borrowed_value_stays_though_its_entry_leaves() {
 }
 
 #[test]
-fn a_walk_shows_each_live_entry_once() {
+fn iteration_visits_each_live_entry_once() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for key in 0..5_000 {
@@ -50,7 +53,7 @@ fn a_walk_shows_each_live_entry_once() {
 }
 
 #[test]
-fn retain_takes_out_what_is_not_wanted_and_says_so() {
+fn retain_removes_unwanted_entries_and_calls_the_listener() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let told = Arc::new(AtomicUsize::new(0));
     let theirs = told.clone();
@@ -95,7 +98,7 @@ impl PartialEq for Touchy {
 impl Eq for Touchy {}
 
 #[test]
-fn keys_that_panic_harm_nobody_else_and_leave_nothing_charged() {
+fn panicking_keys_leave_nothing_charged() {
     let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
     let cache = Cache::<Touchy, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let usage = || {
@@ -149,7 +152,7 @@ impl Hasher for FailingHasher {
 }
 
 #[test]
-fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
+fn an_entry_with_a_panicking_hash_stays_charged_until_found() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let failing = Failing::default();
     let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| ByteSize::new(100));
@@ -179,7 +182,7 @@ fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
 }
 
 #[test]
-fn a_removal_is_done_though_other_keys_cannot_be_hashed() {
+fn a_removal_completes_even_if_other_keys_panic_in_hash() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let (slot, told) = (Arc::new(Mutex::new(None::<Cache<u64, u64, Failing>>)), Arc::new(AtomicUsize::new(0)));
     let (theirs, count) = (Arc::clone(&slot), Arc::clone(&told));
@@ -229,7 +232,7 @@ fn values_are_dropped_once_each() {
 }
 
 #[test]
-fn a_tick_is_all_that_a_time_to_live_is_late() {
+fn a_time_to_live_is_at_most_a_tick_late() {
     let cache = cache_of(ByteSize::mib(1));
     let begin = std::time::Instant::now();
     cache.entry(1).time_to_live(Duration::from_millis(30)).insert(vec![]).unwrap();
@@ -241,13 +244,13 @@ fn a_tick_is_all_that_a_time_to_live_is_late() {
 }
 
 #[test]
-fn an_entry_costs_what_it_is_said_to() {
+fn entry_bytes_equals_the_resident_memory_of_an_entry() {
     assert_eq!(Cache::<u64, u64>::ENTRY_BYTES.get(), 40 + 8 + 8);
     assert!(entry_bytes() > 0);
 }
 
 #[test]
-fn parts_that_come_with_use_are_in_the_footprint_then() {
+fn lazily_allocated_parts_are_in_the_footprint() {
     let cache = cache_of(ByteSize::mib(16));
     let core = &cache.inner.core;
     assert_eq!((core.counters.footprint(), core.sweeps.footprint()), (0, 0));
@@ -263,7 +266,7 @@ fn parts_that_come_with_use_are_in_the_footprint_then() {
 }
 
 #[test]
-fn a_cache_costs_what_is_in_it() {
+fn the_footprint_equals_the_caches_allocations() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     // 24 of these bytes are the lists' link to the registry.
@@ -313,7 +316,53 @@ fn the_allocator_is_trimmed_when_half_of_the_most_records_have_left() {
 }
 
 #[test]
-fn a_record_that_was_removed_while_a_walk_had_it_is_credited_to_its_tenant() {
+fn a_listener_sees_statistics_without_the_removed_entries() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let (of_listener, seen) = (Arc::new(Mutex::new(None::<Cache<u64, u64>>)), Arc::new(Mutex::new(Vec::new())));
+    let (cache_of, saw) = (Arc::clone(&of_listener), Arc::clone(&seen));
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .eviction_listener(move |_, _, _| {
+            if let Some(cache) = &*cache_of.lock().unwrap() {
+                let stats = cache.stats();
+                saw.lock().unwrap().push((cache.len(), stats.removed, stats.bytes.get()));
+            }
+        })
+        .build()
+        .unwrap();
+    *of_listener.lock().unwrap() = Some(cache.clone());
+    cache.insert(1, 1).unwrap();
+    cache.remove(&1);
+    assert_eq!(*seen.lock().unwrap(), [(0, 1, 0)]);
+    *of_listener.lock().unwrap() = None;
+}
+
+/// All entries are used, and the reclaimer keeps nothing free: an insert finds room nevertheless.
+#[test]
+fn a_new_key_finds_room_among_entries_that_are_all_used() {
+    use crate::cache::Eviction;
+    let entries = if cfg!(miri) { 100 } else { 30_000 };
+    for eviction in [Eviction::Adaptive, Eviction::S3Fifo, Eviction::Sieve, Eviction::SecondChance] {
+        let runtime = Runtime::builder()
+            .budget(ByteSize::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get()))
+            .watermarks(crate::Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
+            .build()
+            .unwrap();
+        let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
+        let cache = builder.eviction(eviction).build().unwrap();
+        let (mut present, mut rejected) = (Vec::new(), 0);
+        (0..2 * entries).for_each(|key| drop(cache.insert(key, key)));
+        present.extend((0..2 * entries).filter(|key| cache.contains_key(key)));
+        for key in 2 * entries..2 * entries + 20 {
+            (0..3).for_each(|_| present.iter().for_each(|key| _ = cache.get(key)));
+            rejected += u32::from(cache.insert(key, key).is_err());
+        }
+        assert_eq!(rejected, 0, "{eviction:?}");
+    }
+}
+
+#[test]
+fn a_record_removed_during_a_walk_is_credited_to_its_tenant() {
     use crate::cache::policy::queue::Queue;
     use crate::cache::shrink::{Evicted, EvictionSource};
     use lowwater_lru_core::NodeId;
@@ -321,11 +370,12 @@ fn a_record_that_was_removed_while_a_walk_had_it_is_credited_to_its_tenant() {
     let cache = cache_of(ByteSize::mib(1));
     let (core, root) = (&cache.inner.core, cache.runtime().root());
     (0..2).for_each(|key| drop(cache.insert(key, vec![0; 100])));
-    let isolated = [Queue::Probation, Queue::Main].map(|queue| core.queues.take(queue, root, NodeId::ZERO, 10));
+    let isolated =
+        [Queue::Probation, Queue::Main].map(|queue| (queue, core.queues.take(queue, root, NodeId::ZERO, 10)));
     assert_eq!(cache.remove(&0), Some(vec![0; 100]), "the walk has the handle, and finishes the removal");
-    let source = EvictionSource { memcg: root, entries: 2, ghost_recorder: None };
     let mut gone = Evicted::default();
-    for old in isolated {
+    for (queue, old) in isolated {
+        let source = EvictionSource { memcg: root, queue, entries: 2, ghost_recorder: None };
         core.evict_batch(old, source, |_| RemovalCause::Size, &mut gone);
     }
     root.uncharge(gone.bytes);
@@ -335,7 +385,7 @@ fn a_record_that_was_removed_while_a_walk_had_it_is_credited_to_its_tenant() {
 }
 
 #[test]
-fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
+fn lookups_during_a_shrink_see_only_inserted_values() {
     let cache = cache_of(ByteSize::mib(8));
     let stop = AtomicBool::new(false);
     let wrong = Mutex::new(None);
@@ -367,7 +417,7 @@ fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
 }
 
 #[test]
-fn what_is_refused_takes_no_memory_with_it() {
+fn rejected_inserts_keep_no_memory() {
     let cache = cache_of(ByteSize::kib(64));
     cache.insert(0, vec![0]).unwrap();
     let slab = cache.inner.core.index.slab();

@@ -1,4 +1,8 @@
 //! Loads that are started inside of other loads.
+//!
+//! A deadlock would hang the test, so each runs with a deadline.
+//!
+//! A new way to load gets a test with a cycle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
@@ -16,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// even if others are loading them: followers of the published load wait for the listener, and
 /// those other loaders may be among them.
 #[test]
-fn a_listener_of_a_thread_that_publishes_a_load_waits_for_no_load() {
+fn a_listener_of_a_publishing_thread_waits_for_no_load() {
     // The reclaimer starts only at the limit, so this thread evicts.
     let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     let runtime = Runtime::builder().budget(ByteSize::kib(64)).watermarks(at_the_limit).build().unwrap();

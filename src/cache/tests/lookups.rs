@@ -1,4 +1,7 @@
 //! Each lookup is counted once, and each hit is a use, on all lookup paths.
+//!
+//! There are fast and slow paths (own and shared thread numbers, home and overflow bucket, with and
+//! without deadline); each must count alike.
 
 use crate::cache::Eviction;
 use crate::{ByteSize, Cache, Runtime};
@@ -26,6 +29,8 @@ impl Hasher for Few {
     }
 }
 
+/// Looks keys up in all ways on more threads than have an own number, and compares the counters
+/// with the number of calls.
 fn each_is_counted<S: BuildHasher + Clone + Default + Send + Sync + 'static>(order: Eviction, lives: Option<Duration>) {
     let what = format!("{order:?}, {lives:?}");
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
@@ -70,7 +75,7 @@ fn each_is_counted<S: BuildHasher + Clone + Default + Send + Sync + 'static>(ord
 }
 
 #[test]
-fn of_entries_that_stay_or_expire_in_each_order() {
+fn each_lookup_is_counted_with_and_without_deadlines_in_each_order() {
     type Good = BuildHasherDefault<DefaultHasher>;
     for order in [Eviction::Adaptive, Eviction::S3Fifo, Eviction::Sieve, Eviction::SecondChance, Eviction::Lru] {
         each_is_counted::<Good>(order, None);
@@ -79,14 +84,14 @@ fn of_entries_that_stay_or_expire_in_each_order() {
 }
 
 #[test]
-fn of_entries_that_are_not_where_they_should_be() {
+fn each_lookup_is_counted_for_overflowed_entries() {
     for lives in [None, Some(Duration::from_secs(1_000))] {
         each_is_counted::<BuildHasherDefault<Few>>(Eviction::Adaptive, lives);
     }
 }
 
 #[test]
-fn of_one_that_has_expired() {
+fn a_lookup_of_an_expired_entry_counts_a_miss() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for key in [1, 2] {

@@ -1,4 +1,8 @@
 //! A random history without evictions, compared with a plain map.
+//!
+//! Results of all operations are compared step by step; evictions are tested elsewhere (`orders`).
+//!
+//! A new operation is added to the histories and to the map.
 
 use super::cache_of;
 use crate::cache::{Computed, Op};
@@ -36,7 +40,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn a_history_is_a_maps(steps in prop::collection::vec(step(), 1..100)) {
+    fn a_random_history_equals_a_map(steps in prop::collection::vec(step(), 1..100)) {
         let cache = cache_of(ByteSize::mib(1));
         let runtime = cache.runtime().clone();
         let group = |g: usize| runtime.group(&format!("g{g}")).unwrap();

@@ -1,4 +1,8 @@
 //! More than one node: the node of an entry, and the node from which entries are evicted.
+//!
+//! The topology is `Fixed`, and the test sets the current node of its threads.
+//!
+//! A change must ensure that no test depends on the machine's own nodes.
 
 use super::entry_bytes;
 use crate::topology::Fixed;
@@ -22,7 +26,7 @@ fn of_each(cache: &Cache<u64, Vec<u8>>) -> [u64; 2] {
 }
 
 #[test]
-fn an_entry_is_of_the_node_on_which_it_was_put_in() {
+fn an_entry_is_on_the_node_of_its_insert() {
     let (topology, cache) = of_two_nodes(ByteSize::mib(64));
     let tenant = cache.runtime().group("t").unwrap();
     for (node, keys) in NODES.into_iter().zip([0..1_000, 1_000..4_000_u64]) {
@@ -49,7 +53,7 @@ fn an_entry_is_of_the_node_on_which_it_was_put_in() {
 }
 
 #[test]
-fn a_full_cache_takes_from_both_nodes() {
+fn a_full_cache_evicts_from_both_nodes() {
     let (topology, cache) = of_two_nodes(ByteSize::mib(1));
     let tenants = [0, 1].map(|n| cache.runtime().group(&format!("t{n}")).unwrap());
     let put = |key: u64| {
@@ -82,7 +86,7 @@ fn a_full_cache_takes_from_both_nodes() {
 }
 
 #[test]
-fn one_nodes_memory_goes_back_when_its_entries_do() {
+fn a_nodes_memory_is_returned_with_its_entries() {
     let (topology, cache) = of_two_nodes(ByteSize::mib(256));
     let tenants = [0, 1].map(|n| cache.runtime().group(&format!("t{n}")).unwrap());
     for (n, node) in NODES.into_iter().enumerate() {

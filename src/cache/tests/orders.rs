@@ -1,5 +1,10 @@
 //! Each eviction order follows a plain model of it, for one tenant in a full cache: the same
 //! accesses lead to the same hits.
+//!
+//! The models are the published algorithms, written for clarity. Differences that the cache has on
+//! purpose (batches, approximate ghosts) are bounded by the test.
+//!
+//! A new order needs its plain model here.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
@@ -192,7 +197,7 @@ fn assert_follows<M: Model + Default>(order: Eviction) {
 }
 
 #[test]
-fn lru_lets_go_what_was_used_longest_ago() {
+fn lru_evicts_the_least_recently_used() {
     assert_follows::<Lru>(Eviction::Lru);
 }
 
@@ -202,17 +207,17 @@ fn second_chance_is_clock() {
 }
 
 #[test]
-fn sieve_leaves_what_was_used_where_it_is() {
+fn sieve_keeps_used_entries_in_place() {
     assert_follows::<Sieve>(Eviction::Sieve);
 }
 
 #[test]
-fn s3_fifo_has_a_tenth_on_probation() {
+fn s3_fifo_has_a_tenth_of_the_entries_on_probation() {
     assert_follows::<S3Fifo>(Eviction::S3Fifo);
 }
 
 #[test]
-fn a_new_value_keeps_what_reads_have_earned_its_key() {
+fn an_overwrite_keeps_the_uses_of_its_key() {
     for order in [Eviction::Adaptive, Eviction::S3Fifo] {
         let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
         let cache =
@@ -257,7 +262,7 @@ fn stays(entries: u64, reads: u32) -> bool {
 }
 
 #[test]
-fn in_a_small_cache_one_read_on_probation_is_enough() {
+fn in_a_small_cache_one_use_on_probation_promotes() {
     let stay = |entries| [0, 1, 2].map(|reads| stays(entries, reads));
     assert_eq!(stay(100), [false, true, true]);
     assert_eq!(stay(1_000), [false, false, true]);

@@ -1,4 +1,7 @@
 //! Background removal: expired entries that are not looked up, and the entries of dropped groups.
+//!
+//! Background work is waited for by its effect, with a long deadline; no test relies on the time
+//! that it takes.
 
 use super::cache_of;
 use crate::cache::{RejectReason, RemovalCause};
@@ -25,7 +28,7 @@ fn usage(cache: &Cache<u64, Vec<u8>>) -> ByteSize {
 }
 
 #[test]
-fn what_expired_leaves_though_nobody_meets_it() {
+fn expired_entries_are_removed_without_a_lookup() {
     let cache = cache_of(ByteSize::mib(64));
     for key in 0..10_000 {
         cache.entry(key).time_to_live(Duration::from_millis(20)).insert(vec![0; 100]).unwrap();
@@ -42,7 +45,7 @@ fn what_expired_leaves_though_nobody_meets_it() {
 }
 
 #[test]
-fn what_a_reader_holds_back_goes_when_it_has_left() {
+fn removed_entries_are_dropped_after_their_reader_has_left() {
     let cache = cache_of(ByteSize::mib(64));
     for key in 0..1_000 {
         cache.entry(key).time_to_live(Duration::from_millis(20)).insert(vec![0; 100]).unwrap();
@@ -56,7 +59,7 @@ fn what_a_reader_holds_back_goes_when_it_has_left() {
 }
 
 #[test]
-fn a_time_that_is_said_later_is_kept_too() {
+fn a_deadline_set_later_is_enforced() {
     let cache = cache_of(ByteSize::mib(16));
     cache.entry(0).time_to_live(Duration::from_secs(3_600)).insert(vec![]).unwrap();
     for round in 1..4 {
@@ -70,7 +73,7 @@ fn a_time_that_is_said_later_is_kept_too() {
 }
 
 #[test]
-fn rounds_come_only_when_a_time_is_over() {
+fn sweeps_begin_only_when_a_deadline_has_passed() {
     let cache = cache_of(ByteSize::mib(16));
     let next = || Maintenance::reap_expired(&*cache.inner.core);
     (0..1_000).for_each(|key| drop(cache.insert(key, vec![])));
@@ -102,7 +105,7 @@ fn threads_that_insert_with_times_leave_nothing_behind() {
 }
 
 #[test]
-fn a_cache_can_go_while_its_entries_expire() {
+fn a_cache_may_be_dropped_while_its_entries_expire() {
     for _ in 0..20 {
         let cache = cache_of(ByteSize::mib(16));
         for key in 0..2_000 {
@@ -179,7 +182,7 @@ fn one_step_evicts_a_batch_of_each_list_of_a_dropped_group() {
 }
 
 #[test]
-fn a_group_that_is_being_dropped_takes_nothing() {
+fn a_group_being_dropped_refuses_inserts() {
     let cache = cache_of(ByteSize::mib(16));
     let runtime = cache.runtime().clone();
     let tenant = runtime.group("a/t").unwrap();
@@ -206,7 +209,7 @@ fn a_group_that_is_being_dropped_takes_nothing() {
 /// The charge of a replaced entry must not be reused for the next insert: the group would never
 /// become empty.
 #[test]
-fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
+fn a_dropped_group_ends_even_with_concurrent_inserts() {
     let cache = cache_of(ByteSize::mib(64));
     let runtime = cache.runtime().clone();
     let mut refused = 0;
@@ -242,7 +245,7 @@ fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
 }
 
 #[test]
-fn a_group_that_is_ended_while_it_is_dropped_leaves_its_parents_entries_alone() {
+fn a_group_ended_while_dropped_keeps_its_parents_entries() {
     let cache = cache_of(ByteSize::mib(64));
     let runtime = cache.runtime().clone();
     for round in 0..10 {
@@ -293,7 +296,7 @@ fn held_up(runtime: &Runtime, gate: &Arc<Gate>) -> Cache<u64, Vec<u8>> {
 }
 
 #[test]
-fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
+fn a_blocking_listener_delays_no_other_cache() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let other = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let gates: [Arc<Gate>; 3] = Default::default();
@@ -328,7 +331,7 @@ fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
 /// After a listener has returned, the remaining expired entries of its cache are removed by the
 /// thread that holds the lease, without any call of the cache.
 #[test]
-fn what_is_left_when_a_listener_is_done_goes_too() {
+fn remaining_expired_entries_are_removed_after_a_listener_returns() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let gate = Arc::<Gate>::default();
     let cache = held_up(&runtime, &gate);
@@ -345,7 +348,7 @@ fn what_is_left_when_a_listener_is_done_goes_too() {
 
 /// The housekeeper runs next when the earliest deadline has passed, and does not poll before.
 #[test]
-fn an_idle_time_is_waited_for() {
+fn the_housekeeper_sleeps_until_the_earliest_idle_deadline() {
     let cache = cache_of(ByteSize::mib(16));
     let next = || Maintenance::reap_expired(&*cache.inner.core);
     let hour = Duration::from_secs(3_600);
@@ -355,7 +358,7 @@ fn an_idle_time_is_waited_for() {
 }
 
 #[test]
-fn a_cache_is_dropped_when_its_listener_is_done() {
+fn a_cache_is_dropped_after_its_blocked_listener_returns() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let gate = Arc::<Gate>::default();
     let cache = held_up(&runtime, &gate);

@@ -1,4 +1,6 @@
 //! Saving a cache and loading it again.
+//!
+//! Values, groups, deadlines and uses must survive.
 
 use super::eventually;
 use crate::cache::policy::queue::Queue;
@@ -29,7 +31,7 @@ fn saved(cache: &Cache<u64, Vec<u8>>) -> Saved {
 }
 
 #[test]
-fn what_is_loaded_is_what_was_saved() {
+fn loaded_entries_equal_the_saved_ones() {
     let runtime = runtime_of(ByteSize::mib(16));
     let cache = cache_in(&runtime);
     let tenant = runtime.group("shop/carts").unwrap();
@@ -72,7 +74,7 @@ fn what_is_loaded_is_what_was_saved() {
 /// The saved time left of an idle deadline does not include the added units, so it may be zero
 /// before the deadline has passed.
 #[test]
-fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
+fn an_entry_saved_near_its_deadline_keeps_its_idle_time() {
     let runtime = runtime_of(ByteSize::mib(16));
     let cache = cache_in(&runtime);
     let hour = Duration::from_secs(3_600);
@@ -81,7 +83,7 @@ fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
     {
         let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("the entry was inserted");
-        entry.set_deadline(core.clock.deadline_after(Some(Duration::ZERO), Some(hour)));
+        entry.set_deadline(core.clock.deadline_after(Some(Duration::ZERO), Some(hour)).at);
     }
     let all = saved(&cache);
     assert!(all[0].2.time_to_idle.is_some_and(|idle| idle >= hour && idle <= hour * 33 / 32), "{all:?}");
@@ -94,9 +96,9 @@ fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
 }
 
 #[test]
-fn what_a_walk_has_is_saved_for_the_caches_own_group() {
+fn an_isolated_record_is_saved_for_the_caches_own_group() {
     let one = std::sync::Arc::new(crate::topology::Fixed::new(1));
-    let runtime = Runtime::builder().topology(one).build().unwrap();
+    let runtime = Runtime::builder().unlimited().topology(one).build().unwrap();
     let (own, tenant) = (runtime.group("own").unwrap(), runtime.group("tenant").unwrap());
     let cache = Cache::<u64, Vec<u8>>::builder(&runtime).group(&own).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let queues = &cache.inner.core.queues;
@@ -108,7 +110,8 @@ fn what_a_walk_has_is_saved_for_the_caches_own_group() {
     assert!(!taken.is_empty());
     let groups = |group: &str| saved(&cache).iter().filter(|(.., meta)| meta.group == group).count();
     assert_eq!((groups("/own"), groups("/tenant")), (taken.len(), 100 - taken.len()));
-    let source = crate::cache::shrink::EvictionSource { memcg: &tenant, entries: 0, ghost_recorder: None };
+    let queue = Queue::Probation;
+    let source = crate::cache::shrink::EvictionSource { memcg: &tenant, queue, entries: 0, ghost_recorder: None };
     let mut gone = crate::cache::shrink::Evicted::default();
     cache.inner.core.evict_batch(taken, source, |_| crate::RemovalCause::Size, &mut gone);
     tenant.uncharge(gone.bytes);
@@ -116,10 +119,10 @@ fn what_a_walk_has_is_saved_for_the_caches_own_group() {
 }
 
 #[test]
-fn a_smaller_budget_keeps_what_was_used() {
+fn loading_into_a_smaller_budget_keeps_used_entries() {
     let runtime = runtime_of(ByteSize::mib(4));
     let cache = cache_in(&runtime);
-    let hot = |key: u64| key.is_multiple_of(8);
+    let hot = |key: u64| key % 8 == 0;
     for key in 0..4_000 {
         cache.insert(key, vec![0; 100]).unwrap();
         (0..3 * u64::from(hot(key))).for_each(|_| assert!(cache.get(&key).is_some()));
@@ -142,7 +145,7 @@ fn a_smaller_budget_keeps_what_was_used() {
 }
 
 #[test]
-fn the_first_error_ends_it_and_a_bad_group_is_refused() {
+fn load_stops_at_the_first_error_and_refuses_bad_groups() {
     let runtime = runtime_of(ByteSize::mib(4));
     let cache = cache_in(&runtime);
     (0..10).for_each(|key| drop(cache.insert(key, vec![])));
@@ -166,7 +169,7 @@ fn the_first_error_ends_it_and_a_bad_group_is_refused() {
 }
 
 #[test]
-fn groups_are_found_by_the_path_they_say() {
+fn saved_group_paths_select_the_groups() {
     let runtime = runtime_of(ByteSize::mib(4));
     let group = runtime.group("a/b").unwrap();
     for group in [runtime.root(), &group] {

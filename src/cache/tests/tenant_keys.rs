@@ -1,4 +1,6 @@
 //! Groups and keys: the group charged for a replaced entry, and keys in tenants' name spaces.
+//!
+//! Which group pays for an overwrite, and that a tenant's keys are never found by another tenant.
 
 use std::time::Duration;
 
@@ -101,7 +103,7 @@ fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
 }
 
 #[test]
-fn what_has_expired_has_no_group_to_keep() {
+fn an_expired_entry_does_not_keep_its_group() {
     let cache = cache_of(ByteSize::mib(4));
     let a = cache.runtime().group("a").unwrap();
     cache.entry(1).group(&a).time_to_live(Duration::ZERO).insert(vec![1]).unwrap();
@@ -111,7 +113,7 @@ fn what_has_expired_has_no_group_to_keep() {
 }
 
 #[test]
-fn a_group_of_the_caches_own_that_has_ended_is_its_parents() {
+fn after_its_own_group_ended_a_cache_charges_the_parent() {
     let runtime = Runtime::builder().budget(ByteSize::mib(4)).build().unwrap();
     let own = runtime.group("p/own").unwrap();
     let builder = Cache::<u64, u64>::builder(&runtime).group(&own);
@@ -177,7 +179,7 @@ fn keys_of_text_are_looked_up_without_a_clone() {
 }
 
 #[test]
-fn a_load_of_one_tenant_is_not_anothers() {
+fn a_load_belongs_to_one_tenants_name_space() {
     let (_runtime, cache, [a, b]) = tenants();
     let (of_a, of_b) = (cache.tenant(&a).unwrap(), cache.tenant(&b).unwrap());
     // The inner load neither waits for the outer one nor takes its value.
@@ -191,7 +193,7 @@ fn a_load_of_one_tenant_is_not_anothers() {
 }
 
 #[test]
-fn a_new_group_does_not_meet_the_entries_of_one_that_has_ended() {
+fn a_new_group_finds_no_entries_of_an_ended_one() {
     let (runtime, cache, [a, _]) = tenants();
     cache.tenant(&a).unwrap().insert(7, 1).unwrap();
     runtime.end_group(&a).unwrap();
@@ -222,7 +224,7 @@ fn a_new_group_does_not_meet_the_entries_of_one_that_has_ended() {
 }
 
 #[test]
-fn a_name_space_leaves_with_its_group() {
+fn drop_group_removes_the_name_space() {
     let (runtime, cache, [a, b]) = tenants();
     for key in 0..1_000 {
         cache.tenant(&a).unwrap().insert(key, key).unwrap();
@@ -240,7 +242,7 @@ fn a_name_space_leaves_with_its_group() {
 }
 
 #[test]
-fn a_strangers_group_has_no_view() {
+fn a_foreign_group_has_no_name_space() {
     let (_runtime, cache, [a, _]) = tenants();
     let (theirs, other, [stranger, _]) = tenants();
     assert_eq!(a.id(), stranger.id());

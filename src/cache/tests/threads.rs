@@ -1,5 +1,9 @@
 //! Many threads on one small cache: byte counts are exact, no entry is lost, and no thread waits
 //! for ever.
+//!
+//! Interleavings are random, so a failure may need several runs to show again.
+//!
+//! A test must fail by an assertion and not by a hang.
 
 use super::{cache_of, eventually};
 use crate::cache::Op;
@@ -10,7 +14,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn threads_that_do_everything_leave_the_books_in_order() {
+fn concurrent_operations_leave_exact_byte_counts() {
     let budget = ByteSize::kib(512);
     let cache = cache_of(budget);
     let runtime = cache.runtime().clone();
@@ -71,7 +75,7 @@ fn threads_that_do_everything_leave_the_books_in_order() {
 }
 
 #[test]
-fn threads_that_count_up_one_key_lose_no_step() {
+fn concurrent_computes_of_one_key_lose_no_update() {
     let cache = cache_of(ByteSize::mib(1));
     thread::scope(|s| {
         for _ in 0..4 {

@@ -1,10 +1,15 @@
-//! Idle times.
+//! Times to idle and to live: which calls extend a deadline, and what happens at the deadline.
+//!
+//! Times are short and real, and a slow machine makes an entry expire late. So a test may find an
+//! entry expired that is past its time, and fails only if one expires early.
 
 use crate::cache::{CacheBuildError, Op};
 use crate::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
 
 const IDLE: Duration = Duration::from_millis(400);
+/// More than the resolution of the cache's clock, so that a deadline of "now" has passed.
+const PAST: Duration = Duration::from_millis(9);
 
 fn idling() -> Cache<u64, u64> {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
@@ -23,7 +28,7 @@ fn left(cache: &Cache<u64, u64>, key: u64) -> Option<Duration> {
 }
 
 #[test]
-fn what_is_used_stays_and_what_is_not_expires() {
+fn used_entries_stay_and_idle_ones_expire() {
     let cache = idling();
     (0..4).for_each(|key| drop(cache.insert(key, key)));
     let uses: [&dyn Fn() -> bool; 2] = [&|| cache.get(&0).is_some(), &|| cache.pin().get(&1).is_some()];
@@ -33,8 +38,8 @@ fn what_is_used_stays_and_what_is_not_expires() {
     assert_eq!([2, 3].map(|key| cache.contains_key(&key)), [false; 2], "a peek extended the deadline");
 }
 
-/// Uses the entries of keys from 0 on, each in its own way, often enough that they stay, and calls
-/// `f` in between. An entry that has expired is inserted again, if this thread was suspended for
+/// Uses the entry of key `n` by `uses[n]`, often enough that it stays, and calls `f` in between. An
+/// entry that has expired is inserted again, if this thread was suspended for
 /// longer than the idle time.
 fn use_for_twice_as_long(cache: &Cache<u64, u64>, uses: &[&dyn Fn() -> bool], f: impl Fn()) {
     let start = Instant::now();
@@ -54,7 +59,8 @@ fn use_for_twice_as_long(cache: &Cache<u64, u64>, uses: &[&dyn Fn() -> bool], f:
 }
 
 #[test]
-fn a_use_writes_when_a_part_of_the_time_has_passed() {
+fn a_use_stores_a_new_deadline_only_after_a_part_of_the_idle_time() {
+    // Idle deadlines are stored with a resolution of an eighth of the idle time or finer.
     let cache = idling();
     cache.insert(1, 1).unwrap();
     let before = left(&cache, 1).unwrap();
@@ -65,12 +71,12 @@ fn a_use_writes_when_a_part_of_the_time_has_passed() {
     let after = left(&cache, 1).unwrap();
     assert!(after <= before - IDLE / 8);
     cache.get(&1);
-    let pushed_on = left(&cache, 1).unwrap();
-    assert!(pushed_on > IDLE * 7 / 8 && pushed_on > after, "not extended by a use");
+    let extended = left(&cache, 1).unwrap();
+    assert!(extended > IDLE * 7 / 8 && extended > after, "not extended by a use");
 }
 
 #[test]
-fn an_idle_time_of_its_own_is_pushed_on_by_uses() {
+fn uses_extend_an_entrys_own_idle_time() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     // With no default time in the cache, and with another one.
     for cache in [Cache::<u64, u64>::builder(&runtime), Cache::builder(&runtime).time_to_live(IDLE * 100)] {
@@ -81,10 +87,10 @@ fn an_idle_time_of_its_own_is_pushed_on_by_uses() {
         cache.entry(1).time_to_idle(IDLE).forever().insert(1).unwrap();
         cache.entry(3).time_to_idle(IDLE * 20).insert(3).unwrap();
         use_for_twice_as_long(&cache, &[&|| cache.get(&0).is_some()], || {});
-        let there = [1, 2, 3].map(|key| cache.contains_key(&key));
-        assert_eq!(there, [true, false, true]);
-        let left_to = left(&cache, 3).unwrap();
-        assert!(left_to <= IDLE * 18 && left_to > IDLE * 10, "{left_to:?}");
+        let present = [1, 2, 3].map(|key| cache.contains_key(&key));
+        assert_eq!(present, [true, false, true]);
+        let left_of_3 = left(&cache, 3).unwrap();
+        assert!(left_of_3 <= IDLE * 18 && left_of_3 > IDLE * 10, "{left_of_3:?}");
         // The entry expires without a lookup.
         cache.entry(4).time_to_idle(IDLE).insert(4).unwrap();
         let entries = cache.len();
@@ -97,50 +103,50 @@ fn an_idle_time_of_its_own_is_pushed_on_by_uses() {
 }
 
 #[test]
-fn a_time_of_its_own_is_not_pushed_on() {
+fn uses_do_not_extend_an_entrys_time_to_live() {
     let cache = idling();
     let hour = Duration::from_secs(3_600);
-    let most = IDLE * 3 / 4;
-    cache.entry(1).time_to_live(most).insert(1).unwrap();
+    let time_to_live = IDLE * 3 / 4;
+    cache.entry(1).time_to_live(time_to_live).insert(1).unwrap();
     cache.entry(2).forever().insert(2).unwrap();
     cache.insert(3, 3).unwrap();
     assert!(cache.touch(&3, Some(hour)));
     (1..4).for_each(|key| assert_eq!(cache.get(&key), Some(key)));
-    assert!(left(&cache, 1).unwrap() <= most);
+    assert!(left(&cache, 1).unwrap() <= time_to_live);
     assert_eq!(left(&cache, 2), None);
     assert!(left(&cache, 3).unwrap() > hour / 2);
     assert!(cache.touch(&3, None));
     assert_eq!(left(&cache, 3), None);
     cache.entry(1).and_compute(|_| Op::Update(9)).unwrap();
     cache.get(&1);
-    assert!(left(&cache, 1).unwrap() <= most, "an update changed the deadline");
+    assert!(left(&cache, 1).unwrap() <= time_to_live, "an update changed the deadline");
 }
 
 /// A thread that has found an entry expired must not remove it if another thread has touched it
 /// successfully in between.
 #[test]
-fn what_was_given_a_new_time_does_not_expire() {
+fn a_touched_entry_is_not_removed_as_expired() {
     let cache = idling();
     let core = &cache.inner.core;
     cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(1).unwrap();
     let (hash, guard) = (core.hash(&1), lowwater_rcu::pin());
     let entry = core.index.get(hash, &guard, |entry| entry.key == 1).expect("the entry was inserted");
     // Stored directly, so that the housekeeper is not notified.
-    entry.set_deadline(core.clock.after(Duration::ZERO));
-    std::thread::sleep(Duration::from_millis(9));
+    entry.set_deadline(core.clock.after(Duration::ZERO).at);
+    std::thread::sleep(PAST);
     assert!(core.is_expired(entry));
     // As by a `touch` that has looked the entry up before.
-    entry.set_deadline(core.clock.after(Duration::from_secs(3_600)));
+    entry.set_deadline(core.clock.after(Duration::from_secs(3_600)).at);
     assert!(core.unlink_expired(hash, &guard, entry).is_none());
     assert_eq!(cache.peek(&1), Some(1));
-    entry.set_deadline(core.clock.after(Duration::ZERO));
-    std::thread::sleep(Duration::from_millis(9));
+    entry.set_deadline(core.clock.after(Duration::ZERO).at);
+    std::thread::sleep(PAST);
     assert!(core.unlink_expired(hash, &guard, entry).is_some());
     assert_eq!(cache.peek(&1), None);
 }
 
 #[test]
-fn what_is_loaded_takes_the_place_of_what_has_expired() {
+fn a_loaded_value_replaces_an_expired_entry() {
     let cache = idling();
     let load = || {
         // Inserted during the load, and expired before the load is published. Stored directly, so
@@ -149,8 +155,8 @@ fn what_is_loaded_takes_the_place_of_what_has_expired() {
         let core = &cache.inner.core;
         let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("the entry was inserted");
-        entry.set_deadline(core.clock.after(Duration::ZERO));
-        std::thread::sleep(Duration::from_millis(9));
+        entry.set_deadline(core.clock.after(Duration::ZERO).at);
+        std::thread::sleep(PAST);
         assert!(core.is_expired(entry));
         2
     };
@@ -159,8 +165,8 @@ fn what_is_loaded_takes_the_place_of_what_has_expired() {
 }
 
 #[test]
-fn two_times_are_one_too_many() {
-    let runtime = Runtime::builder().build().unwrap();
+fn time_to_live_and_idle_time_together_are_refused() {
+    let runtime = Runtime::builder().unlimited().build().unwrap();
     let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
     let error = builder.time_to_live(2 * IDLE).time_to_idle(IDLE).build().unwrap_err();
     assert_eq!(error, CacheBuildError::TwoTimes { time_to_live: 2 * IDLE, time_to_idle: IDLE });

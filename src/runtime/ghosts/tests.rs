@@ -1,4 +1,9 @@
 //! Tests of the ghost table.
+//!
+//! `hash(n)` spreads ghosts over the buckets, as hashes of real keys do; tests of a single bucket
+//! use hashes with equal low bits.
+//!
+//! A change of the table's layout needs the hashes chosen again.
 
 use super::*;
 
@@ -8,16 +13,19 @@ fn hash(n: u64) -> u64 {
     (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB)
 }
 
+/// Makes the table fit `len` entries.
 fn fit(ghosts: &Ghosts, len: usize) {
     ghosts.entries.store(len, Ordering::Relaxed);
     ghosts.fit();
 }
 
+/// Drops the table, as when the last entry of all caches is removed.
 fn forget(ghosts: &Ghosts) {
     ghosts.entries.store(1, Ordering::Relaxed);
     ghosts.note_entries(1, 0);
 }
 
+/// Records a ghost in a table for `len` entries.
 fn remember(ghosts: &Ghosts, len: usize, hash: u64, ghost: Ghost) {
     fit(ghosts, len);
     ghosts.known(&pin()).remember(hash, ghost);
@@ -27,6 +35,7 @@ fn take(ghosts: &Ghosts, hash: u64) -> Option<Ghost> {
     ghosts.known(&pin()).take(hash)
 }
 
+/// A ghost of an entry that left probation at this time.
 fn left(time: u32) -> Ghost {
     Ghost { is_main: false, time }
 }
@@ -47,7 +56,7 @@ fn a_ghost_is_found_once_with_its_queue_and_time() {
 }
 
 #[test]
-fn a_full_bucket_forgets_what_came_first() {
+fn a_full_bucket_overwrites_its_oldest_ghost() {
     let ghosts = Ghosts::default();
     // The same bucket (low bits) and different tags (high bits).
     let key = |n: u64| n << 48 | 5;
@@ -57,7 +66,7 @@ fn a_full_bucket_forgets_what_came_first() {
 }
 
 #[test]
-fn room_that_one_leaves_is_filled_before_another_is_forgotten() {
+fn a_free_slot_is_used_before_a_ghost_is_overwritten() {
     let key = |n: u64| n << 48 | 5;
     for gone in 1..=8 {
         let words = Default::default();
@@ -71,21 +80,21 @@ fn room_that_one_leaves_is_filled_before_another_is_forgotten() {
 }
 
 #[test]
-fn an_entrys_part_of_the_table_is_eight_bytes_and_no_bucket_lies_in_two_lines() {
+fn the_table_has_eight_bytes_per_entry_and_aligned_buckets() {
     assert_eq!(BYTES_PER_ENTRY, 8);
     let ghosts = Ghosts::default();
     (0..50_000).for_each(|n| remember(&ghosts, 10_000, hash(n), left(0)));
     let bytes = ghosts.footprint();
     assert!((80_000..81_000).contains(&bytes), "{bytes} bytes for 10,000 entries");
-    let (guard, half) = (pin(), 32);
+    let (guard, bucket_bytes) = (pin(), 32);
     let table = ghosts.table.load(&guard).unwrap();
     let addresses = (0..50_000).map(|n| table.bucket(hash(n)).0.as_ptr().addr());
-    assert!(addresses.into_iter().all(|address| address % half == 0));
-    assert_eq!(size_of::<[AtomicU64; WORDS]>(), half);
+    assert!(addresses.into_iter().all(|address| address % bucket_bytes == 0));
+    assert_eq!(size_of::<[AtomicU64; WORDS]>(), bucket_bytes);
 }
 
 #[test]
-fn a_key_that_was_never_there_is_seldom_found() {
+fn false_ghost_hits_are_rare() {
     let ghosts = Ghosts::default();
     (0..50_000).for_each(|n| remember(&ghosts, 10_000, hash(n), left(0)));
     let found = (50_000..150_000).filter(|&n| take(&ghosts, hash(n)).is_some()).count();
@@ -93,7 +102,7 @@ fn a_key_that_was_never_there_is_seldom_found() {
 }
 
 #[test]
-fn who_remembers_and_who_forgets_may_meet() {
+fn concurrent_remember_and_take_are_consistent() {
     let ghosts = Ghosts::default();
     std::thread::scope(|s| {
         for t in 0..2 {
@@ -109,7 +118,7 @@ fn who_remembers_and_who_forgets_may_meet() {
 #[test]
 fn the_table_follows_the_number_of_entries() {
     let ghosts = Ghosts::default();
-    let buckets = || ghosts.table.load(&pin()).map_or(0, |table| table.buckets().len());
+    let buckets = || ghosts.table.load(&pin()).map_or(0, |table| table.buckets());
     let mut n = 0;
     for (len, expected) in [(0, 32), (10, 32), (1_000, 250), (2_000, 250), (3_000, 750), (100, 32), (50, 32), (0, 32)] {
         n += 1;
@@ -123,7 +132,7 @@ fn the_table_follows_the_number_of_entries() {
 }
 
 #[test]
-fn a_table_that_was_replaced_is_given_back_a_part_at_a_time() {
+fn a_replaced_table_is_returned_in_parts() {
     let ghosts = Ghosts::default();
     let large = 2_000_000;
     remember(&ghosts, large, hash(0), left(0));
@@ -131,6 +140,7 @@ fn a_table_that_was_replaced_is_given_back_a_part_at_a_time() {
     assert!(full >= large * BYTES_PER_ENTRY);
     fit(&ghosts, 1_000);
     // The old table is moved to the waste after a grace period, which readers of other tests delay.
+    // Retiring another cell's value lets this thread free whatever is ready.
     let other = RcuCell::new();
     while ghosts.footprint() < full {
         other.replace(None, 0, &pin());
@@ -147,7 +157,7 @@ fn a_table_that_was_replaced_is_given_back_a_part_at_a_time() {
 }
 
 #[test]
-fn replaced_tables_are_in_the_footprint_with_the_list_of_them() {
+fn the_footprint_includes_replaced_tables() {
     let waste = Waste::default();
     assert_eq!(waste.footprint(), size_of::<Waste>());
     waste.take(ZeroedAtomics::try_new(1_000).expect("memory"));
@@ -173,7 +183,7 @@ fn each_page_of_a_table_is_touched_by_a_write_first() {
 }
 
 #[test]
-fn who_remembers_beside_one_who_forgets_is_not_harmed() {
+fn a_take_during_a_remember_loses_no_other_ghost() {
     let ghosts = Ghosts::default();
     std::thread::scope(|s| {
         s.spawn(|| (0..2_000).for_each(|_| forget(&ghosts)));
@@ -186,7 +196,7 @@ fn who_remembers_beside_one_who_forgets_is_not_harmed() {
 }
 
 #[test]
-fn entries_that_left_before_they_were_noted_do_no_harm() {
+fn removals_before_their_insert_was_noted_are_tolerated() {
     let ghosts = Ghosts::default();
     ghosts.note_entries(100, 95);
     ghosts.fit();

@@ -1,4 +1,9 @@
 //! Emptying and ending dropped groups.
+//!
+//! A group ends only when no cache has a record of it, or its records would join the parent. The
+//! first group of the queue is worked on by the lease holder only.
+//!
+//! A change must keep both conditions.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,7 @@
 //! The lease: the right of one thread at a time to do the housekeeping.
+//!
+//! A thread that was blocked in user code finds an old generation and stops; so two threads never
+//! do the same work, without killing either.
 
 /// The right to do the housekeeping. A lease that was taken over has an old generation.
 #[doc(alias = "fencing token")]

@@ -1,4 +1,9 @@
 //! Reading the caches' figures, beside the housekeeper's own threads.
+//!
+//! Figures are read on the caller's thread, so a cache may not end meanwhile: it is marked as in
+//! use, and its end waits.
+//!
+//! A change must keep that mark for as long as the figures are read.
 
 use std::sync::Arc;
 
@@ -9,12 +14,12 @@ use super::Housekeeper;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId};
 
 impl Housekeeper {
-    /// The number of caches.
+    /// Returns the number of caches.
     pub(crate) fn caches(&self) -> usize {
         self.shared.state.lock().caches.len()
     }
 
-    /// The caches that have not ended, oldest first.
+    /// Returns the caches that have not ended, oldest first.
     pub(crate) fn living(&self) -> Vec<MaintenanceId> {
         self.shared.state.lock().caches.iter().map(|(id, _)| *id).collect()
     }

@@ -1,4 +1,6 @@
 //! The state that the housekeeper's threads share.
+//!
+//! One lock for all of it, held for a few instructions and never while user code runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The housekeeper's threads: the lease holder, and a standby that takes the lease over when user
 //! code blocks the holder.
+//!
+//! The loop never ends by a panic of user code, and never holds the lock while it works on a cache.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

@@ -1,4 +1,9 @@
 //! Visiting each cache in turn, under the lease.
+//!
+//! A cache in which another thread is held up is left out, so a blocked callback delays only its
+//! own cache.
+//!
+//! A change must ensure that no cache is visited by two threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,8 @@
 //! A cache without records, for tests of its callers.
+//!
+//! It lets the housekeeper be tested without a cache.
+//!
+//! It must do nothing in each method.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -14,7 +18,7 @@ pub(crate) struct NoRecords {
 }
 
 impl NoRecords {
-    /// A cache that evicts as many records of a group as `evict_group` returns.
+    /// Creates a cache that evicts as many records of a group as `evict_group` returns.
     pub(crate) fn evicting(evict_group: impl Fn(&Memcg) -> u64 + Send + Sync + 'static) -> Self {
         Self {
             evict_group: Box::new(evict_group),
@@ -23,7 +27,7 @@ impl NoRecords {
         }
     }
 
-    /// A cache that publishes what `figures` returns.
+    /// Creates a cache that publishes what `figures` returns.
     #[cfg(feature = "metrics")]
     pub(crate) fn publishing(figures: impl Fn() -> CacheFigures + Send + Sync + 'static) -> Self {
         Self { evict_group: Box::new(|_| 0), figures: Box::new(figures) }

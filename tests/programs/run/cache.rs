@@ -1,4 +1,9 @@
 //! Steps on caches, and their results in the model.
+//!
+//! If one thread runs all steps, the result is compared with the `Model`; otherwise only the tokens
+//! are checked.
+//!
+//! A step that is added must update the model.
 
 use std::sync::Arc;
 
@@ -30,6 +35,7 @@ fn model(world: &World, cache: &dyn AnyCache, f: impl FnOnce(&mut Model)) {
     }
 }
 
+/// Steps that create, clone and drop handles of caches.
 pub fn handles(world: &Arc<World>, step: &Step) {
     match step {
         Step::Build(place, choices) => {
@@ -74,6 +80,7 @@ fn times(world: &World, life: Life) {
     }
 }
 
+/// Steps on one key: lookups, inserts, loads, computes, removals.
 pub fn keys(world: &Arc<World>, step: &Step) {
     match step {
         Step::Insert { cache, key, group, life } => {
@@ -176,6 +183,7 @@ fn load(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, how: Loading) {
     });
 }
 
+/// Runs an `and_compute` with the given answer, and compares the result with the model.
 fn compute(
     world: &Arc<World>,
     cache: &dyn AnyCache,
@@ -217,6 +225,7 @@ fn compute(
     });
 }
 
+/// Steps on all entries: clear, retain, iteration, save and load.
 pub fn whole(world: &Arc<World>, step: &Step) {
     let (Step::Retain(place, _)
     | Step::Clear(place)

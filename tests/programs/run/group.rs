@@ -30,6 +30,7 @@ impl OfflineHook for Hook {
     }
 }
 
+/// Runs a step on groups, and updates the model's expectation of evictions.
 pub fn groups(world: &Arc<World>, step: &Step) {
     // The last one is a path, for `Runtime::group`.
     const NAMES: [&str; 4] = ["a", "b", "c", "d/e"];

@@ -1,4 +1,8 @@
 //! Steps on foreign lists, shrinkers and items.
+//!
+//! Items are shared or owned by the list; the test counts them per group and compares.
+//!
+//! A step that is added must update those counts.
 
 use std::sync::Arc;
 
@@ -9,6 +13,7 @@ use crate::item::{Foreign, Lists, Shared};
 use crate::step::Step;
 use crate::world::{at, swap, World};
 
+/// Runs a step on lists, items and foreign shrinkers, and compares the counts.
 pub fn lists(world: &Arc<World>, step: &Step) {
     match step {
         Step::MakeList(place, how) => {

@@ -1,11 +1,15 @@
-//! Intended panics: caught, or passed on.
+//! Panics that a program intends ([`IntendedPanic`]): caught, or passed on.
+//!
+//! A panic that the program did not intend is a failure, and aborts the process.
+//!
+//! A change must ensure that an unexpected panic is never caught.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 use crate::callback::IntendedPanic;
 use crate::token::fail;
 
-/// Runs a closure that may panic on purpose.
+/// Runs a closure, and catches an intended panic.
 pub fn catch_intended(f: impl FnOnce()) {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
     if payload.downcast_ref::<IntendedPanic>().is_none() {
@@ -15,7 +19,7 @@ pub fn catch_intended(f: impl FnOnce()) {
     }
 }
 
-/// Runs a closure that may panic on purpose, and `then` if it did.
+/// Runs a closure. If it panics, runs `then` and resumes the panic.
 pub fn or_panicked<R>(f: impl FnOnce() -> R, then: impl FnOnce()) -> R {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => result,

@@ -1,4 +1,8 @@
 //! Steps on a runtime: pressure, maintenance, charges.
+//!
+//! After a step that may evict, the model no longer demands that entries exist (`World::is_lossy`).
+//!
+//! A step that is added and may evict must set it.
 
 use std::sync::Arc;
 
@@ -11,6 +15,7 @@ use crate::step::Step;
 use crate::token::{Tag, Token};
 use crate::world::{swap, World};
 
+/// Steps that make memory short: changed budgets and limits, reclaim, drops of caches.
 pub fn pressure(world: &Arc<World>, step: &Step) {
     let Some(runtime) = world.runtime() else { return };
     match step {

@@ -1,5 +1,9 @@
 //! Objects kept across steps, and steps inside of a scope: under a guard, in a walk, on other
 //! threads.
+//!
+//! Guards and locks so cover other steps, in every nesting.
+//!
+//! A scope that is added must end before the program's last checks.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
@@ -32,6 +36,7 @@ pub fn keep(world: &Arc<World>, what: Keep, storage: Storage) {
     }
 }
 
+/// Runs steps inside of a scope: under a guard, in a walk or callback scope, or on other threads.
 pub fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
     match scope {
         Scope::Guard => {

@@ -1,4 +1,8 @@
 //! Waits for work on the library's threads.
+//!
+//! With a time limit: a housekeeper that does not work any more is a failure.
+//!
+//! A change must keep the time limit.
 
 use std::time::{Duration, Instant};
 

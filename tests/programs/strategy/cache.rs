@@ -1,4 +1,8 @@
 //! Generators of steps on caches.
+//!
+//! The weights make small caches with few keys, so that steps meet.
+//!
+//! A step that is added gets a weight by how often it must meet others.
 
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -41,6 +45,7 @@ pub fn choices(on: Features) -> impl Strategy<Value = CacheChoices> {
     })
 }
 
+/// Draws a step on caches.
 pub fn caches(on: Features) -> BoxedStrategy<Step> {
     let (c, k, g) = (0..CACHES, 0..KEYS, || weighted(0.4, 0..GROUPS));
     let answer = prop_oneof![

@@ -1,4 +1,7 @@
 //! Families: steps that are rarely drawn in succession, and that found defects.
+//!
+//! Each function is one family, named in the table of `main.rs` with the defect that it found. A
+//! new defect of a kind that single steps rarely reach gets a family.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

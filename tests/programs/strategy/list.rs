@@ -1,4 +1,8 @@
 //! Generators of steps on foreign lists.
+//!
+//! Items are added to groups of both trees, which may have equal ids.
+//!
+//! A change must keep both trees.
 
 use proptest::collection::vec;
 use proptest::option::weighted;
@@ -7,6 +11,7 @@ use proptest::prelude::*;
 use crate::feature::{Feature, Features};
 use crate::step::{Step, WalkTurn, GROUPS, ITEMS, LISTS};
 
+/// Draws a step on lists and foreign shrinkers.
 pub fn lists(on: Features) -> BoxedStrategy<Step> {
     let (l, i, g, n) = (|| 0..LISTS, || 0..ITEMS, || 0..GROUPS, || 0..3u8);
     let turn = prop_oneof![

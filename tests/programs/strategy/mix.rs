@@ -1,4 +1,9 @@
 //! The mix of a program: the weights of its kinds of steps.
+//!
+//! Every program draws its own weights, so that some programs consist mostly of one kind; with
+//! equal weights rare combinations would hardly occur.
+//!
+//! A new kind of steps must be able to get the weight 0.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,10 +1,16 @@
 //! Generators of steps on a runtime and its groups.
+//!
+//! Limits are near the bytes in use, so that they matter.
+//!
+//! A step that is added belongs into one of the three parts: those that leave memory as it is,
+//! those that may evict, those that end groups.
 
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
 use crate::step::{GroupLimit, Step, GROUPS};
 
+/// Draws a step on the runtime and its groups.
 pub fn runtimes(on: Features) -> BoxedStrategy<Step> {
     let (g, n) = (|| 0..GROUPS, || 0..3u8);
     let limit =

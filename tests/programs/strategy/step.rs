@@ -1,5 +1,9 @@
 //! Generators of single steps: those without nested steps, those that arm callbacks, those with
 //! nested steps.
+//!
+//! Nested steps have a small depth, since each level multiplies the length.
+//!
+//! A change must keep that bound.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -66,6 +70,7 @@ fn is_on(on: Features, step: &Step) -> bool {
     }
 }
 
+/// Draws an object to keep, and where.
 fn keep(on: Features) -> BoxedStrategy<Step> {
     let mut all = vec![(Keep::Guard, Storage::Held), (Keep::Cache(0), Storage::Held), (Keep::Item(0), Storage::Held)];
     all.push((Keep::Group(0), Storage::Held));

@@ -1,4 +1,9 @@
 //! A backend for a directory of the operating system, through `std::fs`.
+//!
+//! For `examples/fuse_mirror` and real file systems. It keeps the path of each inode, because the
+//! trait names inodes by number.
+//!
+//! A change must keep `paths` in step with each rename and removal.
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;

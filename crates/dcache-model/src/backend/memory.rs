@@ -1,4 +1,8 @@
 //! A tree in memory: a backend for tests, measurements and replays.
+//!
+//! The reference implementation of the trait: no names beyond it, no delays, one lock.
+//!
+//! A change must keep it exact: tests compare the cache with it.
 
 use super::{Backend, InodeInfo};
 use crate::kind::Kind;

@@ -1,4 +1,9 @@
 //! A hierarchical bitmap: the next set bit is found in O(levels).
+//!
+//! A walk over positives skips millions of negatives with it. `children.rs` keeps one for each
+//! property of a page.
+//!
+//! A change must keep each level the exact summary of the level below.
 
 /// Words of bits; each level above has one bit for each word that is not 0. The bit of the first
 /// word may be missing.

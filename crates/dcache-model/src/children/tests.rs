@@ -1,4 +1,8 @@
 //! `Children` by itself, without a cache around it.
+//!
+//! The model tests of the cache cover the rest; these need states that a cache rarely reaches.
+//!
+//! A new operation is added to the histories here.
 
 use super::*;
 use crate::dentry::Dentry;

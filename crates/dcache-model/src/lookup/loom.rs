@@ -1,5 +1,7 @@
 //! RCU-walk races with a dentry that turns positive and is then renamed. Two threads, all
 //! executions with up to two preemptions.
+//!
+//! A `fails_with_` test repeats the check without one fence of the sequence count, and must fail.
 
 use crate::dentry::Dentry;
 use crate::flag;
@@ -16,6 +18,8 @@ fn qstr(name: &[u8]) -> QStr<'_> {
     QStr { hash: 1 << 40, ..QStr::new(1, 64, Name::checked(name)) }
 }
 
+/// One thread renames a dentry that turns positive, another looks it up; the result must be
+/// consistent.
 fn check() {
     let mut model = ::loom::model::Builder::new();
     model.preemption_bound = Some(2);
@@ -60,18 +64,18 @@ fn check() {
 }
 
 #[test]
-fn d3_d6_what_a_lookup_keeps_was_so_at_one_time() {
+fn d3_d6_a_lookup_returns_a_consistent_snapshot() {
     check();
 }
 
 #[test]
 #[should_panic]
-fn not_without_the_readers_fence() {
+fn fails_with_seq_no_reader_fence() {
     with_mutant("seq_no_reader_fence", check);
 }
 
 #[test]
 #[should_panic]
-fn not_without_the_writers_fence() {
+fn fails_with_seq_no_writer_fence() {
     with_mutant("seq_no_writer_fence", check);
 }

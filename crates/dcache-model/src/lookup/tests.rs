@@ -1,5 +1,10 @@
 //! RCU-walk by itself. A [`Mount`] answers by ref-walk when RCU-walk fails, so its callers see no
 //! difference.
+//!
+//! So these call RCU-walk alone: a fast path that always failed would otherwise be noticed by its
+//! speed only.
+//!
+//! A case for which RCU-walk gives up on purpose must be named as such.
 
 use super::*;
 use crate::negative::Unbounded;
@@ -16,7 +21,7 @@ fn rcu_walk_only(mount: &Mount, path: &[u8]) -> Result<Option<u64>, &'static str
 }
 
 #[test]
-fn d3_rcu_walk_answers_what_is_cached() {
+fn d3_rcu_walk_finds_cached_names() {
     // One chain, so that each lookup compares several dentries.
     let fixture = Fixture::new(1, Unbounded);
     drop(fixture.mount.mkdir(b"/d").unwrap());

@@ -1,4 +1,6 @@
 //! The hook through which `lifecycle` and `namei` call a policy.
+//!
+//! A trait object in between keeps `lifecycle` below the policies in the order of modules.
 
 use super::policy::NegativePolicy;
 use super::trim::NewNegative;

@@ -1,4 +1,7 @@
 //! The policy for negative dentries: a trait, and the inputs of its bound.
+//!
+//! A policy sees each new negative once and may trim through `NewNegative` only, so that it cannot
+//! kill a dentry in use. Its bound must hold at rest, when no lookup is in flight.
 
 use super::trim::NewNegative;
 use std::fmt;

@@ -1,4 +1,8 @@
 //! The victims of each policy, case by case.
+//!
+//! Each builds a small cache with known names, adds one negative, and checks which names are gone.
+//!
+//! A new policy gets a case here with its victims written out.
 
 use super::trim::TRIM_MAX;
 use super::*;
@@ -60,7 +64,7 @@ fn policies_say_their_name_and_bound() {
 }
 
 #[test]
-fn d18_a_row_ends_at_a_positive_at_one_asked_for_again_and_at_one_in_use() {
+fn d18_a_row_ends_at_a_positive_a_referenced_and_a_used_dentry() {
     for what in ["positive", "asked for again", "in use"] {
         // One chain: each new name is inserted at its head.
         let fixture = Fixture::new(1, ThreeInARow);
@@ -93,7 +97,7 @@ fn d18_a_row_ends_at_a_positive_at_one_asked_for_again_and_at_one_in_use() {
 }
 
 #[test]
-fn d19_a_row_goes_through_the_names_of_all_mounts() {
+fn d19_a_row_includes_names_of_all_mounts() {
     let fixture = Fixture::new(1, ThreeInARow);
     let other = fixture.dcache.mount(Arc::new(Memory::new()), &fixture.registry, fixture.tree.root()).unwrap();
     let counts = || {
@@ -114,7 +118,7 @@ fn d19_a_row_goes_through_the_names_of_all_mounts() {
 }
 
 #[test]
-fn d24_a_full_directory_spares_who_was_asked_for_again_once() {
+fn d24_a_full_directory_spares_a_referenced_negative_once() {
     let fixture = Fixture::new(64, PerDirectory(3));
     let names = ["a", "b", "c", "d", "e", "f"];
     missing(&fixture, &["a", "a", "b", "c", "d"]);
@@ -149,7 +153,7 @@ fn d24_another_groups_names_in_a_full_directory_are_spared() {
 
 /// The share function grows, which stands for the changes of other threads between two scans.
 #[test]
-fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
+fn d24_a_directory_trim_ends_when_other_threads_have_trimmed() {
     let fixture = Fixture::new(64, Unbounded);
     missing(&fixture, &["a", "a", "b", "c", "d"]);
     let new = hold(&fixture.mount, "d").unwrap();
@@ -271,7 +275,7 @@ fn room_shrinks(touches: usize, drop_positives: impl Fn(&Fixture, u64)) {
 }
 
 #[test]
-fn d24_room_that_is_lost_at_once_is_not_paid_for_by_one_lookup() {
+fn d24_a_sudden_excess_is_trimmed_over_many_lookups() {
     for touches in [1, 2, 3] {
         room_shrinks(touches, |fixture, positives| {
             let (sb, root) = (&fixture.mount.sb, fixture.tree.root());

@@ -1,4 +1,9 @@
 //! The bound of a proposed kernel patch (`trim_negative`): three in a row.
+//!
+//! For comparison: `tests/seed_002.rs` shows that its bound does not hold for names that are looked
+//! up twice.
+//!
+//! It must stay the patch's rule, the defect included.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;

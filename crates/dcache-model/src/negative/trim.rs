@@ -1,5 +1,11 @@
 //! A new negative dentry, and the ways in which a policy may trim negatives: along a hash chain, in
 //! a directory, in a memcg.
+//!
+//! A trim kills unused negatives only, at most `TRIM_MAX` of them, and scans a bounded number of
+//! dentries, so that no lookup pays for a flood. Policies call these functions and have no other
+//! way to kill.
+//!
+//! Numbers such as D20 are those of docs/INVARIANTS.md.
 
 use crate::children::Children;
 use crate::dcache_core::DcacheCore;
@@ -155,7 +161,7 @@ impl NewNegative<'_> {
         // fingerprints of the others in the memcg.
         let insert_ghost = |dentry: &Dentry| {
             // Relaxed: the dentry is dead, and any number serves as a sample.
-            if dentry.child_index.load(Ordering::Relaxed).is_multiple_of(GHOST_SAMPLE) {
+            if dentry.child_index.load(Ordering::Relaxed) % GHOST_SAMPLE == 0 {
                 self.core.ghosts.insert(dentry.hash(), memcg, capacity);
             }
         };

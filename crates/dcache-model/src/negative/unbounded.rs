@@ -1,4 +1,8 @@
 //! No bound but memory, as in Linux.
+//!
+//! For comparison in tests and examples.
+//!
+//! It must never remove a negative by itself.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;

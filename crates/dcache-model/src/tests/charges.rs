@@ -1,4 +1,7 @@
 //! Charges of dentries to their memcgs.
+//!
+//! The rule: a tenant at its limit evicts its own dentries, and a lookup never fails for lack of
+//! room.
 
 use super::Fixture;
 use crate::negative::{Probation, Unbounded};
@@ -71,7 +74,7 @@ fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
 }
 
 #[test]
-fn others_do_not_pay_for_a_group_at_its_limit() {
+fn a_group_at_its_limit_evicts_no_other_groups_dentries() {
     let fixture = fixture(Unbounded, 1000);
     let (small, other) = (fixture.tree.root().create("small").unwrap(), fixture.tree.root().create("other").unwrap());
     small.set_max(ByteSize::new(5 * ONE));
@@ -119,7 +122,7 @@ fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
 }
 
 #[test]
-fn a_rename_without_room_keeps_the_name_until_it_is_let_go_of() {
+fn a_rename_over_the_limit_keeps_the_dentry_until_its_last_put() {
     // Listed, in use, and more than one charge scans.
     const OTHERS: u64 = 200;
     let fixture = fixture(Unbounded, OTHERS + 2);

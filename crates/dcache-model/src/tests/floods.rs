@@ -1,4 +1,6 @@
 //! Floods of names that do not exist, and the entries that must survive them.
+//!
+//! Each adversary of `examples/negative_flood.rs` is here in small.
 
 use super::Fixture;
 use crate::negative::{BoundInputs, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -31,7 +33,7 @@ fn d18_three_in_a_row_keeps_three_a_bucket() {
 }
 
 #[test]
-fn d18_who_asks_twice_deceives_three_in_a_row() {
+fn d18_repeated_lookups_defeat_three_in_a_row() {
     // A name that was looked up again ends the row. The second lookup comes after the trim for the
     // first.
     let fixture = Fixture::new(64, ThreeInARow);
@@ -95,7 +97,7 @@ fn hits_in_rounds(fixture: &Fixture, names: u64, directories: u64, rounds: u64) 
 }
 
 #[test]
-fn of_a_round_that_is_longer_than_there_is_room_a_part_is_kept() {
+fn a_loop_longer_than_the_list_still_has_hits() {
     // A queue alone, in order of insertion or of last use, would evict each name just before its
     // next lookup.
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
@@ -105,7 +107,7 @@ fn of_a_round_that_is_longer_than_there_is_room_a_part_is_kept() {
 }
 
 #[test]
-fn a_directory_whose_names_come_round_gets_room_in_time() {
+fn a_directory_with_recurring_names_gains_share() {
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
     // Names that fill the protected list, and are not looked up any more.
     (0..64).for_each(|n| (0..2).for_each(|_| fixture.missing(format!("/stale-{n}").as_bytes())));
@@ -115,7 +117,7 @@ fn a_directory_whose_names_come_round_gets_room_in_time() {
 }
 
 #[test]
-fn who_was_used_in_many_rounds_outlasts_who_was_used_in_one() {
+fn names_used_in_many_rounds_outlast_names_used_in_one() {
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
     drop(fixture.mount.mkdir(b"/d").unwrap());
     let twice = |name: String| (0..2).for_each(|_| fixture.missing(name.as_bytes()));
@@ -136,7 +138,7 @@ fn who_was_used_in_many_rounds_outlasts_who_was_used_in_one() {
 }
 
 #[test]
-fn d21_removed_names_push_out_nobody() {
+fn d21_removed_names_evict_no_negatives() {
     let fixture = Fixture::new(64, Probation::default());
     (0..6).for_each(|n| fixture.missing(format!("/asked-{n}").as_bytes()));
     for n in 0..1000 {
@@ -191,7 +193,7 @@ fn d24_a_flood_costs_another_group_nothing() {
 }
 
 #[test]
-fn d24_under_pressure_no_positive_goes_while_there_are_negatives() {
+fn d24_pressure_evicts_negatives_before_positives() {
     let fixture = Fixture::new(64, Probation { probation_floor: 2000, ..Probation::default() });
     for n in 0..400 {
         drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap());
@@ -209,7 +211,7 @@ fn d24_under_pressure_no_positive_goes_while_there_are_negatives() {
 }
 
 #[test]
-fn a_name_that_is_made_comes_off_probation() {
+fn a_created_name_leaves_the_probation_list() {
     let fixture = Fixture::new(64, Probation::default());
     fixture.missing(b"/a");
     drop(fixture.mount.create(b"/a").unwrap());

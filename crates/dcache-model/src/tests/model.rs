@@ -1,4 +1,8 @@
 //! Random sequences of calls, compared with a plain model of a tree.
+//!
+//! proptest draws calls; results, counters and invariants are compared after each step.
+//!
+//! The model must stay plain enough to be right by reading.
 
 use super::Fixture;
 use crate::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -102,6 +106,7 @@ impl Model {
         Ok(Some(kind))
     }
 
+    /// Renames in the model, with the same errors as the cache.
     fn rename(&mut self, old: &[u8], new: &[u8]) -> Outcome {
         self.must(old)?;
         self.must(new)?;
@@ -173,6 +178,8 @@ fn outcome<T>(result: Result<T, crate::Error>, kind: impl FnOnce(T) -> Option<Ki
     })
 }
 
+/// Runs the operations on cache and model, and compares results, contents and invariants after
+/// each.
 fn check(
     policy: Box<dyn NegativePolicy>,
     on_unlink: OnUnlink,

@@ -1,4 +1,8 @@
 //! Properties that sequences of calls by one thread can show.
+//!
+//! Each test is named after the D-number of its property.
+//!
+//! A new property needs a number in docs/INVARIANTS.md.
 
 use super::Fixture;
 use crate::flag;
@@ -7,7 +11,7 @@ use crate::{Dcache, ErrorKind, Kind, OnUnlink};
 use std::sync::Arc;
 
 #[test]
-fn d10_a_negative_that_is_touched_twice_survives_exactly_one_more_pass() {
+fn d10_a_referenced_negative_survives_exactly_one_more_pass() {
     let fixture = Fixture::new(16, Unbounded);
     fixture.missing(b"/once");
     fixture.missing(b"/twice");
@@ -23,7 +27,7 @@ fn d10_a_negative_that_is_touched_twice_survives_exactly_one_more_pass() {
 }
 
 #[test]
-fn a_scan_of_inodes_looks_at_no_more_than_there_are() {
+fn an_inode_scan_visits_each_inode_at_most_once() {
     let fixture = Fixture::new(16, Unbounded);
     (0..30).for_each(|n| drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap()));
     let (root, node, sb) = (fixture.tree.root(), lowwater_lru_core::NodeId::ZERO, &fixture.mount.sb);
@@ -36,7 +40,7 @@ fn a_scan_of_inodes_looks_at_no_more_than_there_are() {
 }
 
 #[test]
-fn d11_one_in_use_leaves_the_list_and_comes_back_with_its_last_user() {
+fn d11_a_used_dentry_leaves_the_list_until_its_last_put() {
     let fixture = Fixture::new(16, Unbounded);
     drop(fixture.mount.create(b"/a").unwrap());
     assert_eq!(fixture.dcache.statistics().nr_unused, 1);
@@ -51,7 +55,7 @@ fn d11_one_in_use_leaves_the_list_and_comes_back_with_its_last_user() {
 }
 
 #[test]
-fn d12_d13_the_last_child_takes_its_unhashed_parents_along() {
+fn d12_d13_the_last_childs_death_frees_its_unhashed_parents() {
     let fixture = Fixture::new(16, Unbounded);
     fixture.memory.create_path(b"/a/b/c/d", Kind::File).unwrap();
     let held = fixture.mount.lookup(b"/a/b/c/d").unwrap().unwrap();
@@ -124,7 +128,7 @@ fn d21_a_removed_name_becomes_a_negative_or_is_forgotten() {
 }
 
 #[test]
-fn d21_a_name_in_use_is_unhashed_and_still_stands_for_what_it_was() {
+fn d21_a_removed_name_in_use_is_unhashed_and_keeps_its_inode() {
     let fixture = Fixture::new(16, Unbounded);
     let held = fixture.mount.create(b"/a").unwrap();
     fixture.mount.unlink(b"/a").unwrap();
@@ -152,7 +156,7 @@ fn d22_shrinking_a_tree_leaves_no_unused_descendant() {
 }
 
 #[test]
-fn d7_what_shrinking_a_tree_frees_is_dead_and_a_directory_in_use_is_not() {
+fn d7_shrink_tree_kills_unused_dentries_and_spares_used_directories() {
     let fixture = Fixture::new(16, Unbounded);
     for path in [&b"/d/free"[..], b"/d/used"] {
         fixture.memory.create_path(&[path, b"/f"].concat(), Kind::File).unwrap();
@@ -183,7 +187,7 @@ fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
 }
 
 #[test]
-fn who_may_hold_the_owners_locks_frees_nothing_and_leaves_a_debt() {
+fn a_caller_without_may_fs_frees_nothing_and_leaves_a_debt() {
     let fixture = Fixture::new(16, Unbounded);
     (0..100).for_each(|n| fixture.missing(format!("/{n}").as_bytes()));
     let shrink = |flags| {
@@ -218,8 +222,8 @@ fn errors_carry_the_path() {
     assert_eq!(kind(mount.lookup(b"/file/x").map(drop), b"/file/x"), Io::NotADirectory);
     assert_eq!(kind(mount.lookup(b"").map(drop), b""), Io::InvalidInput);
     assert_eq!(kind(mount.lookup(b"/a\0").map(drop), b"/a\0"), Io::InvalidInput);
-    assert_eq!(kind(mount.lookup(&[b'x'; 256]).map(drop), &[b'x'; 256]), Io::InvalidFilename);
-    assert_eq!(kind(mount.lookup(&[b'/'; 4097]).map(drop), &[b'/'; 4097]), Io::InvalidFilename);
+    assert_eq!(kind(mount.lookup(&[b'x'; 256]).map(drop), &[b'x'; 256]), Io::InvalidInput);
+    assert_eq!(kind(mount.lookup(&[b'/'; 4097]).map(drop), &[b'/'; 4097]), Io::InvalidInput);
     assert_eq!(kind(mount.create(b"/file").map(drop), b"/file"), Io::AlreadyExists);
     assert_eq!(kind(mount.create(b"/no/x").map(drop), b"/no/x"), Io::NotFound);
     assert_eq!(kind(mount.create(b"/dir/..").map(drop), b"/dir/.."), Io::InvalidInput);
@@ -279,7 +283,7 @@ fn a_backend_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn names_on_two_file_systems_of_a_backend_are_told_apart() {
+fn names_on_two_file_systems_of_one_backend_are_distinct() {
     use crate::backend::{InodeInfo, Memory};
     use std::io::{ErrorKind as Io, Result};
 
@@ -354,12 +358,12 @@ fn d8_flags_say_which_list() {
 }
 
 #[test]
-fn a_dentry_costs_what_the_table_says() {
+fn a_dentry_has_the_documented_size() {
     assert!(Dcache::dentry_bytes() <= 192, "{} bytes", Dcache::dentry_bytes());
 }
 
 #[test]
-fn buckets_are_as_the_kernel_sizes_them() {
+fn kernel_buckets_follows_linux() {
     use lowwater_lru_core::ByteSize;
     let buckets = |gib: u64| Dcache::kernel_buckets(ByteSize::new(gib << 30));
     assert_eq!(
@@ -369,7 +373,7 @@ fn buckets_are_as_the_kernel_sizes_them() {
 }
 
 #[test]
-fn what_the_backend_made_by_itself_is_found_once_the_negatives_are_given_up() {
+fn names_created_in_the_backend_are_found_after_invalidate_negatives() {
     let fixture = Fixture::new(16, Unbounded);
     drop(fixture.mount.create(b"/there").unwrap());
     drop(fixture.mount.mkdir(b"/d").unwrap());
@@ -397,7 +401,7 @@ fn what_the_backend_made_by_itself_is_found_once_the_negatives_are_given_up() {
 }
 
 #[test]
-fn a_name_that_was_replaced_is_asked_for_again() {
+fn an_invalidated_name_is_looked_up_in_the_backend_again() {
     let fixture = Fixture::new(16, Unbounded);
     drop(fixture.mount.mkdir(b"/d").unwrap());
     drop(fixture.mount.create(b"/d/a").unwrap());

@@ -1,4 +1,10 @@
 //! Properties under concurrency.
+//!
+//! Threads run real operations; each test asserts what no interleaving may violate.
+//!
+//! Numbers such as D6 are those of docs/INVARIANTS.md.
+//!
+//! A test must fail by an assertion and not by a hang.
 
 use super::Fixture;
 use crate::backend::{Backend, InodeInfo, Memory};
@@ -69,7 +75,7 @@ fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
 }
 
 #[test]
-fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_one_place() {
+fn d4_d5_existing_names_are_never_missed_and_renamed_ones_exist_once() {
     let fixture = Fixture::new(2, Unbounded);
     drop(fixture.mount.mkdir(b"/a").unwrap());
     drop(fixture.mount.mkdir(b"/b").unwrap());
@@ -111,7 +117,7 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
 }
 
 #[test]
-fn d6_a_copy_was_so_at_one_time() {
+fn d6_stat_returns_a_consistent_snapshot() {
     let fixture = Fixture::new(2, Unbounded);
     let path = b"/x";
     // `Memory` numbers its inodes upwards: files get even offsets from the first, directories odd
@@ -131,7 +137,7 @@ fn d6_a_copy_was_so_at_one_time() {
         scope.spawn(|| {
             while !done.load(Relaxed) {
                 if let Some(stat) = fixture.mount.stat(path).unwrap() {
-                    let kind = if (stat.inode - file).is_multiple_of(2) { Kind::File } else { Kind::Directory };
+                    let kind = if (stat.inode - file) % 2 == 0 { Kind::File } else { Kind::Directory };
                     assert_eq!(stat.kind, kind, "kind and number are of one inode (D6)");
                 }
             }
@@ -141,7 +147,7 @@ fn d6_a_copy_was_so_at_one_time() {
 }
 
 #[test]
-fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
+fn d5_without_concurrent_renames_a_name_exists_exactly_once() {
     let fixture = Fixture::new(2, Unbounded);
     drop(fixture.mount.mkdir(b"/a").unwrap());
     drop(fixture.mount.mkdir(b"/b").unwrap());
@@ -243,12 +249,12 @@ fn d9_counters_add_up_after_a_storm() {
 }
 
 #[test]
-fn d9_d20_and_beside_trims_of_chains() {
+fn d9_d20_counters_add_up_with_chain_trims() {
     storm(Box::new(ThreeInARow));
 }
 
 #[test]
-fn d9_d20_and_beside_trims_of_directories_and_groups() {
+fn d9_d20_counters_add_up_with_directory_and_group_trims() {
     storm(Box::new(Probation { probation_floor: 10, protected_floor: 10, ..Probation::default() }));
 }
 

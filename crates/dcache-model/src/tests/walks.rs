@@ -1,4 +1,6 @@
 //! Walks and watches with concurrent changes.
+//!
+//! A walk must visit each child that stays exactly once, however its siblings change.
 
 use super::Fixture;
 use crate::negative::{PerDirectory, Unbounded};
@@ -63,7 +65,7 @@ proptest! {
     /// Children below 30 stay, and are visited exactly once; the others are changed randomly
     /// between the steps.
     #[test]
-    fn d14_what_stays_is_shown_exactly_once(ops in prop::collection::vec(prop_oneof![
+    fn d14_a_walk_visits_each_stable_child_exactly_once(ops in prop::collection::vec(prop_oneof![
         3 => (1..20_usize).prop_map(Op::Step),
         3 => (30..200_usize).prop_map(Op::Create),
         3 => (30..200_usize).prop_map(Op::Unlink),

@@ -1,4 +1,6 @@
 //! Extreme numbers, paths, recordings and topologies.
+//!
+//! Everything must return an error or saturate.
 
 use crate::hazard::within;
 use crate::{builder, fixture};
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 #[test]
-fn more_buckets_than_there_can_be_are_refused_by_the_cache() {
+fn impossible_bucket_counts_are_refused_by_the_cache() {
     for buckets in [usize::MAX, usize::MAX / 2 + 2, usize::MAX / 2 + 1] {
         assert!(catch_unwind(|| Dcache::builder().buckets(buckets).build()).is_err(), "{buckets}");
     }
@@ -48,7 +50,7 @@ impl Topology for Liar {
 }
 
 #[test]
-fn a_topology_that_lies_gets_its_names_back() {
+fn inconsistent_topologies_lose_no_names() {
     for (nodes, current) in
         [(vec![0], 0), (vec![0, 7], 3), (vec![2], u16::MAX), (vec![usize::MAX], 0), (vec![1, usize::MAX], 5)]
     {
@@ -117,7 +119,7 @@ fn paths_of_any_bytes_are_read_or_refused() {
 }
 
 #[test]
-fn recordings_that_make_no_sense_are_passed_over() {
+fn inconsistent_recordings_are_skipped() {
     within("recordings", || {
         for text in [
             &b"l"[..],
@@ -164,7 +166,7 @@ fn recordings_that_make_no_sense_are_passed_over() {
 }
 
 #[test]
-fn a_tree_in_memory_is_asked_for_what_it_does_not_have() {
+fn the_memory_backend_returns_errors_for_missing_inodes() {
     let memory = Memory::new();
     let [a, b] = [b"a", b"b"].map(|name| Name::new(name).unwrap());
     for dir in [0, 2, u64::MAX] {

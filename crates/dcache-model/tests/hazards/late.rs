@@ -1,4 +1,6 @@
 //! Mounts that are used and dropped after a thread's locals are destroyed.
+//!
+//! The library's thread-locals are gone then, so every access to them must have a fallback.
 
 use crate::hazard::at_the_end_of_a_thread;
 use crate::{builder, fixture};

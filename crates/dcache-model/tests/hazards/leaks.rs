@@ -1,4 +1,6 @@
 //! Leaked references keep their names in memory, and block no other call.
+//!
+//! `mem::forget` is safe code, so no guarantee may depend on a drop.
 
 use crate::hazard::{in_a_process, within};
 use crate::{builder, fixture};
@@ -8,8 +10,8 @@ use std::mem::forget;
 use std::sync::Arc;
 
 #[test]
-fn what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount() {
-    in_a_process("leaks::what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount", || {
+fn a_leaked_reference_affects_only_its_own_names() {
+    in_a_process("leaks::a_leaked_reference_affects_only_its_own_names", || {
         within("mounts beside leaks", || {
             let fixture = fixture(builder());
             fixture.fill();

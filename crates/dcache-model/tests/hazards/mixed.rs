@@ -1,4 +1,6 @@
 //! Groups of another tree, and one backend for several mounts.
+//!
+//! Foreign parts may be useless, but never unsound.
 
 use crate::hazard::within;
 use crate::{builder, fixture};

@@ -1,4 +1,6 @@
 //! Walks during which children are removed, and walks with a callback that panics.
+//!
+//! No lock is held while a callback runs, so the callback may change the tree.
 
 use crate::hazard::within;
 use crate::{builder, fixture, Fixture};
@@ -32,7 +34,7 @@ fn anything(fixture: &Fixture, name: &str, n: usize) {
 }
 
 #[test]
-fn who_is_shown_a_child_may_do_anything() {
+fn a_walks_callback_may_change_the_tree() {
     within("walks", || {
         let fixture = fixture(builder());
         fixture.fill();
@@ -65,7 +67,7 @@ fn who_is_shown_a_child_may_do_anything() {
 }
 
 #[test]
-fn a_walk_goes_on_after_a_panic() {
+fn a_walk_continues_after_a_panic_in_its_callback() {
     within("walks that panic", || {
         let fixture = fixture(builder());
         fixture.fill();

@@ -1,4 +1,7 @@
 //! The cursor of a walk: links that belong to no object.
+//!
+//! A walk that releases the list's lock leaves this link behind to find its position again. It must
+//! be unlinked before it is dropped, and every loop over a list must skip it (`Hook::is_mark`).
 
 use super::compressed_links::CompressedLinks;
 use super::hook::Hook;

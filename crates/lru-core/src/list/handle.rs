@@ -1,4 +1,7 @@
 //! Handles: the pointers by which a list owns its items.
+//!
+//! A list stores raw pointers and is generic over neither the item nor its owner. Contract:
+//! `from_raw` is called exactly once for each `into_raw`, with the same pointer.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

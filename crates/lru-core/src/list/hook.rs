@@ -1,4 +1,8 @@
 //! The hook, with which all links begin: the list that the object is on.
+//!
+//! An item names its list, so a removal needs neither the group nor the node. `claim` decides which
+//! of several concurrent adds wins; docs/ORDERINGS.md lists the orderings of `home`, `claim` and
+//! `set_home`, which must stay.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use core::ptr;
@@ -70,7 +74,7 @@ impl Hook {
     /// Returns the list to which the object was added; null if it is on none.
     #[inline]
     pub(crate) fn home(&self) -> *mut ListHome {
-        // Acquire: meets the Release in `claim`, so that the contents of the list are visible.
+        // Acquire: pairs with the Release in `claim`, so that the contents of the list are visible.
         self.home.load(Ordering::Acquire)
     }
 
@@ -85,9 +89,9 @@ impl Hook {
             }
             return is_free;
         }
-        // Acquire: meets the Release in `set_home` of the thread that unlinked the object last, so
-        // that its writes to `next` and `prev` are visible. Release: meets the Acquire in `home`.
-        // Relaxed on failure: nothing was taken.
+        // Acquire: pairs with the Release in `set_home` of the thread that unlinked the object
+        // last, so that its writes to `next` and `prev` are visible. Release: pairs with the
+        // Acquire in `home`. Relaxed on failure: nothing was taken.
         let success = if crate::mutated!("claim_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
         self.home.compare_exchange(ptr::null_mut(), home, success, Ordering::Relaxed).is_ok()
     }
@@ -96,7 +100,7 @@ impl Hook {
     /// a list for an object that only the caller can reach (invariant 5).
     #[inline]
     pub(crate) fn set_home(&self, home: *mut ListHome) {
-        // Release: meets the Acquire in `claim`.
+        // Release: pairs with the Acquire in `claim`.
         self.home.store(home, if crate::mutated!("unlink_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }
 }

@@ -1,4 +1,9 @@
 //! The restriction of slot-number links to objects in slots.
+//!
+//! `slotted!` of `lowwater-store` implements the trait. Without it an object anywhere in memory
+//! could be linked by a slot number that it does not have.
+//!
+//! A change must keep the trait unsafe to implement.
 
 use super::link_layout::LinkLayout;
 use super::linked::Linked;

@@ -3,6 +3,9 @@
 //!
 //! The code of the lists does not depend on the item type, so the layout is passed to each
 //! operation.
+//!
+//! A change must ensure that all items of one list have one layout, which the type system does not
+//! check: it is a condition of the unsafe functions.
 
 use super::compressed_links::CompressedLinks;
 use super::hook::Hook;

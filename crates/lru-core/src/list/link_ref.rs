@@ -1,4 +1,9 @@
 //! References between links.
+//!
+//! Both kinds of reference fit into one pointer-sized word, so lists need not be generic over them;
+//! `link_layout.rs` knows which kind a list has.
+//!
+//! A change must keep it one word.
 
 use super::hook::Hook;
 use core::ptr::{self, NonNull};

@@ -1,4 +1,9 @@
 //! The trait of objects that can be on a list.
+//!
+//! Do not implement the trait by hand: `linked!` and `slotted!` check that the field exists, is the
+//! object's own, and is aligned.
+//!
+//! A change of the conditions must be checked by both macros.
 
 use super::handle::Handle;
 use super::hook::Hook;

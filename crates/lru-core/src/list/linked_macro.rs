@@ -1,4 +1,8 @@
 //! The macro that implements `Linked` for a type.
+//!
+//! The macro is the only safe way to implement the unsafe trait. A change must keep the
+//! compile-fail tests in its documentation: a field that only dereferences to links must not
+//! compile.
 
 /// Implements [`Linked`](crate::Linked) for a type with a field of type [`Links`](crate::Links).
 ///

@@ -1,4 +1,8 @@
 //! A doubly linked list of links.
+//!
+//! All functions are unsafe: the caller holds the list's lock and guarantees that nodes are linked
+//! at most once. A change must keep the provenance rule: a removed node is returned as the
+//! reference that its neighbour stored.
 
 use super::hook::Hook;
 use super::link_layout::LinkLayout;
@@ -151,6 +155,39 @@ impl RawList {
             self.tail.set_prefetch_cursor(shape, next);
         }
         pushed
+    }
+
+    /// Unlinks `node`, the first item. Returns the item that is first then: its reference and its
+    /// links.
+    ///
+    /// # Safety
+    ///
+    /// `node` points to the links of the first item. The caller has exclusive access to this list
+    /// and to the links of everything on it.
+    #[inline]
+    pub(crate) unsafe fn remove_first(
+        &mut self,
+        shape: &LinkLayout,
+        node: NonNull<Hook>,
+    ) -> (LinkRef, Option<NonNull<Hook>>) {
+        // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
+        // links.
+        let next = unsafe { shape.next(node) };
+        let pushed = core::mem::replace(&mut self.first, next);
+        // SAFETY: `next` is none or on this list, so it is live.
+        let next_at = unsafe { shape.find(next) };
+        match next_at {
+            None => self.tail = TailAndPrefetch::NONE,
+            Some(next_at) => {
+                // SAFETY: `next_at` is on this list, and the caller has exclusive access to its
+                // links.
+                unsafe { shape.set_prev(next_at, LinkRef::NONE) };
+                if self.tail.prefetch_cursor(shape) == pushed {
+                    self.tail.set_prefetch_cursor(shape, next);
+                }
+            }
+        }
+        (next, next_at)
     }
 
     /// Puts `by` in the place of `node`, and returns the reference by which `node` was pushed.

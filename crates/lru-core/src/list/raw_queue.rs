@@ -1,5 +1,8 @@
 //! A queue of links. Links are removed only at the front, so each refers to the next one and none
 //! to the previous one.
+//!
+//! For objects that wait in order and are never removed from the middle, such as retired ones: a
+//! link takes half of the links' memory, and the other half is free for a weight (`set_spare`).
 
 use super::link_layout::LinkLayout;
 use super::link_ref::{LinkNode, LinkRef};

@@ -4,6 +4,8 @@
 //! so it would wait for memory at each item. So a list of slots keeps a prefetch cursor, the item
 //! that was prefetched last, and each append prefetches the next item after it. In the steady state
 //! of a cache, as many items are appended as are evicted, so the cursor keeps pace with the walks.
+//!
+//! A change must ensure that the cursor is none or refers to links on the list.
 
 use super::link_layout::LinkLayout;
 use super::link_ref::LinkRef;

@@ -1,4 +1,9 @@
 //! Links in slots, without a `ListLru` around them.
+//!
+//! The unit under test is `RawList` with its prefetch cursor, and `RawQueue`; each is compared with
+//! a plain deque.
+//!
+//! A new operation of either type is added to the random sequences.
 
 use super::tail_and_prefetch::TailAndPrefetch;
 use super::test_arena::{in_arena, Arena, ArenaSlot};
@@ -65,7 +70,7 @@ fn places(things: &Things, list: &RawList) -> Vec<usize> {
 
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn each_that_is_added_asks_for_one_more_ahead_until_the_last() {
+fn each_append_prefetches_one_more_item_until_the_last() {
     let things = Things::new(10);
     let mut list = RawList::new();
     let prefetch_cursor = |list: &RawList| things.nodes.iter().position(|node| node.by == list.prefetch_cursor(LAYOUT));
@@ -112,7 +117,7 @@ fn each_that_is_added_asks_for_one_more_ahead_until_the_last() {
 }
 
 #[test]
-fn lists_that_are_joined_keep_what_is_ahead_of_the_one_that_stays() {
+fn a_splice_keeps_the_prefetch_cursor_of_the_target() {
     let things = Things::new(6);
     let (mut list, mut other) = (RawList::new(), RawList::new());
     for (at, node) in things.nodes.iter().enumerate() {
@@ -135,7 +140,7 @@ fn lists_that_are_joined_keep_what_is_ahead_of_the_one_that_stays() {
 }
 
 #[test]
-fn links_by_address_have_nothing_ahead() {
+fn links_by_address_have_no_prefetch_cursor() {
     let mut tail = TailAndPrefetch::NONE;
     tail.set_prefetch_cursor(LinkLayout::ANYWHERE, LinkRef::of_number(7));
     assert!(tail.prefetch_cursor(LinkLayout::ANYWHERE).is_none() && tail.last(LinkLayout::ANYWHERE).is_none());
@@ -146,7 +151,7 @@ proptest! {
 
     /// Pushes to one of two queues, pops, or prepends the other queue to the first.
     #[test]
-    fn a_queue_is_one(ops in prop::collection::vec(0..4_u8, 1..60)) {
+    fn a_queue_equals_its_model(ops in prop::collection::vec(0..4_u8, 1..60)) {
         let things = Things::new(ops.len());
         let (mut queue, mut other) = (RawQueue::new(), RawQueue::new());
         let (mut model, mut other_model) = (VecDeque::new(), VecDeque::new());

@@ -1,5 +1,9 @@
 //! A box for a value to which other pointers exist. A move of a `Box` asserts, as a `&mut` does,
 //! that no other pointer to its contents is used; this type makes no such assertion.
+//!
+//! [`ListLru`](super::ListLru) holds its [`RawListLru`](super::raw::RawListLru) in one, since every
+//! list points back to it and another thread may follow that pointer while the owner is moved. A
+//! change must never create a `Box` or a `&mut` of the contents before the drop.
 
 use alloc::boxed::Box;
 use core::ops::Deref;

@@ -1,5 +1,9 @@
 //! Batches: many items are added or removed under one lock acquisition. They are passed as an
 //! [`Isolated`], so nothing is allocated.
+//!
+//! The lock is released after every 64 items, so that a batch of any length delays other threads by
+//! a bounded time. A change must ensure that an item that was not moved stays in the caller's
+//! `Isolated`: no item is lost on an error.
 
 use super::isolate::Isolated;
 use super::locked::LockedList;

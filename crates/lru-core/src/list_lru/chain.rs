@@ -3,6 +3,12 @@
 //! Each group chains its published lists ([`ListLruOne`]) of all `ListLru`s and nodes, so that its
 //! offline costs as much as the group used, not as much as exists. A thread that publishes or
 //! unpublishes a list of the group holds the chain's lock.
+//!
+//! Numbers such as L8 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the chain is locked before the table's writer lock and before any list
+//! (the order in [`raw`](super::raw)), and that nothing is pushed to a closed chain: an offline
+//! walks the chain once, after it closed it.
 
 use super::list_lru_one::ListLruOne;
 use crate::memcg::attached::Attached;
@@ -22,7 +28,7 @@ impl<'a> Chain<'a> {
         memcg.attached().try_lock().map(Self)
     }
 
-    /// Whether the group is dying, so that no list is published for it any more (L8).
+    /// Returns whether the group is dying, so that no list is published for it any more (L8).
     pub(super) fn is_closed(&self) -> bool {
         self.0.is_closed
     }

@@ -1,4 +1,8 @@
 //! The links of a list on its group's chain.
+//!
+//! They are a type of their own because their two cells have a second use once the list is dead:
+//! `next` is then the forward and `prev` the link of the retire queue. A change must ensure that
+//! each cell is reused only after the list is off the chain.
 
 use crate::sync::UnsafeCell;
 use core::ptr;

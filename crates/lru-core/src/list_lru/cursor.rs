@@ -13,6 +13,8 @@
 //!    for the cursor, and the cursor is on that list's effective list.
 //! 2. The cursor is taken off before the walk's frame ends, also when the callback panics: `Drop`
 //!    does so.
+//!
+//! Numbers such as R7 are those of docs/INVARIANTS.md.
 
 use super::list_lru_one::ListLruOne;
 use super::locked::LockedList;

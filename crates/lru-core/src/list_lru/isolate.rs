@@ -1,5 +1,10 @@
 //! Isolated items: taken off their list by a walk and collected on a private list, to be freed when
 //! no lock is held.
+//!
+//! Destructors run arbitrary code, so a walk must not drop an item under the list's lock: it
+//! collects the items here, and the caller drops them afterwards. A change must ensure that an item
+//! on an `Isolated` is marked private, so that no other thread can add or remove it, and that
+//! collecting allocates nothing.
 
 use super::AddError;
 use crate::list::{handle_of, Handle, Hook, LinkNode, Linked, RawQueue};

@@ -1,4 +1,8 @@
 //! The key of a list: its group and its node.
+//!
+//! Two keys are equal if node and group address are equal; id and hash only select the slot at
+//! which a probe begins. A change must not compare ids: a group of another tree may have the same
+//! one.
 
 use crate::memcg::MemcgId;
 use crate::{Memcg, NodeId};

@@ -27,6 +27,8 @@
 //! 5. `node` and the address of the group, by which the list is found, never change. They identify
 //!    this group as long as the list is in the table, which counts in `refs`. The id alone does
 //!    not, since a group of another tree may have the same id.
+//!
+//! Numbers such as L1 are those of docs/INVARIANTS.md.
 
 use super::chain_links::ChainLinks;
 use super::key::Key;
@@ -111,10 +113,10 @@ impl ListLruOne {
     }
 
     /// Creates a shard of the list of this group on this node.
-    pub(super) fn new_part(memcg: &Memcg, node: NodeId, owner: *const ListsHead) -> Self {
-        let mut part = Self::new(memcg, node, owner);
-        part.state = UnsafeCell::new(ListState::PART);
-        part
+    pub(super) fn new_shard(memcg: &Memcg, node: NodeId, owner: *const ListsHead) -> Self {
+        let mut shard = Self::new(memcg, node, owner);
+        shard.state = UnsafeCell::new(ListState::SHARD);
+        shard
     }
 
     #[inline]

@@ -1,4 +1,8 @@
 //! The state of a list.
+//!
+//! All stages share one byte so that a list fits into 64 bytes, and the count of contended adds is
+//! stored in the values from `LIVE` up to `CONTENDED`. A change must keep the order of the values:
+//! the code compares with `<` to ask whether a list may be split or is dead.
 
 /// The stage of a list's life, in one byte. Guarded by the list's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -16,9 +20,9 @@ impl ListState {
     /// In use, with shards beside it.
     pub(super) const SPLIT: Self = Self(66);
     /// A shard, in use.
-    pub(super) const PART: Self = Self(67);
+    pub(super) const SHARD: Self = Self(67);
     /// The list's items have moved to the parent's list; final.
     pub(super) const DEAD: Self = Self(68);
     /// A shard whose items have moved to the list it belongs to; final.
-    pub(super) const DEAD_PART: Self = Self(69);
+    pub(super) const DEAD_SHARD: Self = Self(69);
 }

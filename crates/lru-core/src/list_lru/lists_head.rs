@@ -1,4 +1,8 @@
 //! The part of a `ListLru` to which each of its lists points.
+//!
+//! It counts moves of items, by which a count of a whole node notices that items changed lists
+//! meanwhile (R11 in docs/INVARIANTS.md). A change must keep the order of the three steps of a
+//! move: raise the target's count, count the move, lower the source's count.
 
 use crate::list::LinkLayout;
 use crate::sync::atomic::{fence, AtomicU32, Ordering};
@@ -16,11 +20,11 @@ impl ListsHead {
     /// raised and before the source list's count falls, with the source list's lock held.
     pub(super) fn note_move(&self) {
         let without = crate::mutated!("move_without_fence");
-        // Release: meets the Acquire in `count_node`.
+        // Release: pairs with the Acquire in `count_node`.
         self.moves.fetch_add(1, if without { Ordering::Relaxed } else { Ordering::Release });
         if !without {
-            // Release: orders `moves` before the source list's count, which falls after this;
-            // meets the Acquire fence in `count_node`.
+            // Release: orders `moves` before the source list's count, which falls after this; pairs
+            // with the Acquire fence in `count_node`.
             fence(Ordering::Release);
         }
     }

@@ -1,5 +1,11 @@
 //! A list whose lock is held, and all operations that change a list. See
 //! [`list_lru_one`](super::list_lru_one) for the invariants.
+//!
+//! Numbers such as L9 are those of docs/INVARIANTS.md.
+//!
+//! All changes of a list's items, count, references and state are methods of [`LockedList`], so
+//! that none of them compiles without the lock. A change must ensure that every method leaves the
+//! invariants true when it returns, also when it returns early.
 
 use super::key::Key;
 use super::list_lru_one::ListLruOne;
@@ -54,7 +60,7 @@ impl<'a> LockedList<'a> {
         self.state() >= ListState::DEAD
     }
 
-    /// Whether the list has shards beside it.
+    /// Returns whether the list has shards beside it.
     #[inline]
     pub(super) fn is_split(&self) -> bool {
         self.state() == ListState::SPLIT
@@ -81,17 +87,17 @@ impl<'a> LockedList<'a> {
         }
     }
 
-    /// Marks the list as split, and counts a reference for each of its `parts` shards. The list
+    /// Marks the list as split, and counts a reference for each of its `shards`. The list
     /// must not be dead.
-    pub(super) fn begin_parts(&mut self, parts: usize) {
+    pub(super) fn begin_shards(&mut self, shards: usize) {
         if !crate::mutated!("parts_uncounted") {
-            (0..parts).for_each(|_| self.get());
+            (0..shards).for_each(|_| self.get());
         }
         self.set_state(ListState::SPLIT);
     }
 
     /// Marks the list as no longer split, after the last shard was taken over.
-    pub(super) fn end_parts(&mut self) {
+    pub(super) fn join_shards(&mut self) {
         self.set_state(ListState::LIVE);
     }
 
@@ -237,6 +243,32 @@ impl<'a> LockedList<'a> {
         pushed
     }
 
+    /// Unlinks the first item, and sets its home to `to`: null or [`Hook::PRIVATE`]. Returns the
+    /// item that is first then: its reference and its links.
+    ///
+    /// # Safety
+    ///
+    /// The item is the first on this list.
+    #[inline]
+    pub(super) unsafe fn unlink_first(
+        &mut self,
+        links: NonNull<Hook>,
+        to: *mut ListHome,
+    ) -> (LinkRef, Option<NonNull<Hook>>) {
+        // SAFETY: the item is on this list (this function's clause), which owns it, so it is live.
+        let hook = unsafe { links.as_ref() };
+        let home = hook.home();
+        // SAFETY: the item is the first (this function's clause), and the list's lock is held.
+        let next = self.with_list(|l, shape| unsafe { l.remove_first(shape, links) });
+        hook.set_home(to);
+        // From here on another thread may free the object, unless the caller takes ownership by the
+        // reference that was `first`.
+        self.set_nr_items(self.one.nr_items().wrapping_sub(1));
+        // SAFETY: `home` counted the item until now, and this is its effective list (invariant 2).
+        unsafe { self.put(home.cast_const().cast()) };
+        next
+    }
+
     /// Moves an item to the young end.
     ///
     /// # Safety
@@ -362,10 +394,10 @@ impl<'a> LockedList<'a> {
     pub(super) fn take_over(&mut self, child: &mut LockedList<'_>) -> FirstItem {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
-        let is_part = child.state() == ListState::PART;
+        let is_shard = child.state() == ListState::SHARD;
         child.with_list(|from, shape| {
             self.with_list(|to, _| {
-                if is_part {
+                if is_shard {
                     // SAFETY: the locks of both lists are held, and both have the same layout.
                     unsafe { to.splice_back(shape, from) };
                 } else {
@@ -403,15 +435,15 @@ impl<'a> LockedList<'a> {
     /// Marks the list dead, with `forward` as its successor. The list must be empty and on no
     /// chain.
     pub(super) fn kill(&mut self, forward: *const ListLruOne) {
-        self.set_state(if self.state() == ListState::PART { ListState::DEAD_PART } else { ListState::DEAD });
+        self.set_state(if self.state() == ListState::SHARD { ListState::DEAD_SHARD } else { ListState::DEAD });
         // SAFETY: the list is on no chain, so from here on `next` is `forward`, guarded by the lock
         // that `self` holds.
         self.one.chain.next.with_mut(|next| unsafe { *next = forward.cast_mut() });
     }
 
-    /// Panics unless invariant 1 holds and the list is split exactly if `parts` is true.
-    pub(super) fn assert_valid_with(&mut self, parts: bool) {
-        assert_eq!(self.is_split(), parts, "a list's state must be `SPLIT` if and only if the table has shards of it");
+    /// Panics unless invariant 1 holds and the list is split exactly if `shards` is true.
+    pub(super) fn assert_valid_with(&mut self, shards: bool) {
+        assert_eq!(self.is_split(), shards, "a list's state must be `SPLIT` if and only if the table has shards of it");
         self.assert_valid();
     }
 
@@ -453,6 +485,8 @@ impl Drop for LockedList<'_> {
 }
 
 impl LockedList<'_> {
+    /// Retires the lists on the chain `released`, whose last reference was given up under a lock
+    /// that is released by now, and releases their groups' handles.
     #[cold]
     #[inline(never)]
     fn retire_released(mut released: *const ListLruOne, guard: &Guard) {
@@ -467,7 +501,7 @@ impl LockedList<'_> {
             // compare only the group's address.
             unsafe { one.memcg.release() };
             // SAFETY: `refs` is 0, so this thread owns the list alone (invariant 3).
-            if one.state.with(|s| unsafe { *s }) == ListState::DEAD_PART {
+            if one.state.with(|s| unsafe { *s }) == ListState::DEAD_SHARD {
                 // SAFETY: the shard left the table with its set, and no item names it as home, so
                 // no new reader finds it; its state says that it is a shard, so it came from the
                 // box of a `Shard`.

@@ -1,5 +1,11 @@
 //! The listener trait: a list reports that it became non-empty. Higher layers implement the trait;
 //! lists only call it.
+//!
+//! Numbers such as R3 are those of docs/INVARIANTS.md.
+//!
+//! It is a trait, and not a bitmap, so that this crate does not depend on the shrinkers that use
+//! it. A change must ensure that the call happens under the list's lock and after the count was
+//! stored: the protocol below depends on both.
 
 use crate::{Memcg, NodeId};
 

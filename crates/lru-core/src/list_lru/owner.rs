@@ -1,4 +1,8 @@
 //! Finding the group that owns the list an item is on.
+//!
+//! An item stores only the list it was added to (its home). If that list is dead, the group is that
+//! of the list at which the items arrived. A change must read the group under the lock of that
+//! list, since afterwards the items may move on.
 
 use super::ListLru;
 use crate::list::{handle_of, Linked};

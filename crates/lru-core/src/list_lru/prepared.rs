@@ -1,4 +1,10 @@
 //! Preparing a list ahead of time, for callers that cannot allocate in `add`.
+//!
+//! Numbers such as L17 are those of docs/INVARIANTS.md.
+//!
+//! A `Prepared` counts as one reference on the list, like an item, so a sweep needs no special
+//! case. A change must ensure that the drop gives up exactly one reference, on the list to which
+//! the reference moved if the group has died.
 
 use super::list_lru_one::ListLruOne;
 use super::{AllocError, ListLru};
@@ -41,7 +47,7 @@ impl<T: Linked> ListLru<T> {
 }
 
 impl<'a, T: Linked> Prepared<'a, T> {
-    /// `one` counts a reference, which the drop gives up.
+    /// Creates the guarantee for `one`, which counts a reference that the drop gives up.
     pub(super) fn new(lru: &'a ListLru<T>, one: NonNull<ListLruOne>) -> Self {
         Self { lru, one }
     }

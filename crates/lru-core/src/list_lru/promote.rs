@@ -1,4 +1,7 @@
 //! Moving an item to the young end, for LRU orders that move an item on every use.
+//!
+//! It takes the list's lock for each use, which is why caches mark a use by a bit in the item and
+//! let the walk rotate the marked items. A change must ensure that an isolated item is left alone.
 
 use super::ListLru;
 use crate::list::Linked;

@@ -40,6 +40,8 @@
 //! counts as a reference on its parent's from its publication on, which happens under the writer
 //! lock. So a list that a sweep takes out has no child, and ancestors' lists exist as long as they
 //! are needed (L6).
+//!
+//! Numbers such as R2 are those of docs/INVARIANTS.md.
 
 mod count;
 mod items;
@@ -172,7 +174,8 @@ impl RawListLru {
 
     #[inline]
     fn table<'a>(&self, _guard: &'a Guard) -> Option<TableRef<'a>> {
-        // Acquire: meets the Release in `replace_table`, so that the array's contents are visible.
+        // Acquire: pairs with the Release in `replace_table`, so that the array's contents are
+        // visible.
         let table = self.table.load(Ordering::Acquire);
         // SAFETY: a table is retired after it was replaced, and the caller is in the read side for
         // `'a`, so it is live.
@@ -303,7 +306,7 @@ impl RawListLru {
             "the table must hold as many lists as were published and not unpublished"
         );
         assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "lists that are none must have no table");
-        assert_eq!(self.splits(&guard).count(), writer.split as usize, "as many lists must have parts as were split");
+        assert_eq!(self.splits(&guard).count(), writer.split as usize, "as many lists must have shards as were split");
         for slot in slots {
             // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
             let pair = unsafe { slot.pair() };
@@ -315,14 +318,14 @@ impl RawListLru {
                 assert!(parent.is_some() || !memcg.is_online(), "a populated group's parent must be populated (L6)");
             }
             one.lock(&guard).assert_valid_with(matches!(pair, Pair::ShardSet(_)));
-            for part in pair.lists().skip(1) {
+            for shard in pair.lists().skip(1) {
                 assert!(
-                    part.is_of(Key::new(memcg, one.node())) && part.owner() == one.owner(),
-                    "a part must be of its list's group and node"
+                    shard.is_of(Key::new(memcg, one.node())) && shard.owner() == one.owner(),
+                    "a shard must be of its list's group and node"
                 );
-                let mut part = part.lock(&guard);
-                assert!(!part.is_dead(), "what the table holds must not be dead");
-                part.assert_valid();
+                let mut shard = shard.lock(&guard);
+                assert!(!shard.is_dead(), "what the table holds must not be dead");
+                shard.assert_valid();
             }
         }
     }

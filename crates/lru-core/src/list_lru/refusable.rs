@@ -1,4 +1,8 @@
 //! [`try_box`] and [`try_vec`] of `lowwater-base`, with fault injection for tests.
+//!
+//! Lists, shards and their arrays are allocated by these two functions, so a test can make each
+//! allocation fail in turn (L17 in docs/INVARIANTS.md). The table, whose array has a length known
+//! only at run time, asks the same `fault`. A change must not allocate a list in any other way.
 
 use crate::fallible;
 use alloc::boxed::Box;

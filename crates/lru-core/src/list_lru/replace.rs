@@ -1,4 +1,8 @@
 //! Replacing an item by another object in place.
+//!
+//! A cache uses it to overwrite a value without a change of its age: a removal and an addition
+//! would make the new object the youngest, and would wake the listener. A change must ensure that
+//! the object is returned to the caller if the item is on none of these lists.
 
 use super::ListLru;
 use crate::list::{handle_of, Handle, Linked};

@@ -43,14 +43,14 @@ use core::ptr::{self, NonNull};
 use shard::{Shard, QUIET};
 
 /// The maximum number of shards of a list, however many processors there are.
-pub(super) const PARTS_MAX: usize = 32;
+pub(super) const SHARDS_MAX: usize = 32;
 
 /// The shards of one list; see the module.
 pub(crate) struct ShardSet {
     key: Key,
     whole: *const ListLruOne,
     /// A power of two of them.
-    parts: Vec<NonNull<Shard>>,
+    shards: Vec<NonNull<Shard>>,
     /// Guarded by the lock of the split list.
     rounds: UnsafeCell<Rounds>,
     /// The link of the queue of retired objects.
@@ -95,33 +95,33 @@ unsafe impl Retired for ShardSet {
 }
 
 impl ShardSet {
-    /// Creates `parts` shards for the list of a group on a node; `None` if there is no memory.
-    pub(super) fn try_new(memcg: &Memcg, whole: &ListLruOne, parts: usize) -> Option<Box<Self>> {
-        debug_assert!(parts.is_power_of_two(), "a part is chosen by a mask");
+    /// Creates `shards` shards for the list of a group on a node; `None` if there is no memory.
+    pub(super) fn try_new(memcg: &Memcg, whole: &ListLruOne, shards: usize) -> Option<Box<Self>> {
+        debug_assert!(shards.is_power_of_two(), "a shard is chosen by a mask");
         let mut split = try_box(Self {
             key: Key::new(memcg, whole.node()),
             whole,
-            parts: Vec::new(),
+            shards: Vec::new(),
             rounds: UnsafeCell::new(Rounds::default()),
             retired: UnsafeCell::new(ptr::null_mut()),
         })?;
-        split.parts = try_vec(parts)?;
-        for _ in 0..parts {
-            let Some(part) = Shard::try_new(memcg, whole.node(), whole.owner()) else {
+        split.shards = try_vec(shards)?;
+        for _ in 0..shards {
+            let Some(shard) = Shard::try_new(memcg, whole.node(), whole.owner()) else {
                 split.discard();
                 return None;
             };
-            split.parts.push(part);
+            split.shards.push(shard);
         }
         Some(split)
     }
 
     /// Frees a set that was not published, and its shards.
     pub(super) fn discard(self) {
-        for part in &self.parts {
+        for shard in &self.shards {
             // SAFETY: the shard came from a box and was never published, so no other thread has a
             // pointer to it.
-            drop(unsafe { Box::from_raw(part.as_ptr()) });
+            drop(unsafe { Box::from_raw(shard.as_ptr()) });
         }
     }
 
@@ -130,7 +130,7 @@ impl ShardSet {
         self.key
     }
 
-    /// The list that was split.
+    /// Returns the list that was split.
     #[inline]
     pub(super) fn whole(&self) -> &ListLruOne {
         // SAFETY: the split list outlives its set, which is retired first, and a caller with a
@@ -139,54 +139,56 @@ impl ShardSet {
     }
 
     /// Iterates over the shards' lists.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &ListLruOne> {
-        (0..self.parts.len()).map(|n| self.part(n).one())
+    pub(super) fn shards(&self) -> impl Iterator<Item = &ListLruOne> {
+        (0..self.shards.len()).map(|n| self.shard(n).one())
     }
 
     /// Returns a list by number: 0 is the split list itself, the others are the shards.
     pub(super) fn list(&self, index: usize) -> &ListLruOne {
         match index.checked_sub(1) {
             None => self.whole(),
-            Some(part) => self.part(part).one(),
+            Some(shard) => self.shard(shard).one(),
         }
     }
 
     #[inline]
-    fn part(&self, n: usize) -> &Shard {
+    fn shard(&self, n: usize) -> &Shard {
         // SAFETY: the shards are retired no earlier than the set, and a caller with a reference to
         // the set is in the read side. The mask keeps the index in bounds.
-        unsafe { self.parts[n & (self.parts.len() - 1)].as_ref() }
+        unsafe { self.shards[n & (self.shards.len() - 1)].as_ref() }
     }
 
     /// Returns the list of the shard that this thread uses, for an add. It may be dead.
     #[inline]
     pub(super) fn here(&self) -> &ListLruOne {
-        self.part(cpu_hint::get()).count_add()
+        self.shard(cpu_hint::get()).count_add()
     }
 
     /// As [`here`](Self::here), after this thread's shard was found locked: assigns another shard
     /// to the thread.
     pub(super) fn elsewhere(&self) -> &ListLruOne {
-        self.part(cpu_hint::next(cpu_hint::get())).count_add()
+        self.shard(cpu_hint::next(cpu_hint::get())).count_add()
     }
 
     /// Returns the number of items on the list and its shards, without a lock. The sum is wrong
     /// while the shards are being joined: see `RawListLru::count_one`.
     pub(super) fn nr_items(&self) -> u64 {
-        self.parts().map(|part| u64::from(part.nr_items())).sum::<u64>() + u64::from(self.whole().nr_items())
+        self.shards().map(|shard| u64::from(shard.nr_items())).sum::<u64>() + u64::from(self.whole().nr_items())
     }
 
     /// Returns the bytes of the shards and of this set.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.parts.capacity() * size_of::<NonNull<Shard>>() + self.parts.len() * size_of::<Shard>()
+        size_of::<Self>()
+            + self.shards.capacity() * size_of::<NonNull<Shard>>()
+            + self.shards.len() * size_of::<Shard>()
     }
 
     /// Returns whether the shards should be joined: all but the busiest were little used since the
     /// last call, and no walk is in progress. `whole` is the split list.
     pub(super) fn is_quiet(&self, whole: &mut LockedList<'_>) -> bool {
         let (mut all, mut most) = (0_u64, 0);
-        for n in 0..self.parts.len() {
-            let adds = self.part(n).take_adds();
+        for n in 0..self.shards.len() {
+            let adds = self.shard(n).take_adds();
             all += u64::from(adds);
             most = most.max(adds);
         }
@@ -198,7 +200,7 @@ impl ShardSet {
     /// concurrent walks, and the number of lists. `None`: the shards were joined. `whole` is the
     /// split list.
     pub(super) fn begin_round(&self, whole: &mut LockedList<'_>) -> Option<(usize, usize)> {
-        let lists = 1 + self.parts.len();
+        let lists = 1 + self.shards.len();
         self.with_rounds(whole, |rounds| {
             let begin = usize::from(rounds.next) + rounds.walks as usize;
             rounds.walks += u32::from(!rounds.ended);
@@ -211,7 +213,7 @@ impl ShardSet {
     pub(super) fn end_round(&self, whole: &mut LockedList<'_>, next: usize) {
         self.with_rounds(whole, |rounds| {
             rounds.walks -= 1;
-            rounds.next = next as u16; // At most `PARTS_MAX`.
+            rounds.next = next as u16; // At most `SHARDS_MAX`.
         });
     }
 
@@ -233,8 +235,8 @@ impl ShardSet {
 
 /// Returns the number of shards to create for a list: the number of processors that the process may
 /// use, rounded up to a power of two.
-pub(super) fn parts_wanted() -> usize {
-    lowwater_base::cpu::allowed().next_power_of_two().clamp(2, PARTS_MAX)
+pub(super) fn shards_wanted() -> usize {
+    lowwater_base::cpu::allowed().next_power_of_two().clamp(2, SHARDS_MAX)
 }
 
 /// Assigns this shard to the calling thread.

@@ -8,7 +8,8 @@
 //! A sweep also joins the shards of lists that are no longer contended ([`shards`](super::shards)),
 //! and resets the counts of adds that found the lock taken.
 //!
-//! No registration is needed: every group chains its own lists ([`chain`](super::chain)).
+//! A sweep needs no list of all `ListLru`s: every group chains its own lists
+//! ([`chain`](super::chain)).
 
 use super::chain::Chain;
 use super::locked::Idleness;

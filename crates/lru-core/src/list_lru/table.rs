@@ -6,6 +6,10 @@
 //! list, or, distinguished by a bit of the pointer, a list with its shards. Growth copies the
 //! entries into a new array and publishes it; the old array is freed after a grace period. A
 //! `ListLru` without lists has no array.
+//!
+//! A change must ensure that a slot changes only from empty to an entry, between entries of the
+//! same key, and from an entry to a tombstone: a reader that probes without a lock would otherwise
+//! miss an entry behind the slot.
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -95,11 +99,11 @@ impl<'a> Pair<'a> {
 
     /// Iterates over the list and its shards.
     pub(super) fn lists(self) -> impl Iterator<Item = &'a ListLruOne> {
-        let parts = match self {
+        let shards = match self {
             Self::ListLruOne(_) => None,
-            Self::ShardSet(split) => Some(split.parts()),
+            Self::ShardSet(split) => Some(split.shards()),
         };
-        core::iter::once(self.whole()).chain(parts.into_iter().flatten())
+        core::iter::once(self.whole()).chain(shards.into_iter().flatten())
     }
 }
 
@@ -283,8 +287,8 @@ impl<'a> TableRef<'a> {
         let (mask, slots) = (self.capacity() - 1, self.slots());
         let start = Self::start(key);
         for i in 0..=mask {
-            // Acquire: meets the Release in `insert` and `replace`, so that the contents of the
-            // list and its shards are visible.
+            // Acquire: pairs with the Release in `insert` and `replace`, so that the contents of
+            // the list and its shards are visible.
             let one = slots[start.wrapping_add(i) & mask].load(Ordering::Acquire);
             if one.is_null() {
                 break;
@@ -311,7 +315,7 @@ impl<'a> TableRef<'a> {
             let old = slot.load(Ordering::Relaxed);
             if old.is_null() || old == TOMB {
                 *used += u32::from(old.is_null());
-                // Release: meets the Acquire in `get`.
+                // Release: pairs with the Acquire in `get`.
                 let ordering = if crate::mutated!("publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
                 slot.store(entry.0, ordering);
                 return;
@@ -324,7 +328,7 @@ impl<'a> TableRef<'a> {
     pub(super) fn replace(self, key: Key, old: TableSlot, new: TableSlot) {
         // Relaxed: only writers store, and we hold their lock.
         let slot = self.probe(key).find(|slot| slot.load(Ordering::Relaxed) == old.0);
-        // Release: meets the Acquire in `get`.
+        // Release: pairs with the Acquire in `get`.
         let ordering = if crate::mutated!("split_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         slot.expect("a published list is in the table").store(new.0, ordering);
     }
@@ -345,8 +349,8 @@ impl<'a> TableRef<'a> {
 
     /// Iterates over all entries, for a caller that holds the writer lock or is in the read side.
     pub(super) fn iter(self) -> impl Iterator<Item = TableSlot> + 'a {
-        // Acquire: meets the Release in `insert` and `replace`, so that the contents of the lists
-        // are visible.
+        // Acquire: pairs with the Release in `insert` and `replace`, so that the contents of the
+        // lists are visible.
         let slots = self.slots().iter().map(|slot| slot.load(Ordering::Acquire));
         slots.filter(|&one| !one.is_null() && one != TOMB).map(TableSlot)
     }

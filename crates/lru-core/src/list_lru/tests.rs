@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `model` | L1 to L7, L9, L11, L13, L16, L17, L20: a random history against a simple model and the eager baseline, checked after each step |
 //! | `unit` | L2, L4, L5, L7 to L12, L15, L17, L18 (ids), L20: one test each |
+//! | `oldest` | L2, L4, L7, L11, L13: `isolate_oldest` beside a walk |
 //! | `resume` | L11 to L14, R7: walks that release the lock; batches |
 //! | `sweep` | L6, L16: idle lists are freed |
 //! | `split` | L1, L4, L9 to L13, L16, L17, L20, R7 for a list that has shards |
@@ -20,6 +21,8 @@
 mod loom;
 #[cfg(not(lowwater_loom))]
 mod model;
+#[cfg(not(lowwater_loom))]
+mod oldest;
 #[cfg(not(lowwater_loom))]
 mod resume;
 #[cfg(not(lowwater_loom))]

@@ -34,6 +34,12 @@
 //! });
 //! # }
 //! ```
+//!
+//! Numbers such as R7 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a walk visits each item at most once, that it ends even if the
+//! callback only asks for retries (L12), and that no lock is held while an isolated item is
+//! dropped.
 
 use super::cursor::Cursor;
 use super::isolate::Isolated;
@@ -187,9 +193,26 @@ impl RawListLru {
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> u64 {
         let mut removed = 0;
+        self.each_share(memcg, node, nr_to_walk, |index, left| {
+            self.walk_list(memcg, node, index, left, &mut removed, &mut callback)
+        });
+        removed
+    }
+
+    /// Calls `visit` with the number of each list of a group on a node, and its share of
+    /// `nr_to_walk`, from which `visit` subtracts the visited items. `visit` ends the walk by
+    /// `Break`.
+    #[inline]
+    pub(super) fn each_share(
+        &self,
+        memcg: &Memcg,
+        node: NodeId,
+        nr_to_walk: &mut u64,
+        mut visit: impl FnMut(usize, &mut u64) -> ControlFlow<()>,
+    ) {
         let Some(mut round) = WalkRound::begin(self, memcg, node) else {
-            let _end = self.walk_list(memcg, node, 0, nr_to_walk, &mut removed, &mut callback);
-            return removed;
+            let _end = visit(0, nr_to_walk);
+            return;
         };
         let whole = *nr_to_walk;
         for _ in 0..round.lists {
@@ -202,18 +225,17 @@ impl RawListLru {
             };
             let given = share.min(*nr_to_walk);
             let mut left = given;
-            let end = self.walk_list(memcg, node, index, &mut left, &mut removed, &mut callback);
+            let end = visit(index, &mut left);
             *nr_to_walk -= given - left;
             if end.is_break() || *nr_to_walk == 0 {
                 break;
             }
         }
-        removed
     }
 
     /// Walks one list by number: 0 is the group's list on the node, the others are its shards.
     /// `Break`: a verdict ended the walk.
-    fn walk_list<T: Linked>(
+    pub(super) fn walk_list<T: Linked>(
         &self,
         memcg: &Memcg,
         node: NodeId,

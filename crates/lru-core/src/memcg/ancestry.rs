@@ -1,4 +1,6 @@
 //! The way up from a group to the root.
+//!
+//! Every loop here ends after `DEPTH_MAX` steps, because a group's parent never changes.
 
 use alloc::string::String;
 use alloc::vec::Vec;

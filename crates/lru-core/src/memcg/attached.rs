@@ -1,4 +1,7 @@
 //! Reparenting: the lists attached to a dying group move to its parent.
+//!
+//! The lists are a layer above groups, so groups call a function that `list_lru` installs. It must
+//! run before the offline hooks: a hook expects the items on the parent's lists.
 
 mod lists;
 

@@ -1,4 +1,8 @@
 //! Charging: every byte is counted in its group and in all groups above, mostly from a stock.
+//!
+//! The fast path takes bytes from this processor's stock and touches no shared counter. A change
+//! must ensure: no charge leaves `usage` above a `max` that it read, and a refused charge changes
+//! nothing.
 
 use super::group::{Memcg, Tree};
 use super::limits::Limits;
@@ -57,8 +61,8 @@ impl Memcg {
         }
     }
 
-    /// As [`try_charge`](Self::try_charge), and takes at most `stock` more bytes for the stock of this
-    /// processor: for callers that have made room for several charges. O(depth).
+    /// As [`try_charge`](Self::try_charge), and takes at most `stock` more bytes for the stock of
+    /// this processor: for callers that have made room for several charges. O(depth).
     ///
     /// # Errors
     ///
@@ -91,7 +95,8 @@ impl Memcg {
         self.try_charge_slow(bytes, Take::ChargeExactly, BATCH)
     }
 
-    /// Charges `batch` bytes, if `take` says so, and puts those beyond `bytes` into the stock; else `bytes`.
+    /// Charges `batch` bytes, if `take` says so, and puts those beyond `bytes` into the stock; else
+    /// `bytes`.
     #[cold]
     fn try_charge_slow(&self, bytes: ByteSize, take: Take, batch: u64) -> Result<Charged, OverLimit> {
         let tree = self.tree();
@@ -136,8 +141,8 @@ impl Memcg {
     }
 }
 
-/// The usage up to which stock may be filled: never above a `high`, so that a charge from stock
-/// needs no comparison.
+/// Returns the usage up to which stock may be filled: never above a `high`, so that a charge from
+/// stock needs no comparison.
 fn stock_max(limits: &Limits) -> u64 {
     limits.max().min(limits.high())
 }

@@ -1,4 +1,9 @@
 //! Creation of groups.
+//!
+//! Allocation happens outside the table's lock, so a name that was free may be taken when the group
+//! is linked; then the new group is dropped and the call fails.
+//!
+//! A change must ensure that nothing is allocated or dropped under the table's lock.
 
 use super::error::{MemcgError, DEPTH_MAX, NAME_MAX};
 use super::group::{Memcg, Tree};

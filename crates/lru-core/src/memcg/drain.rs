@@ -1,4 +1,9 @@
 //! Filling and draining the stock, apart from charges: drained bytes are uncharged.
+//!
+//! Separate from `stock.rs`, which changes no counter: here the bytes that leave a slot are
+//! uncharged, after the slot's lock is released.
+//!
+//! A change must ensure that each drained byte is uncharged exactly once.
 
 use super::group::{Memcg, Tree};
 use super::stock::Drained;

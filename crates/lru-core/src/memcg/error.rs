@@ -1,4 +1,8 @@
 //! Errors of creating a group or taking it offline, and the bounds that they name.
+//!
+//! The lowest file of this module, since all others return these errors.
+//!
+//! A new error names the operation, the wrong value, and valid ones.
 
 /// The maximum number of levels below the root.
 pub(super) const DEPTH_MAX: usize = 128;
@@ -16,7 +20,7 @@ pub enum MemcgError {
     #[error("the parent already has a child of this name: get it with `child`, or choose another name")]
     NameTaken,
     /// The name is empty, too long, or contains a `/`.
-    #[error("not a name for a group: 1 to {} bytes without `/` are", NAME_MAX)]
+    #[error("not a valid group name: use 1 to {} bytes without `/`", NAME_MAX)]
     BadName,
     /// Every id is in use.
     #[error("all group ids are in use: take groups offline, and uncharge what is still charged to dying ones")]
@@ -34,13 +38,13 @@ pub enum MemcgError {
     #[error("the group has been taken offline already")]
     AlreadyDying,
     /// There is no memory for the group or its table slot.
-    #[error("no memory for the group: have something reclaimed, and try again")]
+    #[error("no memory for the group: reclaim some, and try again")]
     NoMemory,
     /// The group belongs to another tree. Returned by types that own a tree and take groups, such
     /// as lowwater's `Runtime`.
-    #[error("the group is one of another tree: ask the owner of that")]
+    #[error("the group belongs to another tree: call the owner of that tree")]
     Foreign,
     /// The [`MemcgTree`](crate::MemcgTree) has been dropped.
-    #[error("the tree of this group is gone: nothing can be made or taken offline in it any more")]
+    #[error("the tree of this group was dropped: no group can be created or taken offline in it any more")]
     TreeGone,
 }

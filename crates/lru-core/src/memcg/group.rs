@@ -187,7 +187,7 @@ impl Memcg {
     /// chain.
     #[inline]
     pub fn is_online(&self) -> bool {
-        // Acquire: meets the Release in `set_dying`: a thread that sees a group dying sees
+        // Acquire: pairs with the Release in `set_dying`: a thread that sees a group dying sees
         // everything that happened before its offline.
         !self.0.dying.load(Ordering::Acquire)
     }
@@ -240,7 +240,7 @@ impl Memcg {
     }
 
     fn set_dying(&self) {
-        // Release: meets the Acquire in `is_online`.
+        // Release: pairs with the Acquire in `is_online`.
         self.0.dying.store(true, Ordering::Release);
     }
 }

@@ -1,4 +1,8 @@
 //! A group handle inside a structure that lock-free readers may read while the handle is released.
+//!
+//! A list is freed only after a grace period, but its group's handle must be released at once, or
+//! the group's id stays in use. So the handle is taken out first, while readers may still compare
+//! its address.
 
 use super::group::Memcg;
 use core::mem::ManuallyDrop;

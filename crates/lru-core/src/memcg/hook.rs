@@ -1,4 +1,7 @@
 //! The hooks of a tree, which are called when a group goes offline.
+//!
+//! Hooks run without the lock, so that they may call the tree; the list is copied on each change
+//! for that reason. A removal without memory only marks its entry.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

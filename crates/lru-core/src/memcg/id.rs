@@ -4,6 +4,9 @@
 //! takes the lowest free id. An id becomes free only when the last handle of its group is gone, not
 //! when the group goes offline: until then it still refers to that group. Two live groups with one
 //! id would be a bug (R10 of docs/INVARIANTS.md).
+//!
+//! A change must keep both rules: the lowest free id first, and no reuse before the last handle is
+//! gone.
 
 use core::fmt;
 use lowwater_base::hash::GOLDEN_RATIO;

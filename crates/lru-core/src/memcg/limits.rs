@@ -1,4 +1,7 @@
 //! The settings of one group, and the sums derived from them.
+//!
+//! Relaxed atomics: a limit is read without a lock by each charge, and a charge that reads an old
+//! one counts as having come before the change.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 

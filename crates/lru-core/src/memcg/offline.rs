@@ -1,4 +1,7 @@
 //! Taking a group offline.
+//!
+//! The order is the guarantee: state to dying, stock drained, lists to the parent, hooks, end
+//! recorded in the parent. Each step relies on the ones before, also if a listener or hook panics.
 
 use super::attached;
 use super::error::MemcgError;

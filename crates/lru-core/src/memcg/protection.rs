@@ -62,7 +62,7 @@ pub struct Protection {
 }
 
 impl Guarantee {
-    /// The claim that the parent should count.
+    /// Returns the claim that the parent should count.
     fn claim_now(&self, memcg: &Memcg) -> u64 {
         if memcg.is_online() {
             self.setting().min(memcg.usage().get())
@@ -204,7 +204,7 @@ impl Memcg {
 /// Orders a change before the reads of the refresh that follows.
 fn fence_before_refresh() {
     if !mutated!("refresh without fence") {
-        // SeqCst: meets the same fence on the thread that changes the other number (see
+        // SeqCst: pairs with the same fence on the thread that changes the other number (see
         // "Orderings").
         fence(Ordering::SeqCst);
     }

@@ -1,4 +1,7 @@
 //! The owner of a tree of groups.
+//!
+//! Embedders and `lowwater::Runtime` create one tree for all tenants. The drop ends the groups'
+//! reference cycle with the table, so it must run even if a hook panics.
 
 use alloc::boxed::Box;
 use core::fmt;

@@ -20,6 +20,8 @@
 //! 2. When no operation is in progress, the `usage` of a group is the sum of the bytes charged to
 //!    it and to the groups below and not uncharged yet, plus the bytes in [stock](super::stock) for
 //!    those.
+//!
+//! A change must ensure that a refused charge leaves every group's usage as it was.
 
 use super::group::Memcg;
 use super::limits::Limits;

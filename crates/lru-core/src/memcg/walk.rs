@@ -1,4 +1,7 @@
 //! The groups below a group: lookup by name, its children, the walk over its subtree.
+//!
+//! A walk takes the table's lock for each step only, so groups may come and go meanwhile; guarantee
+//! 5 of `tests.rs` says which groups it then visits.
 
 use alloc::vec::Vec;
 use core::fmt;

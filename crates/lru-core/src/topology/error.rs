@@ -1,4 +1,7 @@
 //! Errors of reading a topology.
+//!
+//! Errors quote the file and its text, because they come from machines that the authors cannot
+//! inspect.
 
 use alloc::string::String;
 use std::path::PathBuf;

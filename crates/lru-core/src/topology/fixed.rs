@@ -1,4 +1,7 @@
 //! A topology with a fixed number of nodes.
+//!
+//! Kernels pass a function for the current node; tests set it, to have several nodes on any
+//! machine. The number of nodes must not change after the start, because tables are sized by it.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_tells_the_current_node_but_not_one_that_is_not_there() {
+    fn a_function_may_return_the_current_node_and_invalid_nodes_are_clamped() {
         assert_eq!(Fixed::with_current(3, || NodeId::new(2)).current(), NodeId::new(2));
         assert_eq!(Fixed::with_current(2, || NodeId::new(2)).current(), NodeId::ZERO);
     }
@@ -151,13 +154,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "node 2 does not exist: there are 2 nodes")]
-    fn no_thread_runs_on_a_node_that_is_not_there() {
+    fn set_current_panics_for_an_invalid_node() {
         Fixed::new(2).set_current(NodeId::new(2));
     }
 
     #[test]
     #[should_panic(expected = "it cannot be set")]
-    fn what_a_function_tells_cannot_be_set() {
+    fn set_current_panics_if_a_function_returns_the_node() {
         Fixed::with_current(2, || NodeId::ZERO).set_current(NodeId::new(1));
     }
 }

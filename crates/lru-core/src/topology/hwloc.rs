@@ -78,17 +78,17 @@ impl Hwloc {
         self.is_this_machine
     }
 
-    fn read(what: &str, topology: &hwlocality::Topology) -> Result<Self, TopologyError> {
+    fn read(description: &str, topology: &hwlocality::Topology) -> Result<Self, TopologyError> {
         let mut found: Vec<&TopologyObject> = topology.objects_with_type(ObjectType::NUMANode).collect();
         found.sort_by_key(|node| node.os_index());
         if found.is_empty() || u16::try_from(found.len()).is_err() {
-            return Err(error(what, &"as many NUMA nodes as a node id cannot tell apart, or none"));
+            return Err(error(description, &"no NUMA node, or more than a node id can number"));
         }
         let matrices = topology.distances_with_type(None, ObjectType::NUMANode).unwrap_or_default();
         let distance = |a: usize, b: usize| {
-            let told = matrices.iter().find_map(|m| m.object_pair_distance((found[a], found[b])));
-            let told = told.and_then(|(there, _back)| u32::try_from(there).ok());
-            told.unwrap_or(if a == b { LOCAL_DISTANCE } else { REMOTE_DISTANCE })
+            let reported = matrices.iter().find_map(|m| m.object_pair_distance((found[a], found[b])));
+            let reported = reported.and_then(|(a_to_b, _b_to_a)| u32::try_from(a_to_b).ok());
+            reported.unwrap_or(if a == b { LOCAL_DISTANCE } else { REMOTE_DISTANCE })
         };
         let nodes = found.iter().enumerate().map(|(index, node)| NumaNode {
             cpus: cpus_of(node),
@@ -106,8 +106,8 @@ fn cpus_of(node: &TopologyObject) -> Vec<usize> {
     cpus.map_or_else(Vec::new, |set| set.iter_set().map(usize::from).collect())
 }
 
-fn error(what: &str, reason: &impl ToString) -> TopologyError {
-    TopologyError::Hwloc { what: String::from(what), reason: reason.to_string() }
+fn error(description: &str, reason: &impl ToString) -> TopologyError {
+    TopologyError::Hwloc { what: String::from(description), reason: reason.to_string() }
 }
 
 impl Topology for Hwloc {

@@ -1,4 +1,7 @@
 //! The nodes of a machine, as sysfs or hwloc describe them.
+//!
+//! Shared by `sysfs.rs` and `hwloc.rs`, so that both assign processors of a memoryless node in the
+//! same way. `current` must stay a lookup in a table: every charge and add calls it.
 
 use alloc::boxed::Box;
 use alloc::vec;

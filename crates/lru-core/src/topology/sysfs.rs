@@ -9,6 +9,8 @@
 //!
 //! Nodes and processors that come or go later are not noticed: a thread on a processor that was not
 //! online at the time counts as on the first node. That costs speed, not correctness.
+//!
+//! A change must ensure that a malformed file is an error and not a guess.
 
 use alloc::string::String;
 use alloc::vec::Vec;

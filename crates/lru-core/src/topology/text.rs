@@ -2,6 +2,9 @@
 //! of distances.
 //!
 //! Pure functions from text to values, so that tests can run on any input and any system.
+//!
+//! Malformed text is an error and never a partial result; the accepted format is what Linux prints,
+//! not more.
 
 use alloc::vec::Vec;
 
@@ -97,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lists_as_linux_writes_them() {
+    fn valid_lists_are_parsed() {
         assert_eq!(parse_list(""), Ok(Vec::new()));
         assert_eq!(parse_list("\n"), Ok(Vec::new()));
         assert_eq!(parse_list("0\n"), Ok(alloc::vec![0]));
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_as_linux_does_not_write_them() {
+    fn malformed_lists_are_refused() {
         for text in ["x", "1,", ",1", "1-", "-1", "1--2", "0x1", "+1", "1 2", "1;2", "0-31:2/4", "all"] {
             assert_eq!(parse_list(text), Err(TextError::NotAList), "{text:?}");
         }
@@ -140,12 +143,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_that_is_written_is_read_back(set in prop::collection::btree_set(0..300_usize, 0..40)) {
+        fn formatted_lists_parse_to_the_same_numbers(set in prop::collection::btree_set(0..300_usize, 0..40)) {
             prop_assert_eq!(parse_list(&written(&set)), Ok(set.into_iter().collect()));
         }
 
         #[test]
-        fn no_text_gives_a_list_that_does_not_ascend(text in "[0-9,\\- \\n]{0,24}") {
+        fn parsed_lists_always_ascend(text in "[0-9,\\- \\n]{0,24}") {
             if let Ok(list) = parse_list(&text) {
                 prop_assert!(list.is_sorted_by(|a, b| a < b));
                 prop_assert!(list.iter().all(|n| *n < LIST_END));

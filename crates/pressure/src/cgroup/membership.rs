@@ -1,4 +1,7 @@
 //! `/proc/self/cgroup`: the groups that the process belongs to.
+//!
+//! Only the two lines that matter for memory are kept. An unknown line is skipped; a malformed one
+//! is an error, because a wrong path would be another group's limit.
 
 use alloc::string::String;
 

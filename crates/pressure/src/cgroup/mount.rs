@@ -1,4 +1,7 @@
 //! `/proc/self/mountinfo`: the mount points of the control group hierarchies.
+//!
+//! A container sees a part of the hierarchy at its mount point, so the process's path must be cut
+//! at the mount's root. No resulting directory may be outside of its mount (`fuzz` checks it).
 
 use alloc::format;
 use alloc::string::String;

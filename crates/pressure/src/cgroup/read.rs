@@ -1,4 +1,9 @@
 //! Reads the memory files of a control group: limits, usage and events.
+//!
+//! The only file of this module that touches the file system; all parsing is in the others. A
+//! missing file means no limit, an unreadable one is an error.
+//!
+//! A change must keep that difference.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

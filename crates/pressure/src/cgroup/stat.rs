@@ -1,4 +1,9 @@
 //! `memory.events` and `memory.stat`: names and numbers.
+//!
+//! Unknown names are skipped, as kernels add fields. Memory that the kernel can drop by itself is
+//! no pressure, so it is subtracted from the usage.
+//!
+//! A change must ensure that an unknown name is no error.
 
 use lowwater_lru_core::ByteSize;
 

@@ -1,4 +1,8 @@
 //! Files of control groups, as kernels write them and malformed.
+//!
+//! Texts are copied from real machines; the properties below them hold for any text.
+//!
+//! A file of a new kernel version is added as text, and the old ones stay.
 
 use super::*;
 use alloc::format;
@@ -31,7 +35,7 @@ fn a_service_is_found_and_its_path_goes_up_to_the_mount() {
 }
 
 #[test]
-fn on_a_machine_with_both_each_is_found_at_its_own_mount() {
+fn on_a_hybrid_machine_v1_and_v2_are_found_at_their_own_mounts() {
     let groups = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n";
     assert_eq!(place(groups, HYBRID, Version::V1).unwrap().directory(), "/sys/fs/cgroup/memory/jobs/7");
     assert_eq!(place(groups, HYBRID, Version::V2).unwrap().directory(), "/sys/fs/cgroup/unified");
@@ -39,7 +43,7 @@ fn on_a_machine_with_both_each_is_found_at_its_own_mount() {
 }
 
 #[test]
-fn a_containers_mount_shows_a_part_and_the_rest_of_the_path_is_below_it() {
+fn in_a_container_the_path_continues_below_the_mounts_root() {
     let mounts = "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
     let own = place("4:memory:/docker/abc\n", mounts, Version::V1).unwrap();
     assert_eq!(own.directory(), "/sys/fs/cgroup/memory");
@@ -94,22 +98,22 @@ fn v1_counts_the_groups_below_as_v2_does() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text: String) {
+    fn any_text_is_parsed_or_refused(text: String) {
         fuzz(text.as_bytes());
     }
 
     #[test]
-    fn any_shape_of_lines_is_read_or_refused(text in "([0-9]?:(memory|)?:[/a.]{0,9}\n| ?[/.a\\\\0]{0,9} - cgroup2? x memory\n){0,4}") {
+    fn any_lines_are_parsed_or_refused(text in "([0-9]?:(memory|)?:[/a.]{0,9}\n| ?[/.a\\\\0]{0,9} - cgroup2? x memory\n){0,4}") {
         fuzz(text.as_bytes());
     }
 
     #[test]
-    fn a_limit_is_read_as_it_is_written(bytes in 0..V1_UNLIMITED) {
+    fn a_formatted_limit_parses_to_the_same_limit(bytes in 0..V1_UNLIMITED) {
         prop_assert_eq!(parse_limit_of("memory.max", &format!("{bytes}\n")), Ok(ByteSize::new(bytes)));
     }
 
     #[test]
-    fn a_place_is_below_its_mount(path in "(/[a-z.: ]{1,5}){0,5}", root in "(/[a-z.]{1,3}){0,2}") {
+    fn a_cgroup_path_is_below_its_mount(path in "(/[a-z.: ]{1,5}){0,5}", root in "(/[a-z.]{1,3}){0,2}") {
         let groups = format!("0::{}\n", if path.is_empty() { "/" } else { &path });
         let root = if root.is_empty() { "/" } else { &root };
         let mounts = format!("1 2 0:3 {root} /m rw - cgroup2 c rw\n");
@@ -174,7 +178,7 @@ mod read {
     }
 
     #[test]
-    fn what_counts_against_a_limit_is_the_usage_of_the_group_that_has_it() {
+    fn a_limit_is_compared_with_the_usage_of_its_own_group() {
         let tree = Tree::new(
             "shared",
             &[
@@ -224,7 +228,7 @@ mod read {
     }
 
     #[test]
-    fn our_own_group_is_read_or_there_is_none() {
+    fn the_process_own_group_is_read_if_visible() {
         let Some(group) = Cgroup::own().unwrap() else {
             std::println!("skipped: this process is in no memory control group that can be seen");
             return;

@@ -1,4 +1,6 @@
 //! The configuration of a monitor, and the errors of its start.
+//!
+//! Plain data: `Monitor::start` reads it once. A new source needs a default that leaves it off.
 
 use alloc::vec::Vec;
 use std::io;
@@ -17,6 +19,11 @@ pub struct MonitorConfig {
     pub pressure: PressureConfig,
     /// The sources.
     pub sources: Vec<Source>,
+    /// Watches, in addition, the sources that this machine has: the service manager's file, stalls
+    /// in this process's control group and in the whole system (150 ms of 2 s), and the control
+    /// group's limit, if [`cgroup`](Self::cgroup) names none. A missing source is no error:
+    /// [`PressureStats::missing`](crate::PressureStats::missing) has the reason.
+    pub auto: bool,
     /// The control group that is a limit, if any.
     pub cgroup: Option<CgroupLimit>,
     /// The hook that is called after a large shrink; [`Trim::system`] by default.
@@ -25,7 +32,13 @@ pub struct MonitorConfig {
 
 impl Default for MonitorConfig {
     fn default() -> Self {
-        Self { pressure: PressureConfig::default(), sources: Vec::new(), cgroup: None, trim: Trim::system() }
+        Self {
+            pressure: PressureConfig::default(),
+            sources: Vec::new(),
+            auto: false,
+            cgroup: None,
+            trim: Trim::system(),
+        }
     }
 }
 

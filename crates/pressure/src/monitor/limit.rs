@@ -15,6 +15,8 @@
 //!
 //! Each limit on the path is compared with the usage of the group that has the limit, because
 //! sibling groups may fill it.
+//!
+//! A change must ensure that the budget never exceeds the limit less the margin.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -80,6 +82,27 @@ impl CgroupLimit {
             return limit;
         }
         limit.saturating_sub(self.margin_of(limit))
+    }
+
+    /// Reads the control group once, and returns the budget that its limit leaves; `None` without a
+    /// group or without a limit.
+    ///
+    /// ```
+    /// use lowwater_pressure::CgroupLimit;
+    ///
+    /// match CgroupLimit::own().read()? {
+    ///     Some(budget) => println!("this container leaves {budget:#} for caches"),
+    ///     None => println!("no limit"),
+    /// }
+    /// # Ok::<(), lowwater_pressure::cgroup::CgroupError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CgroupError`], if a file of the group cannot be read. The message names the file.
+    pub fn read(&self) -> Result<Option<ByteSize>, CgroupError> {
+        let watched = WatchedCgroup::find(self.clone())?;
+        Ok(watched.map(|watched| watched.budget()).filter(|budget| *budget < ByteSize::MAX))
     }
 
     fn margin_of(&self, limit: ByteSize) -> ByteSize {
@@ -281,6 +304,11 @@ mod tests {
         let error = looked(&mut watched).unwrap_err().to_string();
         assert!(error.contains("inner cannot be read"), "{error}");
         assert_eq!(watched.budget(), ByteSize::new(900), "though the one above it still has its own");
+    }
+
+    #[test]
+    fn a_container_of_one_gibibyte_leaves_880_mebibytes() {
+        assert_eq!(CgroupLimit::own().budget(ByteSize::gib(1)), ByteSize::mib(880));
     }
 
     #[test]

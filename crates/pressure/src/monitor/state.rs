@@ -1,4 +1,10 @@
 //! The state of a monitor, behind its lock.
+//!
+//! Every decision of a monitor that needs its history is made here, with the time as an argument,
+//! so tests step it without a thread. `monitor.rs` adds clock, thread and files.
+//!
+//! Invariant: `max` of the group is between the ceiling and the budget, and it is lowered to the
+//! ceiling only as far as the usage has fallen, so that no charge is refused on the way.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -53,6 +59,15 @@ struct UsageFall {
     due: u64,
 }
 
+/// The files of the sources.
+#[derive(Debug, Default)]
+pub(super) struct SourceFiles {
+    /// The paths of the files that are watched.
+    pub(super) watched: Vec<String>,
+    /// Why others are not.
+    pub(super) missing: Vec<String>,
+}
+
 #[derive(Debug, Default)]
 struct MonitorCounts {
     lowered: u64,
@@ -60,6 +75,7 @@ struct MonitorCounts {
     manual: u64,
     cgroup: Option<CgroupStats>,
     sources: Vec<SourceStats>,
+    missing: Vec<String>,
     trims: u64,
     trims_failed: u64,
     trim_longest: Duration,
@@ -77,16 +93,18 @@ impl Pause {
 }
 
 impl MonitorState {
+    /// Creates the state at level calm, with the group's `max` at the budget or at the part of it
+    /// that the control group leaves.
     pub(super) fn new(
         memcg: Memcg,
         reclaimer: Arc<dyn BackgroundReclaim>,
         asked: ByteSize,
         watched: Option<WatchedCgroup>,
-        files: Vec<String>,
+        files: SourceFiles,
         config: &MonitorConfig,
     ) -> Self {
         let left = watched.as_ref().map_or(ByteSize::MAX, WatchedCgroup::budget);
-        let sources = files.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
+        let sources = files.watched.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
         let cgroup = watched.as_ref().map(|watched| CgroupStats {
             directory: watched.directory().to_string_lossy().into_owned(),
             limit: watched.limit(),
@@ -104,7 +122,7 @@ impl MonitorState {
             fall: None,
             watched,
             urgent: false,
-            stats: MonitorCounts { cgroup, sources, ..MonitorCounts::default() },
+            stats: MonitorCounts { cgroup, sources, missing: files.missing, ..MonitorCounts::default() },
             stop: false,
         }
     }
@@ -276,6 +294,7 @@ impl MonitorState {
             manual,
             cgroup: self.stats.cgroup.clone(),
             sources: self.stats.sources.clone(),
+            missing: self.stats.missing.clone(),
             trims,
             trims_failed,
             trim_longest,

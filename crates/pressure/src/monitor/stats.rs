@@ -1,4 +1,8 @@
 //! Statistics of a monitor.
+//!
+//! A copy of the state at one time; reading it has no effect on the monitor.
+//!
+//! A field that is added must be filled by the state in one place.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,9 +32,13 @@ pub struct PressureStats {
     /// The control group, if it is watched as a limit.
     pub cgroup: Option<CgroupStats>,
     /// The other sources, in the order of
-    /// [`MonitorConfig::sources`](crate::MonitorConfig::sources); the control group's
-    /// `memory.events` last.
+    /// [`MonitorConfig::sources`](crate::MonitorConfig::sources), then those of
+    /// [`MonitorConfig::auto`](crate::MonitorConfig::auto); the control group's `memory.events`
+    /// last.
     pub sources: Vec<SourceStats>,
+    /// The sources that [`MonitorConfig::auto`](crate::MonitorConfig::auto) did not find: why each
+    /// of them cannot be watched.
+    pub missing: Vec<String>,
     /// Calls of the trim hook.
     pub trims: u64,
     /// Calls of the trim hook that panicked.

@@ -1,4 +1,9 @@
 //! A monitor with artificial sources: a group whose usage rises and falls, and peers that close.
+//!
+//! Files in a temporary directory stand for the kernel's; the two last tests use the real ones if
+//! the system has them.
+//!
+//! A test must not depend on the load of the machine: it waits for an effect with a deadline.
 
 use super::*;
 use crate::{PressureConfig, Source, SourceError};
@@ -71,7 +76,7 @@ fn quick() -> PressureConfig {
 }
 
 #[test]
-fn the_limit_follows_the_usage_down_stays_there_and_comes_back() {
+fn the_limit_follows_the_usage_down_stays_low_and_is_restored() {
     let world = World::new("follow");
     let root = world.tree.root();
     let config = PressureConfig { quiet: Duration::from_millis(500), ..quick() };
@@ -110,7 +115,7 @@ fn a_budget_that_is_lowered_follows_the_usage_as_well() {
 }
 
 #[test]
-fn a_trim_comes_when_enough_is_freed_and_one_that_panics_harms_nobody() {
+fn the_trim_hook_runs_after_enough_was_freed_and_may_panic() {
     let world = World::new("trim");
     let hook = || panic!("the test's hook panics");
     let trim = Trim::new(hook).threshold(ByteSize::new(100)).interval(Duration::ZERO);
@@ -185,7 +190,7 @@ mod linux {
     }
 
     #[test]
-    fn systemd_a_fifo_is_drained_and_our_own_words_are_no_event() {
+    fn systemd_a_fifo_is_drained_and_the_monitors_own_bytes_are_ignored() {
         let world = World::new("fifo");
         let path = world.directory.join("fifo");
         make_fifo(&path);
@@ -208,7 +213,7 @@ mod linux {
     }
 
     #[test]
-    fn systemd_a_fifo_that_the_manager_reads_gets_what_is_to_be_written() {
+    fn systemd_a_fifo_receives_the_bytes_of_the_write_variable() {
         let world = World::new("fifo-read");
         let path = world.directory.join("fifo");
         make_fifo(&path);
@@ -223,7 +228,7 @@ mod linux {
     }
 
     #[test]
-    fn systemd_a_socket_is_connected_drained_and_its_end_is_told() {
+    fn systemd_a_socket_is_connected_drained_and_its_close_is_reported() {
         let world = World::new("socket");
         let path = world.directory.join("socket");
         let listener = UnixListener::bind(&path).unwrap();
@@ -256,7 +261,7 @@ mod linux {
     }
 
     #[test]
-    fn systemd_what_cannot_be_watched_is_refused_with_the_path() {
+    fn systemd_unsuitable_files_are_refused_with_their_path() {
         let world = World::new("refused");
         let error = world.start(ByteSize::new(1), watch(&world.directory, b"")).unwrap_err().to_string();
         assert!(error.contains("neither a PSI file nor a FIFO"), "{error}");

@@ -1,4 +1,8 @@
 //! Triggers and PSI files in the kernel's format.
+//!
+//! The texts are the kernel's; the properties hold for any text.
+//!
+//! A format of a new kernel version is added as text, and the old ones stay.
 
 use super::*;
 use alloc::string::ToString;
@@ -15,18 +19,18 @@ fn stall() -> impl Strategy<Value = Stall> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_the_same(some in stall(), full in stall()) {
+    fn a_formatted_psi_text_parses_to_the_same_value(some in stall(), full in stall()) {
         let stalls = Stalls { some, full };
         prop_assert_eq!(Stalls::parse(&stalls.to_string()), Ok(stalls));
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text: String) {
+    fn any_text_is_parsed_or_refused(text: String) {
         fuzz(text.as_bytes());
     }
 
     #[test]
-    fn any_near_miss_is_read_or_refused(stalls in (stall(), stall()), at: proptest::sample::Index, byte: u8) {
+    fn any_nearly_valid_text_is_parsed_or_refused(stalls in (stall(), stall()), at: proptest::sample::Index, byte: u8) {
         let (some, full) = stalls;
         let mut bytes = Stalls { some, full }.to_string().into_bytes();
         let at = at.index(bytes.len());
@@ -35,14 +39,14 @@ proptest! {
     }
 
     #[test]
-    fn a_trigger_that_is_made_is_one_a_kernel_takes(stall_us in 0..20_000_000_u64, window_us in 0..20_000_000_u64) {
+    fn triggers_are_within_the_kernels_bounds(stall_us in 0..20_000_000_u64, window_us in 0..20_000_000_u64) {
         let (stall, window) = (Duration::from_micros(stall_us), Duration::from_micros(window_us));
         let fits = (500_000..=10_000_000).contains(&window_us) && (1..=window_us).contains(&stall_us);
         let made = Trigger::some(stall, window);
         prop_assert_eq!(made.is_ok(), fits);
         if let Ok(trigger) = made {
             prop_assert_eq!(trigger.to_string(), format!("some {stall_us} {window_us}"));
-            prop_assert_eq!(trigger.is_unprivileged(), window_us.is_multiple_of(2_000_000));
+            prop_assert_eq!(trigger.is_unprivileged(), window_us % 2_000_000 == 0);
         }
     }
 }

@@ -1,4 +1,8 @@
 //! Sources on Linux: each is a file descriptor, and one thread polls them all.
+//!
+//! The types of readiness differ (POLLPRI for PSI and events, POLLIN for a FIFO or socket), so each
+//! source has a `How`. A source that fails is dropped and reported; the thread must never poll a
+//! dead descriptor in a loop.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -115,6 +119,8 @@ impl OpenSource {
         Ok(Self { file, fd, how: How::Trigger { level: psi.trigger.level(), first } })
     }
 
+    /// Opens the file of `$MEMORY_PRESSURE_WATCH` according to its type (regular file, FIFO,
+    /// socket), and writes the bytes of `$MEMORY_PRESSURE_WRITE`.
     fn systemd(file: String, watch: &Watch) -> Result<Self, SourceError> {
         let kind = fs::metadata(&file).map_err(|source| cannot_open(&file, source))?.file_type();
         let (fd, how) = if kind.is_file() {
@@ -333,7 +339,7 @@ mod tests {
 
     /// A kernel without triggers for a long time reports all stalls of that time to a new trigger.
     #[test]
-    fn the_first_word_is_no_news_if_hardly_anything_was_since_we_asked() {
+    fn a_first_event_about_older_stalls_is_dropped() {
         let path = std::env::temp_dir().join(alloc::format!("lowwater-psi-{}", std::process::id()));
         let file = path.to_str().expect("a plain path");
         let says = |some: u64, full: u64| {
@@ -363,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_of_the_kernel_has_its_advice() {
+    fn each_errno_of_a_trigger_has_advice() {
         let psi = |window| Psi::system(Trigger::some(Duration::from_millis(150), Duration::from_secs(window)).unwrap());
         let cases = [
             (3, Errno::INVAL, "multiple of 2 s"),

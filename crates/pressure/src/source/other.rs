@@ -1,4 +1,8 @@
 //! Sources on other systems: none. The thread only waits for a timeout or a wake-up.
+//!
+//! Same interface as `linux.rs`, so that the monitor's thread is the same on all systems.
+//!
+//! A change must ensure that it wakes at the timeout.
 
 use core::convert::Infallible;
 use core::time::Duration;

@@ -1,4 +1,7 @@
 //! The invariants of the sticky target, for random sequences of events.
+//!
+//! The invariants are those of `target.rs`; a change of its arithmetic must keep them for every
+//! configuration.
 
 use super::*;
 use proptest::prelude::*;
@@ -86,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn less_percent_takes_its_part(bytes: u64, percent in 0..=100_u8) {
+    fn less_percent_subtracts_the_percentage(bytes: u64, percent in 0..=100_u8) {
         let left = less_percent(ByteSize::new(bytes), percent).get();
         let exact = u128::from(bytes) * u128::from(100 - percent);
         // Rounded up, because the part that is taken is rounded down.
@@ -95,7 +98,7 @@ proptest! {
 }
 
 #[test]
-fn events_of_one_debounce_time_are_one_unless_a_worse_one_comes() {
+fn events_within_the_debounce_time_count_once_unless_worse() {
     let mut target = Target::new(PressureConfig::default(), ByteSize::new(1000));
     assert!(target.raise(S, Level::Medium, ByteSize::new(1000)));
     assert_eq!(target.ceiling(), ByteSize::new(880));
@@ -107,7 +110,7 @@ fn events_of_one_debounce_time_are_one_unless_a_worse_one_comes() {
 }
 
 #[test]
-fn who_knows_how_much_is_answered_while_others_are_debounced() {
+fn raise_to_is_effective_during_the_debounce_time() {
     let mut target = Target::new(PressureConfig::default(), ByteSize::new(1000));
     assert!(target.raise(0, Level::Medium, ByteSize::new(1000)));
     assert!(target.raise_to(1, Level::Medium, ByteSize::new(900), ByteSize::new(500)));
@@ -117,7 +120,7 @@ fn who_knows_how_much_is_answered_while_others_are_debounced() {
 }
 
 #[test]
-fn an_event_takes_of_what_is_used_and_never_below_the_floor() {
+fn an_event_takes_a_share_of_the_usage_down_to_the_floor() {
     let mut target = Target::new(PressureConfig::default(), ByteSize::new(1600));
     assert!(target.raise(0, Level::Critical, ByteSize::new(400)));
     assert_eq!(target.ceiling(), ByteSize::new(300));
@@ -128,7 +131,7 @@ fn an_event_takes_of_what_is_used_and_never_below_the_floor() {
 }
 
 #[test]
-fn an_event_on_the_way_back_starts_the_quiet_time_again() {
+fn an_event_while_the_ceiling_rises_restarts_the_quiet_time() {
     let mut target = Target::new(PressureConfig::default(), ByteSize::new(1600));
     target.raise(0, Level::Low, ByteSize::new(1600));
     let low = target.ceiling();
@@ -141,7 +144,7 @@ fn an_event_on_the_way_back_starts_the_quiet_time_again() {
 }
 
 #[test]
-fn without_a_budget_the_way_back_ends_where_it_began() {
+fn without_a_budget_the_ceiling_rises_to_its_first_usage() {
     let mut target = Target::new(PressureConfig::default(), ByteSize::MAX);
     target.raise(0, Level::Medium, ByteSize::gib(1));
     assert!(target.ceiling() < ByteSize::gib(1));

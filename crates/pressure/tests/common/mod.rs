@@ -1,5 +1,7 @@
 //! The adapter between a monitor and the reclaimer of `lowwater-shrinker`. `lowwater` has the same
 //! one (`src/runtime/monitored.rs`).
+//!
+//! Included by the tests that need a real reclaimer.
 
 use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_pressure::BackgroundReclaim;

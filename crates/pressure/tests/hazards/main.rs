@@ -1,5 +1,8 @@
 //! Misuse of public types: leaked, dropped late, combined wrongly, with extreme numbers, called
 //! from their own callbacks. docs/HAZARDS.md lists the cases tested for each type.
+//!
+//! Each file of this folder has one kind of misuse. Only safe code: a failure is a panic, a hang or
+//! a limit out of bounds.
 
 #![forbid(unsafe_code)]
 

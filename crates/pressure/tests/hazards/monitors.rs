@@ -1,4 +1,7 @@
 //! Monitors that are used and dropped in callbacks, late in a thread's life, and leaked.
+//!
+//! A monitor's thread calls user code (the trim hook), and is joined by the drop: each test lets
+//! one wait for the other, and must end.
 
 use crate::hazard::{at_the_end_of_a_thread, in_a_process, within, PATIENCE};
 use crate::{reclaimer, tree_and_registry};
@@ -130,7 +133,7 @@ fn a_monitor_may_be_used_and_dropped_by_its_own_hook() {
 }
 
 #[test]
-fn a_trim_hook_that_panics_in_its_drop_is_no_fault_of_the_monitor() {
+fn a_trim_hook_may_panic_in_its_drop() {
     within("the end of a monitor", || {
         let (tree, registry) = tree_and_registry();
         let grenade = Mutex::new(Some(Box::new(Grenade) as Box<dyn Any + Send>));
@@ -272,8 +275,8 @@ fn a_monitor_is_used_started_and_dropped_late_in_a_threads_life() {
 }
 
 #[test]
-fn a_monitor_that_is_leaked_stops_nobody() {
-    in_a_process("monitors::a_monitor_that_is_leaked_stops_nobody", || {
+fn a_leaked_monitor_blocks_no_other_code() {
+    in_a_process("monitors::a_leaked_monitor_blocks_no_other_code", || {
         within("reclaim beside leaks", || {
             let (tree, registry) = tree_and_registry();
             let registration = register(&registry, Hooked::new(|| ()));

@@ -1,4 +1,6 @@
 //! Targets and monitors with extreme numbers.
+//!
+//! Every sum must saturate and every loop must end.
 
 use crate::hazard::within;
 use crate::{reclaimer, tree_and_registry};
@@ -27,7 +29,7 @@ fn configs() -> Vec<PressureConfig> {
 }
 
 #[test]
-fn a_target_at_the_end_of_time_ends() {
+fn a_target_with_maximal_times_terminates() {
     within("targets", || {
         let ends = [ByteSize::ZERO, ByteSize::new(1), ByteSize::mib(1), ByteSize::new(u64::MAX - 1), ByteSize::MAX];
         for config in configs() {

@@ -1,4 +1,6 @@
 //! Texts of `/proc`, of control groups and of the service manager that no kernel would write.
+//!
+//! Parsers must return, without a panic and with an error that quotes only a part of the text.
 
 use lowwater_lru_core::ByteSize;
 use lowwater_pressure::cgroup::{parse_limit_of, Cgroup, CgroupPath, Events, Membership, Mount, Stat, Version};
@@ -7,7 +9,7 @@ use lowwater_pressure::Stalls;
 use std::path::Path;
 
 #[test]
-fn hostile_texts_are_read_or_refused() {
+fn hostile_texts_are_parsed_or_refused() {
     let huge = "9".repeat(100_000);
     let lines = "low 1\n".repeat(50_000);
     let pieces = [

@@ -7,13 +7,15 @@
 //! 2. Aging is carried exactly, to a 65,536th of an object, rounded up. A cache of `f` objects is
 //!    scanned within `ceil(batch * seeks << priority / (4 * f))` passes at constant priority (S26),
 //!    even the smallest cache. Linux rounds the part of a small cache down to zero in every pass.
-//! 3. A call is made from 1/32 of a cache on, not only from a whole batch on. With a thousand
-//!    caches of a hundred objects, a batch of 128 would empty one cache and skip the others; this
-//!    way each gives up three objects.
+//! 3. A shrinker is called once 1/32 of its cache is to be scanned, not only once a whole batch is.
+//!    With a thousand caches of a hundred objects, a batch of 128 would empty one cache and skip
+//!    the others; this way each gives up three objects.
 //!
 //! Owed objects never exceed the existing objects, because a larger debt could never be paid. And a
 //! debt does not wait for the next pressure: the background is notified of it, at once if it is
 //! large, and pays all of it at its own pace.
+//!
+//! Numbers such as S23 are those of docs/INVARIANTS.md.
 
 use super::{total_max, Ended, Kick, Plan, PlanInput, Policy};
 use crate::deferred::{Debt, FRACTION_BITS};
@@ -22,9 +24,9 @@ use crate::deferred::{Debt, FRACTION_BITS};
 /// 1/32 of a cache at `seeks` 2; at lighter pressure the parts of several passes add up to it.
 const CACHE_PARTS: u64 = 32;
 
-/// The part of a cache from which on a debt is large, as a divisor. A debt below a batch is not.
+/// A debt is large if it is at least this part of the cache, as a divisor, and at least a batch.
 const LARGE_PARTS: u64 = 8;
-/// The number of batches from which on a debt is large in any case.
+/// A debt of at least this many batches is large, whatever the size of the cache.
 const LARGE_BATCHES: u64 = 32;
 
 /// The default policy.
@@ -36,20 +38,20 @@ impl Policy for Fair {
         background
     }
 
-    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
-        let delta_fixed = delta_fixed(ask);
-        let own_max = u128::from(total_max(ask.freeable)) << FRACTION_BITS;
+    fn plan(&self, input: &PlanInput, debt: Debt) -> Plan {
+        let delta_fixed = delta_fixed(input);
+        let own_max = u128::from(total_max(input.freeable)) << FRACTION_BITS;
         let own_fixed = (u128::from(debt.carry) + delta_fixed).min(own_max);
         let own = whole(own_fixed);
         // A twelfth of the debt at the lightest pressure, all of it at the highest; rounded up, so
         // that every debt is paid eventually.
-        let share = debt.owed.div_ceil(u64::from(ask.priority.max(1)));
-        let total = own.saturating_add(share).min(total_max(ask.freeable));
-        let scan_min = ask.batch.min(ask.freeable.div_ceil(CACHE_PARTS)).max(1);
+        let share = debt.owed.div_ceil(u64::from(input.priority.max(1)));
+        let total = own.saturating_add(share).min(total_max(input.freeable));
+        let scan_min = input.batch.min(input.freeable.div_ceil(CACHE_PARTS)).max(1);
         Plan { delta: own, total, scan_min, rest: (own_fixed % (1 << FRACTION_BITS)) as u64 }
     }
 
-    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
         // The debt is paid first: the rest of this pass's own part is carried, so nothing is lost,
         // and the last owed objects are paid too.
         let share = plan.total.saturating_sub(plan.delta);
@@ -62,9 +64,9 @@ impl Policy for Fair {
             Ended::Finished => Debt { owed, carry: 0 },
             // One batch is kept, so that the next pass resumes here; a larger remainder would
             // accumulate and be scanned at once.
-            Ended::Cut => Debt { owed, carry: fixed(left.min(ask.batch), plan.rest) },
+            Ended::Cut => Debt { owed, carry: fixed(left.min(input.batch), plan.rest) },
             Ended::Stopped | Ended::Deferred => {
-                Debt { owed: owed.saturating_add(left).min(self.owed_max(ask.freeable)), carry: plan.rest }
+                Debt { owed: owed.saturating_add(left).min(self.owed_max(input.freeable)), carry: plan.rest }
             }
         }
     }
@@ -73,10 +75,10 @@ impl Policy for Fair {
         freeable
     }
 
-    fn kick(&self, ask: &PlanInput, owed: u64) -> Kick {
+    fn kick(&self, input: &PlanInput, owed: u64) -> Kick {
         if owed == 0 {
             Kick::Never
-        } else if owed >= (ask.freeable / LARGE_PARTS).clamp(ask.batch, ask.batch.saturating_mul(LARGE_BATCHES)) {
+        } else if owed >= (input.freeable / LARGE_PARTS).clamp(input.batch, input.batch.saturating_mul(LARGE_BATCHES)) {
             Kick::Now
         } else {
             Kick::Soon
@@ -85,26 +87,26 @@ impl Policy for Fair {
 }
 
 /// This pass's part in 65,536ths of an object, rounded up.
-fn delta_fixed(ask: &PlanInput) -> u128 {
+fn delta_fixed(input: &PlanInput) -> u128 {
     // The same in 64 bits where the values fit: a 128-bit division is a function call, which most
     // caches do not need.
-    if ask.seeks > 0 && ask.freeable <= u64::MAX >> (FRACTION_BITS + 2) {
-        let parts = u64::from(ask.seeks) << ask.priority.min(super::PRIORITY_DEFAULT);
-        return u128::from((ask.freeable << (FRACTION_BITS + 2)).div_ceil(parts));
+    if input.seeks > 0 && input.freeable <= u64::MAX >> (FRACTION_BITS + 2) {
+        let parts = u64::from(input.seeks) << input.priority.min(super::PRIORITY_DEFAULT);
+        return u128::from((input.freeable << (FRACTION_BITS + 2)).div_ceil(parts));
     }
-    let freeable = u128::from(ask.freeable) << FRACTION_BITS;
-    if ask.seeks == 0 {
+    let freeable = u128::from(input.freeable) << FRACTION_BITS;
+    if input.seeks == 0 {
         return freeable / 2;
     }
     // The dividend has at most 64 + 16 + 2 bits, the divisor 32 + 12.
-    (freeable * 4).div_ceil(u128::from(ask.seeks) << ask.priority.min(super::PRIORITY_DEFAULT))
+    (freeable * 4).div_ceil(u128::from(input.seeks) << input.priority.min(super::PRIORITY_DEFAULT))
 }
 
 fn whole(fixed: u128) -> u64 {
     u64::try_from(fixed >> FRACTION_BITS).unwrap_or(u64::MAX)
 }
 
-/// `objects` and a fraction in fixed point, saturating.
+/// Returns `objects` and a fraction as one fixed-point number, saturating.
 fn fixed(objects: u64, rest: u64) -> u64 {
     u64::try_from((u128::from(objects) << FRACTION_BITS) + u128::from(rest)).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,8 @@
 //! The policy of Linux since 5.13: every caller takes the debt, and pays `debt >> priority` of it.
+//!
+//! The arithmetic must stay Linux's, to the object (S1): tests and benches compare with it.
+//!
+//! Numbers such as S1 are those of docs/INVARIANTS.md.
 
 use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
@@ -14,15 +18,15 @@ impl Policy for Proportional {
         true
     }
 
-    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
-        let delta = delta(ask);
-        let part = debt.owed.checked_shr(u32::from(ask.priority)).unwrap_or(0);
-        let total = part.saturating_add(delta).min(total_max(ask.freeable));
-        Plan { delta, total, scan_min: ask.batch.min(ask.freeable), rest: 0 }
+    fn plan(&self, input: &PlanInput, debt: Debt) -> Plan {
+        let delta = delta(input);
+        let part = debt.owed.checked_shr(u32::from(input.priority)).unwrap_or(0);
+        let total = part.saturating_add(delta).min(total_max(input.freeable));
+        Plan { delta, total, scan_min: input.batch.min(input.freeable), rest: 0 }
     }
 
-    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
-        let owed = debt.owed.saturating_add(plan.delta).saturating_sub(scanned).min(total_max(ask.freeable));
+    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
+        let owed = debt.owed.saturating_add(plan.delta).saturating_sub(scanned).min(total_max(input.freeable));
         Debt { owed, carry: 0 }
     }
 

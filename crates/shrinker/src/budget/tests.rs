@@ -1,16 +1,21 @@
 //! The arithmetic, compared with the kernel's own numbers and with its invariants.
+//!
+//! `s1_` tests repeat the numbers that kernel developers published (the discussion of deferred
+//! objects, the starvation of small caches), so that the baselines are Linux's formulae to the
+//! object. The properties below hold for every policy and input: bounds on a call, on debts, and on
+//! the passes until a small cache is scanned. Numbers such as S26 are those of docs/INVARIANTS.md.
 
 use super::*;
 use proptest::prelude::*;
 
 /// Scans a plan as a cooperative shrinker would: all of it, in batches.
-fn scan(ask: &PlanInput, plan: &Plan) -> u64 {
+fn scan(input: &PlanInput, plan: &Plan) -> u64 {
     if plan.total < plan.scan_min {
         return 0;
     }
     // The result of the loop `while left >= scan_min { left -= min(batch, left) }`, computed
     // directly.
-    let whole = plan.total / ask.batch * ask.batch;
+    let whole = plan.total / input.batch * input.batch;
     let rest = plan.total - whole;
     if rest >= plan.scan_min {
         plan.total
@@ -21,13 +26,13 @@ fn scan(ask: &PlanInput, plan: &Plan) -> u64 {
 
 /// Calls a policy once for a shrinker that scans everything requested. Returns the scanned objects,
 /// and the debt afterwards.
-fn call(policy: &dyn Policy, ask: &PlanInput, debt: Debt) -> (u64, Debt) {
-    let plan = policy.plan(ask, debt);
-    let scanned = scan(ask, &plan);
-    (scanned, policy.commit(ask, debt, &plan, scanned, Ended::Finished))
+fn call(policy: &dyn Policy, input: &PlanInput, debt: Debt) -> (u64, Debt) {
+    let plan = policy.plan(input, debt);
+    let scanned = scan(input, &plan);
+    (scanned, policy.commit(input, debt, &plan, scanned, Ended::Finished))
 }
 
-fn ask(freeable: u64, priority: u8, batch: u64) -> PlanInput {
+fn input(freeable: u64, priority: u8, batch: u64) -> PlanInput {
     PlanInput { freeable, priority, seeks: SEEKS_DEFAULT, batch, background: true }
 }
 
@@ -37,25 +42,25 @@ fn owed(owed: u64) -> Debt {
 
 #[test]
 fn s1_golden_seed_003_one_and_eight_tenths_of_a_million() {
-    let ask = ask(1_800_000, 12, 1024);
-    assert_eq!(delta(&ask), 878);
+    let input = input(1_800_000, 12, 1024);
+    assert_eq!(delta(&input), 878);
     // A million deferred: 1,000,878 in all, clamped to half the cache, in batches of 1,024.
-    let plan = Windup.plan(&ask, owed(1_000_000));
+    let plan = Windup.plan(&input, owed(1_000_000));
     assert_eq!(1_000_000 + plan.delta, 1_000_878);
     assert_eq!(plan.total, 900_000);
-    assert_eq!(scan(&ask, &plan), 899_072);
-    assert_eq!(call(&Proportional, &ask, owed(1_000_000)).0, 1_024);
+    assert_eq!(scan(&input, &plan), 899_072);
+    assert_eq!(call(&Proportional, &input, owed(1_000_000)).0, 1_024);
     // At the highest pressure all policies scan twice round the list.
-    let ask = PlanInput { priority: 0, ..ask };
+    let input = PlanInput { priority: 0, ..input };
     for policy in [&Windup as &dyn Policy, &Proportional, &Fair] {
-        assert_eq!(policy.plan(&ask, owed(1_000_000)).total, 3_600_000);
+        assert_eq!(policy.plan(&input, owed(1_000_000)).total, 3_600_000);
     }
-    assert_eq!(call(&Windup, &ask, owed(1_000_000)).0, 3_599_360);
+    assert_eq!(call(&Windup, &input, owed(1_000_000)).0, 3_599_360);
 }
 
 #[test]
 fn s1_golden_yang_shis_trace() {
-    assert_eq!(call(&Windup, &ask(93_689_873, 12, 1024), owed(4_994_376_020)).0, 46_844_928);
+    assert_eq!(call(&Windup, &input(93_689_873, 12, 1024), owed(4_994_376_020)).0, 46_844_928);
 }
 
 /// The starvation of small caches: 20,000 calls at priority 12. Columns: freeable, batch; the first
@@ -73,14 +78,14 @@ fn s26_golden_the_kernels_starvation_table() {
         (2_000, 128, None, 0, None, 0, 0),
     ];
     for (freeable, batch, windup_first, windup_mean, first, mean, end) in TABLE {
-        let ask = ask(freeable, 12, batch);
-        let (windup, proportional) = (run(&Windup, &ask, 20_000), run(&Proportional, &ask, 20_000));
+        let input = input(freeable, 12, batch);
+        let (windup, proportional) = (run(&Windup, &input, 20_000), run(&Proportional, &input, 20_000));
         assert_eq!((windup.first, windup.mean()), (windup_first, windup_mean), "to 5.12, {freeable}, {batch}");
         assert_eq!((proportional.first, proportional.mean()), (first, mean), "since 5.13, {freeable}, {batch}");
         assert_eq!(proportional.debt.owed, end, "since 5.13, {freeable}, {batch}");
-        let fair = run(&Fair, &ask, 20_000);
+        let fair = run(&Fair, &input, 20_000);
         assert!(
-            fair.first.is_some_and(|n| u64::from(n) <= s26_bound(&ask)),
+            fair.first.is_some_and(|n| u64::from(n) <= s26_bound(&input)),
             "ours, {freeable}, {batch}: {:?}",
             fair.first
         );
@@ -95,8 +100,8 @@ fn s26_golden_the_kernels_starvation_table() {
 fn s26_the_kernel_reaches_caches_from_a_quarter_of_the_batch_on_shifted_by_the_priority() {
     for (batch, priority) in [(128, 12), (128, 6), (1_024, 12), (1_024, 6)] {
         let bound = (batch / 4) << priority;
-        assert_eq!(run(&Proportional, &ask(bound - (1 << priority), priority, batch), 20_000).first, None);
-        assert!(run(&Proportional, &ask(bound, priority, batch), 20_000).first.is_some(), "{batch}, {priority}");
+        assert_eq!(run(&Proportional, &input(bound - (1 << priority), priority, batch), 20_000).first, None);
+        assert!(run(&Proportional, &input(bound, priority, batch), 20_000).first.is_some(), "{batch}, {priority}");
     }
 }
 
@@ -113,10 +118,10 @@ impl Run {
     }
 }
 
-fn run(policy: &dyn Policy, ask: &PlanInput, calls: u32) -> Run {
+fn run(policy: &dyn Policy, input: &PlanInput, calls: u32) -> Run {
     let mut run = Run { first: None, scanned: 0, debt: Debt::NONE };
     for n in 1..=calls {
-        let (scanned, debt) = call(policy, ask, run.debt);
+        let (scanned, debt) = call(policy, input, run.debt);
         if scanned > 0 && run.first.is_none() {
             run.first = Some(n);
         }
@@ -127,29 +132,29 @@ fn run(policy: &dyn Policy, ask: &PlanInput, calls: u32) -> Run {
 }
 
 /// The number of passes within which a cache is scanned at constant priority.
-fn s26_bound(ask: &PlanInput) -> u64 {
-    let (batch, seeks, freeable) = (u128::from(ask.batch), u128::from(ask.seeks), u128::from(ask.freeable));
-    u64::try_from(((batch * seeks) << ask.priority).div_ceil(4 * freeable)).unwrap_or(u64::MAX)
+fn s26_bound(input: &PlanInput) -> u64 {
+    let (batch, seeks, freeable) = (u128::from(input.batch), u128::from(input.seeks), u128::from(input.freeable));
+    u64::try_from(((batch * seeks) << input.priority).div_ceil(4 * freeable)).unwrap_or(u64::MAX)
 }
 
 #[test]
 fn s26_a_cache_of_one_object_is_reached_and_the_kernel_never_reaches_it() {
-    let ask = ask(1, 12, 128);
-    let bound = s26_bound(&ask);
+    let input = input(1, 12, 128);
+    let bound = s26_bound(&input);
     assert_eq!(bound, 262_144);
     // Even earlier than the bound: one object is the whole cache, so no batch has to fill.
-    assert_eq!(run(&Fair, &ask, 4096).first, Some(2048));
-    assert_eq!(run(&Proportional, &ask, 300_000).first, None);
+    assert_eq!(run(&Fair, &input, 4096).first, Some(2048));
+    assert_eq!(run(&Proportional, &input, 300_000).first, None);
 }
 
 #[test]
 fn fair_pays_a_debt_to_the_last_object() {
-    let ask = ask(1_000_000, 12, 128);
+    let input = input(1_000_000, 12, 128);
     let mut debt = owed(1_000_000);
     let mut passes = 0;
     // A twelfth of the rest each time.
     while debt.owed > 0 {
-        debt = call(&Fair, &ask, debt).1;
+        debt = call(&Fair, &input, debt).1;
         passes += 1;
         assert!(passes < 200, "{} objects are still owed after {passes} passes", debt.owed);
     }
@@ -160,7 +165,7 @@ fn fair_pays_a_debt_to_the_last_object() {
 #[test]
 fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
     let totals = [4, 3, 2].map(|priority| {
-        let plan = Windup.plan(&ask(8_000, priority, 128), owed(1_000_000));
+        let plan = Windup.plan(&input(8_000, priority, 128), owed(1_000_000));
         (plan.delta, plan.total)
     });
     assert_eq!(totals, [(1_000, 4_000), (2_000, 16_000), (4_000, 16_000)]);
@@ -168,7 +173,7 @@ fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
 
 /// The kernel's caps, where it has them, are in `commit`; a stored debt is not reduced again.
 #[test]
-fn s3_what_stands_is_capped_by_fair_only() {
+fn s3_only_fair_caps_a_stored_debt() {
     for freeable in [1, 8_000, u64::MAX] {
         let policies = [&Fair as &dyn Policy, &Proportional, &Windup];
         assert_eq!(policies.map(|policy| policy.owed_max(freeable)), [freeable, u64::MAX, u64::MAX]);
@@ -176,7 +181,7 @@ fn s3_what_stands_is_capped_by_fair_only() {
 }
 
 #[test]
-fn s23_fair_lets_the_background_pay_and_the_kernel_everybody() {
+fn s23_fair_pays_in_the_background_and_linux_in_every_call() {
     assert_eq!([false, true].map(|background| Fair.pays(background)), [false, true]);
     assert_eq!([false, true].map(|background| Proportional.pays(background)), [true, true]);
     assert_eq!([false, true].map(|background| Windup.pays(background)), [true, true]);
@@ -185,23 +190,23 @@ fn s23_fair_lets_the_background_pay_and_the_kernel_everybody() {
 /// A debt is large from an eighth of the cache on, but not below a batch, and in any case from 32
 /// batches on.
 #[test]
-fn fair_tells_at_once_of_a_large_debt() {
-    let kicks = |freeable: u64, owed: [u64; 3]| owed.map(|owed| Fair.kick(&ask(freeable, 12, 128), owed));
+fn fair_notifies_at_once_of_a_large_debt() {
+    let kicks = |freeable: u64, owed: [u64; 3]| owed.map(|owed| Fair.kick(&input(freeable, 12, 128), owed));
     assert_eq!(kicks(8_007, [0, 999, 1_000]), [Kick::Never, Kick::Soon, Kick::Now]);
     assert_eq!(kicks(100, [0, 127, 128]), [Kick::Never, Kick::Soon, Kick::Now]);
     assert_eq!(kicks(1_000_000, [1, 4_095, 4_096]), [Kick::Soon, Kick::Soon, Kick::Now]);
     for policy in [&Proportional as &dyn Policy, &Windup] {
-        assert_eq!(policy.kick(&ask(100, 12, 128), 1_000), Kick::Never);
+        assert_eq!(policy.kick(&input(100, 12, 128), 1_000), Kick::Never);
     }
 }
 
 /// Objects that were not worth a call are carried; objects that a shrinker did not have are not.
 #[test]
 fn fair_carries_nothing_where_the_shrinker_ran_dry() {
-    let ask = ask(100_000, 6, 128);
-    let plan = Fair.plan(&ask, Debt::NONE);
+    let input = input(100_000, 6, 128);
+    let plan = Fair.plan(&input, Debt::NONE);
     assert_eq!((plan.delta, plan.total, plan.scan_min), (3_125, 3_125, 128));
-    let back = |left: u64| Fair.commit(&ask, Debt::NONE, &plan, plan.total - left, Ended::Finished);
+    let back = |left: u64| Fair.commit(&input, Debt::NONE, &plan, plan.total - left, Ended::Finished);
     assert_eq!(back(127), Debt { owed: 0, carry: 127 << crate::deferred::FRACTION_BITS });
     assert_eq!([128, 129, 3_125].map(back), [Debt::NONE; 3]);
 }
@@ -211,7 +216,7 @@ fn fair_carries_nothing_where_the_shrinker_ran_dry() {
 fn s1_fairs_part_is_exact_at_every_size() {
     for shift in 0..u64::BITS {
         for freeable in [(1_u64 << shift) - 1, 1 << shift, (1 << shift) + 1].map(|n| n.max(1)) {
-            let plan = Fair.plan(&ask(freeable, 12, 128), Debt::NONE);
+            let plan = Fair.plan(&input(freeable, 12, 128), Debt::NONE);
             let exact = (u128::from(freeable) << crate::deferred::FRACTION_BITS).div_ceil(2048);
             assert_eq!((u128::from(plan.delta) << crate::deferred::FRACTION_BITS) + u128::from(plan.rest), exact);
         }
@@ -243,56 +248,56 @@ proptest! {
     /// `((freeable >> priority) * 4) / seeks` and the following steps, in integers wide enough that
     /// nothing can overflow.
     #[test]
-    fn s1_s4_proportional_is_the_kernels_formula(ask in any_ask(), debt in any_debt()) {
-        let (freeable, nr) = (u128::from(ask.freeable), u128::from(debt.owed));
-        let delta = match ask.seeks {
+    fn s1_s4_proportional_is_the_kernels_formula(input in any_ask(), debt in any_debt()) {
+        let (freeable, nr) = (u128::from(input.freeable), u128::from(debt.owed));
+        let delta = match input.seeks {
             0 => freeable / 2,
-            seeks => (freeable >> ask.priority) * 4 / u128::from(seeks),
+            seeks => (freeable >> input.priority) * 4 / u128::from(seeks),
         };
         let limit = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
-        let total = ((nr >> ask.priority) + delta).min(2 * freeable);
-        let plan = Proportional.plan(&ask, debt);
+        let total = ((nr >> input.priority) + delta).min(2 * freeable);
+        let plan = Proportional.plan(&input, debt);
         prop_assert_eq!(plan.delta, limit(delta));
         prop_assert_eq!(plan.total, limit(total));
-        prop_assert_eq!(plan.scan_min, ask.batch.min(ask.freeable));
-        let scanned = scan(&ask, &plan);
+        prop_assert_eq!(plan.scan_min, input.batch.min(input.freeable));
+        let scanned = scan(&input, &plan);
         let next = limit(nr + delta).saturating_sub(scanned).min(limit(2 * freeable));
-        prop_assert_eq!(Proportional.commit(&ask, debt, &plan, scanned, Ended::Finished).owed, next);
+        prop_assert_eq!(Proportional.commit(&input, debt, &plan, scanned, Ended::Finished).owed, next);
     }
 
     #[test]
-    fn s2_s3_no_policy_scans_or_keeps_more_than_twice_what_is_there(ask in any_ask(), debt in any_debt(), scanned: u64) {
-        let twice = ask.freeable.saturating_mul(2);
+    fn s2_s3_no_policy_scans_or_owes_more_than_twice_the_objects(input in any_ask(), debt in any_debt(), scanned: u64) {
+        let twice = input.freeable.saturating_mul(2);
         for policy in [&Fair as &dyn Policy, &Proportional, &Windup] {
-            let plan = policy.plan(&ask, debt);
+            let plan = policy.plan(&input, debt);
             prop_assert!(plan.total <= twice);
-            prop_assert!(scan(&ask, &plan) <= plan.total);
+            prop_assert!(scan(&input, &plan) <= plan.total);
         }
         for ended in [Ended::Finished, Ended::Stopped, Ended::Cut, Ended::Deferred] {
-            let plan = Proportional.plan(&ask, debt);
-            prop_assert!(Proportional.commit(&ask, debt, &plan, scanned, ended).owed <= twice);
-            let debt = Debt { owed: debt.owed.min(Fair.owed_max(ask.freeable)), ..debt };
-            let plan = Fair.plan(&ask, debt);
-            prop_assert!(Fair.commit(&ask, debt, &plan, scanned, ended).owed <= ask.freeable);
+            let plan = Proportional.plan(&input, debt);
+            prop_assert!(Proportional.commit(&input, debt, &plan, scanned, ended).owed <= twice);
+            let debt = Debt { owed: debt.owed.min(Fair.owed_max(input.freeable)), ..debt };
+            let plan = Fair.plan(&input, debt);
+            prop_assert!(Fair.commit(&input, debt, &plan, scanned, ended).owed <= input.freeable);
         }
     }
 
     #[test]
-    fn s6_a_stop_on_the_first_batch_defers_the_whole_part(ask in any_ask(), debt in any_debt()) {
-        let plan = Proportional.plan(&ask, debt);
-        let kernel = Proportional.commit(&ask, debt, &plan, 0, Ended::Stopped);
-        prop_assert_eq!(kernel.owed, debt.owed.saturating_add(plan.delta).min(ask.freeable.saturating_mul(2)));
-        let plan = Fair.plan(&ask, debt);
-        let ours = Fair.commit(&ask, debt, &plan, 0, Ended::Stopped);
-        prop_assert_eq!(ours.owed, debt.owed.saturating_add(plan.delta).min(ask.freeable));
+    fn s6_a_stop_on_the_first_batch_defers_the_whole_part(input in any_ask(), debt in any_debt()) {
+        let plan = Proportional.plan(&input, debt);
+        let kernel = Proportional.commit(&input, debt, &plan, 0, Ended::Stopped);
+        prop_assert_eq!(kernel.owed, debt.owed.saturating_add(plan.delta).min(input.freeable.saturating_mul(2)));
+        let plan = Fair.plan(&input, debt);
+        let ours = Fair.commit(&input, debt, &plan, 0, Ended::Stopped);
+        prop_assert_eq!(ours.owed, debt.owed.saturating_add(plan.delta).min(input.freeable));
     }
 
     #[test]
-    fn s9_more_pressure_never_means_less_to_scan(ask in any_ask(), debt in any_debt()) {
+    fn s9_more_pressure_never_means_less_to_scan(input in any_ask(), debt in any_debt()) {
         for policy in [&Fair as &dyn Policy, &Proportional] {
             let mut before = 0;
             for priority in (0..=12).rev() {
-                let total = policy.plan(&PlanInput { priority, ..ask }, debt).total;
+                let total = policy.plan(&PlanInput { priority, ..input }, debt).total;
                 prop_assert!(total >= before, "priority {} scans {}, {} scans {}", priority, total, priority + 1, before);
                 before = total;
             }
@@ -300,11 +305,11 @@ proptest! {
     }
 
     #[test]
-    fn s24_what_is_deferred_is_owed_exactly(ask in any_ask(), carry: u64) {
+    fn s24_deferred_objects_are_owed_exactly(input in any_ask(), carry: u64) {
         let debt = Debt { owed: 0, carry };
-        let plan = Fair.plan(&ask, debt);
-        let back = Fair.commit(&ask, debt, &plan, 0, Ended::Deferred);
-        prop_assert_eq!(back.owed, plan.total.min(ask.freeable));
+        let plan = Fair.plan(&input, debt);
+        let back = Fair.commit(&input, debt, &plan, 0, Ended::Deferred);
+        prop_assert_eq!(back.owed, plan.total.min(input.freeable));
     }
 
     /// Changes of pressure neither lose nor create a part of the carry, to 1/65,536 of an object
@@ -316,42 +321,42 @@ proptest! {
         batch in prop_oneof![Just(128_u64), Just(1024), 1..4096_u64],
         seeks in 1..5_u32,
     ) {
-        let ask = PlanInput { freeable, priority, seeks, batch, background: false };
-        let bound = s26_bound(&ask).max(1);
+        let input = PlanInput { freeable, priority, seeks, batch, background: false };
+        let bound = s26_bound(&input).max(1);
         let mut debt = Debt::NONE;
         let mut passes = 0;
         loop {
-            let (scanned, next) = call(&Fair, &ask, debt);
+            let (scanned, next) = call(&Fair, &input, debt);
             passes += 1;
             if scanned > 0 {
                 break;
             }
-            prop_assert!(passes < bound, "{:?} is not scanned within {} passes", ask, bound);
+            prop_assert!(passes < bound, "{:?} is not scanned within {} passes", input, bound);
             debt = next;
         }
     }
 
     #[test]
-    fn fair_carries_what_does_not_make_a_call(ask in any_ask(), debt in any_debt()) {
+    fn fair_carries_objects_below_a_call(input in any_ask(), debt in any_debt()) {
         // Without debts: all planned objects are scanned, or carried to the next pass.
         let debt = Debt { owed: 0, carry: debt.carry.min(1 << 40) };
-        let ask = PlanInput { freeable: ask.freeable.min(1 << 40), batch: ask.batch.min(1 << 20), ..ask };
-        let plan = Fair.plan(&ask, debt);
-        let scanned = scan(&ask, &plan);
-        let back = Fair.commit(&ask, debt, &plan, scanned, Ended::Finished);
+        let input = PlanInput { freeable: input.freeable.min(1 << 40), batch: input.batch.min(1 << 20), ..input };
+        let plan = Fair.plan(&input, debt);
+        let scanned = scan(&input, &plan);
+        let back = Fair.commit(&input, debt, &plan, scanned, Ended::Finished);
         let fixed = |n: u64| n << crate::deferred::FRACTION_BITS;
         prop_assert_eq!(fixed(scanned) + back.carry, fixed(plan.total) + plan.rest);
     }
 
     #[test]
-    fn s1_fairs_part_is_the_exact_quotient_rounded_up(ask in any_ask()) {
-        let plan = Fair.plan(&ask, Debt::NONE);
-        let freeable = u128::from(ask.freeable) << crate::deferred::FRACTION_BITS;
-        let exact = match ask.seeks {
+    fn s1_fairs_part_is_the_exact_quotient_rounded_up(input in any_ask()) {
+        let plan = Fair.plan(&input, Debt::NONE);
+        let freeable = u128::from(input.freeable) << crate::deferred::FRACTION_BITS;
+        let exact = match input.seeks {
             0 => freeable / 2,
-            seeks => (freeable * 4).div_ceil(u128::from(seeks) << ask.priority),
+            seeks => (freeable * 4).div_ceil(u128::from(seeks) << input.priority),
         };
-        let fixed = exact.min(u128::from(ask.freeable.saturating_mul(2)) << crate::deferred::FRACTION_BITS);
+        let fixed = exact.min(u128::from(input.freeable.saturating_mul(2)) << crate::deferred::FRACTION_BITS);
         prop_assert_eq!((u128::from(plan.delta) << crate::deferred::FRACTION_BITS) + u128::from(plan.rest), fixed);
     }
 }

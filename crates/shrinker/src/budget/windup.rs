@@ -1,11 +1,16 @@
-//! The policy of Linux to 5.12: every caller takes the whole debt, and scans up to half the cache
-//! for it.
+//! The policy of Linux to 5.12: every caller takes the whole debt and pays as much of it as it may
+//! scan. While the debt has no cap, it grows without bound ("wind-up", as of an integral
+//! controller).
+//!
+//! The arithmetic must stay Linux's, to the object (S1): tests and benches compare with it.
+//!
+//! Numbers such as S1 are those of docs/INVARIANTS.md.
 
 use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
 
-/// The policy of Linux to 5.12; a baseline for benches. The debt has no cap, and a single caller
-/// pays all of it.
+/// The policy of Linux to 5.12; a baseline for benches. The debt has no cap, and the next caller
+/// pays it: half a cache in one call, or twice the cache at high pressure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Windup;
 
@@ -14,17 +19,17 @@ impl Policy for Windup {
         true
     }
 
-    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
-        let delta = delta(ask);
+    fn plan(&self, input: &PlanInput, debt: Debt) -> Plan {
+        let delta = delta(input);
         let mut total = debt.owed.saturating_add(delta);
-        if delta < ask.freeable / 4 {
-            total = total.min(ask.freeable / 2);
+        if delta < input.freeable / 4 {
+            total = total.min(input.freeable / 2);
         }
-        let total = total.min(total_max(ask.freeable));
-        Plan { delta, total, scan_min: ask.batch.min(ask.freeable), rest: 0 }
+        let total = total.min(total_max(input.freeable));
+        Plan { delta, total, scan_min: input.batch.min(input.freeable), rest: 0 }
     }
 
-    fn commit(&self, _ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
+    fn commit(&self, _input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
         Debt { owed: debt.owed.saturating_add(plan.delta).saturating_sub(scanned), carry: 0 }
     }
 

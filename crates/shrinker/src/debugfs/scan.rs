@@ -1,4 +1,9 @@
 //! The `scan` file: one manual call of a shrinker.
+//!
+//! Parser and errors follow the kernel's, so that its scripts work. It is a debugging aid: debts,
+//! bits and protection are ignored.
+//!
+//! A change must keep the kernel's errors.
 
 use lowwater_lru_core::{MemcgId, NodeId};
 use thiserror::Error;
@@ -48,7 +53,7 @@ pub enum ScanError {
 }
 
 impl ScanError {
-    /// The kernel's error number: `EINVAL` (22) or `ENOENT` (2).
+    /// Returns the kernel's error number: `EINVAL` (22) or `ENOENT` (2).
     pub const fn errno(self) -> i32 {
         match self {
             Self::Malformed | Self::NoNode { .. } | Self::NotAware => 22,

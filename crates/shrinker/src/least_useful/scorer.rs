@@ -1,11 +1,16 @@
 //! Counting pairs, and computing their scores.
+//!
+//! A score is the usefulness of a pair's bytes, from its counted objects and its misses; the
+//! ranking ([`least_useful`](super)) selects the pair with the least. Counting calls the shrinkers,
+//! which may take long, so it happens without a lock. A change must ensure that the slot is
+//! compared with the pair again after a callback: the pair may be gone by then.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::budget::SEEKS_DEFAULT;
 use crate::control::{Reclaim, ShrinkControl};
 use crate::registry::{budget, CallGuard, RegistryCore, ShrinkerOptions};
-use crate::utility::{log2, Pairs, Standing, ONE};
+use crate::utility::{log2, PairState, Pairs, ONE};
 
 /// Counts pairs and computes their scores, for one call of reclaim.
 pub(super) struct Scorer<'a> {
@@ -15,7 +20,7 @@ pub(super) struct Scorer<'a> {
 }
 
 impl Scorer<'_> {
-    /// The budget of the whole registry.
+    /// Returns the budget of the whole registry.
     pub(super) fn budget(&self) -> u64 {
         budget(&self.core.root)
     }
@@ -23,20 +28,20 @@ impl Scorer<'_> {
     /// Counts the objects of a pair, and computes its score. A pair with a shrinker that cannot be
     /// called is marked empty.
     pub(super) fn count(&self, slot: u32) {
-        let Some((pair, (id, group))) = self.pairs.pair(slot).and_then(|pair| Some((pair, pair.who()?))) else {
+        let Some((pair, (id, group))) = self.pairs.pair(slot).and_then(|pair| Some((pair, pair.ids()?))) else {
             return;
         };
         match self.core.map.memcg(group).and_then(|memcg| Some((memcg, self.core.lookup(id)?))) {
             Some((memcg, mut guard)) => self.count_inside(slot, &memcg, &mut guard),
             None if self.pairs.holds(slot, id, group) => {
-                pair.set_standing(Standing::Empty(self.pairs.clock.epoch() as u16));
+                pair.set_state(PairState::Empty(self.pairs.clock.epoch() as u16));
             }
             None => {}
         }
     }
 
-    /// [`count`](Self::count) for a thread that may call the pair's shrinker. Does nothing if the
-    /// shrinker was closed since the thread entered it.
+    /// As [`count`](Self::count), for a thread that may call the pair's shrinker. Does nothing if
+    /// the shrinker was closed since the thread entered it.
     pub(super) fn count_inside(&self, slot: u32, memcg: &Memcg, guard: &mut CallGuard) {
         if guard.is_closed() {
             return;
@@ -50,21 +55,21 @@ impl Scorer<'_> {
         }
         let Some(pair) = self.pairs.pair(slot) else { return };
         match self.pairs.make_tallies(slot) {
-            // Without memory the pair waits for the next epoch, so that the foreground, which counts
-            // the pair that was counted longest ago, counts other pairs too.
-            None => pair.set_standing(Standing::Empty(epoch as u16)),
+            // Without memory the pair waits for the next epoch, so that the foreground, which
+            // counts the pair that was counted longest ago, counts other pairs too.
+            None => pair.set_state(PairState::Empty(epoch as u16)),
             Some(tallies) => {
                 tallies.counted(held, weight, memcg.usage().get(), epoch);
                 match held {
-                    0 => pair.set_standing(Standing::Empty(epoch as u16)),
+                    0 => pair.set_state(PairState::Empty(epoch as u16)),
                     _ => self.score_as(slot, &guard.options, Some(epoch)),
                 }
             }
         }
     }
 
-    /// The objects of a pair on all nodes, and their bytes if the shrinker knows them. `None` if a
-    /// callback panicked.
+    /// Returns the objects of a pair on all nodes, and their bytes if the shrinker knows them.
+    /// `None` if a callback panicked.
     fn held(&self, guard: &mut CallGuard, memcg: &Memcg) -> Option<(u64, Option<u64>)> {
         let (mut held, mut bytes) = (0_u64, Some(0_u64));
         let nodes = if guard.options.numa_aware { self.core.map.nodes() } else { 1 };

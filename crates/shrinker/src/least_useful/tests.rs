@@ -1,4 +1,8 @@
 //! Which pairs a call chooses, how much it asks them for, and when it stops believing them.
+//!
+//! The shrinkers are [`Pool`]s, which report a fixed number of objects and free what they are asked
+//! for, all of it or nothing, so a test knows the rank of each pair beforehand. The numbers in the
+//! tests are those of the constants in [`victim`](super::victim).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,7 +16,8 @@ use crate::control::ShrinkControl;
 use crate::utility::log2;
 use crate::{Count, Registration, Registry, RegistryConfig, Scan, Shrinker};
 
-/// Holds always as many objects of 1,000 bytes, of each group on each node; a node holds as many more.
+/// Holds always as many objects of 1,000 bytes, of each group on each node; a node holds as many
+/// more.
 struct Pool {
     objects: u64,
     on_next_node: u64,
@@ -92,19 +97,19 @@ fn pairs(registry: &Registry) -> &Pairs {
     registry.core.map.by_utility().unwrap()
 }
 
-fn standing(registry: &Registry, slot: u32) -> Standing {
-    pairs(registry).pair(slot).unwrap().standing()
+fn state(registry: &Registry, slot: u32) -> PairState {
+    pairs(registry).pair(slot).unwrap().state()
 }
 
 fn rank(registry: &Registry, slot: u32) -> i32 {
-    match standing(registry, slot) {
-        Standing::Scored(score) => score.rank(pairs(registry).clock.epoch(), registry.root().max().get()),
+    match state(registry, slot) {
+        PairState::Scored(score) => score.rank(pairs(registry).clock.epoch(), registry.root().max().get()),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_batch_comes_from_as_many_pairs_as_it_needs_where_each_is_small() {
+fn a_batch_takes_objects_from_several_small_pairs() {
     for (n, freed) in [(16, 1), (17, 8), (50, 8)] {
         let (tree, registry) = world(1, 1 << 30);
         let groups = groups(&tree, n);
@@ -121,7 +126,7 @@ fn a_batch_comes_from_as_many_pairs_as_it_needs_where_each_is_small() {
 }
 
 #[test]
-fn a_pair_is_asked_for_a_64th_of_it_and_for_eight_at_most() {
+fn a_pair_is_asked_for_a_64th_of_its_objects_and_at_most_8() {
     for (objects, nr) in [(1, 1), (127, 1), (128, 2), (511, 7), (512, 8), (100_000, 8)] {
         let (tree, registry) = world(1, 1 << 40);
         let (pool, _registration) = pool(&registry, &[tree.root().clone()], objects, true, 2);
@@ -131,7 +136,19 @@ fn a_pair_is_asked_for_a_64th_of_it_and_for_eight_at_most() {
 }
 
 #[test]
-fn a_pair_that_keeps_all_is_asked_for_256_objects_and_is_worth_more_then() {
+fn of_many_pairs_one_is_asked_for_a_16th_of_its_objects_and_at_most_8() {
+    for (objects, nr) in [(31, 1), (32, 2), (127, 7), (128, 8)] {
+        let (tree, registry) = world(1, 1 << 40);
+        let (pool, _registration) = pool(&registry, &groups(&tree, 17), objects, true, 2);
+        batch(&registry, Reclaim::KSWAPD);
+        pool.asked();
+        batch(&registry, Reclaim::KSWAPD);
+        assert_eq!(pool.asked().first(), Some(&nr), "of {objects}");
+    }
+}
+
+#[test]
+fn a_pair_that_keeps_all_objects_is_asked_for_at_most_256_and_rises_in_rank() {
     let (tree, registry) = world(1, 1 << 30);
     let builder = registry.builder("keeps").reports_misses(true);
     let (pool, _registration) = made(builder, &[tree.root().clone()], 1_000, false);
@@ -144,7 +161,7 @@ fn a_pair_that_keeps_all_is_asked_for_256_objects_and_is_worth_more_then() {
 }
 
 #[test]
-fn a_pair_that_keeps_all_is_asked_again_after_each_batch_of_another() {
+fn a_pair_that_kept_all_objects_is_asked_again_after_a_batch_of_another_pair() {
     let (tree, registry) = world(1, 1 << 30);
     let (keeps, _keeps) = pool(&registry, &[tree.root().clone()], 10_000, false, 2);
     let (gives, _gives) = pool(&registry, &[tree.root().clone()], 1_000, true, 2);
@@ -154,7 +171,7 @@ fn a_pair_that_keeps_all_is_asked_again_after_each_batch_of_another() {
 }
 
 #[test]
-fn a_pair_that_frees_nothing_of_what_it_says_is_believed_seven_times_for_the_clock() {
+fn a_pair_whose_reports_do_not_lower_usage_advances_the_clock_seven_times() {
     let (tree, registry) = world(1, 16 * 8_000);
     let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 1_000_000, true, 2);
     let epochs: Vec<_> = (0..20)
@@ -167,14 +184,14 @@ fn a_pair_that_frees_nothing_of_what_it_says_is_believed_seven_times_for_the_clo
     assert_eq!(epochs[7..], [8; 13]);
     for n in 21..=62 {
         batch(&registry, Reclaim::FOREGROUND);
-        assert!(matches!(standing(&registry, 0), Standing::Scored(_)), "batch {n}");
+        assert!(matches!(state(&registry, 0), PairState::Scored(_)), "batch {n}");
     }
     batch(&registry, Reclaim::FOREGROUND);
-    assert_eq!(standing(&registry, 0), Standing::Empty(8), "after 63 it is passed over");
+    assert_eq!(state(&registry, 0), PairState::Empty(8), "after 63 it is passed over");
 }
 
 #[test]
-fn a_pair_whose_groups_usage_falls_is_believed_each_time() {
+fn a_pair_that_lowers_its_groups_usage_always_advances_the_clock() {
     let (tree, registry) = world(1, 1_600_000);
     let (pool, _registration) = pool(&registry, &[tree.root().clone()], 1_000, true, 2);
     core::mem::forget(tree.root().try_charge(ByteSize::new(1_600_000)).unwrap());
@@ -186,13 +203,13 @@ fn a_pair_whose_groups_usage_falls_is_believed_each_time() {
 }
 
 #[test]
-fn after_the_least_only_pairs_of_nearly_its_rank_follow() {
+fn after_the_least_useful_pair_only_pairs_of_similar_rank_are_asked() {
     let (tree, registry) = world(1, 1 << 30);
     let groups = groups(&tree, 20);
     let (_pool, _registration) = pool(&registry, &groups, 10, true, 2);
     let call = LeastUseful { core: &registry.core, limit: tree.root(), needy: None, flags: Reclaim::FOREGROUND };
     let candidates = pairs(&registry).candidates(None, true);
-    let mut round = Round { candidates, ranks: [i32::MAX; CANDIDATES_MAX], most: i32::MAX };
+    let mut round = Round { candidates, ranks: [i32::MAX; CANDIDATES_MAX], rank_end: i32::MAX };
     round.ranks[..5].copy_from_slice(&[9, 5, 5 + ONE / 2, 5 + ONE / 2 - 1, 6]);
     let slots = round.candidates.as_slice().to_vec();
     let slot = |at: usize| slots[at];
@@ -201,7 +218,7 @@ fn after_the_least_only_pairs_of_nearly_its_rank_follow() {
 }
 
 #[test]
-fn the_foreground_counts_one_pair_and_the_background_all_that_are_due() {
+fn the_foreground_counts_one_due_pair_and_the_background_all() {
     let (tree, registry) = world(1, 1 << 30);
     let groups = groups(&tree, 10);
     let (pool, _registration) = pool(&registry, &groups, 1_000, true, 2);
@@ -210,7 +227,8 @@ fn the_foreground_counts_one_pair_and_the_background_all_that_are_due() {
         batch(&registry, flags);
         pool.counts()
     };
-    // The first bytes that are evicted begin an epoch. A batch that is scanned is counted for itself.
+    // The first bytes that are evicted begin an epoch. A batch that is scanned is counted for
+    // itself.
     (0..2).for_each(|_| _ = counts(Reclaim::KSWAPD));
     let of_scan = counts(Reclaim::FOREGROUND);
     let again = counts(Reclaim::KSWAPD);
@@ -222,7 +240,7 @@ fn the_foreground_counts_one_pair_and_the_background_all_that_are_due() {
 }
 
 #[test]
-fn a_call_goes_on_to_eight_pairs_that_give_nothing() {
+fn a_call_asks_at_most_eight_pairs_that_free_nothing() {
     for n in [12, 20] {
         let (tree, registry) = world(1, 1 << 30);
         let groups = groups(&tree, n);
@@ -233,7 +251,7 @@ fn a_call_goes_on_to_eight_pairs_that_give_nothing() {
 }
 
 #[test]
-fn of_many_pairs_those_below_a_group_are_found() {
+fn the_pairs_below_a_group_are_found_among_many() {
     let (tree, registry) = world(1, 1 << 30);
     let groups = groups(&tree, 60);
     let (_pool, _registration) = pool(&registry, &groups, 1_000, true, 2);
@@ -244,24 +262,24 @@ fn of_many_pairs_those_below_a_group_are_found() {
 }
 
 #[test]
-fn a_pair_that_was_empty_is_counted_again_where_there_is_no_other() {
+fn an_empty_pair_is_counted_again_if_there_is_no_other() {
     let (tree, registry) = world(1, 1 << 30);
     let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 1_000, true, 2);
-    pairs(&registry).pair(0).unwrap().set_standing(Standing::Empty(0));
+    pairs(&registry).pair(0).unwrap().set_state(PairState::Empty(0));
     assert_eq!(batch(&registry, Reclaim::FOREGROUND).freed, 8);
 }
 
 #[test]
-fn a_pair_that_counts_nothing_is_empty() {
+fn a_pair_that_counts_zero_is_empty() {
     let (tree, registry) = world(1, 1 << 30);
     let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 0, true, 2);
     let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
     scorer.count(0);
-    assert_eq!(standing(&registry, 0), Standing::Empty(0));
+    assert_eq!(state(&registry, 0), PairState::Empty(0));
 }
 
 #[test]
-fn a_pair_is_counted_on_all_nodes_with_its_weight() {
+fn a_pairs_objects_and_weight_are_summed_over_all_nodes() {
     let (tree, registry) = world(3, 1 << 30);
     let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 5, true, 2);
     let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
@@ -271,7 +289,7 @@ fn a_pair_is_counted_on_all_nodes_with_its_weight() {
 }
 
 #[test]
-fn objects_that_are_dear_to_make_are_worth_more() {
+fn objects_with_a_high_miss_cost_rank_higher() {
     let (tree, registry) = world(1, 1 << 30);
     let root = [tree.root().clone()];
     let _pools: Vec<_> = [2, 16, 0].map(|seeks| pool(&registry, &root, 1_000, true, seeks)).into();
@@ -304,7 +322,7 @@ impl Shrinker for Ending {
 }
 
 #[test]
-fn a_shrinker_that_was_killed_in_a_scan_is_not_called_again() {
+fn a_shrinker_that_deregistered_in_a_scan_is_not_called_again() {
     let (tree, registry) = world(1, 1 << 30);
     let ending = Arc::new(Ending::default());
     let prepared = registry.builder("ending").alloc().unwrap();
@@ -318,7 +336,7 @@ fn a_shrinker_that_was_killed_in_a_scan_is_not_called_again() {
 }
 
 #[test]
-fn a_closed_shrinker_is_not_counted_by_a_thread_inside() {
+fn a_thread_inside_a_closed_shrinker_does_not_count_it() {
     let (tree, registry) = world(1, 1 << 30);
     let group = tree.root().clone();
     let (pool, registration) = pool(&registry, core::slice::from_ref(&group), 100, true, 2);

@@ -1,27 +1,35 @@
 //! A selected pair, and the scan of a batch of its objects.
+//!
+//! Batches are small, so that an insert that evicts waits for a few objects only and the next
+//! victim may be another pair. A shrinker may report anything; what it frees is checked against the
+//! usage of its group. A change must ensure that one scan takes a bounded time whatever the
+//! callbacks return.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::scorer::Scorer;
 use crate::control::ShrinkControl;
 use crate::registry::CallGuard;
-use crate::shrink::{Asked, ScanAmount, ShrinkSlab};
+use crate::shrink::{ScanAmount, ShrinkSlab, VisitOutcome};
 use crate::work::{Progress, Work};
 
 /// The maximum number of objects of one batch from one pair; the next victim is then selected.
 pub(super) const BATCH_MAX: u64 = 8;
 /// A batch is at most this fraction of the pair's objects, as a divisor, so that a small pair does
 /// not lose all of them at once.
-const BATCH_PARTS: u64 = 64;
+pub(super) const BATCH_PARTS: u64 = 64;
+/// The divisor if there are more pairs than candidates. Then a pair is rarely selected, and a scan
+/// costs several times what the eviction of one more object does.
+pub(super) const BATCH_PARTS_OF_MANY: u64 = 16;
 /// The maximum number of objects scanned in one pair until one is freed: the first ones may only
 /// lose a second chance.
 const SCAN_MAX: u64 = 256;
 /// After this many batches in a row without a fall in the usage of the victim's group, the shrinker
 /// is taken to free none of the objects that it reports, unless it counts fewer objects. A single
 /// batch proves nothing, because charges may come as fast.
-const VAIN_MAX: u16 = 64;
+const NO_FALL_MAX: u16 = 64;
 /// After this many such batches, its reported bytes no longer advance the clock.
-const VAIN_FEW: u16 = 8;
+const NO_FALL_FEW: u16 = 8;
 
 /// A pair that was selected.
 pub(super) struct Victim {
@@ -39,39 +47,42 @@ pub(super) struct Scanned {
 /// Whether a pair freed something, as far as can be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Gave,
+    /// Objects were freed.
+    Freed,
     /// All scanned objects had been used and were kept; or nothing can be scanned at the moment.
     Kept,
     /// The pair is gone, and its slot may belong to another pair.
     Gone,
+    /// No object can be freed, or the reports of the shrinker are not credible.
     Nothing,
 }
 
 impl Victim {
-    /// Scans a batch of its objects, and continues while all scanned objects are kept.
-    pub(super) fn scan(&self, scorer: &Scorer<'_>, work: &mut Work<'_>) -> Scanned {
+    /// Scans a batch of its objects, at most 1 / `batch_parts` of them, and continues while all
+    /// scanned objects are kept.
+    pub(super) fn scan(&self, scorer: &Scorer<'_>, batch_parts: u64, work: &mut Work<'_>) -> Scanned {
         let pairs = scorer.pairs;
         let nothing = Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
         let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
         let Some(mut guard) = scorer.core.lookup(self.id) else { return nothing };
         let (held, mean, before) = (tallies.objects(), tallies.mean(), used(&self.memcg));
-        let (progress, put_off) = self.look(scorer, &mut guard, held, work);
+        let (progress, postponed) = self.scan_until_freed(scorer, &mut guard, held, batch_parts, work);
         let (fall, budget) = (before.saturating_sub(used(&self.memcg)), scorer.budget());
         // The reported numbers are clamped: a shrinker may report anything.
         let freed = progress.freed.min(held).min(SCAN_MAX);
         if !pairs.holds(self.slot, self.id, self.memcg.id()) {
             // The pair holds nothing any more.
             pairs.clock.advance(freed.saturating_mul(mean).min(fall).min(budget), budget);
-            let outcome = if freed > 0 { Outcome::Gave } else { Outcome::Gone };
+            let outcome = if freed > 0 { Outcome::Freed } else { Outcome::Gone };
             return Scanned { progress, outcome };
         }
         let kept = progress.scanned.saturating_sub(progress.freed).min(SCAN_MAX);
         let bytes = tallies.note_fall(freed, fall);
         tallies.scanned(freed, kept, guard.cost(), pairs.clock.epoch());
-        if tallies.vain() < VAIN_FEW {
+        if tallies.scans_without_fall() < NO_FALL_FEW {
             pairs.clock.advance(bytes.min(budget), budget);
         }
-        let is_suspect = tallies.vain() % VAIN_MAX == VAIN_MAX - 1;
+        let is_suspect = tallies.scans_without_fall() % NO_FALL_MAX == NO_FALL_MAX - 1;
         if tallies.is_stale() || is_suspect {
             scorer.count_inside(self.slot, &self.memcg, &mut guard);
         } else if progress.scanned > 0 {
@@ -79,21 +90,28 @@ impl Victim {
         }
         let is_less = tallies.objects() < held;
         if is_less {
-            tallies.not_in_vain();
+            tallies.reset_scans_without_fall();
         }
         let outcome = match progress {
             _ if is_suspect && !is_less => Outcome::Nothing,
-            Progress { scanned: 0, .. } if put_off => Outcome::Kept,
+            Progress { scanned: 0, .. } if postponed => Outcome::Kept,
             Progress { freed: 0, scanned: 0, .. } => Outcome::Nothing,
             Progress { freed: 0, .. } => Outcome::Kept,
-            _ => Outcome::Gave,
+            _ => Outcome::Freed,
         };
         Scanned { progress, outcome }
     }
 
     /// Calls the shrinker, which was last counted to hold `held` objects, until it frees something.
-    /// Also returns whether the scan was put off: see [`Asked`].
-    fn look(&self, scorer: &Scorer<'_>, guard: &mut CallGuard, held: u64, work: &mut Work<'_>) -> (Progress, bool) {
+    /// Also returns whether the scan was postponed: see [`VisitOutcome`].
+    fn scan_until_freed(
+        &self,
+        scorer: &Scorer<'_>,
+        guard: &mut CallGuard,
+        held: u64,
+        batch_parts: u64,
+        work: &mut Work<'_>,
+    ) -> (Progress, bool) {
         let mut progress = Progress::default();
         while progress.freed == 0 && progress.scanned < SCAN_MAX {
             if progress.scanned > 0 && guard.is_closed() {
@@ -105,13 +123,13 @@ impl Victim {
                 // A count panicked.
                 break;
             }
-            let amount = ScanAmount::Batch((held / BATCH_PARTS).clamp(1, BATCH_MAX));
+            let amount = ScanAmount::Batch((held / batch_parts).clamp(1, BATCH_MAX));
             let (core, memcg, flags) = (scorer.core, &self.memcg, scorer.flags);
             let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
-            let Asked { progress: looked, put_off } = request.do_shrink_slab(guard, work);
-            progress += looked;
-            if looked.scanned == 0 {
-                return (progress, put_off);
+            let VisitOutcome { progress: visited, postponed } = request.do_shrink_slab(guard, work);
+            progress += visited;
+            if visited.scanned == 0 {
+                return (progress, postponed);
             }
         }
         (progress, false)
@@ -151,7 +169,7 @@ impl Victim {
     }
 }
 
-/// The usage of a group without this processor's stock, where an uncharge may stay.
+/// Returns the usage of a group without this processor's stock, where an uncharge may stay.
 fn used(memcg: &Memcg) -> u64 {
     memcg.usage().saturating_sub(memcg.in_stock()).get()
 }

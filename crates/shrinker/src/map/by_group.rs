@@ -1,6 +1,9 @@
 //! A hash table of values that contain their group handle, keyed by the group's id. The id is not
 //! stored a second time: nearly all groups of a large tree have an entry, so a word for each
 //! matters.
+//!
+//! A change must ensure: the handle in a value keeps the group's id from being reused while the
+//! value is in the table.
 
 use hashbrown::HashTable;
 use lowwater_lru_core::{Memcg, MemcgId};
@@ -73,7 +76,7 @@ impl<T: HasMemcg> ByGroup<T> {
         self.0.len()
     }
 
-    /// Heap bytes of the table.
+    /// Returns the heap bytes of the table.
     pub(super) fn bytes(&self) -> usize {
         self.0.allocation_size()
     }

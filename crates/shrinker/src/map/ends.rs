@@ -15,11 +15,15 @@
 //! ```
 //!
 //! - If the end finished before the mark, the round sees the parent's bit: Release and Acquire.
-//! - Otherwise, if the round does not meet the group's unit, the lock makes the increment of
-//!   `begun` visible.
-//! - Otherwise the round meets the group itself. A group that is dying, before or after its visit,
+//! - Otherwise, if the round does not find the group's [`ShrinkerInfo`](super::shrinker_info), the
+//!   lock makes the increment of `begun` visible.
+//! - Otherwise the round visits the group itself. A group that is dying, before or after its visit,
 //!   is reported as an end of its own ([`Ends::met_dying`]): its lists may have moved although the
 //!   map does not record the end yet.
+//!
+//! Numbers such as S22 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that an end is counted at its begin and at its finish.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{AtomicU64, Ordering};
@@ -41,10 +45,10 @@ pub(crate) struct Ends {
 pub(crate) struct EndsMark(u64);
 
 impl Ends {
-    /// Counts an end, before the group's unit is removed.
+    /// Counts an end, before the group's `ShrinkerInfo` is removed.
     pub(super) fn begin(&self) {
-        // Relaxed: a round that misses the unit has taken the lock under which it was removed,
-        // after this increment.
+        // Relaxed: a round that does not find the `ShrinkerInfo` has taken the lock under which it
+        // was removed, after this increment.
         if !mutated!("end_begins_late") {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
@@ -65,7 +69,7 @@ impl Ends {
         }
     }
 
-    /// Reports that a round met a dying group; its parent may have its objects already.
+    /// Reports that a round visited a dying group; its parent may have its objects already.
     #[cold]
     pub(crate) fn met_dying(&self) {
         self.begin();
@@ -78,7 +82,7 @@ impl Ends {
         EndsMark(self.finished.load(Ordering::Acquire))
     }
 
-    /// True if an end overlapped with the time since the mark.
+    /// Returns true if an end overlapped with the time since the mark.
     pub(crate) fn overlapped(&self, mark: EndsMark) -> bool {
         // Relaxed: the lock orders it, see `begin`.
         self.begun.load(Ordering::Relaxed) != mark.0
@@ -95,7 +99,7 @@ pub(crate) struct Recheck {
 impl Recheck {
     /// Returns true if the round that began at the mark is conclusive. If not, the caller repeats
     /// the round.
-    pub(crate) fn believes(&mut self, ends: &Ends, mark: EndsMark) -> bool {
+    pub(crate) fn accepts(&mut self, ends: &Ends, mark: EndsMark) -> bool {
         if !ends.overlapped(mark) || self.overlooked == OVERLOOKED_MAX {
             return true;
         }

@@ -48,11 +48,11 @@ type Pair = (NodeId, MemcgId);
 
 /// The result of inserting a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Noted {
+pub(super) enum IndexOutcome {
     /// The pair is in the index.
-    Yes,
+    Present,
     /// The id does not, or no longer, belong to this owner.
-    Foreign,
+    NotOwner,
     /// There is no memory.
     NoMemory,
 }
@@ -97,7 +97,8 @@ impl Many {
         self.0.iter().all(|(_, groups)| groups.is_empty())
     }
 
-    /// The first pair after `last`, by index in the list and by id; the first of all for `None`.
+    /// Returns the first pair after `last`, by index in the list and by id; the first of all for
+    /// `None`.
     fn next_after(&self, last: Option<(usize, MemcgId)>) -> Option<(usize, MemcgId)> {
         let (from, mut after) = last.map_or((0, None), |(at, memcg)| (at, Some(memcg.get())));
         (from..self.0.len()).find_map(|at| Some((at, MemcgId::new(self.0[at].1.next_after(after.take())?))))
@@ -146,7 +147,7 @@ impl Set {
         }
     }
 
-    /// True if the set has the group on any node.
+    /// Returns true if the set has the group on any node.
     fn has(&self, memcg: MemcgId) -> bool {
         match self {
             Self::None => false,
@@ -229,7 +230,7 @@ impl Index {
         set.take()
     }
 
-    /// The current pairs of `id`.
+    /// Returns the current pairs of `id`.
     pub(super) fn pairs(&self, id: u32) -> Vec<Pair> {
         let shard = self.lock(id);
         match shard.open.get(&id).map(|pairs| &pairs.set) {
@@ -266,13 +267,13 @@ impl Shard {
     }
 
     /// Inserts a pair.
-    pub(super) fn insert(&mut self, key: Key, node: NodeId, memcg: MemcgId) -> Noted {
+    pub(super) fn insert(&mut self, key: Key, node: NodeId, memcg: MemcgId) -> IndexOutcome {
         match self.open.get_mut(&key.id) {
             Some(pairs) if pairs.serial == key.serial => match pairs.set.try_insert((node, memcg)) {
-                true => Noted::Yes,
-                false => Noted::NoMemory,
+                true => IndexOutcome::Present,
+                false => IndexOutcome::NoMemory,
             },
-            _ => Noted::Foreign,
+            _ => IndexOutcome::NotOwner,
         }
     }
 
@@ -283,7 +284,7 @@ impl Shard {
         Some(Key { id, serial: pairs.serial })
     }
 
-    /// True if the shrinker has the group on any node.
+    /// Returns true if the shrinker has the group on any node.
     pub(super) fn has(&self, id: u32, memcg: MemcgId) -> bool {
         self.open.get(&id).is_some_and(|pairs| pairs.set.has(memcg))
     }

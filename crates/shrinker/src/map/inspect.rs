@@ -1,4 +1,7 @@
 //! Statistics of the map: the visits of its pairs, and its size.
+//!
+//! For statistics only: the results may be outdated when they are returned, and nothing here
+//! changes a bit.
 
 use alloc::vec::Vec;
 
@@ -22,7 +25,7 @@ impl Map {
         }
     }
 
-    /// The live pairs. O(live pairs).
+    /// Returns the live pairs. O(live pairs).
     pub(crate) fn pairs(&self) -> Vec<PairStats> {
         let mut pairs = Vec::new();
         let mut ids = Vec::new();
@@ -48,8 +51,8 @@ impl Map {
         pairs
     }
 
-    /// Objects of `root` and its descendants on a node, as of the last visits. O(live pairs on the
-    /// node), no callback.
+    /// Returns the number of objects of `root` and its descendants on a node, as of the last
+    /// visits. O(live pairs on the node), no callback.
     pub(crate) fn held(&self, root: &Memcg, node: NodeId) -> u64 {
         let shards = self.node(node).shards.iter();
         shards.fold(0, |sum: u64, shard| {
@@ -61,7 +64,7 @@ impl Map {
         })
     }
 
-    /// The groups and nodes for which `id` may hold objects. O(its own pairs).
+    /// Returns the groups and nodes for which `id` may hold objects. O(its own pairs).
     pub(crate) fn pairs_of(&self, id: u32) -> Vec<(Memcg, NodeId)> {
         let pairs = self.index.pairs(id);
         let memcg = |(node, memcg): (NodeId, MemcgId)| {
@@ -70,8 +73,8 @@ impl Map {
         pairs.into_iter().filter_map(memcg).collect()
     }
 
-    /// The number of set bits, and of (group, node) pairs that have some, over all nodes. O(live
-    /// pairs).
+    /// Returns the number of set bits, and of (group, node) pairs that have some, over all nodes.
+    /// O(live pairs).
     pub(crate) fn live(&self) -> (usize, usize) {
         let shards = self.nodes.iter().flat_map(|node| &node.shards);
         shards.fold((0, 0), |(pairs, infos), shard| {

@@ -2,6 +2,8 @@
 //!
 //! Run with `RUSTFLAGS="--cfg lowwater_loom" cargo test --release`; each takes well under a second,
 //! without a bound on preemptions.
+//!
+//! A `fails_with_` test repeats a check without one fence or step, and must fail.
 
 use super::*;
 use crate::deferred::Debt;
@@ -71,20 +73,20 @@ fn an_object_is_never_hidden() {
 
 #[test]
 #[should_panic = "an object is hidden"]
-fn an_object_is_hidden_without_the_fence_in_set() {
+fn fails_with_set_without_fence() {
     with_mutant("set_without_fence", add_meets_clear);
 }
 
 #[test]
 #[should_panic = "an object is hidden"]
-fn an_object_is_hidden_without_the_fence_in_clear() {
+fn fails_with_clear_without_fence() {
     with_mutant("clear_without_fence", add_meets_clear);
 }
 
 /// The `ShrinkerInfo` exists for another shrinker; this one has no word yet. One adder creates the
 /// word, while another adder and a reader look up theirs.
 #[test]
-fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
+fn s16_an_info_that_grows_under_readers_loses_no_bit() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
@@ -108,7 +110,7 @@ fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
 
 /// A pass finds a `ShrinkerInfo` empty and removes it, beside an add.
 #[test]
-fn s11_a_unit_that_is_removed_takes_no_bit_along() {
+fn s11_removing_an_empty_info_loses_no_bit() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
@@ -133,7 +135,7 @@ fn s11_a_unit_that_is_removed_takes_no_bit_along() {
 
 /// An add reports late for a group that has died meanwhile, or is dying.
 #[test]
-fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
+fn s11_r3_a_bit_set_on_a_dying_group_is_set_on_its_parent() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
@@ -219,13 +221,13 @@ fn lost_meets_find() {
 }
 
 #[test]
-fn what_was_lost_is_found_again() {
+fn a_resync_finds_bits_that_had_no_memory() {
     lost_meets_find();
 }
 
 #[test]
 #[should_panic(expected = "the dirty mark is visible, and the object is not")]
-fn lost_without_release() {
+fn fails_with_lost_relaxed() {
     with_mutant("lost_relaxed", lost_meets_find);
 }
 
@@ -252,7 +254,7 @@ fn round_meets_an_end() {
             map.ends().met_dying();
         }
         let pair_counts = at_root || at_child;
-        assert!(pair_counts || map.ends().overlapped(mark), "a round missed what moved, and believes itself");
+        assert!(pair_counts || map.ends().overlapped(mark), "a round missed what moved, and accepts itself");
         end.join().unwrap();
         assert!(map.is_set(tree.root(), N0, 2));
         map.shut();
@@ -260,18 +262,18 @@ fn round_meets_an_end() {
 }
 
 #[test]
-fn s22_a_round_that_missed_what_moved_does_not_believe_itself() {
+fn s22_a_round_that_missed_moved_objects_is_not_conclusive() {
     round_meets_an_end();
 }
 
 #[test]
 #[should_panic = "a round missed what moved"]
-fn s22_a_round_believes_itself_where_an_end_has_finished_before_its_bits_are_set() {
+fn s22_fails_with_end_finishes_early() {
     with_mutant("end_finishes_early", round_meets_an_end);
 }
 
 #[test]
 #[should_panic = "a round missed what moved"]
-fn s22_a_round_believes_itself_where_an_end_counts_only_when_it_has_finished() {
+fn s22_fails_with_end_begins_late() {
     with_mutant("end_begins_late", round_meets_an_end);
 }

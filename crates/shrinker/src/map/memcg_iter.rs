@@ -8,6 +8,8 @@
 //! ```text
 //!     start = (P, i):   P, shrinkers after i  |  groups after P  |  groups before P  |  P, shrinkers up to i
 //! ```
+//!
+//! Numbers such as S15 are those of docs/INVARIANTS.md.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -83,7 +85,7 @@ impl<'a> MemcgIter<'a> {
         self.waiting.pop()
     }
 
-    /// The start group again, with the given range of its shrinkers.
+    /// Returns the start group again, with the given range of its shrinkers.
     fn start_group(&self, ids: impl FnOnce(u32) -> Option<RangeInclusive<u32>>) -> Option<Visit> {
         let start = self.start.as_ref()?;
         let ids = ids(start.id)?;

@@ -1,4 +1,9 @@
 //! One NUMA node's part of the map.
+//!
+//! One part for each node, so that reclaim of a node takes no lock of another. The caller drops
+//! removed values after the locks: the last handle on a group locks the tree.
+//!
+//! A change must ensure that no handle is dropped under a lock of the map.
 
 use lowwater_base::sync::atomic::{AtomicBool, Ordering};
 use lowwater_base::sync::{Mutex, RwLock};
@@ -56,8 +61,9 @@ impl NodeMap {
         self.tidy(&mut infos, memcg)
     }
 
-    /// INVARIANT 2: the write lock excludes `set`, so a `ShrinkerInfo` that is found empty here is
-    /// empty, and is removed together with its summary node.
+    /// Removes a `ShrinkerInfo` that is empty. INVARIANT 2: the write lock excludes `set`, so a
+    /// `ShrinkerInfo` that is found empty here is empty, and is removed together with its summary
+    /// node.
     pub(super) fn tidy(&self, infos: &mut ShrinkerInfos, memcg: MemcgId) -> Option<ShrinkerInfo> {
         let info = infos.get_mut(memcg)?;
         info.words.tidy();

@@ -1,4 +1,9 @@
 //! The deferred objects of the map's pairs.
+//!
+//! A debt is taken out before it is paid, so two threads never pay the same objects. Without memory
+//! a debt is forgiven, which loses work and no object.
+//!
+//! Numbers such as S5 are those of docs/INVARIANTS.md.
 
 use alloc::vec::Vec;
 
@@ -63,7 +68,7 @@ impl Map {
         }
     }
 
-    /// The ids with deferred objects of this group on this node.
+    /// Returns the ids with deferred objects of this group on this node.
     pub(crate) fn ids_owing(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
         let infos = self.node(node).shard(memcg.id()).read();
         let mut ids = Vec::new();
@@ -74,7 +79,7 @@ impl Map {
         ids
     }
 
-    /// The number of deferred objects of this group on this node.
+    /// Returns the number of deferred objects of this group on this node.
     pub(crate) fn owed_by_all(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -83,7 +88,7 @@ impl Map {
             .map_or(0, |visit_state| visit_state.nr_deferred.lock().sum())
     }
 
-    /// The number of deferred objects of `id` for this group on this node.
+    /// Returns the number of deferred objects of `id` for this group on this node.
     pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos

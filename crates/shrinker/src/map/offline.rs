@@ -1,4 +1,12 @@
 //! The offline of a group, and the end of the map.
+//!
+//! The order matters: the group's info is removed first, so that late reports go to the parent;
+//! then its bits and debts are set there. `ends.rs` counts the beginning and the end of each
+//! offline.
+//!
+//! Numbers such as S18 are those of docs/INVARIANTS.md.
+//!
+//! A change must keep this order.
 
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 

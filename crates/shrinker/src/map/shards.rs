@@ -1,5 +1,7 @@
 //! The number of shards of the map.
+//!
+//! Two under loom, so that models stay small.
 
-/// Shards of a node, and of the index: enough that sixteen threads rarely contend if their lists
-/// all become non-empty at once. A power of two.
+/// Shards of a node, and of the index of shrinkers (`index.rs`): enough that sixteen threads rarely
+/// contend if their lists all become non-empty at once. A power of two, as ids are divided by it.
 pub(super) const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };

@@ -1,4 +1,9 @@
 //! One group on one node: its bits, its deferred objects and its statistics.
+//!
+//! Nearly all groups of a large system have one, so each word matters: state that only visited
+//! groups need is behind a pointer.
+//!
+//! A change must keep its size, unless visited groups need more.
 
 use lowwater_base::fallible::try_box;
 use lowwater_base::sync::atomic::AtomicBool;
@@ -33,12 +38,12 @@ impl ShrinkerInfo {
         Self { memcg, words: Bitmap::default(), visit_state: OnceBox::new() }
     }
 
-    /// The state; `None` before it is first written.
+    /// Returns the state; `None` before it is first written.
     pub(super) fn visit_state(&self) -> Option<&VisitState> {
         self.visit_state.get()
     }
 
-    /// The state, allocated if necessary; `None` without memory.
+    /// Returns the state, allocated if necessary; `None` without memory.
     pub(super) fn visit_state_to_write(&self) -> Option<&VisitState> {
         self.visit_state.get_or_try_init(|| try_box(VisitState::default()).ok_or(())).ok()
     }
@@ -68,7 +73,7 @@ impl HasMemcg for ShrinkerInfo {
 /// The [`ShrinkerInfo`]s of one shard.
 pub(super) type ShrinkerInfos = ByGroup<ShrinkerInfo>;
 
-/// Heap bytes of a shard.
+/// Returns the heap bytes of a shard.
 pub(super) fn bytes(infos: &ShrinkerInfos) -> usize {
     infos.iter().map(ShrinkerInfo::bytes).sum::<usize>() + infos.bytes()
 }

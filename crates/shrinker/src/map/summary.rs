@@ -2,6 +2,9 @@
 //!
 //! Locked only when a group gets its first pair or loses its last, and by a pass once per batch of
 //! groups; not by an `add` for a group that has a pair already.
+//!
+//! It lets a pass find the live groups of a subtree without visiting empty ones. Invariants 2 and 3
+//! of `map.rs` tie it to the infos; both change together under the shard's write lock.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -63,7 +66,7 @@ fn positions_bytes(positions: &[Option<IterPosition>; 2]) -> usize {
     size_of_val(positions) + paths.sum::<usize>()
 }
 
-/// The position of `memcg` below `root`; `None` without memory. O(depth).
+/// Returns the position of `memcg` below `root`; `None` without memory. O(depth).
 pub(crate) fn path(root: MemcgId, memcg: &Memcg) -> Option<Path> {
     let mut path = Path::new();
     let mut at = memcg;
@@ -140,7 +143,7 @@ impl Summary {
                 (None, None) if self.leaves.remove(group.id()).is_some() => {}
                 (_, None) => return,
             }
-            if self.fold(group.id()) {
+            if self.free_if_unused(group.id()) {
                 return;
             }
             gone = Some(group.id());
@@ -148,7 +151,7 @@ impl Summary {
         }
     }
 
-    /// The node of a group, created if it has none; `None` without memory.
+    /// Returns the node of a group, created if it has none; `None` without memory.
     fn node_of(&mut self, group: &Memcg) -> Option<&mut SummaryNode> {
         if !self.nodes.contains_key(&group.id()) {
             self.nodes.try_reserve(1).ok()?;
@@ -161,7 +164,7 @@ impl Summary {
 
     /// Frees a group's node if it is not needed. Returns true if the group is still in the tree, as
     /// a node or as a leaf.
-    fn fold(&mut self, id: MemcgId) -> bool {
+    fn free_if_unused(&mut self, id: MemcgId) -> bool {
         let Some(node) = self.nodes.get(&id) else { return self.leaves.get(id).is_some() };
         if !node.children.is_empty() || node.live && node.positions.is_some() {
             return true;
@@ -175,7 +178,7 @@ impl Summary {
         gone.is_some_and(|node| node.live)
     }
 
-    /// The group, if it has objects itself.
+    /// Returns the group, if it has objects itself.
     fn live(&self, id: MemcgId) -> Option<&Memcg> {
         let node = self.nodes.get(&id).filter(|node| node.live).map(|node| &node.memcg);
         node.or_else(|| self.leaves.get(id))
@@ -203,8 +206,8 @@ impl Summary {
         let Some(mut node) = self.nodes.get(&root) else { return };
         // The child last visited below the end of `path`: `None`, or the first step of `after` that
         // no longer leads on (the group is gone, and its id may have been reused).
-        let there = self.there(root, &path);
-        let mut seen = path.drain(there..).next();
+        let existing = self.existing_steps(root, &path);
+        let mut seen = path.drain(existing..).next();
         if path.last().is_some_and(|last| !self.nodes.contains_key(last)) {
             // A leaf, with nothing below.
             seen = path.pop();
@@ -244,16 +247,16 @@ impl Summary {
         }
     }
 
-    /// The group at `path` below `root`, if it is live.
+    /// Returns the group at `path` below `root`, if it is live.
     pub(crate) fn find(&self, root: MemcgId, path: &[MemcgId]) -> Option<Memcg> {
-        if self.there(root, path) < path.len() {
+        if self.existing_steps(root, path) < path.len() {
             return None;
         }
         self.live(*path.last().unwrap_or(&root)).cloned()
     }
 
-    /// The number of steps of `path` that still lead down from `root`.
-    fn there(&self, root: MemcgId, path: &[MemcgId]) -> usize {
+    /// Returns the number of steps of `path` that still lead down from `root`.
+    fn existing_steps(&self, root: MemcgId, path: &[MemcgId]) -> usize {
         let mut parent = root;
         path.iter()
             .take_while(|child| {
@@ -264,7 +267,7 @@ impl Summary {
             .count()
     }
 
-    /// The position at which an iterator of this kind from `root` stopped.
+    /// Returns the position at which an iterator of this kind from `root` stopped.
     pub(crate) fn iter_position(&self, root: MemcgId, kind: IterKind) -> Option<IterPosition> {
         self.nodes.get(&root)?.positions.as_ref()?[kind as usize].as_ref()?.try_clone()
     }
@@ -292,7 +295,7 @@ impl Summary {
                 node.positions = None;
             }
         }
-        self.fold(root);
+        self.free_if_unused(root);
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -307,6 +310,7 @@ impl Summary {
         self.nodes.values().filter(|node| node.live).map(|node| &node.memcg).chain(self.leaves.iter())
     }
 
+    /// Checks invariant 3 of the map for this node, for tests.
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn assert_valid(&self) {
         let is_known = |id| self.leaves.get(id).is_some() != self.nodes.contains_key(&id);

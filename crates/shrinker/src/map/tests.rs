@@ -1,4 +1,9 @@
 //! The map compared with a plain set of triples, and its iterators with the tree's own walk.
+//!
+//! A history is drawn by proptest; after each step the map's invariants (`assert_valid`) and the
+//! set are compared.
+//!
+//! A new operation of the map is added to the histories.
 
 use super::shards::SHARDS;
 use super::summary::Path;
@@ -153,7 +158,9 @@ proptest! {
                         let parent = groups[g].parent().unwrap();
                         map.offline(&groups[g], parent);
                         let above = groups.iter().position(|m| m == parent).unwrap();
-                        for ((_, n, id), owed) in model.extract_if((g, 0, 0)..(g + 1, 0, 0), |_, _| true).collect::<Vec<_>>() {
+                        let mut moved = model.split_off(&(g, 0, 0));
+                        model.append(&mut moved.split_off(&(g + 1, 0, 0)));
+                        for ((_, n, id), owed) in moved {
                             *model.entry((above, n, id)).or_default() += owed;
                         }
                     }
@@ -196,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn s15_a_tour_visits_each_live_group_once_in_the_trees_order_from_its_start(
+    fn s15_an_iteration_visits_each_live_group_once_in_tree_order(
         live in proptest::collection::btree_set(0..13_usize, 0..13),
         // Mostly the root of the tree, because most starts are not below another group.
         root in prop_oneof![3 => Just(0), 1 => 0..13_usize],
@@ -252,7 +259,7 @@ proptest! {
 }
 
 #[test]
-fn a_place_in_a_tour_is_not_mistaken_for_a_group_elsewhere_that_got_its_id() {
+fn a_stored_position_is_not_mistaken_for_a_group_with_a_reused_id() {
     let tree = MemcgTree::new(0);
     let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
     let old = a.create("old").unwrap();
@@ -273,7 +280,7 @@ fn a_place_in_a_tour_is_not_mistaken_for_a_group_elsewhere_that_got_its_id() {
 }
 
 #[test]
-fn a_registry_that_is_gone_holds_no_group() {
+fn a_dropped_registry_holds_no_group() {
     let tree = MemcgTree::new(0);
     let map = Map::new(1);
     let key = map.open(0).unwrap();
@@ -290,7 +297,7 @@ fn a_registry_that_is_gone_holds_no_group() {
 }
 
 #[test]
-fn what_was_lost_on_a_node_is_said_once_and_of_that_node() {
+fn a_dirty_node_is_reported_once() {
     let map = Map::new(2);
     let asked = || [0, 1, 0, 1].map(|n| map.take_dirty(NodeId::new(n)));
     assert_eq!(asked(), [false; 4]);
@@ -299,7 +306,7 @@ fn what_was_lost_on_a_node_is_said_once_and_of_that_node() {
 }
 
 #[test]
-fn a_node_beyond_the_last_is_the_last() {
+fn an_invalid_node_stands_for_the_last() {
     let (tree, map) = (MemcgTree::new(0), Map::new(3));
     assert_eq!(map.nodes(), 3);
     let key = map.open(0).unwrap();
@@ -360,19 +367,19 @@ fn a_visit_is_noted_as_long_as_the_pair_is_live() {
 }
 
 #[test]
-fn a_pair_noted_twice_is_one() {
+fn a_pair_inserted_twice_is_counted_once() {
     let tree = MemcgTree::new(0);
     let index = Index::try_new().unwrap();
     let key = index.open(7).unwrap();
     let empty = index.bytes();
     for _ in 0..2 {
-        assert_eq!(index.lock(7).insert(key, NodeId::ZERO, tree.root().id()), Noted::Yes);
+        assert_eq!(index.lock(7).insert(key, NodeId::ZERO, tree.root().id()), IndexOutcome::Present);
         assert_eq!((index.len(), index.bytes()), (1, empty), "one pair needs no memory of its own");
     }
 }
 
 #[test]
-fn groups_are_collected_as_many_as_asked_for() {
+fn collect_returns_at_most_the_requested_groups() {
     let (_tree, groups) = tree();
     let map = Map::new(1);
     let key = map.open(0).unwrap();
@@ -387,7 +394,7 @@ fn groups_are_collected_as_many_as_asked_for() {
 }
 
 #[test]
-fn a_round_goes_on_where_the_last_of_its_kind_stopped() {
+fn a_round_continues_where_the_last_of_its_kind_stopped() {
     let (tree, map, node) = (MemcgTree::new(0), Map::new(1), NodeId::ZERO);
     let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
     let root = tree.root().id();

@@ -1,4 +1,6 @@
 //! Model checks of the queue: no wake-up is lost.
+//!
+//! A `fails_with_` test repeats a check without one fence or step, and must fail.
 
 use super::*;
 use ::loom::thread;
@@ -43,13 +45,13 @@ fn no_wake_up_is_lost() {
 
 #[test]
 #[should_panic = "a wake-up is lost"]
-fn a_wake_up_is_lost_without_the_fence_in_request() {
+fn fails_with_wake_without_fence() {
     with_mutant("wake_without_fence", charge_meets_thread);
 }
 
 #[test]
 #[should_panic = "a wake-up is lost"]
-fn a_wake_up_is_lost_without_the_fence_in_take() {
+fn fails_with_take_without_fence() {
     with_mutant("take_without_fence", charge_meets_thread);
 }
 
@@ -78,12 +80,12 @@ fn request_meets_sleeper() {
 }
 
 #[test]
-fn who_waits_is_woken() {
+fn a_waiting_reclaimer_is_woken() {
     request_meets_sleeper();
 }
 
 #[test]
 #[should_panic]
-fn who_waits_sleeps_on_if_nobody_is_roused() {
+fn fails_with_rouse_nobody() {
     with_mutant("rouse_nobody", request_meets_sleeper);
 }

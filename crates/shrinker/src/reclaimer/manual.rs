@@ -1,4 +1,7 @@
 //! Reclaim on request: the calling thread brings a group's usage down itself.
+//!
+//! The steps are those of a `Job`, without the thread; nodes take turns, so that no node is emptied
+//! before the others. The calling thread must not be inside a callback.
 
 use alloc::vec::Vec;
 

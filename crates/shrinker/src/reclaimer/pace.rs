@@ -6,6 +6,8 @@
 //! reclaim in the foreground, the background thread pays in small parts with rests in between, and
 //! uses an eighth of its processor's time; more if debts grow nevertheless, up to all of it.
 //! Without foreground reclaim it pays as fast as it can.
+//!
+//! A change must keep it free of clocks and locks, so that tests can compute its results.
 
 use core::time::Duration;
 
@@ -43,7 +45,7 @@ impl Pace {
         Self { one_in: SHARE_PARTS, owed: u64::MAX, since: Duration::ZERO, calls, quiet: Duration::ZERO }
     }
 
-    /// The number of objects of the next part.
+    /// Returns the number of objects of the next part.
     pub(super) fn part(&self) -> u64 {
         if self.is_idle() {
             PART_IDLE
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_faster_gets_more_of_the_time_and_does_not_pile_up() {
+    fn growing_debts_get_more_processor_time() {
         for per_second in [100_000, 500_000, 1_000_000, 2_000_000] {
             let (owed, _) = pay(0, Duration::from_nanos(330), per_second, Duration::from_secs(5));
             assert!(owed < 400_000, "{owed} are owed where {per_second} come in a second");
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nobody_there_it_does_not_rest() {
+    fn without_foreground_reclaim_the_pace_has_no_rests() {
         let (mut pace, took) = (Pace::new(7), Duration::from_micros(100));
         let rests = (0..).take_while(|_| pace.part() == PART && !pace.paid(took, 1000, 7).is_zero()).count();
         assert_eq!(rests, 12, "800 us each, until 10 ms are over");

@@ -8,6 +8,9 @@
 //! | [`Debt`](ReclaimReason::Debt) | direct reclaim deferred objects | unchanged |
 //! | [`Manual`](ReclaimReason::Manual) | a program requests it | the usage at that time, less the requested bytes |
 //! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | the ceiling |
+//!
+//! A reason selects the target of a job, and requests of one group and kind are merged (manual ones
+//! add up). The target of a limit is read again at each step, as limits change.
 
 use lowwater_lru_core::ByteSize;
 use lowwater_lru_core::Memcg;
@@ -39,7 +42,7 @@ pub enum ReclaimReason {
 }
 
 impl ReclaimReason {
-    /// The usage that `memcg` is to come down to.
+    /// Returns the usage that `memcg` is to come down to.
     pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> ByteSize {
         match self {
             Self::Watermark | Self::Limit => watermarks.target(memcg.max()),

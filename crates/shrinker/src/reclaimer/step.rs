@@ -1,4 +1,9 @@
 //! Jobs: one group's usage is brought below its target, a step at a time; without thread or clock.
+//!
+//! A job tries one pass after the other, each under more pressure if the last was too slow, and
+//! ends when the target is reached or when nothing more can be freed. The difficulty is to tell the
+//! second case from a slow start: the constants below bound it. A change must ensure that every job
+//! ends, also if objects are charged as fast as they are freed.
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
@@ -107,7 +112,7 @@ impl Job {
         Self { limit: Some((reason, watermarks)), ..Self::new(memcg, target) }
     }
 
-    /// The limit from which the target follows, if any.
+    /// Returns the limit from which the target follows, if any.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(super) fn limit_reason(&self) -> Option<ReclaimReason> {
         self.limit.map(|(reason, _)| reason)
@@ -118,17 +123,17 @@ impl Job {
         Self { target: None, ..Self::new(memcg, ByteSize::ZERO) }
     }
 
-    /// The group.
+    /// Returns the group.
     pub fn memcg(&self) -> &Memcg {
         &self.memcg
     }
 
-    /// The usage to come down to; `None` if the job pays debts.
+    /// Returns the usage to come down to; `None` if the job pays debts.
     pub fn target(&self) -> Option<ByteSize> {
         self.target
     }
 
-    /// True if the job pays debts.
+    /// Returns true if the job pays debts.
     pub fn pays_debts(&self) -> bool {
         self.target.is_none()
     }
@@ -143,7 +148,7 @@ impl Job {
         self.freed
     }
 
-    /// The priority of the next step, 12 (light) to 0.
+    /// Returns the priority of the next step, 12 (light) to 0.
     pub fn priority(&self) -> u8 {
         self.priority
     }
@@ -189,7 +194,7 @@ impl Job {
         let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(target).get());
         if fell > 0 {
             (self.idle, self.idle_scanned, self.recheck) = (0, 0, Recheck::default());
-        } else if self.priority == 0 && !registry.believes(&mut self.recheck, mark) {
+        } else if self.priority == 0 && !registry.accepts(&mut self.recheck, mark) {
             // A group ended: its objects may have moved to a group that the steps had already
             // visited.
             (self.idle, self.idle_scanned) = (0, 0);
@@ -220,7 +225,7 @@ impl Job {
         target
     }
 
-    /// Owed objects are scanned at any pressure: they are the rest of earlier requests.
+    /// Scans owed objects at any pressure: they are the rest of earlier requests.
     fn pay(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
         let (progress, owed) = registry.pay_debts(&self.memcg, node, &mut Work::objects(scan_max));
         self.freed = self.freed.saturating_add(progress.freed);
@@ -233,7 +238,7 @@ impl Job {
         }
     }
 
-    /// True if a shrinker requested a back-off, and it is granted.
+    /// Returns true if a shrinker requested a back-off, and it is granted.
     fn backs_off(&mut self, progress: Progress) -> bool {
         let asked = progress.back_offs > 0;
         self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
@@ -241,7 +246,7 @@ impl Job {
     }
 }
 
-/// The usage to come down to: at the gap below a limit, or else the fixed target.
+/// Returns the usage to come down to: at the gap below a limit, or else the fixed target.
 fn target_now(memcg: &Memcg, limit: Option<(ReclaimReason, Watermarks)>, target: ByteSize) -> ByteSize {
     limit.map_or(target, |(reason, watermarks)| reason.target(memcg, &watermarks))
 }

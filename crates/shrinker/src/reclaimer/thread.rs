@@ -1,4 +1,9 @@
 //! The reclaimer threads.
+//!
+//! Each thread takes requests from its `WakeQueue`, turns them into jobs, and runs the jobs' steps
+//! in turn. All decisions about how much to free are in `step.rs`. A change must ensure: no panic
+//! of user code ends a thread, and the drop of the reclaimer does not wait inside a callback
+//! (`CallbackScope`).
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -178,12 +183,12 @@ impl Reclaimer {
         }
     }
 
-    /// The watermarks.
+    /// Returns the watermarks.
     pub fn watermarks(&self) -> Watermarks {
         self.watermarks
     }
 
-    /// The statistics of each node's thread.
+    /// Returns the statistics of each node's thread.
     pub fn stats(&self) -> Vec<NodeStats> {
         self.nodes.iter().map(|(shared, _)| shared.stats()).collect()
     }

@@ -221,7 +221,7 @@ impl WakeQueue {
         Some(self.drain(&mut state))
     }
 
-    /// True if it is time to stop.
+    /// Returns true if it is time to stop.
     pub(super) fn is_stopping(&self) -> bool {
         self.state.lock().stop
     }
@@ -234,8 +234,8 @@ impl WakeQueue {
     }
 }
 
-/// A number that is equal for requests that can be merged; [`NONE`] for requests that add up or
-/// replace each other.
+/// Returns a number that is equal for requests that can be merged; [`NONE`] for requests that add
+/// up or replace each other.
 fn key(memcg: &Memcg, reason: ReclaimReason) -> u64 {
     match reason {
         ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => NONE,
@@ -243,7 +243,7 @@ fn key(memcg: &Memcg, reason: ReclaimReason) -> u64 {
     }
 }
 
-/// The kind of a reason, without its amount; not 0.
+/// Returns the kind of a reason, without its amount; not 0.
 fn kind(reason: ReclaimReason) -> u8 {
     match reason {
         ReclaimReason::Watermark => 1,

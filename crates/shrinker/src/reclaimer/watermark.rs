@@ -9,6 +9,8 @@
 //!
 //! The gap between start and stop is hysteresis: without it the thread would be woken for every
 //! object.
+//!
+//! A change must keep the order of the marks.
 
 use lowwater_lru_core::ByteSize;
 
@@ -56,24 +58,26 @@ impl Watermarks {
     /// 1/32 and 1/16 of each limit's current value. The default of a runtime.
     pub const RELATIVE: Self = Self { low_gap: ByteSize::MAX, high_gap: ByteSize::MAX };
 
-    /// 1/32 and 1/16 of `budget`, in bytes: a later change of the budget does not change them.
+    /// Creates gaps of 1/32 and 1/16 of `budget`, in bytes: a later change of the budget does not
+    /// change them.
     pub const fn for_budget(budget: ByteSize) -> Self {
         Self { low_gap: ByteSize::new(budget.get() / LOW_PARTS), high_gap: ByteSize::new(budget.get() / HIGH_PARTS) }
     }
 
-    /// True if it is time to start, with `usage` under a limit `max`. Never without a limit.
+    /// Returns true if it is time to start, with `usage` under a limit `max`. Never without a
+    /// limit.
     pub fn is_low(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > self.low(max)
     }
 
-    /// True if the reclaimer has fallen behind: usage is above the middle between the reclaimer's
-    /// start and `max`. From here on threads that need memory use direct reclaim.
+    /// Returns true if the reclaimer has fallen behind: usage is above the middle between the
+    /// reclaimer's start and `max`. From here on threads that need memory use direct reclaim.
     #[doc(alias = "WMARK_MIN")]
     pub fn is_min(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2))
     }
 
-    /// The usage above which reclaim starts; no bound without a limit.
+    /// Returns the usage above which reclaim starts; no bound without a limit.
     pub fn low(&self, max: ByteSize) -> ByteSize {
         match max {
             ByteSize::MAX => max,
@@ -81,7 +85,7 @@ impl Watermarks {
         }
     }
 
-    /// The usage at which reclaim stops; no bound without a limit.
+    /// Returns the usage at which reclaim stops; no bound without a limit.
     pub fn target(&self, max: ByteSize) -> ByteSize {
         if max == ByteSize::MAX {
             return max;
@@ -94,8 +98,8 @@ impl Watermarks {
         Self::gap(self.low_gap, max, LOW_PARTS, LOW_PARTS_MIN)
     }
 
-    /// The gap below this `max`: 1/`parts` of it if the gap is relative, else the given bytes,
-    /// capped at 1/`parts_min` of it.
+    /// Returns the gap below this `max`: 1/`parts` of it if the gap is relative, else the given
+    /// bytes, capped at 1/`parts_min` of it.
     fn gap(gap: ByteSize, max: ByteSize, parts: u64, parts_min: u64) -> ByteSize {
         match gap {
             ByteSize::MAX => ByteSize::new(max.get() / parts),

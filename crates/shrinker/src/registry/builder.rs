@@ -1,5 +1,11 @@
 //! Creation of shrinkers in two steps: first the id and occupancy, which lists need, then the
 //! shrinker, which needs its lists.
+//!
+//! A list needs the occupancy before it can exist, and the shrinker needs its lists: so the id
+//! comes first. A change must ensure that an id without a shrinker keeps the bits that its lists
+//! set.
+//!
+//! Numbers such as S20 are those of docs/INVARIANTS.md.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -55,43 +61,44 @@ impl<'a> ShrinkerBuilder<'a> {
         Self { core, name: try_str(name), options: ShrinkerOptions::default() }
     }
 
-    /// The cost of recreating an object, 2 by default: a cache with objects that cost twice as much
-    /// gives up half as many. 0 for objects that cost nothing.
+    /// Sets the cost of recreating an object, 2 by default: a cache with objects that cost twice as
+    /// much gives up half as many. 0 for objects that cost nothing.
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.options.seeks = seeks;
         self
     }
 
-    /// The number of objects in one call of `scan_objects`, 128 by default; 0 means the default.
+    /// Sets the number of objects in one call of `scan_objects`, 128 by default; 0 means the
+    /// default.
     pub fn batch(mut self, objects: u64) -> Self {
         self.options.batch = if objects == 0 { crate::budget::BATCH_DEFAULT } else { objects };
         self
     }
 
-    /// Whether the shrinker distinguishes groups. True by default; if false, it is called once for
-    /// all groups, with the root.
+    /// Sets whether the shrinker distinguishes groups. True by default; if false, it is called once
+    /// for all groups, with the root.
     #[doc(alias = "SHRINKER_MEMCG_AWARE")]
     pub fn memcg_aware(mut self, aware: bool) -> Self {
         self.options.memcg_aware = aware;
         self
     }
 
-    /// Whether the shrinker distinguishes nodes. True by default; if false, it is called once for
-    /// all nodes, with node 0.
+    /// Sets whether the shrinker distinguishes nodes. True by default; if false, it is called once
+    /// for all nodes, with node 0.
     #[doc(alias = "SHRINKER_NUMA_AWARE")]
     pub fn numa_aware(mut self, aware: bool) -> Self {
         self.options.numa_aware = aware;
         self
     }
 
-    /// Whether ghost hits will be reported, by [`Prepared::miss_reporter`]. False by default: then
-    /// the shrinker's utility is estimated from its turnover.
+    /// Sets whether ghost hits will be reported, by [`Prepared::miss_reporter`]. False by default:
+    /// then the shrinker's utility is estimated from its turnover.
     pub fn reports_misses(mut self, yes: bool) -> Self {
         self.options.reports_misses = yes;
         self
     }
 
-    /// The kind of its objects, for calls that drop only some kinds; [`Caches::OBJECTS`] by
+    /// Sets the kind of its objects, for calls that drop only some kinds; [`Caches::OBJECTS`] by
     /// default.
     #[doc(hidden)]
     pub fn caches(mut self, caches: Caches) -> Self {
@@ -129,15 +136,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> ShrinkerId {
         ShrinkerId::new(self.claim.state().key.id)
     }
 
-    /// The occupancy to create the shrinker's lists with, so that the shrinker is called for groups
-    /// and nodes where they hold objects. A cache without such lists calls [`Occupancy::occupied`]
-    /// itself, when a group's objects on a node go from none to some. After the registration has
-    /// ended, the occupancy ignores reports, and may be kept.
+    /// Returns the occupancy to create the shrinker's lists with, so that the shrinker is called
+    /// for groups and nodes where they hold objects. A cache without such lists calls
+    /// [`Occupancy::occupied`] itself, when a group's objects on a node go from none to some. After
+    /// the registration has ended, the occupancy ignores reports, and may be kept.
     ///
     /// The lists must have no more nodes than the registry, and only groups of its tree: objects
     /// elsewhere are never reclaimed. A report for a group of another tree is ignored; a report for
@@ -161,8 +168,8 @@ impl Prepared {
         Ok(occupancy)
     }
 
-    /// The handle for reporting misses on evicted objects. After the registration has ended it
-    /// reports nothing, and may be kept.
+    /// Returns the handle for reporting misses on evicted objects. After the registration has ended
+    /// it reports nothing, and may be kept.
     pub fn miss_reporter(&self) -> MissReporter {
         MissReporter::new(self.claim.state().clone())
     }

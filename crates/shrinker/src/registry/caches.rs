@@ -1,4 +1,8 @@
 //! Kinds of caches, by the kind of their objects.
+//!
+//! The numbers are Linux's and part of the interface.
+//!
+//! A change of a number breaks callers; a new kind gets the next free bit.
 
 use bitflags::bitflags;
 

@@ -1,4 +1,9 @@
 //! The configuration of a registry.
+//!
+//! Setters return `Self`, so that a configuration is one expression. Every default is a constant
+//! with its reason.
+//!
+//! A new setting needs a default with its reason.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -45,7 +50,7 @@ pub struct RegistryConfig {
 }
 
 impl RegistryConfig {
-    /// `nodes` nodes, with every thread on the first; otherwise as
+    /// Configures `nodes` nodes, with every thread on the first; otherwise as
     /// [`with_topology`](Self::with_topology).
     ///
     /// # Panics
@@ -55,8 +60,8 @@ impl RegistryConfig {
         Self::with_topology(Arc::new(Fixed::new(nodes)))
     }
 
-    /// The nodes of `topology`; policy [`Fair`], 1,024 objects and 500 us for direct reclaim, and
-    /// with `std` the system's clock.
+    /// Configures the nodes of `topology`; policy [`Fair`], 1,024 objects and 500 us for direct
+    /// reclaim, and with `std` the system's clock.
     pub fn with_topology(topology: Arc<dyn Topology>) -> Self {
         #[cfg(feature = "std")]
         let clock = Some(Arc::new(crate::work::SystemClock::default()) as Arc<dyn Clock>);
@@ -94,7 +99,7 @@ impl RegistryConfig {
         self
     }
 
-    /// The policy in use.
+    /// Returns the policy in use.
     pub(crate) fn used_policy(&self) -> &dyn Policy {
         self.policy.as_deref().unwrap_or(&Fair)
     }

@@ -1,4 +1,8 @@
 //! The notification that the foreground has deferred objects.
+//!
+//! The reclaimer implements it to wake its thread. It is called without a lock of the registry.
+//!
+//! A change must ensure that it is called without a lock, since it may wake a thread.
 
 use lowwater_lru_core::{Memcg, NodeId};
 

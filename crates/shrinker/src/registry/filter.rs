@@ -1,4 +1,8 @@
 //! Filters: the shrinkers that a pass calls, which are all, one, or those of some kinds.
+//!
+//! Separate from `Select`, because a pass needs it without group and node.
+//!
+//! A new restriction is added here and in `Select`.
 
 use super::caches::Caches;
 use super::registry_core::RegistryCore;
@@ -14,24 +18,24 @@ pub(crate) struct ShrinkerFilter {
 impl ShrinkerFilter {
     pub(crate) const ALL: Self = Self { shrinker: None, caches: Caches::all() };
 
-    /// True if the filter admits every shrinker.
+    /// Returns true if the filter admits every shrinker.
     pub(crate) const fn is_all(&self) -> bool {
         self.shrinker.is_none() && self.caches.is_all()
     }
 
-    /// True if the filter admits the shrinker with this id.
+    /// Returns true if the filter admits the shrinker with this id.
     pub(crate) fn admits(&self, core: &RegistryCore, id: u32) -> bool {
         self.shrinker.is_none_or(|only| only == id)
             && (self.caches.is_all() || core.options(id).is_some_and(|options| self.caches.intersects(options.caches)))
     }
 
-    /// Only this shrinker.
+    /// Restricts the filter to this shrinker.
     pub(crate) const fn shrinker(mut self, id: ShrinkerId) -> Self {
         self.shrinker = Some(id.get());
         self
     }
 
-    /// Only shrinkers of these kinds.
+    /// Restricts the filter to shrinkers of these kinds.
     pub(crate) const fn caches(mut self, caches: Caches) -> Self {
         self.caches = caches;
         self

@@ -1,4 +1,9 @@
 //! The handle of a registry: its constructors, and access to its parts.
+//!
+//! The other calls of the handle are in `reclaim.rs` and `inspect.rs`. Clones share one
+//! `RegistryCore`; the last one ends it.
+//!
+//! A change must ensure that only the last handle ends it.
 
 use alloc::sync::Arc;
 use core::alloc::Layout;
@@ -89,12 +94,12 @@ impl Registry {
         ShrinkerBuilder::new(&self.core, name)
     }
 
-    /// The number of NUMA nodes.
+    /// Returns the number of NUMA nodes.
     pub fn nodes(&self) -> usize {
         self.core.map.nodes()
     }
 
-    /// The root of the tree this registry reclaims from.
+    /// Returns the root of the tree this registry reclaims from.
     pub fn root(&self) -> &Memcg {
         &self.core.root
     }

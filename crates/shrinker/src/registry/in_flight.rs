@@ -19,6 +19,8 @@
 //!    (S14).
 //! 2. Once [`InFlight::kill`] has returned, no thread is admitted. The end is dropped when no
 //!    thread is inside.
+//!
+//! Numbers such as S14 are those of docs/INVARIANTS.md.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -189,17 +191,18 @@ impl<E> InFlight<E> {
         None
     }
 
-    /// True once no thread is admitted any more: a thread inside should leave soon.
+    /// Returns true once no thread is admitted any more: a thread inside should leave soon.
     pub(crate) fn is_killed(&self) -> bool {
         self.state.lock().killed
     }
 
-    /// True if no thread is inside.
+    /// Returns true if no thread is inside.
     pub(crate) fn is_empty(&self) -> bool {
         self.state.lock().inside.is_empty()
     }
 
-    /// The sum of the counts of all threads that have left, and the number of callbacks in flight.
+    /// Returns the sum of the counts of all threads that have left, and the number of callbacks in
+    /// flight.
     pub(crate) fn counted(&self) -> (VisitCounts, usize) {
         let state = self.state.lock();
         (state.counted, state.inside.len())

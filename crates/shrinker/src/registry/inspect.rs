@@ -1,4 +1,8 @@
 //! The calls of a registry that show its state.
+//!
+//! None of these changes a bit, a debt or an object; only `survey` calls shrinkers.
+//!
+//! Numbers such as S25 are those of docs/INVARIANTS.md.
 
 use lowwater_base::fallible::TryArc;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
@@ -22,10 +26,10 @@ impl Registry {
         RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes: self.core.map.footprint() }
     }
 
-    /// True if a thread, this one included, is inside a callback of a registered shrinker. It may
-    /// hold objects that no count shows and that are not freed yet: a caller that found nothing to
-    /// free should try again once the call has ended. What a call has freed before this returned
-    /// false is seen by the caller. O(shrinkers).
+    /// Returns true if a thread, this one included, is inside a callback of a registered shrinker.
+    /// It may hold objects that no count shows and that are not freed yet: a caller that found
+    /// nothing to free should try again once the call has ended. If this returns false, the caller
+    /// sees everything that the ended calls freed. O(shrinkers).
     pub fn has_calls_in_flight(&self) -> bool {
         self.core.has_calls_in_flight()
     }
@@ -72,19 +76,19 @@ impl Registry {
         }
     }
 
-    /// Objects of `memcg` and its descendants on `node`, as of the last visits. O(live pairs on the
-    /// node), no callback.
+    /// Returns the number of objects of `memcg` and its descendants on `node`, as of the last
+    /// visits. O(live pairs on the node), no callback.
     pub(crate) fn held(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.core.map.held(memcg, node)
     }
 
-    /// Returns a mark of the group ends so far, for [`believes`](Self::believes).
+    /// Returns a mark of the group ends so far, for [`accepts`](Self::accepts).
     pub(crate) fn mark_ends(&self) -> EndsMark {
         self.core.map.ends().mark()
     }
 
-    /// See [`Recheck::believes`].
-    pub(crate) fn believes(&self, recheck: &mut Recheck, mark: EndsMark) -> bool {
-        recheck.believes(self.core.map.ends(), mark)
+    /// See [`Recheck::accepts`].
+    pub(crate) fn accepts(&self, recheck: &mut Recheck, mark: EndsMark) -> bool {
+        recheck.accepts(self.core.map.ends(), mark)
     }
 }

@@ -1,4 +1,7 @@
 //! Model checks of the registry: a pass beside an unregister, and beside an add.
+//!
+//! Models are as small as possible: one node, one or two groups. A `fails_with_` test repeats a
+//! check without one step, and must fail.
 
 use super::in_flight::InFlight;
 use super::*;
@@ -76,7 +79,7 @@ fn s14_no_callback_runs_after_its_registration_ended() {
 
 #[test]
 #[should_panic = "called after its registration ended"]
-fn s14_a_callback_runs_too_late_if_nobody_waits_for_it() {
+fn s14_fails_with_close_without_waiting() {
     with_mutant("close_without_waiting", pass_meets_unregister);
 }
 
@@ -137,13 +140,13 @@ fn s14_s17_an_end_that_does_not_wait_is_finished_by_the_last_callback() {
 
 #[test]
 #[should_panic = "an id is another's while a callback of its last owner runs"]
-fn s17_an_id_is_anothers_too_early_if_an_end_does_not_look_who_is_inside() {
+fn s17_fails_with_end_while_inside() {
     with_mutant("end_while_inside", callback_meets_nowait);
 }
 
 #[test]
 #[should_panic = "an end is not finished"]
-fn s14_an_end_is_never_finished_if_the_last_to_leave_does_not() {
+fn s14_fails_with_leave_without_ending() {
     with_mutant("leave_without_ending", callback_meets_nowait);
 }
 
@@ -170,7 +173,7 @@ fn two_end_each_other() {
 }
 
 #[test]
-fn s14_two_callbacks_that_end_each_other_do_not_wait() {
+fn s14_callbacks_that_unregister_each_other_do_not_deadlock() {
     two_end_each_other();
 }
 
@@ -199,13 +202,13 @@ fn two_close_each_other() {
 }
 
 #[test]
-fn s14_two_gates_are_closed_from_inside_each_other() {
+fn s14_two_in_flights_are_killed_from_inside_each_other() {
     two_close_each_other();
 }
 
 #[test]
 #[should_panic = "deadlock"]
-fn s14_two_gates_are_never_closed_if_a_callback_waits_for_the_other() {
+fn s14_fails_with_close_waits_in_a_callback() {
     with_mutant("close_waits_in_a_callback", two_close_each_other);
 }
 
@@ -242,13 +245,13 @@ fn s11_an_object_is_never_hidden_from_a_pass() {
 
 #[test]
 #[should_panic = "an object is hidden from reclaim"]
-fn s11_an_object_is_hidden_if_a_clear_is_not_followed_by_a_count() {
+fn s11_fails_with_clear_without_recount() {
     with_mutant("clear_without_recount", pass_meets_add);
 }
 
 #[test]
 #[should_panic = "called after its registration ended"]
-fn s14_a_callback_runs_too_late_if_a_closed_gate_lets_in() {
+fn s14_fails_with_enter_closed() {
     with_mutant("enter_closed", pass_meets_unregister);
 }
 
@@ -274,13 +277,13 @@ fn pass_meets_register() {
 }
 
 #[test]
-fn s11_s20_a_shrinker_is_reached_however_late_it_is_registered() {
+fn s11_s20_a_late_registered_shrinker_is_reached() {
     pass_meets_register();
 }
 
 #[test]
 #[should_panic = "an object is hidden from reclaim"]
-fn s11_an_object_is_hidden_if_the_bit_of_an_unregistered_id_is_cleared() {
+fn s11_fails_with_clear_unregistered() {
     with_mutant("clear_unregistered", pass_meets_register);
 }
 
@@ -329,12 +332,12 @@ fn payers_meet() {
 }
 
 #[test]
-fn s5_two_who_pay_at_once_share_the_debt() {
+fn s5_concurrent_payers_share_the_debt() {
     payers_meet();
 }
 
 #[test]
 #[should_panic = "a debt is paid twice, or lost"]
-fn s5_a_debt_is_paid_twice_if_it_is_not_exchanged() {
+fn s5_fails_with_take_debt_without_exchange() {
     with_mutant("take_debt_without_exchange", payers_meet);
 }

@@ -1,4 +1,10 @@
 //! The handle by which a shrinker reports misses on objects that it was made to evict.
+//!
+//! Only the cache knows that a missed key was evicted, so it reports the miss, with the distance:
+//! the bytes that its group has evicted since. Reports are hints for `utility`: a lost or late one
+//! does no harm, and one of an ended registration or a foreign group is ignored.
+//!
+//! A change must ensure that a wrong report does no harm but to the choice of victims.
 
 use lowwater_base::fallible::TryArc;
 use lowwater_lru_core::{ByteSize, Memcg};
@@ -37,7 +43,7 @@ impl MissReporter {
         Self(state)
     }
 
-    /// The id of the shrinker whose misses it reports.
+    /// Returns the id of the shrinker whose misses it reports.
     pub fn id(&self) -> ShrinkerId {
         ShrinkerId::new(self.0.key.id)
     }
@@ -73,7 +79,7 @@ impl MissReporter {
         self.0.set_cost(cost);
     }
 
-    /// True if the registry's table of pairs has the group's pair.
+    /// Returns true if the registry's table of pairs has the group's pair.
     #[doc(hidden)]
     pub fn is_known(&self, hint: &PairHint, memcg: &Memcg) -> bool {
         self.0.map.by_utility().is_some_and(|pairs| self.slot(pairs, hint, memcg).is_some())
@@ -98,13 +104,14 @@ impl core::fmt::Debug for MissReporter {
     }
 }
 
-/// The lowest limit among a group and its ancestors.
+/// Returns the lowest limit among a group and its ancestors.
 fn limit(memcg: &Memcg) -> u64 {
     let above = core::iter::successors(Some(memcg), |memcg| memcg.parent());
     above.map(|memcg| memcg.max().get()).min().unwrap_or(u64::MAX)
 }
 
-/// The budget of which distances are fractions: the root's limit, or its usage if it has no limit.
+/// Returns the budget of which distances are fractions: the root's limit, or its usage if it has no
+/// limit.
 pub(crate) fn budget(memcg: &Memcg) -> u64 {
     let root = core::iter::successors(Some(memcg), |memcg| memcg.parent()).last().unwrap_or(memcg);
     match root.max() {

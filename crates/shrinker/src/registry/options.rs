@@ -1,4 +1,8 @@
 //! The options of one shrinker, from its builder.
+//!
+//! Fixed at the start: bits and debts depend on the awareness.
+//!
+//! An option that can change later does not belong here.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -31,7 +35,7 @@ impl Default for ShrinkerOptions {
 }
 
 impl ShrinkerOptions {
-    /// The group with the bit for `memcg`: the root, if the shrinker is not memcg-aware.
+    /// Returns the group with the bit for `memcg`: the root, if the shrinker is not memcg-aware.
     pub(crate) fn memcg<'a>(&self, memcg: &'a Memcg) -> &'a Memcg {
         if self.memcg_aware {
             return memcg;
@@ -43,7 +47,7 @@ impl ShrinkerOptions {
         at
     }
 
-    /// The node with the bit for `node`: the first, if the shrinker is not NUMA-aware.
+    /// Returns the node with the bit for `node`: the first, if the shrinker is not NUMA-aware.
     pub(crate) fn node(&self, node: NodeId) -> NodeId {
         if self.numa_aware {
             node

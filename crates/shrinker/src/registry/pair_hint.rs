@@ -1,4 +1,6 @@
 //! A hint for the slot of a pair's tallies, kept by the pair's owner.
+//!
+//! The slot may belong to another pair by now; `Pairs::holds` checks it before use.
 
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +15,7 @@ pub struct PairHint(
 );
 
 impl PairHint {
-    /// The stored slot.
+    /// Returns the stored slot.
     pub(crate) fn slot(&self) -> Option<u32> {
         self.0.load(Ordering::Relaxed).checked_sub(1)
     }

@@ -1,4 +1,11 @@
 //! The calls of a registry that make its shrinkers give memory back.
+//!
+//! Each call enters a scope first (`scope.rs`), so that nested reclaim does nothing, and passes its
+//! bounds to `pass`, `direct` or `least_useful`, which do the work.
+//!
+//! Numbers such as S19 are those of docs/INVARIANTS.md.
+//!
+//! A new call enters a scope in the same way.
 
 use lowwater_lru_core::list_lru;
 use lowwater_lru_core::list_lru::Swept;
@@ -135,7 +142,7 @@ impl Registry {
         LeastUseful { core: &self.core, limit: memcg, needy, flags }.run(work)
     }
 
-    /// True if victims are selected by utility.
+    /// Returns true if victims are selected by utility.
     pub(crate) fn is_by_utility(&self) -> bool {
         self.core.map.by_utility().is_some()
     }

@@ -1,4 +1,8 @@
 //! A registered shrinker, and the right to call it.
+//!
+//! All callbacks run through `ShrinkerGuard`: it marks the thread as inside, catches panics and
+//! adds the statistics. A change must ensure that the end of a registration waits for every guard,
+//! or is finished by the last one.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -61,7 +65,7 @@ impl<E> RegisteredShrinker<E> {
         self.shrinker.as_deref().expect("only this type's drop takes it")
     }
 
-    /// The statistics since the shrinker was registered.
+    /// Returns the statistics since the shrinker was registered.
     pub(crate) fn stats(&self) -> ShrinkerStats {
         let (sum, in_flight) = self.in_flight.counted();
         ShrinkerStats {
@@ -126,7 +130,8 @@ impl<E> ShrinkerGuard<E> {
         self.inside.visited += visited;
     }
 
-    /// True if the shrinker should not be called again: it was killed, or a callback panicked.
+    /// Returns true if the shrinker should not be called again: it was killed, or a callback
+    /// panicked.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_quarantined() || self.in_flight.is_killed()
     }

@@ -1,4 +1,9 @@
 //! The registration of a shrinker, and its end.
+//!
+//! When `unregister` returns, no callback runs or will run (S14); inside a callback nothing waits,
+//! and the last thread inside finishes the end. The order of the steps in `end` is the guarantee.
+//!
+//! Numbers such as S14 are those of docs/INVARIANTS.md.
 
 use lowwater_base::fallible::TryArc;
 
@@ -39,17 +44,17 @@ impl Registration {
         Self { live: Some((registered, claim)) }
     }
 
-    /// The shrinker's id.
+    /// Returns the shrinker's id.
     pub fn id(&self) -> ShrinkerId {
         ShrinkerId::new(self.registered().key.id)
     }
 
-    /// The shrinker's name.
+    /// Returns the shrinker's name.
     pub fn name(&self) -> &str {
         &self.registered().name
     }
 
-    /// The shrinker's statistics.
+    /// Returns the shrinker's statistics.
     pub fn stats(&self) -> ShrinkerStats {
         self.registered().stats()
     }
@@ -72,9 +77,9 @@ impl Registration {
     }
 
     /// Ends the registration without waiting: when this returns, no visit of the shrinker begins
-    /// any more. A visit in flight ends before its next batch: at most one scan and one count follow
-    /// the present callback. The last thread to leave a visit completes the end; if none is in
-    /// flight, this call completes it.
+    /// any more. A visit in flight ends before its next batch: at most one scan and one count
+    /// follow the present callback. The last thread to leave a visit completes the end; if none is
+    /// in flight, this call completes it.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

@@ -8,6 +8,12 @@
 //!                    |                   \---------------------------------------/             +--> groups with live pairs
 //!                    +--> Map <-- the tree's offline hook, which is dropped with the core
 //! ```
+//!
+//! Lists keep the shrinker's state and the map alive, but not the core, so a list that outlives its
+//! registry does no harm. `lookup` enters the shrinker before it releases the lock of the slots;
+//! otherwise the shrinker could end in between.
+//!
+//! Numbers such as S17 are those of docs/INVARIANTS.md.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -115,8 +121,8 @@ impl RegistryCore {
         Registered::try_get(slots.get(id as usize)?.as_ref()?)
     }
 
-    /// True if this is an online group of this registry's tree, on a node that exists. A group of
-    /// another tree has an id that means another group here.
+    /// Returns true if this is an online group of this registry's tree, on a node that exists. A
+    /// group of another tree has an id that means another group here.
     pub(crate) fn knows(&self, root: &Memcg, node: NodeId) -> bool {
         root.is_online() && root.is_in_tree_of(&self.root) && node.index() < self.map.nodes()
     }
@@ -147,12 +153,12 @@ impl RegistryCore {
         }
     }
 
-    /// The options of the shrinker with this id.
+    /// Returns the options of the shrinker with this id.
     pub(crate) fn options(&self, id: u32) -> Option<ShrinkerOptions> {
         self.slots.read().get(id as usize)?.as_ref().map(|registered| registered.options)
     }
 
-    /// An exclusive bound on the ids of registered shrinkers.
+    /// Returns an exclusive bound on the ids of registered shrinkers.
     pub(crate) fn ids_end(&self) -> u32 {
         self.slots.read().len() as u32
     }
@@ -222,24 +228,24 @@ impl RegistryCore {
         core::mem::replace(&mut *self.debt_listener.write(), listener)
     }
 
-    /// The number of calls of direct reclaim and of other foreground passes so far.
+    /// Returns the number of calls of direct reclaim and of other foreground passes so far.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(crate) fn foreground_calls(&self) -> u64 {
         // Relaxed: the caller only checks whether it has changed.
         self.foreground_calls.load(Ordering::Relaxed)
     }
 
-    /// The statistics of every registered shrinker, by id.
+    /// Returns the statistics of every registered shrinker, by id.
     pub(crate) fn shrinker_stats(&self) -> Vec<ShrinkerStats> {
         self.slots.read().iter().flatten().map(|registered| registered.stats()).collect()
     }
 
-    /// True if a thread is inside a callback of a registered shrinker.
+    /// Returns true if a thread is inside a callback of a registered shrinker.
     pub(crate) fn has_calls_in_flight(&self) -> bool {
         self.slots.read().iter().flatten().any(|registered| !registered.in_flight.is_empty())
     }
 
-    /// The number of registered shrinkers.
+    /// Returns the number of registered shrinkers.
     pub(crate) fn len(&self) -> usize {
         self.slots.read().iter().flatten().count()
     }

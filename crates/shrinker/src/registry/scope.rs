@@ -21,7 +21,7 @@ const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 pub(crate) struct Scopes(Box<[Mutex<Vec<ThreadId>>]>);
 
 impl Scopes {
-    /// Heap bytes, without the entries of the threads inside.
+    /// Returns the heap bytes, without the entries of the threads inside.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.0)
     }

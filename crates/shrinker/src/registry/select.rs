@@ -1,4 +1,8 @@
 //! Selections: some groups, one node, one shrinker, some kinds of caches.
+//!
+//! Restrictions are added one by one; the default selects everything.
+//!
+//! A new restriction must default to no restriction.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -28,37 +32,37 @@ pub struct Select<'a> {
 }
 
 impl<'a> Select<'a> {
-    /// Everything.
+    /// Selects everything.
     pub const fn all() -> Self {
         Self { memcg: None, node: None, filter: ShrinkerFilter::ALL }
     }
 
-    /// Only this group and its descendants.
+    /// Restricts the selection to this group and its descendants.
     pub const fn memcg(mut self, memcg: &'a Memcg) -> Self {
         self.memcg = Some(memcg);
         self
     }
 
-    /// Only this node.
+    /// Restricts the selection to this node.
     pub const fn node(mut self, node: NodeId) -> Self {
         self.node = Some(node);
         self
     }
 
-    /// Only this shrinker.
+    /// Restricts the selection to this shrinker.
     pub const fn shrinker(mut self, id: ShrinkerId) -> Self {
         self.filter = self.filter.shrinker(id);
         self
     }
 
-    /// Only shrinkers of these kinds.
+    /// Restricts the selection to shrinkers of these kinds.
     pub const fn caches(mut self, caches: Caches) -> Self {
         self.filter = self.filter.caches(caches);
         self
     }
 
-    /// The selected nodes. An iterator, not a vector: reclaim calls this, and reclaim runs because
-    /// memory is short.
+    /// Returns the selected nodes. An iterator, not a vector: reclaim calls this, and reclaim runs
+    /// because memory is short.
     pub(crate) fn nodes(&self, nodes: usize) -> impl Iterator<Item = NodeId> {
         let nodes = match self.node {
             Some(node) => node.index()..node.index() + 1,

@@ -1,5 +1,10 @@
 //! The state that the registry and the lists of one shrinker share: its id, options, bits and
 //! callbacks in flight.
+//!
+//! One allocation, since ten thousand caches have one each. Lists hold it by an `Arc` and report
+//! through it even after the end; `Key` tells the map that such a report is obsolete.
+//!
+//! A change must ensure that a list may report after the end.
 
 use lowwater_base::fallible::TryArc;
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -40,7 +45,7 @@ impl<E> ShrinkerState<E> {
         }
     }
 
-    /// True if a callback has panicked.
+    /// Returns true if a callback has panicked.
     pub(crate) fn is_quarantined(&self) -> bool {
         // Relaxed: another call by a thread that does not see it yet does no harm.
         self.quarantined.load(Ordering::Relaxed)
@@ -52,8 +57,8 @@ impl<E> ShrinkerState<E> {
         self.quarantined.store(true, Ordering::Relaxed);
     }
 
-    /// The average cost of a miss, including the shrinker's `seeks`, in 16ths of the mean of all
-    /// shrinkers.
+    /// Returns the average cost of a miss, including the shrinker's `seeks`, in 16ths of the mean
+    /// of all shrinkers.
     pub(crate) fn cost(&self) -> u32 {
         // Relaxed, here and below: an estimate.
         let cost = match self.cost.load(Ordering::Relaxed) {
@@ -63,7 +68,7 @@ impl<E> ShrinkerState<E> {
         self.times_seeks(cost)
     }
 
-    /// A cost times the shrinker's `seeks`.
+    /// Returns a cost times the shrinker's `seeks`.
     pub(crate) fn times_seeks(&self, cost: u32) -> u32 {
         let cost = u64::from(cost).saturating_mul(self.options.seeks.into()) / u64::from(SEEKS_DEFAULT);
         u32::try_from(cost).unwrap_or(u32::MAX)

@@ -1,4 +1,8 @@
 //! Tests of the count of foreground calls, which is not public.
+//!
+//! The reclaimer reads the count to pace its debts, so a call that is counted twice slows it down.
+//!
+//! A new call of the foreground is added to the count's test.
 
 use super::*;
 use crate::control::Reclaim;
@@ -6,7 +10,7 @@ use crate::work::Work;
 use lowwater_lru_core::{MemcgTree, NodeId};
 
 #[test]
-fn a_pass_in_the_foreground_is_noted_once_whatever_part_it_goes_over() {
+fn a_foreground_pass_is_counted_once() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 2);
     let noted = |flags| {

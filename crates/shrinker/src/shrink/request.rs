@@ -1,4 +1,8 @@
 //! A request to a shrinker: the group, the node, and how many objects to scan.
+//!
+//! Plain data; `shrink.rs` has the visit.
+//!
+//! A change must keep it small: it is made once for each callback.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -40,7 +44,7 @@ pub(crate) struct ShrinkSlab<'a> {
 }
 
 impl<'a> ShrinkSlab<'a> {
-    /// A manual request.
+    /// Creates a manual request.
     pub(crate) fn by_hand(core: &'a RegistryCore, memcg: &'a Memcg, node: NodeId) -> Self {
         let (flags, amount) = (Reclaim::FOREGROUND, ScanAmount::Share);
         Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true }

@@ -1,4 +1,9 @@
 //! Statistics of one shrinker for one group on one node.
+//!
+//! A pair's counts are kept beside its bit and vanish with it, so their memory follows the live
+//! pairs.
+//!
+//! A change of its size is a change of the memory of each pair.
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
@@ -54,7 +59,7 @@ impl PairCountsOf {
         Some(self.0[at].1)
     }
 
-    /// The sum of the objects that the pairs had at their last visits.
+    /// Returns the sum of the objects that the pairs had at their last visits.
     pub(crate) fn counted(&self) -> u64 {
         self.0.iter().fold(0, |sum: u64, (_, seen)| sum.saturating_add(seen.counted))
     }
@@ -64,7 +69,7 @@ impl PairCountsOf {
         self.0.retain(|seen| stays(seen.0));
     }
 
-    /// Heap bytes.
+    /// Returns the heap bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
     }

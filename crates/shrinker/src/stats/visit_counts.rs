@@ -1,4 +1,8 @@
 //! The counts of visits of a shrinker.
+//!
+//! Each visit adds its counts once, under a lock that it takes anyway.
+//!
+//! A change must ensure that no additional lock or atomic operation is needed.
 
 use core::ops::AddAssign;
 

@@ -1,4 +1,9 @@
 //! The clock by which tallies decay: evicted bytes, in fractions of the budget.
+//!
+//! Time is measured in evicted bytes, not seconds: an idle system forgets nothing, and a busy one
+//! adapts as fast as it evicts. Lost updates do no harm.
+//!
+//! A change must ensure that only evicted bytes advance it.
 
 use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,7 +23,7 @@ pub(crate) struct EvictionClock {
 }
 
 impl EvictionClock {
-    /// The epoch; wraps after 2^32.
+    /// Returns the epoch; wraps after 2^32.
     pub(crate) fn epoch(&self) -> u32 {
         // Relaxed, as everything here: a counter.
         self.epoch.load(Ordering::Relaxed)
@@ -48,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_epochs_are_a_budget_whatever_the_steps() {
+    fn a_budget_is_sixteen_epochs_for_all_step_sizes() {
         for step in [1, 7, 100, 1_000, 5_000] {
             let clock = EvictionClock::default();
             for _ in 0..160_000 / step {

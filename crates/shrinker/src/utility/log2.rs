@@ -1,9 +1,13 @@
 //! Logarithms in fixed point.
+//!
+//! Scores are compared by their logarithms, and kernels have no floating point. A change must keep
+//! the documented error, and that the function never falls.
 
 /// 1, in the units of [`log2`].
 pub(crate) const ONE: i32 = 256;
 
-/// The binary logarithm of `x`, which must not be 0, in 256ths; the error is at most 4 of them.
+/// Returns the binary logarithm of `x`, which must not be 0, in 256ths; the error is at most 4 of
+/// them.
 pub(crate) fn log2(x: u64) -> i32 {
     let exponent = x.ilog2();
     // The fraction after the leading 1, in 65,536ths.

@@ -1,4 +1,8 @@
 //! A report that an evicted object was missed.
+//!
+//! A plain value with defaults, so that a reporter names only the fields that it knows.
+//!
+//! A field that is added needs a default.
 
 use lowwater_lru_core::ByteSize;
 

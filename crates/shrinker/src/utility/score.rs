@@ -1,24 +1,28 @@
 //! A pair's utility and size in one word, comparable with those of other pairs at any time.
+//!
+//! Choosing a victim reads the scores of up to 66 pairs, so a score must be one word and need no
+//! update as time passes: the logarithm of a decaying utility plus a term for the epoch does not
+//! change.
 
 use super::clock::HALF_LIFE;
 use super::log2::{log2, ONE};
 
 /// The fraction of the logarithm of a pair's size by which its score is reduced, as a divisor: of
 /// equal pairs the larger is the victim.
-const PULL_PARTS: i32 = 10;
-/// The decay of the logarithm of a utility per epoch.
-const EPOCH: i32 = ONE / HALF_LIFE as i32;
+const SIZE_PENALTY_PARTS: i32 = 10;
+/// The decrease of the logarithm of a utility in one epoch.
+const DECAY_PER_EPOCH: i32 = ONE / HALF_LIFE as i32;
 /// A utility of this many binary places below one hit in the whole budget counts as none.
 const NONE_PLACES: i32 = 6;
-/// Stored in place of a pull.
-const EMPTY_PULL: u64 = 1;
+/// Stored in place of a size_penalty.
+const EMPTY_TAG: u64 = 1;
 /// Among pairs without utility, a pair with inserts is selected before an idle one: its score is
 /// lower by at most this many binary places.
 const RATE_PLACES: i32 = 8;
 
 /// The state of a pair for a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PairState {
     /// Not counted yet.
     Unknown,
     /// The pair had no objects, or freed none, in the epoch with these low bits.
@@ -30,57 +34,61 @@ pub(crate) enum Standing {
 /// The score of a pair; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Score {
-    /// The logarithm of the utility, plus [`EPOCH`] for each epoch until its computation; wraps.
+    /// The logarithm of the utility, plus [`DECAY_PER_EPOCH`] times the epoch in which it was
+    /// computed; wraps. So scores of different epochs can be compared: all lose the same amount
+    /// with time.
     utility: i32,
     /// The reduction for the pair's size, as a logarithm.
-    pull: i16,
+    size_penalty: i16,
     /// The low bits of the epoch in which the pair was last counted.
     counted: u16,
 }
 
 impl Score {
-    /// The score of a pair with `held` bytes and this logarithm of its utility in this epoch. It
-    /// was last counted in the epoch `counted`.
+    /// Returns the score of a pair with `held` bytes and this logarithm of its utility in this
+    /// epoch. It was last counted in the epoch `counted`.
     pub(crate) fn new(utility: i32, held: u64, epoch: u32, counted: u32) -> Self {
-        let age = (epoch as i32).wrapping_mul(EPOCH);
+        let age = (epoch as i32).wrapping_mul(DECAY_PER_EPOCH);
         Self {
             utility: utility.wrapping_add(age),
-            pull: (-log2(held.max(1)) / PULL_PARTS) as i16,
+            size_penalty: (-log2(held.max(1)) / SIZE_PENALTY_PARTS) as i16,
             counted: counted as u16,
         }
     }
 
-    /// The logarithm of the utility of a pair that has none, given the logarithm of its insert
-    /// rate, if any: a scan is selected before idle pairs.
+    /// Returns the logarithm of the utility of a pair that has none, given the logarithm of its
+    /// insert rate, if any: a pair with inserts and without hits (a scan) becomes a victim before
+    /// idle pairs.
     pub(crate) fn none(rate: Option<i32>, budget: u64) -> i32 {
         none(budget) - rate.unwrap_or(0).clamp(0, RATE_PLACES * ONE)
     }
 
-    /// A number that is greater for the pair that should keep its memory, among scores of the same
-    /// epoch and budget.
+    /// Returns a number that is greater for the pair that should keep its memory, among scores of
+    /// the same epoch and budget.
     pub(crate) fn rank(self, epoch: u32, budget: u64) -> i32 {
-        let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(EPOCH));
-        decayed.max(none(budget) - RATE_PLACES * ONE) + i32::from(self.pull)
+        let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(DECAY_PER_EPOCH));
+        decayed.max(none(budget) - RATE_PLACES * ONE) + i32::from(self.size_penalty)
     }
 
-    /// The low bits of the epoch in which the pair was last counted.
+    /// Returns the low bits of the epoch in which the pair was last counted.
     pub(crate) fn counted(self) -> u32 {
         self.counted.into()
     }
 }
 
-/// The logarithm of a utility that counts as none.
+/// Returns the logarithm of a utility that counts as none.
 fn none(budget: u64) -> i32 {
     -log2(budget.max(1)) - NONE_PLACES * ONE
 }
 
-impl Standing {
-    /// True if the pair has to be counted in this epoch.
+impl PairState {
+    /// Returns true if the pair has to be counted in this epoch.
     pub(crate) fn is_due(self, epoch: u32) -> bool {
         self.age(epoch) > 0
     }
 
-    /// The number of epochs since the pair was counted, modulo 2^16; the maximum if it never was.
+    /// Returns the number of epochs since the pair was counted, modulo 2^16; the maximum if it
+    /// never was.
     pub(crate) fn age(self, epoch: u32) -> u32 {
         match self {
             Self::Unknown => u32::MAX,
@@ -88,25 +96,29 @@ impl Standing {
         }
     }
 
-    /// Packs the standing into one word.
+    /// Packs the state into one word.
     pub(crate) fn pack(self) -> u64 {
         match self {
             Self::Unknown => 0,
-            // The pull of any held size is negative, or 0 for one byte, so `EMPTY_PULL` is
+            // The size_penalty of any held size is negative, or 0 for one byte, so `EMPTY_TAG` is
             // unambiguous.
-            Self::Empty(counted) => EMPTY_PULL << 16 | u64::from(counted),
-            Self::Scored(Score { utility, pull, counted }) => {
-                u64::from(utility as u32) << 32 | u64::from(pull as u16) << 16 | u64::from(counted)
+            Self::Empty(counted) => EMPTY_TAG << 16 | u64::from(counted),
+            Self::Scored(Score { utility, size_penalty, counted }) => {
+                u64::from(utility as u32) << 32 | u64::from(size_penalty as u16) << 16 | u64::from(counted)
             }
         }
     }
 
-    /// From [`pack`](Self::pack).
+    /// Unpacks the result of [`pack`](Self::pack).
     pub(crate) fn unpack(word: u64) -> Self {
         match word {
             0 => Self::Unknown,
-            _ if word >> 16 & 0xffff == EMPTY_PULL => Self::Empty(word as u16),
-            _ => Self::Scored(Score { utility: (word >> 32) as i32, pull: (word >> 16) as i16, counted: word as u16 }),
+            _ if word >> 16 & 0xffff == EMPTY_TAG => Self::Empty(word as u16),
+            _ => Self::Scored(Score {
+                utility: (word >> 32) as i32,
+                size_penalty: (word >> 16) as i16,
+                counted: word as u16,
+            }),
         }
     }
 }
@@ -161,27 +173,27 @@ mod tests {
     #[test]
     fn a_pair_is_due_in_each_epoch_after_its_count() {
         for counted in [0, 5, u32::MAX] {
-            let scored = Standing::Scored(Score::new(0, 1, counted, counted));
-            for standing in [scored, Standing::Empty(counted as u16)] {
-                assert!(!standing.is_due(counted));
+            let scored = PairState::Scored(Score::new(0, 1, counted, counted));
+            for state in [scored, PairState::Empty(counted as u16)] {
+                assert!(!state.is_due(counted));
                 let next = counted.wrapping_add(1);
-                assert!(standing.is_due(next));
-                assert_eq!([counted, next].map(|epoch| standing.age(epoch)), [0, 1]);
+                assert!(state.is_due(next));
+                assert_eq!([counted, next].map(|epoch| state.age(epoch)), [0, 1]);
             }
         }
-        assert_eq!((Standing::Unknown.age(0), Standing::Unknown.is_due(0)), (u32::MAX, true));
+        assert_eq!((PairState::Unknown.age(0), PairState::Unknown.is_due(0)), (u32::MAX, true));
     }
 
     #[test]
-    fn a_standing_is_one_word() {
-        for standing in [
-            Standing::Unknown,
-            Standing::Empty(0),
-            Standing::Empty(u16::MAX),
-            Standing::Scored(Score::new(-777, 12_345, 9, 9)),
-            Standing::Scored(Score::new(i32::MIN, u64::MAX, u32::MAX, 7)),
+    fn a_state_survives_packing() {
+        for state in [
+            PairState::Unknown,
+            PairState::Empty(0),
+            PairState::Empty(u16::MAX),
+            PairState::Scored(Score::new(-777, 12_345, 9, 9)),
+            PairState::Scored(Score::new(i32::MIN, u64::MAX, u32::MAX, 7)),
         ] {
-            assert_eq!(Standing::unpack(standing.pack()), standing);
+            assert_eq!(PairState::unpack(state.pack()), state);
         }
     }
 }

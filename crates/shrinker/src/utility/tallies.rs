@@ -1,5 +1,12 @@
 //! The statistics of one pair: its ghost hits by distance, objects that scans kept, and its
 //! turnover.
+//!
+//! One of the inputs of the victim choice; `utility.rs` describes the algorithm, DESIGN "How a
+//! utility is measured" the reasons. Hits are counted in seven classes of distance, so that a pair
+//! takes 72 bytes and not a histogram. Everything is an estimate: a race may lose a step, but no
+//! sum may wrap.
+//!
+//! A change of the classes or of the decay must be compared with the oracle (`tests/one_budget`).
 
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
@@ -44,7 +51,7 @@ pub(crate) struct Tallies {
     /// The mean bytes of an object at the last count.
     mean: AtomicU32,
     /// The number of scans in a row without a fall in the group's usage.
-    vain: AtomicU16,
+    scans_without_fall: AtomicU16,
     /// The number of hits since the score was computed.
     hits_since: AtomicU8,
     /// True if the shrinker weighs its objects; otherwise the mean is an estimate.
@@ -61,7 +68,7 @@ impl Tallies {
     pub(crate) fn reset(&self, epoch: u32) {
         self.epoch.store(epoch, Ordering::Relaxed);
         [&self.kept, &self.mean].into_iter().chain(&self.hits).for_each(|tally| tally.store(0, Ordering::Relaxed));
-        self.vain.store(0, Ordering::Relaxed);
+        self.scans_without_fall.store(0, Ordering::Relaxed);
         self.hits_since.store(0, Ordering::Relaxed);
         self.is_weighed.store(false, Ordering::Relaxed);
         [&self.held, &self.freed, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
@@ -72,15 +79,15 @@ impl Tallies {
         macro_rules! copy {
             ($($tally:ident),*) => { $(self.$tally.store($tally.load(Ordering::Relaxed), Ordering::Relaxed);)* };
         }
-        let Self { epoch, kept, hits, mean, vain, hits_since, is_weighed, held, freed, inserted } = from;
-        copy!(epoch, kept, mean, vain, hits_since, is_weighed, held, freed, inserted);
+        let Self { epoch, kept, hits, mean, scans_without_fall, hits_since, is_weighed, held, freed, inserted } = from;
+        copy!(epoch, kept, mean, scans_without_fall, hits_since, is_weighed, held, freed, inserted);
         for (to, from) in self.hits.iter().zip(hits) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
     /// Decays the tallies up to this epoch.
-    fn settle(&self, epoch: u32) {
+    fn decay_to(&self, epoch: u32) {
         let since = epoch.wrapping_sub(self.epoch.load(Ordering::Relaxed));
         if since == 0 || since > u32::MAX - LATE_MAX {
             return;
@@ -95,7 +102,7 @@ impl Tallies {
     /// Counts a ghost hit, under a budget of `budget` bytes. Returns whether the score should be
     /// computed again.
     pub(crate) fn hit(&self, miss: Miss, epoch: u32, budget: u64) -> bool {
-        self.settle(epoch);
+        self.decay_to(epoch);
         let parts = budget / miss.distance.get().max(1);
         let place = (DISTANCES - 1).saturating_sub(parts.max(1).ilog2() as usize);
         let worth =
@@ -103,12 +110,12 @@ impl Tallies {
         add(&self.hits[place], worth);
         let since = self.hits_since.load(Ordering::Relaxed).wrapping_add(1);
         self.hits_since.store(since, Ordering::Relaxed);
-        since.is_multiple_of(HITS_PER_SCORE)
+        since % HITS_PER_SCORE == 0
     }
 
     /// Counts a scan that freed `freed` objects and kept `kept`.
     pub(crate) fn scanned(&self, freed: u64, kept: u64, cost: u32, epoch: u32) {
-        self.settle(epoch);
+        self.decay_to(epoch);
         self.freed.store(self.freed.load(Ordering::Relaxed).saturating_add(freed), Ordering::Relaxed);
         add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / u64::from(COST_ONE));
     }
@@ -116,8 +123,9 @@ impl Tallies {
     /// Records by how much the group's usage fell in a scan that freed `freed` objects. Returns the
     /// bytes of these objects, as far as they are known.
     pub(crate) fn note_fall(&self, freed: u64, fall: u64) -> u64 {
-        let vain = if fall > 0 { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
-        self.vain.store(vain, Ordering::Relaxed);
+        let scans_without_fall =
+            if fall > 0 { 0 } else { self.scans_without_fall.load(Ordering::Relaxed).saturating_add(1) };
+        self.scans_without_fall.store(scans_without_fall, Ordering::Relaxed);
         if self.is_weighed.load(Ordering::Relaxed) {
             return freed.saturating_mul(self.mean());
         }
@@ -128,20 +136,20 @@ impl Tallies {
         freed.saturating_mul(self.mean()).min(fall)
     }
 
-    /// The number of scans in a row without a fall in the group's usage.
-    pub(crate) fn vain(&self) -> u16 {
-        self.vain.load(Ordering::Relaxed)
+    /// Returns the number of scans in a row without a fall in the group's usage.
+    pub(crate) fn scans_without_fall(&self) -> u16 {
+        self.scans_without_fall.load(Ordering::Relaxed)
     }
 
     /// Resets that number: the pair has fewer objects now, so the scans did free some.
-    pub(crate) fn not_in_vain(&self) {
-        self.vain.store(0, Ordering::Relaxed);
+    pub(crate) fn reset_scans_without_fall(&self) {
+        self.scans_without_fall.store(0, Ordering::Relaxed);
     }
 
     /// Records the pair's present number of objects, their weight, if the shrinker knows it, and
     /// the usage of the whole group.
     pub(crate) fn counted(&self, held: u64, weight: Option<u64>, usage: u64, epoch: u32) {
-        self.settle(epoch);
+        self.decay_to(epoch);
         let freed = self.freed.swap(0, Ordering::Relaxed);
         let grown = held.saturating_add(freed).saturating_sub(self.held.swap(held, Ordering::Relaxed));
         self.inserted.store(self.inserted.load(Ordering::Relaxed).saturating_add(grown), Ordering::Relaxed);
@@ -158,33 +166,33 @@ impl Tallies {
         self.mean.store(u32::try_from(mean).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
     }
 
-    /// The number of objects at the last count.
+    /// Returns the number of objects at the last count.
     pub(crate) fn objects(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// True if so much was freed since the last count that the pair's size is no longer known;
-    /// inserts since then are unknown, too.
+    /// Returns true if so much was freed since the last count that the pair's size is no longer
+    /// known; inserts since then are unknown, too.
     pub(crate) fn is_stale(&self) -> bool {
         let held = self.objects();
         let freed_max = (held / STALE_PARTS).max(STALE_MIN.min(held / STALE_PARTS_SMALL)).max(1);
         held == 0 || self.freed.load(Ordering::Relaxed) >= freed_max
     }
 
-    /// The mean bytes of an object; 1 before the first count.
+    /// Returns the mean bytes of an object; 1 before the first count.
     pub(crate) fn mean(&self) -> u64 {
         self.mean.load(Ordering::Relaxed).max(1).into()
     }
 
-    /// The bytes of the objects at the last count.
+    /// Returns the bytes of the objects at the last count.
     pub(crate) fn bytes(&self) -> u64 {
         self.objects().saturating_mul(self.mean())
     }
 
-    /// The logarithm of the utility: the best hits per byte over all distances. `None` without
-    /// hits.
+    /// Returns the logarithm of the utility: the best hits per byte over all distances. `None`
+    /// without hits.
     pub(crate) fn utility(&self, epoch: u32, budget: u64) -> Option<i32> {
-        self.settle(epoch);
+        self.decay_to(epoch);
         let mut hits = u64::from(self.kept.load(Ordering::Relaxed));
         let kept_bytes = if hits > 0 { self.bytes() / KEPT_PARTS } else { 0 };
         let tail = kept_bytes.saturating_add(budget / NEAR_PARTS).max(1);
@@ -197,19 +205,20 @@ impl Tallies {
         best
     }
 
-    /// The logarithm of the recently inserted bytes, in 64ths of the budget. `None` if nothing was
-    /// inserted.
+    /// Returns the logarithm of the recently inserted bytes, in 64ths of the budget. `None` if
+    /// nothing was inserted.
     pub(crate) fn insert_rate(&self, epoch: u32, budget: u64) -> Option<i32> {
-        self.settle(epoch);
+        self.decay_to(epoch);
         match self.inserted.load(Ordering::Relaxed).saturating_mul(self.mean()) {
             0 => None,
             bytes => Some(log2(bytes) - log2((budget / 64).max(1))),
         }
     }
 
-    /// The logarithm of recently inserted objects per object held. `None` if none was inserted.
+    /// Returns the logarithm of recently inserted objects per object held. `None` if none was
+    /// inserted.
     pub(crate) fn turnover(&self, epoch: u32) -> Option<i32> {
-        self.settle(epoch);
+        self.decay_to(epoch);
         let held = self.held.load(Ordering::Relaxed).max(1);
         match self.inserted.load(Ordering::Relaxed) {
             0 => None,
@@ -218,7 +227,7 @@ impl Tallies {
     }
 }
 
-/// The logarithm of hits per byte; `None` without hits.
+/// Returns the logarithm of hits per byte; `None` without hits.
 fn per_byte(hits: u64, bytes: u64) -> Option<i32> {
     (hits > 0).then(|| log2(hits) - log2(HIT.into()) - log2(bytes))
 }
@@ -228,7 +237,7 @@ fn add(tally: &AtomicU32, n: u64) {
     tally.store(u32::try_from(sum).unwrap_or(u32::MAX), Ordering::Relaxed);
 }
 
-/// The rest of a tally after `epochs` epochs.
+/// Returns the rest of a tally after `epochs` epochs.
 fn decayed(tally: u64, epochs: u32) -> u64 {
     /// 2 to the power of minus n quarters, in 65,536ths.
     const QUARTERS: [u64; HALF_LIFE as usize] = [65_536, 55_109, 46_341, 38_968];
@@ -299,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turnover_counts_what_came_and_what_went() {
+    fn turnover_is_inserts_per_held_object() {
         let tallies = Tallies::default();
         assert_eq!(tallies.turnover(0), None);
         tallies.counted(1_000, Some(100_000), 0, 0);
@@ -336,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_late_takes_nothing_away() {
+    fn a_late_thread_does_not_decay_newer_tallies() {
         let tallies = Tallies::default();
         tallies.hit(hit(1), 10, BUDGET);
         let before = tallies.utility(10, BUDGET);
@@ -347,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_that_is_not_known_is_learnt_from_what_scans_free() {
+    fn unknown_weights_are_learned_from_scans() {
         let tallies = Tallies::default();
         // The group has other charges, too.
         tallies.counted(100, None, 1_000_000, 0);
@@ -388,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn every_eighth_hit_asks_for_another_score() {
+    fn every_eighth_hit_requests_a_score() {
         let tallies = Tallies::default();
         let asked: Vec<_> = (1..=24).filter(|_| tallies.hit(hit(1), 0, BUDGET)).collect();
         assert_eq!(asked, [8, 16, 24]);
@@ -397,7 +406,7 @@ mod tests {
     /// Kept objects represent a tenth of the pair's bytes, and a hit all bytes up to its distance;
     /// the distance that is too small to be significant is added to both.
     #[test]
-    fn a_utility_is_hits_per_byte_of_what_is_kept_and_the_distance() {
+    fn utility_is_hits_per_byte_of_kept_objects_and_distance() {
         let tallies = Tallies::default();
         tallies.counted(1_000, Some(400_000), 0, 0);
         let (near, one) = (BUDGET / 500, log2(64));
@@ -429,21 +438,24 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_moves_by_an_eighth_and_a_scan_in_vain_is_counted() {
+    fn a_mean_moves_by_an_eighth_and_scans_without_a_fall_are_counted() {
         let tallies = Tallies::default();
         tallies.counted(100, None, 100_000, 0);
         assert_eq!(tallies.note_fall(10, 2_000), 2_000, "no more than the usage fell by");
         assert_eq!(tallies.mean(), 1_000 - 125 + 25);
         assert_eq!(tallies.note_fall(1, 2_000), 900 - 112 + 250, "no more than the objects are");
         let mean = tallies.mean();
-        for vain in 1..=3 {
-            assert_eq!((tallies.note_fall(10, 0), tallies.vain(), tallies.mean()), (0, vain, mean));
+        for scans_without_fall in 1..=3 {
+            assert_eq!(
+                (tallies.note_fall(10, 0), tallies.scans_without_fall(), tallies.mean()),
+                (0, scans_without_fall, mean)
+            );
         }
         tallies.note_fall(10, 1);
-        assert_eq!((tallies.vain(), tallies.mean()), (0, mean), "less than a byte each says nothing");
+        assert_eq!((tallies.scans_without_fall(), tallies.mean()), (0, mean), "less than a byte each says nothing");
         tallies.note_fall(10, 0);
-        tallies.not_in_vain();
-        assert_eq!(tallies.vain(), 0);
+        tallies.reset_scans_without_fall();
+        assert_eq!(tallies.scans_without_fall(), 0);
     }
 
     #[test]
@@ -458,13 +470,13 @@ mod tests {
         to.copy_from(&from);
         let all = |it: &Tallies| {
             let kept = it.kept.load(Ordering::Relaxed);
-            (it.utility(6, BUDGET), it.turnover(6), it.bytes(), it.mean(), it.is_stale(), it.vain(), kept)
+            (it.utility(6, BUDGET), it.turnover(6), it.bytes(), it.mean(), it.is_stale(), it.scans_without_fall(), kept)
         };
         assert_eq!(all(&to), all(&from));
         // The number of hits since the last score is copied: this hit is the tenth, and not a
         // multiple of eight. The copy is weighed, too.
         assert!(!to.hit(hit(1), 6, BUDGET));
-        assert_eq!((to.note_fall(3, 1), to.vain()), (6, 0));
+        assert_eq!((to.note_fall(3, 1), to.scans_without_fall()), (6, 0));
         to.reset(6);
         assert_eq!(all(&to), (None, None, 0, 1, true, 0, 0));
         let asked: Vec<_> = (1..=8).filter(|_| to.hit(hit(1), 6, BUDGET)).collect();

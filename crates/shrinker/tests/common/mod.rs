@@ -2,6 +2,8 @@
 //!
 //! It behaves like a real list: a dead group's shelf is merged into its parent's, the first object
 //! on an empty shelf is reported, and so is a shelf that was moved. Tests can replace its results.
+//!
+//! A change must ensure that it reports exactly as a `ListLru` does.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::mutable_key_type, reason = "a group's handle is hashed and compared by its address")]
@@ -96,8 +98,9 @@ impl Shelf {
     fn reparent(&self, dying: &Memcg, parent: &Memcg) {
         let mut state = self.state.lock().unwrap();
         state.dead.insert(dying.clone());
-        let moved: Vec<_> = state.objects.extract_if(|(memcg, _), _| memcg == dying).collect();
-        for ((_, node), objects) in moved {
+        let nodes: Vec<_> = state.objects.keys().filter(|(memcg, _)| memcg == dying).map(|(_, node)| *node).collect();
+        for node in nodes {
+            let objects = state.objects.remove(&(dying.clone(), node)).unwrap_or(0);
             *state.objects.entry((parent.clone(), node)).or_default() += objects;
             if objects > 0 {
                 self.occupancy.get().unwrap().occupied(parent, node);

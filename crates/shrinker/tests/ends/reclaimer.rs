@@ -1,4 +1,6 @@
 //! Reclaimers that are dropped inside callbacks, and reclaimer threads on which user code panics.
+//!
+//! The threads must survive every panic, and no drop may wait for a thread that waits for it.
 
 use crate::{empty, in_time, register, scan, slot, until, Hook, Hooked, OnDrop, Slot, MARKS, N0, PATIENCE};
 use lowwater_lru_core::topology::{Fixed, Topology};
@@ -25,7 +27,7 @@ fn wake(slot: &Slot<Reclaimer>, root: &Memcg) {
 }
 
 #[test]
-fn two_reclaimers_that_end_each_other_do_not_join_each_other() {
+fn two_reclaimers_that_drop_each_other_do_not_deadlock() {
     in_time(|| {
         let worlds = [reclaimed(), reclaimed()];
         let together = Arc::new(Barrier::new(2));
@@ -154,16 +156,16 @@ impl Policy for Moody {
         Fair.pays(background)
     }
 
-    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
+    fn plan(&self, input: &PlanInput, debt: Debt) -> Plan {
         if self.0.load(SeqCst) {
             self.1.fetch_add(1, SeqCst);
             panic!("the policy's own fault");
         }
-        Fair.plan(ask, debt)
+        Fair.plan(input, debt)
     }
 
-    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
-        Fair.commit(ask, debt, plan, scanned, ended)
+    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+        Fair.commit(input, debt, plan, scanned, ended)
     }
 
     fn owed_max(&self, freeable: u64) -> u64 {
@@ -221,7 +223,7 @@ impl Drop for Broken {
 }
 
 #[test]
-fn a_topology_that_panics_meets_the_caller_of_start() {
+fn a_panicking_topology_panics_in_start() {
     in_time(|| {
         let panics = Arc::new(AtomicUsize::new(0));
         let registry = Registry::new(&MemcgTree::default(), 1);

@@ -1,4 +1,9 @@
 //! Registrations that end inside callbacks, their own or another shrinker's.
+//!
+//! S14 is the guarantee under test: after the end no callback begins, and no end waits inside a
+//! callback.
+//!
+//! A new way to end a registration gets its case here.
 
 use crate::{empty, in_time, register, scan, slot, until, Hooked, Slot, N0, PATIENCE};
 use lowwater_lru_core::MemcgTree;
@@ -61,7 +66,7 @@ fn ring(registries: &[Registry], n: usize) {
 }
 
 #[test]
-fn s14_two_shrinkers_that_end_each_other_do_not_wait_for_each_other() {
+fn s14_two_shrinkers_that_unregister_each_other_do_not_deadlock() {
     in_time(|| {
         for _ in 0..200 {
             ring(&[Registry::new(&MemcgTree::default(), 1)], 2);
@@ -70,7 +75,7 @@ fn s14_two_shrinkers_that_end_each_other_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn s14_three_shrinkers_that_end_each_other_in_a_ring_do_not_wait() {
+fn s14_three_shrinkers_that_unregister_each_other_in_a_ring_do_not_deadlock() {
     in_time(|| {
         for _ in 0..100 {
             ring(&[Registry::new(&MemcgTree::default(), 1)], 3);
@@ -79,7 +84,7 @@ fn s14_three_shrinkers_that_end_each_other_in_a_ring_do_not_wait() {
 }
 
 #[test]
-fn s14_shrinkers_of_two_registries_that_end_each_other_do_not_wait() {
+fn s14_shrinkers_of_two_registries_that_unregister_each_other_do_not_deadlock() {
     in_time(|| {
         for _ in 0..100 {
             let registries = [(); 2].map(|()| Registry::new(&MemcgTree::default(), 1));
@@ -90,7 +95,7 @@ fn s14_shrinkers_of_two_registries_that_end_each_other_do_not_wait() {
 }
 
 #[test]
-fn s14_threads_that_end_shrinkers_at_random_inside_callbacks_come_to_an_end() {
+fn s14_random_unregistrations_inside_callbacks_terminate() {
     in_time(|| {
         let registry = Registry::new(&MemcgTree::default(), 1);
         let slots: Arc<Vec<Slot<Registration>>> = Arc::new((0..8).map(|_| slot()).collect());

@@ -1,4 +1,6 @@
 //! A policy, a clock and a debt listener that call the registry back.
+//!
+//! All of these run without a lock of the registry, so each call must return.
 
 use crate::{in_time, register, scan, Hooked, N0};
 use lowwater_lru_core::{Memcg, MemcgTree, NodeId};
@@ -39,14 +41,14 @@ impl Policy for MeddlingPolicy {
         Fair.pays(background)
     }
 
-    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
+    fn plan(&self, input: &PlanInput, debt: Debt) -> Plan {
         self.0.meddle();
-        Fair.plan(ask, debt)
+        Fair.plan(input, debt)
     }
 
-    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
         self.0.meddle();
-        Fair.commit(ask, debt, plan, scanned, ended)
+        Fair.commit(input, debt, plan, scanned, ended)
     }
 
     fn owed_max(&self, freeable: u64) -> u64 {

@@ -1,4 +1,6 @@
 //! Numbers at their limits, and missing parts.
+//!
+//! Sums must saturate and every call must return.
 
 use crate::common::{one_shelf, shelf_on, Shelf};
 use crate::hazard::within;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 const N0: NodeId = NodeId::ZERO;
 
 #[test]
-fn a_shrinker_at_the_ends_of_its_numbers_ends() {
+fn a_shrinker_with_extreme_numbers_terminates() {
     within("shrinkers", || {
         let ends = [0, 1, u64::MAX];
         for (n, batch) in ends.into_iter().enumerate() {
@@ -52,7 +54,7 @@ fn a_shrinker_at_the_ends_of_its_numbers_ends() {
 }
 
 #[test]
-fn more_is_asked_for_than_can_be_counted() {
+fn maximal_requests_saturate() {
     within("a shrinker that holds everything there is", || {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
@@ -77,7 +79,7 @@ fn more_is_asked_for_than_can_be_counted() {
 }
 
 #[test]
-fn flags_and_ids_that_nobody_knows_mean_nothing() {
+fn unknown_flags_and_ids_have_no_effect() {
     within("flags", || {
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 100);
@@ -108,7 +110,7 @@ fn flags_and_ids_that_nobody_knows_mean_nothing() {
 }
 
 #[test]
-fn a_part_that_is_not_there_is_empty() {
+fn missing_nodes_groups_and_shrinkers_are_empty() {
     within("parts", || {
         let (tree, registry, shelf, registration) = shelf_on(2, Shelf::new());
         let beyond = NodeId::new(u16::MAX);

@@ -1,4 +1,6 @@
 //! Handles that are dropped, and used, after a thread's thread-locals are destroyed.
+//!
+//! The library's thread-locals are gone then, so every access to them must have a fallback.
 
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::at_the_end_of_a_thread;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 const N0: NodeId = NodeId::ZERO;
 
 #[test]
-fn a_registry_ends_late_in_a_threads_life() {
+fn a_registry_may_be_dropped_late_on_a_thread() {
     at_the_end_of_a_thread("a registry that is used and dropped", || {
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 1000);

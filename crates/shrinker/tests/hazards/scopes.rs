@@ -1,5 +1,8 @@
 //! Scopes that are leaked, that end in another order than they began, and that belong to another
 //! registry.
+//!
+//! A scope counts for its thread and registry only; a leaked one stops reclaim on its thread for
+//! ever, and on no other.
 
 use crate::common::one_shelf;
 use crate::hazard::{at_the_end_of_a_thread, within};
@@ -37,7 +40,7 @@ fn a_scope_belongs_to_its_thread() {
 }
 
 #[test]
-fn callback_scopes_end_in_any_order_and_late_and_leak_to_no_other_thread() {
+fn callback_scopes_may_end_late_in_any_order_or_be_leaked() {
     within("callback scopes", || {
         let (_tree, registry, _shelf, registration) = one_shelf();
         let leaks = std::thread::spawn(move || {
@@ -79,7 +82,7 @@ fn callback_scopes_end_in_any_order_and_late_and_leak_to_no_other_thread() {
 }
 
 #[test]
-fn a_scope_that_is_leaked_leaves_other_threads_alone() {
+fn a_leaked_scope_does_not_affect_other_threads() {
     within("reclaim beside a leaked scope", || {
         let (tree, registry, shelf, _registration) = one_shelf();
         shelf.add(tree.root(), N0, 100);

@@ -1,11 +1,13 @@
 //! Malformed commands.
+//!
+//! The parser must accept or refuse each, as the kernel does, without a panic.
 
 use crate::common::one_shelf;
 use lowwater_lru_core::NodeId;
 use lowwater_shrinker::{ScanError, ScanRequest};
 
 #[test]
-fn hostile_commands_are_read_or_refused() {
+fn hostile_commands_are_parsed_or_refused() {
     let pieces = [
         "",
         "\0",
@@ -35,7 +37,7 @@ fn hostile_commands_are_read_or_refused() {
 }
 
 #[test]
-fn debugfs_commands_that_no_kernel_would_take() {
+fn malformed_debugfs_commands_are_refused() {
     let (tree, registry, shelf, registration) = one_shelf();
     shelf.add(tree.root(), NodeId::ZERO, 100);
     let id = registration.id();

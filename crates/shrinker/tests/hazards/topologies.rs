@@ -1,4 +1,6 @@
 //! Topologies whose results change between calls.
+//!
+//! A topology is the user's code, so its numbers are clamped and not trusted.
 
 use crate::common::Shelf;
 use crate::hazard::within;
@@ -33,7 +35,7 @@ impl Topology for Liar {
 }
 
 #[test]
-fn a_topology_that_lies_is_refused_or_harms_itself() {
+fn inconsistent_topologies_are_refused_or_clamped() {
     type Lie = (&'static [usize], u16, Option<Vec<usize>>);
     let lies: [Lie; 8] = [
         (&[0], 0, Some(vec![])),

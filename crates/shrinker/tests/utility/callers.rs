@@ -1,4 +1,7 @@
 //! Calls from inside callbacks, at the end of a thread, and through a leaked reporter.
+//!
+//! Inside a callback or scope nothing may be reclaimed, and a report is only a hint that may be
+//! made anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -28,7 +31,7 @@ fn calls_in_each_callback(call: impl Fn() + Send + Sync + 'static) -> Shelf {
 }
 
 #[test]
-fn nothing_is_chosen_inside_a_callback_or_a_scope() {
+fn no_victim_is_selected_inside_a_callback_or_a_scope() {
     let (tree, registry) = world(1);
     let registry = Arc::new(registry);
     let other = Pool::new(&tree, &registry, "other");
@@ -91,7 +94,7 @@ fn a_reporter_may_be_used_and_dropped_in_each_callback() {
 }
 
 #[test]
-fn a_reporter_ends_late_in_a_threads_life() {
+fn a_reporter_may_be_dropped_late_on_a_thread() {
     hazard::at_the_end_of_a_thread("a reporter that is used and dropped", || {
         let (tree, registry) = world(1);
         let [first, second] = two_pools(&tree, &registry, tree.root());
@@ -107,8 +110,8 @@ fn a_reporter_ends_late_in_a_threads_life() {
 }
 
 #[test]
-fn a_reporter_that_is_leaked_stops_nobody() {
-    hazard::in_a_process("a_reporter_that_is_leaked_stops_nobody", || {
+fn a_leaked_reporter_blocks_no_other_code() {
+    hazard::in_a_process("a_leaked_reporter_blocks_no_other_code", || {
         let (tree, registry) = world(1);
         let [first, second] = two_pools(&tree, &registry, tree.root());
         let (id, left) = (first.registration.id(), first.shelf.total());

@@ -1,5 +1,10 @@
 //! Selection of victims: which pairs, on which nodes and below which groups; and the memory of
 //! pairs, exact to the byte.
+//!
+//! Each test sets up pairs of known utility by reporting misses, frees a batch, and checks from
+//! which pair it came.
+//!
+//! A change of the choice needs the new victims written out.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -12,7 +17,7 @@ use super::common::{CountFn, Shelf};
 use super::{batch, batches, fill, weighed, world, Pool, BUDGET, N0, OBJECT};
 
 #[test]
-fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
+fn unaware_shrinkers_are_selected_as_victims() {
     for (memcg_aware, numa_aware) in [(false, false), (false, true), (true, false), (true, true)] {
         let (tree, registry) = world(3);
         let group = tree.root().create("group").unwrap();
@@ -45,7 +50,7 @@ fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
 /// The object may have been added just now: an insert on an otherwise empty node must not lose it
 /// at once.
 #[test]
-fn the_last_object_of_a_node_stays_while_there_are_others() {
+fn the_last_object_of_a_node_is_evicted_last() {
     let (tree, registry) = world(2);
     let pool = Pool::new(&tree, &registry, "pool");
     pool.shelf.add(tree.root(), NodeId::ZERO, 2_000);
@@ -61,7 +66,7 @@ fn the_last_object_of_a_node_stays_while_there_are_others() {
 }
 
 #[test]
-fn of_two_thousand_pairs_those_without_use_pay() {
+fn of_two_thousand_pairs_those_without_hits_are_evicted_from() {
     let (tree, registry) = world(1);
     let pool = Pool::new(&tree, &registry, "pool");
     let groups: Vec<_> = (0..2_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
@@ -73,7 +78,8 @@ fn of_two_thousand_pairs_those_without_use_pay() {
     groups.iter().step_by(2).for_each(|group| pool.misses(group, 20));
     let held = |odd: usize| groups[odd..].iter().step_by(2).map(|group| pool.shelf.len(group, N0)).sum::<u64>();
     let before = [held(0), held(1)];
-    for _ in 0..20_000 {
+    // Of up to 8 objects each: fewer than the pairs without hits hold.
+    for _ in 0..10_000 {
         batch(&registry, tree.root(), Reclaim::FOREGROUND);
     }
     let paid = [before[0] - held(0), before[1] - held(1)];
@@ -82,7 +88,7 @@ fn of_two_thousand_pairs_those_without_use_pay() {
 
 /// The table of pairs has had 2,000 pairs, and now has one, in the middle: it is found.
 #[test]
-fn a_pair_is_found_after_many_have_gone() {
+fn a_pair_is_selected_after_most_pairs_were_removed() {
     for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
         let (tree, registry) = world(1);
         let [many, one] = ["many", "one"].map(|name| Pool::new(&tree, &registry, name));
@@ -98,7 +104,7 @@ fn a_pair_is_found_after_many_have_gone() {
 }
 
 #[test]
-fn pairs_come_and_go_while_others_choose() {
+fn pairs_are_added_and_removed_during_selections() {
     let (tree, registry) = world(2);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -136,7 +142,7 @@ fn pairs_come_and_go_while_others_choose() {
 }
 
 #[test]
-fn nothing_is_chosen_for_a_group_of_another_tree_or_below_its_low() {
+fn no_victim_is_selected_for_foreign_or_protected_groups() {
     let (tree, registry) = world(1);
     let (theirs, _) = world(1);
     let (group, sibling) = (tree.root().create("group").unwrap(), tree.root().create("sibling").unwrap());
@@ -191,7 +197,7 @@ fn a_call_drains_many_pairs_of_one_object() {
 }
 
 #[test]
-fn min_is_half_way_from_low_to_the_limit_at_all_ends() {
+fn is_min_is_half_way_from_low_to_the_limit() {
     let ends = [0, 1, 2, 1 << 20, u64::MAX - 1, u64::MAX].map(ByteSize::new);
     for low_gap in ends {
         for max in ends {
@@ -213,7 +219,7 @@ fn grown(run: impl FnOnce()) -> i64 {
 }
 
 #[test]
-fn the_footprint_of_pairs_is_what_is_allocated() {
+fn the_footprint_of_pairs_equals_their_allocations() {
     let tree = MemcgTree::new(0);
     tree.root().set_max(BUDGET);
     let groups: Vec<_> = (0..300).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
@@ -256,7 +262,7 @@ fn the_footprint_of_pairs_is_what_is_allocated() {
 /// If an epoch is only a batch or two, as with few or large objects, pairs with hits are not
 /// drained while they wait to be counted.
 #[test]
-fn each_pair_is_counted_where_a_budget_is_a_few_objects() {
+fn each_pair_is_counted_with_a_budget_of_few_objects() {
     for weighs in [true, false] {
         for (useful, objects) in [(2, 16), (7, 100), (14, 400), (14, 10_000)] {
             let (tree, registry) = world(1);
@@ -312,7 +318,7 @@ fn hits_are_forgotten_after_the_budget_fell() {
 /// If a shrinker defers in the foreground, its objects are owed, and the background still selects
 /// it.
 #[test]
-fn one_that_defers_in_the_foreground_pays_in_the_background() {
+fn a_pair_that_defers_in_the_foreground_is_reclaimed_in_the_background() {
     let (tree, registry) = world(1);
     let [useful, lazy] = ["useful", "lazy"].map(|name| weighed(&tree, &registry, name));
     let defer: CountFn = Box::new(|sc| {
@@ -339,7 +345,7 @@ fn one_that_defers_in_the_foreground_pays_in_the_background() {
 
 /// As if another thread had freed enough meanwhile.
 #[test]
-fn a_bound_that_is_reached_in_a_count_says_nothing_of_the_pair() {
+fn a_bound_reached_in_a_count_does_not_mark_the_pair_empty() {
     let (tree, registry) = world(1);
     let [useful, scan] = ["useful", "scan"].map(|name| weighed(&tree, &registry, name));
     [&useful, &scan].into_iter().for_each(|pool| fill(&pool.shelf, &tree, 4_000));

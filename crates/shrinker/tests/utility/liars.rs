@@ -1,5 +1,9 @@
 //! With shrinkers that lie, stop or panic, every call ends after a bounded number of callbacks, and
 //! an honest shrinker is still reclaimed from.
+//!
+//! The bound on callbacks is what keeps a faulty cache from blocking every insert of the process.
+//!
+//! A change must keep that bound.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -52,24 +56,24 @@ fn honest_beside(liars: usize, liar: impl Fn() -> Shelf) {
 }
 
 #[test]
-fn an_honest_shrinker_beside_honest_ones_is_reclaimed_from() {
+fn an_honest_shrinker_is_reclaimed_from_with_honest_ones() {
     honest_beside(1, || liar_in_weight(|| Some(ByteSize::new(1_000 * OBJECT))));
     honest_beside(6, || liar_in_weight(|| Some(ByteSize::new(1_000 * OBJECT))));
     honest_beside(6, Shelf::new);
 }
 
 #[test]
-fn beside_one_that_claims_to_hold_everything() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_of_endless_count() {
     honest_beside(1, || liar_in_count(|| Count::Objects(u64::MAX)));
 }
 
 #[test]
-fn beside_six_that_claim_to_hold_everything() {
+fn an_honest_shrinker_is_reclaimed_from_with_six_of_endless_count() {
     honest_beside(6, || liar_in_count(|| Count::Objects(u64::MAX)));
 }
 
 #[test]
-fn beside_one_whose_count_changes_each_time() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_of_changing_count() {
     for liars in [1, 6] {
         honest_beside(liars, || {
             let calls = AtomicU64::new(0);
@@ -80,21 +84,21 @@ fn beside_one_whose_count_changes_each_time() {
 }
 
 #[test]
-fn beside_one_that_never_knows_its_count() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_of_unknown_count() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_count(|| Count::Unknown));
     }
 }
 
 #[test]
-fn beside_one_whose_count_panics() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_that_panics_in_count() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_count(|| panic!("a count that panics")));
     }
 }
 
 #[test]
-fn beside_one_that_says_that_it_freed_more_than_it_holds() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_that_overreports() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_scan(|sc| Scan::Freed(sc.nr_to_scan() + 100)));
         honest_beside(liars, || liar_in_scan(|_| Scan::Freed(u64::MAX)));
@@ -102,7 +106,7 @@ fn beside_one_that_says_that_it_freed_more_than_it_holds() {
 }
 
 #[test]
-fn beside_one_that_frees_nothing() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_that_frees_nothing() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_scan(|_| Scan::Freed(0)));
         for scanned in [1, u64::MAX] {
@@ -117,24 +121,24 @@ fn beside_one_that_frees_nothing() {
 }
 
 #[test]
-fn beside_one_that_always_stops() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_that_always_stops() {
     honest_beside(1, || liar_in_scan(|_| Scan::Stop));
 }
 
 #[test]
-fn beside_six_that_always_stop() {
+fn an_honest_shrinker_is_reclaimed_from_with_six_that_always_stop() {
     honest_beside(6, || liar_in_scan(|_| Scan::Stop));
 }
 
 #[test]
-fn beside_one_whose_scan_panics() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_that_panics_in_scan() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_scan(|_| panic!("a scan that panics")));
     }
 }
 
 #[test]
-fn beside_one_that_lies_about_its_weight() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_of_wrong_weight() {
     for liars in [1, 6] {
         for weight in [None, Some(ByteSize::ZERO), Some(ByteSize::MAX)] {
             honest_beside(liars, move || liar_in_weight(move || weight));
@@ -143,7 +147,7 @@ fn beside_one_that_lies_about_its_weight() {
 }
 
 #[test]
-fn beside_one_whose_weight_panics() {
+fn an_honest_shrinker_is_reclaimed_from_with_one_that_panics_in_weigh() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_weight(|| panic!("a weight that panics")));
     }
@@ -161,7 +165,7 @@ fn assert_ends(registry: &Registry, memcg: &Memcg, checks_max: u64) {
 
 /// A call without any bound ends, whatever the only shrinker reports.
 #[test]
-fn a_call_without_bound_ends() {
+fn an_unbounded_call_terminates() {
     const CHECKS_MAX: u64 = 1_000_000;
     let answers: [fn(&mut ShrinkControl<'_>) -> Scan; 4] =
         [|_| Scan::Freed(0), |_| Scan::Freed(1), |_| Scan::Freed(u64::MAX), |_| Scan::Stop];
@@ -175,7 +179,7 @@ fn a_call_without_bound_ends() {
 
 /// It also ends if usage falls in each scan and rises in each count.
 #[test]
-fn a_call_without_bound_ends_while_usage_goes_up_and_down() {
+fn an_unbounded_call_terminates_with_oscillating_usage() {
     const CHECKS_MAX: u64 = 2_000_000;
     let (tree, registry) = world(1);
     tree.root().set_max(ByteSize::new(1 << 50));
@@ -197,7 +201,7 @@ fn a_call_without_bound_ends_while_usage_goes_up_and_down() {
 
 /// A shrinker that is not registered yet has objects, and cannot be called.
 #[test]
-fn beside_one_that_is_not_registered_each_is_counted() {
+fn pairs_are_counted_with_one_of_an_unregistered_shrinker() {
     let (tree, registry) = world(1);
     let prepared = registry.builder("prepared").alloc().unwrap();
     prepared.occupancy().occupied(tree.root(), N0);
@@ -215,7 +219,7 @@ fn beside_one_that_is_not_registered_each_is_counted() {
 
 /// The panic is recorded, too, if the count serves the random selection of a node.
 #[test]
-fn each_panic_of_a_count_is_noted() {
+fn each_panic_of_a_count_is_recorded() {
     let (tree, registry) = world(2);
     let panics = Arc::new(AtomicU64::new(0));
     let (is_armed, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&panics));

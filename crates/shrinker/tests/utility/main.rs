@@ -1,5 +1,11 @@
 //! Reclaim by utility, with shrinkers and reports that lie, panic, end or come from the wrong
 //! place.
+//!
+//! A pool is a shelf of numbers with a size in bytes (`common`); `assert_second_pays` is the usual
+//! check: of two equal pools the one with misses keeps its objects.
+//!
+//! A test must not depend on which of two pairs of equal rank is chosen: the order of slots
+//! decides.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -125,10 +131,12 @@ fn batches(n: u32, registry: &Registry, memcg: &Memcg, flags: Reclaim) {
 /// is the victim.
 fn assert_second_pays(registry: &Registry, memcg: &Memcg, pools: [&Pool; 2], what: &str) {
     let before = pools.map(|pool| pool.shelf.total());
-    // Both are counted.
+    // The background counts all candidates, the foreground only one for each batch.
     batch(registry, memcg, Reclaim::KSWAPD);
     batches(50, registry, memcg, Reclaim::FOREGROUND);
     let paid = [0, 1].map(|n| before[n] - pools[n].shelf.total());
+    // Batches that find no victim, and a batch from the first pool before its misses count, are
+    // allowed for.
     assert!(paid[1] >= 100 && paid[1] > 8 * paid[0], "{what}: they paid {paid:?}");
 }
 

@@ -1,4 +1,8 @@
 //! A report of misses counts only for a pair with objects in the registry's own tree.
+//!
+//! A report that counted for another group or shrinker would move memory to the wrong tenant.
+//!
+//! A new argument of a report gets a wrong value here.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +25,7 @@ fn a_pair_that_misses_keeps_its_memory() {
 }
 
 #[test]
-fn reports_at_their_ends_neither_panic_nor_count_for_much() {
+fn extreme_reports_neither_panic_nor_have_value() {
     let (tree, registry) = world(1);
     let group = tree.root().create("group").unwrap();
     let pools = two_pools(&tree, &registry, &group);
@@ -117,7 +121,7 @@ fn a_reporter_outlives_its_registration_registry_and_tree() {
 }
 
 #[test]
-fn what_an_ended_registration_reports_does_not_count_for_the_next() {
+fn reports_of_an_ended_registration_do_not_count_for_the_next() {
     let (tree, registry) = world(1);
     let (reporter, second) = first_ended(&tree, &registry);
     let next = Pool::with(&tree, &registry, "next", shelf(None, None, honest_weight));
@@ -143,7 +147,7 @@ fn a_prepared_shrinker_that_is_never_registered_may_report() {
 }
 
 #[test]
-fn nothing_is_reported_to_a_registry_that_does_not_choose_by_utility() {
+fn reports_to_a_registry_without_utility_are_ignored() {
     let tree = MemcgTree::new(0);
     let registry = Registry::with_config(&tree, RegistryConfig::new(1));
     let pool = Pool::new(&tree, &registry, "pool");
@@ -155,7 +159,7 @@ fn nothing_is_reported_to_a_registry_that_does_not_choose_by_utility() {
 }
 
 #[test]
-fn reports_from_many_threads_while_others_choose() {
+fn reports_race_with_selections() {
     let (tree, registry) = world(1);
     let groups: Vec<_> = (0..8).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     let pools: Vec<_> = (0..3).map(|n| Pool::new(&tree, &registry, &n.to_string())).collect();
@@ -184,7 +188,7 @@ fn reports_from_many_threads_while_others_choose() {
 }
 
 #[test]
-fn a_shrinker_that_did_not_say_that_it_reports_is_judged_by_its_turnover() {
+fn a_shrinker_without_reports_is_scored_by_its_turnover() {
     let (tree, registry) = world(1);
     let useful = weighed(&tree, &registry, "useful");
     let silent = Arc::new(Shelf::of_bytes(OBJECT));

@@ -1,5 +1,7 @@
 //! The table of pairs: selections after most pairs have been removed, and pairs of shrinkers that
 //! end during a visit.
+//!
+//! Slots are reused, so a result that arrives late must not change the slot's next pair.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -12,14 +14,14 @@ use super::common::Shelf;
 use super::{batch, batches, shelf, world, Pool, N0, OBJECT};
 
 #[test]
-fn the_pair_without_hits_pays_after_most_pairs_have_gone() {
+fn the_pair_without_hits_is_the_victim_after_most_pairs_were_removed() {
     const LIVE: usize = 40;
     for most in [LIVE, 500 * LIVE] {
         let (tree, registry) = world(1);
         tree.root().set_max(ByteSize::gib(1));
         let [filler, pool] = ["filler", "pool"].map(|name| Pool::with(&tree, &registry, name, Shelf::of_bytes(OBJECT)));
         let groups: Vec<_> = (0..most).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
-        let is_live = |n: usize| n.is_multiple_of(most / LIVE);
+        let is_live = |n: usize| n % (most / LIVE) == 0;
         for (n, group) in groups.iter().enumerate() {
             if is_live(n) {
                 let _ = group.try_charge(ByteSize::new(2_000 * OBJECT)).unwrap();
@@ -46,7 +48,7 @@ fn the_pair_without_hits_pays_after_most_pairs_have_gone() {
 
 /// The other pair gets the slot of the removed pair, but not the result of the scan.
 #[test]
-fn a_call_takes_from_the_next_pair_when_the_first_is_gone() {
+fn a_call_continues_with_the_next_pair_when_the_first_was_removed() {
     let (tree, registry) = world(1);
     let is_empty = Arc::new(AtomicBool::new(false));
     let says = Arc::clone(&is_empty);
@@ -67,7 +69,7 @@ fn a_call_takes_from_the_next_pair_when_the_first_is_gone() {
 
 /// The pair's bit is clear at the second count, so the end of the shrinker does not see the pair.
 #[test]
-fn a_pair_goes_when_the_second_count_panics() {
+fn a_pair_is_removed_if_the_second_count_panics() {
     let (tree, registry) = world(1);
     let group = tree.root().create("group").unwrap();
     let one = || {
@@ -91,7 +93,7 @@ fn a_pair_goes_when_the_second_count_panics() {
 
 /// The same with another thread, whose callback panics while the second count runs.
 #[test]
-fn a_pair_goes_when_the_shrinker_is_quarantined_in_the_second_count() {
+fn a_pair_is_removed_if_its_shrinker_is_quarantined_in_the_second_count() {
     let (tree, registry) = world(1);
     let [group, bad] = ["group", "bad"].map(|name| tree.root().create(name).unwrap());
     let ((begin, begun), (end, ended)) = (channel(), channel());

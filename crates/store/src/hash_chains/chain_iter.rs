@@ -1,4 +1,7 @@
 //! Iteration over the objects of a chain.
+//!
+//! A found object may leave the table while it is used; the reader keeps it alive (invariant 4 of
+//! `hash_chains.rs`).
 
 use super::hash_link::{untagged, HashNode};
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -73,7 +76,7 @@ impl<'g, T> Found<'g, T> {
 }
 
 impl<'g, T: HashNode> Found<'g, T> {
-    /// The object, for as long as the reader is inside.
+    /// Returns the object, for as long as the reader is inside.
     #[inline]
     pub fn get(&self) -> &'g T {
         self.object()

@@ -1,4 +1,8 @@
 //! The link of an object on a chain, and the trait of objects that have one.
+//!
+//! One word per object. The tag bit makes an insert exclusive: of several tables, the one that sets
+//! it links the object (invariant 1 of `hash_chains.rs`). `hash_node!` is the only safe way to
+//! implement the trait.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 #[cfg(lowwater_loom)]
@@ -107,7 +111,7 @@ impl<T> HashLink<T> {
         }
     }
 
-    /// True if the object is on a chain. The answer may be outdated when it is returned.
+    /// Returns true if the object is on a chain. The answer may be outdated when it is returned.
     #[inline]
     pub fn is_linked(&self) -> bool {
         // Relaxed: the answer may be outdated anyway, so it orders nothing.

@@ -1,4 +1,9 @@
 //! Readers of hash chains.
+//!
+//! The public name of `read::Guard`; borrowed by every found object, so that none outlives its
+//! reader.
+//!
+//! A change must keep that borrow.
 
 use super::read;
 use core::fmt;

@@ -3,6 +3,8 @@
 //! 1. An inserted object is found and a removed one is not, by its hash and by the closure.
 //! 2. An object is on at most one chain, whichever threads insert it.
 //! 3. A found object is fully initialized, and lives while its reader is inside (loom, stress).
+//!
+//! A new property gets the next number, and a test whose comment names it.
 
 #[cfg(lowwater_loom)]
 mod loom;

@@ -32,6 +32,9 @@
 //! hash. In a bucket that one or two objects had to pass, seven of eight lookups of an absent key
 //! stop there. A count that has reached its maximum stays there, because its true value is lost:
 //! this costs a probe of the next bucket, and happens only with hashes that are not spread.
+//!
+//! A change must keep the order of the stores and loads above: each pair has a model check in
+//! `tests/loom.rs` that fails without it.
 
 mod bit_mask;
 
@@ -63,13 +66,13 @@ pub(super) fn overflow_class(hash: u64) -> usize {
     hash as usize >> 8 & (OVERFLOW_COUNTS - 1)
 }
 
-/// The position of an overflow count in the second word, in bits.
+/// Returns the position of an overflow count in the second word, in bits.
 #[inline]
 fn overflow_shift(count: usize) -> u32 {
     u64::BITS / 2 + count as u32 * 4
 }
 
-/// The tag of a hash; never 0, which marks a free way.
+/// Returns the tag of a hash; never 0, which marks a free way.
 #[inline]
 pub(super) fn tag(hash: u64) -> u8 {
     (hash as u8).max(1)
@@ -149,25 +152,26 @@ impl Bucket {
         }
     }
 
-    /// The first way with `tag` and a number for which `is_wanted` returns true.
+    /// Returns the first way with `tag` and a number for which `is_wanted` returns true.
     #[inline]
     pub(super) fn way_of(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
         // Relaxed, here and below: they change only under the lock.
         BitMask::tagged(self.tags(Ordering::Relaxed), tag).each().find(|&way| is_wanted(self.number(way)))
     }
 
-    /// The first way in use with a number for which `is_wanted` returns true, with any tag.
+    /// Returns the first way in use with a number for which `is_wanted` returns true, with any tag.
     pub(super) fn any_way(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
         // Relaxed: tags change only under the lock.
         (0..WAYS).find(|&way| self.tag_of(way, Ordering::Relaxed) != 0 && is_wanted(self.number(way)))
     }
 
-    /// The first free way.
+    /// Returns the first free way.
     #[inline]
     pub(super) fn free_way(&self) -> Option<usize> {
         BitMask::tagged(self.tags(Ordering::Relaxed), 0).first()
     }
 
+    #[inline]
     pub(super) fn number(&self, way: usize) -> u32 {
         self.numbers[way].load(Ordering::Relaxed)
     }
@@ -209,7 +213,7 @@ impl Bucket {
     /// Adds one to the overflow count of `hash`: an object that belongs in this bucket or before it
     /// is stored in a later one.
     #[inline]
-    pub(super) fn pass(&self, hash: u64) {
+    pub(super) fn count_overflow(&self, hash: u64) {
         // Release: the word holds tags too, which pair with the Acquire in `find`.
         let ordering = if crate::mutated!("pass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.count_passed(hash, 1, ordering);
@@ -217,7 +221,7 @@ impl Bucket {
 
     /// Subtracts one from the overflow count of `hash`, unless the count is saturated.
     #[inline]
-    pub(super) fn unpass(&self, hash: u64) {
+    pub(super) fn uncount_overflow(&self, hash: u64) {
         // Release: the word holds tags too, which pair with the Acquire in `find`.
         let ordering = if crate::mutated!("unpass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.count_passed(hash, -1, ordering);
@@ -231,7 +235,7 @@ impl Bucket {
         }
     }
 
-    /// The overflow count of `hash`; at [`OVERFLOW_MAX`] it is a lower bound.
+    /// Returns the overflow count of `hash`; at [`OVERFLOW_MAX`] it is a lower bound.
     #[inline]
     pub(super) fn overflow_count(&self, hash: u64) -> u32 {
         (self.tags[1].load(Ordering::Relaxed) >> overflow_shift(overflow_class(hash)) & OVERFLOW_MAX) as u32
@@ -269,19 +273,19 @@ mod tests {
     }
 
     #[test]
-    fn only_those_look_further_who_may_have_passed() {
+    fn only_hashes_whose_count_is_not_zero_probe_further() {
         let bucket = Bucket::new();
         (0..WAYS).for_each(|way| bucket.put(way, 9, way as u32));
         for count in 0..OVERFLOW_COUNTS as u64 {
             assert_eq!(look(&bucket, hash(count)), FirstProbe::Absent);
             for nr in 1..=3 {
-                bucket.pass(hash(count));
+                bucket.count_overflow(hash(count));
                 assert_eq!(bucket.overflow_count(hash(count)), nr);
             }
             let further =
                 (0..OVERFLOW_COUNTS as u64).filter(|&other| look(&bucket, hash(other)) == FirstProbe::Overflowed);
             assert!(further.eq([count]), "no other overflow count");
-            (0..3).for_each(|_| bucket.unpass(hash(count)));
+            (0..3).for_each(|_| bucket.uncount_overflow(hash(count)));
         }
         bucket.put(3, 7, 100);
         assert_eq!(look(&bucket, hash(5)), FirstProbe::Found(100), "objects in their home bucket are unaffected");
@@ -289,11 +293,11 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_is_full_stays_so_and_harms_no_other() {
+    fn a_saturated_overflow_count_stays_and_leaves_the_others_exact() {
         let bucket = Bucket::new();
-        (0..40).for_each(|_| bucket.pass(hash(6)));
-        bucket.pass(hash(7));
-        (0..40).for_each(|_| bucket.unpass(hash(6)));
+        (0..40).for_each(|_| bucket.count_overflow(hash(6)));
+        bucket.count_overflow(hash(7));
+        (0..40).for_each(|_| bucket.uncount_overflow(hash(6)));
         assert_eq!([5, 6, 7].map(|count| bucket.overflow_count(hash(count))), [0, OVERFLOW_MAX as u32, 1]);
         bucket.assert_overflow([0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(look(&bucket, hash(6)), FirstProbe::Overflowed);

@@ -1,13 +1,18 @@
 //! Size classes of segments.
+//!
+//! There are two classes for each power of two, so that a segment that has just grown is at least
+//! about two thirds as full as before, and their sizes fill the chunks of a segment pool
+//! ([`chunk_format`](super::pool)). A change must ensure that a class fits into the low bits of a
+//! segment's address, and that a full segment has free ways left for objects that overflow.
 
 use super::bucket::WAYS;
 
-/// The size class of a segment. Numbers of buckets from class 1 on: 1, 2, 3, 4, 6, 8, 12, 16, 25,
-/// 33, ...
+/// The size class of a segment. The classes 1, 2, 3, ... have 1, 2, 3, 4, 6, 8, 12, 16, 25, 33, ...
 pub(super) type Class = u8;
 /// The class of the smallest segment.
 pub(super) const CLASS_MIN: Class = 1;
-/// From this class on (101 buckets) a full segment is split, if a split separates its objects.
+/// The smallest class (101 buckets) with full segments that are split, if a split separates their
+/// objects.
 pub(super) const CLASS_SPLIT: Class = if cfg!(lowwater_loom) { 1 } else { 13 };
 /// The largest class, reached only by objects with equal hashes.
 pub(super) const CLASS_MAX: Class = 57;
@@ -15,9 +20,9 @@ pub(super) const CLASS_MAX: Class = 57;
 /// ([`Directory`](super::Directory)).
 pub(super) const CLASSES: usize = 64;
 
-/// The number of buckets of a class: doubled every second class. From 16 buckets on it is increased
-/// by 1/16 and reduced by one for the header, so that whole segments fill the units of a
-/// [`SegmentPool`]'s chunk.
+/// Returns the number of buckets of a class: doubled every second class. A number of at least 16
+/// buckets is increased by 1/16, and reduced by one for the header, so that whole segments fill the
+/// units of a [`SegmentPool`]'s chunk.
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
     // The modulus changes nothing, since no class is larger; it removes the bounds check.
@@ -38,8 +43,8 @@ const BUCKETS: [u32; CLASSES] = {
     buckets
 };
 
-/// The number of objects at which a segment of this class is full: few of them are far from their
-/// home bucket.
+/// Returns the number of objects at which a segment of this class is full: few of them are far from
+/// their home bucket.
 pub(super) const fn len_max(class: Class) -> usize {
     if cfg!(lowwater_loom) {
         return buckets(class) * WAYS;
@@ -47,7 +52,7 @@ pub(super) const fn len_max(class: Class) -> usize {
     buckets(class) * WAYS / 6 * 5
 }
 
-/// The smallest class that has room for `len` objects.
+/// Returns the smallest class that has room for `len` objects.
 pub(super) fn class_for(len: usize) -> Class {
     (CLASS_MIN..CLASS_MAX).find(|&class| len_max(class) >= len).unwrap_or(CLASS_MAX)
 }

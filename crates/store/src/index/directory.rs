@@ -1,4 +1,9 @@
 //! The directory: maps the first bits of a hash to a segment.
+//!
+//! The class of a segment is stored in the low bits of its address, so that a reader can compute
+//! the bucket before it loads the segment's header. Readers use a directory without a lock. A
+//! change must ensure that a directory's length never changes and that its entries change only
+//! under the index's growth lock.
 
 use super::class::{Class, CLASSES};
 use super::segment::View;
@@ -64,7 +69,7 @@ impl Directory {
         try_box(Self { shift, segments, retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
-    /// The number of bits of a hash that select a segment.
+    /// Returns the number of bits of a hash that select a segment.
     pub(super) fn depth(&self) -> u8 {
         DEPTH_END - self.shift()
     }
@@ -79,13 +84,13 @@ impl Directory {
         self.segments.len()
     }
 
-    /// The index of the segment of `hash`.
+    /// Returns the index of the segment of `hash`.
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
         (hash >> 1 >> self.shift()) as usize
     }
 
-    /// The tagged pointer at `at`: a segment's address and its class.
+    /// Returns the tagged pointer at `at`: a segment's address and its class.
     #[inline]
     pub(super) fn raw(&self, at: usize) -> *mut Segment {
         // Acquire: pairs with the Release in `set`, so that the segment is seen initialized.

@@ -1,4 +1,7 @@
 //! The result of a first probe.
+//!
+//! The probe of the home bucket is separate so that a caller can do other work, such as a prefetch,
+//! before it probes further; in nearly all lookups the first probe is the only one.
 
 /// The result of probing the home bucket of a key, from
 /// [`ExtendibleIndex::probe_first`](crate::ExtendibleIndex::probe_first).

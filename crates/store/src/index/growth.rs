@@ -1,4 +1,8 @@
 //! The part of an index that only its writers use.
+//!
+//! It is guarded by one lock, which writers take only when a segment is replaced: lookups, inserts
+//! and removals within a segment do not share it. A change must ensure that the pool is created
+//! once and closed only when the index is dropped.
 
 use super::pool::SegmentPool;
 use core::ptr::NonNull;
@@ -6,7 +10,7 @@ use core::ptr::NonNull;
 /// State used only by operations that change the directory.
 pub(super) struct Growth {
     pub(super) segments: usize,
-    /// `Some` from `POOLED_DEPTH` on; closed when the index is dropped.
+    /// `Some` once a segment has had `POOLED_DEPTH`; closed when the index is dropped.
     pub(super) pool: Option<NonNull<SegmentPool>>,
 }
 

@@ -1,6 +1,11 @@
 //! Inserts and replacements: an object enters the index under the lock of its segment.
+//!
+//! The caller's `add` runs between the choice of a way and the store of the number, under the
+//! segment's lock, so that the list and the index agree about each object. A change must ensure
+//! that the index is unchanged if `add` refuses or panics, and that nothing is dropped while the
+//! lock is held.
 
-use super::removal::{Entered, Out};
+use super::removal::{Entered, Removed};
 use super::segment::{LockedSegment, WayIndex};
 use super::{mix, ExtendibleIndex, InsertError};
 use crate::slab::{SharedSlab, Slot, Slotted};
@@ -14,10 +19,10 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// true, meaning that both have the same key, the new object replaces it. Returns the replaced
     /// object and the result of `add`.
     ///
-    /// `add` is called under the segment's lock, with the handle and the object that is to be
-    /// replaced. It either stores the handle with its owner (and, for a replacement, removes the
-    /// replaced object's handle from there) or returns the handle as an error; then the index is
-    /// unchanged. `hasher` returns the hash of any object.
+    /// `add` is called under the segment's lock, with the handle, and with the object that is to be
+    /// replaced and the node of its memory. It either stores the handle with its owner (and, for a
+    /// replacement, removes the replaced object's handle from there) or returns the handle as an
+    /// error; then the index is unchanged. `hasher` returns the hash of any object.
     ///
     /// The handle of the replaced object may be dropped at any time: during `add` the object is
     /// still in the index, and its life ends when this function removes it.
@@ -33,6 +38,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// # Panics
     ///
     /// If the object is in another slab than this index's.
+    #[inline(always)] // The closures have many captures, which a call would store and load.
     pub fn insert<'g, R>(
         &'g self,
         slot: Slot<T>,
@@ -40,13 +46,13 @@ impl<T: Slotted> ExtendibleIndex<T> {
         guard: &'g Guard,
         is: impl Fn(&T, &T) -> bool,
         hasher: &impl Fn(&T) -> u64,
-        add: impl FnOnce(Slot<T>, Option<&'g T>) -> Result<R, Slot<T>>,
+        add: impl FnOnce(Slot<T>, Option<(&'g T, NodeId)>) -> Result<R, Slot<T>>,
     ) -> Result<(Option<&'g T>, R), InsertError<T>> {
         let slot = self.unindexed(slot)?;
         let hash = mix(hash);
         // Declared before the lock so that they are dropped after it: dropping them may drop
         // objects.
-        let (mut entered, mut replaced) = (Entered(None), Out::<T>(None));
+        let (mut entered, mut replaced) = (Entered(None), Removed::<T>(None));
         let (mut segment, there, place) = loop {
             let Ok(mut segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
             if let Some(place) = segment.find(hash, |number| is(self.object(number), &slot)) {
@@ -68,7 +74,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
                 (Err(AllocError), None) => return Err(InsertError::NoMemory(slot)),
             }
         };
-        let (number, added) = entered.enter(slot, |slot| add(slot, there)).map_err(InsertError::Refused)?;
+        let present = there.map(|there| (there, Self::node_of(&segment, place)));
+        let (number, added) = entered.enter(slot, |slot| add(slot, present)).map_err(InsertError::Refused)?;
         if there.is_some() {
             Self::replace_number(&mut segment, place, number, &mut replaced);
         } else {
@@ -94,6 +101,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// # Panics
     ///
     /// If the object is in another slab than this index's.
+    #[inline(always)] // As for `insert`.
     pub fn replace<'g, R>(
         &'g self,
         slot: Slot<T>,
@@ -105,20 +113,26 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let slot = self.unindexed(slot)?;
         let hash = mix(hash);
         // Declared before the lock so that they are dropped after it, as in `insert`.
-        let (mut entered, mut replaced) = (Entered(None), Out::<T>(None));
-        let Some(mut segment) = self.lock_there(hash, guard) else { return Err(InsertError::Refused(slot)) };
+        let (mut entered, mut replaced) = (Entered(None), Removed::<T>(None));
+        let Some(mut segment) = self.lock_if_any(hash, guard) else { return Err(InsertError::Refused(slot)) };
         let is_present = |number| ptr::eq(self.object(number), present);
         let Some(place) = segment.find(hash, is_present) else { return Err(InsertError::Refused(slot)) };
-        // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
-        // free.
-        let before = unsafe { SharedSlab::<T>::at(segment.number(place)) };
-        // SAFETY: as the number, the object is in a slab, and its slot is not free.
-        let node = unsafe { SharedSlab::header(before) }.node;
+        let node = Self::node_of(&segment, place);
         let (number, swapped) = entered.enter(slot, |slot| swap(slot, node)).map_err(InsertError::Refused)?;
         Self::replace_number(&mut segment, place, number, &mut replaced);
         // The segment's lock is held, so the object is in the index at this moment, and is not
         // freed while `guard` exists.
         Ok((self.object(number), swapped))
+    }
+
+    /// Returns the node of the memory of the object at a place of a segment.
+    #[inline]
+    fn node_of(segment: &LockedSegment<'_>, place: WayIndex) -> NodeId {
+        // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
+        // free.
+        let object = unsafe { SharedSlab::<T>::at(segment.number(place)) };
+        // SAFETY: as the number, the object is in a slab, and its slot is not free.
+        unsafe { SharedSlab::header(object) }.node
     }
 
     /// Returns the handle if its object can be inserted.
@@ -134,7 +148,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// Stores the number of an object that was entered in the way at `place`. The object that was
     /// there is removed from the index, and goes to `replaced` if it has no handle any more.
     #[inline]
-    fn replace_number(segment: &mut LockedSegment<'_>, place: WayIndex, number: u32, replaced: &mut Out<T>) {
+    fn replace_number(segment: &mut LockedSegment<'_>, place: WayIndex, number: u32, replaced: &mut Removed<T>) {
         // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
         // free.
         let before = unsafe { SharedSlab::at(segment.number(place)) };

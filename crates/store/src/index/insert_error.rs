@@ -1,4 +1,7 @@
 //! The error of an insert.
+//!
+//! Each variant returns the handle, since the caller must be able to drop or to retry the object:
+//! an insert never loses one.
 
 use crate::slab::{Slot, Slotted};
 use core::fmt;

@@ -1,4 +1,8 @@
 //! Memory accounting, memory release and self-checks of an index.
+//!
+//! A large index frees segments as its objects are removed, but its chunks stay until all their
+//! segments are free; [`collect`](ExtendibleIndex::collect) moves some of the remaining segments. A
+//! change must ensure that one call takes a bounded time.
 
 use super::mix::mix;
 use super::pool::SegmentPool;
@@ -11,8 +15,9 @@ use lowwater_base::ByteSize;
 const MOVES: usize = 64;
 
 impl<T: Slotted> ExtendibleIndex<T> {
-    /// Memory of the index without its slab, in bytes: segments (in a large index also those that
-    /// wait for readers), partly used chunks of segments, and the directory. O(segments).
+    /// Returns the memory of the index without its slab, in bytes: segments (in a large index also
+    /// those that wait for readers), partly used chunks of segments, and the directory.
+    /// O(segments).
     pub fn footprint(&self) -> ByteSize {
         let guard = lowwater_rcu::pin();
         let Some(directory) = self.directory(&guard) else { return ByteSize::new(size_of::<Self>() as u64) };

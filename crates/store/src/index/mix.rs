@@ -1,9 +1,14 @@
 //! Hash mixing.
+//!
+//! A caller may supply any hasher, for example the identity. The index uses the first bits of a
+//! hash for the directory, the middle ones for the bucket and others for the tag, so all must
+//! differ between keys. A change must keep it a pure function: the index recomputes the hashes of
+//! its objects whenever it replaces a segment.
 
 use lowwater_base::hash::GOLDEN_RATIO;
 
-/// Spreads a hash over all bits, because hashers may leave some of them poor. Combines both halves
-/// of one product, as wyhash does.
+/// Spreads a hash over all bits, because a hasher may leave some of them nearly constant. Combines
+/// both halves of one product, as wyhash does.
 #[inline]
 pub(super) fn mix(hash: u64) -> u64 {
     let product = u128::from(hash) * u128::from(GOLDEN_RATIO);

@@ -4,14 +4,14 @@
 //!     chunk    one line with the header, and 60 units of 17 lines: 60 segments of one unit, 30 of two, 20, 15 or 10
 //! ```
 //!
-//! Hashes are spread evenly, so all segments of an index grow at about the same time. The freed
-//! segments are then of a size that no longer is in demand, between others that are live: a general
-//! allocator would keep that memory, a quarter of the memory in use. Chunks alone would be no
-//! better, because a chunk is released only with its last segment. So when a class has as many free
-//! slots as a chunk has in all, the segments of one chunk are [evacuated](SegmentPool::evacuating)
-//! to slots in other chunks, one with each segment that is replaced anyway, and the chunk is
-//! released. A segment is moved by a copy that readers do not notice, as when a segment grows, but
-//! without computing hashes.
+//! Hashes are spread evenly, so all segments of an index grow at about the same time. The segments
+//! that are freed then have a size for which there is no more use, and lie between live segments: a
+//! general allocator would keep that memory, a quarter of the memory in use. Chunks alone would be
+//! no better, because a chunk is released only with its last segment. So when a class has as many
+//! free slots as a chunk has in all, the segments of one chunk are
+//! [evacuated](SegmentPool::evacuating) to slots in other chunks, one with each segment that is
+//! replaced anyway, and the chunk is released. A segment is moved by a copy that readers do not
+//! notice, as when a segment grows, but without computing hashes.
 //!
 //! A pool outlives its index until its last segment is free: retired segments wait for readers,
 //! also for those of other structures.
@@ -21,6 +21,9 @@
 //! The pool has one lock. It is taken after every other lock, and only to allocate or free a
 //! segment. Memory of the pool is written without the lock, except the header of a segment: the
 //! header is written under the lock, so that the search for a segment to evacuate can read it.
+//!
+//! A change must keep this order of locks, and that a chunk's memory is returned only when no
+//! segment is allocated in it.
 
 mod chunk;
 mod chunk_format;
@@ -86,7 +89,7 @@ impl SegmentPool {
         Some(this)
     }
 
-    /// True if segments of this class are allocated from a pool.
+    /// Returns true if segments of this class are allocated from a pool.
     pub(super) fn is_for(class: Class) -> bool {
         CLASSES.contains(&class)
     }
@@ -183,7 +186,7 @@ impl SegmentPool {
         self.0.lock().blocks.give_spare_back();
     }
 
-    /// Bytes of all chunks, and of the pool's own bookkeeping.
+    /// Returns the bytes of all chunks, and of the pool's own bookkeeping.
     pub(super) fn footprint(&self) -> usize {
         let state = self.0.lock();
         let chunks = state.nr * GEOMETRY.full + state.chunks.capacity() * size_of::<SegmentChunk>();
@@ -200,13 +203,13 @@ impl SegmentPool {
     }
 }
 
-/// The index of a class's `SizeClass`.
+/// Returns the index of a class's `SizeClass`.
 fn place(class: Class) -> usize {
     usize::from(class - CLASSES.start())
 }
 
 impl PoolState {
-    /// True if the pool is closed and has no segment, so that it can be freed.
+    /// Returns true if the pool is closed and has no segment, so that it can be freed.
     fn is_over(&self) -> bool {
         self.closed && self.nr == 0
     }
@@ -259,7 +262,7 @@ impl PoolState {
         Some(at)
     }
 
-    /// The next segment to evacuate, of any class.
+    /// Returns the next segment to evacuate, of any class.
     fn evacuating(&mut self) -> Option<NonNull<Segment>> {
         let Self { size_classes, chunks, .. } = self;
         size_classes.iter_mut().find_map(|size_class| size_class.evacuating(chunks))

@@ -1,12 +1,16 @@
 //! Drop guards for objects that enter or leave an index.
+//!
+//! Retiring an object may run its destructor and so any code of the caller. So the functions of the
+//! index put removed objects into these guards, which are declared before the segment's lock and
+//! drop after it. A change must keep that order in every function that removes an object.
 
 use crate::slab::{SharedSlab, Slot, Slotted};
 use core::ptr::NonNull;
 
 /// An object that was removed from the index and has no handle any more: dropping this retires it.
-pub(super) struct Out<T: Slotted>(pub(super) Option<NonNull<T>>);
+pub(super) struct Removed<T: Slotted>(pub(super) Option<NonNull<T>>);
 
-impl<T: Slotted> Out<T> {
+impl<T: Slotted> Removed<T> {
     /// # Safety
     ///
     /// The object belongs to this index; this thread removed it, or marked it as indexed without
@@ -20,7 +24,7 @@ impl<T: Slotted> Out<T> {
     }
 }
 
-impl<T: Slotted> Drop for Out<T> {
+impl<T: Slotted> Drop for Removed<T> {
     #[inline]
     fn drop(&mut self) {
         if let Some(object) = self.0 {
@@ -77,7 +81,7 @@ impl<T: Slotted> Drop for Entered<T> {
         if let Some(object) = self.0 {
             // SAFETY: the slot is not free while the object is marked as indexed; this thread
             // marked it and did not insert it.
-            unsafe { Out(None).take(object) };
+            unsafe { Removed(None).take(object) };
         }
     }
 }

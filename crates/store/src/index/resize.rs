@@ -1,4 +1,9 @@
 //! Growing and shrinking: a segment is replaced by another one, or split into two.
+//!
+//! Readers hold no lock, so a segment is never changed in size: the replacement is filled first,
+//! then published in the directory, and the old segment is marked dead and freed after its readers.
+//! A change must keep these steps in this order, and that a failed allocation or a panicking hasher
+//! leaves the old segment in use.
 
 use super::class::{class_for, Class, CLASS_MAX, CLASS_MIN, CLASS_SPLIT};
 use super::directory::{tagged, untagged, Directory};
@@ -24,7 +29,7 @@ const DEPTH_MAX: u8 = 24;
 const PLACES_PER_SEGMENT: usize = 16;
 /// A split that leaves less than this fraction of the objects on one side is not made.
 const SIDE_PARTS: usize = 16;
-/// From this depth on (2^7 segments) segments are allocated from a pool. With fewer segments, the
+/// The depth at which segments (2^7 or more) are allocated from a pool. With fewer segments, the
 /// pool's chunks would cost more than they save.
 const POOLED_DEPTH: u8 = 7;
 /// How many objects ahead of the computation of its hash an object is prefetched.
@@ -117,7 +122,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     pub(super) fn tidy(&self, guard: &Guard) -> bool {
         let Some(pool) = self.pool() else { return false };
         let Some((at, prefix)) = pool.evacuating() else { return false };
-        let Some(mut segment) = self.lock_there(prefix, guard) else { return false };
+        let Some(mut segment) = self.lock_if_any(prefix, guard) else { return false };
         // If they differ, the segment was not published yet, or has been replaced already.
         if ptr::eq(segment.view().as_ptr(), at) {
             // Without room in another chunk the segment stays.
@@ -137,14 +142,15 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.replace_segment(segment, core::iter::once(copy), guard)
     }
 
-    /// The segment pool, if there is one.
+    /// Returns the segment pool, if there is one.
     pub(super) fn pool(&self) -> Option<&SegmentPool> {
         let pool = self.growth.lock().pool?;
         // SAFETY: the pool exists until the index closes it, when the index is dropped.
         Some(unsafe { pool.as_ref() })
     }
 
-    /// The pool, if segments of this depth are allocated from one and there is memory for it.
+    /// Returns the pool, if segments of this depth are allocated from one and there is memory for
+    /// it.
     fn pool_for(&self, depth: u8) -> Option<&SegmentPool> {
         if depth < POOLED_DEPTH {
             return None;
@@ -155,7 +161,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.pool()
     }
 
-    /// The objects of a segment, with their hashes.
+    /// Returns the objects of a segment, with their hashes.
     fn hashed(&self, segment: &LockedSegment<'_>, hasher: &impl Fn(&T) -> u64) -> Result<Vec<Hashed>, AllocError> {
         let mut objects = Vec::new();
         objects.try_reserve_exact(segment.len()).map_err(|_| AllocError)?;
@@ -170,7 +176,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok(objects)
     }
 
-    /// True if the directory permits a split of a segment of this depth.
+    /// Returns true if the directory permits a split of a segment of this depth.
     fn may_split(&self, depth: u8) -> bool {
         let growth = self.growth.lock();
         // Relaxed: the directory changes only under this lock.
@@ -212,7 +218,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // SAFETY: the directory in use is retired only under this lock, which is held.
         let directory = unsafe { &*directory };
         for new in by {
-            let (class, depth, prefix) = new.what();
+            let (class, depth, prefix) = new.class_depth_prefix();
             let new = tagged(new.publish(), class);
             let first = directory.index(prefix);
             for at in first..first + (1 << (directory.depth() - depth)) {

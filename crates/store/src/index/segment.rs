@@ -4,6 +4,9 @@
 //! An object stays in the way where it was inserted. A segment that must grow, shrink or split is
 //! replaced by another, under its lock, and stays unchanged for the readers that hold a reference
 //! to it.
+//!
+//! A change must ensure that a dead segment is never changed, and that a writer that locked a dead
+//! segment looks the directory up again.
 
 use super::bucket::{overflow_class, tag, Bucket, OVERFLOW_COUNTS};
 use super::class::{buckets, len_max, Class, CLASS_MIN};
@@ -101,7 +104,7 @@ impl New {
     }
 
     /// Its class, depth and prefix.
-    pub(super) fn what(&self) -> (Class, u8, u64) {
+    pub(super) fn class_depth_prefix(&self) -> (Class, u8, u64) {
         // SAFETY: `self` owns the segment.
         let header = unsafe { self.0.as_ref() };
         (header.class, header.depth, header.prefix)
@@ -148,8 +151,8 @@ impl<'g> View<'g> {
         Self { at, class, guard: PhantomData }
     }
 
-    /// The segment's address, for retiring it: a reference to the header gives access neither to
-    /// the buckets nor to the allocation.
+    /// Returns the segment's address, for retiring it: a reference to the header gives access
+    /// neither to the buckets nor to the allocation.
     pub(super) fn as_ptr(self) -> *mut Segment {
         self.at.as_ptr()
     }
@@ -173,7 +176,7 @@ impl<'g> View<'g> {
         unsafe { &*bucket }
     }
 
-    /// The indices of all buckets, from the home bucket of `hash` on, each once.
+    /// Returns the indices of all buckets, from the home bucket of `hash` on, each once.
     #[inline]
     fn probe(self, hash: u64) -> Probe {
         let nr = buckets(self.class);
@@ -281,25 +284,38 @@ impl<'g> LockedSegment<'g> {
         self.0.header().state.with_mut(|state| unsafe { (*state).dead = true });
     }
 
-    /// True if the segment should be replaced by a larger one.
+    /// Returns true if the segment should be replaced by a larger one.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len() >= len_max(self.0.class)
     }
 
-    /// True if the segment is much too large.
+    /// Returns true if the segment is much too large.
     #[inline]
     pub(super) fn is_sparse(&self) -> bool {
         self.0.class > CLASS_MIN && self.len() * 4 < len_max(self.0.class)
     }
 
-    /// The position of the object with `hash` and a number for which `is_wanted` returns true.
+    /// Searches the object with `hash` and a number for which `is_wanted` returns true. Mostly one
+    /// bucket decides, the home bucket; the following ones are searched out of line.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
-        let tag = tag(hash);
-        for at in self.0.probe(hash) {
+        let home = self.home(hash);
+        let bucket = self.0.bucket(home);
+        match bucket.way_of(tag(hash), &mut is_wanted) {
+            Some(way) => Some(WayIndex { bucket: home, way }),
+            None if bucket.overflow_count(hash) == 0 => None,
+            None => self.find_beyond(hash, is_wanted),
+        }
+    }
+
+    /// As [`find`](Self::find), in the buckets behind the home bucket.
+    #[cold]
+    #[inline(never)]
+    fn find_beyond(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
+        for at in self.0.probe(hash).skip(1) {
             let bucket = self.0.bucket(at);
-            if let Some(way) = bucket.way_of(tag, &mut is_wanted) {
+            if let Some(way) = bucket.way_of(tag(hash), &mut is_wanted) {
                 return Some(WayIndex { bucket: at, way });
             }
             if bucket.overflow_count(hash) == 0 {
@@ -309,24 +325,49 @@ impl<'g> LockedSegment<'g> {
         None
     }
 
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        home(hash, buckets(self.0.class))
+    }
+
+    #[inline]
     pub(super) fn number(&self, at: WayIndex) -> u32 {
         self.0.bucket(at.bucket).number(at.way)
     }
 
-    /// A free way for `hash`, as near to its home bucket as possible.
+    /// Returns a free way for `hash`, as near to its home bucket as possible.
     #[inline]
     pub(super) fn room(&self, hash: u64) -> Option<WayIndex> {
-        self.0.probe(hash).find_map(|bucket| Some(WayIndex { bucket, way: self.0.bucket(bucket).free_way()? }))
+        let home = self.home(hash);
+        match self.0.bucket(home).free_way() {
+            Some(way) => Some(WayIndex { bucket: home, way }),
+            None => self.room_beyond(hash),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn room_beyond(&self, hash: u64) -> Option<WayIndex> {
+        let mut beyond = self.0.probe(hash).skip(1);
+        beyond.find_map(|bucket| Some(WayIndex { bucket, way: self.0.bucket(bucket).free_way()? }))
     }
 
     /// Stores a number in a way that [`room`](Self::room) returned for this hash.
     #[inline]
     pub(super) fn put(&mut self, hash: u64, at: WayIndex, number: u32) {
-        for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
-            self.0.bucket(passed).pass(hash);
+        if at.bucket != self.home(hash) {
+            self.each_passed(hash, at, |bucket| bucket.count_overflow(hash));
         }
         self.0.bucket(at.bucket).put(at.way, tag(hash), number);
         self.set_len(self.len() + 1);
+    }
+
+    /// Calls `f` with the buckets that an object with `hash` passes on its way to `at`.
+    #[cold]
+    #[inline(never)]
+    fn each_passed(&self, hash: u64, at: WayIndex, f: impl Fn(&Bucket)) {
+        let passed = self.0.probe(hash).take_while(|&bucket| bucket != at.bucket);
+        passed.for_each(|bucket| f(self.0.bucket(bucket)));
     }
 
     #[inline]
@@ -338,13 +379,13 @@ impl<'g> LockedSegment<'g> {
     #[inline]
     pub(super) fn take(&mut self, hash: u64, at: WayIndex) {
         self.0.bucket(at.bucket).take(at.way);
-        for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
-            self.0.bucket(passed).unpass(hash);
+        if at.bucket != self.home(hash) {
+            self.each_passed(hash, at, |bucket| bucket.uncount_overflow(hash));
         }
         self.set_len(self.len() - 1);
     }
 
-    /// The position of the number for which `is_wanted` returns true, under any hash.
+    /// Returns the position of the number for which `is_wanted` returns true, under any hash.
     pub(super) fn find_anywhere(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
         (0..buckets(self.0.class)).find_map(|bucket| {
             let way = self.0.bucket(bucket).any_way(&mut is_wanted)?;
@@ -395,7 +436,7 @@ impl Drop for LockedSegment<'_> {
     }
 }
 
-/// The home bucket of a hash among `nr` buckets.
+/// Returns the home bucket of a hash among `nr` buckets.
 #[inline]
 fn home(hash: u64, nr: usize) -> usize {
     // The middle bits, that is, the highest bits of the lower half: the highest bits of the hash

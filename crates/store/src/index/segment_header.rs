@@ -1,4 +1,8 @@
 //! The header of a segment.
+//!
+//! Header and buckets are one allocation whose length depends on the class, so a segment is used
+//! through raw pointers ([`View`](super::segment::View)): a reference to the header must not be
+//! used to reach the buckets. A change must keep the header within one cache line.
 
 use super::bucket::Bucket;
 use super::class::{buckets, Class};
@@ -57,7 +61,7 @@ unsafe impl Send for Segment {}
 // segment; all other fields never change or are atomic.
 unsafe impl Sync for Segment {}
 
-/// Bytes of a segment of this class, which must be a valid class.
+/// Returns the bytes of a segment of this class, which must be a valid class.
 pub(super) const fn bytes(class: Class) -> usize {
     size_of::<Segment>() + buckets(class) * size_of::<Bucket>()
 }

@@ -1,5 +1,9 @@
-//! The index compared with a plain map, with good and bad hashes, single-threaded and
-//! multi-threaded.
+//! Tests of [`ExtendibleIndex`](super::ExtendibleIndex), and what they share. The indexed object is
+//! an [`Entry`], a key with a value; `put`, `get`, `replace` and `remove` are the calls of the
+//! index with the closures that every test needs.
+//!
+//! `model` compares random histories with a plain map, with good and bad hashes; `threads` runs
+//! several threads; `pool` tests the memory of segments; `loom` checks small models in every order.
 
 #[cfg(lowwater_loom)]
 mod loom;
@@ -85,7 +89,7 @@ pub(super) fn put<'g, R>(
         guard,
         |there, new| there.key == new.key,
         &hasher,
-        |slot, old| Ok(own(slot, old)),
+        |slot, old| Ok(own(slot, old.map(|(old, _)| old))),
     ) {
         Ok((replaced, owned)) => (replaced.map(Entry::value), owned),
         Err(InsertError::NoMemory(_) | InsertError::Refused(_) | InsertError::Indexed(_)) => panic!("nothing refuses"),

@@ -1,4 +1,8 @@
 //! Walks over all objects of an index.
+//!
+//! A walk goes segment by segment in the order of the hashes; segments may be replaced between two
+//! steps. A change must ensure that segments are only split, never merged: the next step begins
+//! where the last segment's prefix ended.
 
 use super::cursor::Cursor;
 use super::ExtendibleIndex;
@@ -27,7 +31,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
             let object = unsafe { SharedSlab::<T>::at(number) };
             // SAFETY: `object` is in the index's slab, and its slot is not freed while the guard
             // exists.
-            if let Some(node) = unsafe { SharedSlab::leaves(object) } {
+            if let Some(node) = unsafe { SharedSlab::evacuated_node(object) } {
                 f(self.object(number), node);
             }
         });

@@ -1,4 +1,8 @@
 //! Bags: queues of retired objects, linked through the objects' own links.
+//!
+//! Retired objects wait in bags, and a bag is dropped as a whole, so no memory is needed to retire:
+//! the links, which no list uses any more, hold the queue and the object's weight. A change must
+//! ensure that an object is in one bag at most.
 
 use core::ptr::NonNull;
 use lowwater_lru_core::list::{Hook, LinkLayout, RawQueue};
@@ -74,7 +78,7 @@ impl Bag {
         self.len += other.len;
     }
 
-    /// The object that `pop` returns next.
+    /// Returns the object that `pop` returns next.
     #[inline]
     pub(super) fn first(&self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
         // SAFETY: the bag owns the objects in it.

@@ -2,6 +2,10 @@
 //!
 //! A chunk with free slots is in a group by how full it is; slots are taken from the fullest
 //! chunks, so that the emptiest can become empty.
+//!
+//! It is the only part of a slab that adds and removes chunks; threads reach it in batches through
+//! their [thread caches](super::thread_cache). A change must ensure that a chunk is returned
+//! exactly when all its slots are free, and that a slot in a thread cache counts as not free here.
 
 use super::free::{Free, FreeList};
 use super::fullness_groups::{FullnessGroups, GroupLink, HasGroupLink, NONE};
@@ -57,7 +61,7 @@ struct SlabChunk {
     free: u32,
     node: u16,
     /// True while the chunk is being evacuated; then it is in no group.
-    leaves: bool,
+    is_evacuating: bool,
     group_link: GroupLink,
 }
 
@@ -165,7 +169,7 @@ impl CentralFreeList {
         self.blocks.give_spare_back();
     }
 
-    /// Bytes of all chunks and of their tables, without this struct itself.
+    /// Returns the bytes of all chunks and of their tables, without this struct itself.
     pub(super) fn footprint(&self) -> usize {
         let tables = self.chunks.capacity() * size_of::<SlabChunk>() + self.nodes.capacity() * size_of::<NodeChunks>();
         self.bytes + tables + self.blocks.footprint()
@@ -206,7 +210,7 @@ impl CentralFreeList {
             slots,
             free: slots,
             node: node.get(),
-            leaves: false,
+            is_evacuating: false,
             group_link: GroupLink::new(),
         };
         self.nodes[node.index()].all.add(chunk.sum());
@@ -224,7 +228,7 @@ impl CentralFreeList {
         let chunk = &self.chunks[at as usize];
         let bin = match chunk.free {
             0 => None,
-            _ if chunk.leaves => None,
+            _ if chunk.is_evacuating => None,
             free => Some(((chunk.slots - free) as usize * BINS / chunk.slots as usize).min(BINS - 1) as u8),
         };
         self.put_in(at, bin);
@@ -254,7 +258,7 @@ impl CentralFreeList {
             let is_found = chunk.group_link.bin().is_some();
             assert_eq!(
                 is_found,
-                chunk.free > 0 && !chunk.leaves,
+                chunk.free > 0 && !chunk.is_evacuating,
                 "a chunk with room is in a group, unless it is evacuated"
             );
         }

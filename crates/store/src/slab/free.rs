@@ -1,4 +1,8 @@
 //! Lists of free slots, linked through the slots themselves.
+//!
+//! A free slot holds the pointer to the next one, so a free list costs no memory. A change must
+//! ensure that a slot is at least as large as [`Free`], which
+//! [`ChunkLayout`](lowwater_base::slots::ChunkLayout) ensures.
 
 use core::ptr::NonNull;
 

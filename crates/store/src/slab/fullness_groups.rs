@@ -2,6 +2,10 @@
 //!
 //! The owner of the chunks decides which group is for which fullness; the chunks lie in an array,
 //! and are linked by their indices in it.
+//!
+//! A doubly linked list for each group makes a move O(1); indices instead of pointers let the array
+//! grow. A change must ensure that the group of a chunk is recorded in its link: a move unlinks it
+//! from there.
 
 /// No chunk.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -25,12 +29,12 @@ pub(crate) trait HasGroupLink {
 }
 
 impl GroupLink {
-    /// The link of a chunk that is in no group.
+    /// Creates the link of a chunk that is in no group.
     pub(crate) const fn new() -> Self {
         Self { bin: None, prev: NONE, next: NONE }
     }
 
-    /// The group of the chunk.
+    /// Returns the group of the chunk.
     pub(crate) fn bin(&self) -> Option<u8> {
         self.bin
     }
@@ -41,12 +45,12 @@ impl<const N: usize> FullnessGroups<N> {
         Self([NONE; N])
     }
 
-    /// A chunk of the last non-empty group, from `first` on.
+    /// Returns a chunk of the last non-empty group, from `first` on.
     pub(crate) fn last(&self, first: u8) -> Option<u32> {
         self.0.iter().skip(first.into()).rev().copied().find(|&at| at != NONE)
     }
 
-    /// A chunk of the first non-empty group, from `first` on.
+    /// Returns a chunk of the first non-empty group, from `first` on.
     pub(crate) fn first(&self, first: u8) -> Option<u32> {
         self.0.iter().skip(first.into()).copied().find(|&at| at != NONE)
     }
@@ -87,7 +91,7 @@ mod tests {
 
     /// Random moves, compared with a plain list for each group.
     #[test]
-    fn bins_hold_what_was_put_there_last() {
+    fn groups_contain_the_chunks_last_put_there() {
         const BINS: u8 = 3;
         let (mut bins, mut chunks) = (FullnessGroups::<3>::new(), [GroupLink::new(); 8]);
         let mut twin: [Vec<u32>; BINS as usize] = Default::default();

@@ -11,6 +11,9 @@
 //! theirs to that thread ([`ThreadCache::pending`](super::thread_cache::ThreadCache::pending)). So
 //! one call may be nested in another for each slab, and for each of its thread caches if a thread
 //! moves between processors.
+//!
+//! A change must ensure that an object left in a frame is dropped by that frame's call even if
+//! another object's drop panics, and that a frame is never reachable after its call has returned.
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub(super) use frame::{leave_to_outer, Frame};

@@ -1,5 +1,8 @@
 //! Objects after their grace period. The objects are no longer cached, so dropping them one after
 //! the other would stall on memory: each slot allocation prefetches one more object of the queue.
+//!
+//! A change must ensure that the prefetch cursor is null or in the queue: removing the object it
+//! points to resets it.
 
 use super::bag::Bag;
 use core::ptr::NonNull;

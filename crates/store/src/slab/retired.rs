@@ -1,5 +1,9 @@
 //! Counters of bytes that are retired and not yet dropped: of one slab, and of all slabs that share
 //! a counter.
+//!
+//! A cache reads the shared counter to wait when too much memory is retired and not yet freed. Each
+//! thread cache reports in steps of 4 KiB, so that threads do not contend for the counter. A change
+//! must ensure that each byte added is subtracted once.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use core::fmt;
@@ -19,7 +23,7 @@ impl RetiredBytes {
         Self(AtomicU64::new(0))
     }
 
-    /// The current number of bytes.
+    /// Returns the current number of bytes.
     #[inline]
     pub fn get(&self) -> ByteSize {
         // Relaxed: a statistic. Two thread caches may report an object's addition and removal in

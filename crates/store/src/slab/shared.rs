@@ -1,11 +1,18 @@
 //! The part of a slab that the slab and its objects' handles share. It is freed with the last of
 //! them.
+//!
+//! Handles may outlive the slab, so the part that they need to free their slot is not owned by the
+//! slab alone: the slab's drop closes it, and the call that frees the last slot of a closed slab
+//! frees it. A change must ensure that nothing here is used after that call, and that the lock of a
+//! thread cache is taken before `pool`.
 
 mod alloc;
+mod batch;
 mod collect;
 mod drops;
 mod retire;
 
+pub(super) use batch::RETIRE_MAX;
 #[cfg(all(test, not(lowwater_loom)))]
 pub(super) use retire::OPEN_MIN;
 
@@ -82,7 +89,7 @@ impl<T: Slotted> SharedSlab<T> {
         unsafe { &*chunk }
     }
 
-    /// The number of an object of this slab.
+    /// Returns the number of an object of this slab.
     ///
     /// # Safety
     ///
@@ -93,7 +100,7 @@ impl<T: Slotted> SharedSlab<T> {
         unsafe { Self::COMPRESSOR.compress(object.as_ptr().cast()) }
     }
 
-    /// The object with a number.
+    /// Returns the object with a number.
     ///
     /// # Safety
     ///
@@ -109,7 +116,7 @@ impl<T: Slotted> SharedSlab<T> {
 
     // === compaction ===
 
-    /// True if most slots of some node are free, not counting those in thread caches.
+    /// Returns true if most slots of some node are free, not counting those in thread caches.
     pub(super) fn is_sparse(&self) -> bool {
         self.pool.lock().is_sparse()
     }
@@ -139,12 +146,12 @@ impl<T: Slotted> SharedSlab<T> {
         self.compacting.store(false, Ordering::Relaxed);
     }
 
-    /// The node of an object, if its chunk is being evacuated.
+    /// Returns the node of an object, if its chunk is being evacuated.
     ///
     /// # Safety
     ///
     /// The object is in a slab, and its slot is not free.
-    pub(crate) unsafe fn leaves(object: NonNull<T>) -> Option<NodeId> {
+    pub(crate) unsafe fn evacuated_node(object: NonNull<T>) -> Option<NodeId> {
         // SAFETY: the caller's clause: the object is in a slab, and its slot is not free.
         let header = unsafe { Self::header(object) };
         // Relaxed: a hint, as in `CentralFreeList::begin_compaction`.
@@ -191,20 +198,20 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Bytes of the slab's memory.
+    /// Returns the bytes of the slab's memory.
     pub(super) fn footprint(&self) -> usize {
         size_of::<Self>() + self.thread_caches.footprint() + self.pool.lock().footprint()
     }
 
-    /// Slots that are in no thread cache and free.
+    /// Returns slots that are in no thread cache and free.
     #[cfg(all(test, lowwater_loom))]
     pub(crate) fn free(&self) -> usize {
         self.pool.lock().free
     }
 
-    /// Slots that are not free, including those in thread caches.
+    /// Returns slots that are not free, including those in thread caches.
     #[cfg(test)]
-    pub(crate) fn out(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         let pool = self.pool.lock();
         pool.slots - pool.free
     }

@@ -1,23 +1,28 @@
 //! The handle of an object in a slab.
+//!
+//! A handle and the index each keep the object alive; the last of the two to let go retires it
+//! ([`state`](super::state)). A change must ensure that an object that readers may use is retired
+//! and never dropped at once.
 
-use super::shared::SharedSlab;
+use super::shared::{SharedSlab, RETIRE_MAX};
 use super::slotted::{Slot, Slotted};
 use core::fmt;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use lowwater_base::NodeId;
 use lowwater_lru_core::list::Handle;
 
 impl<T: Slotted> Slot<T> {
-    /// The node of the object's memory.
+    /// Returns the node of the object's memory.
     pub fn node(&self) -> NodeId {
         // SAFETY: an object with a `Slot` is in a slab, and its slot is not free.
         unsafe { SharedSlab::<T>::header(self.0) }.node
     }
 
-    /// True if the object is in an index. Exact: if this returns false, the caller sees everything
-    /// that another thread did before it removed the object; if it returns true, the thread that
-    /// removes the object later sees everything that the caller did before this call. Costs an
-    /// atomic read-modify-write of one byte.
+    /// Returns true if the object is in an index. Exact: if this returns false, the caller sees
+    /// everything that another thread did before it removed the object; if it returns true, the
+    /// thread that removes the object later sees everything that the caller did before this call,
+    /// unless it has got the handle and calls [`remove_slot`](crate::ExtendibleIndex::remove_slot).
+    /// Costs an atomic read-modify-write of one byte.
     pub fn is_indexed(&self) -> bool {
         self.state().is_still_indexed()
     }
@@ -40,6 +45,70 @@ impl<T: Slotted> Slot<T> {
         // SAFETY: the object was moved out, and no other code has the slot.
         unsafe { SharedSlab::give_back(object) };
         Ok(value)
+    }
+}
+
+impl<T: Slotted> Slot<T> {
+    /// Drops handles, with the effect of dropping one after the other. Takes the lock of a thread
+    /// cache once for every eight objects of one slab.
+    ///
+    /// # Panics
+    ///
+    /// With a panic of the iterator. The handles that it returned before are dropped.
+    pub fn drop_all(handles: impl IntoIterator<Item = Self>) {
+        let mut retiring = Retiring::<T> { shared: ptr::null(), objects: [NonNull::dangling(); RETIRE_MAX], len: 0 };
+        for handle in handles {
+            let object = handle.0;
+            core::mem::forget(handle);
+            // SAFETY: the object's handle existed until now, so its slot is not free.
+            if unsafe { object.as_ref() }.state().is_over() {
+                // SAFETY: the handle is gone, and the object is in no index.
+                unsafe { retiring.push(object) };
+            }
+        }
+    }
+}
+
+/// Objects of one slab, without handles and in no index. Retired together when this is full or
+/// dropped.
+struct Retiring<T: Slotted> {
+    /// The slab of the objects.
+    shared: *const SharedSlab<T>,
+    objects: [NonNull<T>; RETIRE_MAX],
+    len: usize,
+}
+
+impl<T: Slotted> Retiring<T> {
+    /// # Safety
+    ///
+    /// The object was allocated by a slab, there is no handle to it, and it is in no index.
+    #[inline]
+    unsafe fn push(&mut self, object: NonNull<T>) {
+        // SAFETY: the object is in a slab (this function's clause), and its slot is not free.
+        let shared = unsafe { SharedSlab::<T>::header(object) }.slab.cast();
+        if self.len == RETIRE_MAX || !ptr::eq(shared, self.shared) {
+            self.retire();
+        }
+        self.shared = shared;
+        self.objects[self.len] = object;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn retire(&mut self) {
+        let len = core::mem::take(&mut self.len);
+        if len > 0 {
+            // SAFETY: the clause of `push` held for each of the objects, which are of the slab
+            // `shared`; `len` is 0 now, so they are retired once.
+            unsafe { SharedSlab::retire_batch(self.shared, &self.objects[..len]) };
+        }
+    }
+}
+
+impl<T: Slotted> Drop for Retiring<T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.retire();
     }
 }
 

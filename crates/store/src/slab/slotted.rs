@@ -1,4 +1,8 @@
 //! The trait of objects that can live in a slab, and their handle.
+//!
+//! The trait is implemented by the macro [`slotted`](crate::slotted) alone, since the code relies
+//! on the field offsets that the macro computes. A change must ensure that a `Slot` is the only
+//! handle of its object: exclusive access to the object's links follows from it.
 
 use super::state::SlotState;
 use core::ops::Deref;
@@ -13,11 +17,11 @@ use lowwater_lru_core::Linked;
 /// `state` always returns the same [`SlotState`], a field of the object itself, which no other
 /// object returns.
 pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
-    /// The object's byte of state.
+    /// Returns the object's byte of state.
     fn state(&self) -> &SlotState;
 
-    /// The approximate number of bytes that are freed with the object. Called once, when the handle
-    /// is dropped, without a lock. With `std`, a panic is counted in
+    /// Returns the approximate number of bytes that are freed with the object. Called once, when
+    /// the handle is dropped, without a lock. With `std`, a panic is counted in
     /// [`Slab::drop_panics`](super::Slab::drop_panics) and the object weighs the size of its type;
     /// without `std`, the panic goes on to the thread that drops the handle, and the object is
     /// leaked.

@@ -7,6 +7,9 @@
 //! process, and the next use of the memory faults once per page. So some empty chunks are kept for
 //! later allocations: at most 32, and at most 1/16 of all mapped chunks. An empty span is unmapped
 //! at once, together with its spare chunks: usually its chunks were emptied one after the other.
+//!
+//! A change must ensure that memory is returned under the slab's lock and only if all slots of the
+//! chunk are free.
 
 #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
 mod system;
@@ -43,7 +46,7 @@ impl Spans {
         }
     }
 
-    /// Bytes of the bookkeeping.
+    /// Returns the bytes of the bookkeeping.
     pub(crate) fn footprint(&self) -> usize {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         return self.system.footprint();

@@ -1,5 +1,10 @@
 //! A byte of state inside each object of a slab: two bits for the slab and the index, six for the
 //! owner.
+//!
+//! Slab, index and owner share one byte because an object has few bytes to spare. The two upper
+//! bits decide which of two threads retires the object. A change must ensure that each transition
+//! is a single read-modify-write, or happens while no other thread can change the byte, for the
+//! reason stated at the method.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use core::fmt;
@@ -22,6 +27,7 @@ impl SlotState {
 
     /// Creates the state of an object that is in no index; of `bits` only [`OWN`](Self::OWN) are
     /// kept.
+    #[inline]
     pub fn new(bits: u8) -> Self {
         Self(AtomicU8::new(bits & Self::OWN))
     }
@@ -44,6 +50,7 @@ impl SlotState {
         });
     }
 
+    #[inline]
     pub(crate) fn is_indexed(&self) -> bool {
         // Acquire: pairs with the Release in `leave`, so that a thread that finds the object in no
         // index, and retires it, does so after the removal.
@@ -51,9 +58,10 @@ impl SlotState {
         self.0.load(ordering) & INDEXED != 0
     }
 
-    /// True if the object is still in an index. For a caller that has stored the handle where other
-    /// threads look for it: either the thread that removes the object finds the handle there, or
-    /// this returns false. See [`Slot::is_indexed`](super::Slot::is_indexed).
+    /// Returns true if the object is still in an index. For a caller that has stored the handle
+    /// where other threads look for it: either the thread that removes the object finds the handle
+    /// there, or this returns false. See [`Slot::is_indexed`](super::Slot::is_indexed).
+    #[inline]
     pub fn is_still_indexed(&self) -> bool {
         // AcqRel and a read-modify-write: of this one and that in `leave`, the later synchronizes
         // with the earlier, so one of the two threads sees everything that the other did before.
@@ -64,14 +72,16 @@ impl SlotState {
         self.0.fetch_or(0, Ordering::AcqRel) & INDEXED != 0
     }
 
+    #[inline]
     pub(crate) fn was_seen(&self) -> bool {
         // Relaxed: set by a thread that had the handle, which this thread got from it; never
         // cleared, unless no reader saw the object.
         self.0.load(Ordering::Relaxed) & SEEN != 0
     }
 
-    /// Called before the object is inserted. The caller has its handle; readers may hold references
-    /// if it was in an index before.
+    /// Marks the object as indexed, before it is inserted. The caller has its handle; readers may
+    /// hold references if it was in an index before.
+    #[inline]
     pub(crate) fn enter(&self) {
         // Relaxed, all: the next owner of the handle gets it from the caller.
         let all = self.0.load(Ordering::Relaxed);
@@ -83,15 +93,17 @@ impl SlotState {
         }
     }
 
-    /// Called if the insertion failed; no reader saw the object.
+    /// Undoes [`enter`](Self::enter) after a failed insertion; no reader saw the object.
+    #[inline]
     pub(crate) fn withdraw(&self) {
         // Relaxed, both: as in `enter`, the next owner of the handle gets it from the caller. A
         // plain store: no other thread has access.
         self.0.store(self.0.load(Ordering::Relaxed) & !(INDEXED | SEEN), Ordering::Relaxed);
     }
 
-    /// Called after the object was removed. True if its handle has been dropped, so that the caller
-    /// has to retire it.
+    /// Marks the object as not indexed, after it was removed. Returns true if its handle has been
+    /// dropped, so that the caller has to retire it.
+    #[inline]
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
         // Release: pairs with the Acquire in `is_indexed`. Acquire: pairs with the Release in
@@ -100,8 +112,22 @@ impl SlotState {
         before & (INDEXED | SEEN) == INDEXED && !crate::mutated!("left_without_an_end")
     }
 
-    /// Called when the handle is dropped. True if the caller has to retire the object; false if it
-    /// is in an index, and the thread that removes it will retire it.
+    /// As [`leave`](Self::leave), for a caller that has the object's handle and the lock of its
+    /// segment. Sets the owner's bits in the same store.
+    #[inline]
+    pub(crate) fn leave_held(&self, bits: u8) {
+        // Relaxed: the handle exists, so no other thread clears `SEEN`; the owner's bits of an
+        // object in an index change under its segment's lock; and `is_still_indexed` changes
+        // nothing. So no change is lost between this load and the store.
+        let all = self.0.load(Ordering::Relaxed);
+        let bits = bits & Self::OWN;
+        // Release: pairs with the Acquire in `is_indexed` and in `is_still_indexed`.
+        let ordering = if crate::mutated!("left_held_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.0.store(all & SEEN | bits, ordering);
+    }
+
+    /// Records that the handle is dropped. Returns true if the caller has to retire the object;
+    /// false if it is in an index, and the thread that removes it will retire it.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         !self.is_indexed() || self.abandon()

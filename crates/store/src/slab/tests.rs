@@ -1,5 +1,8 @@
 //! Slabs: freed slots are reused, empty chunks return to the system, and no object is freed while a
 //! reader uses it.
+//!
+//! `unit` has one property for each test; `loom` checks small models in every order of the threads'
+//! steps.
 
 #[cfg(lowwater_loom)]
 mod loom;

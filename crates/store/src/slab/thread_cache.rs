@@ -4,6 +4,9 @@
 //! ```text
 //!     retire --> open --full--> sealed, with a grace period --readers left--> ready --dropped, a few at a time--> free --> alloc
 //! ```
+//!
+//! A change must ensure that objects pass these stages in this order, and that an object's
+//! destructor runs without the cache's lock.
 
 use super::bag::Bag;
 use super::free::FreeList;

@@ -1,5 +1,9 @@
 //! The thread caches of a slab: one at first; more, each for a few threads, when the slab is large
 //! enough.
+//!
+//! A small slab has a single cache, since each costs memory and holds back some slots. The others
+//! are allocated once, about twice as many as processors, and never removed. A change must ensure
+//! that they are published by a Release after they are initialized.
 
 use super::thread_cache::ThreadCache;
 use crate::fallible::{try_box, try_slice};
@@ -31,7 +35,7 @@ impl ThreadCaches {
         Self { first: Mutex::new(ThreadCache::new()), more: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The thread cache of the calling thread.
+    /// Returns the thread cache of the calling thread.
     #[inline]
     pub(super) fn local(&self) -> &Mutex<ThreadCache> {
         match self.more() {

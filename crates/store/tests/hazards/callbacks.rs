@@ -1,4 +1,6 @@
 //! Hooks, listeners and destructors that panic, or use the object that called them.
+//!
+//! Callbacks run without a lock unless documented, so all of these must return.
 
 use crate::common::{in_a_process, within};
 use crate::leaks::{item, Hook, Item};
@@ -262,7 +264,7 @@ fn a_shared_value_that_panics_when_it_is_dropped_is_dropped_once() {
 }
 
 #[test]
-fn a_comparison_that_panics_lies_or_says_again_ends() {
+fn comparisons_that_panic_lie_or_retry_terminate() {
     within("comparisons", || {
         let earliest = EarliestDeadline::new();
         let panics = catch_unwind(AssertUnwindSafe(|| earliest.lower(7, |_, _| panic!("the caller's fault"))));
@@ -283,7 +285,7 @@ fn a_comparison_that_panics_lies_or_says_again_ends() {
 }
 
 #[test]
-fn a_function_that_tells_nodes_may_use_its_topology() {
+fn a_current_node_function_may_use_its_topology() {
     within("a topology", || {
         static TOPOLOGY: OnceLock<Fixed> = OnceLock::new();
         static CALLS: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,6 @@
 //! Numbers, texts and files at their limits.
+//!
+//! Sums must saturate, lookups must find nothing, and malformed files must be refused.
 
 use crate::leaks::{item, Hook, Item, Name};
 use lowwater_lru_core::list_lru::baseline::EagerListLru;
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[test]
-fn amounts_at_their_ends_neither_wrap_nor_panic() {
+fn extreme_amounts_neither_wrap_nor_panic() {
     for n in [0, 1, u64::MAX / 1024, u64::MAX / 1024 + 1, u64::MAX - 1, u64::MAX] {
         let all = [ByteSize::new(n), ByteSize::kib(n), ByteSize::mib(n), ByteSize::gib(n)];
         assert!(all.is_sorted(), "{all:?}");
@@ -29,7 +31,7 @@ fn amounts_at_their_ends_neither_wrap_nor_panic() {
 }
 
 #[test]
-fn ids_that_nothing_has_find_nothing() {
+fn unknown_ids_find_nothing() {
     let (tree, other) = (MemcgTree::new(0), MemcgTree::new(0));
     let id = tree.root().create("group").unwrap().id();
     for n in [id.get() + 1, 1 << 20, u32::MAX - 1, u32::MAX] {
@@ -92,7 +94,7 @@ fn limits_and_charges_at_their_ends() {
 
 /// The behaviour that [`Memcg::uncharge`](lowwater_lru_core::Memcg::uncharge) documents.
 #[test]
-fn more_is_uncharged_than_was_charged() {
+fn uncharging_too_much_behaves_as_documented() {
     let tree = MemcgTree::new(0);
     let group = tree.root().create("group").unwrap();
     let _ = group.try_charge(ByteSize::kib(1)).unwrap();
@@ -106,7 +108,7 @@ fn more_is_uncharged_than_was_charged() {
 }
 
 #[test]
-fn more_buckets_than_there_can_be_are_refused() {
+fn impossible_bucket_counts_are_refused() {
     for buckets in [usize::MAX, usize::MAX / 2 + 2, usize::MAX / 2 + 1] {
         assert!(catch_unwind(|| HashChains::<Name>::new(buckets)).is_err(), "{buckets}");
     }
@@ -114,7 +116,7 @@ fn more_buckets_than_there_can_be_are_refused() {
 }
 
 #[test]
-fn a_node_that_the_eager_lists_do_not_have_is_refused() {
+fn the_eager_lists_refuse_invalid_nodes() {
     let tree = MemcgTree::new(0);
     let child = tree.root().create("child").unwrap();
     for nodes in [0, 1, 3] {

@@ -1,5 +1,8 @@
 //! Containers and read-side guards that are dropped inside callbacks, and items with a `Drop` that
 //! uses lists.
+//!
+//! A drop inside a callback must not wait for that callback, and a guard of an outer scope may end
+//! there.
 
 use crate::common::{at_the_end_of_a_thread, within};
 use crate::leaks::{entry, item, name, put, Entry, Item, Name};
@@ -88,7 +91,7 @@ fn in_each_callback(f: fn(), on_drop: impl Fn() -> Box<dyn FnOnce() + Send>) {
             f();
             there.2 == new.2
         };
-        let add = |slot, _: Option<&Entry>| {
+        let add = |slot, _: Option<(&Entry, NodeId)>| {
             f();
             Ok(slot)
         };

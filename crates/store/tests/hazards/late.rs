@@ -1,4 +1,6 @@
 //! Handles that are dropped, and used, after a thread's thread-locals are destroyed.
+//!
+//! The library's thread-locals are gone then, so every access to them must have a fallback.
 
 use crate::common::at_the_end_of_a_thread;
 use crate::leaks::{entry, item, name, put, Entry, Hook, Item, Name};
@@ -15,7 +17,7 @@ use std::sync::Arc;
 const N0: NodeId = NodeId::ZERO;
 
 #[test]
-fn handles_end_late_in_a_threads_life() {
+fn handles_may_be_dropped_late_on_a_thread() {
     at_the_end_of_a_thread("groups", || {
         let tree = MemcgTree::new(2);
         let group = tree.root().create("group").unwrap();

@@ -1,4 +1,6 @@
 //! A leaked value costs its own memory, and blocks no other code.
+//!
+//! `mem::forget` is safe code, so no guarantee may depend on a drop.
 
 use crate::common::{in_a_process, within};
 use lowwater_base::compact_bytes::CompactBytes;
@@ -53,8 +55,8 @@ impl OfflineHook for Hook {
 }
 
 #[test]
-fn what_is_leaked_costs_its_memory_and_nothing_else() {
-    in_a_process("leaks::what_is_leaked_costs_its_memory_and_nothing_else", || {
+fn leaks_cost_only_their_own_memory() {
+    in_a_process("leaks::leaks_cost_only_their_own_memory", || {
         within("use beside leaks", || {
             let tree = MemcgTree::new(2);
             let group = tree.root().create("leaked").unwrap();
@@ -125,8 +127,8 @@ fn what_is_leaked_costs_its_memory_and_nothing_else() {
 }
 
 #[test]
-fn a_walk_of_groups_that_is_leaked_keeps_its_group_and_no_other() {
-    in_a_process("leaks::a_walk_of_groups_that_is_leaked_keeps_its_group_and_no_other", || {
+fn a_leaked_group_walk_keeps_only_its_group() {
+    in_a_process("leaks::a_leaked_group_walk_keeps_only_its_group", || {
         within("ending groups", || {
             let tree = MemcgTree::new(0);
             let top = tree.root().create("top").unwrap();

@@ -1,5 +1,8 @@
 //! Misuse of public types: leaked, dropped late, mixed up, with numbers at their limits, called
 //! from their own callbacks. docs/HAZARDS.md lists the misuses that were tried with each type.
+//!
+//! Each file of this folder has one kind of misuse, for the types of `base`, `rcu`, `lru-core` and
+//! this crate. Only safe code.
 
 #![forbid(unsafe_code)]
 #![cfg(all(feature = "std", not(lowwater_loom)))]

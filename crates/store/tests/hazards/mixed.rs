@@ -1,4 +1,6 @@
 //! Objects of one tree, index or cell passed to another.
+//!
+//! Foreign parts are refused or find nothing; they must never be treated as the container's own.
 
 use crate::common::within;
 use crate::leaks::{item, put, Entry, Item};
@@ -10,7 +12,7 @@ use lowwater_store::ExtendibleIndex;
 use std::collections::BTreeSet;
 
 #[test]
-fn groups_of_another_tree_are_strangers() {
+fn groups_of_another_tree_are_foreign() {
     let (ours, theirs) = (MemcgTree::new(1), MemcgTree::new(1));
     let (a, b) = (ours.root().create("group").unwrap(), theirs.root().create("group").unwrap());
     assert_eq!((a.id(), a.path()), (b.id(), b.path()));
@@ -62,7 +64,7 @@ fn a_cursor_of_another_index_ends() {
 }
 
 #[test]
-fn a_cell_replaces_only_what_is_its_own() {
+fn a_cell_replaces_only_its_current_value() {
     let (a, b) = (RcuCell::new(), RcuCell::new());
     let guard = pin();
     assert!(a.replace(None, 1, &guard) && b.replace(None, 1, &guard));

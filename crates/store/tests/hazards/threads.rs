@@ -1,5 +1,8 @@
 //! Types that belong to a thread cannot be sent: enforced by the compiler, and checked here so that
 //! it stays so.
+//!
+//! The types of the first list must not become `Send` by a change of their fields; those of the
+//! others must stay `Send`, or `Sync`, as users share them between threads.
 
 use crate::leaks::Item;
 use lowwater_base::ZeroedAtomics;
@@ -22,7 +25,7 @@ fn is_send<T: Send>() {}
 fn is_send_and_sync<T: Send + Sync>() {}
 
 #[test]
-fn what_belongs_to_a_thread_cannot_leave_it() {
+fn thread_bound_types_are_not_send() {
     <Guard as IsNotSend<_>>::is_so();
     <Reader as IsNotSend<_>>::is_so();
     <Isolate<'static, Item> as IsNotSend<_>>::is_so();

@@ -1,3 +1,5 @@
+//! One test: a temporary directory is served through the cache, with each kind of change.
+
 use super::Files;
 use crate::negative::Unbounded;
 use crate::{Dcache, ErrorKind, Kind};

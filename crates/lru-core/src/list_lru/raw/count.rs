@@ -1,4 +1,10 @@
 //! Counts of items, groups and bytes.
+//!
+//! Numbers such as R11 are those of docs/INVARIANTS.md.
+//!
+//! No count takes a list's lock, since shrinkers ask often and for all groups. A change must ensure
+//! that a group's count never exceeds its items (L2), and that a node's is never below the items
+//! that were there throughout (L3, R11): a shrinker that is told 0 does not come back.
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
@@ -47,12 +53,12 @@ impl RawListLru {
         // Lock-free: a repetition means that the offline of a group, or the joining of shards, made
         // progress.
         loop {
-            // Acquire: meets the Release in `note_move`, so that the raised counts of all moves up
-            // to this one are visible.
+            // Acquire: pairs with the Release in `note_move`, so that the raised counts of all
+            // moves up to this one are visible.
             let moves = self.head.moves.load(Ordering::Acquire);
             let n = self.sum_of_node(node, &guard);
-            // Acquire: orders the counts before the second load of `moves`; meets the Release fence
-            // in `note_move`.
+            // Acquire: orders the counts before the second load of `moves`; pairs with the Release
+            // fence in `note_move`.
             fence(Ordering::Acquire);
             // Relaxed: ordered by the fence above.
             if self.head.moves.load(Ordering::Relaxed) == moves || crate::mutated!("count_node_once") {
@@ -66,14 +72,14 @@ impl RawListLru {
         // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
         let pairs = table.iter().map(|slot| unsafe { slot.pair() });
         let sum: u64 = pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum();
-        // Acquire: meets both Releases in `end_parts`. If the split is loaded, its contents are
-        // visible; if null, the moves of its end are.
+        // Acquire: pairs with both Releases in `join_shards`. If the split is loaded, its contents
+        // are visible; if null, the moves of its end are.
         let ending = self.ending.load(Ordering::Acquire);
-        // SAFETY: `end_parts` stores null before it retires the split, and `guard` keeps this
+        // SAFETY: `join_shards` stores null before it retires the split, and `guard` keeps this
         // thread in the read side.
         match unsafe { ending.as_ref() } {
             Some(split) if split.key().node == node && !crate::mutated!("ending_parts_uncounted") => {
-                sum + split.parts().map(|part| u64::from(part.nr_items())).sum::<u64>()
+                sum + split.shards().map(|shard| u64::from(shard.nr_items())).sum::<u64>()
             }
             _ => sum,
         }
@@ -107,11 +113,11 @@ impl RawListLru {
     pub(in super::super) fn bytes(&self) -> usize {
         let guard = pin();
         let writer = self.writer.lock();
-        let parts = match writer.split {
+        let shards = match writer.split {
             0 => 0,
             _ => self.splits(&guard).map(ShardSet::bytes).sum(),
         };
-        writer.live as usize * size_of::<ListLruOne>() + self.table(&guard).map_or(0, TableRef::bytes) + parts
+        writer.live as usize * size_of::<ListLruOne>() + self.table(&guard).map_or(0, TableRef::bytes) + shards
     }
 
     /// Returns the number of (group, node) lists.

@@ -1,4 +1,11 @@
 //! Adding, finding and removing items.
+//!
+//! Numbers such as R3 are those of docs/INVARIANTS.md.
+//!
+//! The group passed to `add` decides only where the search for a list begins: the item goes to the
+//! list of the nearest group that is not dying, and its home records that list. A change must
+//! ensure that a removal goes by the home and never by the group, and that the listener is called
+//! with the group of the list that the item is on (R3).
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
@@ -37,7 +44,7 @@ impl RawListLru {
         self.add_slow::<UNIQUE>(object, memcg, node, missed, &guard)
     }
 
-    /// The slow path of `add`: the list does not exist (any more), or its lock is taken.
+    /// Takes the slow path of `add`: the list does not exist (any more), or its lock is taken.
     #[cold]
     #[inline(never)]
     fn add_slow<const UNIQUE: bool>(

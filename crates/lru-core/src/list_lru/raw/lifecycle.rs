@@ -1,5 +1,10 @@
 //! The lifecycle of lists: creation from the root downwards, replacement of the table, reparenting,
 //! sweep and drop.
+//!
+//! Numbers such as L6 are those of docs/INVARIANTS.md.
+//!
+//! A change must keep the lock order in [`raw`](super), that a list is published only after its
+//! parent's (L6), and that a dead list leaves the table before its memory is retired.
 
 use super::super::chain::Chain;
 use super::super::key::Key;
@@ -131,7 +136,7 @@ impl RawListLru {
 
     /// Publishes a new table and retires the old one. The caller holds the writer lock.
     fn replace_table(&self, new: *mut ListTable, guard: &Guard) {
-        // Release: meets the Acquire in `table`. Acquire: the old table that is retired was
+        // Release: pairs with the Acquire in `table`. Acquire: the old table that is retired was
         // published by another thread.
         let ordering = if crate::mutated!("table_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
         let old = self.table.swap(new, ordering);
@@ -184,7 +189,7 @@ impl RawListLru {
             false => self.unpublish(one, guard),
         });
         {
-            let mut child = self.lock_without_parts(one, guard);
+            let mut child = self.lock_joined(one, guard);
             let parent = self.parent_of(dying, one.node(), guard).expect("the root does not die");
             let mut parent = parent.lock(guard);
             let first = parent.take_over(&mut child);
@@ -200,7 +205,7 @@ impl RawListLru {
     /// Frees the list if it has been idle since the last sweep. The chain of its group is locked
     /// and open, and `one` is on it.
     pub(in super::super) fn sweep(&self, one: &ListLruOne, chain: &mut Chain, guard: &Guard) -> Idleness {
-        if !self.sweep_parts(one, chain, guard) || one.nr_items() != 0 {
+        if !self.sweep_shards(one, chain, guard) || one.nr_items() != 0 {
             return Idleness::Busy;
         }
         let mut writer = self.writer.lock();
@@ -277,7 +282,7 @@ impl RawListLru {
             (slot, one, unsafe { one.memcg_of_published() }.clone())
         };
         let mut chain = Chain::lock(&memcg);
-        let mut list = self.lock_without_parts(one, &guard);
+        let mut list = self.lock_joined(one, &guard);
         if list.is_dead() {
             return Some(slot); // Its group went offline and unpublished it before we got the chain.
         }

@@ -1,4 +1,7 @@
 //! The reason why an item is not added.
+//!
+//! The public methods turn it into their own error types; only the internal code needs all three
+//! cases apart.
 
 /// The reason why an item was not added.
 pub(in super::super) enum Refused {

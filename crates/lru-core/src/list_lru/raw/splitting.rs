@@ -1,10 +1,17 @@
 //! Creation and end of the [shards](super::super::shards) of a list.
+//!
+//! Numbers such as R2 are those of docs/INVARIANTS.md.
+//!
+//! The two directions are asymmetric: a split only adds lists, so it needs no wait; joining empties
+//! lists that other threads may have found already, so each shard forwards to the list. A change
+//! must keep the invariants of [`shards`](super::super::shards), above all that the list's lock is
+//! held from before the slot points to the list again until the last shard is empty.
 
 use super::super::chain::Chain;
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
 use super::super::locked::{FirstItem, LockedList};
-use super::super::shards::parts_wanted;
+use super::super::shards::shards_wanted;
 use super::super::shards::ShardSet;
 use super::super::table::{Pair, TableSlot};
 use super::RawListLru;
@@ -23,12 +30,12 @@ impl RawListLru {
     #[inline(never)]
     pub(super) fn split(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> bool {
         let Some(Pair::ListLruOne(one)) = self.lookup(Key::new(memcg, node), guard) else { return false };
-        let Some(split) = ShardSet::try_new(memcg, one, parts_wanted()) else { return false };
-        let published = self.publish_parts(one, memcg, split, guard);
+        let Some(split) = ShardSet::try_new(memcg, one, shards_wanted()) else { return false };
+        let published = self.publish_shards(one, memcg, split, guard);
         published.map_err(|split| split.discard()).is_ok()
     }
 
-    fn publish_parts(
+    fn publish_shards(
         &self,
         one: &ListLruOne,
         memcg: &Memcg,
@@ -46,7 +53,7 @@ impl RawListLru {
         // A thread that unpublishes a list holds the chain until the list is out of the table. We
         // hold it now, so the list is not dead.
         let mut list = one.lock(guard);
-        list.begin_parts(split.parts().count());
+        list.begin_shards(split.shards().count());
         writer.split += 1;
         table.replace(key, old, TableSlot::of_split(Box::into_raw(split)));
         Ok(())
@@ -54,7 +61,7 @@ impl RawListLru {
 
     /// Locks a list and joins its shards, if it has some, without calling the listener. The lock of
     /// its group's chain is held.
-    pub(super) fn lock_without_parts<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
+    pub(super) fn lock_joined<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
         let list = one.lock(guard);
         if !list.is_split() {
             return list;
@@ -62,13 +69,13 @@ impl RawListLru {
         drop(list);
         let mut writer = self.writer.lock();
         let mut list = one.lock(guard);
-        let FirstItem(_) = self.end_parts(&mut list, &mut writer, guard);
+        let FirstItem(_) = self.join_shards(&mut list, &mut writer, guard);
         list
     }
 
     /// Joins the shards of a list if they were little used. `false`: shards remain. The chain is
     /// locked.
-    pub(super) fn sweep_parts(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
+    pub(super) fn sweep_shards(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
         // `try_lock`, as a walk may hold the lock while its callback waits for the chain.
         let Some(mut list) = one.try_lock(guard) else { return false };
         if !list.is_split() {
@@ -82,7 +89,7 @@ impl RawListLru {
         if !split.is_quiet(&mut list) {
             return false;
         }
-        let first = self.end_parts(&mut list, &mut writer, guard);
+        let first = self.join_shards(&mut list, &mut writer, guard);
         drop(writer);
         if !crate::mutated!("end_parts_in_silence") {
             // A listener that counted during the move may have seen no items, and have cleared its
@@ -94,7 +101,7 @@ impl RawListLru {
 
     /// Joins the shards: moves all their items to the list, which is locked, and makes them forward
     /// to it (invariant 2 of the shards).
-    fn end_parts(&self, list: &mut LockedList<'_>, writer: &mut Writer, guard: &Guard) -> FirstItem {
+    fn join_shards(&self, list: &mut LockedList<'_>, writer: &mut Writer, guard: &Guard) -> FirstItem {
         let (one, key) = (list.one(), list.key());
         let slot = self.table(guard).and_then(|table| table.get(key));
         // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
@@ -105,32 +112,32 @@ impl RawListLru {
         let whole = TableSlot::of_one(ptr::from_ref(one).cast_mut());
         let table = self.table(guard).expect("it was found in there");
         let late = crate::mutated!("parts_die_before_they_are_out");
-        // Release: meets the Acquire in `sum_of_node`. A reader that finds the list in the slot,
-        // which is stored with Release below, also finds the split here.
+        // Release: pairs with the Acquire in `sum_of_node`. A reader that finds the list in the
+        // slot, which is stored with Release below, also finds the split here.
         self.ending.store(slot.split(), Ordering::Release);
         if !late {
             table.replace(key, slot, whole);
         }
         if !crate::mutated!("end_parts_without_fence") {
-            // Release: orders the slot's store before the changes of the counts; meets the Acquire
-            // in `has_ended`.
+            // Release: orders the slot's store before the changes of the counts; pairs with the
+            // Acquire in `has_ended`.
             fence(Ordering::Release);
         }
         let mut is_first = false;
-        for part in split.parts() {
-            let FirstItem(first) = list.take_over(&mut part.lock(guard));
+        for shard in split.shards() {
+            let FirstItem(first) = list.take_over(&mut shard.lock(guard));
             is_first |= first;
             // SAFETY: the reference that the split counts on the shard is given up, and the list is
             // the shard's effective list.
-            unsafe { list.put(part) };
+            unsafe { list.put(shard) };
         }
         if late {
             table.replace(key, slot, whole);
         }
-        // Release: meets the Acquire in `sum_of_node`: a reader that finds null also sees the
+        // Release: pairs with the Acquire in `sum_of_node`: a reader that finds null also sees the
         // moves.
         self.ending.store(ptr::null_mut(), Ordering::Release);
-        list.end_parts();
+        list.join_shards();
         split.set_ended(list);
         writer.split -= 1;
         // SAFETY: the split came from a box, and readers that enter from now on do not find it.
@@ -144,7 +151,8 @@ impl RawListLru {
         if crate::mutated!("count_without_second_look") {
             return false;
         }
-        // Acquire: orders the counts before the load of the slot; meets the Release in `end_parts`.
+        // Acquire: orders the counts before the load of the slot; pairs with the Release in
+        // `join_shards`.
         fence(Ordering::Acquire);
         !matches!(self.lookup(split.key(), guard), Some(Pair::ShardSet(now)) if ptr::eq(now, split))
     }
@@ -186,7 +194,7 @@ impl<T: crate::Linked> crate::ListLru<T> {
 
     /// Joins the shards of a list, if it has some and no walk is in progress, and returns whether
     /// it did.
-    pub(in super::super) fn end_parts_now(&self, memcg: &Memcg, node: NodeId) -> bool {
+    pub(in super::super) fn join_shards_now(&self, memcg: &Memcg, node: NodeId) -> bool {
         let guard = pin();
         let chain = Chain::lock(memcg);
         let Some(Pair::ShardSet(split)) = self.raw.lookup(Key::new(memcg, node), &guard) else { return false };
@@ -196,17 +204,17 @@ impl<T: crate::Linked> crate::ListLru<T> {
         let calm = |split: &ShardSet| split.is_quiet(&mut split.whole().lock(&guard));
         // Reset the counts of adds since the last sweep.
         calm(split);
-        self.raw.sweep_parts(split.whole(), &chain, &guard)
+        self.raw.sweep_shards(split.whole(), &chain, &guard)
     }
 
-    /// Whether the group has a list on the node.
+    /// Returns whether the group has a list on the node.
     #[cfg(not(lowwater_loom))]
     pub(in super::super) fn is_populated(&self, memcg: &Memcg, node: NodeId) -> bool {
         self.raw.lookup(Key::new(memcg, node), &pin()).is_some()
     }
 
     /// Returns the number of shards.
-    pub(in super::super) fn parts(&self, memcg: &Memcg, node: NodeId) -> usize {
+    pub(in super::super) fn shards(&self, memcg: &Memcg, node: NodeId) -> usize {
         self.raw.lookup(Key::new(memcg, node), &pin()).map_or(0, |pair| pair.lists().count() - 1)
     }
 }

@@ -1,5 +1,10 @@
 //! Tests of states that are visible only for an instant: the test freezes the instant by holding
 //! the lock for which the other threads wait.
+//!
+//! Other tests cannot reach these states reliably; a change of the lock order in [`raw`](super)
+//! makes them hang, which they report after 20 seconds.
+//!
+//! Numbers such as R2 are those of docs/INVARIANTS.md.
 
 use super::super::key::Key;
 use super::super::shards::shard::Shard;
@@ -26,7 +31,7 @@ fn wait(is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn r2_who_finds_a_dead_list_in_the_table_goes_on_to_the_parents_and_waits_for_nobody() {
+fn r2_calls_on_a_dead_list_that_is_still_in_the_table_use_the_parents_list_without_waiting() {
     let tree = MemcgTree::default();
     let group = tree.root().create("g").unwrap();
     let lru = ListLru::<Item>::new();
@@ -51,7 +56,7 @@ fn r2_who_finds_a_dead_list_in_the_table_goes_on_to_the_parents_and_waits_for_no
 }
 
 #[test]
-fn l11_a_walk_of_nothing_waits_for_nobody() {
+fn l11_a_walk_of_zero_items_takes_no_lock() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     lru.add(item(0), tree.root(), N0).unwrap();
@@ -65,7 +70,7 @@ fn l11_a_walk_of_nothing_waits_for_nobody() {
 }
 
 #[test]
-fn a_sweep_does_not_wait_for_who_has_a_list() {
+fn a_sweep_skips_a_list_whose_lock_is_held() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     drop(lru.prepare(tree.root(), N0).unwrap());
@@ -80,7 +85,7 @@ fn a_sweep_does_not_wait_for_who_has_a_list() {
 }
 
 #[test]
-fn a_walk_that_finds_parts_and_has_the_lock_after_their_end_goes_round_none() {
+fn a_walk_that_locks_a_list_after_its_shards_were_joined_walks_only_the_list() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     drop(lru.prepare(tree.root(), N0).unwrap());
@@ -88,15 +93,15 @@ fn a_walk_that_finds_parts_and_has_the_lock_after_their_end_goes_round_none() {
     let guard = pin();
     let Some(Pair::ShardSet(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
     let mut whole = split.whole().lock(&guard);
-    assert_eq!(split.begin_round(&mut whole), Some((0, 1 + split.parts().count())));
+    assert_eq!(split.begin_round(&mut whole), Some((0, 1 + split.shards().count())));
     split.end_round(&mut whole, 0);
     drop(whole);
-    assert!(lru.end_parts_now(tree.root(), N0));
+    assert!(lru.join_shards_now(tree.root(), N0));
     assert_eq!(split.begin_round(&mut split.whole().lock(&guard)), None);
 }
 
 #[test]
-fn splits_and_parts_that_are_retired_wait_through_room_of_their_own() {
+fn shard_sets_and_shards_have_their_own_link_for_the_retire_queue() {
     fn has_room<T: Retired>(retired: &T) -> bool {
         let at = ptr::from_ref(retired).addr();
         (at..at + size_of_val(retired)).contains(&ptr::from_ref(retired.link()).addr())
@@ -108,14 +113,14 @@ fn splits_and_parts_that_are_retired_wait_through_room_of_their_own() {
     let guard = pin();
     let Some(Pair::ShardSet(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
     assert!(has_room(split));
-    for one in split.parts() {
+    for one in split.shards() {
         // SAFETY: `one` is a shard's list, and `guard` keeps the shard from being freed.
         assert!(has_room(unsafe { &*Shard::of(one) }));
     }
 }
 
 #[test]
-fn more_lists_than_can_be_counted_are_refused() {
+fn creation_of_more_lists_than_the_maximum_is_refused() {
     let writer = |live| Writer { live, used: 0, split: 0 };
     let most = writer(PAIRS_MAX - 1).capacity_needed().map(ListTable::used_max);
     assert!(most.is_some_and(|most| most >= PAIRS_MAX as usize));
@@ -123,7 +128,7 @@ fn more_lists_than_can_be_counted_are_refused() {
 }
 
 #[test]
-fn l16_a_list_outlives_any_number_of_promises_that_are_forgotten() {
+fn l16_a_list_stays_after_any_number_of_leaked_prepared_guards() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     core::mem::forget(lru.prepare(tree.root(), N0).unwrap());

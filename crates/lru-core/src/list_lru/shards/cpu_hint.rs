@@ -1,6 +1,9 @@
 //! The shard that a thread uses. It is derived from the processor's number on the thread's first
 //! add, and again whenever the thread finds the shard locked. So threads that run at the same time
 //! spread over the shards, and an uncontended thread need not query its processor.
+//!
+//! The value is only a hint: any value is correct, a good one avoids contention. A change must
+//! ensure that an uncontended add costs no system call.
 
 #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
 extern crate std;
@@ -49,4 +52,26 @@ pub(super) fn set(place: usize) -> usize {
     let place = place & (usize::MAX >> 1);
     PLACE.with(|own| own.set(place));
     place
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_leaves_a_locked_shard_for_another_and_stays_there() {
+        for _ in 0..1_000 {
+            // The thread may move to another processor in between, which changes nothing.
+            let locked = lowwater_base::cpu::hint();
+            let instead = next(locked);
+            assert_ne!(instead, locked);
+            assert_eq!(get(), instead);
+        }
+        assert_eq!(set(7), 7);
+        assert_eq!(get(), 7);
+        // A thread on another processor than the one that was locked uses its own.
+        let far = usize::MAX >> 1;
+        assert!(next(far) < far);
+        assert_ne!(set(UNKNOWN), UNKNOWN);
+    }
 }

@@ -1,5 +1,8 @@
 //! A shard: a list in two cache lines of its own, so that neither false sharing nor the
 //! adjacent-line prefetcher slows it down.
+//!
+//! A change must keep the list as the first field: the shard is recovered from a pointer to its
+//! list.
 
 use super::super::list_lru_one::ListLruOne;
 use super::super::lists_head::ListsHead;
@@ -52,14 +55,14 @@ unsafe impl Retired for Shard {
 
 impl Shard {
     pub(super) fn try_new(memcg: &Memcg, node: NodeId, owner: *const ListsHead) -> Option<NonNull<Self>> {
-        let one = ListLruOne::new_part(memcg, node, owner);
+        let one = ListLruOne::new_shard(memcg, node, owner);
         // The first sweep after the split must find the shard busy: it has not observed the shard
         // for a whole interval.
-        let part = Self { one, adds: AtomicU32::new(QUIET), retired: UnsafeCell::new(ptr::null_mut()) };
-        let part = Box::into_raw(try_box(part)?);
+        let shard = Self { one, adds: AtomicU32::new(QUIET), retired: UnsafeCell::new(ptr::null_mut()) };
+        let shard = Box::into_raw(try_box(shard)?);
         // `of` recovers this provenance.
-        part.expose_provenance();
-        NonNull::new(part)
+        shard.expose_provenance();
+        NonNull::new(shard)
     }
 
     /// Returns the shard whose list this is.

@@ -1,11 +1,14 @@
 //! The sizes of tables, and the start of their probes.
+//!
+//! The expected capacities are written out, since a table that is too large costs memory for every
+//! cache; the second test checks that lists of related keys do not begin their probes at one slot.
 
 use super::{Key, ListTable, TableRef};
 use crate::{MemcgId, NodeId};
 use alloc::vec;
 
 #[test]
-fn a_table_is_as_large_as_its_lists_need() {
+fn a_tables_capacity_follows_from_the_number_of_lists() {
     // Tables of up to 8 slots are filled; larger ones up to three quarters, less the eighth that
     // stays free.
     let needed =
@@ -18,7 +21,7 @@ fn a_table_is_as_large_as_its_lists_need() {
 
 #[test]
 #[cfg_attr(miri, ignore = "arithmetic, and a lot of it")]
-fn lists_begin_at_different_places() {
+fn probes_of_related_keys_begin_at_different_slots() {
     let most_at_one_place = |groups: u32, nodes: u16| {
         let mut lists = vec![0_u32; ListTable::capacity_for(groups as usize * usize::from(nodes))];
         let mask = lists.len() - 1;

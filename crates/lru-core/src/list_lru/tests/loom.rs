@@ -1,5 +1,11 @@
-//! Model checks in every interleaving. Each ordering that a check depends on has a mutant without
-//! it, which must fail.
+//! Model checks of the lists with `loom`: each test runs two or three threads in every order (with
+//! at most three preemptions, see `ci/loom.sh`), and the submodules cover one race each (offline,
+//! publication, splitting, sweep, listener). A test whose name contains `fails_with_` repeats a
+//! check with one ordering or step removed (a mutant, named after the underscore) and must fail: it
+//! shows that the check detects that bug.
+//!
+//! A new atomic operation in the lists needs a check here and a row in docs/ORDERINGS.md. Numbers
+//! such as L4 are those of docs/INVARIANTS.md.
 
 mod listener;
 mod offline;
@@ -46,7 +52,7 @@ impl World {
 }
 
 #[test]
-fn l4_of_two_adds_of_one_item_one_is_true() {
+fn l4_of_two_adds_of_one_item_one_succeeds() {
     model(|| {
         let w = world();
         drop(w.lru.prepare(w.tree.root(), N0).unwrap());

@@ -1,4 +1,10 @@
 //! A random history compared with a simple model; the eager baseline runs beside both.
+//!
+//! Numbers such as L17 are those of docs/INVARIANTS.md.
+//!
+//! Each step applies one random operation to the lists, to the model and to the baseline, and then
+//! compares counts, orders, handles and bytes. A failing history is reduced by proptest and can be
+//! replayed by its seed.
 
 use super::{item, numbers, Item};
 use crate::list_lru::baseline::{EagerListLru, Turn};
@@ -107,7 +113,7 @@ struct Model {
 #[derive(Default)]
 struct Lists {
     whole: VecDeque<usize>,
-    parts: Vec<VecDeque<usize>>,
+    shards: Vec<VecDeque<usize>>,
     /// The number of the list with which the next walk begins: 0 is the list itself.
     next: usize,
     /// Whether a sweep has visited the shards.
@@ -120,11 +126,11 @@ impl Lists {
     }
 
     fn all(&self) -> impl Iterator<Item = &VecDeque<usize>> {
-        core::iter::once(&self.whole).chain(&self.parts)
+        core::iter::once(&self.whole).chain(&self.shards)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut VecDeque<usize>> {
-        core::iter::once(&mut self.whole).chain(&mut self.parts)
+        core::iter::once(&mut self.whole).chain(&mut self.shards)
     }
 
     /// Returns the items that a walk visits, in order.
@@ -134,14 +140,14 @@ impl Lists {
     }
 
     fn add(&mut self, item: usize, place: usize) {
-        match self.parts.len() {
+        match self.shards.len() {
             0 => self.whole.push_back(item),
-            n => self.parts[place % n].push_back(item),
+            n => self.shards[place % n].push_back(item),
         }
     }
 
-    fn end_parts(&mut self) {
-        self.parts.drain(..).for_each(|mut part| self.whole.append(&mut part));
+    fn join_shards(&mut self) {
+        self.shards.drain(..).for_each(|mut shard| self.whole.append(&mut shard));
         self.next = 0;
     }
 
@@ -149,11 +155,11 @@ impl Lists {
     /// the number of visits.
     fn walk(&mut self, nr: usize, verdicts: u16) -> (Vec<usize>, Vec<usize>, usize) {
         let (mut gone, mut turned, mut turn, mut left) = (Vec::new(), Vec::new(), 0, nr);
-        let (all, lists) = (self.len(), 1 + self.parts.len());
+        let (all, lists) = (self.len(), 1 + self.shards.len());
         for _ in 0..lists {
             let index = self.next;
             self.next = (index + 1) % lists;
-            let list = index.checked_sub(1).map_or(&mut self.whole, |part| &mut self.parts[part]);
+            let list = index.checked_sub(1).map_or(&mut self.whole, |shard| &mut self.shards[shard]);
             let share = if nr >= all { left } else { (nr * list.len()).div_ceil(all) };
             let shown = share.min(left).min(list.len());
             let (mut kept, mut rotated) = (VecDeque::new(), VecDeque::new());
@@ -206,11 +212,11 @@ impl Model {
         for key in &below {
             let list = self.lists.get_mut(key).unwrap();
             // The first sweep after a split does not join the shards.
-            if core::mem::replace(&mut list.is_swept, true) && !list.parts.is_empty() {
-                list.end_parts();
+            if core::mem::replace(&mut list.is_swept, true) && !list.shards.is_empty() {
+                list.join_shards();
             }
         }
-        let is_meant = |key: &(usize, u16)| self.lists[key].len() == 0 && self.lists[key].parts.is_empty();
+        let is_meant = |key: &(usize, u16)| self.lists[key].len() == 0 && self.lists[key].shards.is_empty();
         let empty: Vec<_> = below.into_iter().filter(is_meant).collect();
         // A child's number is greater than its parent's.
         for key in empty.into_iter().rev() {
@@ -246,6 +252,8 @@ fn sorted(mut numbers: Vec<usize>) -> Vec<usize> {
     numbers
 }
 
+/// Applies the operations to the lists, to the model and to the baseline, and compares all three
+/// after each; at the end removes everything and expects the initial footprint.
 fn run(ops: Vec<Op>) {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
@@ -284,7 +292,7 @@ fn run(ops: Vec<Op>) {
                         if let Some(mut list) = model.lists.remove(&(group, node)) {
                             model.idle.remove(&(group, node));
                             let parents = model.lists.get_mut(&(parent, node)).expect("L6");
-                            list.end_parts();
+                            list.join_shards();
                             if list.len() != 0 {
                                 model.idle.remove(&(parent, node));
                                 if model.mixed.contains(&(group, node)) {
@@ -338,15 +346,15 @@ fn run(ops: Vec<Op>) {
             }
             Op::ShardSet { group, node, refuse } => {
                 let group = group % groups.len();
-                let expected = model.lists.get(&(group, node)).is_some_and(|list| list.parts.is_empty());
+                let expected = model.lists.get(&(group, node)).is_some_and(|list| list.shards.is_empty());
                 let split = || lru.split_now(&groups[group], NodeId::new(node));
                 let (split, refused) = fault::after(refuse.unwrap_or(usize::MAX), split);
                 assert_eq!(split, expected && !refused, "L17");
                 if split {
-                    let parts = lru.parts(&groups[group], NodeId::new(node));
-                    assert!(parts.is_power_of_two() && parts > 1);
+                    let shards = lru.shards(&groups[group], NodeId::new(node));
+                    assert!(shards.is_power_of_two() && shards > 1);
                     let list = model.lists.get_mut(&(group, node)).unwrap();
-                    list.parts.resize(parts, VecDeque::new());
+                    list.shards.resize(shards, VecDeque::new());
                     list.is_swept = false;
                     model.mixed.insert((group, node));
                     model.idle.remove(&(group, node));
@@ -354,9 +362,9 @@ fn run(ops: Vec<Op>) {
             }
             Op::EndParts { group, node } => {
                 let group = group % groups.len();
-                let list = model.lists.get_mut(&(group, node)).filter(|list| !list.parts.is_empty());
-                assert_eq!(lru.end_parts_now(&groups[group], NodeId::new(node)), list.is_some());
-                list.into_iter().for_each(Lists::end_parts);
+                let list = model.lists.get_mut(&(group, node)).filter(|list| !list.shards.is_empty());
+                assert_eq!(lru.join_shards_now(&groups[group], NodeId::new(node)), list.is_some());
+                list.into_iter().for_each(Lists::join_shards);
             }
             Op::Del { item, whose } => {
                 let found = model.find(item);
@@ -455,7 +463,7 @@ fn run(ops: Vec<Op>) {
                 let expected: Vec<_> = list.into_iter().flat_map(Lists::in_order).collect();
                 assert_eq!(lru.count_one(group, NodeId::new(node)), expected.len() as u64, "L1, L2");
                 assert_eq!(numbers(&lru, group, NodeId::new(node)), expected, "L9, L13");
-                assert_eq!(lru.parts(group, NodeId::new(node)), list.map_or(0, |list| list.parts.len()));
+                assert_eq!(lru.shards(group, NodeId::new(node)), list.map_or(0, |list| list.shards.len()));
                 assert_eq!(eager.count_one(group, NodeId::new(node)), expected.len() as u64, "L1, L2");
                 let mut twins = Vec::new();
                 eager.walk_one(group, NodeId::new(node), &mut u64::MAX.clone(), |it| {
@@ -495,7 +503,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_history_is_the_models(ops in prop::collection::vec(op(), 1..80)) {
+    fn random_histories_match_the_model(ops in prop::collection::vec(op(), 1..80)) {
         run(ops);
     }
 }

@@ -1,5 +1,10 @@
 //! A walk that released the lock resumes at its position (L11, L12, L13, R7), whatever happens
 //! meanwhile.
+//!
+//! Numbers such as R7 are those of docs/INVARIANTS.md.
+//!
+//! The callbacks remove or add items, or end the group, at the moment at which the walk has
+//! released the lock: the states that another thread could cause are created in one thread.
 
 use super::{item, numbers, Item};
 use crate::{Isolated, ListLru, MemcgTree, NodeId};
@@ -18,7 +23,7 @@ fn lists(n: usize) -> (MemcgTree, ListLru<Item>, Vec<Arc<Item>>) {
 }
 
 #[test]
-fn l11_what_was_skipped_is_not_shown_again_after_a_retry() {
+fn l11_skipped_items_are_not_visited_again_after_a_retry() {
     let (tree, lru, _items) = lists(100);
     let mut shown = Vec::new();
     let mut nr_to_walk = 1_000;
@@ -39,7 +44,7 @@ fn l11_what_was_skipped_is_not_shown_again_after_a_retry() {
 }
 
 #[test]
-fn l13_a_walk_goes_on_behind_what_was_removed_around_it() {
+fn l13_a_walk_resumes_although_its_neighbours_were_removed() {
     let (tree, lru, items) = lists(8);
     let mut shown = Vec::new();
     lru.walk_one(tree.root(), N0, &mut 100, |it| {
@@ -62,7 +67,7 @@ fn l13_a_walk_goes_on_behind_what_was_removed_around_it() {
 }
 
 #[test]
-fn r7_a_walk_whose_group_died_meanwhile_is_over_and_leaves_no_mark() {
+fn r7_a_walk_whose_group_died_ends_and_leaves_no_cursor() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let group = tree.root().create("g").unwrap();
@@ -87,7 +92,7 @@ fn r7_a_walk_whose_group_died_meanwhile_is_over_and_leaves_no_mark() {
 }
 
 #[test]
-fn a_walk_that_panics_after_it_gave_the_lock_back_leaves_no_mark() {
+fn a_walk_that_panics_with_the_lock_released_leaves_no_cursor() {
     let (tree, lru, items) = lists(2);
     let walk = core::panic::AssertUnwindSafe(|| {
         lru.walk_one(tree.root(), N0, &mut 1, |it| -> crate::LruStatus<'_> {
@@ -103,7 +108,7 @@ fn a_walk_that_panics_after_it_gave_the_lock_back_leaves_no_mark() {
 }
 
 #[test]
-fn l14_walks_that_retry_beside_each_other_isolate_each_item_once() {
+fn l14_concurrent_walks_that_retry_isolate_each_item_once() {
     let (tree, lru, items) = lists(2_000);
     let isolated: usize = std::thread::scope(|s| {
         let walks: Vec<_> = (0..3_usize)
@@ -143,7 +148,7 @@ fn l14_walks_that_retry_beside_each_other_isolate_each_item_once() {
 }
 
 #[test]
-fn many_are_added_and_removed_in_order_and_what_is_not_here_is_left() {
+fn batches_keep_the_order_and_skip_items_of_other_lists() {
     let tree = MemcgTree::default();
     let (lru, other) = (ListLru::<Item>::new(), ListLru::<Item>::new());
     let group = tree.root().create("g").unwrap();

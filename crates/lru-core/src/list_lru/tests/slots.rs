@@ -1,5 +1,9 @@
 //! Lists of objects in slots, whose links are slot numbers: compared with a simple queue, for any
 //! sequence of calls; and walk cursors on such lists.
+//!
+//! Such lists are those of caches whose objects are in slots of a slab
+//! ([`LinkLayout`](crate::list::LinkLayout)): their links are 32-bit numbers, so a walk's cursor,
+//! which is not in a slot, needs a number of its own.
 
 use crate::list::test_arena::{in_arena, Arena, ArenaSlot};
 use crate::{AddError, CompressedLinks, Isolated, ListLru, Memcg, MemcgTree, NodeId};
@@ -47,7 +51,7 @@ fn numbers(lru: &ListLru<Item>, memcg: &Memcg) -> Vec<u64> {
 
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn a_walk_says_where_the_next_begins_and_adds_go_on_from_there() {
+fn a_walk_sets_the_prefetch_cursor_and_adds_advance_it() {
     use crate::list::{LinkLayout, Linked};
     let (tree, arena, lru) = (MemcgTree::new(1), Arena::new(), ListLru::<Item>::new());
     let shape: &LinkLayout = Item::LAYOUT;
@@ -131,6 +135,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 0..60)
 }
 
+/// Applies the operations to a list and to a queue of numbers (`twin`), and compares both after
+/// each.
 fn run(ops: Vec<Op>) {
     let (tree, arena, lru) = (MemcgTree::default(), Arena::new(), ListLru::<Item>::new());
     let mut group = tree.root().create("first").unwrap();
@@ -205,6 +211,8 @@ fn run(ops: Vec<Op>) {
     }
 }
 
+/// Walks the whole list with a verdict for each item (`fates`), and applies the verdicts to the
+/// queue: the skipped items come first, then those that were not visited, then the rotated ones.
 fn walk(lru: &ListLru<Item>, group: &Memcg, fates: Vec<Fate>, twin: &mut VecDeque<u64>, taken: &mut VecDeque<u64>) {
     let mut isolated = Isolated::new();
     let (mut shown, mut fates) = (Vec::new(), fates.into_iter());
@@ -249,13 +257,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn lists_of_slots_are_queues(ops in ops()) {
+    fn lists_of_slots_match_a_queue(ops in ops()) {
         run(ops);
     }
 }
 
 #[test]
-fn a_slot_that_is_on_a_list_comes_to_no_other() {
+fn a_slot_on_a_list_is_refused_by_other_lists() {
     let (tree, arena) = (MemcgTree::default(), Arena::new());
     let lists = [ListLru::<Item>::new(), ListLru::<Item>::new()];
     lists[0].add(item(&arena, 1), tree.root(), N0).unwrap();
@@ -276,7 +284,7 @@ const ITEMS: u64 = if cfg!(miri) { 20 } else { 2_000 };
 /// Walks that release the lock leave a cursor, which is registered under a number meanwhile;
 /// threads that add and remove items encounter it.
 #[test]
-fn marks_among_slots_are_found_again_and_give_their_numbers_back() {
+fn cursors_in_lists_of_slots_are_found_and_release_their_numbers() {
     let (tree, arena, lru) = (MemcgTree::default(), Arena::new(), ListLru::<Item>::new());
     for number in 0..ITEMS {
         lru.add(item(&arena, number), tree.root(), N0).unwrap();

@@ -1,5 +1,11 @@
 //! A contended list is split into shards, which are joined when contention ends; all guarantees of
 //! a list hold for a split one.
+//!
+//! The tests split lists by hand (`split_now`) and select the shard of the current thread
+//! (`set_place`), so their results do not depend on processors or contention; one test creates real
+//! contention.
+//!
+//! Numbers such as L13 are those of docs/INVARIANTS.md.
 
 use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;
@@ -38,7 +44,7 @@ fn split_lists(whole: usize) -> (MemcgTree, Memcg, ListLru<Item>, Vec<Arc<Item>>
 }
 
 #[test]
-fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
+fn contention_splits_a_list_and_sweeps_join_it() {
     let tree = MemcgTree::default();
     let group = tree.root().create("g").unwrap();
     let lru = ListLru::<Item>::new();
@@ -47,7 +53,7 @@ fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
     let before = lru.footprint();
     thread::scope(|s| {
         s.spawn(|| {
-            while lru.parts(&group, N0) == 0 {
+            while lru.shards(&group, N0) == 0 {
                 lru.walk_one(&group, N0, &mut 1, |it| {
                     thread::sleep(core::time::Duration::from_micros(200));
                     it.skip()
@@ -55,19 +61,19 @@ fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
             }
         });
         let mine = item(1);
-        while lru.parts(&group, N0) == 0 {
+        while lru.shards(&group, N0) == 0 {
             lru.add(mine.clone(), &group, N0).unwrap();
             lru.del(&mine).unwrap();
         }
     });
-    let parts = lru.parts(&group, N0);
-    assert!(lru.footprint().get() - before.get() >= (parts * size_of::<Shard>()) as u64, "a split is counted");
+    let shards = lru.shards(&group, N0);
+    assert!(lru.footprint().get() - before.get() >= (shards * size_of::<Shard>()) as u64, "a split is counted");
     assert_eq!((numbers(&lru, &group, N0), lru.pairs()), (Vec::from([0]), 2));
     lru.assert_valid();
     sweep(tree.root());
-    assert_eq!(lru.parts(&group, N0), parts, "one sweep has not seen enough of them");
+    assert_eq!(lru.shards(&group, N0), shards, "one sweep has not seen enough of them");
     sweep(tree.root());
-    assert_eq!((lru.parts(&group, N0), lru.footprint()), (0, before));
+    assert_eq!((lru.shards(&group, N0), lru.footprint()), (0, before));
     assert_eq!(numbers(&lru, &group, N0), [0]);
     lru.assert_valid();
 }
@@ -81,7 +87,7 @@ fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const Lis
 }
 
 #[test]
-fn a_list_is_split_when_64_adds_waited_between_two_sweeps_and_not_before() {
+fn a_list_is_split_after_64_contended_adds_between_two_sweeps() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     lru.add(item(0), tree.root(), N0).unwrap();
@@ -90,7 +96,7 @@ fn a_list_is_split_when_64_adds_waited_between_two_sweeps_and_not_before() {
     }
     let parts_after = |waits: usize| {
         (0..waits).for_each(|_| assert!(!locked_to_add(&lru, tree.root(), true).is_null()));
-        lru.parts(tree.root(), N0)
+        lru.shards(tree.root(), N0)
     };
     assert_eq!(parts_after(63), 0);
     sweep(tree.root());
@@ -99,7 +105,7 @@ fn a_list_is_split_when_64_adds_waited_between_two_sweeps_and_not_before() {
 }
 
 #[test]
-fn who_finds_its_part_taken_goes_to_another() {
+fn a_thread_that_finds_its_shard_locked_uses_another() {
     let (_tree, group, lru, _items) = split_lists(0);
     for place in [0, 1] {
         set_place(place);
@@ -107,25 +113,25 @@ fn who_finds_its_part_taken_goes_to_another() {
         assert_eq!(locked_to_add(&lru, &group, false), taken);
         // The first attempt moves to another shard, unless the processor's number selects the same
         // one again.
-        let other = (0..10).map(|_| locked_to_add(&lru, &group, true)).find(|&part| part != taken);
+        let other = (0..10).map(|_| locked_to_add(&lru, &group, true)).find(|&shard| shard != taken);
         assert!(other.is_some_and(|other| locked_to_add(&lru, &group, false) == other), "and stays there");
     }
 }
 
 #[test]
-fn l16_the_footprint_of_a_split_is_its_parts_and_what_joins_them() {
+fn l16_a_split_adds_its_shards_and_their_set_to_the_footprint() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     lru.add(item(0), tree.root(), N0).unwrap();
     let before = lru.footprint().get();
     assert!(lru.split_now(tree.root(), N0));
     let each = size_of::<Shard>() + size_of::<*const Shard>();
-    let more = size_of::<ShardSet>() + lru.parts(tree.root(), N0) * each;
+    let more = size_of::<ShardSet>() + lru.shards(tree.root(), N0) * each;
     assert_eq!(lru.footprint().get() - before, more as u64);
 }
 
 #[test]
-fn l16_what_gets_parts_before_the_sweep_has_its_lock_is_busy() {
+fn l16_a_list_split_before_the_sweep_locks_it_is_busy() {
     let (_tree, group, lru, _items) = split_lists(0);
     let guard = pin();
     let mut list = lru.raw.lock_one(&group, N0, 0, &guard).unwrap();
@@ -135,7 +141,7 @@ fn l16_what_gets_parts_before_the_sweep_has_its_lock_is_busy() {
 }
 
 #[test]
-fn parts_stay_while_more_than_one_is_used() {
+fn shards_are_kept_while_more_than_one_is_used() {
     let (tree, group, lru, _items) = split_lists(0);
     sweep(tree.root());
     let busy = |places: &[usize]| {
@@ -146,24 +152,24 @@ fn parts_stay_while_more_than_one_is_used() {
             lru.del(&it).unwrap();
         }
         sweep(tree.root());
-        lru.parts(&group, N0) != 0
+        lru.shards(&group, N0) != 0
     };
     assert!(busy(&[0, 1]));
     assert!(!busy(&[1]), "a single thread needs no shards");
 }
 
 #[test]
-fn a_list_is_no_larger_for_it_and_a_part_has_lines_of_its_own() {
+fn a_list_has_64_bytes_and_a_shard_two_lines_of_its_own() {
     #[cfg(all(feature = "std", target_pointer_width = "64"))]
     assert_eq!((size_of::<ListLruOne>(), size_of::<ShardSet>()), (64, 64));
     assert_eq!((size_of::<Shard>(), align_of::<Shard>()), (128, 128));
 }
 
 #[test]
-fn l13_a_walk_goes_round_and_shows_of_each_its_share() {
+fn l13_a_walk_visits_of_each_shard_its_share() {
     let (_tree, group, lru, _items) = split_lists(4);
     assert_eq!(lru.count_one(&group, N0), 8, "L1");
-    assert_eq!(numbers(&lru, &group, N0), [0, 1, 2, 3, 4, 6, 5, 7], "the list, then its parts");
+    assert_eq!(numbers(&lru, &group, N0), [0, 1, 2, 3, 4, 6, 5, 7], "the list, then its shards");
     let shown = |nr: u64| {
         let mut shown = Vec::new();
         let mut left = nr;
@@ -182,7 +188,7 @@ fn l13_a_walk_goes_round_and_shows_of_each_its_share() {
 }
 
 #[test]
-fn l13_a_walk_beside_another_begins_elsewhere() {
+fn l13_concurrent_walks_begin_at_different_shards() {
     let (_tree, group, lru, _items) = split_lists(1);
     let mut shown = Vec::new();
     lru.walk_one(&group, N0, &mut 1, |it| {
@@ -194,11 +200,11 @@ fn l13_a_walk_beside_another_begins_elsewhere() {
         });
         unlocked.stop()
     });
-    assert_eq!(shown, [0, 1], "the list, and its first part");
+    assert_eq!(shown, [0, 1], "the list, and its first shard");
 }
 
 #[test]
-fn l11_l12_verdicts_hold_on_parts() {
+fn l11_l12_verdicts_apply_to_items_on_shards() {
     let (_tree, group, lru, items) = split_lists(2);
     let (mut private, mut shown) = (Isolated::new(), Vec::new());
     let mut nr = 100;
@@ -229,7 +235,7 @@ fn l11_l12_verdicts_hold_on_parts() {
 }
 
 #[test]
-fn l17_each_allocation_of_a_split_may_fail() {
+fn l17_a_split_without_memory_changes_nothing() {
     let tree = MemcgTree::default();
     let group = tree.root().create("g").unwrap();
     let lru = ListLru::<Item>::new();
@@ -238,20 +244,20 @@ fn l17_each_allocation_of_a_split_may_fail() {
     let before = lru.footprint();
     let mut nth = 0;
     while fault::after(nth, || lru.split_now(&group, N0)).1 {
-        assert_eq!((lru.footprint(), lru.parts(&group, N0)), (before, 0));
+        assert_eq!((lru.footprint(), lru.shards(&group, N0)), (before, 0));
         assert_eq!(numbers(&lru, &group, N0), [0]);
         lru.assert_valid();
         nth += 1;
     }
-    assert_eq!(nth, 2 + lru.parts(&group, N0), "one for each part, and two for what joins them");
+    assert_eq!(nth, 2 + lru.shards(&group, N0), "one for each shard, and two for what joins them");
     assert!(lru.del(&it).is_some());
     group.offline().unwrap();
     drop(group);
-    assert_eq!(super::ids(&tree), 1, "nothing names the group: no part was left behind");
+    assert_eq!(super::ids(&tree), 1, "nothing names the group: no shard was left behind");
 }
 
 #[test]
-fn l9_l16_a_group_that_ends_takes_its_parts_along() {
+fn l9_l16_offline_joins_the_shards_and_moves_their_items() {
     let (tree, group, lru, items) = split_lists(2);
     let root = item(99);
     lru.add(root.clone(), tree.root(), N0).unwrap();
@@ -271,7 +277,7 @@ fn l9_l16_a_group_that_ends_takes_its_parts_along() {
 }
 
 #[test]
-fn a_group_ends_into_a_parent_that_has_parts() {
+fn offline_moves_items_to_a_parents_list_with_shards() {
     let (_tree, parent, lru, items) = split_lists(1);
     let child = parent.create("c").unwrap();
     let it = item(50);
@@ -286,7 +292,7 @@ fn a_group_ends_into_a_parent_that_has_parts() {
 }
 
 #[test]
-fn l20_lists_that_are_dropped_drop_what_is_on_parts() {
+fn l20_dropping_the_lists_drops_items_on_shards() {
     let (tree, group, lru, items) = split_lists(3);
     drop(lru);
     assert!(items.iter().all(|it| Arc::strong_count(it) == 1));
@@ -296,7 +302,7 @@ fn l20_lists_that_are_dropped_drop_what_is_on_parts() {
 }
 
 #[test]
-fn parts_do_not_end_under_a_walk_and_their_items_are_not_shown_twice() {
+fn a_walk_keeps_its_shards_from_being_joined() {
     let (tree, group, lru, _items) = split_lists(2);
     let mut shown = Vec::new();
     sweep(tree.root());
@@ -304,10 +310,10 @@ fn parts_do_not_end_under_a_walk_and_their_items_are_not_shown_twice() {
         shown.push(it.item().number);
         let unlocked = it.unlock();
         sweep(tree.root());
-        assert!(!lru.end_parts_now(&group, N0));
+        assert!(!lru.join_shards_now(&group, N0));
         unlocked.stop()
     });
-    assert_ne!(lru.parts(&group, N0), 0);
+    assert_ne!(lru.shards(&group, N0), 0);
     let panics = core::panic::AssertUnwindSafe(|| {
         lru.walk_one(&group, N0, &mut 100, |it| -> crate::LruStatus<'_> {
             let _unlocked = it.unlock();
@@ -315,12 +321,12 @@ fn parts_do_not_end_under_a_walk_and_their_items_are_not_shown_twice() {
         })
     });
     assert!(std::panic::catch_unwind(panics).is_err());
-    assert!(lru.end_parts_now(&group, N0), "a walk that panicked is over, too");
+    assert!(lru.join_shards_now(&group, N0), "a walk that panicked is over, too");
     lru.assert_valid();
 }
 
 #[test]
-fn r7_a_walk_on_a_part_whose_group_dies_is_over() {
+fn r7_a_walk_on_a_shard_ends_when_its_group_dies() {
     let (tree, group, lru, _items) = split_lists(1);
     let mut shown = Vec::new();
     lru.walk_one(&group, N0, &mut 100, |it| {
@@ -339,7 +345,7 @@ fn r7_a_walk_on_a_part_whose_group_dies_is_over() {
 }
 
 #[test]
-fn l10_the_first_item_of_any_part_is_told() {
+fn l10_the_listener_is_called_for_the_first_item_of_each_shard() {
     #[derive(Default)]
     struct Ear(AtomicUsize);
     impl Occupancy for Ear {
@@ -369,13 +375,13 @@ fn l10_the_first_item_of_any_part_is_told() {
         1,
         "a listener that cleared the bit after the first shard's end may have counted before this add"
     );
-    assert!(lru.end_parts_now(&group, N0));
+    assert!(lru.join_shards_now(&group, N0));
     assert_eq!(heard(), 1);
     assert_eq!(lru.count_one(&group, N0), 3);
 }
 
 #[test]
-fn a_prepared_list_and_many_at_once_know_of_parts() {
+fn prepared_lists_and_batches_work_on_split_lists() {
     let (tree, group, lru, items) = split_lists(2);
     let prepared = lru.prepare(&group, N0).unwrap();
     set_place(0);
@@ -392,14 +398,14 @@ fn a_prepared_list_and_many_at_once_know_of_parts() {
     for _ in 0..4 {
         sweep(tree.root());
     }
-    assert_eq!((lru.parts(&group, N0), lru.pairs()), (0, 2), "it is promised, but not its parts");
+    assert_eq!((lru.shards(&group, N0), lru.pairs()), (0, 2), "it is promised, but not its shards");
     drop(prepared);
     while sweep(tree.root()) != Swept::default() {}
     assert_eq!(lru.pairs(), 0);
 }
 
 #[test]
-fn l4_l9_threads_that_add_remove_and_walk_beside_splits_lose_nothing() {
+fn l4_l9_threads_lose_no_item_during_splits_and_joins() {
     const ITEMS: usize = 256;
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
@@ -445,7 +451,7 @@ fn l4_l9_threads_that_add_remove_and_walk_beside_splits_lose_nothing() {
                 assert!(lru.count_node(N0) <= 2 * ITEMS as u64, "never huge (L2)");
                 thread::yield_now();
                 sweep(tree.root());
-                lru.end_parts_now(tree.root(), N0);
+                lru.join_shards_now(tree.root(), N0);
             }
         });
         workers.into_iter().for_each(|worker| worker.join().unwrap());

@@ -1,5 +1,8 @@
 //! Lists that are empty and idle are freed, and no others (DESIGN: cost table, "the same, empty
 //! again and idle").
+//!
+//! A list is freed by the second sweep that finds it empty, so most tests sweep twice and count the
+//! lists or their bytes in between.
 
 use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;
@@ -13,7 +16,7 @@ use alloc::vec::Vec;
 const N0: NodeId = NodeId::ZERO;
 
 #[test]
-fn l16_an_empty_list_goes_at_the_second_sweep_and_a_used_one_stays() {
+fn l16_the_second_sweep_frees_an_empty_list_and_keeps_a_used_one() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let nothing = lru.footprint();
@@ -37,7 +40,7 @@ fn l16_an_empty_list_goes_at_the_second_sweep_and_a_used_one_stays() {
 }
 
 #[test]
-fn l16_items_that_come_from_a_child_are_a_use_and_an_empty_list_is_none() {
+fn l16_items_from_a_childs_offline_count_as_a_use_of_the_list() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let end_of = |items: &[_]| {
@@ -56,7 +59,7 @@ fn l16_items_that_come_from_a_child_are_a_use_and_an_empty_list_is_none() {
 }
 
 #[test]
-fn l16_what_gets_an_item_before_the_sweep_has_its_lock_is_busy() {
+fn l16_a_list_used_before_the_sweep_locks_it_is_busy() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let found = || {
@@ -72,7 +75,7 @@ fn l16_what_gets_an_item_before_the_sweep_has_its_lock_is_busy() {
 }
 
 #[test]
-fn l6_an_ancestors_list_stays_as_long_as_a_childs() {
+fn l6_an_ancestors_list_is_kept_while_a_childs_exists() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let a = tree.root().create("a").unwrap();
@@ -88,7 +91,7 @@ fn l6_an_ancestors_list_stays_as_long_as_a_childs() {
 }
 
 #[test]
-fn a_prepared_list_stays_while_it_is_promised() {
+fn a_prepared_list_is_not_swept() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let group = tree.root().create("g").unwrap();
@@ -109,7 +112,7 @@ fn a_prepared_list_stays_while_it_is_promised() {
 }
 
 #[test]
-fn a_table_shrinks_to_what_is_left() {
+fn a_sweep_shrinks_a_table_that_is_much_too_large() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let groups: Vec<_> = (0..1_000).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
@@ -127,7 +130,7 @@ fn a_table_shrinks_to_what_is_left() {
 }
 
 #[test]
-fn a_table_of_four_times_what_is_needed_stays() {
+fn a_table_of_four_times_the_needed_size_is_kept() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let groups: Vec<_> = (0..9).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
@@ -142,7 +145,7 @@ fn a_table_of_four_times_what_is_needed_stays() {
 }
 
 #[test]
-fn threads_that_add_remove_and_end_groups_beside_sweeps_lose_nothing() {
+fn threads_lose_no_item_during_sweeps_and_offlines() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let done = core::sync::atomic::AtomicUsize::new(0);

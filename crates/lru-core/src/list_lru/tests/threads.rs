@@ -1,4 +1,10 @@
 //! Stress tests with real threads: nothing is lost, nothing is seen twice (L4, L9, L14).
+//!
+//! Numbers such as L14 are those of docs/INVARIANTS.md.
+//!
+//! They run with real threads, also under the thread sanitizer, and find races for which the model
+//! checks of `tests/loom` are too small. Each ends with a count: all items are on the lists or held
+//! by a thread.
 
 use super::{ids, item, Item};
 use crate::{Isolated, ListLru, MemcgTree, NodeId};
@@ -10,7 +16,7 @@ use std::thread;
 const NODES: u16 = 2;
 
 #[test]
-fn threads_that_add_remove_walk_and_end_groups_lose_nothing() {
+fn threads_lose_no_item_during_walks_and_offlines() {
     const ITEMS: usize = 512;
     const ROUNDS: usize = 60;
     let tree = MemcgTree::default();
@@ -61,7 +67,7 @@ fn threads_that_add_remove_walk_and_end_groups_lose_nothing() {
 }
 
 #[test]
-fn threads_may_drop_a_list_while_groups_end() {
+fn lists_may_be_dropped_while_groups_go_offline() {
     let tree = MemcgTree::default();
     for _ in 0..200 {
         let groups: Vec<_> = (0..4).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
@@ -83,7 +89,7 @@ fn threads_may_drop_a_list_while_groups_end() {
 }
 
 #[test]
-fn l18_chains_and_siblings_that_end_at_once_do_not_wait_for_each_other_for_ever() {
+fn l18_concurrent_offlines_of_chains_and_siblings_do_not_deadlock() {
     const DEPTH: usize = 6;
     for _ in 0..50 {
         let tree = MemcgTree::default();

@@ -1,4 +1,6 @@
-//! One test for each property.
+//! One test for each guarantee of [`ListLru`](crate::ListLru), without threads. The prefix of a
+//! name, such as `l4_`, is the number of the guarantee in docs/INVARIANTS.md; tests without a
+//! prefix check behaviour that only the documentation of a method promises.
 
 use super::{ids, item, numbers, Item};
 use crate::list_lru::refusable::fault;
@@ -22,7 +24,7 @@ fn a_pair_never_used_costs_nothing() {
 }
 
 #[test]
-fn l4_add_is_true_once_and_gives_the_handle_back() {
+fn l4_a_second_add_returns_the_handle() {
     let tree = MemcgTree::default();
     let (a, b) = (ListLru::<Item>::new(), ListLru::<Item>::new());
     let it = item(1);
@@ -48,7 +50,7 @@ fn l15_del_cannot_hit_another_list() {
 }
 
 #[test]
-fn l2_counts_are_of_the_groups_own_list_and_zero_when_it_is_gone() {
+fn l2_a_count_is_that_of_the_groups_own_list_and_0_after_its_offline() {
     let tree = MemcgTree::default();
     let child = tree.root().create("child").unwrap();
     let lru = ListLru::<Item>::new();
@@ -62,7 +64,7 @@ fn l2_counts_are_of_the_groups_own_list_and_zero_when_it_is_gone() {
 }
 
 #[test]
-fn l7_l8_a_dying_group_is_never_populated_and_its_adds_go_to_the_parent() {
+fn l7_l8_a_dying_group_gets_no_list_and_its_items_go_to_the_parent() {
     let tree = MemcgTree::default();
     let parent = tree.root().create("parent").unwrap();
     let child = parent.create("child").unwrap();
@@ -76,7 +78,7 @@ fn l7_l8_a_dying_group_is_never_populated_and_its_adds_go_to_the_parent() {
 }
 
 #[test]
-fn l9_items_go_to_the_cold_end_of_the_parent_in_order_and_stay_deletable() {
+fn l9_offline_moves_items_in_order_to_the_cold_end_of_the_parents_list() {
     let tree = MemcgTree::default();
     let child = tree.root().create("child").unwrap();
     let lru = ListLru::<Item>::new();
@@ -96,7 +98,7 @@ fn l9_items_go_to_the_cold_end_of_the_parent_in_order_and_stay_deletable() {
 }
 
 #[test]
-fn l18_a_chain_of_dead_groups_still_finds_its_items_and_lets_go_of_its_ids() {
+fn l18_items_of_a_chain_of_dead_groups_are_found_and_its_ids_released() {
     let tree = MemcgTree::default();
     let a = tree.root().create("a").unwrap();
     let b = a.create("b").unwrap();
@@ -120,7 +122,7 @@ fn l18_a_chain_of_dead_groups_still_finds_its_items_and_lets_go_of_its_ids() {
 }
 
 #[test]
-fn l11_nr_to_walk_falls_by_what_was_shown_and_removed_is_returned() {
+fn l11_a_walk_lowers_nr_to_walk_and_returns_the_removed_items() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     for i in 0..10 {
@@ -143,7 +145,7 @@ fn l11_nr_to_walk_falls_by_what_was_shown_and_removed_is_returned() {
 }
 
 #[test]
-fn l12_a_walk_of_nothing_but_retries_ends() {
+fn l12_a_walk_whose_callback_always_retries_ends() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     lru.add(item(0), tree.root(), N0).unwrap();
@@ -156,7 +158,7 @@ fn l12_a_walk_of_nothing_but_retries_ends() {
 }
 
 #[test]
-fn the_lock_is_free_after_unlock_and_after_remove() {
+fn unlock_and_remove_release_the_lists_lock() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     for i in 0..3 {
@@ -184,7 +186,7 @@ fn the_lock_is_free_after_unlock_and_after_remove() {
 }
 
 #[test]
-fn a_callback_that_panics_gives_the_lock_back() {
+fn a_panicking_callback_releases_the_lock() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let it = item(0);
@@ -197,7 +199,7 @@ fn a_callback_that_panics_gives_the_lock_back() {
 }
 
 #[test]
-fn an_isolated_item_is_nobody_elses() {
+fn an_isolated_item_cannot_be_added_or_removed() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let it = item(0);
@@ -235,7 +237,7 @@ fn l20_dropping_the_lists_drops_the_items_and_frees_the_groups() {
 }
 
 #[test]
-fn boxes_are_owned_by_the_list() {
+fn a_list_owns_and_drops_its_boxes() {
     struct Big {
         links: crate::Links,
         dropped: Arc<core::sync::atomic::AtomicUsize>,
@@ -263,7 +265,7 @@ fn boxes_are_owned_by_the_list() {
 }
 
 #[test]
-fn a_listener_hears_of_the_effective_group_once_per_turn_from_empty() {
+fn the_listener_is_called_once_when_the_effective_groups_list_becomes_non_empty() {
     #[derive(Default)]
     struct Ear(crate::sync::Mutex<Vec<(alloc::string::String, NodeId)>>);
     impl Occupancy for Ear {
@@ -292,7 +294,7 @@ fn a_listener_hears_of_the_effective_group_once_per_turn_from_empty() {
 }
 
 #[test]
-fn l10_a_groups_end_is_told_if_the_parents_list_was_empty_and_is_not() {
+fn l10_offline_calls_the_listener_if_the_parents_list_becomes_non_empty() {
     struct Ear(AtomicUsize);
     impl Occupancy for Ear {
         fn occupied(&self, _: &Memcg, _: NodeId) {
@@ -319,7 +321,7 @@ fn l10_a_groups_end_is_told_if_the_parents_list_was_empty_and_is_not() {
 }
 
 #[test]
-fn l17_who_is_refused_memory_for_a_list_asks_for_no_other() {
+fn l17_an_add_without_memory_creates_no_list() {
     let tree = MemcgTree::default();
     let group = tree.root().create("a").unwrap().create("b").unwrap();
     let lru = ListLru::<Item>::new();
@@ -332,7 +334,7 @@ fn l17_who_is_refused_memory_for_a_list_asks_for_no_other() {
 }
 
 #[test]
-fn many_groups_grow_the_table_and_all_are_found() {
+fn all_lists_are_found_after_the_table_has_grown() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let groups: Vec<_> = (0..500).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
@@ -352,7 +354,7 @@ fn many_groups_grow_the_table_and_all_are_found() {
 }
 
 #[test]
-fn groups_that_come_and_go_leave_the_table_small() {
+fn the_table_stays_small_while_groups_come_and_go() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     drop(lru.prepare(tree.root(), N0).unwrap());
@@ -375,7 +377,7 @@ fn groups_that_come_and_go_leave_the_table_small() {
 }
 
 #[test]
-fn l5_an_item_is_on_one_list_at_most_and_on_none_after_del_and_isolate() {
+fn l5_an_item_is_on_at_most_one_list() {
     let tree = MemcgTree::default();
     let group = tree.root().create("g").unwrap();
     let (a, b) = (ListLru::<Item>::new(), ListLru::<Item>::new());
@@ -401,7 +403,7 @@ fn l5_an_item_is_on_one_list_at_most_and_on_none_after_del_and_isolate() {
 }
 
 #[test]
-fn what_is_isolated_is_counted_as_it_comes_and_goes() {
+fn isolated_counts_its_items() {
     let mut isolated = Isolated::<Item>::new();
     for n in 0..4 {
         assert_eq!((isolated.len(), isolated.is_empty(), isolated.size_hint()), (n, n == 0, (n, Some(n))));
@@ -415,7 +417,7 @@ fn what_is_isolated_is_counted_as_it_comes_and_goes() {
 }
 
 #[test]
-fn lists_that_may_be_refused_memory_tell_their_listener_too() {
+fn lists_created_with_try_new_call_their_listener() {
     struct Heard(AtomicUsize);
     impl Occupancy for Heard {
         fn occupied(&self, _: &Memcg, _: NodeId) {
@@ -435,7 +437,7 @@ fn lists_that_may_be_refused_memory_tell_their_listener_too() {
 }
 
 #[test]
-fn l5_what_takes_an_items_place_is_as_old_and_counts_where_that_one_did() {
+fn l5_a_replacement_keeps_the_items_age_and_list() {
     let tree = MemcgTree::default();
     let group = tree.root().create("g").unwrap();
     let (lru, others) = (ListLru::<Item>::new(), ListLru::<Item>::new());

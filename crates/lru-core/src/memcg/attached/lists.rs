@@ -1,4 +1,9 @@
 //! The chain of lists that are attached to a group, as pointers of an opaque type.
+//!
+//! Offline so finds a group's lists without visiting all lists. Invariant: no list is attached
+//! after `dying` was set, under the same lock.
+//!
+//! Numbers such as L8 are those of docs/INVARIANTS.md.
 
 use crate::sync::{Mutex, MutexGuard};
 use core::ptr;

@@ -1,4 +1,6 @@
 //! Consistency checks of the table, for the tests of the whole tree.
+//!
+//! Called after each step of the model tests; a new field of a slot belongs in these checks.
 
 use core::fmt;
 

@@ -1,4 +1,8 @@
 //! Names, errors, going offline, hooks, the drop of the tree.
+//!
+//! One test for each documented behaviour of creating, charging and ending a group.
+//!
+//! A new method of a group gets its test here.
 
 use alloc::string::ToString as _;
 use alloc::vec;
@@ -29,7 +33,7 @@ fn names_and_paths() {
 }
 
 #[test]
-fn what_is_no_name() {
+fn malformed_names_are_refused() {
     let tree = MemcgTree::new(0);
     let long = "x".repeat(Memcg::NAME_MAX + 1);
     for name in ["", "a/b", "/", &long] {
@@ -71,7 +75,7 @@ fn ids_and_depth_have_an_end() {
 }
 
 #[test]
-fn who_cannot_go_offline() {
+fn the_root_parents_and_dying_groups_cannot_go_offline() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     let ab = a.create("b").unwrap();
@@ -213,7 +217,7 @@ fn handles_outlive_the_tree_and_count() {
 }
 
 #[test]
-fn memory_goes_back_when_groups_go() {
+fn memory_is_freed_when_groups_end() {
     let tree = MemcgTree::new(0);
     let _keep = tree.root().create("first").unwrap();
     let few = tree.footprint();
@@ -230,7 +234,7 @@ fn memory_goes_back_when_groups_go() {
 }
 
 #[test]
-fn slots_go_back_when_three_of_four_are_free_and_leave_room_for_as_many_again() {
+fn the_table_shrinks_below_a_quarter_to_twice_its_length() {
     let tree = MemcgTree::new(0);
     let mut groups: Vec<Memcg> = (1..1_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     let slots = || tree.root().tree().table().read().slots();
@@ -252,7 +256,7 @@ fn slots_go_back_when_three_of_four_are_free_and_leave_room_for_as_many_again() 
 }
 
 #[test]
-fn errors_say_what_was_wrong() {
+fn error_messages_name_the_cause() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     a.set_max(b(100));
@@ -265,7 +269,7 @@ fn errors_say_what_was_wrong() {
 }
 
 #[test]
-fn high_is_told_by_the_nearest_group_above_it() {
+fn a_charge_reports_the_nearest_group_above_high() {
     let tree = MemcgTree::new(1);
     let a = tree.root().create("a").unwrap();
     let ab = a.create("b").unwrap();
@@ -293,7 +297,7 @@ fn no_charge_fails_for_bytes_in_stock() {
 }
 
 #[test]
-fn what_is_uncharged_after_a_charge_that_was_refused_is_in_stock_again() {
+fn uncharged_bytes_return_to_stock_after_a_refused_charge() {
     let tree = MemcgTree::new(1);
     let a = tree.root().create("a").unwrap();
     tree.root().set_max(ByteSize::kib(33));
@@ -315,7 +319,7 @@ fn what_is_uncharged_after_a_charge_that_was_refused_is_in_stock_again() {
 }
 
 #[test]
-fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
+fn stock_serves_only_its_own_group_and_only_whole_charges() {
     let tree = MemcgTree::new(1);
     let a = tree.root().create("a").unwrap();
     let (ab, c) = (a.create("b").unwrap(), tree.root().create("c").unwrap());
@@ -347,7 +351,7 @@ fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
 }
 
 #[test]
-fn a_charge_with_a_small_stock_takes_no_more_than_that() {
+fn a_charge_takes_at_most_the_given_stock() {
     let tree = MemcgTree::new(2);
     assert_eq!(tree.stock_slots(), 2);
     let (a, other) = (tree.root().create("a").unwrap(), tree.root().create("other").unwrap());
@@ -379,7 +383,7 @@ fn a_charge_with_a_small_stock_takes_no_more_than_that() {
 }
 
 #[test]
-fn a_lower_max_holds_for_stock_too() {
+fn lowering_max_drains_the_stock() {
     let tree = MemcgTree::new(2);
     let a = tree.root().create("a").unwrap();
     let ab = a.create("b").unwrap();

@@ -42,7 +42,7 @@ fn usage_is_never_above_max() {
 
 #[test]
 #[should_panic(expected = "one of the two fits")]
-fn usage_is_never_above_max_needs_the_exchange() {
+fn usage_is_never_above_max_fails_without_the_exchange() {
     with_mutant("charge without exchange", charges_meet_at_max);
 }
 
@@ -90,7 +90,7 @@ fn a_claim_is_not_lost_between_charge_and_setting() {
 
 #[test]
 #[should_panic(expected = "counts other claims than its children have")]
-fn a_claim_is_not_lost_between_charge_and_setting_needs_the_fence() {
+fn a_claim_is_not_lost_between_charge_and_setting_fails_without_the_fence() {
     with_mutant("refresh without fence", charge_meets_setting);
 }
 
@@ -112,19 +112,19 @@ fn refreshes_meet() {
 }
 
 #[test]
-fn of_two_refreshes_the_newer_claim_stays() {
+fn two_concurrent_refreshes_keep_the_newer_claim() {
     refreshes_meet();
 }
 
 #[test]
 #[should_panic(expected = "counts other claims than its children have")]
-fn of_two_refreshes_the_newer_claim_stays_needs_a_second_look() {
+fn two_concurrent_refreshes_fail_without_the_second_read() {
     with_mutant("refresh once", refreshes_meet);
 }
 
 #[test]
 #[should_panic(expected = "counts other claims than its children have")]
-fn of_two_refreshes_the_newer_claim_stays_needs_the_swap_to_order_them() {
+fn two_concurrent_refreshes_fail_with_a_relaxed_swap() {
     with_mutant("claim swap relaxed", refreshes_meet);
 }
 
@@ -172,7 +172,7 @@ fn no_stock_outlives_its_group() {
 
 #[test]
 #[should_panic(expected = "stock of a dying group is left")]
-fn no_stock_outlives_its_group_needs_the_question_under_the_lock() {
+fn no_stock_outlives_its_group_fails_without_the_check_under_the_lock() {
     with_mutant("put for a dying group", stock_meets_offline);
 }
 
@@ -203,7 +203,7 @@ fn no_stock_is_left_above_a_max_that_is_lowered() {
 
 #[test]
 #[should_panic(expected = "stock is left above a max")]
-fn no_stock_is_left_above_a_max_that_is_lowered_needs_the_question_under_the_lock() {
+fn no_stock_is_left_above_a_max_that_is_lowered_fails_without_the_check_under_the_lock() {
     with_mutant("put above a lowered max", stock_meets_a_lower_max);
 }
 
@@ -236,7 +236,7 @@ fn no_id_names_two_groups() {
 
 /// Of creating a child and taking its parent offline only one can succeed.
 #[test]
-fn no_child_is_made_below_a_dying_group() {
+fn no_child_is_created_below_a_dying_group() {
     crate::sync::model(|| {
         let tree = MemcgTree::new(0);
         let a = tree.root().create("a").unwrap();

@@ -1,4 +1,9 @@
 //! The tree compared with a simple model: a list of groups, in which every query scans all groups.
+//!
+//! proptest draws a history and reduces a failing one. After each step all public queries are
+//! compared.
+//!
+//! The model must stay plain: no table, no cached value.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -166,6 +171,7 @@ impl Model {
         }
     }
 
+    /// Creates a group in the tree and in the model; both must agree on the error.
     fn create(&mut self, parent: usize, name: u8) {
         let Some(handle) = self.handle(parent) else { return };
         let used: BTreeSet<u32> = self.existing().into_iter().map(|n| self.group(n).id).collect();
@@ -296,6 +302,7 @@ impl Model {
         }
     }
 
+    /// Compares every public query of every group with the model.
     fn check(&mut self) {
         self.tree.assert_valid();
         let existing = self.existing();
@@ -327,7 +334,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn the_tree_does_what_its_plain_twin_does(slots in 0..3_usize, ops in prop::collection::vec(op(), 1..150)) {
+    fn the_tree_behaves_like_its_model(slots in 0..3_usize, ops in prop::collection::vec(op(), 1..150)) {
         let mut model = Model::new(slots);
         for op in &ops {
             model.apply(op);

@@ -1,5 +1,9 @@
 //! Effective protection, by examples with small numbers, and by properties that hold for all
 //! numbers (guarantee 7).
+//!
+//! The formulae are those of `protection.rs`; an example states its arithmetic in a comment.
+//!
+//! A change of the formulae needs both: an example and a property.
 
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -20,7 +24,7 @@ fn low(memcg: &Memcg, from: &Memcg) -> u64 {
 }
 
 #[test]
-fn the_first_level_has_what_is_set() {
+fn the_effective_value_of_a_top_level_group_is_its_setting() {
     let tree = MemcgTree::new(0);
     let a = charged(tree.root(), "a", 50, 80);
     a.set_min(ByteSize::new(20));
@@ -33,7 +37,7 @@ fn the_first_level_has_what_is_set() {
 }
 
 #[test]
-fn a_parent_that_promised_too_much_gives_in_proportion() {
+fn overcommitted_claims_are_reduced_in_proportion() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     a.set_low(ByteSize::new(60));
@@ -47,7 +51,7 @@ fn a_parent_that_promised_too_much_gives_in_proportion() {
 }
 
 #[test]
-fn what_nobody_claims_goes_to_those_who_use_more_than_they_claim() {
+fn unclaimed_protection_goes_to_usage_beyond_the_claims() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     a.set_low(ByteSize::new(100));
@@ -65,7 +69,7 @@ fn what_nobody_claims_goes_to_those_who_use_more_than_they_claim() {
 }
 
 #[test]
-fn a_guarantee_without_use_takes_nothing_from_the_siblings() {
+fn an_unused_guarantee_takes_nothing_from_siblings() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     a.set_low(ByteSize::new(50));
@@ -79,7 +83,7 @@ fn a_guarantee_without_use_takes_nothing_from_the_siblings() {
 }
 
 #[test]
-fn a_guarantee_below_a_parent_without_one_is_worth_nothing() {
+fn a_guarantee_below_an_unprotected_parent_has_no_effect() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     let ab = charged(&a, "b", 50, 50);
@@ -104,7 +108,7 @@ fn a_dying_group_claims_nothing() {
 proptest! {
     /// Any numbers, including combinations that never exist at one instant.
     #[test]
-    fn a_share_is_never_more_than_the_parent_has(
+    fn a_share_never_exceeds_the_parents_protection(
         above: u64, parent_usage: u64, claims: u64, usage: u64, claim: u64,
     ) {
         let share = share(ShareInputs { above, parent_usage, claims, usage, claim });
@@ -113,7 +117,7 @@ proptest! {
 
     /// The children of one parent, with consistent numbers.
     #[test]
-    fn shares_add_up_to_no_more_than_the_parent_has(
+    fn all_shares_together_never_exceed_the_parents_protection(
         above in 0..1_000_u64,
         children in prop::collection::vec((0..300_u64, 0..300_u64), 1..8),
     ) {

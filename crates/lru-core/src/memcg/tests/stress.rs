@@ -1,5 +1,8 @@
 //! Stress tests with many threads. Forbidden states are checked while the threads run, the final
 //! state afterwards.
+//!
+//! These find races that the small loom models cannot contain; a failure names the violated
+//! guarantee of `tests.rs`.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -109,7 +112,7 @@ fn no_charge_fails_for_stock_of_another_processor() {
 /// Groups come and go during walks, lookups and charges; at the end, ids, sums and claims are as at
 /// the start.
 #[test]
-fn groups_come_and_go_under_everything() {
+fn groups_are_created_and_ended_during_walks_lookups_and_charges() {
     let tree = MemcgTree::new(2);
     let stay: Vec<Memcg> = (0..3).map(|n| tree.root().create(&format!("stay{n}")).unwrap()).collect();
     let stop = AtomicBool::new(false);

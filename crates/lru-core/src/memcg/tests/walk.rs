@@ -1,4 +1,9 @@
 //! Walks during all kinds of changes to the groups they visit (guarantee 5).
+//!
+//! A walk holds no lock between its steps; each test ends groups between two steps at the most
+//! harmful place.
+//!
+//! A new kind of walk gets the same test.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -37,7 +42,7 @@ fn parents_come_before_children_and_older_before_younger() {
 /// The walk's position is a group whose whole branch dies, including its parents; the walk
 /// continues after the branch.
 #[test]
-fn a_walk_finds_its_way_out_of_a_dead_branch() {
+fn a_walk_continues_after_its_whole_branch_died() {
     let (tree, [a, aa, ab, _, _]) = family();
     let mut walk = tree.root().descendants();
     assert_eq!(walk.by_ref().take(3).last(), Some(aa.clone()));

@@ -1,4 +1,8 @@
-//! Synthetic machines, and this one.
+//! Tests of the topology that hwloc reports: for machines that hwloc makes up from a description,
+//! and for the machine of the test, where it must equal that of sysfs.
+//!
+//! The tests need the C library (feature `hwloc`). Expected values follow from the descriptions; a
+//! new test must not depend on the machine on which it runs.
 
 use super::*;
 
@@ -49,7 +53,7 @@ fn up_to_sixty_four_described_nodes() {
 }
 
 #[test]
-fn a_description_that_is_none() {
+fn invalid_descriptions_are_refused() {
     for description in ["", "numa:four", "nonsense", "pu:0", "a\0b"] {
         let error = Hwloc::synthetic(description).unwrap_err().to_string();
         assert!(error.starts_with(&std::format!("hwloc finds no topology in {description}: ")), "{error}");
@@ -57,7 +61,7 @@ fn a_description_that_is_none() {
 }
 
 #[test]
-fn this_machine_is_the_one_sysfs_tells() {
+fn this_machine_equals_that_of_sysfs() {
     let topology = Hwloc::detect().unwrap();
     assert!(topology.is_this_machine());
     assert!(topology.current().index() < topology.nodes());

@@ -1,4 +1,7 @@
 //! Machines described by files, valid and malformed.
+//!
+//! Each writes a directory of the kernel's format; the last reads the real one. An error must name
+//! the file and quote its text.
 
 use super::*;
 use alloc::string::ToString as _;
@@ -110,7 +113,7 @@ fn a_processor_that_no_node_has_is_on_the_first_node() {
 
 #[test]
 #[should_panic(expected = "node 1 does not exist: there are 1 nodes")]
-fn a_node_that_is_not_there_is_no_index() {
+fn os_node_panics_for_an_invalid_node() {
     let dir = Dir::with("panic", &[("online", "0\n"), ("node0/cpulist", "0\n")]);
     dir.read().unwrap().cpus_of(NodeId::new(1));
 }

@@ -1,4 +1,9 @@
 //! The decisions of a monitor, step by step, without its thread.
+//!
+//! Each calls the state with chosen times and readings, and compares its next deadline and the
+//! group's `max`.
+//!
+//! A change of a decision needs its new times and readings written out here.
 
 use super::*;
 use crate::cgroup::{Cgroup, Version};
@@ -32,7 +37,7 @@ fn world(used: u64, watched: Option<WatchedCgroup>) -> World {
     let pressure = PressureConfig { floor: Some(ByteSize::ZERO), ..PressureConfig::default() };
     let config = MonitorConfig { trim, pressure, ..MonitorConfig::default() };
     let (asked, theirs) = (ByteSize::new(1_000), Arc::clone(&reclaimer));
-    let state = MonitorState::new(tree.root().clone(), theirs, asked, watched, Vec::new(), &config);
+    let state = MonitorState::new(tree.root().clone(), theirs, asked, watched, SourceFiles::default(), &config);
     World { tree, reclaimer, state }
 }
 
@@ -54,7 +59,7 @@ fn reading(level: Level, excess: u64) -> Result<CgroupReading, CgroupError> {
 }
 
 #[test]
-fn a_usage_that_does_not_fall_is_looked_at_less_and_less() {
+fn a_usage_that_does_not_fall_is_read_less_often() {
     let World { tree, reclaimer, mut state } = world(800, None);
     state.raised_by_hand(1, Level::Critical);
     assert_eq!(reclaimer.0.load(Relaxed), 1);
@@ -111,7 +116,7 @@ fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
 }
 
 #[test]
-fn an_excess_is_not_asked_for_again_while_memory_is_under_way() {
+fn an_excess_is_requested_once_until_freed_memory_is_returned() {
     let mut state = world(800, Some(watched("under_way"))).state;
     let ceiling_after = |state: &mut MonitorState, excess| {
         let watched = state.take_watched(0, true).unwrap();

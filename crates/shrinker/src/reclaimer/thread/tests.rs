@@ -1,4 +1,7 @@
-//! Which requests become a separate job.
+//! Requests and jobs of a reclaimer thread: which requests become a job of their own (`add`), when
+//! a job ends (`Job::step`), and when the thread rests (`NodeThread::serve`).
+//!
+//! A merged request must never lose a lower target.
 
 use super::*;
 use crate::control::ShrinkControl;
@@ -39,7 +42,7 @@ fn a_group_gets_one_job_for_its_debts_beside_those_with_targets() {
 }
 
 #[test]
-fn a_limit_is_looked_at_again_and_an_amount_is_not() {
+fn a_jobs_limit_is_read_again_and_its_amount_is_not() {
     let tree = MemcgTree::new(0);
     let group = tree.root().create("g").unwrap();
     group.set_high(ByteSize::new(700));
@@ -53,7 +56,8 @@ fn a_limit_is_looked_at_again_and_an_amount_is_not() {
 fn at_the_limit() -> (MemcgTree, Registry) {
     let tree = MemcgTree::new(0);
     tree.root().set_max(ByteSize::new(1_000));
-    let _charged = tree.root().try_charge(ByteSize::new(1_000)).unwrap();
+    // The bytes stay charged: `try_charge` returns no guard.
+    let _within_max = tree.root().try_charge(ByteSize::new(1_000)).unwrap();
     let registry = Registry::new(&tree, 1);
     (tree, registry)
 }
@@ -98,7 +102,7 @@ fn a_limit_that_is_raised_in_a_step_ends_the_step() {
 }
 
 #[test]
-fn what_was_asked_for_is_done_though_a_limit_was_raised() {
+fn a_covered_request_is_served_after_a_limit_was_raised() {
     let (tree, registry) = at_the_limit();
     let root = tree.root();
     let mut jobs = Vec::new();
@@ -106,18 +110,19 @@ fn what_was_asked_for_is_done_though_a_limit_was_raised() {
         add(&mut jobs, WakeRequest { memcg: root.clone(), reason, target: ByteSize::new(900) }, &MARKS);
         jobs.len()
     };
-    // The first request covers the second, as long as the limit is not raised.
+    // The first job covers the request below, of the same reason, as long as the limit is not
+    // raised.
     assert_eq!(ask(ReclaimReason::Watermark), 1);
     assert_eq!(ask(ReclaimReason::Watermark), 1);
     assert_eq!(ask(ReclaimReason::Manual(ByteSize::new(100))), 2);
-    assert_eq!(ask(ReclaimReason::Pressure(ByteSize::new(900))), 2, "the second goes as far");
+    assert_eq!(ask(ReclaimReason::Pressure(ByteSize::new(900))), 2, "the second job goes as far");
     root.set_max(ByteSize::new(4_000));
     jobs.retain_mut(|job| job.step(&registry, NodeId::ZERO, 10) != Step::Done);
     assert_eq!(jobs.iter().map(Job::target).collect::<Vec<_>>(), [Some(ByteSize::new(900))]);
 }
 
 #[test]
-fn only_a_thread_that_gave_up_and_freed_nothing_is_to_rest() {
+fn a_thread_rests_only_if_it_gave_up_and_freed_nothing() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let thread = NodeThread::new(NodeId::ZERO);

@@ -1,4 +1,8 @@
 //! Which requests are merged.
+//!
+//! The queue without a thread; model checks of its wake-ups are in `reclaimer/loom.rs`.
+//!
+//! A new field of a request needs a test of its merge.
 
 use super::*;
 use lowwater_lru_core::MemcgTree;
@@ -25,7 +29,7 @@ fn a_request_replaces_only_one_of_its_group_and_kind() {
 }
 
 #[test]
-fn amounts_asked_for_by_hand_add_up() {
+fn manual_requests_add_up() {
     let tree = MemcgTree::new(0);
     let by_hand = ReclaimReason::Manual(ByteSize::new(10));
     assert_eq!(queued(&[(tree.root(), by_hand, 90), (tree.root(), by_hand, 85)]), [80]);
@@ -57,7 +61,7 @@ fn debts_that_can_wait_are_taken_once_each_and_without_a_target() {
 }
 
 #[test]
-fn a_stopped_queue_gives_nothing_and_waits_for_nothing() {
+fn a_stopped_queue_returns_none_without_waiting() {
     let tree = MemcgTree::new(0);
     let queue = WakeQueue::default();
     queue.request(tree.root(), ReclaimReason::Limit, ByteSize::ZERO);

@@ -1,9 +1,12 @@
-//! The read side for `std` builds: crossbeam-epoch.
+//! The read side of hash chains in `std` builds: crossbeam-epoch.
 //!
-//! crossbeam-epoch frees objects when a thread pins, and a thread with destroyed thread-locals pins
-//! anew each time. There, an object's `Drop` that pins would drop the next object, and so on, each
-//! deeper in the stack. So of nested calls on one thread only the outermost frees objects
-//! ([`Frame`]).
+//! crossbeam-epoch frees retired objects when a thread pins: at every 128th pin of a thread, and at
+//! every pin of a thread that is ending and has lost its thread-locals. If an object's `Drop` pins,
+//! each pin of an ending thread would free the next object inside the `Drop` of the previous one,
+//! ever deeper in the stack. So of nested calls that free objects on one thread, only the outermost
+//! frees; the nested ones queue their objects in its [`Frame`].
+//!
+//! `count.rs` has the same interface for the other builds.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};

@@ -1,4 +1,6 @@
 //! Two threads and a chain of two objects. Each model checks all executions within seconds.
+//!
+//! A `fails_with_` test repeats a check with one ordering weakened, and must fail.
 
 use super::*;
 use crate::sync::{thread, with_mutant};
@@ -37,25 +39,25 @@ fn a_found_object_is_whole_and_alive() {
 
 #[test]
 #[should_panic]
-fn not_if_it_is_published_relaxed() {
+fn fails_with_chain_publish_relaxed() {
     with_mutant("chain_publish_relaxed", check);
 }
 
 #[test]
 #[should_panic]
-fn not_if_it_is_released_at_once() {
+fn fails_with_chain_release_at_once() {
     with_mutant("chain_release_at_once", check);
 }
 
 #[test]
 #[should_panic]
-fn not_if_readers_leave_relaxed() {
+fn fails_with_unpin_relaxed() {
     with_mutant("unpin_relaxed", check);
 }
 
 #[test]
 #[should_panic]
-fn not_if_it_is_collected_relaxed() {
+fn fails_with_collect_relaxed() {
     with_mutant("collect_relaxed", check);
 }
 
@@ -84,13 +86,13 @@ fn a_reader_beside_the_end_of_another_table() {
 }
 
 #[test]
-fn a_reader_outlives_the_table_that_it_was_taken_along_to() {
+fn a_reader_outlives_the_table_to_which_its_object_moved() {
     crate::sync::model(a_reader_beside_the_end_of_another_table);
 }
 
 #[test]
 #[should_panic]
-fn but_not_if_that_frees_its_objects_at_once() {
+fn fails_with_chain_end_at_once() {
     with_mutant("chain_end_at_once", || crate::sync::model(a_reader_beside_the_end_of_another_table));
 }
 

@@ -1,3 +1,6 @@
+//! Properties 1 and 2 of `tests.rs`, on one thread and with real threads; the last one compares
+//! with a stack per bucket.
+
 use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -13,7 +16,7 @@ fn keys(table: &HashChains<Item>, bucket: usize) -> Vec<u64> {
 }
 
 #[test]
-fn the_youngest_comes_first_and_the_removed_is_gone() {
+fn a_chain_is_youngest_first_and_without_removed_objects() {
     let table = HashChains::<Item>::new(2);
     let items: Vec<_> = (0..6).map(item).collect();
     for item in &items {
@@ -41,7 +44,7 @@ fn an_object_is_on_one_chain() {
 }
 
 #[test]
-fn the_table_gives_its_count_back() {
+fn the_table_releases_its_reference_counts() {
     let x = item(1);
     let table = HashChains::<Item>::new(1);
     table.insert(0, x.clone()).ok().unwrap();

@@ -1,4 +1,9 @@
 //! Sets of ways of a bucket: all sixteen bytes of its two tag words are compared at once.
+//!
+//! On processors with 16-byte vectors one comparison finds all ways with a tag; the portable
+//! version computes the same set a word at a time. A change must keep both versions equal, which
+//! the unit tests compare, and free of false positives: a wrong bit is a way whose number is not
+//! valid.
 
 /// The byte in the two words where the tags begin. In a model check all tags are in the second
 /// word, with the overflow counts, because that is the harder case.
@@ -11,13 +16,13 @@ pub(in crate::index) const WAYS: usize = if cfg!(lowwater_loom) { 2 } else { 12 
 pub(super) struct BitMask(u64);
 
 impl BitMask {
-    /// The lowest way in the set.
+    /// Returns the lowest way in the set.
     #[inline]
     pub(super) fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
-    /// The set without its lowest way.
+    /// Returns the set without its lowest way.
     #[inline]
     pub(super) fn others(self) -> Self {
         Self(self.0 & self.0.wrapping_sub(1))
@@ -28,29 +33,30 @@ impl BitMask {
         core::iter::successors(Some(self), |ways| Some(ways.others())).map_while(Self::first)
     }
 
-    /// The ways with the tag `tag`, in both words.
+    /// Returns the ways with the tag `tag`, in both words.
     #[inline]
     pub(super) fn tagged(tags: [u64; 2], tag: u8) -> Self {
         Self(u64::from(bytes_that_are(tag, tags) >> FIRST_AT) & ((1 << WAYS) - 1))
     }
 }
 
-/// One bit for each byte of the two words that equals `byte`, beginning with the lowest byte of the
-/// first word.
+/// Returns one bit for each byte of the two words that equals `byte`, beginning with the lowest
+/// byte of the first word.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[inline]
 fn bytes_that_are(byte: u8, words: [u64; 2]) -> u32 {
     use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8, _mm_set_epi64x};
 
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn compared(byte: u8, [first, second]: [u64; 2]) -> u32 {
-        let words = _mm_set_epi64x(second.cast_signed(), first.cast_signed());
-        _mm_movemask_epi8(_mm_cmpeq_epi8(words, _mm_set1_epi8(byte.cast_signed()))).cast_unsigned()
-    }
-
+    let [first, second] = words;
     // SAFETY: this function is compiled only if the target has SSE2 as a static target feature.
-    unsafe { compared(byte, words) }
+    let words = unsafe { _mm_set_epi64x(second as i64, first as i64) };
+    // SAFETY: SSE2, by this function's `cfg`.
+    let byte = unsafe { _mm_set1_epi8(byte as i8) };
+    // SAFETY: SSE2, by this function's `cfg`.
+    let equal = unsafe { _mm_cmpeq_epi8(words, byte) };
+    // SAFETY: SSE2, by this function's `cfg`.
+    let bits = unsafe { _mm_movemask_epi8(equal) };
+    bits as u32
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
@@ -84,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_is_told_from_all_others() {
+    fn each_version_finds_exactly_the_equal_bytes() {
         let mut state = 1_u64;
         let mut next = || {
             state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);

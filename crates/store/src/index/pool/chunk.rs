@@ -1,4 +1,8 @@
 //! A chunk of a segment pool: which of its slots are allocated.
+//!
+//! A chunk has at most 60 slots, so one word of bits says which are allocated. A change must ensure
+//! that the bookkeeping is outside the chunk's memory, so that spare memory can be returned to the
+//! system.
 
 use super::chunk_format::{slots, SegmentChunkHeader, GEOMETRY};
 use crate::index::class::Class;
@@ -10,11 +14,11 @@ use core::ptr::NonNull;
 pub(super) struct SegmentChunk {
     pub(super) memory: Option<Memory>,
     /// One bit for each allocated slot.
-    pub(super) out: u64,
+    pub(super) allocated: u64,
     pub(super) class: Class,
     /// True while the chunk is being evacuated: no slot is allocated in it while other chunks have
     /// room.
-    pub(super) leaves: bool,
+    pub(super) is_evacuating: bool,
     pub(super) group_link: GroupLink,
 }
 
@@ -26,7 +30,7 @@ impl HasGroupLink for SegmentChunk {
 
 impl SegmentChunk {
     pub(super) fn new(memory: Memory, class: Class) -> Self {
-        Self { memory: Some(memory), out: 0, class, leaves: false, group_link: GroupLink::new() }
+        Self { memory: Some(memory), allocated: 0, class, is_evacuating: false, group_link: GroupLink::new() }
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -34,25 +38,25 @@ impl SegmentChunk {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.out == 0
+        self.allocated == 0
     }
 
-    /// The number of free slots.
+    /// Returns the number of free slots.
     pub(super) fn free(&self) -> u32 {
-        slots(self.class) - self.out.count_ones()
+        slots(self.class) - self.allocated.count_ones()
     }
 
     /// Allocates the first free slot. The chunk must not be full.
     pub(super) fn take(&mut self) -> NonNull<Segment> {
-        let slot = self.out.trailing_ones();
-        self.out |= 1 << slot;
+        let slot = self.allocated.trailing_ones();
+        self.allocated |= 1 << slot;
         self.slot(slot)
     }
 
     /// Frees the slot at an address.
     pub(super) fn put(&mut self, address: usize) {
         let slot = (address % GEOMETRY.full - size_of::<SegmentChunkHeader>()) / bytes(self.class);
-        self.out &= !(1 << slot);
+        self.allocated &= !(1 << slot);
     }
 
     pub(super) fn slot(&self, slot: u32) -> NonNull<Segment> {

@@ -1,4 +1,8 @@
 //! The layout of the chunks of a segment pool.
+//!
+//! The unit is chosen such that a chunk of 64 KiB has nearly no remainder for any class. A change
+//! of the unit or of the classes must be checked against [`class`](super::super::class): the
+//! segments of the smallest pooled class are exactly one unit, which an assertion below checks.
 
 use crate::index::class::Class;
 use crate::index::segment_header::bytes;
@@ -29,7 +33,7 @@ const _: () = assert!(GEOMETRY.full == 64 << 10 && bytes(*CLASSES.start()) == si
 #[cfg(not(lowwater_loom))]
 const _: () = assert!((GEOMETRY.full - size_of::<SegmentChunkHeader>()) / size_of::<Unit>() == 60);
 
-/// The number of slots of a chunk for this class.
+/// Returns the number of slots of a chunk for this class.
 pub(super) const fn slots(class: Class) -> u32 {
     ((GEOMETRY.full - size_of::<SegmentChunkHeader>()) / bytes(class)) as u32
 }

@@ -1,5 +1,9 @@
 //! All interleavings of small models. A segment is one bucket with two ways here, so the third
 //! object splits it.
+//!
+//! Each check is a function `a_reader_beside_…` that runs one race, and is called without a mutant
+//! by the test that must pass. A test whose name contains `fails_with_` calls it with one ordering
+//! or step removed (a mutant, named after the underscore) and must fail.
 
 use super::*;
 use crate::sync::{model, with_mutant};
@@ -54,7 +58,7 @@ fn a_reader_beside_a_put() {
 }
 
 #[test]
-fn a_reader_beside_a_put_finds_all_of_it_or_nothing() {
+fn a_reader_finds_nothing_or_the_initialized_entry_during_an_insert() {
     model(a_reader_beside_a_put);
 }
 
@@ -72,7 +76,7 @@ fn a_reader_beside_a_replacement() {
 }
 
 #[test]
-fn a_reader_beside_a_replacement_finds_one_of_the_two() {
+fn a_reader_finds_one_of_both_entries_during_an_inserting_replacement() {
     model(a_reader_beside_a_replacement);
 }
 
@@ -94,7 +98,7 @@ fn a_reader_and_a_removal_beside_a_replacement() {
 }
 
 #[test]
-fn of_a_replacement_and_a_removal_one_is_first() {
+fn a_replacement_and_a_removal_of_one_entry_are_serialized() {
     model(a_reader_and_a_removal_beside_a_replacement);
 }
 
@@ -112,19 +116,19 @@ fn a_reader_beside_a_replacement_in_place() {
 }
 
 #[test]
-fn a_reader_beside_a_replacement_in_place_finds_one_of_the_two() {
+fn a_reader_finds_one_of_both_entries_during_a_replacement_in_place() {
     model(a_reader_beside_a_replacement_in_place);
 }
 
 #[test]
 #[should_panic]
-fn and_less_in_place_when_numbers_are_published_relaxed() {
+fn a_replacement_in_place_fails_with_number_relaxed() {
     with_mutant("number_relaxed", || model(a_reader_beside_a_replacement_in_place));
 }
 
 #[test]
 #[should_panic]
-fn and_less_when_numbers_are_published_relaxed() {
+fn an_inserting_replacement_fails_with_number_relaxed() {
     with_mutant("number_relaxed", || model(a_reader_beside_a_replacement));
 }
 
@@ -153,20 +157,20 @@ fn a_reader_beside_a_new_tenant_of_a_way() {
     index.slab().collect();
     let second = enter(index, second);
     reader.join().unwrap();
-    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
-    // other threads are joined.
+    // SAFETY: the reference came from `Box::leak`, the other thread was joined above, and the index
+    // is not used afterwards.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop(second);
 }
 
 #[test]
-fn a_number_is_followed_with_its_own_tag() {
+fn a_reader_uses_a_number_only_with_its_own_tag() {
     model(a_reader_beside_a_new_tenant_of_a_way);
 }
 
 #[test]
 #[should_panic]
-fn or_another_is_when_tags_are_published_relaxed() {
+fn a_reused_way_fails_with_tag_relaxed() {
     with_mutant("tag_relaxed", || model(a_reader_beside_a_new_tenant_of_a_way));
 }
 
@@ -193,13 +197,13 @@ fn a_reader_beside_a_split() {
 }
 
 #[test]
-fn a_split_hides_nothing_from_a_reader() {
+fn a_reader_finds_present_entries_during_a_split() {
     model(a_reader_beside_a_split);
 }
 
 #[test]
 #[should_panic]
-fn but_it_does_when_the_directory_is_published_relaxed() {
+fn a_split_fails_with_directory_relaxed() {
     with_mutant("directory_relaxed", || model(a_reader_beside_a_split));
 }
 
@@ -214,26 +218,26 @@ fn a_reader_beside_a_growth() {
     handles.push(put(index, 3, 30, &same, &pin(), |slot, _| slot).1);
     reader.join().unwrap();
     assert_eq!([1, 2, 3].map(|key| get(index, key, &same, &pin())), [Some(10), Some(20), Some(30)]);
-    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
-    // other threads are joined.
+    // SAFETY: the reference came from `Box::leak`, the other thread was joined above, and the index
+    // is not used afterwards.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop(handles);
 }
 
 #[test]
-fn a_growth_hides_nothing_from_a_reader() {
+fn a_reader_finds_present_entries_during_a_growth() {
     model(a_reader_beside_a_growth);
 }
 
 #[test]
 #[should_panic]
-fn but_it_does_when_segments_are_published_relaxed() {
+fn a_growth_fails_with_segment_relaxed() {
     with_mutant("segment_relaxed", || model(a_reader_beside_a_growth));
 }
 
 #[test]
 #[should_panic]
-fn but_it_does_when_the_old_one_is_not_waited_for() {
+fn a_split_fails_with_free_without_waiting() {
     with_mutant("free_without_waiting", || model(a_reader_beside_a_split));
 }
 
@@ -246,7 +250,7 @@ fn a_reader_beside_a_move() {
         assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
     });
     let guard = pin();
-    let mut segment = index.lock_there(crate::index::mix(hash(1)), &guard).expect("it was made");
+    let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("it was made");
     index.move_out(&mut segment, None, &guard).expect("memory");
     drop(segment);
     drop(guard);
@@ -257,31 +261,31 @@ fn a_reader_beside_a_move() {
 }
 
 #[test]
-fn a_move_hides_nothing_from_a_reader() {
+fn a_reader_finds_present_entries_during_a_segment_move() {
     model(a_reader_beside_a_move);
 }
 
 #[test]
 #[should_panic]
-fn but_it_does_when_the_copy_is_published_relaxed() {
+fn a_segment_move_fails_with_segment_relaxed() {
     with_mutant("segment_relaxed", || model(a_reader_beside_a_move));
 }
 
 #[test]
 #[should_panic]
-fn but_it_does_when_the_one_that_was_moved_is_not_waited_for() {
+fn a_segment_move_fails_with_free_without_waiting() {
     with_mutant("free_without_waiting", || model(a_reader_beside_a_move));
 }
 
 /// An insertion waits for a segment that is being moved, and goes to the copy: nothing is lost.
 #[test]
-fn a_put_beside_a_move_is_not_lost() {
+fn an_insert_during_a_segment_move_is_not_lost() {
     model(|| {
         let index = index();
         let mut handles = Vec::from([add(index, 1, 10)]);
         let other = thread::spawn(move || add(index, 2, 20));
         let guard = pin();
-        let mut segment = index.lock_there(crate::index::mix(hash(1)), &guard).expect("it was made");
+        let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("it was made");
         index.move_out(&mut segment, None, &guard).expect("memory");
         drop(segment);
         drop(guard);
@@ -294,7 +298,7 @@ fn a_put_beside_a_move_is_not_lost() {
 /// Of two insertions of one key, one replaces the other; a reader that has found one of them always
 /// finds one.
 #[test]
-fn of_two_puts_of_one_key_one_replaces_the_other() {
+fn of_two_concurrent_inserts_of_one_key_one_replaces_the_other() {
     model(|| {
         let index = index();
         let other = thread::spawn(move || {
@@ -329,27 +333,27 @@ fn a_reader_beside_a_way_that_changes_hands() {
     assert_eq!(remove(index, 1, &same_tag, &pin()), Some(10));
     let second = put(index, 257, 20, &same_tag, &pin(), |slot, _| slot).1;
     reader.join().unwrap();
-    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
-    // other threads are joined.
+    // SAFETY: the reference came from `Box::leak`, the other thread was joined above, and the index
+    // is not used afterwards.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop([first, second]);
 }
 
 #[test]
-fn what_is_found_is_found_again() {
+fn an_entry_that_one_reader_found_is_found_by_the_next() {
     model(a_reader_beside_a_way_that_changes_hands);
 }
 
 #[test]
 #[should_panic]
-fn but_not_without_the_second_look() {
+fn the_next_reader_fails_with_without_second_look() {
     with_mutant("without_second_look", || model(a_reader_beside_a_way_that_changes_hands));
 }
 
 /// A removal beside an insertion that splits the segment: the removed key is absent, and the
 /// inserted one present.
 #[test]
-fn a_removal_beside_a_split_takes_it_out_once() {
+fn a_removal_during_a_split_removes_the_entry_once() {
     model(|| {
         let (index, [one, two, three]) = (index(), keys());
         let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
@@ -383,13 +387,13 @@ fn an_end_beside_a_removal() {
 }
 
 #[test]
-fn an_entry_that_says_it_is_out_is_out() {
+fn an_entry_that_is_not_indexed_is_not_found() {
     model(an_end_beside_a_removal);
 }
 
 #[test]
 #[should_panic]
-fn but_not_when_it_is_asked_relaxed() {
+fn a_dropped_handle_fails_with_indexed_relaxed() {
     with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
 }
 
@@ -407,24 +411,24 @@ fn a_handle_dropped_beside_a_removal() {
     remover.join().unwrap();
     index.slab().collect();
     let slab = index.slab();
-    assert_eq!((slab.drop_panics(), slab.shared().unwrap().out()), (0, 0), "it was dropped in order");
+    assert_eq!((slab.drop_panics(), slab.shared().unwrap().used()), (0, 0), "it was dropped in order");
     end(index, Vec::new());
 }
 
 #[test]
-fn an_entry_ends_once_though_its_handle_is_dropped_first() {
+fn an_entry_is_retired_once_if_its_handle_is_dropped_during_its_removal() {
     model(a_handle_dropped_beside_a_removal);
 }
 
 #[test]
 #[should_panic]
-fn but_not_if_whoever_takes_it_out_leaves_it() {
+fn a_removal_fails_with_left_without_an_end() {
     with_mutant("left_without_an_end", || model(a_handle_dropped_beside_a_removal));
 }
 
 #[test]
 #[should_panic]
-fn and_not_after_its_handles_last_use_if_that_is_dropped_relaxed() {
+fn a_removal_fails_with_abandon_relaxed() {
     with_mutant("abandon_relaxed", || model(a_handle_dropped_beside_a_removal));
 }
 
@@ -446,8 +450,8 @@ fn a_reader_beside_a_word_that_changes(then: fn(&'static ExtendibleIndex<Entry>)
     handles.extend(then(index));
     reader.join().unwrap();
     index.assert_valid(&|_| 7);
-    // SAFETY: as in `end`, which assumes other hashes: the index came from `Box::leak`, and the
-    // other threads are joined.
+    // SAFETY: the reference came from `Box::leak`, the other thread was joined above, and the index
+    // is not used afterwards.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
     drop(handles);
 }
@@ -475,7 +479,7 @@ fn a_reader_beside_the_end_of_one_further_on() {
 }
 
 #[test]
-fn a_tag_is_published_by_whoever_stores_its_word() {
+fn a_tag_is_published_by_every_store_of_its_word() {
     model(a_reader_beside_a_neighbours_end);
     model(a_reader_beside_one_that_goes_further_on);
     model(a_reader_beside_the_end_of_one_further_on);
@@ -483,19 +487,19 @@ fn a_tag_is_published_by_whoever_stores_its_word() {
 
 #[test]
 #[should_panic]
-fn but_not_by_a_neighbours_end_that_is_relaxed() {
+fn a_tag_fails_with_take_relaxed() {
     with_mutant("take_relaxed", || model(a_reader_beside_a_neighbours_end));
 }
 
 #[test]
 #[should_panic]
-fn but_not_by_one_that_goes_further_on_relaxed() {
+fn a_tag_fails_with_pass_relaxed() {
     with_mutant("pass_relaxed", || model(a_reader_beside_one_that_goes_further_on));
 }
 
 #[test]
 #[should_panic]
-fn but_not_by_the_end_of_one_further_on_relaxed() {
+fn a_tag_fails_with_unpass_relaxed() {
     with_mutant("unpass_relaxed", || model(a_reader_beside_the_end_of_one_further_on));
 }
 
@@ -513,13 +517,13 @@ fn a_reader_beside_the_first_put() {
 }
 
 #[test]
-fn a_reader_beside_the_first_put_finds_all_of_it_or_nothing() {
+fn a_reader_finds_nothing_or_the_initialized_entry_during_the_first_insert() {
     model(a_reader_beside_the_first_put);
 }
 
 #[test]
 #[should_panic]
-fn but_not_when_the_first_directory_is_published_relaxed() {
+fn the_first_insert_fails_with_first_directory_relaxed() {
     with_mutant("first_directory_relaxed", || model(a_reader_beside_the_first_put));
 }
 
@@ -542,12 +546,12 @@ fn a_reader_beside_a_new_chunk() {
 }
 
 #[test]
-fn a_new_chunk_hides_nothing_from_a_reader() {
+fn a_reader_finds_present_entries_while_the_slab_adds_a_chunk() {
     model(a_reader_beside_a_new_chunk);
 }
 
 #[test]
 #[should_panic]
-fn but_it_does_when_its_number_is_seen_too_early() {
+fn a_new_chunk_fails_with_put_relaxed() {
     with_mutant("put_relaxed", || model(a_reader_beside_a_new_chunk));
 }

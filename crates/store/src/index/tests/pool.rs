@@ -1,4 +1,8 @@
 //! The memory of a large index: freed slots of segments are reused, and empty chunks are released.
+//!
+//! The first tests use a pool without an index and free segments one by one; the last ones fill an
+//! index and compare the bytes of its segments with those of the pool. The sizes are written out
+//! for 64-byte lines.
 
 use super::*;
 use crate::index::class::Class;
@@ -49,7 +53,7 @@ fn put(segment: *mut Segment) {
 }
 
 #[test]
-fn a_chunk_has_room_for_what_it_says_and_goes_back_with_the_last() {
+fn a_chunk_has_the_stated_slots_and_is_released_with_its_last_segment() {
     let pool = Own::new();
     let empty = pool.footprint();
     for (class, slots) in [(8, 60), (9, 39), (10, 30), (11, 20), (12, 15), (13, 10)] {
@@ -73,7 +77,7 @@ fn a_chunk_has_room_for_what_it_says_and_goes_back_with_the_last() {
 }
 
 #[test]
-fn a_pool_ends_with_its_last_segment() {
+fn a_closed_pool_is_freed_with_its_last_segment() {
     let pool = Own::new();
     let segments: Vec<_> = (0..100).map(|prefix| take(&pool, CLASS, prefix)).collect();
     drop(pool);
@@ -83,7 +87,7 @@ fn a_pool_ends_with_its_last_segment() {
 /// Every second segment of many chunks is free: half of the chunks can be released, and are, if
 /// each segment that is to be evacuated moves.
 #[test]
-fn those_that_leave_leave_whole_chunks() {
+fn evacuation_empties_whole_chunks() {
     let pool = Own::new();
     let mut segments: Vec<_> = (0..40 * SLOTS as u64).map(|prefix| Some(take(&pool, CLASS, prefix))).collect();
     assert!(pool.evacuating().is_none(), "there is no room");
@@ -115,7 +119,7 @@ fn those_that_leave_leave_whole_chunks() {
 /// An evacuated segment that stays does no harm: its chunk is used again when no other chunk has
 /// room.
 #[test]
-fn a_chunk_is_used_again_whose_segments_stay() {
+fn a_chunk_whose_segments_stay_is_allocated_from_again() {
     let pool = Own::new();
     let mut segments: Vec<_> = (0..2 * SLOTS as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
     let two = pool.footprint();
@@ -132,7 +136,7 @@ fn a_chunk_is_used_again_whose_segments_stay() {
 
 /// Segments go to the fullest chunk, so that the emptiest chunks can become empty.
 #[test]
-fn a_segment_is_put_in_the_fullest_chunk() {
+fn a_segment_is_allocated_in_the_fullest_chunk() {
     // `free` of 15 slots are free in the first chunk, and 12 in the second, which had room last.
     for free in [2, 8, 11] {
         let pool = Own::new();
@@ -160,7 +164,7 @@ const CHUNKS_MAX: usize = 6;
 /// The pool's memory is that of its segments plus a few chunks, at every size of the index.
 #[test]
 #[cfg_attr(miri, ignore = "it would take hours")]
-fn a_large_index_is_in_chunks_that_are_full() {
+fn a_large_indexs_chunks_are_nearly_full() {
     let index = ExtendibleIndex::<Entry>::new();
     let mut handles = Vec::new();
     for key in 0..1_200_000 {
@@ -194,7 +198,7 @@ fn unpooled_and_used(index: &ExtendibleIndex<Entry>) -> (usize, usize) {
 /// found.
 #[test]
 #[cfg_attr(miri, ignore = "it would take hours")]
-fn threads_that_grow_a_large_index_lose_nothing() {
+fn threads_lose_no_entry_while_a_large_index_grows() {
     const EACH: u64 = 60_000;
     let index = ExtendibleIndex::<Entry>::new();
     let mut handles: Vec<_> =

@@ -1,4 +1,7 @@
 //! Several threads on one index.
+//!
+//! Some keys stay and others come and go; the readers check that each key that stays is found with
+//! its value, and that a walk visits it exactly once.
 
 use super::*;
 use crate::index::Cursor;
@@ -17,7 +20,7 @@ fn hash(key: u64) -> u64 {
 /// Keys that are never removed are always found, whatever changes beside them; a value is always
 /// one that was inserted under its key.
 #[test]
-fn what_is_there_throughout_is_always_found_and_seen_once() {
+fn keys_that_stay_are_always_found_and_visited_once() {
     const STAY: u64 = 3_000;
     const COME: u64 = 20_000;
     let index = ExtendibleIndex::<Entry>::new();

@@ -1,4 +1,8 @@
 //! Selection of the chunks to evacuate, so that few objects in many chunks take fewer chunks.
+//!
+//! Objects cannot move by themselves. The selection only marks chunks; the owner (a cache's
+//! housekeeper) then replaces each object in a marked chunk by a copy elsewhere. A change must
+//! ensure that no more objects are in the selected chunks than the other chunks have free slots.
 
 use super::sum::Sum;
 use super::CentralFreeList;
@@ -11,10 +15,10 @@ const SPARSE_PARTS: usize = 2;
 const CHUNKS_MIN: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 /// The number of fullness steps that are told apart. Coarse, so that among chunks of about the same
 /// fullness adjacent ones are selected: a span returns to the system only as a whole.
-const SHADES: usize = 8;
+const STEPS: usize = 8;
 
 impl CentralFreeList {
-    /// True if some node is sparse enough to be compacted. O(nodes).
+    /// Returns true if some node is sparse enough to be compacted. O(nodes).
     pub(crate) fn is_sparse(&self) -> bool {
         self.nodes.iter().any(|node| is_sparse(node.all))
     }
@@ -26,12 +30,14 @@ impl CentralFreeList {
         (0..self.nodes.len()).map(|node| self.begin_on(node)).sum()
     }
 
+    /// Selects chunks of one node, if the node is sparse. Returns the number of used slots in them,
+    /// which is at most the number of free slots in the others.
     fn begin_on(&mut self, node: usize) -> usize {
         let mut rest = self.nodes[node].all;
         if !is_sparse(rest) {
             return 0;
         }
-        let shades = self.shades(node);
+        let steps = self.steps(node);
         let mut moved = 0;
         let mut fits = |them: Sum| {
             let is_room = moved + them.used() <= rest.free - them.free;
@@ -42,28 +48,28 @@ impl CentralFreeList {
             is_room
         };
         // All chunks of the emptiest steps, and some of the next step.
-        let whole = shades.iter().take_while(|&&shade| fits(shade)).count();
+        let whole = steps.iter().take_while(|&&step| fits(step)).count();
         for at in 0..self.chunks.len() {
             let Some(chunk) = self.of(at, node) else { continue };
-            let shade = shade(chunk);
-            if shade < whole || shade == whole && fits(chunk) {
+            let step = fullness_step(chunk);
+            if step < whole || step == whole && fits(chunk) {
                 self.set_leaving(at, true);
             }
         }
         moved
     }
 
-    /// Selected chunks that are not empty are allocated from again. O(chunks).
+    /// Ends the evacuation: slots of the selected chunks are allocated again. O(chunks).
     pub(crate) fn end_compaction(&mut self) {
         for at in 0..self.chunks.len() {
-            if self.chunks[at].memory.is_some() && self.chunks[at].leaves {
+            if self.chunks[at].memory.is_some() && self.chunks[at].is_evacuating {
                 self.set_leaving(at, false);
             }
         }
     }
 
     fn set_leaving(&mut self, at: usize, evacuating: bool) {
-        self.chunks[at].leaves = evacuating;
+        self.chunks[at].is_evacuating = evacuating;
         self.rebin(at as u32);
         let Some(memory) = &self.chunks[at].memory else { return };
         // SAFETY: a chunk's memory begins with its header, and exists while the pool's lock is
@@ -74,16 +80,16 @@ impl CentralFreeList {
         header.evacuating.store(evacuating, Ordering::Relaxed);
     }
 
-    /// The node's chunks by fullness step, the emptiest first.
-    fn shades(&self, node: usize) -> [Sum; SHADES] {
-        let mut shades = [Sum::default(); SHADES];
+    /// Returns the node's chunks by fullness step, the emptiest first.
+    fn steps(&self, node: usize) -> [Sum; STEPS] {
+        let mut steps = [Sum::default(); STEPS];
         for chunk in (0..self.chunks.len()).filter_map(|at| self.of(at, node)) {
-            shades[shade(chunk)].add(chunk);
+            steps[fullness_step(chunk)].add(chunk);
         }
-        shades
+        steps
     }
 
-    /// The counts of one chunk, if it belongs to the node.
+    /// Returns the counts of one chunk, if it belongs to the node.
     fn of(&self, at: usize, node: usize) -> Option<Sum> {
         let chunk = &self.chunks[at];
         (chunk.memory.is_some() && usize::from(chunk.node) == node).then(|| chunk.sum())
@@ -94,7 +100,7 @@ fn is_sparse(node: Sum) -> bool {
     node.chunks >= CHUNKS_MIN && node.used() * SPARSE_PARTS < node.slots
 }
 
-/// The fullness step of a chunk; the last step is nearly full.
-fn shade(chunk: Sum) -> usize {
-    (chunk.used() * SHADES / chunk.slots).min(SHADES - 1)
+/// Returns the fullness step of a chunk; the last step is nearly full.
+fn fullness_step(chunk: Sum) -> usize {
+    (chunk.used() * STEPS / chunk.slots).min(STEPS - 1)
 }

@@ -1,4 +1,7 @@
 //! Allocation of slots: from the thread cache, which is refilled from the central free list.
+//!
+//! The common case takes the lock of one thread cache and pops a slot. A change must ensure that it
+//! neither touches the central free list nor reads the object that it prefetches.
 
 use super::super::central_free_list::CentralFreeList;
 use super::super::free::Free;
@@ -36,6 +39,7 @@ impl<T: Slotted> SharedSlab<T> {
         Ok(object)
     }
 
+    /// Takes a free slot for an object on `node`; `None` without memory.
     #[inline]
     pub(super) fn slot(&self, node: NodeId, this: NonNull<Self>) -> Option<NonNull<Free>> {
         let mut thread_cache = self.thread_caches.local().lock();
@@ -53,6 +57,8 @@ impl<T: Slotted> SharedSlab<T> {
         self.refill(&mut thread_cache, node, this)
     }
 
+    /// Moves a batch of free slots of `node` from the central free list to the thread cache, whose
+    /// slots of another node go back first, and takes one of them.
     #[cold]
     pub(super) fn refill(
         &self,
@@ -81,6 +87,7 @@ impl<T: Slotted> SharedSlab<T> {
         got.then(|| thread_cache.free.pop()).flatten()
     }
 
+    /// Stores the number of slots for readers that do not lock the central free list.
     pub(super) fn count(&self, pool: &MutexGuard<'_, CentralFreeList>) {
         // Relaxed: a number that bounds a batch.
         self.slots.store(pool.slots, Ordering::Relaxed);

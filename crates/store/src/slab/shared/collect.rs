@@ -1,4 +1,8 @@
 //! Collection of all waiting objects.
+//!
+//! Retired objects are otherwise dropped only when more objects are retired; a shrinker calls this
+//! to free memory now. A change must ensure that all bags are sealed before the one fence, that no
+//! lock is held while an object is dropped, and that other threads' additions do not prolong it.
 
 use super::super::bag::Bag;
 use super::super::slotted::Slotted;
@@ -15,7 +19,7 @@ impl<T: Slotted> SharedSlab<T> {
     /// their chunks. Returns the bytes that remain.
     pub(in crate::slab) fn collect(&self, most: usize) -> u64 {
         self.seal_all();
-        self.drop_passed(most);
+        self.drop_ready(most);
         self.waiting.get().get()
     }
 
@@ -32,7 +36,7 @@ impl<T: Slotted> SharedSlab<T> {
 
     /// Drops at most `most` sealed objects without readers, returns free slots to their chunks, and
     /// makes the byte counter exact. Returns the number of dropped objects.
-    pub(in crate::slab) fn drop_passed(&self, most: usize) -> usize {
+    pub(in crate::slab) fn drop_ready(&self, most: usize) -> usize {
         let mut left = most;
         for thread_cache in self.thread_caches.all() {
             self.advance(&mut thread_cache.lock(), true);
@@ -71,7 +75,7 @@ impl<T: Slotted> SharedSlab<T> {
             if batch.len != 0 {
                 // SAFETY: the objects were in this slab's bags, so there is no handle to them;
                 // their readers have left, and the lock was released.
-                unsafe { Self::end_passed(thread_cache, batch) };
+                unsafe { Self::end_ready(thread_cache, batch) };
             }
             if left == 0 {
                 return all;
@@ -85,7 +89,7 @@ impl<T: Slotted> SharedSlab<T> {
     ///
     /// The clauses of [`end_all`](Self::end_all). Without `std`, also: [`ThreadCache::begin_drops`]
     /// of that thread cache returned true to the caller.
-    pub(super) unsafe fn end_passed(thread_cache: &Mutex<ThreadCache>, batch: Bag) {
+    pub(super) unsafe fn end_ready(thread_cache: &Mutex<ThreadCache>, batch: Bag) {
         #[cfg(all(feature = "std", not(lowwater_loom)))]
         {
             let _ = thread_cache;

@@ -1,4 +1,8 @@
 //! Dropping of objects after their readers have left, and freeing of their slots.
+//!
+//! Each retirement drops at most two objects whose readers have left, so that the cost of a drop is
+//! spread evenly. A change must ensure that a destructor runs without a lock, that a panic in it is
+//! counted and does not leak the slot, and that a slot is freed exactly once.
 
 use super::super::bag::Bag;
 use super::super::central_free_list::CentralFreeList;
@@ -7,6 +11,7 @@ use super::super::free::Free;
 use super::super::nest;
 use super::super::slotted::Slotted;
 use super::super::thread_cache::ThreadCache;
+use super::batch::Batch;
 use super::SharedSlab;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, MutexGuard};
@@ -16,13 +21,8 @@ use core::ptr::NonNull;
 use lowwater_base::poison::poison;
 use lowwater_lru_core::list::Hook;
 
-/// The maximum number of objects that are dropped for each retired one.
-pub(super) const DROPS_MAX: usize = 2;
 /// The maximum number of free slots in a thread cache.
 const FREE_MAX: u32 = 512;
-
-/// The objects that one call drops.
-pub(super) type Batch = [Option<NonNull<Hook>>; DROPS_MAX];
 
 impl<T: Slotted> SharedSlab<T> {
     /// Drops objects without a lock, then frees their slots under one lock; then drops the objects
@@ -74,9 +74,9 @@ impl<T: Slotted> SharedSlab<T> {
             // SAFETY: the slots of the batch are not free yet, so the shared part with its thread
             // cache exists.
             let mut thread_cache = unsafe { &*here }.lock();
-            let next: Batch = core::array::from_fn(|_| thread_cache.pending.pop(T::LAYOUT));
-            thread_cache.dropping = next[0].is_some();
-            if next[0].is_none() {
+            let next = Batch::pending(T::LAYOUT, &mut thread_cache);
+            thread_cache.dropping = !next.is_empty();
+            if next.is_empty() {
                 // SAFETY: the batch is this slab's, and was dropped above.
                 return unsafe { Self::slots_back(this, thread_cache, batch, bytes) };
             }
@@ -96,7 +96,7 @@ impl<T: Slotted> SharedSlab<T> {
     #[inline]
     pub(super) unsafe fn drop_batch(batch: &Batch) -> i64 {
         let mut bytes = 0;
-        for &links in batch.iter().flatten() {
+        for links in batch.iter() {
             // SAFETY: batches come from bags; the caller's clause: no handle, no readers, no later
             // use.
             bytes += unsafe { Self::drop_object(links) };
@@ -124,13 +124,13 @@ impl<T: Slotted> SharedSlab<T> {
         let shared = unsafe { &*this };
         if !thread_cache.closed {
             shared.count_retired(&mut thread_cache, bytes.wrapping_neg());
-            batch.into_iter().flatten().for_each(|links| shared.take_back(&mut thread_cache, links));
+            batch.iter().for_each(|links| shared.take_back(&mut thread_cache, links));
             return;
         }
         shared.add_retired(bytes.wrapping_neg());
         // Released before the loop: the thread cache may be freed with the last slot.
         let _held = crate::mutated!("slots_back_under_lock").then_some(thread_cache);
-        for links in batch.into_iter().flatten() {
+        for links in batch.iter() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
             // SAFETY: the caller's clause: the object was dropped, and no other code has the
@@ -140,6 +140,7 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Frees the slot of a dropped object into a thread cache that is not closed.
+    #[inline]
     pub(super) fn take_back(&self, thread_cache: &mut ThreadCache, links: NonNull<Hook>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };

@@ -1,14 +1,20 @@
 //! Retiring of objects: they wait in bags of the thread cache for their readers.
+//!
+//! A grace period costs a fence on all processors, so retired objects are collected in bags that
+//! share one. A change must ensure that a bag is sealed after its last object became unreachable,
+//! and that both its length and its bytes are bounded: the bounds limit the memory that readers
+//! hold back.
 
 use super::super::bag::Bag;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 use super::super::nest;
 use super::super::slotted::Slotted;
 use super::super::thread_cache::ThreadCache;
-use super::drops::DROPS_MAX;
+use super::batch::{Batch, DROPS_MAX, RETIRE_MAX};
 use super::SharedSlab;
 use crate::rcu;
 use crate::sync::atomic::Ordering;
+use crate::sync::Mutex;
 use crate::unwind;
 use core::ptr::NonNull;
 
@@ -34,57 +40,61 @@ impl<T: Slotted> SharedSlab<T> {
     /// The object was allocated by a slab, there is no handle to it any more, and no reader that
     /// enters from now on finds it.
     pub(crate) unsafe fn retire(object: NonNull<T>) {
-        // SAFETY: the object's slot is not free.
+        // SAFETY: the object is a slab's (this function's clause).
         let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+        // SAFETY: `shared` is the object's slab, and the other clauses are this function's.
+        unsafe { Self::retire_batch(shared, &[object]) };
+    }
+
+    /// Drops objects, at least one and at most [`RETIRE_MAX`], and reuses their slots after their
+    /// readers have left; all under one lock of the thread cache.
+    ///
+    /// # Safety
+    ///
+    /// The objects were allocated by the slab of `shared`, there is no handle to any of them any
+    /// more, and no reader that enters from now on finds one.
+    #[inline]
+    pub(crate) unsafe fn retire_batch(shared: *const Self, objects: &[NonNull<T>]) {
         // SAFETY: a slab's shared part exists while one of its slots is not free.
         let this = unsafe { &*shared };
-        // SAFETY: no other code drops the object, so it is live. No lock is held, because this
-        // calls the owner's code.
-        let weight = this.weigh(unsafe { object.as_ref() });
-        let bytes = u64::from(weight);
-        // SAFETY: the object is not dropped yet (the caller's clause).
-        let links = unsafe { T::links(object) };
+        // SAFETY: no other code drops the objects, so they are live. No lock is held.
+        let weights = unsafe { this.weigh(objects) };
+        let weighed = || objects.iter().copied().zip(weights);
         let here = this.thread_caches.local();
         let mut thread_cache = here.lock();
         if thread_cache.closed {
-            if core::mem::needs_drop::<T>() {
-                this.add_retired(bytes as i64);
-            }
-            let mut one = Bag::new();
-            // SAFETY: the caller owns the object and passes it to the bag.
-            unsafe { one.push(T::LAYOUT, links, weight) };
-            #[cfg(all(feature = "std", not(lowwater_loom)))]
-            {
-                drop(thread_cache);
-                // SAFETY: the slab was dropped, so it has no readers, and there is no handle to the
-                // object. No lock is held.
-                unsafe { Self::end_all(one) };
-            }
-            #[cfg(any(not(feature = "std"), lowwater_loom))]
-            if thread_cache.begin_drops(T::LAYOUT, |_| core::mem::replace(&mut one, Bag::new())) {
-                drop(thread_cache);
-                // SAFETY: the slab was dropped, so it has no readers, and there is no handle to the
-                // object; the object's slot keeps the shared part, with this thread cache, alive.
-                unsafe { Self::drop_some(shared, here, [one.pop(T::LAYOUT), None]) };
+            drop(thread_cache);
+            for (object, weight) in weighed() {
+                // SAFETY: this function's clauses; the shared part with the thread cache exists
+                // while the slot of this object is not free.
+                unsafe { Self::retire_closed(shared, here, object, weight) };
             }
             return;
         }
-        // SAFETY: the caller owns the object and passes it to the bag.
-        unsafe { thread_cache.open.push(T::LAYOUT, links, weight) };
+        let mut bytes = 0;
+        for (object, weight) in weighed() {
+            // SAFETY: the object is not dropped yet (this function's clauses).
+            let links = unsafe { T::links(object) };
+            // SAFETY: the caller owns the object and passes it to the bag.
+            unsafe { thread_cache.open.push(T::LAYOUT, links, weight) };
+            bytes += u64::from(weight);
+        }
         thread_cache.open_bytes += bytes;
+        // Bytes that are no longer waiting once the readers have left, whether or not the slots
+        // are reused yet: nothing is dropped.
         if !core::mem::needs_drop::<T>() {
             thread_cache.beside_bytes += bytes;
         }
         this.count_retired(&mut thread_cache, bytes as i64);
         if thread_cache.open_bytes >= OPEN_BYTES_MAX || thread_cache.open.len as usize >= this.open_max() {
             this.seal(&mut thread_cache);
-        } else if thread_cache.open.len % LOOK_EVERY == 0 {
+        } else if thread_cache.open.len % LOOK_EVERY < objects.len() as u32 {
             this.advance(&mut thread_cache, false);
         }
         if thread_cache.ready.len() == 0 {
             return;
         }
-        let due = Self::due(&thread_cache);
+        let due = Self::due(&thread_cache) * objects.len();
         if !core::mem::needs_drop::<T>() {
             for _ in 0..due {
                 let Some(links) = thread_cache.ready.pop(T::LAYOUT) else { break };
@@ -92,6 +102,9 @@ impl<T: Slotted> SharedSlab<T> {
             }
             return;
         }
+        // A drop may retire objects of the same type: such nested calls leave theirs to the
+        // outermost call of the thread (`nest`), which without `std` is found through the thread
+        // cache.
         #[cfg(all(feature = "std", not(lowwater_loom)))]
         if nest::leave_to_outer::<T>(T::LAYOUT, || thread_cache.ready.pop_some(T::LAYOUT, due)) {
             return;
@@ -100,7 +113,7 @@ impl<T: Slotted> SharedSlab<T> {
         if !thread_cache.begin_drops(T::LAYOUT, |passed| passed.pop_some(T::LAYOUT, due)) {
             return;
         }
-        let batch = core::array::from_fn(|n| (n < due).then(|| thread_cache.ready.pop(T::LAYOUT)).flatten());
+        let batch = Batch::ready(T::LAYOUT, &mut thread_cache, due);
         drop(thread_cache);
         // SAFETY: the objects were in this slab's thread cache, so there is no handle to them, and
         // their readers have left. Their slots are not free and keep the shared part, with its
@@ -108,14 +121,67 @@ impl<T: Slotted> SharedSlab<T> {
         unsafe { Self::drop_some(shared, here, batch) };
     }
 
-    /// The object's weight, at most 4 GiB; the size of its slot if the weigher panics.
+    /// Drops an object of a slab that was dropped, at once, as the slab has no readers.
+    ///
+    /// # Safety
+    ///
+    /// The object was allocated by the slab of `shared`, and there is no handle to it any more;
+    /// `here` is a thread cache of that slab, and is closed. No lock is held.
+    #[cold]
+    unsafe fn retire_closed(shared: *const Self, here: *const Mutex<ThreadCache>, object: NonNull<T>, weight: u32) {
+        // SAFETY: the object is not dropped yet (this function's clause).
+        let links = unsafe { T::links(object) };
+        if core::mem::needs_drop::<T>() {
+            // SAFETY: a slab's shared part exists while one of its slots is not free.
+            unsafe { &*shared }.add_retired(i64::from(weight));
+        }
+        let mut one = Bag::new();
+        // SAFETY: the caller owns the object and passes it to the bag.
+        unsafe { one.push(T::LAYOUT, links, weight) };
+        #[cfg(all(feature = "std", not(lowwater_loom)))]
+        {
+            let _: *const Mutex<ThreadCache> = here;
+            // SAFETY: the slab was dropped, so it has no readers, and there is no handle to the
+            // object. No lock is held.
+            unsafe { Self::end_all(one) };
+        }
+        #[cfg(any(not(feature = "std"), lowwater_loom))]
+        {
+            // SAFETY: the slab's shared part, with its thread cache, exists while the slot of the
+            // object is not free.
+            let mut thread_cache = unsafe { &*here }.lock();
+            if thread_cache.begin_drops(T::LAYOUT, |_| core::mem::replace(&mut one, Bag::new())) {
+                drop(thread_cache);
+                // SAFETY: the slab was dropped, so it has no readers, and there is no handle to the
+                // object; the object's slot keeps the shared part, with this thread cache, alive.
+                unsafe { Self::drop_some(shared, here, Batch::one(links)) };
+            }
+        }
+    }
+
+    /// Returns the weights of objects, each at most 4 GiB; the size of a slot for an object whose
+    /// weigher panics.
+    ///
+    /// # Safety
+    ///
+    /// The objects are live.
     #[inline]
-    pub(super) fn weigh(&self, object: &T) -> u32 {
-        let mut bytes = size_of::<T>() as u64;
-        if unwind::caught(|| bytes = object.weight()).is_none() {
+    unsafe fn weigh(&self, objects: &[NonNull<T>]) -> [u32; RETIRE_MAX] {
+        let mut weights = [size_of::<T>() as u32; RETIRE_MAX];
+        let mut left = objects.iter().zip(&mut weights);
+        // Repeated only after a panic: each call weighs all objects that are left.
+        while unwind::caught(|| {
+            for (object, weight) in left.by_ref() {
+                // SAFETY: the object is live (this function's clause).
+                let bytes = unsafe { object.as_ref() }.weight();
+                *weight = u32::try_from(bytes).unwrap_or(u32::MAX);
+            }
+        })
+        .is_none()
+        {
             self.count_panic();
         }
-        u32::try_from(bytes).unwrap_or(u32::MAX)
+        weights
     }
 
     #[cold]
@@ -124,7 +190,7 @@ impl<T: Slotted> SharedSlab<T> {
         self.drop_panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The maximum number of objects in an open bag.
+    /// Returns the maximum number of objects in an open bag.
     pub(super) fn open_max(&self) -> usize {
         // Relaxed: a number that bounds a batch, as in `count`.
         (self.slots.load(Ordering::Relaxed) / OPEN_PARTS).clamp(OPEN_MIN, OPEN_MAX)
@@ -138,6 +204,8 @@ impl<T: Slotted> SharedSlab<T> {
         self.advance(thread_cache, is_second);
     }
 
+    /// Moves sealed bags whose readers have left to the objects that are ready to be dropped;
+    /// `may_fence`: issues a fence on all processors first, if a bag waits for one.
     pub(in crate::slab) fn advance(&self, thread_cache: &mut ThreadCache, may_fence: bool) {
         let bytes = thread_cache.advance(T::LAYOUT, may_fence);
         self.count_retired(thread_cache, (bytes as i64).wrapping_neg());
@@ -179,9 +247,9 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// The number of objects to drop for one retired object: one, so that slots are freed as fast
-    /// as they are needed; more if the queue is longer than two bags, because otherwise a backlog
-    /// that readers once caused would never shrink.
+    /// Returns the number of objects to drop for each retired object: one, so that slots are freed
+    /// as fast as they are needed; more if the queue is longer than two bags, because otherwise a
+    /// backlog that readers once caused would never shrink.
     pub(super) fn due(thread_cache: &ThreadCache) -> usize {
         if thread_cache.ready.len() > 2 * thread_cache.bag_len {
             DROPS_MAX

@@ -1,4 +1,8 @@
 //! Spans that are mapped from the system.
+//!
+//! For targets with an operating system; elsewhere [`spans`](super) allocates each chunk
+//! separately. A change must keep the bits of a span consistent with the memory's state: a chunk is
+//! allocated, spare (free, with its memory) or neither.
 
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
@@ -17,7 +21,7 @@ pub(super) struct Spans {
     blocks: Vec<Block>,
     /// The first span with room, of those with spare chunks, which are used first, and of those
     /// without; the other spans are linked to it.
-    roomy: [u32; 2],
+    with_room: [u32; 2],
     /// The first number without a span; the others are linked to it.
     unused: u32,
     mapped: usize,
@@ -28,14 +32,14 @@ pub(super) struct Spans {
     /// Bytes of one chunk.
     chunk: usize,
     /// The span that was last searched for spare chunks.
-    hand: usize,
+    last_searched: usize,
 }
 
 struct Block {
     /// Null if there is no span of this number.
     base: *mut u8,
     /// One bit for each allocated chunk.
-    out: u32,
+    allocated: u32,
     /// One bit for each free chunk that still has its memory.
     spare: u32,
     /// True if memory of the span was returned since it was last full. It then uses no huge page:
@@ -52,30 +56,41 @@ unsafe impl Send for Spans {}
 
 impl Spans {
     pub(super) const fn new(small: usize) -> Self {
-        Self { blocks: Vec::new(), roomy: [NONE; 2], unused: NONE, mapped: 0, small, spare: 0, chunk: 0, hand: 0 }
+        Self {
+            blocks: Vec::new(),
+            with_room: [NONE; 2],
+            unused: NONE,
+            mapped: 0,
+            small,
+            spare: 0,
+            chunk: 0,
+            last_searched: 0,
+        }
     }
 
     pub(super) fn footprint(&self) -> usize {
         self.blocks.capacity() * size_of::<Block>() + self.spare * self.chunk
     }
 
+    /// Allocates a chunk, with the number of its span: a spare one if there is one, else in a span
+    /// with room, else in a new span.
     pub(super) fn get(&mut self, bytes: usize) -> Option<(NonNull<u8>, u32)> {
-        if self.roomy == [NONE; 2] {
+        if self.with_room == [NONE; 2] {
             self.add()?;
         }
-        let at = self.roomy.into_iter().find(|&at| at != NONE)?;
+        let at = self.with_room.into_iter().find(|&at| at != NONE)?;
         self.unlink(at);
         let block = &mut self.blocks[at as usize];
         let chunk = match block.spare {
-            0 => block.out.trailing_ones(),
+            0 => block.allocated.trailing_ones(),
             spare => spare.trailing_zeros(),
         };
         self.spare -= (block.spare >> chunk & 1) as usize;
         block.spare &= !(1 << chunk);
-        block.out |= 1 << chunk;
+        block.allocated |= 1 << chunk;
         // SAFETY: the bit is that of a chunk inside the span.
         let base = unsafe { block.base.add(chunk as usize * bytes) };
-        if block.out != all(bytes) {
+        if block.allocated != all(bytes) {
             self.link(at);
         } else if core::mem::take(&mut block.has_holes) {
             block.ask_for_huge(self.mapped > self.small);
@@ -88,14 +103,14 @@ impl Spans {
     /// `base` came from [`get`](Self::get) with this span, and no other code uses it.
     pub(super) unsafe fn put(&mut self, base: NonNull<u8>, bytes: usize, at: u32) {
         let block = &mut self.blocks[at as usize];
-        let was_full = block.out == all(bytes);
+        let was_full = block.allocated == all(bytes);
         if !was_full {
             self.unlink(at);
         }
         let block = &mut self.blocks[at as usize];
         let chunk = (base.as_ptr().addr() - block.base.addr()) / bytes;
-        block.out &= !(1 << chunk);
-        if block.out == 0 {
+        block.allocated &= !(1 << chunk);
+        if block.allocated == 0 {
             self.spare -= core::mem::take(&mut block.spare).count_ones() as usize;
             let base = core::mem::replace(&mut block.base, ptr::null_mut());
             block.next = core::mem::replace(&mut self.unused, at);
@@ -117,9 +132,9 @@ impl Spans {
     /// Returns the spare chunks of the next span that has some, but keeps `keep` in all.
     fn give_some_spare_back(&mut self, keep: usize) {
         for _ in 0..LOOKS_MAX.min(self.blocks.len()) {
-            self.hand = (self.hand + 1) % self.blocks.len();
-            if self.blocks[self.hand].spare != 0 {
-                return self.give_spare_back(self.hand, keep);
+            self.last_searched = (self.last_searched + 1) % self.blocks.len();
+            if self.blocks[self.last_searched].spare != 0 {
+                return self.give_spare_back(self.last_searched, keep);
             }
         }
     }
@@ -166,7 +181,7 @@ impl Spans {
         };
         let base = map_aligned(BLOCK)?.as_ptr();
         self.mapped += 1;
-        let block = Block { base, out: 0, spare: 0, has_holes: false, prev: NONE, next: NONE };
+        let block = Block { base, allocated: 0, spare: 0, has_holes: false, prev: NONE, next: NONE };
         block.ask_for_huge(self.mapped > self.small);
         if at as usize == self.blocks.len() {
             self.blocks.push(block);
@@ -177,9 +192,10 @@ impl Spans {
         Some(())
     }
 
+    /// Links a span, which must have room, to the head of the list for its state.
     fn link(&mut self, at: u32) {
         let list = self.blocks[at as usize].list();
-        let next = core::mem::replace(&mut self.roomy[list], at);
+        let next = core::mem::replace(&mut self.with_room[list], at);
         (self.blocks[at as usize].prev, self.blocks[at as usize].next) = (NONE, next);
         if next != NONE {
             self.blocks[next as usize].prev = at;
@@ -191,7 +207,7 @@ impl Spans {
         let list = self.blocks[at as usize].list();
         let (prev, next) = (self.blocks[at as usize].prev, self.blocks[at as usize].next);
         match prev {
-            NONE => self.roomy[list] = next,
+            NONE => self.with_room[list] = next,
             prev => self.blocks[prev as usize].next = next,
         }
         if next != NONE {
@@ -201,12 +217,13 @@ impl Spans {
 }
 
 impl Block {
-    /// The list of a span with room: with spare chunks or without.
+    /// Returns the list of a span with room: with spare chunks or without.
     fn list(&self) -> usize {
         usize::from(self.spare == 0)
     }
 
-    /// Must be mapped. Some systems use huge pages unless told not to, so both cases are advised.
+    /// Advises the system whether to use a huge page. The span must be mapped. Some systems use
+    /// huge pages unless told not to, so both cases are advised.
     fn ask_for_huge(&self, is_wanted: bool) {
         let advice = if is_wanted { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: neither advice changes the contents or ownership of the span. If it is refused,
@@ -215,12 +232,12 @@ impl Block {
     }
 }
 
-/// The bits of all chunks of a span.
+/// Returns the bits of all chunks of a span.
 fn all(bytes: usize) -> u32 {
     run((BLOCK / bytes) as u32)
 }
 
-/// A mask of the lowest `nr` bits; `nr` is at least 1.
+/// Returns a mask of the lowest `nr` bits; `nr` is at least 1.
 fn run(nr: u32) -> u32 {
     u32::MAX >> (32 - nr)
 }
@@ -245,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_not_taken_again_for_a_huge_page() {
+    fn a_span_that_returned_memory_uses_no_huge_page() {
         let mut blocks = Spans::new(0);
         let out: Vec<_> = (0..32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
         let first = out[0].0;
@@ -270,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn some_is_spare_when_all_that_is_is_in_one_block() {
+    fn the_number_of_spare_chunks_stays_within_bounds_if_all_are_in_one_span() {
         let mut blocks = Spans::new(usize::MAX);
         let out: Vec<_> = (0..5 * 32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
         let mut least = usize::MAX;
@@ -291,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spare_is_used_before_what_the_system_would_have_to_give() {
+    fn spare_chunks_are_used_before_unmapped_ones() {
         let mut blocks = Spans::new(usize::MAX);
         let out: Vec<_> = (0..3 * 32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
         // The seventh is one too many: the span that is searched next loses its only spare chunk,
@@ -306,11 +323,11 @@ mod tests {
             assert!(blocks.spare == left && got.1 != 1, "{} chunks are spare, and {left} would do", blocks.spare);
         }
         assert_eq!(blocks.get(CHUNK).expect("memory"), out[32], "what is left is there, too");
-        assert!(blocks.roomy == [NONE; 2] && blocks.mapped == 3);
+        assert!(blocks.with_room == [NONE; 2] && blocks.mapped == 3);
         for (base, at) in out {
             // SAFETY: all chunks are allocated again, and each is returned once.
             unsafe { blocks.put(base, CHUNK, at) };
         }
-        assert!(blocks.roomy == [NONE; 2] && blocks.mapped == 0 && blocks.spare == 0);
+        assert!(blocks.with_room == [NONE; 2] && blocks.mapped == 0 && blocks.spare == 0);
     }
 }

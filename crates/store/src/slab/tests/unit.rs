@@ -1,4 +1,8 @@
 //! Unit tests: one property per test.
+//!
+//! Objects count their drops, so a test sees when a slot is freed. Other tests run at the same time
+//! in this process and may delay a grace period; conditions that depend on one are awaited with
+//! `eventually`.
 
 use crate::slab::thread_cache::ThreadCache;
 use crate::slab::{RetiredBytes, SharedSlab, Slab, Slot, SlotState, Slotted};
@@ -64,7 +68,7 @@ fn eventually(mut is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_empty_slab_and_its_first_object_cost_little() {
+fn an_empty_slab_and_one_with_an_object_take_little_memory() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     assert_eq!(slab.footprint().get(), 0);
     assert!(slab.collect() == slab.waiting() && slab.begin_compaction() == 0, "there is nothing");
@@ -74,7 +78,7 @@ fn an_empty_slab_and_its_first_object_cost_little() {
 }
 
 #[test]
-fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
+fn each_object_is_dropped_once_and_its_memory_returned() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things: Vec<_> = (0..20_000).map(|number| thing(&slab, number, &dropped)).collect();
     slab.assert_valid();
@@ -90,14 +94,14 @@ fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
     drop(things);
     eventually(|| slab.collect().get() == 0);
     assert_eq!(dropped.load(Ordering::Relaxed), 38_000);
-    assert_eq!(shared(&slab).out(), 0);
+    assert_eq!(shared(&slab).used(), 0);
     slab.assert_valid();
 }
 
-/// Two objects per 64 KiB remain in the second half, so that no span is released as a whole.
+/// Some two objects per 2 MiB remain in the second half, so that no span is released as a whole.
 #[test]
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
-fn a_few_empty_chunks_are_kept_for_the_next_objects() {
+fn a_bounded_number_of_empty_chunks_is_kept() {
     const CHUNK: u64 = 64 << 10;
     stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
@@ -130,7 +134,7 @@ fn a_few_empty_chunks_are_kept_for_the_next_objects() {
 }
 
 #[test]
-fn nothing_is_dropped_while_a_reader_is_inside() {
+fn no_object_is_dropped_while_a_reader_is_inside() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     let things: Vec<_> = (0..5_000).map(|number| thing(&slab, number, &dropped)).collect();
     let guard = pin();
@@ -158,7 +162,7 @@ impl Drop for Large {
 }
 
 #[test]
-fn what_readers_held_back_once_does_not_wait_from_then_on() {
+fn objects_that_a_reader_held_back_are_dropped_after_it_left() {
     let (slab, dropped) = (Slab::new(), Arc::new(AtomicUsize::new(0)));
     let large = || {
         let large = Large { links: CompressedLinks::new(), state: SlotState::new(0), dropped: Arc::clone(&dropped) };
@@ -181,7 +185,7 @@ fn what_readers_held_back_once_does_not_wait_from_then_on() {
 }
 
 #[test]
-fn who_has_no_time_for_all_drops_some() {
+fn a_bounded_collection_drops_at_most_that_many() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     let things: Vec<_> = (0..5_000).map(|number| thing(&slab, number, &dropped)).collect();
     let guard = pin();
@@ -214,7 +218,7 @@ fn who_has_no_time_for_all_drops_some() {
 }
 
 #[test]
-fn slabs_that_share_a_count_tell_it_what_they_have_retired() {
+fn slabs_add_their_retired_bytes_to_a_shared_counter() {
     let (total, dropped) = (Arc::new(RetiredBytes::new()), Arc::default());
     let slabs = [0, 1].map(|_| Slab::with_retired(Arc::clone(&total)));
     let of = |number: usize| (number * size_of::<Thing>()) as u64;
@@ -246,7 +250,7 @@ fn slabs_that_share_a_count_tell_it_what_they_have_retired() {
 }
 
 #[test]
-fn an_object_that_no_index_had_can_be_moved_out() {
+fn an_object_that_was_never_indexed_can_be_moved_out() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("no reader saw it");
     assert_eq!((inner.number, dropped.load(Ordering::Relaxed)), (7, 0));
@@ -285,7 +289,7 @@ impl Drop for Owner {
 }
 
 #[test]
-fn a_slab_may_end_while_its_objects_are_dropped() {
+fn a_slab_may_be_dropped_by_the_drop_of_its_object() {
     let (slab, place) = (Slab::new(), Arc::default());
     let owner = |_| {
         let owner = Owner { links: CompressedLinks::new(), state: SlotState::new(0), slab: Arc::clone(&place) };
@@ -310,7 +314,7 @@ fn a_slab_may_end_while_its_objects_are_dropped() {
 }
 
 #[test]
-fn what_is_dropped_next_is_asked_for_in_that_order() {
+fn objects_are_prefetched_in_the_order_of_their_drops() {
     stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let things: Vec<_> = (0..3 * super::super::shared::OPEN_MIN).map(|number| thing(&slab, number, &dropped)).collect();
@@ -351,10 +355,66 @@ fn what_is_dropped_next_is_asked_for_in_that_order() {
     drop(given);
 }
 
+#[test]
+fn handles_of_several_slabs_are_dropped_in_one_call() {
+    let (slabs, dropped) = ([Slab::new(), Slab::new(), Slab::new()], Arc::default());
+    // Runs of 1, 20 and 3 objects of a slab, so that a batch is filled, and also cut short.
+    let runs = [(0, 1), (1, 20), (0, 3), (2, 8), (1, 1)];
+    let handles = runs.iter().flat_map(|&(slab, len)| (0..len).map(move |n| (slab, n)));
+    let handles: Vec<_> = handles.map(|(slab, n)| thing(&slabs[slab], n, &dropped)).collect();
+    Slot::drop_all(handles);
+    Slot::<Thing>::drop_all([]);
+    slabs.iter().for_each(|slab| eventually(|| slab.collect().get() == 0));
+    assert_eq!(dropped.load(Ordering::Relaxed), 33);
+    for slab in &slabs {
+        slab.assert_valid();
+        assert_eq!(shared(slab).used(), 0, "each slot went back to its own slab");
+    }
+}
+
+#[test]
+fn a_batch_of_handles_waits_for_readers_as_one_does() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..100).map(|number| thing(&slab, number, &dropped)).collect();
+    let guard = pin();
+    Slot::drop_all(things);
+    assert_eq!(slab.collect().get(), (100 * size_of::<Thing>()) as u64);
+    assert_eq!(dropped.load(Ordering::Relaxed), 0);
+    drop(guard);
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn a_batch_may_be_dropped_after_its_slab() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..20).map(|number| thing(&slab, number, &dropped)).collect();
+    drop(slab);
+    Slot::drop_all(things);
+    assert_eq!(dropped.load(Ordering::Relaxed), 20, "at once: the slab has no readers");
+}
+
 // Without `std` the panic cannot be caught.
 #[cfg(feature = "std")]
 #[test]
-fn a_drop_that_panics_is_counted_and_harms_nobody() {
+fn a_panic_of_the_iterator_drops_the_handles_before_it() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..20).map(|number| thing(&slab, number, &dropped)).collect();
+    let mut left = 5;
+    let fails = things.into_iter().inspect(|_| {
+        left -= 1;
+        assert!(left > 0, "the iterator's own fault");
+    });
+    let drop_all = core::panic::AssertUnwindSafe(|| Slot::drop_all(fails));
+    assert!(std::panic::catch_unwind(drop_all).is_err());
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 20);
+    slab.assert_valid();
+}
+
+#[cfg(feature = "std")]
+#[test]
+fn a_panicking_drop_is_counted_and_frees_the_slot() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     (0..100).for_each(|n| drop(thing(&slab, if n % 10 == 0 { PANICS } else { n }, &dropped)));
     eventually(|| slab.collect().get() == 0);
@@ -363,7 +423,7 @@ fn a_drop_that_panics_is_counted_and_harms_nobody() {
 }
 
 #[test]
-fn slots_are_of_the_node_that_was_asked_for() {
+fn slots_are_allocated_on_the_requested_node() {
     let (slab, dropped) = (Slab::<Thing>::new(), Arc::<AtomicUsize>::default());
     let node = |n: usize| NodeId::new((n % 3) as u16);
     for round in 0..4 {
@@ -378,11 +438,11 @@ fn slots_are_of_the_node_that_was_asked_for() {
         slab.assert_valid();
     }
     eventually(|| slab.collect().get() == 0);
-    assert_eq!(shared(&slab).out(), 0);
+    assert_eq!(shared(&slab).used(), 0);
 }
 
 #[test]
-fn threads_that_allocate_and_retire_lose_nothing() {
+fn threads_that_allocate_and_retire_leak_no_object() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     std::thread::scope(|s| {
         for t in 0..4 {
@@ -401,7 +461,7 @@ fn threads_that_allocate_and_retire_lose_nothing() {
         }
     });
     eventually(|| slab.collect().get() == 0);
-    assert_eq!((dropped.load(Ordering::Relaxed), shared(&slab).out()), (80_000, 0));
+    assert_eq!((dropped.load(Ordering::Relaxed), shared(&slab).used()), (80_000, 0));
     slab.assert_valid();
 }
 
@@ -435,13 +495,13 @@ fn thinned(
 #[cfg(not(miri))]
 fn leaves(slot: &Slot<Thing>) -> Option<NodeId> {
     // SAFETY: the object has its handle, so its slot is not free.
-    unsafe { SharedSlab::leaves(slot.0) }
+    unsafe { SharedSlab::evacuated_node(slot.0) }
 }
 
 /// Without compaction no chunk would become empty.
 #[test]
 #[cfg(not(miri))]
-fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
+fn compaction_moves_the_objects_of_each_node_into_fewer_chunks() {
     for nodes in [1, 2] {
         let (slab, dropped) = (Slab::new(), Arc::default());
         let mut things = scattered(&slab, nodes, &dropped);
@@ -473,7 +533,7 @@ fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
 
 #[test]
 #[cfg(not(miri))]
-fn chunks_that_were_not_emptied_are_used_again() {
+fn chunks_not_emptied_by_a_compaction_are_allocated_from_again() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things = scattered(&slab, 1, &dropped);
     let before = slab.footprint().get();
@@ -488,7 +548,7 @@ fn chunks_that_were_not_emptied_are_used_again() {
 /// Free slots that a thread cache got before the compaction may be in evacuated chunks, too.
 #[test]
 #[cfg(not(miri))]
-fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
+fn cached_slots_of_evacuated_chunks_are_not_allocated() {
     stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things = scattered(&slab, 1, &dropped);
@@ -512,7 +572,7 @@ fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
 /// All chunks are about equally full, a little less than half: not all of them can be evacuated.
 #[test]
 #[cfg(not(miri))]
-fn no_more_chunks_are_emptied_than_there_is_room_for_in_the_others() {
+fn compaction_selects_no_more_objects_than_fit_elsewhere() {
     stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things = thinned(&slab, 1, &dropped, |at| at % 25 < 12);

@@ -1,4 +1,8 @@
-//! A listener does not miss a non-empty list (L10).
+//! A listener does not miss a non-empty list (L10): one thread adds the first item while another
+//! clears the listener's bit because it counted no items. Afterwards either the bit is set or the
+//! list is empty, which needs a full fence on each side.
+//!
+//! Numbers such as L10 are those of docs/INVARIANTS.md.
 
 use super::{world_heard_by, N0};
 use crate::list_lru::tests::{item, Item};
@@ -14,7 +18,7 @@ pub(super) struct Bit(pub(super) AtomicBool);
 impl Occupancy for Bit {
     fn occupied(&self, _memcg: &Memcg, _node: NodeId) {
         if !crate::mutated!("listener_without_fence") {
-            // SeqCst: orders the count (stored by the list) before the bit; meets the fence in
+            // SeqCst: orders the count (stored by the list) before the bit; pairs with the fence in
             // `clear_if_empty`.
             fence(Ordering::SeqCst);
         }
@@ -29,9 +33,9 @@ impl Bit {
     pub(super) fn clear_if_empty(&self, lru: &ListLru<Item>, memcg: &Memcg) {
         // Relaxed: ordered by the fence.
         self.0.store(false, Ordering::Relaxed);
-        // SeqCst: orders the bit before the count; meets the fence in `occupied`. It has no mutant:
-        // `count_one` enters the read side, which contains a fence that happens to have the same
-        // effect. Listeners must not rely on that.
+        // SeqCst: orders the bit before the count; pairs with the fence in `occupied`. It has no
+        // mutant: `count_one` enters the read side, which contains a fence that happens to have the
+        // same effect. Listeners must not rely on that.
         fence(Ordering::SeqCst);
         if !crate::mutated!("clear_without_count") && lru.count_one(memcg, N0) != 0 {
             self.0.store(true, Ordering::Relaxed);
@@ -52,18 +56,18 @@ fn add_beside_clear() {
 }
 
 #[test]
-fn l10_an_object_is_never_hidden() {
+fn l10_a_listener_does_not_miss_an_item_added_during_its_clear() {
     model(add_beside_clear);
 }
 
 #[test]
 #[should_panic]
-fn l10_but_is_without_the_listeners_fence() {
+fn l10_fails_with_listener_without_fence() {
     with_mutant("listener_without_fence", || model(add_beside_clear));
 }
 
 #[test]
 #[should_panic]
-fn l10_but_is_without_the_second_count() {
+fn l10_fails_with_clear_without_count() {
     with_mutant("clear_without_count", || model(add_beside_clear));
 }

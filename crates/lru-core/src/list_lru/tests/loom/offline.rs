@@ -1,4 +1,10 @@
 //! The races of a group's offline (R1 to R11), and orderings that were once wrong.
+//!
+//! Numbers such as R11 are those of docs/INVARIANTS.md.
+//!
+//! Each group of tests begins with a function that runs the race once and checks its result;
+//! the tests call it without a mutant and, as `fails_with_`, with each mutant. Bugs that Linux had
+//! are named with its versions.
 
 use super::{world, World, N0};
 use crate::list_lru::tests::{item, Item};
@@ -21,7 +27,7 @@ fn add_beside_offline() {
 }
 
 #[test]
-fn r1_an_add_beside_offline_ends_at_the_parent() {
+fn r1_an_add_during_offline_reaches_the_parents_list() {
     model(add_beside_offline);
 }
 
@@ -38,7 +44,7 @@ fn del_beside_offline() {
 }
 
 #[test]
-fn r2_r8_a_del_beside_offline_finds_its_item() {
+fn r2_r8_a_del_during_offline_finds_its_item() {
     model(del_beside_offline);
 }
 
@@ -63,13 +69,13 @@ fn touch_beside_offline() {
 }
 
 #[test]
-fn r2_a_touch_beside_offline_moves_its_item() {
+fn r2_a_promotion_during_offline_moves_its_item() {
     model(touch_beside_offline);
 }
 
 #[test]
 #[should_panic]
-fn r2_and_loses_it_when_a_dead_lists_forward_is_not_followed() {
+fn r2_fails_with_home_without_forward() {
     with_mutant("home_without_forward", || model(touch_beside_offline));
 }
 
@@ -85,36 +91,36 @@ fn lookup_beside_offline() {
 }
 
 #[test]
-fn r8_a_list_is_freed_after_its_readers() {
+fn r8_a_list_is_freed_after_its_readers_have_left() {
     model(lookup_beside_offline);
 }
 
 #[test]
 #[should_panic]
-fn r8_and_is_read_after_its_end_when_freed_at_once() {
+fn r8_fails_with_free_without_waiting_of_a_list() {
     with_mutant("free_without_waiting", || model(lookup_beside_offline));
 }
 
 #[test]
 #[should_panic]
-fn r8_and_when_readers_enter_relaxed() {
+fn r8_fails_with_pin_relaxed() {
     with_mutant("pin_relaxed", || model(lookup_beside_offline));
 }
 
 #[test]
 #[should_panic]
-fn r8_and_when_readers_leave_relaxed() {
+fn r8_fails_with_unpin_relaxed() {
     with_mutant("unpin_relaxed", || model(lookup_beside_offline));
 }
 
 #[test]
 #[should_panic]
-fn r8_and_when_the_collector_looks_relaxed() {
+fn r8_fails_with_collect_relaxed() {
     with_mutant("collect_relaxed", || model(lookup_beside_offline));
 }
 
 #[test]
-fn r7_a_walk_beside_offline_shows_an_item_once() {
+fn r7_a_walk_during_offline_visits_an_item_at_most_once() {
     model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
@@ -146,20 +152,20 @@ fn look_beside_offline() {
 }
 
 #[test]
-fn r2_an_item_is_in_sight_while_its_group_ends() {
+fn r2_an_item_is_always_found_on_a_list_during_offline() {
     model(look_beside_offline);
 }
 
 /// The behaviour of Linux 6.13 to 7.1.
 #[test]
 #[should_panic]
-fn r2_and_is_not_when_the_slot_is_erased_before_the_drain() {
+fn r2_fails_with_erase_before_drain() {
     with_mutant("erase_before_drain", || model(look_beside_offline));
 }
 
 #[test]
 #[should_panic]
-fn r1_and_a_dead_group_is_populated_without_the_dying_check() {
+fn r1_fails_with_populate_without_dying_check() {
     with_mutant("populate_without_dying_check", || model(add_beside_offline));
 }
 
@@ -197,26 +203,26 @@ fn bit_beside_offline() {
 }
 
 #[test]
-fn r3_l10_the_bit_is_the_effective_groups() {
+fn r3_l10_the_listener_is_called_for_the_group_of_the_list() {
     model(bit_beside_offline);
 }
 
 /// The behaviour of Linux 4.19 to 7.1.
 #[test]
 #[should_panic]
-fn r3_and_is_lost_when_it_is_that_of_the_group_that_was_passed() {
+fn r3_fails_with_bit_of_the_passed() {
     with_mutant("bit_of_the_passed", || model(bit_beside_offline));
 }
 
 #[test]
 #[should_panic]
-fn r3_and_is_lost_when_a_drain_sets_that_of_the_dying() {
+fn r3_fails_with_bit_of_the_dying() {
     with_mutant("bit_of_the_dying", || model(bit_beside_offline));
 }
 
 /// R4: an offline hook finds the items on the parent's list already.
 #[test]
-fn r4_lists_are_reparented_before_anybody_hears_of_it() {
+fn r4_lists_are_reparented_before_offline_hooks_run() {
     struct Hears(&'static ListLru<Item>, Arc<core::sync::atomic::AtomicBool>);
     impl OfflineHook for Hears {
         fn offline(&self, dying: &Memcg, parent: &Memcg) {
@@ -241,7 +247,7 @@ fn r4_lists_are_reparented_before_anybody_hears_of_it() {
 
 /// R6: a del concurrent with the drain; afterwards all counts are exact.
 #[test]
-fn r6_l1_a_del_counts_off_the_list_that_has_the_item() {
+fn r6_l1_a_del_during_offline_lowers_the_count_of_the_list_with_the_item() {
     model(del_and_count_beside_offline);
 }
 
@@ -261,13 +267,13 @@ fn del_and_count_beside_offline() {
 /// The behaviour of Linux until 5.16.
 #[test]
 #[should_panic]
-fn r6_and_not_when_the_id_is_the_parents_before_the_drain() {
+fn r6_fails_with_count_of_the_parent() {
     with_mutant("count_of_the_parent", || model(del_and_count_beside_offline));
 }
 
 /// R7: the callback releases the lock, the group goes offline, and the walk continues.
 #[test]
-fn r7_l12_a_walk_that_gave_the_lock_back_ends_though_its_group_does() {
+fn r7_l12_a_walk_that_released_the_lock_ends_when_its_group_dies() {
     model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
@@ -286,7 +292,7 @@ fn r7_l12_a_walk_that_gave_the_lock_back_ends_though_its_group_does() {
 
 /// R9: the `ListLru` is dropped while the group goes offline.
 #[test]
-fn r9_l20_a_drop_beside_offline_frees_every_item_once() {
+fn r9_l20_dropping_the_lists_during_offline_frees_each_item_once() {
     model(|| {
         let tree = MemcgTree::new(1);
         let child = tree.root().create("c").unwrap();
@@ -309,7 +315,7 @@ fn r9_l20_a_drop_beside_offline_frees_every_item_once() {
 /// R10: the last item of a dead group is removed, which frees the group's id, while a new group
 /// takes an id.
 #[test]
-fn r10_l18_an_id_is_given_again_only_when_nothing_names_it() {
+fn r10_l18_an_id_is_reused_only_after_the_groups_last_item_left() {
     model(|| {
         let w = world();
         let it = item(0);
@@ -349,26 +355,26 @@ fn count_node_beside_offline() {
 }
 
 #[test]
-fn r11_l3_a_node_is_never_counted_too_low_beside_a_drain() {
+fn r11_l3_a_nodes_count_is_not_too_low_during_a_drain() {
     model(count_node_beside_offline);
 }
 
 #[test]
 #[should_panic]
-fn r11_but_is_when_it_is_counted_once() {
+fn r11_fails_with_count_node_once() {
     with_mutant("count_node_once", || model(count_node_beside_offline));
 }
 
 #[test]
 #[should_panic]
-fn r11_but_is_without_the_fence() {
+fn r11_fails_with_move_without_fence() {
     with_mutant("move_without_fence", || model(count_node_beside_offline));
 }
 
 /// R7, unforced: the group goes offline while the walk has released the lock, and its cursor moves
 /// along.
 #[test]
-fn r7_a_mark_that_goes_to_the_parent_is_taken_back() {
+fn r7_a_cursor_that_moved_to_the_parents_list_is_taken_off() {
     model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();

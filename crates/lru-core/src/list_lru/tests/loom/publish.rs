@@ -1,5 +1,8 @@
 //! A structure published by one thread is found without a lock by another, with its contents
 //! visible.
+//!
+//! The test that passes and its `fails_with_` twins share one function, which runs the two threads
+//! and reads the published memory; loom reports a read that is not ordered after the write.
 
 use super::{world, N0};
 use crate::list_lru::tests::item;
@@ -18,13 +21,13 @@ fn publish_beside_lookup() {
 }
 
 #[test]
-fn a_published_list_is_seen_as_it_was_made() {
+fn a_list_found_in_a_new_table_is_initialized() {
     model(publish_beside_lookup);
 }
 
 #[test]
 #[should_panic]
-fn and_not_when_the_table_is_swapped_relaxed() {
+fn fails_with_table_relaxed() {
     with_mutant("table_relaxed", || model(publish_beside_lookup));
 }
 
@@ -41,13 +44,13 @@ fn insert_beside_lookup() {
 }
 
 #[test]
-fn an_inserted_list_is_seen_as_it_was_made() {
+fn a_list_found_in_a_free_slot_is_initialized() {
     model(insert_beside_lookup);
 }
 
 #[test]
 #[should_panic]
-fn and_not_when_it_is_published_relaxed() {
+fn fails_with_publish_relaxed() {
     with_mutant("publish_relaxed", || model(insert_beside_lookup));
 }
 
@@ -70,13 +73,13 @@ fn from_list_to_list() {
 }
 
 #[test]
-fn an_item_moves_between_lists_without_a_race_on_its_links() {
+fn an_item_moves_between_lists_without_a_data_race_on_its_links() {
     model(from_list_to_list);
 }
 
 #[test]
 #[should_panic]
-fn and_races_when_it_is_let_go_relaxed() {
+fn fails_with_unlink_relaxed() {
     with_mutant("unlink_relaxed", || model(from_list_to_list));
 }
 
@@ -95,12 +98,12 @@ fn del_beside_first_add() {
 }
 
 #[test]
-fn a_list_found_through_its_item_is_seen_as_it_was_made() {
+fn a_list_found_through_an_items_home_is_initialized() {
     model(del_beside_first_add);
 }
 
 #[test]
 #[should_panic]
-fn and_not_when_the_item_is_claimed_relaxed() {
+fn fails_with_claim_relaxed() {
     with_mutant("claim_relaxed", || model(del_beside_first_add));
 }

@@ -1,4 +1,10 @@
 //! Splitting and joining of lists, concurrent with their users.
+//!
+//! The functions `…_beside_…` run one race each, and are shared by the test that passes and its
+//! `fails_with_` twins. Each race has two shards at most, since loom's number of orders grows
+//! quickly.
+//!
+//! Numbers such as L4 and R8 are those of docs/INVARIANTS.md.
 
 use super::listener::Bit;
 use super::{world, world_heard_by, World, N0};
@@ -45,18 +51,18 @@ fn add_beside_split() {
 }
 
 #[test]
-fn an_add_beside_a_split_is_on_the_list_or_on_a_part() {
+fn an_add_during_a_split_reaches_the_list_or_a_shard() {
     model(add_beside_split);
 }
 
 #[test]
 #[should_panic]
-fn and_finds_a_part_that_is_not_made_when_parts_are_published_relaxed() {
+fn fails_with_split_relaxed() {
     with_mutant("split_relaxed", || model(add_beside_split));
 }
 
 #[test]
-fn l4_a_del_beside_a_split_finds_its_item() {
+fn l4_a_del_during_a_split_finds_its_item() {
     model(|| {
         let w = world();
         let it = item(0);
@@ -70,7 +76,7 @@ fn l4_a_del_beside_a_split_finds_its_item() {
 }
 
 #[test]
-fn l13_a_walk_beside_a_split_shows_an_item_once() {
+fn l13_a_walk_during_a_split_visits_an_item_once() {
     model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
@@ -96,13 +102,13 @@ fn offline_beside_split() {
 }
 
 #[test]
-fn r1_l8_a_list_is_not_split_whose_group_dies() {
+fn r1_l8_a_dying_groups_list_is_not_split() {
     model(offline_beside_split);
 }
 
 #[test]
 #[should_panic]
-fn r1_and_is_when_it_is_split_without_the_chain() {
+fn r1_fails_with_split_without_chain() {
     with_mutant("split_without_chain", || model(offline_beside_split));
 }
 
@@ -110,27 +116,27 @@ fn r1_and_is_when_it_is_split_without_the_chain() {
 
 fn add_beside_end() {
     let w = split_world();
-    let other = thread::spawn(move || w.lru.end_parts_now(&w.child, N0));
+    let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
     w.lru.add(item(0), &w.child, N0).unwrap();
-    assert!(other.join().unwrap() || w.lru.parts(&w.child, N0) != 0);
+    assert!(other.join().unwrap() || w.lru.shards(&w.child, N0) != 0);
     assert_eq!((w.lru.count_one(&w.child, N0), shown(&w.lru, &w.child)), (1, 1));
     w.end();
 }
 
 #[test]
-fn r8_an_add_beside_the_end_of_parts_finds_where_to_go() {
+fn r8_an_add_during_a_join_finds_a_live_list() {
     model(add_beside_end);
 }
 
 #[test]
 #[should_panic]
-fn and_looks_for_ever_when_parts_die_before_they_are_out() {
+fn fails_with_parts_die_before_they_are_out() {
     with_mutant("parts_die_before_they_are_out", || model(add_beside_end));
 }
 
 #[test]
 #[should_panic]
-fn r8_and_reads_a_part_after_its_end_when_it_is_freed_at_once() {
+fn r8_fails_with_free_without_waiting_of_a_shard() {
     with_mutant("free_without_waiting", || model(add_beside_end));
 }
 
@@ -138,7 +144,7 @@ fn del_beside_end() {
     let w = split_world();
     let it = item(0);
     w.lru.add(it.clone(), &w.child, N0).unwrap();
-    let other = thread::spawn(move || w.lru.end_parts_now(&w.child, N0));
+    let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
     assert!(w.lru.del(&it).is_some(), "it is on a list throughout");
     other.join().unwrap();
     assert_eq!(w.lru.count_one(&w.child, N0), 0);
@@ -146,13 +152,13 @@ fn del_beside_end() {
 }
 
 #[test]
-fn l4_a_del_beside_the_end_of_parts_finds_its_item() {
+fn l4_a_del_during_a_join_finds_its_item() {
     model(del_beside_end);
 }
 
 #[test]
 #[should_panic]
-fn l4_and_not_when_the_list_does_not_count_its_parts() {
+fn l4_fails_with_parts_uncounted() {
     with_mutant("parts_uncounted", || model(del_beside_end));
 }
 
@@ -161,27 +167,27 @@ fn walk_beside_end() {
     w.lru.add(item(0), &w.child, N0).unwrap();
     set_place(1);
     w.lru.add(item(1), &w.child, N0).unwrap();
-    let other = thread::spawn(move || w.lru.end_parts_now(&w.child, N0));
+    let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
     assert_eq!(shown(&w.lru, &w.child), 2, "each once");
     other.join().unwrap();
     w.end();
 }
 
 #[test]
-fn l11_a_walk_beside_the_end_of_parts_shows_each_item_once() {
+fn l11_a_walk_during_a_join_visits_each_item_once() {
     model(walk_beside_end);
 }
 
 #[test]
 #[should_panic]
-fn l11_and_not_when_parts_end_under_it() {
+fn l11_fails_with_end_parts_under_a_walk() {
     with_mutant("end_parts_under_a_walk", || model(walk_beside_end));
 }
 
 fn count_beside_end() {
     let w = split_world();
     w.lru.add(item(0), &w.child, N0).unwrap();
-    let other = thread::spawn(move || w.lru.end_parts_now(&w.child, N0));
+    let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
     assert!(w.lru.count_one(&w.child, N0) <= 1, "never above what was there (L2)");
     other.join().unwrap();
     assert_eq!(w.lru.count_one(&w.child, N0), 1);
@@ -189,48 +195,48 @@ fn count_beside_end() {
 }
 
 #[test]
-fn l2_a_count_beside_the_end_of_parts_is_never_too_high() {
+fn l2_a_count_during_a_join_is_not_too_high() {
     model(count_beside_end);
 }
 
 #[test]
 #[should_panic]
-fn l2_but_is_without_the_second_look() {
+fn l2_fails_with_count_without_second_look() {
     with_mutant("count_without_second_look", || model(count_beside_end));
 }
 
 #[test]
 #[should_panic]
-fn l2_but_is_without_the_fence() {
+fn l2_fails_with_end_parts_without_fence() {
     with_mutant("end_parts_without_fence", || model(count_beside_end));
 }
 
 fn count_node_beside_end() {
     let w = split_world();
     w.lru.add(item(0), &w.child, N0).unwrap();
-    let other = thread::spawn(move || w.lru.end_parts_now(&w.child, N0));
+    let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
     let counted = w.lru.count_node(N0);
-    assert!(counted >= 1, "it is on a list or a part throughout (L3)");
-    assert!(counted <= 3, "as one of a part, once more as one of a part that ends, and as one of the list");
+    assert!(counted >= 1, "it is on a list or a shard throughout (L3)");
+    assert!(counted <= 3, "as one of a shard, once more as one of a shard that ends, and as one of the list");
     other.join().unwrap();
     assert_eq!(w.lru.count_node(N0), 1);
     w.end();
 }
 
 #[test]
-fn r11_l3_a_node_is_never_counted_too_low_beside_the_end_of_parts() {
+fn r11_l3_a_nodes_count_is_not_too_low_during_a_join() {
     model(count_node_beside_end);
 }
 
 #[test]
 #[should_panic]
-fn r11_but_is_when_it_is_counted_once() {
+fn r11_fails_with_count_node_once() {
     with_mutant("count_node_once", || model(count_node_beside_end));
 }
 
 #[test]
 #[should_panic]
-fn r11_but_is_when_parts_that_end_are_not_counted() {
+fn r11_fails_with_ending_parts_uncounted() {
     with_mutant("ending_parts_uncounted", || model(count_node_beside_end));
 }
 
@@ -247,13 +253,13 @@ fn add_to_part_beside_clear() {
 }
 
 #[test]
-fn l10_an_object_on_a_part_is_not_hidden() {
+fn l10_a_listener_does_not_miss_an_item_on_a_shard() {
     model(add_to_part_beside_clear);
 }
 
 #[test]
 #[should_panic]
-fn l10_but_is_without_the_listeners_fence() {
+fn l10_fails_with_listener_without_fence() {
     with_mutant("listener_without_fence", || model(add_to_part_beside_clear));
 }
 
@@ -261,7 +267,7 @@ fn clear_beside_end() {
     let bit = Arc::new(Bit(AtomicBool::new(true)));
     let w = split_world_heard_by(Some(bit.clone()));
     w.lru.add(item(0), &w.child, N0).unwrap();
-    let other = thread::spawn(move || w.lru.end_parts_now(&w.child, N0));
+    let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
     bit.clear_if_empty(&w.lru, &w.child);
     other.join().unwrap();
     assert!(bit.0.load(Ordering::Relaxed), "an object must not be hidden");
@@ -269,20 +275,20 @@ fn clear_beside_end() {
 }
 
 #[test]
-fn l10_an_object_that_goes_from_a_part_to_the_list_is_not_hidden() {
+fn l10_a_listener_does_not_miss_an_item_that_a_join_moves() {
     model(clear_beside_end);
 }
 
 #[test]
 #[should_panic]
-fn l10_but_is_when_the_end_of_parts_is_not_told() {
+fn l10_fails_with_end_parts_in_silence() {
     with_mutant("end_parts_in_silence", || model(clear_beside_end));
 }
 
 // === the group's offline ===
 
 #[test]
-fn r1_an_add_to_a_part_beside_offline_ends_at_the_parent() {
+fn r1_an_add_to_a_shard_during_offline_reaches_the_parents_list() {
     model(|| {
         let w = split_world();
         let other = thread::spawn(move || w.child.offline().unwrap());
@@ -294,7 +300,7 @@ fn r1_an_add_to_a_part_beside_offline_ends_at_the_parent() {
 }
 
 #[test]
-fn r2_r8_a_del_from_a_part_beside_offline_finds_its_item() {
+fn r2_r8_a_del_from_a_shard_during_offline_finds_its_item() {
     model(|| {
         let w = split_world();
         let it = item(0);
@@ -318,12 +324,12 @@ fn look_beside_offline() {
 }
 
 #[test]
-fn r2_an_item_on_a_part_is_in_sight_while_its_group_ends() {
+fn r2_an_item_on_a_shard_is_always_found_during_offline() {
     model(look_beside_offline);
 }
 
 #[test]
 #[should_panic]
-fn r2_and_is_not_when_a_dead_part_is_taken_for_the_end() {
+fn r2_fails_with_dead_part_without_waiting() {
     with_mutant("dead_part_without_waiting", || model(look_beside_offline));
 }

@@ -1,4 +1,9 @@
 //! Sweeps of a list, concurrent with its users.
+//!
+//! Numbers such as R5 are those of docs/INVARIANTS.md.
+//!
+//! A list that the last sweep found empty is freed by the next one: these are the races of that
+//! second sweep with an add, a creation, an offline and a `Prepared`.
 
 use super::{world, World, N0};
 use crate::list_lru::tests::item;
@@ -24,7 +29,7 @@ fn add_beside_sweep() {
 }
 
 #[test]
-fn an_add_beside_a_sweep_finds_a_list_or_makes_one() {
+fn an_add_during_a_sweep_finds_or_creates_a_list() {
     model(add_beside_sweep);
 }
 
@@ -41,18 +46,18 @@ fn populate_beside_sweep() {
 }
 
 #[test]
-fn r5_l6_a_populated_group_has_populated_ancestors_beside_a_sweep() {
+fn r5_l6_a_list_has_its_parents_list_during_a_sweep() {
     model(populate_beside_sweep);
 }
 
 #[test]
 #[should_panic]
-fn r5_and_not_when_the_parents_list_is_not_looked_for_again() {
+fn r5_fails_with_populate_without_parent() {
     with_mutant("populate_without_parent", || model(populate_beside_sweep));
 }
 
 #[test]
-fn an_offline_beside_a_sweep_loses_nothing() {
+fn an_offline_during_a_sweep_loses_no_item() {
     model(|| {
         let w = world();
         drop(w.lru.prepare(&w.child, N0).unwrap());
@@ -79,12 +84,12 @@ fn prepare_beside_sweep() {
 }
 
 #[test]
-fn a_promise_beside_a_sweep_is_kept() {
+fn a_prepared_list_survives_a_concurrent_sweep() {
     model(prepare_beside_sweep);
 }
 
 #[test]
 #[should_panic]
-fn and_not_when_a_swept_list_is_taken_for_a_dying_groups() {
+fn fails_with_swept_means_dying() {
     with_mutant("swept_means_dying", || model(prepare_beside_sweep));
 }

@@ -1,0 +1,122 @@
+//! The sources of a monitor that watches whatever its machine has.
+//!
+//! Which sources exist depends on the kernel, on the container and on the process's rights. A
+//! source that the configuration names must exist; a source that is found here may be missing, and
+//! the reason is kept for [`PressureStats::missing`](super::PressureStats::missing).
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::limit::{CgroupLimit, WatchedCgroup};
+use crate::psi::{Psi, Trigger, TriggerError};
+use crate::source::{OpenSource, Source};
+use crate::systemd::Systemd;
+
+/// Memory is short when tasks stall on it for longer than this within the window.
+const STALL: Duration = Duration::from_millis(150);
+/// The kernel allows unprivileged processes windows of multiples of 2 s only.
+const STALL_WINDOW: Duration = Duration::from_secs(2);
+
+/// The sources that were opened, and the reasons for those that were not.
+#[derive(Debug, Default)]
+pub(super) struct FoundSources {
+    pub(super) opened: Vec<OpenSource>,
+    pub(super) missing: Vec<String>,
+}
+
+impl FoundSources {
+    /// Opens the sources of this machine: the service manager's file, the stalls of this process's
+    /// own control group, and those of the whole system.
+    pub(super) fn of_this_machine() -> Self {
+        let mut found = Self::default();
+        match Systemd::from_env() {
+            Ok(Systemd::Watch(watch)) => found.open(&Source::Systemd(watch)),
+            Ok(Systemd::Off) => found.missing.push("the service manager has switched its watch off".into()),
+            Ok(Systemd::Unset) => {
+                found.missing.push("the service manager has not set MEMORY_PRESSURE_WATCH".into());
+            }
+            Err(error) => found.missing.push(error.to_string()),
+        }
+        match trigger() {
+            Ok(trigger) => {
+                found.open(&Source::Psi(Psi::own_cgroup(trigger)));
+                found.open(&Source::Psi(Psi::system(trigger)));
+            }
+            Err(error) => found.missing.push(error.to_string()),
+        }
+        found
+    }
+
+    /// Opens a source, or notes the reason why it cannot be watched. A file that is watched already
+    /// is not opened again: in the top group, the group's file and the system's are the same.
+    pub(super) fn open(&mut self, source: &Source) {
+        match OpenSource::open(source) {
+            Ok(source) if self.opened.iter().any(|other| other.file() == source.file()) => {}
+            Ok(source) => self.opened.push(source),
+            Err(error) => self.missing.push(error.to_string()),
+        }
+    }
+
+    /// Finds this process's control group as a limit. A group that cannot be read, or that does not
+    /// exist, is missing.
+    pub(super) fn cgroup(&mut self, config: CgroupLimit) -> Option<WatchedCgroup> {
+        let found = WatchedCgroup::find(config).map_err(|error| error.to_string());
+        found.and_then(|found| found.ok_or_else(|| "this process sees no control group for memory".into())).map_or_else(
+            |reason| {
+                self.missing.push(reason);
+                None
+            },
+            Some,
+        )
+    }
+}
+
+fn trigger() -> Result<Trigger, TriggerError> {
+    Trigger::some(STALL, STALL_WINDOW)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::cgroup::{Cgroup, Version};
+    use crate::systemd::Watch;
+    use std::format;
+    use std::fs;
+
+    #[test]
+    fn the_trigger_needs_no_privilege() {
+        assert!(trigger().unwrap().is_unprivileged());
+    }
+
+    #[test]
+    fn a_source_that_is_missing_is_noted_and_the_others_are_watched() {
+        let path = std::env::temp_dir().join(format!("lowwater-auto-{}", std::process::id()));
+        let file = path.to_str().expect("a plain path").to_string();
+        fs::write(&file, "").unwrap();
+        let mut found = FoundSources::default();
+        found.open(&Source::Psi(Psi::cgroup("/nowhere", trigger().unwrap())));
+        for _ in 0..2 {
+            found.open(&Source::Systemd(Watch { path: file.clone(), write: Vec::new() }));
+        }
+        assert_eq!(found.opened.iter().map(OpenSource::file).collect::<Vec<_>>(), [&file], "once, and only this one");
+        assert_eq!(found.missing.len(), 1);
+        assert!(found.missing[0].contains("/nowhere/memory.pressure"), "{:?}", found.missing);
+        fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_read_is_noted() {
+        let directory = std::env::temp_dir().join(format!("lowwater-auto-group-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("memory.max"), "a lot\n").unwrap();
+        let limit = CgroupLimit::of(Cgroup::at(Version::V2, &directory, &directory));
+        let mut found = FoundSources::default();
+        assert!(found.cgroup(limit.clone()).is_none());
+        assert!(found.missing[0].contains("memory.max"), "{:?}", found.missing);
+        fs::write(directory.join("memory.max"), "100663296\n").unwrap();
+        assert!(found.cgroup(limit).is_some());
+        assert_eq!(found.missing.len(), 1);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

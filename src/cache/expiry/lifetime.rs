@@ -1,0 +1,63 @@
+//! Variable expiry: the times of single entries, from a function of the user.
+//!
+//! The function is called without a lock, and pinned, as it reads the value in the cache. A change
+//! must keep that the cache's own time counts where the function changes nothing.
+
+use std::time::Duration;
+
+use super::clock::Ttl;
+
+/// The event after which an entry's time is computed; see
+/// [`CacheBuilder::expire_after`](crate::cache::CacheBuilder::expire_after).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExpiryEvent {
+    /// The entry is new.
+    Create,
+    /// The value replaces another one.
+    Update {
+        /// The time that the replaced entry had left; none if it does not expire.
+        time_left: Option<Duration>,
+    },
+    /// The entry was used.
+    Read {
+        /// The time that the entry has left; none if it does not expire.
+        time_left: Option<Duration>,
+    },
+}
+
+/// The time of an entry from now on; see
+/// [`CacheBuilder::expire_after`](crate::cache::CacheBuilder::expire_after).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// The entry keeps its deadline. A new entry gets the cache's own time.
+    Unchanged,
+    /// The entry has no deadline.
+    Forever,
+    /// The entry expires after this time, used or not.
+    Live(Duration),
+    /// The entry expires when it was not used for this time, as by
+    /// [`CacheBuilder::time_to_idle`](crate::cache::CacheBuilder::time_to_idle).
+    Idle(Duration),
+}
+
+/// The function of a cache for the times of its entries.
+pub(crate) struct Expiry<K, V> {
+    pub(crate) function: Box<ExpiryFn<K, V>>,
+    /// The cache's own time.
+    pub(crate) default: Ttl,
+}
+
+pub(crate) type ExpiryFn<K, V> = dyn Fn(&K, &V, ExpiryEvent) -> Lifetime + Send + Sync;
+
+impl Lifetime {
+    /// Returns the time to live; none if the deadline is unchanged.
+    pub(crate) fn ttl(self) -> Option<Ttl> {
+        match self {
+            Self::Unchanged => None,
+            Self::Forever => Some(Ttl::Forever),
+            Self::Live(time) => Some(Ttl::Fixed(time)),
+            Self::Idle(time) => Some(Ttl::Idle(time)),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The state that the clones of a cache's handle share.
+//!
+//! It holds the core and the registration as a shrinker. The core must not hold the registration, or
+//! neither would ever be dropped.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_shrinker::Registration;
+
+use super::core::Core;
+use super::expiry::clock::Ttl;
+use super::load::single_flight::InflightLoads;
+use crate::runtime::MaintenanceId;
+use crate::Runtime;
+
+/// The function that returns the bytes a key and a value own beyond their own size.
+pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
+
+/// The state that the clones of a handle share. The core is also the shrinker, so it must not hold
+/// its own registration.
+pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    /// No callback uses the core after the registration has ended. None only once this is being
+    /// dropped.
+    pub(super) registration: Option<Registration>,
+    pub(super) core: Arc<Core<K, V, S>>,
+    /// The core's id in the housekeeper.
+    pub(super) maintenance: MaintenanceId,
+    pub(super) inflight: InflightLoads<K, V>,
+    pub(super) group: Memcg,
+    /// Whether the group was made for the cache's limits: then it ends with the cache.
+    pub(super) owns_group: bool,
+    /// Whether an entry was ever inserted for another group than the cache's own.
+    pub(super) has_tenants: AtomicBool,
+    /// The time to live of records that name no other time.
+    pub(super) ttl: Ttl,
+    /// The last of the registry's nodes. With one node, the current node need not be looked up.
+    pub(super) last_node: NodeId,
+    pub(super) weigher: Weigher<K, V>,
+    pub(super) runtime: Runtime,
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
+    pub(super) fn registration(&self) -> &Registration {
+        self.registration.as_ref().expect("taken only by drop")
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<K, V, S> {
+    fn drop(&mut self) {
+        // Both calls wait until no other thread works on the core, unless this thread is inside a
+        // callback: then the last thread that works on the core drops it.
+        self.runtime.housekeeper().remove(self.maintenance);
+        drop(self.registration.take());
+        if self.owns_group {
+            // Another thread may drop the core later, with the entries in it: they are charged to
+            // the parent until then.
+            self.runtime.end_own_group(&self.group);
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for CacheInner<K, V, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("name", &self.registration().name())
+            .field("group", &self.group)
+            .field("len", &self.core.counters.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,31 @@
+//! The result of a read-through that also tells where the value came from.
+
+use crate::cache::error::RejectReason;
+
+/// A value that was found or loaded, and whether the cache has kept it; from
+/// [`Entry::or_try_fill_with`](crate::cache::Entry::or_try_fill_with).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Filled<V> {
+    /// The value.
+    pub value: V,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// The origin of a [`Filled`] value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The cache had it.
+    Cached,
+    /// This caller loaded it, and the cache has it now.
+    Loaded,
+    /// Another caller loaded it at the same time, and the cache has it or has rejected it.
+    Shared,
+    /// This caller loaded it, and the cache has an entry that was inserted meanwhile.
+    Outrun,
+    /// This caller loaded it, and the cache rejected it, for this reason: the next caller loads it
+    /// again.
+    Rejected(RejectReason),
+}

@@ -1,0 +1,22 @@
+//! The pointer of a cache's handles to their shared state, without bounds on its type parameters.
+//!
+//! A change must keep that the name needs no bounds, and that it is invariant in its parameters.
+
+use std::marker::PhantomData;
+
+use lowwater_base::erased_arc::{ErasedArc, HasState};
+
+use super::inner::CacheInner;
+
+/// The handle's share of a `CacheInner<K, V, S>`.
+pub(super) type SharedInner<K, V, S> = ErasedArc<InnerName<K, V, S>>;
+
+/// The name of the type `CacheInner<K, V, S>`, for all parameters.
+pub(super) struct InnerName<K, V, S>(Invariant<K>, Invariant<V>, Invariant<S>);
+
+/// A phantom that is invariant in its parameter.
+type Invariant<T> = PhantomData<fn(T) -> T>;
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HasState for InnerName<K, V, S> {
+    type State = CacheInner<K, V, S>;
+}

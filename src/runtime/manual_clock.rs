@@ -1,0 +1,120 @@
+//! A clock that only its owner advances, for tests of expiry.
+//!
+//! A clock knows the caches that follow it, so that an advance is complete when it returns: each
+//! cache has removed what has expired. A change must keep that no lock is held while a cache is
+//! swept, as its listener may advance the clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// The most time by which a clock can be advanced: 30 years. Deadlines have 34.
+const ADVANCED_MAX: u64 = 30 * 365 * 86_400 * 1_000_000_000;
+
+/// A clock that stands still until [`advance`](Self::advance), for tests; given to
+/// [`RuntimeBuilder::clock`](super::RuntimeBuilder::clock). This is a handle: clones are the same
+/// clock.
+///
+/// Only the deadlines of entries follow the clock. Waits and bounds of the runtime (direct reclaim,
+/// pressure, the rests of the reaper) stay in real time.
+///
+/// ```
+/// use lowwater::runtime::ManualClock;
+/// use lowwater::{Cache, Runtime};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+/// let cache = Cache::<u64, String>::builder(&runtime)
+///     .weigher(|_, text| text.capacity())
+///     .time_to_live(Duration::from_secs(60))
+///     .build()?;
+/// cache.insert(1, "one".into())?;
+/// clock.advance(Duration::from_secs(59));
+/// assert!(cache.contains_key(&1));
+/// clock.advance(Duration::from_secs(2));
+/// assert_eq!(cache.len(), 0, "the advance has removed the entry");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct ManualClock(Arc<ManualTime>);
+
+/// The time of a manual clock, and the caches that follow it.
+#[derive(Default)]
+struct ManualTime {
+    /// Nanoseconds by which the clock was advanced.
+    advanced: AtomicU64,
+    caches: Mutex<Vec<Weak<dyn FollowsClock>>>,
+}
+
+/// A cache that follows a manual clock.
+pub(crate) trait FollowsClock: Send + Sync {
+    /// Removes all records that have expired, after the clock was advanced. Runs user code.
+    fn catch_up(&self);
+}
+
+impl ManualClock {
+    /// Creates a clock that stands at 0.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Advances the clock, by any step, and removes the entries that have expired from the caches
+    /// of all runtimes with this clock. O(entries of these caches).
+    ///
+    /// Removal listeners run on this thread, as in [`Cache::retain`](crate::Cache::retain): a panic in one is caught. An entry
+    /// that another thread inserts during the call may count as inserted before it. Aborts the process
+    /// without memory for the list of these caches.
+    ///
+    /// # Panics
+    ///
+    /// If the clock is advanced by more than 30 years in all: then the clock does not change.
+    pub fn advance(&self, time: Duration) {
+        self.step(time);
+        let caches = {
+            let mut caches = self.0.caches.lock();
+            caches.retain(|cache| cache.strong_count() > 0);
+            caches.clone()
+        };
+        caches.iter().filter_map(Weak::upgrade).for_each(|cache| cache.catch_up());
+    }
+
+    fn step(&self, time: Duration) {
+        let advance = |advanced: u64| {
+            let time = u64::try_from(time.as_nanos()).ok()?;
+            advanced.checked_add(time).filter(|sum| *sum <= ADVANCED_MAX)
+        };
+        // Relaxed: a thread that is to see the advance is synchronized with this one otherwise.
+        let advanced = self.0.advanced.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
+        assert!(advanced.is_ok(), "a manual clock cannot be advanced by more than 30 years");
+    }
+
+    /// Advances the clock without sweeps of the caches.
+    #[cfg(test)]
+    pub(crate) fn jump(&self, time: Duration) {
+        self.step(time);
+    }
+
+    /// Returns the time by which the clock was advanced.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds())
+    }
+
+    pub(crate) fn nanoseconds(&self) -> u64 {
+        // Relaxed: as in `advance`.
+        self.0.advanced.load(Ordering::Relaxed)
+    }
+
+    /// Adds a cache, which follows the clock until it is dropped.
+    pub(crate) fn add(&self, cache: Weak<dyn FollowsClock>) {
+        self.0.caches.lock().push(cache);
+    }
+}
+
+impl std::fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ManualClock").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}

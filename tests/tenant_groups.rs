@@ -1,0 +1,242 @@
+//! Groups for names that clients choose: bounded in number and bytes, no tree from a `/`, ended
+//! when idle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lowwater::lru_core::MemcgError;
+use lowwater::runtime::TenantError;
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, Memcg, Runtime};
+
+#[path = "common/wait.rs"]
+mod wait;
+use wait::until;
+
+fn runtime() -> Runtime {
+    Runtime::builder().budget(ByteSize::mib(8)).topology(Arc::new(Fixed::new(1))).build().unwrap()
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_name_is_one_group_whatever_its_characters() {
+    let runtime = runtime();
+    let tenants = runtime.tenant_groups("tenants").build().unwrap();
+    let names = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "//", "..", "%", "\u{e4}/\u{1f600}", "a\0\n"];
+    let groups = names.map(|name| tenants.get(name).unwrap());
+    for (n, group) in groups.iter().enumerate() {
+        assert_eq!(group.depth(), 2, "{:?} is a child of the parent", names[n]);
+        assert!(groups[..n].iter().all(|other| other != group), "{:?} has a group of its own", names[n]);
+        assert_eq!(tenants.get(names[n]).unwrap(), *group, "and keeps it");
+    }
+    assert_eq!(tenants.len(), names.len());
+    for bad in ["", &"x".repeat(256), &"/".repeat(86)] {
+        assert!(matches!(tenants.get(bad), Err(TenantError::Group(MemcgError::BadName))), "{bad:?}");
+    }
+    assert_eq!(tenants.get(&"x".repeat(255)).unwrap().name().len(), 255);
+    assert_eq!(tenants.get(&"/".repeat(85)).unwrap().name().len(), 255);
+}
+
+/// The allocator's figures of one thread, without the entries of the caches.
+#[test]
+fn a_flood_of_names_is_bounded_in_groups_and_in_bytes() {
+    const COUNT: usize = 1000;
+    let runtime = runtime();
+    let tenants = runtime.tenant_groups("tenants").count_max(COUNT).idle_time(LONG).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let mut refused = 0;
+    let mut flood = |from: usize, to: usize| {
+        let before = refused;
+        let held = allocation_counter::measure(|| {
+            for n in from..to {
+                match tenants.get(&format!("tenant-{n:06}")) {
+                    Ok(group) => assert_eq!(group.parent(), Some(tenants.parent())),
+                    Err(TenantError::Full(COUNT)) => refused += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        (refused - before, held.bytes_current)
+    };
+    let (none, bytes) = flood(0, COUNT);
+    println!("{} bytes for a tenant", bytes / COUNT as i64);
+    assert_eq!(none, 0);
+    assert!(bytes <= 400 * COUNT as i64, "{bytes} bytes for {COUNT} tenants");
+    let (all, bytes) = flood(COUNT, 50 * COUNT);
+    assert_eq!(all, 49 * COUNT, "all further names are refused");
+    assert_eq!(bytes, 0, "and cost nothing");
+    // The root, the parent, and the tenants.
+    assert_eq!((runtime.stats().groups, tenants.len()), (COUNT + 2, COUNT));
+
+    // Names without a group share the parent, in which entries can be inserted.
+    let shared = tenants.get_or_shared("one-more");
+    assert_eq!(&shared, tenants.parent());
+    cache.entry(1).group(&shared).insert(1).unwrap();
+    assert_eq!(cache.len_of(&shared), 1);
+    assert_eq!(tenants.get_or_shared("tenant-000001"), tenants.get("tenant-000001").unwrap());
+}
+
+#[test]
+fn idle_tenants_end_with_their_entries_and_busy_ones_stay() {
+    let runtime = runtime();
+    let idle = Duration::from_millis(40);
+    let tenants = runtime.tenant_groups("tenants").count_max(2).idle_time(idle).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let (busy, quiet) = (tenants.get("busy").unwrap(), tenants.get("quiet").unwrap());
+    cache.entry(1).group(&busy).insert(1).unwrap();
+    cache.entry(2).group(&quiet).insert(2).unwrap();
+    until("the quiet one ends", || {
+        assert_eq!(tenants.get("busy").unwrap(), busy);
+        tenants.len() == 1
+    });
+    until("its entries are removed", || cache.get(&2).is_none() && runtime.find_group("tenants/quiet").is_none());
+    assert_eq!(cache.get(&1), Some(1));
+    assert!(cache.entry(2).group(&quiet).insert(2).is_err() || cache.len_of(&quiet) == 0, "an old handle is no tenant");
+    // The name can be used again, by another group.
+    until("the name is free", || tenants.get("quiet").is_ok());
+    assert_ne!(tenants.get("quiet").unwrap(), quiet);
+    // A third name waits until one of the two is idle.
+    until("a busy name is followed by a new one", || {
+        let _ = tenants.get("busy");
+        tenants.get("third").is_ok()
+    });
+    assert!(runtime.stats().groups <= 4);
+}
+
+#[test]
+fn a_tenant_with_groups_below_it_stays_and_one_that_was_ended_comes_back() {
+    let runtime = runtime();
+    let tenants = runtime.tenant_groups("tenants").idle_time(Duration::from_millis(1)).build().unwrap();
+    let parent = tenants.get("parent").unwrap();
+    let child = parent.create("child").unwrap();
+    let other = || drop(tenants.get("other"));
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(3));
+        other();
+    }
+    assert!(parent.is_online(), "a group with children cannot end");
+    runtime.end_group(&child).unwrap();
+    until("it ends after its child", || {
+        other();
+        !parent.is_online()
+    });
+}
+
+#[test]
+fn a_tenant_that_comes_back_after_its_idle_time_keeps_its_entries() {
+    let runtime = runtime();
+    let tenants = runtime.tenant_groups("tenants").idle_time(Duration::from_millis(2)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let group = tenants.get("a").unwrap();
+    cache.entry(1).group(&group).insert(1).unwrap();
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(tenants.get("a").unwrap(), group);
+        assert!(group.is_online() && group.max() > ByteSize::ZERO);
+    }
+    assert_eq!(cache.get(&1), Some(1));
+}
+
+#[test]
+fn a_group_that_the_program_ends_or_drops_is_followed_by_a_new_one() {
+    let runtime = runtime();
+    let tenants = runtime.tenant_groups("tenants").count_max(1).idle_time(LONG).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let mut last = tenants.get("a").unwrap();
+    for round in 0..20 {
+        cache.entry(round).group(&last).insert(1).unwrap();
+        match round % 2 {
+            0 => runtime.end_group(&last).unwrap(),
+            _ => {
+                runtime.drop_group(&last).unwrap();
+                let next = tenants.get("a");
+                let is_ending = matches!(next, Err(TenantError::Ending));
+                assert!(is_ending || next.is_ok_and(|next| next != last), "not the group that is being dropped");
+            }
+        }
+        until("the name is free", || tenants.get("a").is_ok());
+        let next = tenants.get("a").unwrap();
+        assert!(next != last && next.is_online());
+        assert_eq!(tenants.len(), 1, "it keeps its place");
+        last = next;
+    }
+    cache.entry(100).group(&last).insert(1).unwrap();
+    assert_eq!(cache.len_of(&last), 1);
+}
+
+#[test]
+fn many_idle_tenants_end_a_few_at_each_request() {
+    const COUNT: usize = 1000;
+    let runtime = runtime();
+    let tenants =
+        runtime.tenant_groups("tenants").count_max(COUNT).idle_time(Duration::from_millis(500)).build().unwrap();
+    for n in 0..COUNT {
+        tenants.get(&format!("{n}")).unwrap();
+    }
+    let before = tenants.len();
+    std::thread::sleep(Duration::from_millis(600));
+    tenants.get("0").unwrap();
+    let after = tenants.len();
+    assert!(after < before && after + 64 >= before, "{before} tenants before one request, {after} afterwards");
+    until("all others end", || {
+        tenants.get("0").unwrap();
+        tenants.len() == 1 && runtime.stats().groups == 3
+    });
+}
+
+#[test]
+fn each_new_group_is_set_up_once_and_threads_agree_on_it() {
+    let runtime = runtime();
+    let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let tenants = runtime
+        .tenant_groups("tenants")
+        .setup(move |name, group| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            group.set_max(ByteSize::kib(name.len() as u64));
+        })
+        .build()
+        .unwrap();
+    let seen: Vec<Vec<Memcg>> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| (0..200).map(|n| tenants.get(&format!("{n}")).unwrap()).collect())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(seen.iter().all(|groups| groups == &seen[0]));
+    assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 200);
+    assert_eq!(tenants.get("100").unwrap().max(), ByteSize::kib(3));
+}
+
+#[test]
+fn a_setup_that_panics_leaves_no_group() {
+    let runtime = runtime();
+    let tenants = runtime
+        .tenant_groups("tenants")
+        .count_max(2)
+        .setup(|name, _| assert!(name.starts_with("good"), "no such tenant"))
+        .build()
+        .unwrap();
+    for n in 0..10 {
+        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tenants.get(&format!("bad-{n}"))));
+        assert!(asked.is_err());
+    }
+    assert_eq!((tenants.len(), runtime.stats().groups), (0, 2));
+    // One that the program has made is not the table's to end.
+    let bad = runtime.group("tenants/bad").unwrap();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tenants.get("bad"))).is_err());
+    assert!(bad.is_online() && tenants.is_empty());
+    assert!(tenants.get("good-1").is_ok() && tenants.get("good-2").is_ok() && tenants.get("good-3").is_err());
+}
+
+#[test]
+fn a_bound_or_an_idle_time_at_its_end_is_kept() {
+    let runtime = runtime();
+    let none = runtime.tenant_groups("none").count_max(0).build().unwrap();
+    assert!(matches!(none.get("a"), Err(TenantError::Full(0))));
+    assert_eq!(&none.get_or_shared("a"), none.parent());
+    let all = runtime.tenant_groups("all").count_max(usize::MAX).idle_time(Duration::MAX).build().unwrap();
+    assert_eq!(all.get("a").unwrap(), all.get("a").unwrap());
+    let at_once = runtime.tenant_groups("at once").idle_time(Duration::ZERO).build().unwrap();
+    assert!(at_once.get("a").is_ok());
+}
