@@ -1,4 +1,10 @@
 //! The acceptor: opens listeners, hands connections to worker threads, and closes them at the end.
+//!
+//! One task accepts for each listener and hands the socket, detached from its event loop, to the
+//! next worker. A client beyond the limit gets an error instead of silence; no client may delay the
+//! next `accept`.
+//!
+//! A change must keep that no client waits without an answer.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,15 +19,22 @@ use crate::counters::Counter;
 use crate::net::descriptors::SpareDescriptor;
 use crate::net::listener::Listener;
 use crate::net::stream::Stream;
-use crate::server::Server;
+use crate::server::{Server, Stop};
 use crate::settings::Settings;
-#[cfg(unix)]
-use crate::start;
+use crate::snapshot::SaveFile;
 use crate::workers::RoundRobin;
-use crate::{banner, connection, http, reload};
+use crate::{banner, connection, http, reload, snapshot};
+#[cfg(unix)]
+use crate::{service_manager, start};
 
 /// Pause before the next `accept` after one failed, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The refusal of a client above `-c`, with memcached's text.
+const SERVER_IS_FULL: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// The refusal of a client above its tenant's limit.
+const TENANT_IS_FULL: &[u8] = b"ERROR Too many open connections of this tenant\r\n";
 
 /// The open listeners.
 #[derive(Debug)]
@@ -31,22 +44,105 @@ pub struct Listeners {
 }
 
 /// Serves until SIGTERM, SIGINT or SIGUSR1; where there are no unix signals, until Ctrl-C. SIGHUP
-/// reads the files of the settings again.
+/// reads the files of the settings again. Values are loaded before the first client is accepted, and
+/// saved after the last one, unless SIGINT ends the server.
 ///
 /// # Errors
 ///
-/// A message for the user, if an address cannot be listened on, or the cache cannot be created.
+/// A message for the user, if an address cannot be listened on, the cache cannot be created, or the
+/// values cannot be saved.
 pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), String> {
-    let stopped = stopped()?;
-    let (server, listeners) = open(settings).await?;
+    let signal = stop_signal()?;
+    let inherited = inherited()?;
+    let (server, listeners) = match inherited.is_empty() {
+        true => open(settings).await?,
+        false => {
+            let restricted = settings.listen.iter().find_map(|listen| listen.tenant.as_deref());
+            if let Some(tenant) = restricted {
+                return Err(format!(
+                    "-l: cannot restrict clients to the tenant {tenant}, as the service manager has opened the sockets \
+                     (LISTEN_FDS); remove the tag, or the manager's socket"
+                ));
+            }
+            open_with(settings, inherited).await?
+        }
+    };
+    // Locked until the values are saved. Taken before the file of `-P` is written: a second server
+    // must not replace the first one's.
+    let save_file = on_blocking_thread(&server, lock_save_file).await??.map(Arc::new);
     #[cfg(unix)]
     let _pid_file = server.settings.pid_file.as_deref().map(start::PidFile::write).transpose()?;
+    let reloads = reload::on_hangup(Arc::clone(&server))?;
+    // The last step that can fail: it removes the file of the values.
+    with_save_file(&server, save_file.as_ref(), snapshot::load_and_log).await?;
     banner::print(&server);
     #[cfg(unix)]
     start::end_start(&server.settings);
-    tokio::spawn(reload::on_hangup(Arc::clone(&server))?);
+    tokio::spawn(reloads);
+    #[cfg(unix)]
+    notify(&server, service_manager::State::Ready);
+    let (stopping, mut how) = (Arc::clone(&server), Stop::Discard);
+    let stopped = async {
+        how = tokio::select! {
+            how = signal => how,
+            how = stopping.stopped() => how,
+        };
+    };
     run(&server, listeners, round_robin, stopped).await;
-    Ok(())
+    #[cfg(unix)]
+    notify(&server, service_manager::State::Stopping);
+    match how {
+        Stop::Save => with_save_file(&server, save_file.as_ref(), snapshot::save_and_log).await,
+        Stop::Discard => Ok(()),
+    }
+}
+
+/// Tells the service manager a state, if there is one.
+#[cfg(unix)]
+fn notify(server: &Server, state: service_manager::State) {
+    if let Err(why) = service_manager::notify(state) {
+        server.log(0, format_args!("{why}"));
+    }
+}
+
+/// Runs `work`, which waits for disks, where no event loop waits for it.
+///
+/// # Errors
+///
+/// A sentence, if `work` panics.
+async fn on_blocking_thread<T: Send + 'static>(
+    server: &Arc<Server>,
+    work: impl FnOnce(&Server) -> T + Send + 'static,
+) -> Result<T, String> {
+    let server = Arc::clone(server);
+    tokio::task::spawn_blocking(move || work(&server)).await.map_err(|why| why.to_string())
+}
+
+/// Locks the file of `--save-file`, if there is one.
+fn lock_save_file(server: &Server) -> Result<Option<SaveFile>, String> {
+    server.settings.save_file.as_deref().map(SaveFile::lock).transpose()
+}
+
+/// Runs `work` with the file of `--save-file`, if there is one.
+async fn with_save_file(
+    server: &Arc<Server>,
+    file: Option<&Arc<SaveFile>>,
+    work: fn(&Server, &SaveFile) -> Result<(), String>,
+) -> Result<(), String> {
+    let Some(file) = file.cloned() else { return Ok(()) };
+    on_blocking_thread(server, move |server| work(server, &file)).await?
+}
+
+/// Returns the listeners that the service manager has opened.
+#[cfg(unix)]
+fn inherited() -> Result<Vec<Listener>, String> {
+    service_manager::listeners()?.into_iter().map(Listener::inherit).collect()
+}
+
+/// Elsewhere, there is no such manager.
+#[cfg(not(unix))]
+fn inherited() -> Result<Vec<Listener>, String> {
+    Ok(Vec::new())
 }
 
 /// Opens all listeners. Clients wait in the listeners' queues until [`run`] accepts them.
@@ -55,6 +151,11 @@ pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String
     for listen in &settings.listen {
         cache.extend(Listener::open(listen, settings.delimiter).await?);
     }
+    open_with(settings, cache).await
+}
+
+/// Creates the server for these listeners, and opens the one for HTTP.
+async fn open_with(settings: Settings, cache: Vec<Listener>) -> Result<(Arc<Server>, Listeners), String> {
     let http = match &settings.http {
         Some(address) => Some(TcpListener::bind(address).await.map_err(|why| {
             format!("cannot listen for HTTP on {address}: {why}; choose another address or port with --http")
@@ -92,62 +193,78 @@ pub async fn run(
     server.wait_until_idle().await;
 }
 
-/// Returns a future that resolves on SIGTERM, SIGINT, or SIGUSR1, by which memcached is asked to end
-/// gracefully: here all three do.
+/// Returns a future that resolves on SIGTERM, SIGINT, or SIGUSR1. All three end the server gracefully;
+/// SIGINT, by which a user at a terminal ends it, does not save the values.
 #[cfg(unix)]
-fn stopped() -> Result<impl Future<Output = ()>, String> {
+fn stop_signal() -> Result<impl Future<Output = Stop>, String> {
     use tokio::signal::unix::{signal, SignalKind};
     let wait_for = |kind| signal(kind).map_err(|why| format!("cannot wait for signals: {why}"));
     let (mut terminate, mut interrupt) = (wait_for(SignalKind::terminate())?, wait_for(SignalKind::interrupt())?);
     let mut graceful = wait_for(SignalKind::user_defined1())?;
     Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = graceful.recv() => {}
+            _ = terminate.recv() => Stop::Save,
+            _ = interrupt.recv() => Stop::Discard,
+            _ = graceful.recv() => Stop::Save,
         }
     })
 }
 
 /// Returns a future that resolves on Ctrl-C.
 #[cfg(not(unix))]
-fn stopped() -> Result<impl Future<Output = ()>, String> {
+fn stop_signal() -> Result<impl Future<Output = Stop>, String> {
     Ok(async {
         let _ = tokio::signal::ctrl_c().await;
+        Stop::Discard
     })
 }
 
 /// Accepts clients of one listener for ever; each is served on the next worker thread.
 async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundRobin>, closing: watch::Receiver<()>) {
     let mut spare = SpareDescriptor::new();
+    let listed = server.open_connections.add_listener(listener.shown_address(), 0);
+    server.log(2, format_args!("<{} server listening on {}", listed.number(), listed.peer()));
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => match server.try_admit() {
+            Ok((stream, addresses)) => match server.try_admit() {
                 Some(permit) => {
-                    server.log(1, format_args!("{peer} connected"));
                     let namespace = listener.namespace.clone();
+                    // Before a login, a connection belongs to no tenant.
+                    let is_open = server.settings.users.is_none();
+                    let tenant_permit = is_open.then(|| server.store.admit_connection(&namespace));
+                    if let Some(None) = tenant_permit {
+                        server.counters.count(Counter::RejectedConnections);
+                        drop(tokio::spawn(reject(stream, TENANT_IS_FULL)));
+                        continue;
+                    }
+                    let owner = (namespace, tenant_permit.flatten());
+                    server.store.update_clock();
+                    let entry = server.open_connections.add_client(addresses, server.store.now_seconds());
+                    server
+                        .log(1, format_args!("<{} new ascii client connection from {}", entry.number(), entry.peer()));
+                    entry.publish_begin(server.store.watchers());
                     let closing = closing.clone();
                     // A stream is registered with the event loop of the thread that accepted it,
                     // and must be registered with the worker's instead.
                     let moved = stream.detach().map(|stream| {
                         round_robin.pick().spawn(async move {
                             if let Ok(stream) = stream.attach() {
-                                connection::serve(permit, stream, namespace, closing).await;
+                                connection::serve(permit, entry, stream, owner, closing).await;
                             }
                         })
                     });
                     if let Err(why) = moved {
-                        server.log(1, format_args!("connection closed: {why}"));
+                        server.log(1, format_args!("connection closed (error: {why})"));
                     }
                 }
                 // Not awaited: a slow client must not delay the next `accept`.
-                None => drop(tokio::spawn(reject(stream))),
+                None => drop(tokio::spawn(reject(stream, SERVER_IS_FULL))),
             },
             Err(why) if SpareDescriptor::is_needed_for(&why) && spare.release() => {
                 // A timeout means that another thread took the descriptor, or the client left.
                 if let Ok(Ok((stream, _))) = tokio::time::timeout(ACCEPT_PAUSE, listener.accept()).await {
                     server.counters.count(Counter::RejectedConnections);
-                    let _ = tokio::time::timeout(ACCEPT_PAUSE, reject(stream)).await;
+                    let _ = tokio::time::timeout(ACCEPT_PAUSE, reject(stream, SERVER_IS_FULL)).await;
                     if let Some(clients) = spare.note_refused(Instant::now()) {
                         server.log(0, format_args!("refused {clients} clients: {why}; see -c, and ulimit -n"));
                     }
@@ -163,8 +280,8 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
     }
 }
 
-/// Tells a client above the limit of connections that it is refused, and closes the stream.
-async fn reject(mut stream: Stream) {
+/// Tells a client above a limit of connections that it is refused, and closes the stream.
+async fn reject(mut stream: Stream, why: &'static [u8]) {
     // An error means that the client has left, so the refusal cannot be delivered.
-    let _ = stream.write_all(b"ERROR Too many open connections\r\n").await;
+    let _ = stream.write_all(why).await;
 }

@@ -1,4 +1,8 @@
 //! The banner: the addresses, limits and an example command, printed to stdout at startup.
+//!
+//! Scripts read the addresses from it, also with port 0; `tests/server` does.
+//!
+//! A change of a line's form breaks such scripts.
 
 use std::io::Write;
 
@@ -11,7 +15,7 @@ pub fn print(server: &Server) {
     let mut endpoints: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
     let mut reach = server.addresses.first().map(|first| format!("{} {}", first.ip(), first.port()));
     for listen in &settings.listen {
-        if let Endpoint::Unix { path, .. } = &listen.endpoint {
+        if let (Endpoint::Unix { path, .. }, true) = (&listen.endpoint, server.addresses.is_empty()) {
             endpoints.push(path.display().to_string());
             reach.get_or_insert_with(|| format!("-U {}", path.display()));
         }

@@ -1,13 +1,18 @@
 //! The implementation of each command.
+//!
+//! A parsed `Command` comes from the decoder; each file of this folder runs the commands of one
+//! kind on the store and writes their replies into the session's output. Replies must be
+//! memcached's, byte for byte (`ci/memcached.sh`).
 
 mod admin;
 mod arithmetic;
 mod crawl;
 mod delete;
+mod events;
 mod get;
 mod login;
 mod meta;
-mod stats;
+pub mod stats;
 mod store;
 mod touch;
 mod watch;
@@ -20,6 +25,7 @@ pub use store::{no_room, set, store, too_large};
 
 use crate::counters::Counter;
 use crate::protocol::command::Command;
+use crate::server::Stop;
 use crate::session::Session;
 use crate::version::VERSION;
 
@@ -33,15 +39,8 @@ const VERBOSITY_MAX: u32 = 3;
 ///
 /// The connection failed while the reply was written.
 pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<ControlFlow<()>> {
-    session.server.log(2, format_args!("< {command:?}"));
     if session.namespace.is_restricted() && concerns_all(&command) {
-        let noreply = matches!(
-            command,
-            Command::FlushAll { noreply: true, .. }
-                | Command::Verbosity { noreply: true, .. }
-                | Command::MemoryLimit { noreply: true, .. }
-        );
-        session.answer(noreply, "CLIENT_ERROR not allowed on a tenant's own connection");
+        session.answer(command.is_noreply(), "CLIENT_ERROR not allowed on a tenant's own connection");
         return Ok(ControlFlow::Continue(()));
     }
     match command {
@@ -52,14 +51,18 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
             Box::pin(arithmetic::arithmetic(session, key, delta, noreply)).await;
         }
         Command::Touch { key, exptime, noreply } => touch::touch(session, key, exptime, noreply),
-        Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
-        Command::FlushAll { noreply, .. } if !session.server.settings.flush => {
-            session.answer(noreply, "CLIENT_ERROR flush_all not allowed");
+        Command::Stats { topic, argument, second } => {
+            Box::pin(stats::stats(session, topic, [argument, second])).await?
         }
         Command::FlushAll { exptime, noreply } => {
+            // As in memcached: a refused one counts as well.
             session.counts.count(Counter::CmdFlush);
-            session.server.flush(exptime).await;
-            session.answer(noreply, "OK");
+            if session.server.settings.flush {
+                session.server.flush(exptime).await;
+                session.answer(noreply, "OK");
+            } else {
+                session.answer(noreply, "CLIENT_ERROR flush_all not allowed");
+            }
         }
         Command::Verbosity { level, noreply } => {
             session.server.set_verbosity(level.min(VERBOSITY_MAX) as u8);
@@ -72,8 +75,15 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
         Command::MemoryLimit { megabytes, noreply } => admin::memory_limit(session, megabytes, noreply),
         Command::TenantSet { name, limits } => admin::tenant_set(session, name, limits),
         Command::TenantList => admin::tenant_list(session).await?,
-        Command::WatchEvictions => return watch::evictions(session).await,
+        Command::Watch { events } => return watch::watch(session, events).await,
         Command::Crawl { crawl, everything } => crawl::crawl(session, crawl, everything).await?,
+        Command::Shutdown { .. } if !session.server.settings.shutdown => {
+            session.output.line("SERVER_ERROR: shutdown not enabled");
+        }
+        Command::Shutdown { graceful } => {
+            session.server.stop(if graceful { Stop::Save } else { Stop::Discard });
+            return Ok(ControlFlow::Break(()));
+        }
         Command::Quit => return Ok(ControlFlow::Break(())),
         Command::Store(_) => unreachable!("the decoder keeps store commands until their value is complete"),
     }
@@ -85,12 +95,15 @@ fn concerns_all(command: &Command<'_>) -> bool {
     match command {
         Command::FlushAll { .. }
         | Command::Verbosity { .. }
+        | Command::Shutdown { .. }
         | Command::MemoryLimit { .. }
         | Command::TenantSet { .. }
         | Command::TenantList
-        | Command::WatchEvictions
+        | Command::Watch { .. }
         | Command::Crawl { .. } => true,
-        Command::Stats { topic, .. } => matches!(topic, Some(b"tenants" | b"detail" | b"reset")),
+        Command::Stats { topic, .. } => {
+            matches!(topic, Some(b"tenants" | b"detail" | b"reset" | b"sizes" | b"conns" | b"cachedump"))
+        }
         _ => false,
     }
 }

@@ -14,14 +14,17 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
+use crate::admission::admit;
 use crate::commands;
+use crate::connections::{CloseReason, ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
 use crate::decoder::{Decoder, Step};
+use crate::log::SENT_BYTES_MAX;
 use crate::net::input::Input;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
@@ -32,6 +35,7 @@ use crate::server::{ConnectionPermit, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
+use crate::traffic::connection_permit::TenantPermit;
 
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
 /// that did not fill it, other connections run at once: a fast client on another processor would
@@ -40,8 +44,14 @@ use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 const READS_PER_TURN: u32 = 16;
 
 /// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the
-/// server shuts down.
-pub async fn serve(permit: ConnectionPermit, stream: Stream, namespace: Namespace, closing: watch::Receiver<()>) {
+/// server shuts down. The permit of the namespace's tenant is absent if a login is required.
+pub async fn serve(
+    permit: ConnectionPermit,
+    entry: ConnectionEntry,
+    stream: Stream,
+    (namespace, tenant_permit): (Namespace, Option<TenantPermit>),
+    closing: watch::Receiver<()>,
+) {
     let server = Arc::clone(permit.server());
     let decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
     let session = Session {
@@ -51,11 +61,20 @@ pub async fn serve(permit: ConnectionPermit, stream: Stream, namespace: Namespac
         namespace,
         closing,
         stream,
+        entry,
+        permit: tenant_permit,
+        received: 0,
+        pause: Duration::ZERO,
     };
     let login = server.settings.users.is_some().then(LoginDecoder::default);
-    let mut connection = Connection { session, login, decoder, input: Input::default(), is_first: true };
-    if let Err(why) = connection.run().await {
-        server.log(1, format_args!("connection closed: {why}"));
+    let mut connection =
+        Connection { session, login, decoder, input: Input::default(), is_first: true, sent: None, is_refused: false };
+    let reason = connection.run().await.unwrap_or_else(CloseReason::Error);
+    connection.session.entry.publish_end(server.store.watchers(), &reason);
+    let number = connection.session.entry.number();
+    match &reason {
+        CloseReason::Error(why) => server.log(1, format_args!("<{number} connection closed (error: {why})")),
+        reason => server.log(1, format_args!("<{number} connection closed ({})", reason.name())),
     }
     drop(connection);
     drop(permit);
@@ -69,6 +88,10 @@ struct Connection {
     input: Input,
     /// No command was decoded yet.
     is_first: bool,
+    /// A line that is to be logged with its reply.
+    sent: Option<Box<[u8]>>,
+    /// The client has sent something after which no command can be found.
+    is_refused: bool,
 }
 
 /// The outcome of a read.
@@ -84,7 +107,10 @@ enum ReadOutcome {
 }
 
 impl Connection {
-    async fn run(&mut self) -> io::Result<()> {
+    /// Serves the client in turns: waits for input, reads, runs all complete commands, writes the
+    /// replies. Ends when the client leaves, at a fatal error, after the idle timeout, or at
+    /// shutdown, and returns which.
+    async fn run(&mut self) -> io::Result<CloseReason> {
         self.session.stream.set_nodelay()?;
         let mut closing = self.session.closing.clone();
         let mut closed = pin!(closing.changed());
@@ -93,6 +119,8 @@ impl Connection {
         poll_fn(|cx| Poll::Ready(closed.as_mut().poll(cx).is_ready())).await;
         let idle_timeout = self.session.server.settings.idle_timeout;
         loop {
+            let is_in_value = self.decoder.is_in_value();
+            self.session.entry.set_state(if is_in_value { ConnectionState::ReadValue } else { ConnectionState::Read });
             let first = poll_fn(|cx| match self.session.is_closing() {
                 true => Poll::Ready(None),
                 false => self.poll_read(cx).map(Some),
@@ -104,25 +132,53 @@ impl Connection {
                     Err(_) => {
                         self.session.counts.count(Counter::IdleKicks);
                         self.session.flush().await?;
-                        return Ok(());
+                        return Ok(CloseReason::IdleTimeout);
                     }
                 },
             };
-            let Some(mut read) = first else { return self.drain().await };
+            let Some(mut read) = first else {
+                self.drain().await?;
+                return Ok(CloseReason::Shutdown);
+            };
             let mut reads = 1;
             loop {
                 match self.serve(read).await? {
-                    ReadOutcome::Closed => return Ok(()),
+                    ReadOutcome::Closed => return Ok(self.close_reason()),
                     ReadOutcome::WouldBlock | ReadOutcome::Drained => break,
+                    _ if !self.session.pause.is_zero() => break,
                     ReadOutcome::Full if reads < READS_PER_TURN => reads += 1,
                     ReadOutcome::Full => {
+                        self.session.counts.count(Counter::ConnYields);
                         tokio::task::yield_now().await;
                         break;
                     }
                 }
                 read = self.read().await;
             }
+            // The rest of the input comes before a read.
+            while !self.session.pause.is_zero() {
+                self.pause().await;
+                if self.serve_input().await?.is_break() {
+                    return Ok(self.close_reason());
+                }
+            }
         }
+    }
+
+    /// Returns the reason of an end that the client has caused.
+    fn close_reason(&self) -> CloseReason {
+        match self.is_refused {
+            true => CloseReason::Refused,
+            false => CloseReason::Normal,
+        }
+    }
+
+    /// Waits until the limits of the tenant admit a command again, or the server shuts down.
+    #[cold]
+    async fn pause(&mut self) {
+        let pause = std::mem::take(&mut self.session.pause);
+        // A timeout is the end of the pause.
+        let _ = tokio::time::timeout(pause, self.session.closed()).await;
     }
 
     /// Serves the input that had been received when shutdown began. A client that keeps sending is
@@ -146,7 +202,8 @@ impl Connection {
             Ok(0) => return Ok(ReadOutcome::Closed),
             Ok(read) => {
                 self.session.server.store.update_clock();
-                self.session.counts.add(Counter::BytesRead, read as u64);
+                self.session.entry.note_input(self.session.server.store.now_seconds());
+                self.session.note_received(read as u64);
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::WouldBlock),
             Err(why) => return Err(why),
@@ -176,6 +233,7 @@ impl Connection {
             return Ok(ControlFlow::Continue(()));
         };
         let refusal = binary::refusal(header);
+        self.is_refused = true;
         self.session.server.note_binary_client();
         self.session.output.push(&refusal);
         self.session.flush().await?;
@@ -197,7 +255,8 @@ impl Connection {
         Ok(ControlFlow::Break(()))
     }
 
-    /// Runs all complete commands in the input, and writes their replies.
+    /// Runs all complete commands in the input, and writes their replies. After a command that a
+    /// limit has refused, the rest of the input stays until the pause of the session is over.
     async fn serve_input(&mut self) -> io::Result<ControlFlow<()>> {
         let mut used = 0;
         let mut waits = 0;
@@ -206,13 +265,18 @@ impl Connection {
             return self.refuse_binary().await;
         }
         self.is_first = false;
-        while next.is_continue() {
+        let is_logged = self.session.server.verbosity() > 0;
+        self.session.output.set_trace(is_logged);
+        while next.is_continue() && used < self.input.len() {
             if let Some(login) = &mut self.login {
                 let (taken, step) = login.step(&self.input[used..]);
                 used += taken;
                 match step {
                     LoginStep::More => break,
-                    LoginStep::LineTooLong => next = ControlFlow::Break(()),
+                    LoginStep::LineTooLong => {
+                        self.is_refused = true;
+                        next = ControlFlow::Break(());
+                    }
                     LoginStep::Error(why) => self.session.output.line(why),
                     LoginStep::Login { user, password } => {
                         if commands::log_in(&mut self.session, user, password) {
@@ -220,17 +284,31 @@ impl Connection {
                         }
                     }
                 }
+                if is_logged {
+                    // Not what was sent, which has a password.
+                    self.session.log_exchange(None);
+                }
                 continue;
             }
+            let line_at = is_logged.then(|| self.decoder.next_line_at(self.input.len() - used)).flatten();
+            let sent_at = used;
             let (taken, step) = self.decoder.step(&self.input[used..]);
             used += taken;
+            // The line is logged together with the first reply after it.
+            if let Some(at) = line_at.filter(|at| *at < taken) {
+                let line = self.input[sent_at + at..used].split(|byte| *byte == b'\n').next().unwrap_or_default();
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                self.sent = Some(line[..line.len().min(SENT_BYTES_MAX)].into());
+            }
             next = match step {
                 Step::More => break,
+                _ if !admit(&mut self.session, &step) => ControlFlow::Continue(()),
                 Step::Error(refused) => {
                     if !refused.noreply {
                         self.session.output.line(refused.why.text());
                     }
                     if refused.why == ProtocolError::LineTooLong {
+                        self.is_refused = true;
                         ControlFlow::Break(())
                     } else {
                         ControlFlow::Continue(())
@@ -253,8 +331,14 @@ impl Connection {
                 },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),
             };
+            if is_logged {
+                self.session.log_exchange(self.sent.take().as_deref());
+            }
             if self.session.output.is_full() {
                 self.session.flush().await?;
+            }
+            if !self.session.pause.is_zero() {
+                break;
             }
         }
         self.input.advance(used);

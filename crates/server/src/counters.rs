@@ -3,6 +3,8 @@
 //! Each connection counts in [`PendingCounts`] of its own, and adds them to the shared [`Counters`]
 //! before it writes its replies. So a `get` writes no shared cache line, and a client that has read
 //! a reply finds its command counted.
+//!
+//! A new counter needs its field in both types and its line in `stats`.
 
 use lowwater_base::striped_counters::StripedCounters;
 use lowwater_base::thread_slot;
@@ -47,7 +49,14 @@ counters! {
     TotalConnections "total_connections",
     RejectedConnections "rejected_connections",
     IdleKicks "idle_kicks",
+    ConnYields "conn_yields",
+    RefusedRequests "refused_requests",
+    DeniedCommands "denied_commands",
 }
+
+/// The names that memcached does not have: they are not in `stats`, whose lines tools parse, but in
+/// `/metrics`.
+const OWN: [&str; 2] = ["refused_requests", "denied_commands"];
 
 /// The server's counters, striped over threads.
 #[doc(alias = "thread_stats")]
@@ -94,6 +103,12 @@ impl Counters {
         self.0.reset();
     }
 
+    /// Returns all counters that memcached has as well.
+    pub fn memcacheds(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.all().filter(|(name, _)| !OWN.contains(name))
+    }
+
+    /// Returns all counters.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         NAMES.iter().enumerate().map(|(counter, name)| (*name, self.sum(counter)))
     }
@@ -116,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_count_adds_up_once() {
+    fn counts_of_all_threads_add_up() {
         let counters = Counters::default();
         std::thread::scope(|scope| {
             for _ in 0..19 {

@@ -22,7 +22,8 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::protocol::command::{Command, StoreCommand, StoreVerb};
+use crate::find_byte::find_byte;
+use crate::protocol::command::{Command, PlainSet, StoreCommand, StoreVerb};
 use crate::protocol::error::{ProtocolError, RefusedLine};
 use crate::protocol::item::item_bytes;
 use crate::protocol::line;
@@ -30,7 +31,6 @@ use crate::protocol::meta_command::MetaStore;
 use crate::receive_budget::{ReceiveBudget, ReceiveCharge};
 use crate::value::data::{Data, DataBuilder};
 use crate::value::piece_pool::PiecePool;
-use crate::value::SHORT_BYTES_MAX;
 
 /// The longest line, except for gets; memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;
@@ -38,6 +38,10 @@ const LINE_BYTES_MAX: usize = 2048;
 /// The longest line of a get: 1,000 keys of the maximum length. (memcached has no limit here; this
 /// server guarantees one.)
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
+
+/// The longest value that is taken out of the input as a whole: what a connection's buffer has room
+/// for. It is short enough to be stored however many pieces are in use (`store/update.rs`).
+const COMPLETE_BYTES_MAX: usize = 16 * 1024;
 
 /// The end of a line, and of a data block.
 const LINE_END: &[u8] = b"\r\n";
@@ -75,7 +79,7 @@ pub enum Step<'a> {
     /// A store command with its value.
     Store(Box<StoreRequest>),
     /// A plain `set` whose value, a short one, was in the input as a whole.
-    Set { command: StoreCommand<'a>, value: &'a [u8] },
+    Set { command: PlainSet<'a>, value: &'a [u8] },
     /// A store command whose value is larger than `-I` allows; later steps discard the value.
     TooLarge { verb: StoreVerb, key: Cow<'a, [u8]>, noreply: bool },
     /// There is no room for more of a value. A later step with the same input may find room;
@@ -145,6 +149,21 @@ impl Decoder {
         Self { item_bytes_max, pool, receive_budget, state: DecoderState::Line, searched: 0 }
     }
 
+    /// Returns whether a part of a value has arrived.
+    pub fn is_in_value(&self) -> bool {
+        matches!(self.state, DecoderState::Value(_) | DecoderState::Swallow(_))
+    }
+
+    /// Returns the position in an input of `length` bytes at which the next line begins, as far as
+    /// that is known.
+    pub fn next_line_at(&self, length: usize) -> Option<usize> {
+        match self.state {
+            DecoderState::Line => Some(0),
+            DecoderState::Swallow(left) => Some(left).filter(|left| *left < length),
+            DecoderState::Value(_) | DecoderState::Closed => None,
+        }
+    }
+
     /// Abandons the value that is being received: later steps discard the rest of it.
     pub fn abandon_value(&mut self) -> Option<Box<StoreRequest>> {
         match std::mem::replace(&mut self.state, DecoderState::Line) {
@@ -192,8 +211,10 @@ impl Decoder {
         }
     }
 
+    /// Takes one step at the beginning of a line: parses it into a command, begins to receive the
+    /// value of a store, or refuses it.
     fn line<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
-        let end = memchr::memchr(b'\n', &input[self.searched..]).map(|at| self.searched + at);
+        let end = find_byte(b'\n', &input[self.searched..]).map(|at| self.searched + at);
         let length = end.unwrap_or(input.len());
         if length > LINE_BYTES_MAX && (length > GET_LINE_BYTES_MAX || !is_get(input)) {
             self.state = DecoderState::Closed;
@@ -208,6 +229,12 @@ impl Decoder {
         // As memcached: a line of nothing but CR keeps its CR (and is an error either way).
         let text = text.strip_suffix(b"\r").filter(|text| !text.is_empty()).unwrap_or(text);
         let used = end + 1;
+        if let Some(command) = line::plain_set(text) {
+            let is_small = item_bytes(command.key, command.flags, command.length) <= self.item_bytes_max;
+            if let Some(value) = complete_value(command.length, &input[used..]).filter(|_| is_small) {
+                return (used + value.len() + LINE_END.len(), Step::Set { command, value });
+            }
+        }
         match line::command(text) {
             Ok(Command::Store(store)) => {
                 if self.is_too_large(&store) {
@@ -215,10 +242,6 @@ impl Decoder {
                     // As in memcached: an `ms` in any mode makes the existing value out of date.
                     let verb = if store.meta.is_some() { StoreVerb::Set } else { store.verb };
                     return (used, Step::TooLarge { verb, key: store.key, noreply: store.noreply });
-                }
-                let rest = &input[used..];
-                if let Some(value) = short_set(&store, rest) {
-                    return (used + value.len() + LINE_END.len(), Step::Set { command: store, value });
                 }
                 self.state = DecoderState::Value(Box::new(StoreRequest {
                     verb: store.verb,
@@ -251,14 +274,11 @@ impl Decoder {
     }
 }
 
-/// Returns the value of a `set`, if it is short and in `input` as a whole: then it needs no memory of
-/// its own until it is stored.
-fn short_set<'a>(store: &StoreCommand<'_>, input: &'a [u8]) -> Option<&'a [u8]> {
-    if store.verb != StoreVerb::Set || store.meta.is_some() || store.length > SHORT_BYTES_MAX {
-        return None;
-    }
-    let (value, rest) = input.split_at_checked(store.length)?;
-    rest.starts_with(LINE_END).then_some(value)
+/// Returns the value of `length` bytes at the front of `input`, if it is short and complete: then it
+/// needs no memory of its own until it is stored.
+fn complete_value(length: usize, input: &[u8]) -> Option<&[u8]> {
+    let (value, rest) = input.split_at_checked(length)?;
+    (length <= COMPLETE_BYTES_MAX && rest.starts_with(LINE_END)).then_some(value)
 }
 
 fn is_get(line: &[u8]) -> bool {

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `/` | a page that shows memory, hits, reclaim and tenants as they change |
 //! | `/state.json` | the data of the page, which requests it once a second: see `state.rs` |
+//! | `/history.json` | the figures of the last two minutes, one sample a second, without tenants |
 //! | `/metrics` | counters and gauges as Prometheus reads them |
 //! | `/debug/shrinker` | the shrinkers' names |
 //! | `/debug/shrinker/<name>/count` | a shrinker's objects, as in the kernel's debugfs: group id, then objects on each node |
 //!
 //! Responses contain numbers, names of shrinkers and group ids, and tenants' names in
-//! `/state.json`; never a key or a value. The page and its state are served only if the `Host`
+//! `/state.json` and, with `--metrics-tenants`, in `/metrics`; never a key or a value. The page and its state are served only if the `Host`
 //! header is an address, and not to the scripts of other sites: no CORS header allows them to read
 //! a response, and [`POLICY`] limits what the page itself may load and run.
 //!
@@ -17,9 +18,11 @@
 //! time, each with one request that is bounded in bytes and time; and requests are answered on
 //! blocking threads, not on those that serve cache clients.
 
+pub mod history;
 mod metrics;
 mod request;
 mod state;
+pub mod tenant_metrics;
 
 use std::borrow::Cow;
 use std::io;
@@ -69,6 +72,7 @@ struct Response {
 /// Serves requests until the server closes.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    tokio::spawn(keep_history(Arc::clone(&server), closing.clone()));
     loop {
         // While all permits are taken, new connections wait in the listener's queue.
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
@@ -97,6 +101,24 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::R
     }
 }
 
+/// Samples the figures until the server closes.
+async fn keep_history(server: Arc<Server>, mut closing: watch::Receiver<()>) {
+    let mut ticks = tokio::time::interval(history::PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            // The channel carries no message: it resolves when the server drops the sender.
+            _ = closing.changed() => return,
+            _ = ticks.tick() => {
+                let sampled = Arc::clone(&server);
+                // An error means that the server is shutting down.
+                let _ = tokio::task::spawn_blocking(move || sampled.history.add(state::figures(&sampled))).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection: reads a request within its bounds, answers it, and closes.
 async fn handle(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
     let (method, answer) = match read(&mut stream).await? {
         Ok(request) => {
@@ -138,10 +160,11 @@ async fn read(stream: &mut TcpStream) -> io::Result<Result<Request, RequestError
     }
 }
 
+/// Returns the response to a request; runs on a blocking thread.
 fn respond(server: &Server, request: &Request) -> Response {
     let path = request.path.as_str();
     let part = PAGE.iter().find(|part| part.0 == path);
-    if (part.is_some() || path == "/state.json") && !request.is_by_address() {
+    if (part.is_some() || matches!(path, "/state.json" | "/history.json")) && !request.is_by_address() {
         let why =
             "use an address, as http://127.0.0.1: a request with another host name may come from another site's page\n";
         return Response::text("421 Misdirected Request", why);
@@ -155,6 +178,9 @@ fn respond(server: &Server, request: &Request) -> Response {
         ("/state.json", _) => {
             Response { status: "200 OK", content: "application/json", body: state::json(server).to_string().into() }
         }
+        ("/history.json", _) => {
+            Response { status: "200 OK", content: "application/json", body: server.history.json().to_string().into() }
+        }
         ("/metrics", _) => Response { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server).into() },
         (_, Some("")) => Response::text("200 OK", registry.debugfs_names().join("\n") + "\n"),
         (_, Some(rest)) => {
@@ -164,7 +190,10 @@ fn respond(server: &Server, request: &Request) -> Response {
                 None => Response::text("404 Not Found", "no such shrinker; /debug/shrinker lists them\n"),
             }
         }
-        _ => Response::text("404 Not Found", "there is /, /state.json, /metrics and /debug/shrinker/<name>/count\n"),
+        _ => Response::text(
+            "404 Not Found",
+            "there is /, /state.json, /history.json, /metrics and /debug/shrinker/<name>/count\n",
+        ),
     }
 }
 

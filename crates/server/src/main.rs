@@ -7,20 +7,29 @@
 //!   workers         one event loop per thread
 //!   banner          the startup message on stdout
 //!   connection      one task per client: reads bytes, runs commands, writes replies
+//!   connections     the table of open sockets, for `stats conns`
 //!   http            --http: a page, metrics, shrinkers
 //!   commands        the implementation of each command
 //!   session         the part of a connection that its commands use
 //!   server          the state shared by all connections
 //!   decoder         decodes a byte stream into commands and values
+//!   find_byte       the search for the end of a word or a line
+//!   log             log lines on stderr
 //!   net             sockets, input and output buffers
 //!   store           the cache: each value is charged to its key's tenant
+//!   traffic         a tenant's limits of requests, bytes and connections
+//!   admission       refuses the commands that a tenant's limits do not admit
 //!   counters        the counters of `stats`
 //!   receive_budget  the memory of values that are being received
 //!   value           a stored value, in pieces of one size
+//!   snapshot        --save-file: keeps the values while the server does not run
+//!   service_manager the service manager: readiness, socket activation
 //!   settings        the command line and the files that it names
 //!   reload          SIGHUP: reads the files of the settings again
 //!   protocol        memcached's text protocol: parses lines into commands; pure
 //!   version         the reply to `version`
+//!   last_sizes      the counts of the last `stats sizes`
+//!   watchers        the queues of clients that `watch` events
 //! ```
 //!
 //! `cargo run --release -p lowwater-server`, then point any memcached client at 127.0.0.1:11211.
@@ -29,13 +38,17 @@
 //!
 //! ```text
 //!   tenant set shop low=8M max=32M     changes a tenant's limits at once
+//!   tenant set shop requests=500       limits its connections' requests per second
 //!   tenant list                        lists all tenants with their limits and usage
 //!   cache_memlimit 128                 changes the budget, in megabytes
-//!   watch evictions                    prints a line for each evicted value
+//!   watch evictions                    prints a line for each evicted value, or another kind of event
 //!   lru_crawler metadump all           prints a line for each stored value
 //! ```
 //!
-//! # Differences from memcached 1.6.18
+//! # Differences from memcached
+//!
+//! The meta commands, `watch` and statistics are those of memcached's development branch of July 2026;
+//! `ci/memcached.sh` compares the replies with memcached 1.6.18.
 //!
 //! Differences of the parser are listed in `protocol.rs`. All others:
 //!
@@ -48,16 +61,19 @@
 //!    value that was to be marked stale is deleted. With `-M`, an `incr` may find no room for the
 //!    same reason.
 //! 3. There is one slab class, 1. `lru_crawler` visits all values in no particular order, whether
-//!    `all`, `hash` or class 1 is given. Of the events that memcached can `watch` there are only
-//!    evictions, and their `ttl` is unknown (-1).
+//!    `all`, `hash` or class 1 is given. `stats slabs` describes the memory of entries and index (see
+//!    `commands/stats/slabs.rs`). `watch fetchers` shows reads alone, `found` or `not_found`; the `ttl`
+//!    of an eviction is unknown (-1); `cfd` is the number of the connection.
 //! 4. On a connection that belongs to a tenant, commands that concern all tenants are refused:
 //!    `flush_all`, `verbosity`, limits, and statistics of other tenants.
 //! 5. Additional commands: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
-//!    `lru_crawler mgdump`, which later versions of memcached have; memcached 1.6.18 answers
-//!    `ERROR` to them. This server answers `ERROR` to `shutdown`, `slabs`, `lru`, `extstore`,
-//!    `refresh_certs` and the other settings of `lru_crawler`. `stats conns` and `stats sizes` show
-//!    nothing, `stats cachedump` is refused, and `stats settings` has only the lines that apply
-//!    here. `version` answers `1.6.18-lowwater-` and the version of this package.
+//!    `lru_crawler mgdump`; memcached 1.6.18 answers `ERROR` to them. This server answers `ERROR` to
+//!    `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of `lru_crawler`. `stats
+//!    sizes` visits all values at most once a second, and needs no `-o track_sizes`; `stats
+//!    cachedump` lists all values in no particular order; `stats settings` has only the lines that
+//!    apply here.
+//!    `version` answers `1.6.18-lowwater-` and the version of this package. A counter of `stats
+//!    items` that belongs to slabs or a segmented LRU is 0.
 //! 6. `flush_all` and `lru_crawler crawl` answer when they have completed; a `flush_all` takes
 //!    effect for all clients at once. memcached answers before, and refuses a second crawl with
 //!    `BUSY`. Dumps may be pipelined behind other commands; in memcached, a `metadump` may not.
@@ -76,26 +92,36 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod admission;
 mod banner;
 mod commands;
 mod connection;
+mod connections;
 mod counters;
 mod decoder;
+mod find_byte;
 mod http;
+mod last_sizes;
+mod log;
 mod net;
 mod protocol;
 mod receive_budget;
 mod reload;
 mod server;
+#[cfg(unix)]
+mod service_manager;
 mod session;
 mod settings;
+mod snapshot;
 #[cfg(unix)]
 mod start;
 mod store;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod value;
 mod version;
+mod watchers;
 mod workers;
 
 use std::process::ExitCode;

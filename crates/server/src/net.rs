@@ -1,4 +1,9 @@
 //! Sockets, file descriptors, and the input and output buffers of connections.
+//!
+//! Below the commands: nothing here knows keys, values' meaning or the store, except that output
+//! may reference a value.
+//!
+//! A change must keep this direction of dependence.
 
 mod buffer_pool;
 pub mod descriptors;
@@ -6,3 +11,4 @@ pub mod input;
 pub mod listener;
 pub mod output;
 pub mod stream;
+mod trace;

@@ -10,6 +10,7 @@
 //!   field                    keys, lengths, noreply
 //!   command, meta_command    the parsed commands
 //!   error                    the errors of refused lines
+//!   event                    the kinds of events that `watch` shows
 //!   words, number, base64, uri, item, expiry
 //! ```
 //!
@@ -36,7 +37,9 @@ mod admin;
 pub mod base64;
 pub mod binary;
 pub mod command;
+pub mod command_set;
 pub mod error;
+pub mod event;
 pub mod expiry;
 mod field;
 pub mod item;

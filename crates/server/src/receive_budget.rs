@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_is_charged_and_given_back() {
+    fn received_bytes_are_charged_and_released() {
         const FREE: usize = FREE_BYTES as usize;
         let (runtime, receive_budget) = receive_budget(true);
         let mut small = ReceiveCharge::new(Some(&receive_budget), FREE);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_have_half_the_budget_and_one_may_go_on() {
+    fn all_values_share_half_the_budget_and_one_is_exempt() {
         const EACH: u64 = 88_000 - FREE_BYTES;
         let (runtime, receive_budget) = receive_budget(true);
         let mut charges: Vec<_> = (0..10).map(|_| ReceiveCharge::new(Some(&receive_budget), 88_000)).collect();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn without_evictions_what_is_full_is_full() {
+    fn without_evictions_a_full_budget_refuses_values() {
         let (runtime, receive_budget) = receive_budget(false);
         runtime.charge(runtime.root(), ByteSize::kib(1000)).unwrap();
         assert!(!ReceiveCharge::new(Some(&receive_budget), 100_000).charge_up_to(100_000));

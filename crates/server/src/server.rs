@@ -1,16 +1,24 @@
 //! The server: the state that all connections share, and the bound on their number.
+//!
+//! Shared by all connections through an `Arc`, so everything here is atomic or behind a short lock.
+//!
+//! A change must keep that no lock of it is held across an `await`.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{watch, Notify};
 use tokio::task::AbortHandle;
 
+use crate::connections::ConnectionTable;
 use crate::counters::{Counter, Counters};
+use crate::http::history::History;
+use crate::http::tenant_metrics::ListedTenants;
+use crate::last_sizes::LastSizes;
+use crate::log;
 use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveBudget;
 use crate::settings::users::Users;
@@ -25,6 +33,15 @@ pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// The pool of free pieces may hold the budget divided by this, in addition to the budget.
 const POOL_SHARE: u64 = 16;
+
+/// How the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The values are saved, if there is a file for them.
+    Save,
+    /// The values are not saved.
+    Discard,
+}
 
 /// The state that all connections share.
 #[derive(Debug)]
@@ -42,19 +59,29 @@ pub struct Server {
     /// The address that is bound for HTTP, if any.
     pub http: Option<SocketAddr>,
     connections: AtomicU64,
+    /// The open listeners and connections of the cache.
+    pub open_connections: Arc<ConnectionTable>,
     verbosity: AtomicU8,
     /// The users of `settings`, or those that were read since.
     pub users: RwLock<Option<Users>>,
     /// The tenants that had limits in the file that was read last.
     pub limited_tenants: Mutex<Vec<String>>,
+    /// The figures of the last two minutes, if there is an HTTP endpoint.
+    pub history: History,
+    /// The tenants that `/metrics` lists.
+    pub listed_tenants: ListedTenants,
     /// A client of the binary protocol was logged.
     has_binary_client: AtomicBool,
     /// The task of a `flush_all` with a delay.
     delayed_flush: Mutex<Option<AbortHandle>>,
     /// Held during a crawl: only one crawl runs at a time.
     pub crawl_lock: Arc<tokio::sync::Mutex<()>>,
+    /// The counts of the last `stats sizes`.
+    pub last_sizes: LastSizes,
     /// Notified when the last connection closes.
     idle: Notify,
+    /// Carries the request of a client that the server ends.
+    stop: watch::Sender<Option<Stop>>,
 }
 
 impl Server {
@@ -76,15 +103,33 @@ impl Server {
             addresses: Vec::new(),
             http: None,
             connections: AtomicU64::new(0),
+            open_connections: Arc::default(),
             verbosity: AtomicU8::new(settings.verbosity),
             users: RwLock::new(settings.users.clone()),
             limited_tenants: Mutex::new(settings.limits.iter().map(|(name, _)| name.clone()).collect()),
+            history: History::default(),
+            listed_tenants: ListedTenants::new(settings.metrics_tenants),
             has_binary_client: AtomicBool::new(false),
             delayed_flush: Mutex::default(),
             crawl_lock: Arc::default(),
+            last_sizes: LastSizes::default(),
             idle: Notify::new(),
+            stop: watch::Sender::new(None),
             settings,
         })
+    }
+
+    /// Asks the server to end.
+    pub fn stop(&self, how: Stop) {
+        self.stop.send_replace(Some(how));
+    }
+
+    /// Resolves when [`stop`](Self::stop) has been called.
+    pub async fn stopped(&self) -> Stop {
+        let mut requests = self.stop.subscribe();
+        // The sender lives as long as `self`, so that there is no error.
+        let request = requests.wait_for(Option::is_some).await;
+        request.ok().and_then(|how| *how).unwrap_or(Stop::Discard)
     }
 
     /// Returns the number of open connections.
@@ -103,11 +148,10 @@ impl Server {
         self.verbosity.store(level, Ordering::Relaxed);
     }
 
-    /// Writes a line to stderr if the verbosity is at least `level`.
+    /// Logs a line if the verbosity is at least `level`.
     pub fn log(&self, level: u8, text: std::fmt::Arguments<'_>) {
         if self.verbosity() >= level {
-            // A closed stderr is no reason to stop serving.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            log::write(text);
         }
     }
 

@@ -1,15 +1,26 @@
 //! A client's session: the output, counts and namespace that its commands use.
+//!
+//! Apart from `connection.rs`, so that commands can be called without the code that reads and
+//! decodes. Counts are published before replies are written: a client that has read a reply finds
+//! its command counted.
+//!
+//! A change must keep this order.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::connections::{ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
+use crate::log;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
 use crate::server::Server;
 use crate::store::namespace::Namespace;
+use crate::traffic::connection_permit::TenantPermit;
+use crate::traffic::Traffic;
 
 /// The part of a connection that its commands use.
 #[derive(Debug)]
@@ -22,6 +33,15 @@ pub struct Session {
     /// Carries no message: the server drops the sender at shutdown.
     pub closing: watch::Receiver<()>,
     pub stream: Stream,
+    /// Its entry in the table of open connections.
+    pub entry: ConnectionEntry,
+    /// Its permit as a connection of its tenant; `None` before a login.
+    pub permit: Option<TenantPermit>,
+    /// Bytes that were received since the last command, if the tenant is limited: they are charged
+    /// with the next one.
+    pub received: u64,
+    /// The time in which nothing is to be read, as the tenant is above a limit; 0: none.
+    pub pause: Duration,
 }
 
 impl Session {
@@ -36,9 +56,51 @@ impl Session {
     pub async fn flush(&mut self) -> io::Result<()> {
         // Published first, so that a client that has read a reply finds its command counted.
         self.publish_counts();
+        self.entry.set_state(ConnectionState::Write);
         let written = self.output.flush(&mut self.stream).await?;
+        self.entry.set_state(ConnectionState::Run);
         self.counts.add(Counter::BytesWritten, written);
+        if let Some(traffic) = self.limited_traffic() {
+            traffic.charge(written);
+        }
         Ok(())
+    }
+
+    /// Counts bytes that were received.
+    pub fn note_received(&mut self, bytes: u64) {
+        self.counts.add(Counter::BytesRead, bytes);
+        if self.limited_traffic().is_some() {
+            self.received += bytes;
+        }
+    }
+
+    /// Returns the traffic of the tenant, if requests, bytes or commands are limited.
+    pub fn limited_traffic(&self) -> Option<&Traffic> {
+        self.permit.as_ref().map(TenantPermit::traffic).filter(|traffic| traffic.is_limited())
+    }
+
+    /// Logs a line that the client has sent and the reply lines that were added since the last call:
+    /// from verbosity 2 on all, below only errors. The output must be recording.
+    #[cold]
+    pub fn log_exchange(&mut self, sent: Option<&[u8]>) {
+        let (number, all) = (self.entry.number(), self.server.verbosity() >= 2);
+        let (mut lines, omitted) = self.output.take_trace();
+        if !all {
+            let errors = ["ERROR", "CLIENT_ERROR ", "SERVER_ERROR "];
+            lines.retain(|line| errors.iter().any(|error| line.starts_with(error)));
+            if lines.is_empty() {
+                return;
+            }
+        }
+        if let Some(sent) = sent {
+            log::write(format_args!("<{number} {}", sent.escape_ascii()));
+        }
+        for line in lines {
+            log::write(format_args!(">{number} {line}"));
+        }
+        if all && omitted > 0 {
+            log::write(format_args!(">{number} ({omitted} more lines)"));
+        }
     }
 
     /// Returns whether the server is shutting down.

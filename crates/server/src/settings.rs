@@ -1,10 +1,17 @@
 //! Settings: the command line, and the files that it names.
+//!
+//! Read once at the start; SIGHUP reads the files again (`reload.rs`), not the command line. Every
+//! error names the flag or the file and line, and the process does not start.
+//!
+//! A change must keep that a wrong setting is an error before the first listener is open.
 
 pub mod args;
 mod extended;
 pub mod limits;
 pub mod listen_address;
+pub mod manual;
 mod memcached_flags;
+pub mod traffic_limits;
 pub mod users;
 
 use std::path::PathBuf;
@@ -22,6 +29,8 @@ pub struct Settings {
     pub listen: Vec<ListenAddress>,
     /// `host:port` for HTTP, if it is enabled.
     pub http: Option<String>,
+    /// The most tenants that `/metrics` lists; 0: none.
+    pub metrics_tenants: usize,
     /// Users that may log in; `None`: no login is required.
     pub users: Option<Users>,
     /// Evict values when the memory is full.
@@ -38,6 +47,12 @@ pub struct Settings {
     pub files: Files,
     /// Answer `flush_all`; otherwise refuse it.
     pub flush: bool,
+    /// Answer `shutdown`; otherwise refuse it.
+    pub shutdown: bool,
+    /// Answer commands that list keys; otherwise refuse them.
+    pub dump: bool,
+    /// Answer `watch`; otherwise refuse it.
+    pub watch: bool,
     /// Close connections that send nothing for this time.
     pub idle_timeout: Option<Duration>,
     /// Run in the background, in a session of its own.
@@ -46,6 +61,8 @@ pub struct Settings {
     pub user: Option<String>,
     /// The file for the process's id.
     pub pid_file: Option<PathBuf>,
+    /// The file that keeps the values while the server does not run.
+    pub save_file: Option<PathBuf>,
     /// The given flags of memcached that have no effect here.
     pub without_effect: Vec<&'static str>,
 }

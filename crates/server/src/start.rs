@@ -3,6 +3,10 @@
 //!
 //! Both flags start the program again with the same arguments, as only a new program can change its
 //! user as a whole: `-d` in a new session, `-u` in the place of this process.
+//!
+//! Only a new program is single-threaded, and a process with threads cannot change its user as a
+//! whole with safe calls (DESIGN, "The server starts itself again"). The error of the second
+//! process reaches the first one's caller.
 
 #![cfg(unix)]
 

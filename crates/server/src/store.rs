@@ -3,6 +3,10 @@
 //! Each tenant is a group of a [`Runtime`], and each value is an entry of one [`Cache`], charged to
 //! its key's tenant. There are no other memory limits: the share of each tenant follows from the
 //! budget, the tenants' limits, and their use of the cache.
+//!
+//! The keys of the cache are hashes (`store/key_hash.rs`), and each value contains its key. All
+//! memory rules are the library's; here are only the names of tenants, flushing, and the waits of
+//! stores. No method may return a value of another tenant's key.
 
 mod edit;
 mod guarantees;
@@ -12,11 +16,12 @@ pub mod prefix_stats;
 mod removal_stats;
 mod report;
 mod runtime;
+pub mod saved;
+mod siphash;
 pub mod tenant;
 #[cfg(test)]
 mod tests;
 pub mod update;
-mod watchers;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,26 +31,32 @@ use std::time::Instant;
 use lowwater::cache::{Op, Visit};
 use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
 
 use crate::protocol::expiry::Expiry;
 use crate::settings::limits::Limits;
 use crate::settings::Settings;
+use crate::traffic::connection_permit::TenantPermit;
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
+use crate::value::item_number::ItemNumber;
 use crate::value::piece_pool::PiecePool;
 use crate::value::Value;
+use crate::watchers::Watchers;
 
 use key_hash::{BuildIdentityHasher, KeyHash, KeyHasher};
+use namespace::Namespace;
 use removal_stats::RemovalStats;
 use tenant::Tenants;
 
 pub use edit::{Edit, Existing, OutOfMemory};
 pub use removal_stats::RemovalCounts;
-pub use report::TenantReport;
+pub use report::{CountsAtReset, TenantReport};
 
 /// The key is stored with its value; the cache's key is its hash.
 type Values = Cache<KeyHash, Value, BuildIdentityHasher>;
+
+/// Bytes of an entry, without the block of its key and value.
+pub const ENTRY_BYTES: u64 = Values::ENTRY_BYTES.get();
 
 /// Values by key in one budget, each charged to its key's tenant.
 #[derive(Debug)]
@@ -56,8 +67,8 @@ pub struct Store {
     tenants: Arc<Tenants>,
     pool: Arc<PiecePool>,
     removal_stats: Arc<RemovalStats>,
-    /// The unique number that was assigned last.
-    unique: AtomicU64,
+    /// The serial number that was assigned last.
+    serial: AtomicU64,
     /// Values with numbers up to this are flushed: they are treated as absent, whether they have
     /// been dropped or not.
     flushed: AtomicU64,
@@ -70,6 +81,8 @@ pub struct Store {
     item_bytes_max: ByteSize,
     /// Held while the budget or a tenant's limits are checked and changed.
     limit_changes: Mutex<()>,
+    /// The counts at the last `stats reset`.
+    counts_at_reset: Mutex<CountsAtReset>,
 }
 
 /// A key in a listing of all keys.
@@ -101,17 +114,17 @@ impl Store {
             .name("values")
             .hasher(BuildIdentityHasher::default())
             .weigher(|_, value| weight(value))
-            .eviction_listener(move |_, value, cause| match cause {
+            .eviction_listener(move |hash, value, cause| match cause {
                 RemovalCause::Size => {
                     bereaved.count_eviction(value.key());
                     noted.evicted(value.key(), value, idle_seconds(value, started));
                 }
-                RemovalCause::Expired => noted.expired(value),
+                RemovalCause::Expired => noted.expired(*hash, value),
                 _ => {}
             })
             .build()
             .map_err(|why| why.to_string())?;
-        let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
+        let (serial, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
         let pool = Arc::clone(pool);
         let hasher = KeyHasher::new();
         let limit_changes = Mutex::default();
@@ -122,13 +135,14 @@ impl Store {
             tenants,
             pool,
             removal_stats,
-            unique,
+            serial,
             flushed,
             started,
             clock_seconds: AtomicU32::new(0),
             evict,
             item_bytes_max,
             limit_changes,
+            counts_at_reset: Mutex::default(),
         })
     }
 
@@ -136,8 +150,8 @@ impl Store {
     /// tenant and as a use of the value. `look` runs while the cache is pinned, which delays the
     /// release of freed memory.
     pub fn read<R>(&self, key: &[u8], look: impl FnOnce(&Value) -> R) -> Option<R> {
-        let pinned = self.cache.pin();
-        let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
+        let (pinned, hash) = (self.cache.pin(), self.hasher.hash(key));
+        let value = self.live(pinned.get(&hash), hash, key);
         self.tenants.count_read(key, value.is_some());
         value.map(|value| {
             value.last_access.record_fetch(self.now_seconds());
@@ -148,8 +162,8 @@ impl Store {
     /// Returns the value under `key`, as [`read`](Self::read) does, but leaves its last access to
     /// [`mark_fetched`](Self::mark_fetched).
     pub fn find(&self, key: &[u8]) -> Option<Value> {
-        let pinned = self.cache.pin();
-        let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
+        let (pinned, hash) = (self.cache.pin(), self.hasher.hash(key));
+        let value = self.live(pinned.get(&hash), hash, key);
         self.tenants.count_read(key, value.is_some());
         value.cloned()
     }
@@ -157,8 +171,8 @@ impl Store {
     /// Returns the value under `key`, as [`find`](Self::find) does, but does not count as a use of
     /// the value.
     pub fn peek(&self, key: &[u8]) -> Option<Value> {
-        let pinned = self.cache.pin();
-        let value = pinned.peek(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
+        let (pinned, hash) = (self.cache.pin(), self.hasher.hash(key));
+        let value = self.live(pinned.peek(&hash), hash, key);
         self.tenants.count_read(key, value.is_some());
         value.cloned()
     }
@@ -185,12 +199,18 @@ impl Store {
     /// Returns the keys of the next part of all values; to be called until [`Visit::is_done`].
     pub fn keys(&self, at: &mut Visit) -> Vec<ListedKey> {
         let mut keys = Vec::new();
+        self.visit(at, |value| keys.push(ListedKey { key: value.key().into(), binary: value.item_flags().binary }));
+        keys
+    }
+
+    /// Calls `look` for the next part of all values; to be called until [`Visit::is_done`]. Does not
+    /// count as a use of the values.
+    pub fn visit(&self, at: &mut Visit, mut look: impl FnMut(&Value)) {
         self.cache.visit(at, |_, value| {
             if self.is_live(value) {
-                keys.push(ListedKey { key: value.key().into(), binary: value.item_flags().binary });
+                look(value);
             }
         });
-        keys
     }
 
     /// Removes all expired values.
@@ -216,7 +236,12 @@ impl Store {
 
     /// Removes the value under `key`, and returns whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.cache.remove(&self.hasher.hash(key)).is_some_and(|value| self.is_live_at(&value, key))
+        self.take(key).is_some()
+    }
+
+    /// Removes the value under `key`, and returns it.
+    pub fn take(&self, key: &[u8]) -> Option<Value> {
+        self.cache.remove(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key))
     }
 
     /// Returns the budget.
@@ -250,6 +275,12 @@ impl Store {
         guarantees::check(mins, budget, self.item_bytes_max)
     }
 
+    /// Returns a permit for a connection of this namespace's tenant, which is created if it does not
+    /// exist; `None` if the tenant has as many connections as it may have.
+    pub fn admit_connection(&self, namespace: &Namespace) -> Option<TenantPermit> {
+        TenantPermit::acquire(&self.tenants.named(namespace.tenant_name()).traffic)
+    }
+
     /// Returns a tenant's limits, if the tenant exists.
     pub fn limits(&self, name: &str) -> Option<Limits> {
         self.tenants.find(name.as_bytes()).map(|tenant| tenant.limits())
@@ -275,10 +306,9 @@ impl Store {
         Ok(())
     }
 
-    /// Subscribes to evictions: one line for each evicted value. `None` if there are too many
-    /// watchers.
-    pub fn watch_evictions(&self) -> Option<mpsc::Receiver<String>> {
-        self.removal_stats.watchers.subscribe()
+    /// Returns the clients that watch events of the server.
+    pub fn watchers(&self) -> &Watchers {
+        &self.removal_stats.watchers
     }
 
     /// Makes all values that were stored before absent, at once. Their memory is freed by
@@ -286,7 +316,7 @@ impl Store {
     pub fn flush(&self) {
         // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
         // number counts.
-        self.flushed.fetch_max(self.next_unique(), Ordering::Release);
+        self.flushed.fetch_max(self.next_serial(), Ordering::Release);
     }
 
     /// Drops the values that [`flush`](Self::flush) has made absent.
@@ -299,6 +329,16 @@ impl Store {
         self.removal_stats.removal_counts()
     }
 
+    /// Returns `found`, the value that a read has found under the hash of `key`, if it is the live
+    /// value of `key`; otherwise counts the reason why there is none.
+    fn live<'a>(&self, found: Option<&'a Value>, hash: KeyHash, key: &[u8]) -> Option<&'a Value> {
+        let live = found.filter(|value| self.is_live_at(value, key));
+        if live.is_none() {
+            self.removal_stats.missed(hash, found.is_some_and(|value| value.key() == key));
+        }
+        live
+    }
+
     /// Returns whether `value` is the value of `key`, and not flushed.
     fn is_live_at(&self, value: &Value, key: &[u8]) -> bool {
         value.key() == key && self.is_live(value)
@@ -308,7 +348,7 @@ impl Store {
     fn is_live(&self, value: &Value) -> bool {
         // Acquire: pairs with the Release in `flush`. A thread that learns of a flush from the
         // thread that did it treats all earlier values as flushed.
-        value.unique() > self.flushed.load(Ordering::Acquire)
+        value.serial() > self.flushed.load(Ordering::Acquire)
     }
 
     /// Returns the runtime that the cache belongs to.
@@ -316,24 +356,25 @@ impl Store {
         &self.runtime
     }
 
-    /// Creates a value to be stored, with the next unique number and an access now.
-    pub fn new_value(&self, key: &[u8], flags: u32, item_flags: ItemFlags, data: &Data) -> Value {
-        let value = Value::new(key, flags, item_flags, self.next_unique(), data);
+    /// Creates a value to be stored, with the next serial number and an access now. `given` is its
+    /// CAS number, if a client has given one.
+    pub fn new_value(&self, key: &[u8], flags: u32, item_flags: ItemFlags, given: Option<u64>, data: &Data) -> Value {
+        let value = Value::new(key, flags, item_flags, ItemNumber { serial: self.next_serial(), given }, data);
         value.last_access.record_store(self.now_seconds());
         value
     }
 
     /// Creates a value of `bytes`, as [`new_value`](Self::new_value) does.
     pub fn new_value_of(&self, key: &[u8], flags: u32, bytes: &[u8]) -> Value {
-        let value = Value::of_bytes(key, flags, ItemFlags::default(), self.next_unique(), bytes, &self.pool);
+        let value = Value::of_bytes(key, flags, ItemFlags::default(), self.next_serial(), bytes, &self.pool);
         value.last_access.record_store(self.now_seconds());
         value
     }
 
-    /// Returns a unique number that no value had.
-    pub fn next_unique(&self) -> u64 {
+    /// Returns a serial number that no value had.
+    pub fn next_serial(&self) -> u64 {
         // Relaxed: it matters only that no number is assigned twice.
-        self.unique.fetch_add(1, Ordering::Relaxed) + 1
+        self.serial.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Returns the seconds since the last use of `value`.
@@ -352,7 +393,8 @@ impl Store {
         }
     }
 
-    fn now_seconds(&self) -> u32 {
+    /// Returns the seconds since the start, as of the last [`update_clock`](Self::update_clock).
+    pub fn now_seconds(&self) -> u32 {
         // Relaxed: as in `update_clock`.
         self.clock_seconds.load(Ordering::Relaxed)
     }

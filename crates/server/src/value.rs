@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   entry:       hash | pointer to the block, length, key's length, item flags | last access
-//!   heap block:  CAS number | client flags, if not 0 | key | bytes, or those after the full pieces
+//!   heap block:  serial number | CAS number, if a client has given it | client flags, if not 0 | key
+//!                | bytes, or those after the full pieces
 //! ```
 //!
 //! The block of a short value belongs to its entry alone, and cloning copies the block: a reference
@@ -15,6 +16,7 @@
 pub mod data;
 pub mod item_flags;
 mod item_header;
+pub mod item_number;
 mod last_access;
 mod malloc;
 pub mod piece_pool;
@@ -26,6 +28,7 @@ use lowwater_base::compact_bytes::{CompactBytes, Kept};
 use data::{Data, FullPieces};
 use item_flags::ItemFlags;
 use item_header::ItemHeader;
+use item_number::ItemNumber;
 use last_access::LastAccess;
 use malloc::block_bytes;
 use piece_pool::{PiecePool, PooledBuffer, PIECE_BYTES};
@@ -50,10 +53,13 @@ struct LongValue {
 impl Value {
     /// Creates a value of `data` under `key`, which is at most as long as a key with a tenant's
     /// name in front.
-    pub fn new(key: &[u8], flags: u32, item_flags: ItemFlags, unique: u64, data: &Data) -> Self {
-        let header = ItemHeader::new(key, flags, item_flags, unique);
-        let (unique, flags) = (unique.to_le_bytes(), flags.to_le_bytes());
-        let front = [&unique[..header.unique_len()], &flags[..header.client_flags_len()], key, &data.tail];
+    pub fn new(key: &[u8], flags: u32, item_flags: ItemFlags, number: impl Into<ItemNumber>, data: &Data) -> Self {
+        let number = number.into();
+        let header = ItemHeader::new(key, flags, item_flags, number);
+        let (serial, given) = (number.serial.to_le_bytes(), number.given.unwrap_or_default().to_le_bytes());
+        let flags = flags.to_le_bytes();
+        let (serial, given) = (&serial[..header.serial_len()], &given[..header.given_len()]);
+        let front = [serial, given, &flags[..header.client_flags_len()], key, &data.tail];
         let is_short = data.full.is_none() && front.iter().map(|part| part.len()).sum::<usize>() <= SHORT_BYTES_MAX;
         let bytes = match is_short {
             true => short(&front, header),
@@ -67,17 +73,32 @@ impl Value {
         key: &[u8],
         flags: u32,
         item_flags: ItemFlags,
-        unique: u64,
+        serial: u64,
         bytes: &[u8],
         pool: &Arc<PiecePool>,
     ) -> Self {
-        let header = ItemHeader::new(key, flags, item_flags, unique);
-        let (number, client_flags) = (unique.to_le_bytes(), flags.to_le_bytes());
-        let front = [&number[..header.unique_len()], &client_flags[..header.client_flags_len()], key, bytes];
-        if front.iter().map(|part| part.len()).sum::<usize>() > SHORT_BYTES_MAX {
-            return Self::new(key, flags, item_flags, unique, &Data::copy(bytes, pool));
-        }
-        Self { bytes: short(&front, header), last_access: LastAccess::default() }
+        let header = ItemHeader::new(key, flags, item_flags, serial.into());
+        let (number, client_flags) = (serial.to_le_bytes(), flags.to_le_bytes());
+        let client_flags = &client_flags[..header.client_flags_len()];
+        let length = header.serial_len() + client_flags.len() + key.len() + bytes.len();
+        let bytes = if length > SHORT_BYTES_MAX {
+            let (full, tail) = bytes.split_at(bytes.len() - bytes.len() % PIECE_BYTES);
+            let front = [&number[..header.serial_len()], client_flags, key, tail];
+            let full = (!full.is_empty()).then(|| Arc::new(FullPieces::copy(full, pool)));
+            long(PooledBuffer::concat(&front, pool), full, header)
+        } else {
+            // `number` as a whole, so that its length is constant: the excess bytes are overwritten.
+            let mut block = Vec::with_capacity(length.max(number.len()));
+            block.extend_from_slice(&number);
+            block.truncate(header.serial_len());
+            if !client_flags.is_empty() {
+                block.extend_from_slice(client_flags);
+            }
+            block.extend_from_slice(key);
+            block.extend_from_slice(bytes);
+            own(block.into_boxed_slice(), header)
+        };
+        Self { bytes, last_access: LastAccess::default() }
     }
 
     pub fn key(&self) -> &[u8] {
@@ -86,17 +107,29 @@ impl Value {
     }
 
     pub fn client_flags(&self) -> u32 {
-        number(&self.whole_front()[self.header().unique_len()..], self.header().client_flags_len()) as u32
+        number(&self.whole_front()[self.flags_at()..], self.header().client_flags_len()) as u32
     }
 
     pub fn item_flags(&self) -> ItemFlags {
         self.header().item_flags()
     }
 
-    /// Returns the CAS number, which `gets` shows and `cas` compares: it changes with every change
-    /// of the bytes, and is never assigned twice.
+    /// Returns the CAS number, which `gets` shows and `cas` compares. Unless a client has given it,
+    /// it changes with every change of the bytes, and is never assigned twice.
     pub fn unique(&self) -> u64 {
-        number(self.whole_front(), self.header().unique_len())
+        self.number().unique()
+    }
+
+    /// Returns the number of the store that made the value.
+    pub fn serial(&self) -> u64 {
+        number(self.whole_front(), self.header().serial_len())
+    }
+
+    /// Returns both numbers.
+    pub fn number(&self) -> ItemNumber {
+        let (serial_len, given_len) = (self.header().serial_len(), self.header().given_len());
+        let given = (given_len > 0).then(|| number(&self.whole_front()[serial_len..], given_len));
+        ItemNumber { serial: self.serial(), given }
     }
 
     /// Returns this value with other item flags.
@@ -110,10 +143,13 @@ impl Value {
         self.clone().with_item_flags(ItemFlags { won: true, ..self.item_flags() })
     }
 
-    /// Returns this value with another CAS number.
-    pub fn with_unique(mut self, unique: u64) -> Self {
-        let header = self.header().with_unique(unique);
-        let front = [&unique.to_le_bytes()[..header.unique_len()], &self.whole_front()[self.header().unique_len()..]];
+    /// Returns this value with other numbers.
+    pub fn with_number(mut self, number: impl Into<ItemNumber>) -> Self {
+        let number = number.into();
+        let header = self.header().with_number(number);
+        let (serial, given) = (number.serial.to_le_bytes(), number.given.unwrap_or_default().to_le_bytes());
+        let rest = &self.whole_front()[self.flags_at()..];
+        let front = [&serial[..header.serial_len()], &given[..header.given_len()], rest];
         self.bytes = match self.bytes.get() {
             Kept::Own(_) => short(&front, header),
             // The full pieces stay shared.
@@ -129,6 +165,14 @@ impl Value {
     /// Returns the first piece: the whole value, unless it is longer than a piece.
     pub fn first(&self) -> &[u8] {
         self.pieces().next().unwrap_or_default()
+    }
+
+    /// Returns all bytes, unless they are long: then they may be in several pieces.
+    pub fn only_piece(&self) -> Option<&[u8]> {
+        match self.bytes.get() {
+            Kept::Own(_) => Some(self.tail()),
+            Kept::Shared(_) => None,
+        }
     }
 
     /// Returns all bytes, in pieces.
@@ -174,8 +218,12 @@ impl Value {
         &self.whole_front()[self.key_at() + self.header().key_len()..]
     }
 
+    fn flags_at(&self) -> usize {
+        self.header().serial_len() + self.header().given_len()
+    }
+
     fn key_at(&self) -> usize {
-        self.header().unique_len() + self.header().client_flags_len()
+        self.flags_at() + self.header().client_flags_len()
     }
 
     fn header(&self) -> ItemHeader {
@@ -192,12 +240,15 @@ fn number(bytes: &[u8], len: usize) -> u64 {
     }
 }
 
-/// Copies all parts into a block of its own. The sum is at most `SHORT_BYTES_MAX`, and up to 8 more
-/// if the CAS number gets longer.
+/// Copies all parts into a block of its own. The sum is at most `SHORT_BYTES_MAX`, and up to 16 more
+/// if the numbers get longer.
 fn short(parts: &[&[u8]], header: ItemHeader) -> CompactBytes<LongValue> {
-    const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= CompactBytes::<LongValue>::BYTES_MAX);
-    CompactBytes::own(parts.concat().into_boxed_slice(), header.0)
-        .expect("the length is at most `BYTES_MAX`, as asserted above")
+    own(parts.concat().into_boxed_slice(), header)
+}
+
+fn own(block: Box<[u8]>, header: ItemHeader) -> CompactBytes<LongValue> {
+    const _: () = assert!(SHORT_BYTES_MAX + 2 * size_of::<u64>() <= CompactBytes::<LongValue>::BYTES_MAX);
+    CompactBytes::own(block, header.0).expect("the length is at most `BYTES_MAX`, as asserted above")
 }
 
 fn long(front: PooledBuffer, full: Option<Arc<FullPieces>>, header: ItemHeader) -> CompactBytes<LongValue> {
@@ -210,7 +261,7 @@ mod tests {
     use crate::value::piece_pool::PiecePool;
 
     #[test]
-    fn what_is_put_in_comes_out() {
+    fn a_value_keeps_its_parts() {
         let pool = Arc::new(PiecePool::new(1 << 20));
         let pattern: Vec<u8> = (0..3 * PIECE_BYTES + 1).map(|n| (n % 253) as u8).collect();
         let item_flags = |n: usize| ItemFlags { stale: n & 1 != 0, won: n & 2 != 0, binary: n & 4 != 0 };
@@ -221,6 +272,10 @@ mod tests {
                     n += 1;
                     let data = Data::copy(&pattern[..length], &pool);
                     let value = Value::new(key, flags, item_flags(n), u64::MAX - n as u64, &data);
+                    let of_bytes =
+                        Value::of_bytes(key, flags, item_flags(n), u64::MAX - n as u64, &pattern[..length], &pool);
+                    assert_eq!(of_bytes.heap_bytes(), value.heap_bytes());
+                    assert!(of_bytes.only_piece().is_none_or(|only| only == &pattern[..length]));
                     let check = |value: &Value, unique: u64, item_flags: ItemFlags| {
                         assert_eq!((value.key(), value.client_flags(), value.unique()), (key, flags, unique));
                         assert_eq!((value.item_flags(), value.len()), (item_flags, length));
@@ -231,9 +286,19 @@ mod tests {
                         }
                     };
                     check(&value, u64::MAX - n as u64, item_flags(n));
-                    let renumbered = value.clone().with_unique(7);
+                    check(&of_bytes, u64::MAX - n as u64, item_flags(n));
+                    let renumbered = value.clone().with_number(7);
                     check(&renumbered, 7, item_flags(n));
-                    check(&renumbered.with_unique(1 << 40), 1 << 40, item_flags(n));
+                    let given = renumbered.clone().with_number(ItemNumber { serial: 8, given: Some(u64::MAX) });
+                    check(&given, u64::MAX, item_flags(n));
+                    assert_eq!((given.serial(), given.number().given), (8, Some(u64::MAX)));
+                    check(&given.with_won(), u64::MAX, ItemFlags { won: true, ..item_flags(n) });
+                    check(&given.with_number(9), 9, item_flags(n));
+                    let number = ItemNumber { serial: 1 << 60, given: Some(0) };
+                    let given = Value::new(key, flags, item_flags(n), number, &data);
+                    check(&given, 0, item_flags(n));
+                    assert_eq!(given.serial(), 1 << 60);
+                    check(&renumbered.with_number(1 << 40), 1 << 40, item_flags(n));
                     check(&value.clone().with_item_flags(item_flags(n + 1)), u64::MAX - n as u64, item_flags(n + 1));
                     check(&value.with_won(), u64::MAX - n as u64, ItemFlags { won: true, ..item_flags(n) });
                     check(&value, u64::MAX - n as u64, item_flags(n));

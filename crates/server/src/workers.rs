@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_takes_its_turn() {
+    fn connections_are_assigned_round_robin() {
         let workers = Workers::start(3).unwrap();
         let round_robin = workers.round_robin();
         let tasks: Vec<_> = (0..6).map(|_| round_robin.pick().spawn(async { thread::current().id() })).collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_those_who_end_and_not_for_others() {
+    fn shutdown_waits_for_ending_tasks_and_aborts_the_others() {
         let workers = Workers::start(2).unwrap();
         let round_robin = workers.round_robin();
         let (dropped, is_dropped) = mpsc::channel::<()>();

@@ -1,9 +1,17 @@
 //! The server as a process: file descriptors, signals, and the flags of its start.
+//!
+//! Parts that cannot be tested inside the test process: limits, signals, users.
 
 #![cfg(target_os = "linux")]
 
 #[path = "process/descriptors.rs"]
 mod descriptors;
+#[path = "process/logs.rs"]
+mod logs;
+#[path = "process/managed.rs"]
+mod managed;
+#[path = "process/saved.rs"]
+mod saved;
 mod server;
 #[path = "process/signals.rs"]
 mod signals;

@@ -4,6 +4,8 @@
 //! A value is either a short byte string of its own, or something that clones share, with 2 bytes
 //! of flags and 4 bytes of time beside it. The sum of two parts is compared: the part in the
 //! cache's entry, and the heap block, whose size glibc rounds up to 16 bytes.
+//!
+//! If a crate is smaller than ours after an update, the decision should be made again.
 
 #![cfg(target_pointer_width = "64")]
 

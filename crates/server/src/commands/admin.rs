@@ -1,5 +1,8 @@
 //! Administration commands: they change the budget and the tenants' limits while clients are
 //! served.
+//!
+//! Limits are checked against each other before any is set, so that a refused command changes
+//! nothing.
 
 use std::io;
 
@@ -63,9 +66,9 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
 /// usage. Flushes whenever the output is full, as there may be tens of thousands of tenants.
 pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
-        let Limits { min, low, high, max } = tenant.limits;
+        let Limits { min, low, high, max, traffic } = tenant.limits;
         session.output.format(format_args!(
-            "TENANT {} min={min} low={low} high={high} max={max} bytes={} items={}",
+            "TENANT {} min={min} low={low} high={high} max={max} bytes={} items={} {traffic}",
             tenant.name, tenant.bytes, tenant.items,
         ));
         if session.output.is_full() {

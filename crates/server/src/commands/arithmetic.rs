@@ -3,6 +3,9 @@
 //! `incr` wraps at 2^64, `decr` stops at 0. A result shorter than the previous value is padded with
 //! spaces to the previous length, as in memcached (which writes in place): `decr` of `"10"` by 1
 //! answers `9` and stores `"9 "`.
+//!
+//! A change must keep that the new value is computed from the value that it replaces, in one
+//! update.
 
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
@@ -32,11 +35,12 @@ enum ArithmeticOutcome {
 
 /// Answers with the new number, `NOT_FOUND`, or an error.
 pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply: bool) {
-    let decide = |there: Option<Existing<'_>>| match there.map(|there| calculate(there.value, delta, &session.server)) {
-        None => (Edit::Keep, ArithmeticOutcome::Missing),
-        Some(None) => (Edit::Keep, ArithmeticOutcome::NoNumber),
-        Some(Some((value, number))) => (Edit::Change(value), ArithmeticOutcome::Done(number)),
-    };
+    let decide =
+        |there: Option<Existing<'_>>| match there.map(|there| calculate(there.value, delta, None, &session.server)) {
+            None => (Edit::Keep, ArithmeticOutcome::Missing),
+            Some(None) => (Edit::Keep, ArithmeticOutcome::NoNumber),
+            Some(Some((value, number))) => (Edit::Change(value), ArithmeticOutcome::Done(number)),
+        };
     let full_key = session.namespace.qualify(key);
     let outcome = session.server.store.update(&full_key, Expiry::Never, decide).await;
     let (hits, misses) = delta.counters();
@@ -44,7 +48,7 @@ pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply
         Ok(ArithmeticOutcome::Done(number)) => {
             session.counts.count(hits);
             if !noreply {
-                session.output.format(format_args!("{number}"));
+                session.output.stored_number(number);
             }
         }
         Ok(ArithmeticOutcome::Missing) => {
@@ -67,7 +71,8 @@ impl Delta {
 }
 
 /// Returns `old` with its number changed, and the new number; `None` if `old` is not a number.
-pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(Value, u64)> {
+/// `given` is the CAS number of the result, if the client has given one.
+pub(super) fn calculate(old: &Value, delta: Delta, given: Option<u64>, server: &Server) -> Option<(Value, u64)> {
     // The first piece is enough: longer text is not a number of 64 bits.
     let before = number::unsigned(old.first())?;
     let after = match delta.increment {
@@ -81,7 +86,7 @@ pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(V
     let stays = data.len() == old.len();
     let item_flags =
         if stays { old.item_flags() } else { ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() } };
-    let value = server.store.new_value(old.key(), old.client_flags(), item_flags, &data);
+    let value = server.store.new_value(old.key(), old.client_flags(), item_flags, given, &data);
     if stays {
         value.last_access.inherit_fetched(&old.last_access);
     }

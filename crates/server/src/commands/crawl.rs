@@ -1,4 +1,7 @@
 //! `lru_crawler`: visits all values in small batches, while other clients are served.
+//!
+//! Output is written batch by batch, so a dump of millions of keys needs no memory for them and
+//! delays no other client. A listed key must never break its line.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +27,11 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
             server.reap_expired().await;
         }
         session.output.line("OK");
+        return Ok(());
+    }
+    if !server.settings.dump {
+        let name = if crawl == CrawlAction::Mgdump { "key dump" } else { "metadump" };
+        session.output.format(format_args!("ERROR {name} not allowed"));
         return Ok(());
     }
     let mut at = Visit::new();
@@ -85,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_line_whatever_the_key() {
+    fn a_listed_key_is_always_one_line() {
         for (key, binary, line) in [
             (&b"shop:k\xff"[..], false, &b"mg shop:k\xff\r\n"[..]),
             (b"foo", true, b"mg Zm9v b\r\n"),

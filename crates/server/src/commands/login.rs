@@ -1,4 +1,7 @@
 //! The login that is required first if `-Y` is given.
+//!
+//! Until it succeeds no other command is decoded; afterwards the session's namespace is that of the
+//! user's tenant.
 
 use crate::counters::Counter;
 use crate::session::Session;
@@ -18,6 +21,13 @@ pub fn log_in(session: &mut Session, user: &[u8], password: &[u8]) -> bool {
         session.output.line("CLIENT_ERROR authentication failure");
         return false;
     };
+    // The permit of an earlier login, if any, is returned only when there is another.
+    let Some(permit) = server.store.admit_connection(&namespace) else {
+        session.counts.count(Counter::RejectedConnections);
+        session.output.line("SERVER_ERROR too many open connections of this tenant");
+        return false;
+    };
+    session.permit = Some(permit);
     session.namespace = namespace;
     session.output.line("STORED");
     true

@@ -1,4 +1,9 @@
 //! The meta commands, except `ms`, which is in `commands/store.rs` with the other store commands.
+//!
+//! `protocol/meta.rs` parses them; flags that a reply repeats are answered in the order of the
+//! request.
+//!
+//! A flag that is added needs its parser, its reply and a test of its error text.
 
 mod arithmetic;
 mod debug;

@@ -1,20 +1,28 @@
-//! `stats` and its topics: `settings`, `tenants`, `shrinkers`, `reclaim`, `reset`, `items`,
-//! `detail`, `slabs`, `sizes`, `conns`.
+//! `stats` and its topics: memcached's `settings`, `items`, `slabs`, `sizes`, `conns`, `cachedump`,
+//! `detail` and `reset`, and this server's `tenants`, `shrinkers` and `reclaim`.
+//!
+//! Names and order of the lines are memcached's where it has them; tools parse them. Each file of
+//! this folder has one topic.
 
+mod cachedump;
+mod conns;
+mod cpu_time;
 mod detail;
 mod general;
 mod items;
 mod reclaim;
 mod settings;
 mod shrinkers;
+pub mod sizes;
+mod slabs;
 mod tenants;
 
 use std::io;
 
 use crate::session::Session;
 
-/// Answers with the lines of `topic`.
-pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option<&[u8]>) -> io::Result<()> {
+/// Answers with the lines of `topic`. `arguments` are the words after the topic.
+pub async fn stats(session: &mut Session, topic: Option<&[u8]>, arguments: [Option<&[u8]>; 2]) -> io::Result<()> {
     // So that the statistics include this connection's own commands.
     session.publish_counts();
     let server = std::sync::Arc::clone(&session.server);
@@ -24,16 +32,19 @@ pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option
         Some(b"settings") => settings::settings(&server, output),
         Some(b"reset") => {
             server.counters.reset();
+            server.store.reset_stats();
+            server.prefix_stats.clear();
             output.line("RESET");
         }
         Some(b"shrinkers") => shrinkers::shrinkers(&server, output),
         Some(b"reclaim") => reclaim::reclaim(&server, output),
         Some(b"tenants") => return tenants::tenants(session).await,
-        // Statistics of memcached's slab allocator and connections; there are none here.
-        Some(b"slabs" | b"sizes" | b"conns") => output.line("END"),
-        Some(b"detail") => return detail::detail(session, argument).await,
-        Some(b"items") => items::items(session),
-        Some(b"cachedump") => output.line("CLIENT_ERROR stats cachedump not allowed"),
+        Some(b"slabs") => slabs::slabs(&server, output),
+        Some(b"sizes") => return sizes::sizes(session).await,
+        Some(b"conns") => return conns::conns(session).await,
+        Some(b"detail") => return detail::detail(session, arguments[0]).await,
+        Some(b"items") => return items::items(session).await,
+        Some(b"cachedump") => return cachedump::cachedump(session, arguments).await,
         Some(_) => output.line("ERROR"),
     }
     Ok(())

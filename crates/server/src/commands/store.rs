@@ -1,13 +1,18 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms`, which has a mode for each of
 //! them.
+//!
+//! `decide` is the heart: from the verb, the CAS number and the existing value it derives the edit
+//! and the outcome, without effects. The store then applies the edit atomically
+//! (`store/update.rs`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::events;
 use super::meta::echo::echo;
 use crate::counters::Counter;
 use crate::decoder::StoreRequest;
-use crate::protocol::command::{StoreCommand, StoreVerb};
+use crate::protocol::command::{PlainSet, StoreVerb};
 use crate::protocol::error::ProtocolError;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::item::item_bytes;
@@ -35,6 +40,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
     let StoreRequest { verb, flags, exptime, unique, noreply, .. } = *request;
     let (key, meta) = (request.key.clone(), request.meta.clone());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
+    let vivify = meta.as_ref().and_then(|meta| meta.vivify);
     let (data, charge) = request.into_data();
     let new = New {
         verb,
@@ -42,12 +48,15 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
         flags,
         item_flags: ItemFlags { binary, ..ItemFlags::default() },
         invalidate: meta.as_ref().is_some_and(|meta| meta.invalidate),
+        given: meta.as_ref().and_then(|meta| meta.new_unique),
+        vivifies: vivify.is_some(),
         data,
     };
     let server = Arc::clone(&session.server);
-    server.log(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
     session.counts.count(Counter::CmdSet);
     let full_key = session.namespace.qualify(&key);
+    // As in memcached: an append that creates the value takes the exptime of `N`, not that of `T`.
+    let exptime = vivify.unwrap_or(exptime);
     let item_bytes_max = server.settings.item_bytes_max;
     let edit = |there: Option<Existing<'_>>| {
         let old = there.map(|there| there.value);
@@ -55,14 +64,17 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
         let joined = matches!(verb, StoreVerb::Append | StoreVerb::Prepend).then_some(old).flatten();
         match joined {
             Some(old) if item_bytes(&key, old.client_flags(), old.len() + new.data.len()) > item_bytes_max => {
-                (Edit::Keep, (StoreOutcome::NotStored, 0))
+                (Edit::Keep, Stored::nothing(StoreOutcome::NotStored))
             }
             _ => decide(&full_key, &new, old, &server),
         }
     };
     server.prefix_stats.count(&full_key, Outcome::Set);
     match server.store.update_received(&full_key, Expiry::of(exptime), charge, edit).await {
-        Ok((outcome, number)) => {
+        Ok(stored) => {
+            let outcome = stored.outcome;
+            let words = [outcome.word(), verb.name()];
+            events::stored(&server.store, &session.entry, &full_key, words, Expiry::of(exptime), new.data.len());
             if verb == StoreVerb::Cas {
                 session.counts.count(match outcome {
                     StoreOutcome::Stored => Counter::CasHits,
@@ -71,7 +83,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
                 });
             }
             match meta {
-                Some(meta) => answer_meta(session, &meta, &key, outcome, number),
+                Some(meta) => answer_meta(session, &meta, &key, &stored, new.data.len()),
                 None => session.answer(noreply, outcome.text()),
             }
         }
@@ -81,24 +93,53 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
 }
 
 /// Runs a `set` whose value is in the connection's input.
-pub async fn set(session: &mut Session, command: StoreCommand<'_>, value: &[u8]) -> ControlFlow<()> {
-    let StoreCommand { verb, key, flags, exptime, noreply, .. } = command;
-    let server = Arc::clone(&session.server);
-    server.log(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), value.len()));
-    session.counts.count(Counter::CmdSet);
-    let full_key = session.namespace.qualify(&key);
-    server.prefix_stats.count(&full_key, Outcome::Set);
-    let edit = |_: Option<Existing<'_>>| (Edit::Put(server.store.new_value_of(&full_key, flags, value)), ());
-    match server.store.update(&full_key, Expiry::of(exptime), edit).await {
-        Ok(()) => session.answer(noreply, StoreOutcome::Stored.text()),
-        Err(why) => refuse(session, verb, &key, false, noreply, &why),
+pub async fn set(session: &mut Session, command: PlainSet<'_>, value: &[u8]) -> ControlFlow<()> {
+    if !set_at_once(session, &command, value) {
+        Box::pin(set_with_wait(session, command, value)).await;
     }
     ControlFlow::Continue(())
 }
 
-/// Answers an `ms`: a code of two letters, and the flags that the request wants repeated. `number`
-/// is the CAS number of the stored value, 0 if nothing was stored.
-fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: StoreOutcome, number: u64) {
+/// Runs a `set`, unless it needs more than an insert; returns whether it is done.
+fn set_at_once(session: &mut Session, command: &PlainSet<'_>, value: &[u8]) -> bool {
+    let Session { output, server, namespace, counts, entry, .. } = session;
+    let (full_key, expiry) = (namespace.qualify(command.key), Expiry::of(command.exptime));
+    if !server.store.try_set(&full_key, expiry, command.flags, value) {
+        return false;
+    }
+    counts.count(Counter::CmdSet);
+    server.prefix_stats.count(&full_key, Outcome::Set);
+    let words = [StoreOutcome::Stored.word(), StoreVerb::Set.name()];
+    events::stored(&server.store, entry, &full_key, words, expiry, value.len());
+    if !command.noreply {
+        output.line(StoreOutcome::Stored.text());
+    }
+    true
+}
+
+/// Runs a `set` that may have to wait for room.
+#[cold]
+async fn set_with_wait(session: &mut Session, command: PlainSet<'_>, value: &[u8]) {
+    let PlainSet { key, flags, exptime, noreply, .. } = command;
+    let (server, verb, expiry) = (Arc::clone(&session.server), StoreVerb::Set, Expiry::of(exptime));
+    session.counts.count(Counter::CmdSet);
+    let full_key = session.namespace.qualify(key);
+    server.prefix_stats.count(&full_key, Outcome::Set);
+    let edit = |_: Option<Existing<'_>>| (Edit::Put(server.store.new_value_of(&full_key, flags, value)), ());
+    match server.store.update(&full_key, expiry, edit).await {
+        Ok(()) => {
+            let words = [StoreOutcome::Stored.word(), verb.name()];
+            events::stored(&server.store, &session.entry, &full_key, words, expiry, value.len());
+            session.answer(noreply, StoreOutcome::Stored.text());
+        }
+        Err(why) => refuse(session, verb, key, false, noreply, &why),
+    }
+}
+
+/// Answers an `ms`: a code of two letters, and the flags that the request wants repeated. `length`
+/// is that of the block.
+fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], stored: &Stored, length: usize) {
+    let Stored { outcome, unique, length: stored_length } = *stored;
     if outcome == StoreOutcome::Stored && store.quiet {
         return;
     }
@@ -106,7 +147,8 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: St
     out.push(outcome.code().as_bytes());
     for flag in Words::of(&store.echo) {
         match flag[0] {
-            b'c' => out.text(format_args!(" c{number}")),
+            b'c' => out.text(format_args!(" c{unique}")),
+            b's' => out.text(format_args!(" s{}", stored_length.unwrap_or(length))),
             _ => echo(out, flag, key, store.binary),
         }
     }
@@ -122,11 +164,14 @@ pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()>
 }
 
 fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &OutOfMemory) {
+    let full_key = session.namespace.qualify(key);
     // As in memcached: a failed `set` removes the old value, as its client regards that value as
     // replaced.
     if verb == StoreVerb::Set || is_meta {
-        session.server.store.remove(&session.namespace.qualify(key));
+        session.server.store.remove(&full_key);
     }
+    let words = ["no_memory", verb.name()];
+    events::stored(&session.server.store, &session.entry, &full_key, words, Expiry::Never, 0);
     session.counts.count(Counter::StoreNoMemory);
     if !noreply {
         session.output.format(format_args!("SERVER_ERROR {why}"));
@@ -136,10 +181,13 @@ fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, nor
 /// Refuses a value that is larger than `-I` allows; the decoder discards its block.
 pub fn too_large(session: &mut Session, verb: StoreVerb, key: &[u8], noreply: bool) -> ControlFlow<()> {
     session.counts.count(Counter::StoreTooLarge);
+    let full_key = session.namespace.qualify(key);
     // As in memcached: the old value, which was to be replaced, is out of date.
     if verb == StoreVerb::Set {
-        session.server.store.remove(&session.namespace.qualify(key));
+        session.server.store.remove(&full_key);
     }
+    let words = ["too_large", verb.name()];
+    events::stored(&session.server.store, &session.entry, &full_key, words, Expiry::Never, 0);
     session.answer(noreply, ProtocolError::TooLarge.text());
     ControlFlow::Continue(())
 }
@@ -152,29 +200,54 @@ struct New {
     /// Flag `I`: if the request's number is older than the value's, store the value all the same,
     /// marked stale.
     invalidate: bool,
+    /// Flag `E`: the CAS number of the stored value.
+    given: Option<u64>,
+    /// Flag `N`: an append or prepend stores a value on a miss.
+    vivifies: bool,
     data: Data,
 }
 
-/// Decides a store command: the edit of `old`, the outcome to report, and the CAS number that the
-/// key has afterwards.
-fn decide(full_key: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, (StoreOutcome, u64)) {
+/// The result of a store command.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    outcome: StoreOutcome,
+    /// The CAS number of the stored value; 0 if nothing was stored.
+    unique: u64,
+    /// The length of the stored value; `None` if nothing was stored.
+    length: Option<usize>,
+}
+
+impl Stored {
+    /// Nothing was stored.
+    fn nothing(outcome: StoreOutcome) -> Self {
+        Self { outcome, unique: 0, length: None }
+    }
+
+    fn value(value: &Value) -> Self {
+        Self { outcome: StoreOutcome::Stored, unique: value.unique(), length: Some(value.len()) }
+    }
+}
+
+/// Decides a store command: the edit of `old`, and the result to report.
+fn decide(full_key: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, Stored) {
     let put = || {
-        let value = server.store.new_value(full_key, new.flags, new.item_flags, &new.data);
-        let number = value.unique();
-        (Edit::Put(value), (StoreOutcome::Stored, number))
+        let value = server.store.new_value(full_key, new.flags, new.item_flags, new.given, &new.data);
+        let stored = Stored::value(&value);
+        (Edit::Put(value), stored)
     };
     let change = |flags, item_flags, data: &Data| {
-        let value = server.store.new_value(full_key, flags, item_flags, data);
-        let number = value.unique();
-        (Edit::Change(value), (StoreOutcome::Stored, number))
+        let value = server.store.new_value(full_key, flags, item_flags, new.given, data);
+        let stored = Stored::value(&value);
+        (Edit::Change(value), stored)
     };
     let join = |old: &Value, data: &Data| {
         let item_flags = ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() };
         change(old.client_flags(), item_flags, data)
     };
-    let keep = |outcome| (Edit::Keep, (outcome, 0));
+    let keep = |outcome| (Edit::Keep, Stored::nothing(outcome));
     match (new.verb, old) {
         (StoreVerb::Set, _) | (StoreVerb::Add, None) | (StoreVerb::Replace, Some(_)) => put(),
+        (StoreVerb::Append | StoreVerb::Prepend, None) if new.vivifies => put(),
         (StoreVerb::Append | StoreVerb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique() => {
             keep(StoreOutcome::Exists)
         }
@@ -204,6 +277,16 @@ impl StoreOutcome {
             Self::NotStored => "NOT_STORED",
             Self::Exists => "EXISTS",
             Self::NotFound => "NOT_FOUND",
+        }
+    }
+
+    /// Returns the word that `watch mutations` shows.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Stored => "stored",
+            Self::NotStored => "not_stored",
+            Self::Exists => "exists",
+            Self::NotFound => "not_found",
         }
     }
 

@@ -1,4 +1,6 @@
 //! `touch`: sets a new exptime; the value and its unique number do not change.
+//!
+//! Values are not copied: the expiry is a part of the cache's entry.
 
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;

@@ -1,14 +1,22 @@
-//! `watch evictions`: prints a line for each evicted value, until the client disconnects.
+//! `watch`: prints a line for each event of the given kinds, until the client disconnects.
+//!
+//! A watcher that does not read misses lines; it never delays an event (`watchers.rs`).
 
 use std::io;
 use std::ops::ControlFlow;
 
+use crate::connections::ConnectionState;
+use crate::protocol::event::EventSet;
 use crate::session::Session;
 
-/// Answers `OK`, or an error if there are too many watchers; after `OK`, writes the lines of
-/// evictions. Input is discarded.
-pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
-    let Some(mut lines) = session.server.store.watch_evictions() else {
+/// Answers `OK`, or an error if there are too many watchers or if `watch` is not allowed; after
+/// `OK`, writes the lines of `events`. Input is discarded.
+pub async fn watch(session: &mut Session, events: EventSet) -> io::Result<ControlFlow<()>> {
+    if !session.server.settings.watch {
+        session.output.line("CLIENT_ERROR watch commands not allowed");
+        return Ok(ControlFlow::Continue(()));
+    }
+    let Some(mut lines) = session.server.store.watchers().subscribe(events) else {
         session.output.line("WATCHER_TOO_MANY log watcher limit reached");
         return Ok(ControlFlow::Continue(()));
     };
@@ -16,6 +24,7 @@ pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
     session.flush().await?;
     let mut input = Vec::with_capacity(1024);
     loop {
+        session.entry.set_state(ConnectionState::Watch);
         tokio::select! {
             _ = session.closed() => return Ok(ControlFlow::Break(())),
             ready = session.readable() => {

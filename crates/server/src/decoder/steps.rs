@@ -1,9 +1,14 @@
 //! The steps that a decoder takes on a stream, for the tests and the fuzz target.
+//!
+//! Steps as text can be compared between different splits of the same input, which is invariant 1
+//! of `decoder.rs`.
+//!
+//! A new kind of step must be printed with all of its fields.
 
 use std::sync::Arc;
 
 use crate::decoder::{Decoder, Step};
-use crate::protocol::command::StoreCommand;
+use crate::protocol::command::PlainSet;
 use crate::value::piece_pool::PiecePool;
 
 /// Returns all steps of `chunks` as text; input left over at the end is ignored. Panics if a step
@@ -24,9 +29,8 @@ pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8
             }
             assert!(taken > 0, "invariant 2: {step:?} took nothing");
             steps.push(match step {
-                Step::Set { command, value } => {
-                    let StoreCommand { verb, key, flags, exptime, unique, noreply, meta, .. } = command;
-                    let head = format!("{verb:?} {key:?} {flags} {exptime} {unique} {noreply} {meta:?}");
+                Step::Set { command: PlainSet { key, flags, exptime, noreply, .. }, value } => {
+                    let head = format!("Set {key:?} {flags} {exptime} 0 {noreply} None");
                     format!("{head} {}", value.escape_ascii())
                 }
                 Step::Store(request) => {

@@ -3,6 +3,8 @@
 //! - it panics on no input;
 //! - the steps do not depend on how the bytes were split (invariant 1);
 //! - after any line but one that is too long, the next command is decoded correctly.
+//!
+//! A new command is added to the lines from which the random streams are made.
 
 use proptest::prelude::*;
 
@@ -16,7 +18,7 @@ fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
 }
 
 #[test]
-fn a_value_too_large_is_swallowed_whole() {
+fn a_too_large_value_is_discarded_with_its_block() {
     let mut input = b"set big 0 0 20000\r\n".to_vec();
     input.extend(vec![b'x'; 20_000]);
     input.extend(b"\r\nversion\r\n");
@@ -36,7 +38,7 @@ fn the_block_of_a_refused_line_is_not_run() {
 }
 
 #[test]
-fn a_bad_data_chunk_ends_where_its_length_says() {
+fn a_bad_data_chunk_ends_after_its_announced_length() {
     let steps = steps([&b"set k 0 0 3\r\nabcdef\r\nversion\r\n"[..]]);
     assert_eq!(steps.len(), 3, "{steps:?}");
     assert!(steps[0].contains("BadDataChunk"));
@@ -45,7 +47,7 @@ fn a_bad_data_chunk_ends_where_its_length_says() {
 }
 
 #[test]
-fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
+fn an_abandoned_value_is_discarded_with_its_block() {
     let runtime = lowwater::Runtime::builder().budget(lowwater::ByteSize::kib(64)).build().unwrap();
     let receive_budget = ReceiveBudget::new(&runtime, true, 0);
     for come in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {

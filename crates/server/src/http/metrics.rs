@@ -1,8 +1,12 @@
-//! `/metrics`, in Prometheus' text format. There are no metrics per tenant: clients can create
-//! tenants, and each would add series that never end; `stats tenants` shows them.
+//! `/metrics`, in Prometheus' text format. Tenants are listed only with `--metrics-tenants`, up to
+//! its number (see `tenant_metrics.rs`): clients can create tenants, and each adds series that never
+//! end.
+//!
+//! A published name must not change: dashboards use it.
 
 use std::fmt::{Display, Write};
 
+use super::tenant_metrics::TenantNumbers;
 use crate::server::Server;
 
 /// The content type of Prometheus' text format.
@@ -74,6 +78,25 @@ pub fn text(server: &Server) -> String {
     ] {
         let values = nodes().map(|(label, node)| (label, value(node)));
         page.many(&format!("lowwater_reclaimer_{name}_total"), "counter", help, "node", values);
+    }
+    let tenants = server.listed_tenants.numbers(server.store.tenants());
+    if !tenants.is_empty() {
+        for (name, kind, help, value) in [
+            ("bytes", "gauge", "Bytes charged to the tenant", (|t| t.bytes) as fn(&TenantNumbers) -> u64),
+            ("items", "gauge", "Values of the tenant", |t| t.items),
+            ("hits_total", "counter", "Reads that found a value", |t| t.hits),
+            ("misses_total", "counter", "Reads that found none", |t| t.misses),
+            ("evictions_total", "counter", "Values evicted", |t| t.evictions),
+            ("connections", "gauge", "Connections open now", |t| t.traffic.connections),
+            ("refused_requests_total", "counter", "Requests above a limit", |t| t.traffic.refused_requests),
+            ("denied_commands_total", "counter", "Denied commands", |t| t.traffic.denied_commands),
+            ("rejected_connections_total", "counter", "Connections above the limit", |t| {
+                t.traffic.rejected_connections
+            }),
+        ] {
+            let values = tenants.iter().map(|tenant| (&tenant.name, value(tenant)));
+            page.many(&format!("lowwater_tenant_{name}"), kind, help, "tenant", values);
+        }
     }
     page.0
 }

@@ -1,4 +1,7 @@
 //! Parses the head of an HTTP/1 request: the request line and the `Host` header. Pure, and bounded.
+//!
+//! A minimal parser instead of a dependency: one request per connection, no body, no keep-alive.
+//! Every length is bounded, because anyone who reaches the port may send anything.
 
 use thiserror::Error;
 
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_its_first_line() {
+    fn a_request_is_parsed_from_its_first_line() {
         for (head, path, host) in [
             ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "/metrics", Some("x")),
             ("GET /metrics?a=b HTTP/1.0\r\n\r\n", "/metrics", None),
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn another_sites_name_is_told_from_an_address() {
+    fn host_names_are_distinguished_from_addresses() {
         for (host, by_address) in [
             ("127.0.0.1:9150", true),
             ("[::1]:9150", true),
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_at_once() {
+    fn text_that_is_not_http_is_refused_early() {
         for (head, error) in [
             (&b"get a\r\n"[..], RequestError::Malformed),
             (b"\r\n", RequestError::Malformed),

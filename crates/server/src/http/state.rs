@@ -16,14 +16,33 @@ const TENANTS_MAX: usize = 20;
 
 /// Returns the state as one JSON object.
 pub fn json(server: &Server) -> Value {
-    let totals = server.store.totals();
-    let stats = server.store.runtime().stats();
-    let count = |counter| server.counters.get(counter);
-
     let mut tenants = server.store.tenants();
     tenants.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     let rest = tenants.get(TENANTS_MAX..).unwrap_or_default();
     let sum = |figure: fn(&TenantReport) -> u64| rest.iter().map(figure).sum::<u64>();
+
+    let mut state = figures(server);
+    state["tenant_count"] = tenants.len().into();
+    state["tenants"] = tenants.iter().take(TENANTS_MAX).map(tenant).collect();
+    state["others"] = json!({
+        "tenants": rest.len(),
+        "bytes": sum(|tenant| tenant.bytes),
+        "items": sum(|tenant| tenant.items),
+        "hits": sum(|tenant| tenant.hits),
+        "misses": sum(|tenant| tenant.misses),
+        "evictions": sum(|tenant| tenant.evictions),
+    });
+    state
+}
+
+/// Returns the figures of the whole server as one JSON object.
+pub fn figures(server: &Server) -> Value {
+    let totals = server.store.totals();
+    let stats = server.store.runtime().stats();
+    let count = |counter| server.counters.get(counter);
+    let shrinkers = &stats.registry.shrinkers;
+    let freed: u64 = shrinkers.iter().map(|shrinker| shrinker.freed).sum();
+    let in_background: u64 = shrinkers.iter().map(|shrinker| shrinker.freed_in_background).sum();
 
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -39,6 +58,9 @@ pub fn json(server: &Server) -> Value {
         "misses": count(Counter::GetMisses),
         "sets": count(Counter::CmdSet),
         "refused": count(Counter::StoreNoMemory),
+        // Values evicted by the reclaimer ahead of need, and by stores that needed room at once.
+        "freed_in_background": in_background,
+        "freed_in_foreground": freed.saturating_sub(in_background),
         "pressure": stats.pressure.as_ref().map(|pressure| json!({
             "level": format!("{:?}", pressure.level).to_lowercase(),
             "ceiling": pressure.ceiling.get(),
@@ -51,23 +73,13 @@ pub fn json(server: &Server) -> Value {
             "freed": node.freed,
             "exhausted": node.exhausted,
         })).collect::<Vec<_>>(),
-        "shrinkers": stats.registry.shrinkers.iter().map(|shrinker| json!({
+        "shrinkers": shrinkers.iter().map(|shrinker| json!({
             "name": shrinker.full_name(),
             "callbacks": shrinker.callbacks,
             "scanned": shrinker.scanned,
             "freed": shrinker.freed,
             "time_ns": shrinker.time_ns,
         })).collect::<Vec<_>>(),
-        "tenant_count": tenants.len(),
-        "tenants": tenants.iter().take(TENANTS_MAX).map(tenant).collect::<Vec<_>>(),
-        "others": {
-            "tenants": rest.len(),
-            "bytes": sum(|tenant| tenant.bytes),
-            "items": sum(|tenant| tenant.items),
-            "hits": sum(|tenant| tenant.hits),
-            "misses": sum(|tenant| tenant.misses),
-            "evictions": sum(|tenant| tenant.evictions),
-        },
     })
 }
 

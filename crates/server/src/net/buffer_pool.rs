@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_are_kept_and_none_that_has_grown() {
+    fn the_pool_keeps_two_buffers_and_no_grown_one() {
         let taken: Vec<_> = (0..3).map(|_| take()).collect();
         let places: Vec<_> = taken.iter().map(|buffer| buffer.as_ptr()).collect();
         taken.into_iter().for_each(|mut buffer| {

@@ -1,4 +1,9 @@
 //! File descriptors: enough for all connections, and one in reserve.
+//!
+//! Without the spare, a process that is out of descriptors could not even accept a client to refuse
+//! it, and the client would wait for ever.
+//!
+//! A change must keep that the spare is reserved again after each refusal.
 
 use std::fs::File;
 use std::time::{Duration, Instant};

@@ -1,6 +1,9 @@
 //! Received bytes that are not decoded yet.
 //!
 //! A connection holds a buffer only while a part of a command is in it.
+//!
+//! The decoder reads from it and `advance`s it. Its growth per read is bounded; its total is
+//! bounded by the longest line that the decoder accepts.
 
 use std::future::Future;
 use std::io;
@@ -69,7 +72,7 @@ mod tests {
     use crate::net::buffer_pool::BUFFER_BYTES;
 
     #[test]
-    fn a_buffer_goes_from_hand_to_hand() {
+    fn an_empty_input_returns_its_buffer_to_the_pool() {
         let mut cx = Context::from_waker(Waker::noop());
         let mut read = |input: &mut Input, mut from: &[u8]| match input.poll_read(&mut from, &mut cx) {
             Poll::Ready(Ok(read)) => read,
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_makes_it_grow_and_is_not_left_to_others() {
+    fn a_long_line_grows_the_buffer_which_is_not_pooled() {
         let mut cx = Context::from_waker(Waker::noop());
         let mut input = Input::default();
         for _ in 0..3 {

@@ -1,4 +1,8 @@
 //! Listeners: open sockets that accept clients, each with the namespace of its clients.
+//!
+//! A namespace at the listener restricts clients without a login: a container gets its own port.
+//!
+//! A change must keep that a client of such a port cannot leave its namespace.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,6 +13,7 @@ use tokio::net::UnixListener;
 use tokio::net::{lookup_host, TcpListener};
 
 use super::stream::Stream;
+use crate::connections::Addresses;
 use crate::settings::listen_address::{Endpoint, ListenAddress};
 use crate::store::namespace::Namespace;
 
@@ -27,6 +32,8 @@ enum Socket {
     Unix {
         listener: UnixListener,
         path: PathBuf,
+        /// The file is removed at the end.
+        is_own: bool,
     },
 }
 
@@ -57,20 +64,63 @@ impl Listener {
         Ok(sockets.into_iter().map(|socket| Self { namespace: namespace.clone(), socket }).collect())
     }
 
-    /// Waits for the next client, and returns its stream and address.
+    /// Takes a listening socket that the service manager has opened.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if it is no listening stream socket.
+    #[cfg(unix)]
+    pub fn inherit(socket: std::os::fd::OwnedFd) -> Result<Self, String> {
+        use rustix::net::{sockopt, SocketType};
+        let refused = |why: io::Error| format!("LISTEN_FDS: cannot listen on a given socket: {why}");
+        // For another kind of socket, each `accept` would fail.
+        let kind = sockopt::socket_type(&socket).map_err(|why| refused(why.into()))?;
+        let listens = sockopt::socket_acceptconn(&socket).map_err(|why| refused(why.into()))?;
+        if kind != SocketType::STREAM || !listens {
+            return Err("LISTEN_FDS: a given socket is no listening stream socket".to_owned());
+        }
+        let tcp = std::net::TcpListener::from(socket);
+        tcp.set_nonblocking(true).map_err(refused)?;
+        let socket = match tcp.local_addr() {
+            Ok(_) => Socket::Tcp(TcpListener::from_std(tcp).map_err(refused)?),
+            Err(_) => {
+                // It belongs to another family of addresses.
+                let unix = std::os::unix::net::UnixListener::from(std::os::fd::OwnedFd::from(tcp));
+                let address = unix.local_addr().map_err(refused)?;
+                let path = address.as_pathname().map(std::path::Path::to_owned).unwrap_or_default();
+                Socket::Unix { listener: UnixListener::from_std(unix).map_err(refused)?, path, is_own: false }
+            }
+        };
+        Ok(Self { namespace: Namespace::default(), socket })
+    }
+
+    /// Waits for the next client, and returns its stream and addresses.
     ///
     /// # Errors
     ///
     /// The system has no file descriptor left, or the client has disconnected again.
-    pub async fn accept(&self) -> io::Result<(Stream, String)> {
+    pub async fn accept(&self) -> io::Result<(Stream, Addresses)> {
         match &self.socket {
             Socket::Tcp(listener) => {
-                listener.accept().await.map(|(stream, peer)| (Stream::Tcp(stream), peer.to_string()))
+                let (stream, peer) = listener.accept().await?;
+                // An error means that the client has disconnected again.
+                let local = stream.local_addr()?;
+                Ok((Stream::Tcp(stream), Addresses { peer: shown(peer), local: shown(local) }))
             }
             #[cfg(unix)]
-            Socket::Unix { listener, path } => {
-                listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), path.display().to_string()))
+            Socket::Unix { listener, .. } => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream), Addresses { peer: "unix:".to_owned(), local: self.shown_address() }))
             }
+        }
+    }
+
+    /// Returns the address that the listener is bound to, as `stats conns` shows it.
+    pub fn shown_address(&self) -> String {
+        match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr().map_or_else(|_| "tcp:".to_owned(), shown),
+            #[cfg(unix)]
+            Socket::Unix { path, .. } => format!("unix:{}", path.display()),
         }
     }
 
@@ -84,10 +134,16 @@ impl Listener {
     }
 }
 
+/// Returns an address as memcached shows it.
+fn shown(address: SocketAddr) -> String {
+    let name = if address.is_ipv6() { "tcp6" } else { "tcp" };
+    format!("{name}:{address}")
+}
+
 #[cfg(unix)]
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Self::Unix { path, .. } = self {
+        if let Self::Unix { path, is_own: true, .. } = self {
             // An error means that the file was removed already.
             let _ = std::fs::remove_file(path);
         }
@@ -118,7 +174,7 @@ fn unix(path: &std::path::Path, mode: u32) -> io::Result<Socket> {
         }
         std::fs::remove_file(path)?;
     }
-    let socket = Socket::Unix { listener: UnixListener::bind(path)?, path: path.to_owned() };
+    let socket = Socket::Unix { listener: UnixListener::bind(path)?, path: path.to_owned(), is_own: true };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(socket)
 }

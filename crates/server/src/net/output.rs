@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 
 use super::buffer_pool;
+use super::trace::Trace;
 use crate::value::Value;
 
 /// Output of this many bytes is written before the next command runs.
@@ -32,9 +33,13 @@ const COPIED_BYTES_MAX: usize = 2048;
 /// Digits of the largest `u64`.
 const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 
-/// Length of a `VALUE` line without its key, at most: the name, three numbers, a space before each, and
-/// the line end.
-const VALUE_LINE_MAX: usize = b"VALUE \r\n".len() + 3 * (1 + DIGITS_MAX);
+/// Length of a `VALUE` line without its key, at most.
+const VALUE_LINE_MAX: usize = b"VALUE ".len() + LINE_END_MAX;
+
+/// Length of three numbers, a space before each, and the line end, at most.
+const LINE_END_MAX: usize = 3 * (1 + DIGITS_MAX) + LINE_END.len();
+
+const LINE_END: &[u8] = b"\r\n";
 
 /// Replies that are not written yet.
 #[derive(Debug, Default)]
@@ -49,18 +54,46 @@ pub struct Output {
     dropped: usize,
     /// The part of `length` that is written.
     written: usize,
+    /// A record of the lines, if they are to be logged.
+    trace: Option<Box<Trace>>,
 }
 
 impl Output {
     /// Adds a line.
     pub fn line(&mut self, text: &str) {
-        self.push(text.as_bytes());
-        self.push(b"\r\n");
+        let buffer = self.buffer();
+        buffer.reserve(text.len() + LINE_END.len());
+        buffer.extend_from_slice(text.as_bytes());
+        buffer.extend_from_slice(LINE_END);
+        self.length += text.len() + LINE_END.len();
+        self.trace_line();
+    }
+
+    /// Records the lines from now on, or no longer.
+    pub fn set_trace(&mut self, is_on: bool) {
+        if is_on != self.trace.is_some() {
+            let mut trace = Trace::default();
+            trace.skip_to(self.text.len());
+            self.trace = is_on.then(|| Box::new(trace));
+        }
+    }
+
+    /// Returns the lines that were recorded since the last call, and the number of lines that were
+    /// not kept.
+    pub fn take_trace(&mut self) -> (Vec<String>, usize) {
+        self.trace.as_mut().map(|trace| trace.take()).unwrap_or_default()
+    }
+
+    fn trace_line(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            trace.end_line(&self.text);
+        }
     }
 
     /// Adds a formatted line.
     pub fn format(&mut self, text: std::fmt::Arguments<'_>) {
         self.text(format_args!("{text}\r\n"));
+        self.trace_line();
     }
 
     /// Adds the line `STAT <name> <value>`.
@@ -77,6 +110,16 @@ impl Output {
         self.length += added;
     }
 
+    /// Adds a line with a number that is a stored value: unlike other lines, the number gets into no
+    /// log.
+    pub fn stored_number(&mut self, number: u64) {
+        self.text(format_args!("{number}\r\n"));
+        if let Some(trace) = &mut self.trace {
+            trace.sends_number();
+            trace.skip_to(self.text.len());
+        }
+    }
+
     /// Adds bytes to the current line.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer().extend_from_slice(bytes);
@@ -85,20 +128,33 @@ impl Output {
 
     /// Adds `VALUE <key> <flags> <length> [<unique>]` and the value's bytes.
     pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
+        let short = value.only_piece().filter(|bytes| bytes.len() <= COPIED_BYTES_MAX);
+        let length = short.map_or_else(|| value.len(), <[u8]>::len);
+        let mut end = LineEnd::new();
+        if unique {
+            end.put(value.unique());
+        }
+        end.put(length as u64);
+        end.put(u64::from(value.client_flags()));
         let buffer = self.buffer();
         let before = buffer.len();
-        buffer.reserve(VALUE_LINE_MAX + key.len());
+        buffer.reserve(VALUE_LINE_MAX + key.len() + short.map_or(0, |bytes| bytes.len() + LINE_END.len()));
         buffer.extend_from_slice(b"VALUE ");
         buffer.extend_from_slice(key);
-        push_number(buffer, u64::from(value.client_flags()));
-        push_number(buffer, value.len() as u64);
-        if unique {
-            push_number(buffer, value.unique());
+        buffer.extend_from_slice(end.bytes());
+        if let Some(bytes) = short {
+            buffer.extend_from_slice(bytes);
+            buffer.extend_from_slice(LINE_END);
         }
-        buffer.extend_from_slice(b"\r\n");
         let added = buffer.len() - before;
         self.length += added;
-        self.data(value);
+        if let Some(trace) = &mut self.trace {
+            trace.sends_key(key);
+            trace.skip_to(self.text.len());
+        }
+        if short.is_none() {
+            self.data(value);
+        }
     }
 
     /// Adds the value's bytes and a line end.
@@ -110,6 +166,9 @@ impl Output {
             self.length += value.len();
         }
         self.push(b"\r\n");
+        if let Some(trace) = &mut self.trace {
+            trace.skip_to(self.text.len());
+        }
     }
 
     /// Returns whether the output should be written before more is added.
@@ -193,6 +252,9 @@ impl Output {
         if self.written == self.length {
             buffer_pool::give(std::mem::take(&mut self.text));
             (self.length, self.dropped, self.written) = (0, 0, 0);
+            if let Some(trace) = &mut self.trace {
+                trace.skip_to(0);
+            }
         }
     }
 }
@@ -206,22 +268,38 @@ fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -
     count
 }
 
-/// Adds a space and a number. `core::fmt` would take longer than all other work of a `get` for its
-/// line.
-fn push_number(buffer: &mut Vec<u8>, number: u64) {
-    if number < 10 {
-        buffer.extend_from_slice(&[b' ', b'0' + number as u8]);
-        return;
+/// The end of a `VALUE` line: its numbers, each after a space, and the line end. `core::fmt` would take
+/// longer than all other work of a `get` for its line.
+struct LineEnd {
+    text: [u8; LINE_END_MAX],
+    /// The position at which the text begins: it is put together from its end.
+    at: usize,
+}
+
+impl LineEnd {
+    fn new() -> Self {
+        let mut text = [b' '; LINE_END_MAX];
+        text[LINE_END_MAX - LINE_END.len()..].copy_from_slice(LINE_END);
+        Self { text, at: LINE_END_MAX - LINE_END.len() }
     }
-    let mut digits = [b' '; 1 + DIGITS_MAX];
-    let mut first = digits.len();
-    let mut left = number;
-    while left > 0 {
-        first -= 1;
-        digits[first] = b'0' + (left % 10) as u8;
-        left /= 10;
+
+    /// Puts a space and a number before what is there.
+    fn put(&mut self, mut number: u64) {
+        loop {
+            self.at -= 1;
+            self.text[self.at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        // A space is there already.
+        self.at -= 1;
     }
-    buffer.extend_from_slice(&digits[first - 1..]);
+
+    fn bytes(&self) -> &[u8] {
+        &self.text[self.at..]
+    }
 }
 
 #[cfg(test)]
@@ -278,5 +356,20 @@ mod tests {
             assert!(slow.taken == expected, "at {step} bytes a write the stream differs");
             assert_eq!(runtime.block_on(output.flush(&mut slow)).unwrap(), 0, "everything was written once");
         }
+    }
+
+    #[test]
+    fn a_record_has_no_value_and_no_stored_number() {
+        let mut output = Output::default();
+        output.set_trace(true);
+        output.line("END");
+        output.stored_number(1_234_567);
+        output.text(format_args!("VA 7"));
+        output.line("");
+        output.stored_number(1_234_567);
+        output.line("STORED");
+        let lines = ["END", "sending number", "VA 7", "sending number", "STORED"].map(str::to_owned);
+        assert_eq!(output.take_trace(), (lines.to_vec(), 0));
+        assert_eq!(output.text, b"END\r\n1234567\r\nVA 7\r\n1234567\r\nSTORED\r\n");
     }
 }

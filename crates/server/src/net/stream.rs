@@ -1,4 +1,7 @@
 //! TCP and unix streams as one type.
+//!
+//! One type instead of a generic parameter in everything above. A stream is detached from the
+//! acceptor's event loop and attached to the worker's, as an event loop polls only its own sockets.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,15 +1,18 @@
 //! Commands that control the whole server: memcached's `cache_memlimit`, `watch` and `lru_crawler`,
 //! and this server's `tenant`.
+//!
+//! Only the syntax; the effect is in `commands/admin.rs`, `commands/watch.rs` and
+//! `commands/crawl.rs`.
+//!
+//! A parser must return memcached's error text where memcached has the command.
 
 use super::command::{Command, CrawlAction};
 use super::error::{ProtocolError, RefusedLine};
+use super::event::{Event, EventSet};
 use super::field::noreply;
-use super::item::SLAB_CLASS;
+use super::item::{CLASS_MAX, SLAB_CLASS};
 use super::number::unsigned32;
 use super::words::Words;
-
-/// memcached's largest slab class.
-const CLASS_MAX: u32 = 63;
 
 /// `cache_memlimit <megabytes> [noreply]`
 pub fn memory_limit<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
@@ -21,7 +24,16 @@ pub fn memory_limit<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLi
     Ok(Command::MemoryLimit { megabytes, noreply })
 }
 
-/// `tenant list`, `tenant set <name> <limit>=<bytes>*`
+/// `shutdown [graceful]`
+pub fn shutdown<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
+    match arguments {
+        [] => Ok(Command::Shutdown { graceful: false }),
+        [b"graceful"] => Ok(Command::Shutdown { graceful: true }),
+        _ => Err(ProtocolError::ShutdownMode.into()),
+    }
+}
+
+/// `tenant list`, `tenant set <name> <limit>=<amount>*`
 pub fn tenant<'a>(line: &'a [u8], arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     match arguments {
         [b"list"] => Ok(Command::TenantList),
@@ -34,26 +46,25 @@ pub fn tenant<'a>(line: &'a [u8], arguments: &[&'a [u8]]) -> Result<Command<'a>,
     }
 }
 
-/// `watch evictions`. The other event types of memcached are refused with an error of their own.
+/// `watch <event>*`; without an event: `fetchers`. The events of memcached that cannot happen here
+/// are accepted: raw commands (memcached has no lines of them either), slabs, and its proxy.
 pub fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
-    let known = |word: &&[u8]| {
-        let others: [&[u8]; 8] = [
-            b"rawcmds",
-            b"fetchers",
-            b"mutations",
-            b"sysevents",
-            b"connevents",
-            b"proxyreqs",
-            b"proxyevents",
-            b"proxyuser",
-        ];
-        *word == b"evictions" || others.contains(word)
-    };
-    match arguments {
-        [b"evictions"] => Ok(Command::WatchEvictions),
-        _ if arguments.iter().all(known) => Err(ProtocolError::WatchEvictionsOnly.into()),
-        _ => Err(ProtocolError::Unknown.into()),
+    let mut events = EventSet::default();
+    for word in arguments {
+        events = match *word {
+            b"fetchers" => events.with(Event::Fetch),
+            b"mutations" => events.with(Event::Mutation),
+            b"evictions" => events.with(Event::Eviction),
+            b"deletions" => events.with(Event::Deletion),
+            b"connevents" => events.with(Event::Connection),
+            b"rawcmds" | b"sysevents" | b"proxyreqs" | b"proxyevents" | b"proxyuser" => events,
+            _ => return Err(ProtocolError::Unknown.into()),
+        };
     }
+    if arguments.is_empty() {
+        events = events.with(Event::Fetch);
+    }
+    Ok(Command::Watch { events })
 }
 
 /// `lru_crawler metadump|mgdump|crawl all|hash|<class>[,<class>]*`. There is one slab class; a

@@ -10,7 +10,7 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 /// padding is wrong.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let letters: Vec<u8> = text.iter().copied().filter(|&b| b == b'=' || sextet(b).is_some()).collect();
-    if letters.is_empty() || !letters.len().is_multiple_of(4) {
+    if letters.is_empty() || letters.len() % 4 != 0 {
         return None;
     }
     let mut bytes = Vec::with_capacity(letters.len() / 4 * 3);
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 1..190)) {
+        fn encoded_keys_decode_to_themselves(bytes in prop::collection::vec(any::<u8>(), 1..190)) {
             let mut text = Vec::new();
             encode(&bytes, &mut text);
             prop_assert_eq!(decode(&text), Some(bytes));

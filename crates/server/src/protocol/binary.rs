@@ -1,5 +1,9 @@
 //! The refusal of memcached's binary protocol, which this server does not have: clients of that
 //! protocol get its own error, "unknown command", instead of no answer.
+//!
+//! A client that gets the error can fall back or report it; one without an answer would hang.
+//!
+//! A change must keep that the answer repeats the request's opcode and opaque.
 
 /// The first byte of a binary request. No text command begins with it.
 pub const REQUEST_MAGIC: u8 = 0x80;
@@ -31,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_has_the_opcode_and_the_opaque_of_its_request() {
+    fn a_refusal_repeats_opcode_and_opaque() {
         let mut header = [0; HEADER_BYTES];
         (header[0], header[1]) = (REQUEST_MAGIC, 0x0a);
         header[12..16].copy_from_slice(b"opaq");

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::event::EventSet;
 use super::meta_command::{MetaCommand, MetaStore};
 use super::words::Words;
 
@@ -49,9 +50,15 @@ pub enum Command<'a> {
     Stats {
         topic: Option<&'a [u8]>,
         argument: Option<&'a [u8]>,
+        /// The word after the argument.
+        second: Option<&'a [u8]>,
     },
     Version,
     Quit,
+    /// `shutdown`, `shutdown graceful`
+    Shutdown {
+        graceful: bool,
+    },
     /// `mg`, `md`, `ma`.
     Meta(MetaCommand<'a>),
     /// `me`
@@ -71,12 +78,30 @@ pub enum Command<'a> {
         limits: Words<'a>,
     },
     TenantList,
-    WatchEvictions,
+    Watch {
+        events: EventSet,
+    },
     /// `lru_crawler`; if `everything` is false, the crawl visits nothing.
     Crawl {
         crawl: CrawlAction,
         everything: bool,
     },
+}
+
+impl Command<'_> {
+    /// Returns whether the line has `noreply`.
+    pub fn is_noreply(&self) -> bool {
+        match self {
+            Self::Delete { noreply, .. }
+            | Self::Arithmetic { noreply, .. }
+            | Self::Touch { noreply, .. }
+            | Self::FlushAll { noreply, .. }
+            | Self::Verbosity { noreply, .. }
+            | Self::MemoryLimit { noreply, .. } => *noreply,
+            Self::Store(store) => store.noreply,
+            _ => false,
+        }
+    }
 }
 
 /// The action of `lru_crawler` for each value.
@@ -100,6 +125,31 @@ pub enum StoreVerb {
     Append,
     Prepend,
     Cas,
+}
+
+impl StoreVerb {
+    /// Returns the command's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Append => "append",
+            Self::Prepend => "prepend",
+            Self::Cas => "cas",
+        }
+    }
+}
+
+/// `set <key> <flags> <exptime> <length> [noreply]`, of digits alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainSet<'a> {
+    pub key: &'a [u8],
+    pub flags: u32,
+    pub exptime: i64,
+    /// Length of the value in bytes, without the CR LF.
+    pub length: usize,
+    pub noreply: bool,
 }
 
 /// `<verb> <key> <flags> <exptime> <length> [<unique>] [noreply]`, or the equivalent `ms`.

@@ -1,4 +1,7 @@
 //! Errors of the protocol, with memcached's texts where it has one.
+//!
+//! The texts are part of the protocol: clients compare them. `RefusedLine` also says how many bytes
+//! of a block must be discarded, so that the stream stays in step.
 
 /// A refused line and its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +28,8 @@ pub enum ProtocolError {
     DeleteUsage,
     BadDataChunk,
     TenantUsage,
-    WatchEvictionsOnly,
     BadClass,
+    ShutdownMode,
     TooLarge,
     /// The connection closes after this error, as the start of the next command is unknown.
     LineTooLong,
@@ -44,8 +47,11 @@ impl ProtocolError {
             Self::Delta => "CLIENT_ERROR invalid numeric delta argument",
             Self::DeleteUsage => "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
             Self::BadDataChunk => "CLIENT_ERROR bad data chunk",
-            Self::TenantUsage => "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>...",
-            Self::WatchEvictionsOnly => "CLIENT_ERROR only evictions can be watched here",
+            Self::TenantUsage => {
+                "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max|bandwidth]=<bytes> \
+                 [requests|connections]=<number> deny=<command>,..."
+            }
+            Self::ShutdownMode => "CLIENT_ERROR invalid shutdown mode",
             Self::BadClass => "BADCLASS invalid class id",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::LineTooLong => "CLIENT_ERROR line too long",

@@ -6,6 +6,8 @@
 //! | below 0 | already expired |
 //! | up to 30 days in seconds | that many seconds from now |
 //! | more | a Unix time |
+//!
+//! All later code uses this type and never a number, so that the three kinds cannot be confused.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

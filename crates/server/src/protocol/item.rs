@@ -1,11 +1,22 @@
 //! memcached's constants for items: the longest key, the slab class, and the size that `-I` bounds.
+//!
+//! The size of an item is computed as memcached does, also where this server needs fewer bytes, so
+//! that `-I` refuses the same values.
 
 /// memcached's limit, which some clients check themselves.
 #[doc(alias = "KEY_MAX_LENGTH")]
 pub const KEY_BYTES_MAX: usize = 250;
 
+/// Maximum length of a stored key: a key may have a tenant's name and the delimiter in front, which
+/// are together not longer than a key.
+pub const STORED_KEY_BYTES_MAX: usize = 2 * KEY_BYTES_MAX;
+
 /// The only slab class, in replies that need one: this server has no slabs.
 pub const SLAB_CLASS: u32 = 1;
+
+/// memcached's largest slab class.
+#[doc(alias = "MAX_NUMBER_OF_SLAB_CLASSES")]
+pub const CLASS_MAX: u32 = 63;
 
 /// The overhead that memcached adds to an item before it compares the size with `-I`: header, CAS
 /// number, and the key's terminating NUL.

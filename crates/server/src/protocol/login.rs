@@ -2,6 +2,8 @@
 //! `user password`.
 //!
 //! All other lines are answered with an error and discarded.
+//!
+//! A change must keep that no line before the login is executed.
 
 use super::number::unsigned;
 use super::words::Words;
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_login_goes_through() {
+    fn all_commands_but_a_login_are_refused() {
         for (input, expected) in [
             ("set any 0 0 9\r\nme secret\r\n", "Login"),
             ("set any 0 0 10 noreply\nme  secret\r\n", "Login"),

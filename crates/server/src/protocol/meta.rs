@@ -65,6 +65,7 @@ fn flagged<'a>(verb: MetaVerb, mut words: Words<'a>) -> Result<MetaCommand<'a>, 
     Ok(MetaCommand { verb, key: read_key(key, options.binary)?, options, flags: words })
 }
 
+/// Parses an `ms`. With a valid length the error of a refused line says how many bytes to discard.
 fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
     let count = words.clone().take(WORDS_MAX).count();
     let key = words.next().ok_or(ProtocolError::Unknown)?;
@@ -92,7 +93,7 @@ fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
         (Some(_), _) => return Err(refused(ProtocolError::Meta(MetaError::StoreMode))),
     };
     check_opaque(words.clone()).map_err(|error| refused(ProtocolError::Meta(error)))?;
-    let echo: Vec<&[u8]> = words.filter(|flag| matches!(flag[0], b'O' | b'k' | b'c')).collect();
+    let echo: Vec<&[u8]> = words.filter(|flag| matches!(flag[0], b'O' | b'k' | b'c' | b's')).collect();
     Ok(StoreCommand {
         verb,
         key: read_key(key, options.binary).map_err(refused)?,
@@ -105,6 +106,8 @@ fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
             binary: options.binary,
             quiet: options.quiet,
             invalidate: options.invalidate && verb == StoreVerb::Cas,
+            new_unique: options.new_unique,
+            vivify: options.vivify.filter(|_| matches!(verb, StoreVerb::Append | StoreVerb::Prepend)),
             echo: echo.join(&b' ').into(),
         })),
     })
@@ -153,6 +156,7 @@ fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
             b'T' => read(signed(token), &mut options.exptime, MetaError::Token),
             b'R' => read(signed(token), &mut options.recache, MetaError::Token),
             b'C' => read(unsigned(token), &mut options.unique, MetaError::Token),
+            b'E' => read(unsigned(token), &mut options.new_unique, MetaError::Token),
             b'D' => read(unsigned(token), &mut options.delta, MetaError::Delta),
             b'J' => {
                 let initial = unsigned(token);
@@ -178,6 +182,7 @@ fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
             b'u' => set(&mut options.unused),
             b'q' => set(&mut options.quiet),
             b'I' => set(&mut options.invalidate),
+            b'x' => set(&mut options.remove_bytes),
             // Flags of the reply, and flags that are meant for a proxy.
             b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'l' | b'h' | b'P' | b'L' => None,
             _ => return Err(ProtocolError::Meta(MetaError::InvalidFlag)),

@@ -1,4 +1,8 @@
 //! Parsed meta commands: a key, and flags of one letter each, some with a token.
+//!
+//! Plain data between the parser (`meta.rs`) and the commands (`commands/meta`).
+//!
+//! A flag that is added here must be parsed, executed and echoed.
 
 use std::borrow::Cow;
 
@@ -35,8 +39,12 @@ pub struct MetaOptions {
     pub quiet: bool,
     /// `I`: mark as stale.
     pub invalidate: bool,
-    /// `C`: only if the value has this CAS number.
+    /// `C`: only if the value has this CAS number; for `mg`: without the bytes if it has.
     pub unique: Option<u64>,
+    /// `E`: the CAS number of the value that is stored.
+    pub new_unique: Option<u64>,
+    /// `x`: remove the bytes, but keep the item.
+    pub remove_bytes: bool,
     /// `T`: set this exptime.
     pub exptime: Option<i64>,
     /// `N`: on a miss, create the value with this exptime.
@@ -59,6 +67,10 @@ pub struct MetaStore {
     pub binary: bool,
     pub quiet: bool,
     pub invalidate: bool,
+    /// `E`: the CAS number of the value.
+    pub new_unique: Option<u64>,
+    /// `N`: on a miss, an append or prepend stores the value with this exptime.
+    pub vivify: Option<i64>,
     /// The flags that the reply repeats, separated by spaces.
     pub echo: Box<[u8]>,
 }

@@ -36,8 +36,9 @@ fn scan(text: &[u8]) -> Option<(bool, u64)> {
     }
 }
 
-/// Returns the value of a text of few digits and nothing else, as numbers in commands are.
-fn digits(text: &[u8]) -> Option<u64> {
+/// Returns the value of a text of few digits and nothing else, as numbers in commands are; `None` for
+/// any other text.
+pub fn digits(text: &[u8]) -> Option<u64> {
     const FEW: usize = 10;
     let is_few = (1..=FEW).contains(&text.len());
     let digit = |byte: u8| Some(u64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);

@@ -1,4 +1,8 @@
 //! Words of a line, split at spaces.
+//!
+//! No allocation, and no other blanks than spaces: a tab belongs to a key.
+
+use crate::find_byte::find_byte;
 
 /// Iterator over the words of a line. As in memcached, only spaces separate words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +23,7 @@ impl<'a> Iterator for Words<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.line.iter().position(|&b| b != b' ')?;
         let line = &self.line[start..];
-        let end = memchr::memchr(b' ', line).unwrap_or(line.len());
+        let end = find_byte(b' ', line).unwrap_or(line.len());
         self.line = &line[end..];
         Some(&line[..end])
     }

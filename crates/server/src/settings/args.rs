@@ -1,12 +1,20 @@
 //! The command line, with memcached's flags.
+//!
+//! Names and defaults are memcached's, so that its start scripts work. The comments of the fields
+//! are the text of `--help`.
+//!
+//! A new flag must not reuse a letter that memcached has.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser};
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory, Parser};
 use lowwater::ByteSize;
 
 use super::listen_address::{self, Endpoint, ListenAddress};
+use super::manual::{self, Printed};
 use super::memcached_flags::MemcachedFlags;
 use super::users::Users;
 use super::{extended, limits, Files, Settings};
@@ -91,6 +99,27 @@ struct Args {
     #[arg(short = 'F', long = "disable-flush-all", action = ArgAction::Count)]
     disable_flush: u8,
 
+    /// Refuse the commands that list keys: `stats cachedump`, `stats detail`, `lru_crawler metadump`
+    /// and `mgdump`
+    #[arg(short = 'X', long = "disable-dumping", action = ArgAction::Count)]
+    disable_dump: u8,
+
+    /// Refuse the command `watch`
+    #[arg(short = 'W', long = "disable-watch", action = ArgAction::Count)]
+    disable_watch: u8,
+
+    /// Allow the command `shutdown`, which ends the server
+    #[arg(short = 'A', long = "enable-shutdown", action = ArgAction::Count)]
+    enable_shutdown: u8,
+
+    /// Print the licence, and exit
+    #[arg(short = 'i', long = "license", action = ArgAction::Count)]
+    license: u8,
+
+    /// Print the manual page, or completions for a shell, and exit
+    #[arg(long = "print", value_name = "what")]
+    print: Option<Printed>,
+
     #[command(flatten)]
     memcached: MemcachedFlags,
 
@@ -113,30 +142,67 @@ struct Args {
     #[arg(long = "http", value_name = "addr")]
     http: Option<String>,
 
-    /// File with the tenants' limits, one tenant a line: `shop low=8M high=16M max=32M`
+    /// Shows numbers of up to this many tenants in /metrics, each with its name, and the sum of all
+    /// others as `other`; 0 to 1000 [default: 0]
+    #[arg(long = "metrics-tenants", default_value_t = 0, hide_default_value = true, value_name = "num", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    metrics_tenants: u16,
+
+    /// File that keeps the values while the server does not run: written when SIGTERM, SIGUSR1 or
+    /// `shutdown graceful` ends it, read and removed at the next start
+    #[arg(long = "save-file", value_name = "file")]
+    save_file: Option<PathBuf>,
+
+    /// File with the tenants' limits, one tenant a line: `shop low=8M high=16M max=32M`, and of
+    /// its connections: `shop requests=500 bandwidth=2M connections=20 deny=flush_all`
     #[arg(long = "config", value_name = "file")]
     config: Option<PathBuf>,
 }
 
-/// Reads the command line. `-h`, `-V` and flags that cannot be parsed end the process with a
+/// Reads the command line. `-h`, `-V`, `-i` and flags that cannot be parsed end the process with a
 /// message.
 ///
 /// # Errors
 ///
 /// A sentence that names the flag or the file, and the reason.
 pub fn read() -> Result<Settings, String> {
-    parse(std::env::args_os()).unwrap_or_else(|why| why.exit())
+    parse(std::env::args_os()).unwrap_or_else(|why| exit(&why))
 }
 
+/// Ends the process with the text of `why`. Texts of `-i` and `--print` are no errors, and are printed
+/// without clap's word for one.
+fn exit(why: &clap::Error) -> ! {
+    let text = why.to_string();
+    match text.strip_prefix("error: ") {
+        Some(text) if why.kind() == ErrorKind::DisplayVersion => {
+            // A closed stdout is no reason for another error.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            std::process::exit(0)
+        }
+        _ => why.exit(),
+    }
+}
+
+const LICENSE: &str = "MIT or Apache-2.0, at your choice: https://opensource.org/license/mit and \
+    https://www.apache.org/licenses/LICENSE-2.0\n";
+
 /// Parses `words`, the program's name first. The outer error is clap's: flags that cannot be
-/// parsed, `-h` and `-V`; the inner one is a sentence about settings that are invalid.
+/// parsed, `-h`, `-V` and `-i`; the inner one is a sentence about settings that are invalid.
 pub fn parse<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<Result<Settings, String>, clap::Error> {
-    Ok(Args::try_parse_from(words)?.settings())
+    let args = Args::try_parse_from(words)?;
+    if args.license > 0 {
+        return Err(clap::Error::raw(ErrorKind::DisplayVersion, LICENSE));
+    }
+    if let Some(printed) = args.print {
+        return Err(clap::Error::raw(ErrorKind::DisplayVersion, manual::text(printed, &mut Args::command())));
+    }
+    Ok(args.settings())
 }
 
 impl Args {
+    /// Checks the flags against each other, reads the files that they name, and returns the
+    /// settings.
     fn settings(self) -> Result<Settings, String> {
         let budget = ByteSize::mib(self.memory_megabytes);
         let threads = match self.threads {
@@ -173,6 +239,7 @@ impl Args {
         Ok(Settings {
             listen,
             http,
+            metrics_tenants: self.metrics_tenants.into(),
             users,
             evict: self.disable_evictions == 0,
             pressure: self.pressure,
@@ -185,10 +252,14 @@ impl Args {
             limits,
             files: Files { limits: self.config, users: self.auth_file },
             flush: self.disable_flush == 0,
+            shutdown: self.enable_shutdown > 0,
+            dump: self.disable_dump == 0,
+            watch: self.disable_watch == 0,
             idle_timeout,
             background: self.daemon > 0,
             user: self.user,
             pid_file: self.pid_file,
+            save_file: self.save_file,
             without_effect,
         })
     }
@@ -330,8 +401,29 @@ mod tests {
         }
     }
 
+    /// Each text has every flag.
     #[test]
-    fn of_flags_that_are_repeated_the_last_counts() {
+    fn the_manual_and_the_completions_have_every_flag() {
+        let mut command = Args::command();
+        command.build();
+        for printed in ["man", "bash", "zsh", "fish"] {
+            let shown = parse(["lowwater-server", "--print", printed]).unwrap_err();
+            assert_eq!(shown.exit_code(), 0);
+            let text = shown.to_string();
+            for flag in command.get_arguments() {
+                let Some(long) = flag.get_long() else { continue };
+                let long = match printed {
+                    "man" => format!("\\fB\\-\\-{}\\fR", long.replace('-', "\\-")),
+                    "fish" => format!(" -l {long} "),
+                    _ => format!("--{long}"),
+                };
+                assert!(text.contains(&long), "{long} in {printed}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_of_repeated_flags_counts() {
         let given = settings(&["-m", "64", "-m", "2", "-p", "1", "-p", "2", "-M", "-M", "-v", "-v"]).unwrap();
         assert_eq!((given.budget, given.evict, given.verbosity), (ByteSize::mib(2), false, 2));
         assert_eq!(endpoints(&given), [Endpoint::Tcp("127.0.0.1:2".into())]);
@@ -358,7 +450,6 @@ mod tests {
             (&["-Y", "/nonexistent/users"], "/nonexistent/users"),
             (&["-o", "modern,idle_timeout=x"], "idle_timeout"),
             (&["-k"], "-k"),
-            (&["-A"], "-A"),
             (&["-e", "/dev/shm/x"], "-e"),
             (&["-S"], "-S"),
             (&["-Z"], "-Z"),

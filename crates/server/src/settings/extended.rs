@@ -1,6 +1,9 @@
 //! `-o`: memcached's extended options. Most of them tune its slab allocator and segmented LRU,
 //! which this server does not have. Those are accepted without effect, so that a command line for
 //! memcached works here as well. Options whose effect would be missed are refused by name.
+//!
+//! Every option of memcached 1.6.18 must be in one of the lists; an unknown option is an error, as
+//! in memcached.
 
 use std::time::Duration;
 
@@ -50,7 +53,9 @@ const WITHOUT_EFFECT: &[&str] = &[
 const REFUSED: &[&str] = &[
     "drop_privileges",
     "ext_path",
+    "proxy_arg",
     "proxy_config",
+    "proxy_memprofile",
     "proxy_uring",
     "relaxed_privileges",
     "sock_cookie_id",

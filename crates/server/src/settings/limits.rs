@@ -5,19 +5,25 @@
 //! shop       low=8M           high=16M        max=32M
 //! search     min=1M low=4M
 //! default    max=16M          # keys without a tenant
+//! batch      requests=500 bandwidth=2M connections=20 deny=flush_all,stats
 //! ```
 //!
-//! Amounts are in bytes, with an optional suffix K, M or G; `max` means no limit. The limits have
-//! the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`.
+//! Amounts are in bytes, with an optional suffix K, M or G; `max` means no limit. The limits of
+//! memory have the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`; those of the
+//! tenant's connections are in `traffic_limits.rs`.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use lowwater::ByteSize;
 
+use super::traffic_limits::TrafficLimits;
 use crate::protocol::item::KEY_BYTES_MAX;
 
-/// The four limits of a tenant.
+/// The names of the fields of a line.
+const NAMES: &str = "min, low, high, max, requests, bandwidth, connections and deny";
+
+/// The limits of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Usage up to this is never reclaimed.
@@ -28,11 +34,14 @@ pub struct Limits {
     pub high: ByteSize,
     /// The usage never exceeds this.
     pub max: ByteSize,
+    /// The limits of its connections.
+    pub traffic: TrafficLimits,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { min: ByteSize::ZERO, low: ByteSize::ZERO, high: ByteSize::MAX, max: ByteSize::MAX }
+        let (zero, unlimited) = (ByteSize::ZERO, ByteSize::MAX);
+        Self { min: zero, low: zero, high: unlimited, max: unlimited, traffic: TrafficLimits::default() }
     }
 }
 
@@ -51,14 +60,15 @@ impl Limits {
                 return Err(wrong(format!("{kind} was given before on this line")));
             }
             seen.push(kind);
-            let bytes = amount.parse::<ByteSize>().map_err(|why| wrong(why.to_string()))?;
-            match kind {
-                "min" => self.min = bytes,
-                "low" => self.low = bytes,
-                "high" => self.high = bytes,
-                "max" => self.max = bytes,
-                _ => return Err(wrong("the limits are min, low, high and max".into())),
-            }
+            let limit = match kind {
+                "min" => &mut self.min,
+                "low" => &mut self.low,
+                "high" => &mut self.high,
+                "max" => &mut self.max,
+                _ if self.traffic.set(kind, amount).map_err(wrong)? => continue,
+                _ => return Err(wrong(format!("the limits are {NAMES}"))),
+            };
+            *limit = amount.parse::<ByteSize>().map_err(|why| wrong(why.to_string()))?;
         }
         for (kind, bytes) in [("min", self.min), ("low", self.low)] {
             if bytes > self.max {
@@ -155,11 +165,31 @@ mod tests {
     }
 
     #[test]
+    fn limits_of_traffic_are_printed_as_they_are_read() {
+        let fields = "requests=500 bandwidth=2097152 connections=20 deny=flush_all,stats";
+        let read = |text: &str| parse(&format!("batch low=1M {text}"), "f", b':').unwrap().remove(0).1;
+        let limits = read("requests=500 bandwidth=2M connections=20 deny=flush_all,stats");
+        assert_eq!((limits.low, limits.traffic.to_string()), (ByteSize::mib(1), fields.to_owned()));
+        assert_eq!(read(fields), limits);
+        let back = limits.with("requests=max bandwidth=max connections=max deny=none".split(' ')).unwrap();
+        assert_eq!(back, read(""));
+        assert_eq!(back.traffic.to_string(), "requests=max bandwidth=max connections=max deny=none");
+    }
+
+    #[test]
     fn errors_name_file_line_and_field() {
         for (text, message) in [
             ("\nshop low=8Q", "f:2: `low=8Q`: not an amount of memory"),
             ("shop low", "f:1: `low`: a limit is written like low=8M"),
-            ("shop lo=8M", "f:1: `lo=8M`: the limits are min, low, high and max"),
+            (
+                "shop lo=8M",
+                "f:1: `lo=8M`: the limits are min, low, high, max, requests, bandwidth, connections and deny",
+            ),
+            ("shop requests=0", "f:1: `requests=0`: a number of at least 1, or max"),
+            ("shop connections=1K", "f:1: `connections=1K`: a number of at least 1, or max"),
+            ("shop bandwidth=0", "f:1: `bandwidth=0`: at least 1"),
+            ("shop bandwidth=fast", "f:1: `bandwidth=fast`: not an amount of memory"),
+            ("shop deny=flush", "f:1: `deny=flush`: \"flush\" cannot be denied; the commands are get, set,"),
             ("shop low=1 low=2", "f:1: `low=2`: low was given before"),
             ("shop low=1\nshop low=1", "f:2: `shop`: this tenant has a line already"),
             ("low=8M", "f:1: `low=8M`: a line begins with the tenant's name"),

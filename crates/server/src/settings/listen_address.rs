@@ -3,6 +3,8 @@
 //! `-l` takes memcached's forms: `host`, `host:port`, `[v6]:port`. A tag in front restricts the
 //! clients of that address to one tenant: `tag_shop_:127.0.0.1:11212`, or in the form of later
 //! memcached versions, `tag[shop]:127.0.0.1:11212`.
+//!
+//! A change must keep memcached's forms valid.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,7 @@
 //! memcached's flags that this server has no use for: accepted with a log line if that is harmless,
 //! refused by name if a user would miss their effect.
+//!
+//! A start script of memcached must work or fail with a reason; no flag may be ignored in silence.
 
 use clap::{ArgAction, Args};
 
@@ -43,9 +45,9 @@ pub struct MemcachedFlags {
     #[arg(short = 'k', long = "lock-memory", action = ArgAction::Count)]
     lock_memory: u8,
 
-    /// Refused: there is no `shutdown` command
-    #[arg(short = 'A', long = "enable-shutdown", action = ArgAction::Count)]
-    shutdown: u8,
+    /// Accepted without effect: number of NAPI ids; connections are assigned to threads in turn
+    #[arg(short = 'N', long = "napi-ids", value_name = "num")]
+    napi_ids: Option<u64>,
 
     /// Refused: values cannot be kept in a file
     #[arg(short = 'e', long = "memory-file", value_name = "file")]
@@ -69,7 +71,6 @@ impl MemcachedFlags {
     pub fn without_effect(&self) -> Result<Vec<&'static str>, String> {
         let refused = [
             (self.lock_memory > 0, "-k", "memory cannot be locked; let the system not swap instead"),
-            (self.shutdown > 0, "-A", "there is no `shutdown` command; send SIGTERM"),
             (self.memory_file.is_some(), "-e", "values cannot be kept in a file"),
             (self.sasl > 0, "-S", "SASL belongs to the binary protocol; use -Y for users of the text protocol"),
             (self.tls > 0, "-Z", "there is no TLS"),
@@ -92,6 +93,7 @@ impl MemcachedFlags {
             (self.growth_factor.is_some(), "-f"),
             (self.chunk_min.is_some(), "-n"),
             (self.core_files > 0, "-r"),
+            (self.napi_ids.is_some(), "-N"),
         ];
         Ok(given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, flag)| flag).collect())
     }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_told_apart() {
+    fn a_login_needs_the_password_of_its_user() {
         let users = Users::parse("shop:secret\r\nsearch:a:b\n\n", b'/').unwrap();
         assert_eq!(users.check(b"shop", b"secret"), Some("shop"));
         assert_eq!(users.check(b"search", b"a:b"), Some("search"));

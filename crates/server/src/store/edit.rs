@@ -1,4 +1,9 @@
 //! Edits of a value: the existing value, the decision of an update, and its error.
+//!
+//! Between a command, which decides, and `update.rs`, which applies the decision atomically and may
+//! call the decision again.
+//!
+//! A change must keep that a decision has no effects, since it may be called more than once.
 
 use std::time::Duration;
 

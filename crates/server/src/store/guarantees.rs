@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_must_leave_room_for_one_item() {
+    fn the_sum_of_min_leaves_room_for_one_item() {
         let check =
             |mins: &[u64]| check(mins.iter().map(|mib| ByteSize::mib(*mib)), ByteSize::mib(64), ByteSize::mib(1));
         for mins in [&[][..], &[0, 0], &[63], &[32, 31], &[0, 63]] {

@@ -8,6 +8,8 @@
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
+use super::siphash::{self, SipKey};
+
 /// The hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
@@ -15,7 +17,7 @@ pub struct KeyHash(u64);
 /// Hashes keys. Clients choose the keys, so the hash is keyed at random.
 #[derive(Debug)]
 pub struct KeyHasher {
-    hasher: RandomState,
+    key: SipKey,
     /// The bits of the hash that are used: tests set fewer, to produce collisions.
     #[cfg(test)]
     pub bits: u64,
@@ -31,8 +33,10 @@ pub struct IdentityHasher(u64);
 impl KeyHasher {
     /// Creates a hasher with new random keys.
     pub fn new() -> Self {
+        let random = RandomState::new();
         Self {
-            hasher: RandomState::new(),
+            // Two hashes with a random key of 128 bits are again a random key.
+            key: SipKey(random.hash_one(0), random.hash_one(1)),
             #[cfg(test)]
             bits: u64::MAX,
         }
@@ -40,10 +44,7 @@ impl KeyHasher {
 
     /// Hashes `key`.
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        // Without the length that `Hash` writes before a slice: only whole keys are hashed.
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(key);
-        let hash = hasher.finish();
+        let hash = siphash::hash(self.key, key);
         #[cfg(test)]
         let hash = hash & self.bits;
         KeyHash(hash)

@@ -26,6 +26,14 @@ impl Namespace {
         Self { prefix: [tenant.as_bytes(), &[delimiter]].concat().into() }
     }
 
+    /// Returns the name of the tenant that the connections of this namespace belong to.
+    pub fn tenant_name(&self) -> &[u8] {
+        match self.prefix.split_last() {
+            Some((_delimiter, name)) => name,
+            None => DEFAULT_TENANT.as_bytes(),
+        }
+    }
+
     /// Returns the key with its tenant's prefix, as the store uses it.
     pub fn qualify<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         match self.is_restricted() {
@@ -51,6 +59,7 @@ mod tests {
         assert_eq!(&*shop.qualify(b"cart"), b"shop:cart");
         assert_eq!(&*shop.qualify(b"other:cart"), b"shop:other:cart", "no key is outside the namespace");
         assert!(shop.is_restricted());
+        assert_eq!((shop.tenant_name(), Namespace::default().tenant_name()), (&b"shop"[..], &b"default"[..]));
         assert_eq!(&*Namespace::of_tenant(DEFAULT_TENANT, b':').qualify(b"shop:cart"), b"shop:cart");
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Exists for tools that read memcached's `stats detail`; `stats tenants` always has the same
 //! counts and more. All commands are counted here; memcached counts the classic ones only.
+//!
+//! The number of prefixes is bounded, since clients choose them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -83,6 +85,13 @@ impl PrefixStats {
             Outcome::Set => add(&counts.sets),
             Outcome::Delete => add(&counts.deletes),
         };
+    }
+
+    /// Removes all counts.
+    pub fn clear(&self) {
+        let mut prefixes = self.prefixes.lock();
+        self.counts.clear();
+        *prefixes = 0;
     }
 
     /// Returns the lines of `stats detail dump`, sorted by prefix.

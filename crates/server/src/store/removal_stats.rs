@@ -1,9 +1,14 @@
 //! Statistics of values that were evicted or expired.
+//!
+//! Counted by the cache's listener on whichever thread evicts, so it must be cheap and must not
+//! wait.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::watchers::Watchers;
+use super::key_hash::KeyHash;
 use crate::value::Value;
+use crate::watchers::Watchers;
 
 /// Statistics of evicted and expired values.
 #[derive(Debug, Default)]
@@ -11,16 +16,27 @@ pub struct RemovalStats {
     evicted_unfetched: AtomicU64,
     expired_unfetched: AtomicU64,
     evicted_idle_seconds: AtomicU64,
+    get_expired: AtomicU64,
+    get_flushed: AtomicU64,
     pub watchers: Watchers,
 }
 
-/// The counts that `stats items` shows.
+thread_local! {
+    /// The hash of the value that this thread removed last because it had expired.
+    static EXPIRED_LAST: Cell<Option<KeyHash>> = const { Cell::new(None) };
+}
+
+/// The counts that `stats` and `stats items` show.
 #[derive(Debug)]
 pub struct RemovalCounts {
     pub evicted_unfetched: u64,
     pub expired_unfetched: u64,
     /// Idle time of the value that was evicted last.
     pub evicted_idle_seconds: u64,
+    /// Reads that found an expired value.
+    pub get_expired: u64,
+    /// Reads that found a flushed value.
+    pub get_flushed: u64,
 }
 
 impl RemovalStats {
@@ -35,10 +51,32 @@ impl RemovalStats {
     }
 
     /// Counts the expiry of `value`.
-    pub fn expired(&self, value: &Value) {
+    pub fn expired(&self, hash: KeyHash, value: &Value) {
+        EXPIRED_LAST.set(Some(hash));
         if !value.last_access.is_fetched() {
             // Relaxed: statistics that guard no other memory.
             self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a read of the key with this `hash` that has found no live value. The cache has called
+    /// [`expired`](Self::expired) during the read, on this thread, if the read has found an expired
+    /// value.
+    pub fn missed(&self, hash: KeyHash, is_flushed: bool) {
+        // Relaxed: statistics that guard no other memory.
+        if is_flushed {
+            self.get_flushed.fetch_add(1, Ordering::Relaxed);
+        } else if EXPIRED_LAST.take() == Some(hash) {
+            self.get_expired.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets all counts to 0.
+    pub fn reset(&self) {
+        let Self { evicted_unfetched, expired_unfetched, evicted_idle_seconds, get_expired, get_flushed, .. } = self;
+        for counter in [evicted_unfetched, expired_unfetched, evicted_idle_seconds, get_expired, get_flushed] {
+            // Relaxed: a statistic that guards no other memory.
+            counter.store(0, Ordering::Relaxed);
         }
     }
 
@@ -50,6 +88,8 @@ impl RemovalStats {
             evicted_unfetched: tally(&self.evicted_unfetched),
             expired_unfetched: tally(&self.expired_unfetched),
             evicted_idle_seconds: tally(&self.evicted_idle_seconds),
+            get_expired: tally(&self.get_expired),
+            get_flushed: tally(&self.get_flushed),
         }
     }
 }

@@ -1,10 +1,15 @@
 //! Statistics of the store, as a whole and by tenant.
+//!
+//! Read-only figures; a sum over tenants may miss concurrent changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lowwater::cache::CacheStats;
+
 use super::tenant::Tenant;
-use super::Store;
+use super::{Store, ENTRY_BYTES};
 use crate::settings::limits::Limits;
+use crate::traffic::TrafficCounts;
 
 /// Statistics of the whole store, for `stats`.
 #[derive(Debug)]
@@ -16,6 +21,24 @@ pub struct Totals {
     pub expired: u64,
 }
 
+/// The cache's own counts, which only grow, at the last `stats reset`.
+#[derive(Debug, Default)]
+pub struct CountsAtReset {
+    inserts: u64,
+    evictions: u64,
+    expired: u64,
+}
+
+/// The memory of the store, for `stats slabs`.
+#[derive(Debug)]
+pub struct Memory {
+    pub items: u64,
+    /// Bytes of the entries, used and free, and of their index.
+    pub entries_and_index: u64,
+    /// Bytes of the blocks of keys and values.
+    pub blocks: u64,
+}
+
 /// Statistics of a tenant, for `stats tenants`.
 #[derive(Debug)]
 pub struct TenantReport {
@@ -25,20 +48,36 @@ pub struct TenantReport {
     pub hits: u64,
     pub misses: u64,
     pub evictions: u64,
+    pub traffic: TrafficCounts,
     pub limits: Limits,
 }
 
 impl Store {
     /// Returns the statistics of the whole store.
     pub fn totals(&self) -> Totals {
-        let stats = self.cache.stats();
+        let (stats, before) = (self.cache.stats(), self.counts_at_reset.lock());
         Totals {
             bytes: self.runtime.root().usage().get(),
             items: self.cache.len() as u64,
-            total_items: stats.inserts,
-            evictions: stats.evictions,
-            expired: stats.expired,
+            total_items: stats.inserts.saturating_sub(before.inserts),
+            evictions: stats.evictions.saturating_sub(before.evictions),
+            expired: stats.expired.saturating_sub(before.expired),
         }
+    }
+
+    /// Sets the counts of [`totals`](Self::totals) and [`removal_counts`](Self::removal_counts) to
+    /// 0. Those of tenants stay.
+    pub fn reset_stats(&self) {
+        let CacheStats { inserts, evictions, expired, .. } = self.cache.stats();
+        *self.counts_at_reset.lock() = CountsAtReset { inserts, evictions, expired };
+        self.removal_stats.reset();
+    }
+
+    /// Returns the memory of the store.
+    pub fn memory(&self) -> Memory {
+        let items = self.cache.len() as u64;
+        let blocks = self.cache.stats().bytes.get().saturating_sub(items * ENTRY_BYTES);
+        Memory { items, entries_and_index: self.cache.footprint().get(), blocks }
     }
 
     /// Returns the statistics of all tenants, sorted by name.
@@ -59,6 +98,7 @@ impl Store {
             hits: tally(&tenant.hits),
             misses: tally(&tenant.misses),
             evictions: tally(&tenant.evictions),
+            traffic: tenant.traffic.counts(),
             limits: tenant.limits(),
         }
     }

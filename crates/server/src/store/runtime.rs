@@ -1,8 +1,8 @@
 //! The runtime of the cache: its budget, watermarks and sources of memory pressure.
+//!
+//! The only place that chooses the library's options for the server.
 
-use std::time::Duration;
-
-use lowwater::pressure::{PressureConfig, Psi, Trigger, Watermarks};
+use lowwater::pressure::Watermarks;
 use lowwater::{ByteSize, Runtime};
 
 use crate::settings::Settings;
@@ -11,11 +11,6 @@ use crate::settings::Settings;
 /// budget.
 const FREE_BYTES_MIN: ByteSize = ByteSize::kib(512);
 
-/// Memory is short when tasks of the machine stall on memory for longer than this within the
-/// window. The kernel allows unprivileged processes windows of multiples of 2 s only.
-const STALL_MAX: Duration = Duration::from_millis(150);
-const STALL_WINDOW: Duration = Duration::from_secs(2);
-
 /// Builds the runtime. If `settings.pressure` is set, the runtime monitors those sources of memory
 /// pressure that the machine has.
 pub fn build(settings: &Settings) -> Result<Runtime, String> {
@@ -23,11 +18,7 @@ pub fn build(settings: &Settings) -> Result<Runtime, String> {
     if !settings.pressure {
         return builder.build().map_err(|why| why.to_string());
     }
-    let builder = builder.cgroup_limit(true).systemd(true).pressure(PressureConfig::default());
-    let trigger = Trigger::some(STALL_MAX, STALL_WINDOW).map_err(|why| why.to_string())?;
-    // Not every kernel has PSI, and not every process may set a trigger.
-    let with_psi = builder.clone().watch_psi(Psi::system(trigger)).build();
-    with_psi.or_else(|_| builder.build()).map_err(|why| why.to_string())
+    builder.auto_pressure(true).build().map_err(|why| why.to_string())
 }
 
 /// Returns the watermarks. A store evicts values to make room for itself, so little of the budget

@@ -3,6 +3,10 @@
 //! A store creates a tenant, a read does not, so a reader that guesses names creates nothing. There
 //! are at most [`TENANTS_MAX`] tenants, memcached's bound on prefixes; keys that name a further
 //! tenant belong to the default tenant, as do keys without a delimiter.
+//!
+//! Clients choose the names, so the number of tenants is bounded and only a store creates one. A
+//! thread remembers its last tenant, since most connections have one. A tenant is never removed, so
+//! its group's limits stay.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +16,9 @@ use dashmap::DashMap;
 use lowwater::{ByteSize, Memcg, Runtime};
 use parking_lot::Mutex;
 
+use crate::find_byte::find_byte;
 use crate::settings::limits::Limits;
+use crate::traffic::Traffic;
 
 /// memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
@@ -29,6 +35,8 @@ pub struct Tenant {
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
+    /// The limits and counts of its connections, which hold it as well.
+    pub traffic: Arc<Traffic>,
     /// The limits as they were set; [`Tenant::set_limits`] derives the group's limits from them.
     limits: Mutex<Limits>,
     /// Evict its values when memory is short.
@@ -83,7 +91,7 @@ impl Tenants {
         let by_prefix: DashMap<Box<[u8]>, _> = DashMap::new();
         by_prefix.insert(DEFAULT_TENANT.as_bytes().into(), Arc::clone(&default));
         for (name, limits) in limits {
-            let tenant = tenant(name)?;
+            let tenant = if name == DEFAULT_TENANT { Arc::clone(&default) } else { tenant(name)? };
             tenant.set_limits(*limits);
             by_prefix.entry(name.as_bytes().into()).or_insert(tenant);
         }
@@ -118,6 +126,12 @@ impl Tenants {
     /// Returns the tenant of this name, if it exists.
     pub fn find(&self, name: &[u8]) -> Option<Arc<Tenant>> {
         self.with(name, Arc::clone)
+    }
+
+    /// Returns the tenant of this name, and creates it if it is new; the default tenant if there is no
+    /// room for another.
+    pub fn named(&self, name: &[u8]) -> Arc<Tenant> {
+        self.get_or_create(name).unwrap_or_else(|| Arc::clone(&self.default))
     }
 
     /// Calls `visit` with the tenant of this name, if it exists.
@@ -187,7 +201,7 @@ impl Tenants {
 
     /// Returns the part of `key` before the first delimiter, unless it is empty.
     fn prefix<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
-        let length = memchr::memchr(self.delimiter, key)?;
+        let length = find_byte(self.delimiter, key)?;
         (length > 0).then(|| &key[..length])
     }
 }
@@ -195,8 +209,8 @@ impl Tenants {
 impl Tenant {
     fn new(group: Memcg, evict: bool) -> Self {
         let tally = AtomicU64::default;
-        let limits = Mutex::default();
-        let tenant = Self { group, hits: tally(), misses: tally(), evictions: tally(), limits, evict };
+        let (limits, traffic) = (Mutex::default(), Arc::default());
+        let tenant = Self { group, hits: tally(), misses: tally(), evictions: tally(), traffic, limits, evict };
         tenant.set_limits(Limits::default());
         tenant
     }
@@ -216,11 +230,12 @@ impl Tenant {
         // Held until the end: of two calls at the same time, all limits are set by the later one.
         let mut given = self.limits.lock();
         let unlimited = Limits { min: ByteSize::MAX, low: limits.low, ..Limits::default() };
-        let Limits { min, low, high, max } = if self.evict { limits } else { unlimited };
+        let Limits { min, low, high, max, .. } = if self.evict { limits } else { unlimited };
         self.group.set_max(max);
         self.group.set_high(high);
         self.group.set_low(low);
         self.group.set_min(min);
+        self.traffic.set_limits(&limits.traffic);
         *given = limits;
     }
 
@@ -260,7 +275,8 @@ mod tests {
     #[test]
     fn a_key_belongs_to_its_prefix() {
         let low = Limits { low: ByteSize::kib(7), ..Limits::default() };
-        let tenants = tenants(&[("shop".into(), low)]);
+        let tenants = tenants(&[("shop".into(), low), ("default".into(), low)]);
+        assert_eq!(tenants.for_key(b"plain").limits(), low);
         let long = [b"\xff".repeat(100), b":x".to_vec()].concat();
         for (key, name) in [
             (&b"shop:a"[..], "shop"),
@@ -282,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_remembers_is_that_of_the_tenants_asked() {
+    fn the_cached_tenant_of_a_thread_belongs_to_its_tenants() {
         let (one, other) = (tenants(&[]), tenants(&[]));
         one.for_key(b"shop:a");
         one.for_key(b"shop:b");
@@ -297,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_makes_no_tenant() {
+    fn a_read_creates_no_tenant() {
         let tenants = tenants(&[]);
         tenants.count_read(b"guess:a", false);
         assert_eq!(tenants.all().len(), 1);
@@ -305,10 +321,15 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_evicted_its_max_is_the_tenants_own() {
+    fn without_evictions_max_is_checked_by_the_tenant() {
         let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
-        let given =
-            Limits { min: ByteSize::kib(1), low: ByteSize::kib(2), high: ByteSize::kib(3), max: ByteSize::kib(4) };
+        let given = Limits {
+            min: ByteSize::kib(1),
+            low: ByteSize::kib(2),
+            high: ByteSize::kib(3),
+            max: ByteSize::kib(4),
+            ..Limits::default()
+        };
         let tenants = Tenants::new(&runtime, b':', &[("shop".into(), given)], false).unwrap();
         let shop = tenants.for_key(b"shop:a");
         assert_eq!(shop.limits(), given);

@@ -1,7 +1,11 @@
+//! The store below the protocol: flushes, memory in outputs, colliding hashes.
+//!
+//! They need states that a client cannot produce on purpose, such as two keys with one hash.
+
 use super::*;
 
 #[test]
-fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
+fn flushed_values_are_absent_before_they_are_dropped() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let pool = Arc::new(PiecePool::new(0));
     let store = Store::new(&settings, &pool).unwrap();
@@ -9,7 +13,7 @@ fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
         let data = Data::copy(bytes, &pool);
         let edit = |there: Option<Existing<'_>>| {
             assert_eq!(there.map(|there| there.value.first().to_vec()).as_deref(), expected);
-            (Edit::Put(store.new_value(b"k", 0, ItemFlags::default(), &data)), ())
+            (Edit::Put(store.new_value(b"k", 0, ItemFlags::default(), None, &data)), ())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
@@ -41,14 +45,15 @@ fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
 }
 
 #[test]
-fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
+fn evicted_values_in_client_outputs_are_bounded() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let pool = Arc::new(PiecePool::new(0));
     let store = Store::new(&settings, &pool).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let set = |n: u32, bytes: &[u8]| {
         let (key, data) = (n.to_be_bytes(), Data::copy(bytes, &pool));
-        let edit = |_: Option<Existing<'_>>| (Edit::Put(store.new_value(&key, 0, ItemFlags::default(), &data)), ());
+        let edit =
+            |_: Option<Existing<'_>>| (Edit::Put(store.new_value(&key, 0, ItemFlags::default(), None, &data)), ());
         runtime.block_on(store.update(&key, Expiry::Never, edit))
     };
     let large = vec![7; 1_000_000];
@@ -67,7 +72,7 @@ fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
 }
 
 #[test]
-fn of_two_keys_of_one_name_the_later_is_live() {
+fn of_two_keys_with_one_hash_the_later_stays() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let pool = Arc::new(PiecePool::new(0));
     let mut store = Store::new(&settings, &pool).unwrap();
@@ -77,7 +82,7 @@ fn of_two_keys_of_one_name_the_later_is_live() {
         let see = |there: Option<Existing<'_>>| (edit.clone(), there.map(|there| there.value.key().to_vec()));
         runtime.block_on(store.update(key, Expiry::Never, see)).unwrap()
     };
-    let value = |key: &[u8]| store.new_value(key, 0, ItemFlags::default(), &Data::copy(key, &pool));
+    let value = |key: &[u8]| store.new_value(key, 0, ItemFlags::default(), None, &Data::copy(key, &pool));
     assert_eq!(edit(b"a", Edit::Put(value(b"a"))), None);
     for edit in [|_| Edit::Keep, |_| Edit::Remove].map(|make: fn(()) -> Edit| make(())) {
         let see = |there: Option<Existing<'_>>| (edit.clone(), there.is_some());

@@ -1,5 +1,9 @@
 //! Updates: read, decide and replace a value as one atomic step. A store waits while there is no
 //! room.
+//!
+//! An update may be decided again if another client changed the value in between, so a decision
+//! must have no effects. A store that finds no room waits for the reclaimer for a bounded time,
+//! since the budget is mostly exhausted for milliseconds only.
 
 use std::time::Duration;
 
@@ -7,6 +11,7 @@ use lowwater::cache::{Op, RejectReason};
 use lowwater::ByteSize;
 
 use super::edit::{Edit, Existing, OutOfMemory};
+use super::tenant::Tenant;
 use super::{weight, Store, Values};
 use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveCharge;
@@ -45,6 +50,22 @@ impl Store {
         self.update_received(key, expiry, ReceiveCharge::default(), edit).await
     }
 
+    /// Stores a value of `bytes` under `key` at once, whatever is there, and returns whether it is
+    /// stored. If not, [`update`](Self::update) stores it, or refuses it: there is no room now, it
+    /// expires at once, or nothing may be evicted. `bytes` are at most 16 KiB.
+    pub fn try_set(&self, key: &[u8], expiry: Expiry, flags: u32, bytes: &[u8]) -> bool {
+        if !self.evict || expiry == Expiry::Past {
+            return false;
+        }
+        let tenant = self.tenants.for_key(key);
+        let entry = self.cache.entry(self.hasher.hash(key)).group(&tenant.group);
+        let entry = match expiry {
+            Expiry::In(time) => entry.time_to_live(time),
+            Expiry::Never | Expiry::Past => entry.forever(),
+        };
+        entry.set(self.new_value_of(key, flags, bytes)).is_ok()
+    }
+
     /// Updates the value under `key` as [`update`](Self::update) does, with a value that was just
     /// received. `charge` is the charge of its reception: uncharged before each attempt, charged
     /// again while waiting for room.
@@ -73,6 +94,8 @@ impl Store {
         Err(OutOfMemory)
     }
 
+    /// Tries once to update the value under `key`: reads it, calls `edit`, and replaces it in one
+    /// step of the cache. An error means that there is no room now.
     fn try_update<R>(
         &self,
         key: &[u8],
@@ -100,16 +123,6 @@ impl Store {
             Expiry::In(time) => entry.time_to_live(time),
             Expiry::Never | Expiry::Past => entry.forever(),
         };
-        // Without evictions, nothing may be reclaimed for a value, so room is checked before the
-        // insert.
-        let has_room = |value: &Value| {
-            let bytes = weight(value).saturating_add(Values::ENTRY_BYTES);
-            self.evict || tenant.has_room(bytes) || {
-                // Recently freed bytes may still be in the stock of a processor.
-                self.runtime.tree().drain_stock();
-                tenant.has_room(bytes)
-            }
-        };
         let mut full = false;
         let mut answer = None;
         let done = entry.and_compute(|current| {
@@ -123,7 +136,9 @@ impl Store {
                 Edit::Remove => Op::Remove,
                 // The value expires at once, so it is not stored.
                 Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
-                Edit::Put(value) | Edit::Change(value) if !self.fits_pieces(&value) || !has_room(&value) => {
+                Edit::Put(value) | Edit::Change(value)
+                    if !self.fits_pieces(&value) || !self.has_room(&tenant, &value) =>
+                {
                     full = true;
                     Op::Keep
                 }
@@ -135,6 +150,17 @@ impl Store {
             Ok(_) if full => Err(RejectReason::NoRoom { bytes: ByteSize::ZERO, group: tenant.group.path() }),
             Ok(_) => Ok(answer.expect("`and_compute` calls its closure at least once")),
             Err(refused) => Err(refused.reason),
+        }
+    }
+
+    /// Returns whether `value` may be inserted for `tenant`. Without evictions, nothing may be
+    /// reclaimed for a value, so its room is checked before the insert.
+    pub(super) fn has_room(&self, tenant: &Tenant, value: &Value) -> bool {
+        let bytes = weight(value).saturating_add(Values::ENTRY_BYTES);
+        self.evict || tenant.has_room(bytes) || {
+            // Recently freed bytes may still be in the stock of a processor.
+            self.runtime.tree().drain_stock();
+            tenant.has_room(bytes)
         }
     }
 

@@ -1,9 +1,11 @@
 //! Access: tenants by listener and by login, unix sockets, and shutdown.
+//!
+//! A restricted client must see no key, figure or command of another tenant.
 
 use super::*;
 
 #[test]
-fn a_tagged_listener_is_its_tenants() {
+fn a_tagged_listener_serves_only_its_tenant() {
     let server = TestServer::start(|settings| {
         settings.listen.push(ListenAddress::parse("tag_shop_:127.0.0.1", 0, b':').unwrap());
     });
@@ -30,6 +32,7 @@ fn a_tagged_listener_is_its_tenants() {
         ("cache_memlimit 100\r\n", refused),
         ("tenant list\r\n", refused),
         ("stats tenants\r\n", refused),
+        ("stats sizes\r\nstats conns\r\nstats cachedump 1 0\r\n", &refused.repeat(3)),
         ("watch evictions\r\n", refused),
     ] {
         shop.exchange(text, expected);
@@ -39,7 +42,7 @@ fn a_tagged_listener_is_its_tenants() {
 }
 
 #[test]
-fn who_must_log_in_does_so_first() {
+fn a_required_login_must_come_first() {
     let path = std::env::temp_dir().join(format!("lowwater-server_users_{}", std::process::id()));
     std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
     let users = crate::settings::users::Users::read(&path, b':').unwrap();
@@ -93,7 +96,7 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
 }
 
 #[test]
-fn what_came_in_before_the_end_is_answered() {
+fn input_received_before_shutdown_is_answered() {
     let mut server = TestServer::start(|_| {});
     let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     for client in &mut clients {

@@ -1,5 +1,9 @@
 //! Administration while clients are served: the budget, tenants' limits, watchers, statistics by
 //! prefix; and a full server without evictions.
+//!
+//! Each test changes something at run time and checks that connected clients see the effect.
+//!
+//! A new administrative command gets its test here, with a client connected before the change.
 
 use super::*;
 
@@ -82,6 +86,7 @@ fn a_flush_is_refused_if_that_is_set() {
     );
     client.exchange("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
     assert_eq!(client.stat("stats settings", "flush_enabled"), "no");
+    assert_eq!(client.stat("stats", "cmd_flush"), "3");
 }
 
 #[test]
@@ -119,9 +124,16 @@ fn a_tenants_limits_change_at_once() {
         ("tenant set shop low=64K high=512K\r\n", "OK\r\n"),
         ("tenant set new min=1K\r\n", "OK\r\n"),
         ("tenant set shop low=2M\r\n", "CLIENT_ERROR low is above max, so it could never be used\r\n"),
-        ("tenant set shop lo=2M\r\n", "CLIENT_ERROR lo=2M: the limits are min, low, high and max\r\n"),
+        (
+            "tenant set shop lo=2M\r\n",
+            "CLIENT_ERROR lo=2M: the limits are min, low, high, max, requests, bandwidth, connections and deny\r\n",
+        ),
         ("tenant set a:b low=2M\r\n", "CLIENT_ERROR a tenant's name ends before the first ':' of a key\r\n"),
-        ("tenant sat\r\n", "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>...\r\n"),
+        (
+            "tenant sat\r\n",
+            "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max|bandwidth]=<bytes> \
+             [requests|connections]=<number> deny=<command>,...\r\n",
+        ),
     ] {
         client.exchange(text, expected);
     }
@@ -153,6 +165,88 @@ fn evictions_are_watched() {
     assert_ne!(client.stat("stats items", "items:1:evicted_unfetched"), "0");
 }
 
+/// Returns the next line of a watcher without its time stamp and number.
+fn event(watcher: &mut Client) -> String {
+    let line = watcher.line();
+    let (_, event) = line.split_once(" type=").unwrap();
+    format!("type={}", event.trim_end())
+}
+
+#[test]
+fn reads_stores_and_deletions_are_watched() {
+    let server = TestServer::start(|settings| settings.item_bytes_max = 1024);
+    let (mut watcher, mut client) = (server.connect(), server.connect());
+    client.exchange("get unseen\r\n", "END\r\n");
+    let number = {
+        let address = format!(":addr tcp:{}", client.0.local_addr().unwrap());
+        client.0.write_all(b"stats conns\r\n").unwrap();
+        let mut number = String::new();
+        loop {
+            match client.line() {
+                line if line == "END\r\n" => break number,
+                line => {
+                    if let Some(found) = line.trim_end().strip_suffix(&address) {
+                        number = found.trim_start_matches("STAT ").to_owned();
+                    }
+                }
+            }
+        }
+    };
+    watcher.0.write_all(b"watch mutations fetchers deletions proxyreqs\r\n").unwrap();
+    assert_eq!(watcher.line(), "OK\r\n");
+    let large = "x".repeat(2000);
+    client.exchange(
+        "get none\r\nset a:b 0 100 3\r\nabc\r\nget a:b\r\n",
+        "END\r\nSTORED\r\nVALUE a:b 0 3\r\nabc\r\nEND\r\n",
+    );
+    client.exchange("add a:b 0 0 1\r\nx\r\ncas none 0 0 1 5\r\nx\r\n", "NOT_STORED\r\nNOT_FOUND\r\n");
+    client.exchange(&format!("set big 0 0 2000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    client.exchange("ms m 2 MA N0\r\nab\r\nmg m v\r\nmg n N30\r\n", "HD\r\nVA 2\r\nab\r\nHD W\r\n");
+    client.exchange("delete a:b\r\ndelete a:b\r\nmd m\r\nmd m\r\n", "DELETED\r\nNOT_FOUND\r\nHD\r\nNF\r\n");
+    for expected in [
+        "type=item_get key=none status=not_found clsid=0 cfd=N size=0",
+        "type=item_store key=a%3Ab status=stored cmd=set ttl=100 clsid=1 cfd=N size=3",
+        "type=item_get key=a%3Ab status=found clsid=1 cfd=N size=3",
+        "type=item_store key=a%3Ab status=not_stored cmd=add ttl=0 clsid=1 cfd=N size=1",
+        "type=item_store key=none status=not_found cmd=cas ttl=0 clsid=1 cfd=N size=1",
+        "type=item_store key=big status=too_large cmd=set ttl=0 clsid=0 cfd=N size=0",
+        "type=item_store key=m status=stored cmd=append ttl=0 clsid=1 cfd=N size=2",
+        "type=item_get key=m status=found clsid=1 cfd=N size=2",
+        "type=item_get key=n status=not_found clsid=0 cfd=N size=0",
+        "type=deleted key=a%3Ab cmd=delete clsid=1 size=3",
+        "type=deleted key=m cmd=md clsid=1 size=2",
+    ] {
+        assert_eq!(event(&mut watcher), expected.replace("cfd=N", &format!("cfd={number}")));
+    }
+    assert_eq!(client.stat("stats", "log_watchers"), "1");
+    assert_eq!(client.stat("stats", "log_watcher_sent"), "11");
+}
+
+#[test]
+fn connections_are_watched() {
+    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_secs(2)));
+    let mut watcher = server.connect();
+    watcher.0.write_all(b"watch connevents\r\n").unwrap();
+    assert_eq!(watcher.line(), "OK\r\n");
+    for (request, reason) in [("quit\r\n", "normal"), ("get a", "idle_timeout"), (&*"x".repeat(3000), "error")] {
+        let mut client = server.connect();
+        client.0.write_all(request.as_bytes()).unwrap();
+        let peer = format!("rip=127.0.0.1 rport={} transport=tcp", client.0.local_addr().unwrap().port());
+        let begun = event(&mut watcher);
+        assert!(begun.starts_with(&format!("type=conn_new {peer} cfd=")), "{begun}");
+        let ended = event(&mut watcher);
+        assert!(ended.starts_with(&format!("type=conn_close {peer} reason={reason} cfd=")), "{ended}");
+    }
+}
+
+#[test]
+fn watching_is_refused_if_that_is_set() {
+    let server = TestServer::start(|settings| settings.watch = false);
+    let mut client = server.connect();
+    client.exchange("watch\r\nwatch evictions\r\n", &"CLIENT_ERROR watch commands not allowed\r\n".repeat(2));
+    client.exchange("watch nonsense\r\n", "ERROR\r\n");
+}
+
 #[test]
 fn prefixes_are_counted() {
     let server = TestServer::start(|_| {});
@@ -177,7 +271,7 @@ fn prefixes_are_counted() {
 }
 
 #[test]
-fn a_full_server_without_evictions_says_so() {
+fn a_full_server_without_evictions_refuses_stores() {
     let server = TestServer::start(|settings| settings.evict = false);
     let mut client = server.connect();
     let stored = write(&mut client, "k", 1000);
@@ -193,7 +287,7 @@ fn a_full_server_without_evictions_says_so() {
 }
 
 #[test]
-fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
+fn without_evictions_a_tenants_max_evicts_nothing() {
     let crowd = Limits { max: ByteSize::mib(1), ..Limits::default() };
     let server = TestServer::start(|settings| {
         settings.evict = false;
@@ -258,7 +352,7 @@ fn a_dump_shows_every_value_once() {
 }
 
 #[test]
-fn a_dump_is_a_line_a_key_whatever_is_in_it() {
+fn a_dump_has_one_line_for_each_key() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     let key = b"x\r\nflush_all\r\ny";
@@ -275,7 +369,7 @@ fn a_dump_is_a_line_a_key_whatever_is_in_it() {
 }
 
 #[test]
-fn a_crawl_lets_go_of_what_is_over() {
+fn a_crawl_removes_expired_values() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set stays 0 0 1\r\nv\r\n", "STORED\r\n");

@@ -1,10 +1,12 @@
 //! The meta commands: flags and their order, quiet pipelines, keys in base64, and how exactly one
 //! of several clients wins the right to store a value again.
+//!
+//! The races are run with real threads; exactly one client may win.
 
 use super::*;
 
 #[test]
-fn reads_tell_what_they_are_asked() {
+fn mg_returns_the_requested_fields() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
@@ -86,6 +88,102 @@ fn keys_in_base64_may_be_any_bytes() {
 }
 
 #[test]
+fn a_client_may_give_the_cas_number() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ms k 2 E100 c\r\nab\r\n", "HD c100\r\n"),
+        ("gets k\r\n", "VALUE k 0 2 100\r\nab\r\nEND\r\n"),
+        ("ms k 1 C99 E7\r\nx\r\n", "EX\r\n"),
+        ("ms k 1 C100 E7 c\r\nx\r\n", "HD c7\r\n"),
+        ("cas k 0 0 1 7\r\ny\r\n", "STORED\r\n"),
+        ("ma n N0 J5 E9 c v\r\n", "VA 1 c9\r\n5\r\n"),
+        ("ma n E10 c v\r\n", "VA 1 c10\r\n6\r\n"),
+        ("md k I E20\r\n", "HD\r\n"),
+        ("mg k c v\r\n", "VA 1 c20 X W\r\ny\r\n"),
+        ("mg k c v\r\n", "VA 1 c20 Z X\r\ny\r\n"),
+        ("mg new N30 E55 c\r\n", "HD c55 W\r\n"),
+        ("ms k 1 E18446744073709551615\r\nx\r\n", "HD\r\n"),
+        ("me k\r\n", "ME k exp=-1 la=0 cas=18446744073709551615 fetch=no cls=1 size=61\r\n"),
+        // A flush covers values with any numbers, and none that is stored later.
+        ("flush_all\r\n", "OK\r\n"),
+        ("mg k\r\n", "EN\r\n"),
+        ("ms k 1 E1\r\nx\r\n", "HD\r\n"),
+        ("mg k c\r\n", "HD c1\r\n"),
+        ("ms k 1 Ex\r\nx\r\n", "CLIENT_ERROR bad token in command line format\r\n"),
+    ] {
+        client.exchange(text, expected);
+    }
+}
+
+#[test]
+fn ms_tells_the_length_and_an_append_may_create() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ms k 3 s\r\nabc\r\n", "HD s3\r\n"),
+        ("ms k 2 MA s Oa k\r\nde\r\n", "HD s5 Oa kk\r\n"),
+        ("ms k 2 ME s\r\nde\r\n", "NS s2\r\n"),
+        ("ms none 2 MA\r\nab\r\n", "NS\r\n"),
+        ("ms none 2 MR N30\r\nab\r\n", "NS\r\n"),
+        ("ms a 2 MA N30 T90 s\r\nab\r\n", "HD s2\r\n"),
+        ("mg a t v\r\n", "VA 2 t30\r\nab\r\n"),
+        ("ms a 2 MA N60 s\r\ncd\r\n", "HD s4\r\n"),
+        ("mg a t v\r\n", "VA 4 t30\r\nabcd\r\n"),
+        ("ms p 2 MP N30\r\nab\r\n", "HD\r\n"),
+        ("ms q 2 MP N-1\r\nab\r\n", "HD\r\n"),
+        ("mg q\r\n", "EN\r\n"),
+        ("ma c N0 q\r\n", ""),
+        ("ma c v\r\n", "VA 1\r\n1\r\n"),
+    ] {
+        client.exchange(text, expected);
+    }
+}
+
+#[test]
+fn bytes_that_the_client_has_are_not_sent() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ms k 3 E5 T100\r\nabc\r\n", "HD\r\n"),
+        ("mg k v C5 c s\r\n", "HD c5 s3\r\n"),
+        ("mg k v C4 c s\r\n", "VA 3 c5 s3\r\nabc\r\n"),
+        ("mg k v C5 T200\r\n", "HD\r\n"),
+        ("mg k t v\r\n", "VA 3 t200\r\nabc\r\n"),
+        ("mg k C5\r\n", "HD\r\n"),
+        ("mg none v C5 Oa\r\n", "EN Oa\r\n"),
+    ] {
+        client.exchange(text, expected);
+    }
+}
+
+#[test]
+fn md_may_remove_the_bytes_alone() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ms k 3 E5 T100 F7\r\nabc\r\n", "HD\r\n"),
+        ("md k x C4\r\n", "EX\r\n"),
+        ("md k x\r\n", "HD\r\n"),
+        ("mg k v c t f\r\n", "VA 0 c5 t-1 f0\r\n\r\n"),
+        ("ms k 3\r\nabc\r\n", "HD\r\n"),
+        ("md k x I T30 E9 F3\r\n", "HD\r\n"),
+        ("mg k v c t f\r\n", "VA 0 c9 t30 f3 X W\r\n\r\n"),
+        ("ms k 3\r\nabc\r\n", "HD\r\n"),
+        ("md k x E8 q\r\n", ""),
+        ("mg k v c\r\n", "VA 0 c8\r\n\r\n"),
+        ("md none x\r\n", "NF\r\n"),
+        // A flush covers a value that kept its number.
+        ("ms k 3\r\nabc\r\n", "HD\r\n"),
+        ("md k x\r\n", "HD\r\n"),
+        ("flush_all\r\n", "OK\r\n"),
+        ("mg k\r\n", "EN\r\n"),
+    ] {
+        client.exchange(text, expected);
+    }
+}
+
+#[test]
 fn one_client_wins_a_stale_value() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
@@ -111,7 +209,7 @@ fn one_client_wins_a_stale_value() {
 }
 
 #[test]
-fn one_client_wins_a_miss_or_a_value_that_is_due() {
+fn one_client_wins_a_miss_or_an_expiring_value() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
@@ -130,7 +228,7 @@ fn one_client_wins_a_miss_or_a_value_that_is_due() {
 }
 
 #[test]
-fn of_many_at_once_one_wins() {
+fn exactly_one_of_many_concurrent_clients_wins() {
     const CLIENTS: usize = 8;
     let server = TestServer::start(|_| {});
     let mut owner = server.connect();
@@ -156,13 +254,14 @@ fn of_many_at_once_one_wins() {
 }
 
 #[test]
-fn numbers_count_and_are_made() {
+fn ma_changes_and_creates_numbers() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("ma n\r\n", "NF\r\n"),
         ("ma n q Ox\r\n", "NF Ox\r\n"),
-        ("ma n t N100 J13 v c q k\r\n", "VA 2 t-1 c1 kn\r\n13\r\n"),
+        ("ma n t N100 J13 v c k\r\n", "VA 2 t-1 c1 kn\r\n13\r\n"),
+        ("ma quiet N100 q\r\n", ""),
         ("ma n v t\r\n", "VA 2 t100\r\n14\r\n"),
         ("ma n MD D10 v\r\n", "VA 1\r\n4\r\n"),
         ("get n\r\n", "VALUE n 0 2\r\n4 \r\nEND\r\n"),
@@ -170,7 +269,7 @@ fn numbers_count_and_are_made() {
         ("ma n M+ D18446744073709551615 v\r\n", "VA 20\r\n18446744073709551615\r\n"),
         ("ma n v\r\n", "VA 1\r\n0\r\n"),
         ("ma n C1 Oz\r\n", "EX Oz\r\n"),
-        ("ma n T0 t c\r\n", "HD t-1 c7\r\n"),
+        ("ma n T0 t c\r\n", "HD t-1 c8\r\n"),
         ("ma n Mx\r\n", "CLIENT_ERROR invalid mode for ma M token\r\n"),
         ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),
         ("ma k q\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
@@ -180,7 +279,7 @@ fn numbers_count_and_are_made() {
 }
 
 #[test]
-fn a_quiet_pipeline_ends_with_a_word() {
+fn a_quiet_pipeline_ends_with_mn() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange(

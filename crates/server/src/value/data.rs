@@ -60,6 +60,16 @@ impl Data {
 }
 
 impl FullPieces {
+    /// Copies `bytes`, whose length is a multiple of a piece's.
+    pub fn copy(bytes: &[u8], pool: &Arc<PiecePool>) -> Self {
+        let piece = |bytes: &[u8]| {
+            let mut piece = pool.take();
+            piece.extend_from_slice(bytes);
+            piece.into_boxed_slice()
+        };
+        Self { pieces: bytes.chunks_exact(PIECE_BYTES).map(piece).collect(), pool: Arc::clone(pool) }
+    }
+
     pub fn len(&self) -> usize {
         self.pieces.len() * PIECE_BYTES
     }
@@ -185,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_come_to_its_end_gives_its_pieces_back() {
+    fn an_abandoned_value_returns_its_pieces() {
         let pool = Arc::new(PiecePool::new(1 << 20));
         for (length, come, pieces) in [
             (10 * PIECE_BYTES, 0, 0),

@@ -1,4 +1,6 @@
 //! Flags of a stored item, which the meta commands set and show.
+//!
+//! Three bits of `ItemHeader`; plain data.
 
 /// The flags of an item. A change replaces the value atomically, so of several clients exactly one
 /// wins.

@@ -2,27 +2,33 @@
 //! item flags.
 //!
 //! ```text
-//!     bit 0        9              10           13                 15
-//!     key's length | client flags? | item flags | CAS number's width | free
+//!     bit 0        9              10           13                    15
+//!     key's length | client flags? | item flags | serial number's width | given CAS number?
 //! ```
+//!
+//! The lengths are here and not in the block, as the block's size is rounded up to 16 bytes. The
+//! layout is private to `value`: it is never saved.
 
 use super::item_flags::ItemFlags;
-use crate::protocol::item::KEY_BYTES_MAX;
+use super::item_number::ItemNumber;
+use crate::protocol::item::STORED_KEY_BYTES_MAX;
 
 /// The header of a stored item; the module describes its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemHeader(pub u16);
 
-/// The possible widths of a CAS number: the first that it fits into. The number grows with each
+/// The possible widths of a serial number: the first that it fits into. The number grows with each
 /// store, so mostly the width is 4 or 5.
-const UNIQUE_BYTES: [usize; 4] = [4, 5, 6, 8];
+const SERIAL_BYTES: [usize; 4] = [4, 5, 6, 8];
+
+/// Bytes of a CAS number that a client has given.
+const GIVEN_BYTES: usize = size_of::<u64>();
 
 /// Bytes of the client flags, unless they are 0.
 const CLIENT_FLAGS_BYTES: usize = 4;
 
 const KEY_BITS: u32 = 9;
-const _: () =
-    assert!(2 * KEY_BYTES_MAX < 1 << KEY_BITS, "a key may have a tenant's name in front, which is shorter than a key");
+const _: () = assert!(STORED_KEY_BYTES_MAX < 1 << KEY_BITS, "the length of each stored key fits");
 
 const HAS_CLIENT_FLAGS: u16 = 1 << KEY_BITS;
 
@@ -32,12 +38,14 @@ const ITEM_FLAGS: u16 = 7 << ITEM_FLAGS_SHIFT;
 const WIDTH_SHIFT: u32 = 13;
 const WIDTH: u16 = 3 << WIDTH_SHIFT;
 
+const HAS_GIVEN: u16 = 1 << 15;
+
 impl ItemHeader {
     /// Creates the header of a block with these parts.
-    pub fn new(key: &[u8], flags: u32, item_flags: ItemFlags, unique: u64) -> Self {
+    pub fn new(key: &[u8], flags: u32, item_flags: ItemFlags, number: ItemNumber) -> Self {
         debug_assert!(key.len() < 1 << KEY_BITS, "a key of {} bytes", key.len());
         let has_flags = if flags == 0 { 0 } else { HAS_CLIENT_FLAGS };
-        Self((key.len() as u16 % HAS_CLIENT_FLAGS) | has_flags).with_item_flags(item_flags).with_unique(unique)
+        Self((key.len() as u16 % HAS_CLIENT_FLAGS) | has_flags).with_item_flags(item_flags).with_number(number)
     }
 
     pub fn key_len(self) -> usize {
@@ -52,15 +60,24 @@ impl ItemHeader {
         }
     }
 
-    pub fn unique_len(self) -> usize {
-        UNIQUE_BYTES[usize::from(self.0 >> WIDTH_SHIFT & 3)]
+    pub fn serial_len(self) -> usize {
+        SERIAL_BYTES[usize::from(self.0 >> WIDTH_SHIFT & 3)]
     }
 
-    /// Returns this header for another CAS number.
-    pub fn with_unique(self, unique: u64) -> Self {
-        let fits = |bytes: &usize| unique.checked_shr(8 * *bytes as u32).unwrap_or(0) == 0;
-        let width = UNIQUE_BYTES.iter().position(fits).unwrap_or(0) as u16;
-        Self(self.0 & !WIDTH | (width << WIDTH_SHIFT))
+    pub fn given_len(self) -> usize {
+        if self.0 & HAS_GIVEN == 0 {
+            0
+        } else {
+            GIVEN_BYTES
+        }
+    }
+
+    /// Returns this header for other numbers.
+    pub fn with_number(self, number: ItemNumber) -> Self {
+        let has_given = if number.given.is_some() { HAS_GIVEN } else { 0 };
+        let fits = |bytes: &usize| number.serial.checked_shr(8 * *bytes as u32).unwrap_or(0) == 0;
+        let width = SERIAL_BYTES.iter().position(fits).unwrap_or(0) as u16;
+        Self(self.0 & !(WIDTH | HAS_GIVEN) | (width << WIDTH_SHIFT) | has_given)
     }
 
     pub fn item_flags(self) -> ItemFlags {
@@ -80,18 +97,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_do_not_disturb_each_other() {
+    fn header_fields_are_independent() {
         for key in [0, 1, 255, 256, 511] {
             for flags in [0, 7] {
                 for bits in 0..8 {
                     let item_flags = ItemFlags { stale: bits & 1 != 0, won: bits & 2 != 0, binary: bits & 4 != 0 };
-                    for (unique, bytes) in [(1, 4), ((1 << 48) - 1, 6), (u64::MAX, 8), ((1 << 40) - 1, 5), (0, 4)] {
-                        let header = ItemHeader::new(&vec![0; key], flags, ItemFlags::default(), 1 << 40);
-                        let header = header.with_item_flags(item_flags).with_unique(unique);
-                        assert_eq!(header, ItemHeader::new(&vec![0; key], flags, item_flags, unique));
+                    for (serial, bytes) in [(1, 4), ((1 << 48) - 1, 6), (u64::MAX, 8), ((1 << 40) - 1, 5), (0, 4)] {
+                        let number = ItemNumber { serial, given: (serial > 1).then_some(7) };
+                        let before = ItemNumber { serial: 1 << 40, given: (serial <= 1).then_some(7) };
+                        let header = ItemHeader::new(&vec![0; key], flags, ItemFlags::default(), before);
+                        let header = header.with_item_flags(item_flags).with_number(number);
+                        assert_eq!(header, ItemHeader::new(&vec![0; key], flags, item_flags, number));
                         let parts =
-                            (header.key_len(), header.client_flags_len(), header.unique_len(), header.item_flags());
+                            (header.key_len(), header.client_flags_len(), header.serial_len(), header.item_flags());
                         assert_eq!(parts, (key, if flags == 0 { 0 } else { 4 }, bytes, item_flags));
+                        assert_eq!(header.given_len(), if serial > 1 { 8 } else { 0 });
                         assert_eq!(header.with_item_flags(ItemFlags::default()).item_flags(), ItemFlags::default());
                     }
                 }
@@ -100,10 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn a_number_takes_as_little_as_it_fits_into() {
+    fn a_cas_number_takes_the_smallest_width() {
         for (bits, bytes) in [(1, 4), (32, 4), (33, 5), (40, 5), (41, 6), (48, 6), (49, 8), (56, 8), (57, 8), (64, 8)] {
-            let unique = u64::MAX >> (64 - bits);
-            assert_eq!(ItemHeader::new(b"", 0, ItemFlags::default(), unique).unique_len(), bytes, "{bits} bits");
+            let serial = u64::MAX >> (64 - bits);
+            let header = ItemHeader::new(b"", 0, ItemFlags::default(), serial.into());
+            assert_eq!(header.serial_len(), bytes, "{bits} bits");
         }
     }
 }

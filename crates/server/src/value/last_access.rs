@@ -1,4 +1,6 @@
 //! The last access to a value.
+//!
+//! Readers store it without a lock; the newest second is enough, and a lost store does no harm.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_is_kept() {
+    fn the_fetched_bit_is_kept() {
         let access = LastAccess::default();
         access.record_store(7);
         assert_eq!((access.is_fetched(), access.last_used_seconds()), (false, 7));

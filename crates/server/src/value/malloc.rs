@@ -1,4 +1,7 @@
 //! Sizes of heap blocks in glibc's allocator, for accounting.
+//!
+//! The charge of a value should be what it takes from the system, and glibc's blocks are
+//! predictable; with another allocator the charge is an estimate.
 
 /// Returns the size of a block of `bytes` bytes in glibc's allocator: a header of 8 bytes, the sum
 /// rounded up to 16, at least 32.

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fills_most_of_a_piece_is_one() {
+    fn buffers_near_a_pieces_size_take_a_piece() {
         let pool = Arc::new(PiecePool::new(1 << 20));
         for (length, is_piece) in
             [(0, false), (3576, false), (3577, true), (PIECE_BYTES, true), (PIECE_BYTES + 1, false)]

@@ -1,4 +1,8 @@
 //! A server without free file descriptors: every client gets an answer or a refusal.
+//!
+//! Without the spare descriptor they would wait without an answer.
+//!
+//! A change must keep the deadline on each client.
 
 use std::io::ErrorKind;
 use std::process::Command;

@@ -1,4 +1,8 @@
 //! Signals: SIGHUP reads the files again, SIGUSR1 ends the server as SIGTERM does.
+//!
+//! A reload takes effect as a whole or not at all, and loses neither values nor clients.
+//!
+//! A file that SIGHUP reads gets a test here with a wrong content.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,9 @@
 //! `-d`, `-u` and `-P`: a server in the background, as another user, with its id in a file.
+//!
+//! Start scripts of memcached rely on these: `-d` returns when clients can connect, and a failed
+//! start has an exit code and a message.
+//!
+//! A change of an exit code or message is visible to such scripts.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -32,7 +37,7 @@ fn a_server_in_the_background_has_started_when_the_call_returns() {
 }
 
 #[test]
-fn a_server_that_cannot_start_in_the_background_says_why() {
+fn a_failed_background_start_is_reported() {
     let failed = run(&["-d", "-P", "/nonexistent/folder/pid"]);
     let why = String::from_utf8_lossy(&failed.stderr);
     assert!(!failed.status.success() && why.contains("-P: /nonexistent/folder/pid: "), "{failed:?}");
@@ -52,7 +57,7 @@ fn flags_without_an_effect_are_logged_in_one_line() {
 }
 
 #[test]
-fn root_can_start_it_as_another_user() {
+fn root_can_start_the_server_as_another_user() {
     if !getuid().is_root() {
         eprintln!("skipped: only root can change the user");
         return;

@@ -1,4 +1,6 @@
 //! A server as a process of its own, on a free port.
+//!
+//! Included by the tests of the process; a test waits for output or a reply, never for a duration.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +15,7 @@ pub struct Server {
     child: Child,
     /// The first line that the server prints.
     pub banner: String,
-    /// What the server has written to stderr.
+    /// The lines that the server has written to stderr.
     log: Arc<Mutex<String>>,
 }
 
@@ -44,7 +46,7 @@ impl Server {
     }
 
     pub fn process(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a process id")
+        rustix::process::Pid::from_raw(self.child.id() as i32).expect("a process id")
     }
 
     pub fn connect(&self) -> TcpStream {

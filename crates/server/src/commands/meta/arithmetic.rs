@@ -1,5 +1,8 @@
 //! `ma`: `incr` and `decr` with a CAS number, a value created on a miss, and selectable reply
 //! fields.
+//!
+//! The change is computed by `commands/arithmetic.rs`; this file adds the compare, the creation and
+//! the reply.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
@@ -39,8 +42,8 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             }
             let item_flags = ItemFlags { binary: options.binary, ..ItemFlags::default() };
             let text = options.initial.to_string();
-            let value =
-                server.store.new_value(&full_key, 0, item_flags, &Data::copy(text.as_bytes(), &server.piece_pool));
+            let data = Data::copy(text.as_bytes(), &server.piece_pool);
+            let value = server.store.new_value(&full_key, 0, item_flags, options.new_unique, &data);
             let done = Done { value: value.clone(), number: options.initial, expiry: Expiry::Never, made: true };
             return (Edit::Put(value), MetaArithmeticOutcome::Done(done));
         };
@@ -49,7 +52,7 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
         if options.unique.is_some_and(|unique| unique != 0 && unique != old.unique()) && old.len() > 0 {
             return (Edit::Keep, MetaArithmeticOutcome::Exists);
         }
-        match calculate(old, delta, server) {
+        match calculate(old, delta, options.new_unique, server) {
             None => (Edit::Keep, MetaArithmeticOutcome::NoNumber),
             Some((value, number)) => {
                 let done = Done { value: value.clone(), number, expiry: left.into(), made: false };
@@ -83,8 +86,7 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
 /// Writes the reply for a number that was changed or created, and returns the expiry that the value
 /// has afterwards.
 fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) -> Expiry {
-    // As in memcached: `q` does not suppress the reply for a created value.
-    let silent = meta.options.quiet && !done.made;
+    let silent = meta.options.quiet;
     let mut nowhere = Output::default();
     let out = if silent { &mut nowhere } else { &mut session.output };
     let text = done.number.to_string();
@@ -105,7 +107,7 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) -> Expiry 
     }
     out.line("");
     if meta.options.value {
-        out.line(&text);
+        out.stored_number(done.number);
     }
     expiry
 }

@@ -1,4 +1,8 @@
 //! `me`: metadata of a value.
+//!
+//! The fields and their order are memcached's, because tools parse them.
+//!
+//! A change must keep both.
 
 use crate::counters::Counter;
 use crate::protocol::base64;

@@ -1,21 +1,34 @@
-//! `md`: deletes a value, or marks it stale. Readers see a stale value with an `X` until a client
-//! stores it again.
+//! `md`: deletes a value, marks it stale, or removes its bytes. Readers see a stale value with an `X`
+//! until a client stores it again.
+//!
+//! Marking stale replaces the value, in one atomic update, so of several clients exactly one wins
+//! the right to store it again.
 
 use super::echo::brief;
+use crate::commands::events;
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
 use crate::store::prefix_stats::Outcome;
 use crate::store::{Edit, Existing};
+use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
+use crate::value::item_number::ItemNumber;
+use crate::value::Value;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DeleteOutcome {
     Missing,
     Exists,
-    Deleted,
+    Deleted {
+        length: usize,
+    },
     Stale,
+    /// Its bytes are removed, and it is not marked stale.
+    Emptied {
+        length: usize,
+    },
 }
 
 /// Answers `HD`, `NF` or `EX`.
@@ -28,12 +41,31 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
         Some(value) if options.unique.is_some_and(|unique| unique != value.unique()) => {
             (Edit::Keep, DeleteOutcome::Exists)
         }
-        Some(_) if !options.invalidate => (Edit::Remove, DeleteOutcome::Deleted),
+        Some(value) if !options.invalidate && !options.remove_bytes => {
+            (Edit::Remove, DeleteOutcome::Deleted { length: value.len() })
+        }
         Some(value) => {
-            let item_flags = ItemFlags { stale: true, won: false, ..value.item_flags() };
-            let stale = value.clone().with_item_flags(item_flags).with_unique(store.next_unique());
-            let edit = if options.exptime.is_some() { Edit::Put(stale) } else { Edit::Change(stale) };
-            (edit, DeleteOutcome::Stale)
+            let item_flags = ItemFlags { stale: options.invalidate, won: false, ..value.item_flags() };
+            // As in memcached: a value that only loses its bytes keeps its CAS number.
+            let number = match (options.invalidate, options.new_unique) {
+                (false, None) => value.number(),
+                (_, given) => ItemNumber { serial: store.next_serial(), given },
+            };
+            let changed = match options.remove_bytes {
+                true => Value::new(
+                    &full_key,
+                    options.flags,
+                    item_flags,
+                    number,
+                    &Data::copy(b"", &session.server.piece_pool),
+                ),
+                false => value.clone().with_item_flags(item_flags).with_number(number),
+            };
+            // As in memcached: a value without bytes does not expire, unless `T` is given.
+            let is_new = options.exptime.is_some() || options.remove_bytes;
+            let edit = if is_new { Edit::Put(changed) } else { Edit::Change(changed) };
+            let length = value.len();
+            (edit, if options.invalidate { DeleteOutcome::Stale } else { DeleteOutcome::Emptied { length } })
         }
     };
     let lifetime = options.exptime.map_or(Expiry::Never, Expiry::of);
@@ -41,13 +73,18 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
         Ok(outcome) => outcome,
         // No room for the copy that is marked stale: delete the value rather than leave it looking
         // fresh.
-        Err(_) if store.remove(&full_key) => DeleteOutcome::Deleted,
-        Err(_) => DeleteOutcome::Missing,
+        Err(_) => match store.take(&full_key) {
+            Some(value) => DeleteOutcome::Deleted { length: value.len() },
+            None => DeleteOutcome::Missing,
+        },
     };
+    if let DeleteOutcome::Deleted { length } | DeleteOutcome::Emptied { length } = outcome {
+        events::deleted(store, &full_key, "md", length);
+    }
     let (code, counter) = match outcome {
         DeleteOutcome::Missing => ("NF", Some(Counter::DeleteMisses)),
         DeleteOutcome::Exists => ("EX", Some(Counter::DeleteMisses)),
-        DeleteOutcome::Deleted => ("HD", Some(Counter::DeleteHits)),
+        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } => ("HD", Some(Counter::DeleteHits)),
         DeleteOutcome::Stale => ("HD", None),
     };
     counter.into_iter().for_each(|counter| session.counts.count(counter));

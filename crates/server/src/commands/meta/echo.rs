@@ -1,4 +1,8 @@
 //! Parts that replies to meta commands have in common: repeated flags, the time left.
+//!
+//! Shared by all meta commands, so that they repeat flags in one way.
+//!
+//! A change must keep the order of the request's flags.
 
 use crate::net::output::Output;
 use crate::protocol::base64;

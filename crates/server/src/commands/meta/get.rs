@@ -6,6 +6,7 @@
 //! which is atomic: of all clients that read a stale value at the same time, exactly one wins.
 
 use super::echo::{brief, echo, time_left};
+use crate::commands::events;
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::MetaCommand;
@@ -31,6 +32,8 @@ struct Found {
 pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
     let full_key = session.namespace.qualify(&meta.key);
     let found = find(session, &full_key, &meta).await;
+    let read = found.as_ref().filter(|found| !found.made).map(|found| found.value.len());
+    events::fetched(&session.server.store, &session.entry, &full_key, read);
     session.server.prefix_stats.count(&full_key, if found.is_some() { Outcome::Hit } else { Outcome::Miss });
     let Some(found) = found else {
         session.counts.count(Counter::CmdGet);
@@ -52,6 +55,8 @@ pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
     }
 }
 
+/// Finds or creates the value of an `mg`, by a plain lookup if its flags allow that, else by an
+/// atomic update.
 async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Option<Found> {
     let (store, options) = (&session.server.store, &meta.options);
     let value = if options.unused { store.peek(full_key) } else { store.find(full_key) };
@@ -73,7 +78,13 @@ async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Opt
         }
         None if options.vivify.is_some() => {
             let item_flags = ItemFlags { won: true, binary: options.binary, ..ItemFlags::default() };
-            let value = store.new_value(full_key, 0, item_flags, &Data::copy(b"", &session.server.piece_pool));
+            let value = store.new_value(
+                full_key,
+                0,
+                item_flags,
+                options.new_unique,
+                &Data::copy(b"", &session.server.piece_pool),
+            );
             (Edit::Put(value.clone()), Some(Found { value, expiry: Expiry::Never, made: true, won: true }))
         }
         None => (Edit::Keep, None),
@@ -91,7 +102,9 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
     let Session { output: out, server, .. } = session;
     let Found { value, made, won, .. } = found;
     let length = value.len();
-    if meta.options.value {
+    // With `C`, the bytes are left out if the client has them already.
+    let with_bytes = meta.options.value && meta.options.unique != Some(value.unique());
+    if with_bytes {
         out.text(format_args!("VA {length}"));
     } else {
         out.push(b"HD");
@@ -120,7 +133,7 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
         out.push(b" W");
     }
     out.line("");
-    if meta.options.value {
+    if with_bytes {
         out.data(value);
     }
     expiry

@@ -1,4 +1,8 @@
 //! `stats detail on | off | dump`: statistics by key prefix.
+//!
+//! Off by default, since counting costs each command a lookup in a shared map.
+//!
+//! A change must keep that nothing is counted while it is off.
 
 use std::io;
 
@@ -8,6 +12,7 @@ use crate::session::Session;
 /// thousands of prefixes.
 pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Result<()> {
     match argument {
+        _ if !session.server.settings.dump => session.output.line("CLIENT_ERROR stats detail not allowed"),
         Some(b"on") => {
             session.server.prefix_stats.switch(true);
             session.output.line("OK");

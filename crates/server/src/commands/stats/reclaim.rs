@@ -1,4 +1,6 @@
 //! `stats reclaim`: statistics of the background reclaimers.
+//!
+//! An extension; no memcached tool expects it, so its lines may change.
 
 use crate::net::output::Output;
 use crate::server::Server;

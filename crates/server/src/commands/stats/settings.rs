@@ -1,4 +1,8 @@
 //! `stats settings`: the settings in memcached's fields.
+//!
+//! Only the lines that apply here.
+//!
+//! A new flag that memcached also has gets its line here.
 
 use crate::net::output::Output;
 use crate::server::Server;
@@ -14,6 +18,7 @@ pub fn settings(server: &Server, out: &mut Output) {
     out.stat("inter", addresses.join(","));
     out.stat("verbosity", server.verbosity());
     out.stat("evictions", if settings.evict { "on" } else { "off" });
+    out.stat("shutdown_command", if settings.shutdown { "yes" } else { "no" });
     out.stat("num_threads", settings.threads);
     out.stat("stat_key_prefix", char::from(settings.delimiter));
     out.stat("detail_enabled", if server.prefix_stats.is_on() { "yes" } else { "no" });
@@ -25,6 +30,6 @@ pub fn settings(server: &Server, out: &mut Output) {
     out.stat("maxconns_fast", "yes");
     out.stat("flush_enabled", if settings.flush { "yes" } else { "no" });
     out.stat("idle_timeout", settings.idle_timeout.map_or(0, |time| time.as_secs()));
-    out.stat("dump_enabled", "no");
+    out.stat("dump_enabled", if settings.dump { "yes" } else { "no" });
     out.line("END");
 }

@@ -1,4 +1,6 @@
 //! `stats shrinkers`: statistics of each shrinker.
+//!
+//! An extension; no memcached tool expects it, so its lines may change.
 
 use crate::net::output::Output;
 use crate::server::Server;

@@ -1,10 +1,14 @@
 //! `stats tenants`: usage, statistics and limits of each tenant.
+//!
+//! An extension. With tens of thousands of tenants the output is flushed in between.
+//!
+//! A change must keep that no lock is held while the output is flushed.
 
 use std::io;
 
 use crate::session::Session;
 
-/// Adds nine lines for each tenant. Flushes whenever the output is full, as there may be tens of
+/// Adds the lines of each tenant. Flushes whenever the output is full, as there may be tens of
 /// thousands of tenants.
 pub async fn tenants(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
@@ -21,6 +25,15 @@ pub async fn tenants(session: &mut Session) -> io::Result<()> {
         }
         let limits = tenant.limits;
         for (field, value) in [("min", limits.min), ("low", limits.low), ("high", limits.high), ("max", limits.max)] {
+            out.stat(&format!("{name}:{field}"), value);
+        }
+        let traffic = tenant.traffic;
+        for (field, value) in [
+            ("connections", traffic.connections),
+            ("refused_requests", traffic.refused_requests),
+            ("denied_commands", traffic.denied_commands),
+            ("rejected_connections", traffic.rejected_connections),
+        ] {
             out.stat(&format!("{name}:{field}"), value);
         }
         if out.is_full() {

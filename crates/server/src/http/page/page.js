@@ -4,7 +4,7 @@
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 5000;
-/** Number of samples that are kept and drawn: two minutes. */
+/** Number of samples that are kept and drawn: two minutes, as many as the server keeps. */
 const SAMPLES_MAX = 120;
 /** Number of samples over which a tenant's hit ratio is computed. */
 const HITS_OVER = 10;
@@ -48,7 +48,6 @@ function rate(now, before, counter) {
 const rates = (counter) => samples.slice(1).map((sample, n) => rate(sample, samples[n], counter));
 
 const sum = (list, figure) => list.reduce((total, entry) => total + figure(entry), 0);
-const freed = (sample) => sum(sample.reclaimers, (node) => node.freed);
 const steps = (sample) => sum(sample.reclaimers, (node) => node.steps);
 
 /** Hit ratios in per cent, from the first interval with gets on; an interval without gets repeats the previous ratio. */
@@ -138,8 +137,8 @@ function showPressure(now) {
   setText("full", `${full(now).toFixed(0)} %`);
   setText("level", heard);
   setText("lowered", now.pressure ? `; the budget of ${bytes(now.budget)} was lowered ${count.format(now.pressure.lowered)} times` : " (--pressure)");
-  plot("pressure-plot", [samples.map(full), samples.map(level)], 100, "100 %, critical",
-    `${full(now).toFixed(0)} per cent full; the machine's pressure: ${heard}; over two minutes`);
+  plot("pressure-plot", [samples.map(full), samples.map(level)], 100, "100 %",
+    `${full(now).toFixed(0)} per cent of the limit in use, a full cache is usual; the machine's pressure: ${heard}; over two minutes`);
 }
 
 function showHits(now, before) {
@@ -154,14 +153,17 @@ function showHits(now, before) {
 }
 
 function showReclaim(now, before) {
-  const evicted = rates((sample) => sample.evictions);
-  const background = rates(freed);
-  setText("evicted", count.format(evicted.at(-1) ?? 0));
-  setText("background", count.format(background.at(-1) ?? 0));
+  const foreground = rates((sample) => sample.freed_in_foreground);
+  const background = rates((sample) => sample.freed_in_background);
+  const latest = [foreground, background].map((line) => count.format(line.at(-1) ?? 0));
+  setText("evicted", count.format(rate(now, before, (sample) => sample.evictions)));
+  setText("foreground", latest[0]);
+  setText("background", latest[1]);
   setText("steps", count.format(rate(now, before, steps)));
   setText("refused", count.format(now.refused));
-  const top = ceiling(evicted, background);
-  plot("reclaim-plot", [evicted, background], top, `${count.format(top)}/s`, `${count.format(evicted.at(-1) ?? 0)} values evicted a second`);
+  const top = ceiling(foreground, background);
+  plot("reclaim-plot", [foreground, background], top, `${count.format(top)}/s`,
+    `values evicted a second: ${latest[0]} by stores, ${latest[1]} in the background; over two minutes`);
 }
 
 function makeRow() {
@@ -180,8 +182,10 @@ function makeRow() {
     cell.className = kind;
     return cell;
   });
+  const gets = document.createElement("div");
+  gets.className = "limits";
   row.append(head, ...cells);
-  return { row, name, limits, trend, share, cells, history: [], hits: [] };
+  return { row, name, limits, trend, share, cells, gets, history: [], hits: [] };
 }
 
 function limitsOf(tenant) {
@@ -189,13 +193,15 @@ function limitsOf(tenant) {
   return given.map((limit) => `${limit} ${bytes(tenant[limit])}`).join(", ");
 }
 
-function showTenant(shown, tenant, budget, before) {
+function showTenant(shown, tenant, budget, before, seconds) {
   shown.history = [...shown.history, tenant.bytes].slice(-SAMPLES_MAX);
   if (shown.hits.at(-1)?.all !== tenant.hits + tenant.misses) {
     shown.hits = [...shown.hits, { hits: tenant.hits, all: tenant.hits + tenant.misses }].slice(-HITS_OVER - 1);
   }
   const first = shown.hits.length > 1 ? shown.hits[0] : { hits: 0, all: 0 };
   shown.name.textContent = tenant.name;
+  // A name that is too long for its column is cut.
+  shown.name.title = tenant.name;
   shown.limits.textContent = limitsOf(tenant);
   draw(shown.trend, [shown.history], Math.max(1, ...shown.history), `${tenant.name}: ${bytes(tenant.bytes)}, over two minutes`);
   shown.share.max = Math.max(1, budget);
@@ -209,6 +215,9 @@ function showTenant(shown, tenant, budget, before) {
     count.format(tenant.evictions) + (evicted > 0 ? ` +${count.format(evicted)}` : ""),
   ];
   shown.cells.forEach((cell, n) => (cell.textContent = words[n]));
+  const hits = before && seconds > 0 ? Math.max(0, tenant.hits - before.hits) / seconds : 0;
+  shown.gets.textContent = `${count.format(hits)}/s`;
+  shown.cells[2].append(shown.gets);
 }
 
 function showTenants(now, before) {
@@ -218,7 +227,8 @@ function showTenants(now, before) {
     // No tenant can have this name: tenants' names have no spaces.
     all.push({ ...now.others, name: `${count.format(now.others.tenants)} others` });
   }
-  const earlier = new Map(before.tenants.map((tenant) => [tenant.name, tenant]));
+  // Samples of the server's history have no tenants.
+  const earlier = new Map((before.tenants ?? []).map((tenant) => [tenant.name, tenant]));
   const key = (tenant) => ("tenants" in tenant ? "the others" : tenant.name);
   const wanted = new Set(all.map(key));
   for (const [name, shown] of rows) {
@@ -230,7 +240,7 @@ function showTenants(now, before) {
   for (const tenant of all) {
     if (!rows.has(key(tenant))) rows.set(key(tenant), makeRow());
     const shown = rows.get(key(tenant));
-    showTenant(shown, tenant, now.budget, earlier.get(tenant.name));
+    showTenant(shown, tenant, now.budget, earlier.get(tenant.name), (now.uptime_ms - before.uptime_ms) / 1000);
     byId("tenants").append(shown.row);
   }
 }
@@ -255,6 +265,16 @@ function show(now) {
   byId("status").className = "";
 }
 
+/** Fetches the samples that the server has kept, so that the plots begin with them. */
+async function recall() {
+  try {
+    const answer = await fetch("history.json", { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    if (answer.ok) samples = await answer.json();
+  } catch {
+    // The plots begin now.
+  }
+}
+
 async function ask() {
   if (document.hidden) return;
   try {
@@ -268,6 +288,7 @@ async function ask() {
 }
 
 async function forever() {
+  await recall();
   for (;;) {
     await ask();
     await new Promise((wake) => setTimeout(wake, PERIOD_MS));

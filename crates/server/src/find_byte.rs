@@ -1,0 +1,70 @@
+//! A search for a byte that is mostly near.
+//!
+//! The words of a line are short: a call of `memchr`, which chooses an implementation for the
+//! processor and prepares its registers, takes longer than the search. So the first bytes are
+//! searched here, eight at a time, and only the rest by `memchr`.
+
+/// The lowest and the highest bit of each byte.
+const LOW: u64 = u64::from_le_bytes([0x01; 8]);
+const HIGH: u64 = LOW << 7;
+
+/// Bytes that are searched without `memchr`.
+const NEAR_BYTES: usize = 64;
+
+/// Returns the position of the first `byte` in `text`. O(bytes before it).
+#[inline]
+pub fn find_byte(byte: u8, text: &[u8]) -> Option<usize> {
+    match text.split_at_checked(NEAR_BYTES) {
+        None => find_near(byte, text),
+        Some((near, far)) => find_near(byte, near).or_else(|| find_far(byte, far)),
+    }
+}
+
+#[inline]
+fn find_near(byte: u8, text: &[u8]) -> Option<usize> {
+    let pattern = u64::from(byte) * LOW;
+    let find = |word: &[u8; 8]| {
+        let differing = u64::from_le_bytes(*word) ^ pattern;
+        // The lowest bit that is set belongs to the first byte that is zero; those above may be wrong.
+        let zeros = differing.wrapping_sub(LOW) & !differing & HIGH;
+        (zeros != 0).then(|| zeros.trailing_zeros() as usize / 8)
+    };
+    let mut rest = text;
+    while let Some((word, after)) = rest.split_first_chunk() {
+        if let Some(at) = find(word) {
+            return Some(text.len() - rest.len() + at);
+        }
+        rest = after;
+    }
+    match text.last_chunk::<8>() {
+        // Its first bytes were searched already.
+        Some(last) => find(last).map(|at| text.len() - 8 + at),
+        None => rest.iter().position(|there| *there == byte),
+    }
+}
+
+#[inline(never)]
+fn find_far(byte: u8, text: &[u8]) -> Option<usize> {
+    memchr::memchr(byte, text).map(|at| NEAR_BYTES + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_is_found_at_any_place() {
+        for length in 0..150 {
+            for byte in [0, b' ', b'\n', 0x7f, 0x80, 0xff] {
+                // Neighbours of the byte, which a wrong carry would find.
+                let other = [byte ^ 1, byte.wrapping_sub(1), byte.wrapping_add(1), byte ^ 0x80];
+                let mut text: Vec<u8> = (0..length).map(|n| other[n % 4]).collect();
+                assert_eq!(find_byte(byte, &text), None, "{length} {byte}");
+                for at in (0..length).rev() {
+                    text[at] = byte;
+                    assert_eq!(find_byte(byte, &text), Some(at), "{length} {byte}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The service manager (systemd): the server reports that it is ready and that it stops
+//! (`Type=notify`), and the manager may open the listeners (socket activation).
+//!
+//! Without the manager's environment variables, nothing happens.
+
+#![cfg(unix)]
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixDatagram;
+
+/// The first descriptor that the manager passes.
+#[cfg(target_os = "linux")]
+const FIRST_DESCRIPTOR: u32 = 3;
+
+/// A state that the manager is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Ready,
+    Stopping,
+}
+
+/// Tells the manager a state. A manager that cannot be reached is no reason not to serve.
+///
+/// # Errors
+///
+/// A sentence for the log.
+pub fn notify(state: State) -> Result<(), String> {
+    match std::env::var_os("NOTIFY_SOCKET") {
+        Some(address) => send(&address, state).map_err(|why| format!("NOTIFY_SOCKET: {why}")),
+        None => Ok(()),
+    }
+}
+
+fn send(address: &OsStr, state: State) -> io::Result<()> {
+    let text = match state {
+        State::Ready => format!("READY=1\nMAINPID={}\n", std::process::id()),
+        State::Stopping => "STOPPING=1\n".to_owned(),
+    };
+    let socket = UnixDatagram::unbound()?;
+    match address.as_bytes() {
+        #[cfg(target_os = "linux")]
+        [b'@', name @ ..] => {
+            use std::os::linux::net::SocketAddrExt;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+            socket.send_to_addr(text.as_bytes(), &address)?;
+        }
+        _ => {
+            socket.send_to(text.as_bytes(), address)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the listening sockets that the manager has opened for this process.
+///
+/// Each is a duplicate: the process's own descriptors are reached through the system, as no safe
+/// function takes a bare number.
+///
+/// # Errors
+///
+/// A sentence with the variable and the reason.
+#[cfg(target_os = "linux")]
+pub fn listeners() -> Result<Vec<OwnedFd>, String> {
+    use rustix::process::{getpid, pidfd_getfd, pidfd_open, PidfdFlags, PidfdGetfdFlags};
+
+    let variable = |name: &str| std::env::var(name).ok();
+    let (Some(count), Some(pid)) = (variable("LISTEN_FDS"), variable("LISTEN_PID")) else { return Ok(Vec::new()) };
+    if pid != std::process::id().to_string() {
+        // The variables are meant for another process, which has left them in its environment.
+        return Ok(Vec::new());
+    }
+    let count: u32 = count.parse().map_err(|_| format!("LISTEN_FDS: {count:?} is no number of sockets"))?;
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|why| format!("LISTEN_FDS: {why}"))?;
+    let numbers = FIRST_DESCRIPTOR..FIRST_DESCRIPTOR.saturating_add(count);
+    numbers
+        .map(|number| {
+            let socket = pidfd_getfd(&own, number as i32, PidfdGetfdFlags::empty());
+            socket.map_err(|why| format!("LISTEN_FDS: descriptor {number}: {why}"))
+        })
+        .collect()
+}
+
+/// Elsewhere, there is no such manager.
+#[cfg(not(target_os = "linux"))]
+pub fn listeners() -> Result<Vec<OwnedFd>, String> {
+    Ok(Vec::new())
+}

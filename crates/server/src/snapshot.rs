@@ -1,0 +1,146 @@
+//! `--save-file`: keeps the values while the server does not run.
+//!
+//! The file is written when the server has ended its last connection, under another name first, so
+//! that it is either complete or absent. It is removed once it has been read, as the last step of a
+//! start that can fail: a server that ends without saving must not start with values that were
+//! changed since, and a start that fails must not lose them.
+//!
+//! Each value keeps its key, flags, CAS number, remaining time and use count. The values that were
+//! used least are written first, so that they are the first to be evicted if the next server has
+//! less memory. Time passes while the server does not run: values may expire meanwhile.
+//!
+//! ```text
+//!   chunk      the file: a header and chunks, each with its length and a checksum
+//!   item       a value in a chunk
+//!   save_file  the file's names, the lock, and the steps that must survive a crash
+//! ```
+
+mod chunk;
+mod item;
+mod save_file;
+
+use std::io::{self, BufReader, Read, Write};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use chunk::{ChunkReader, ChunkWriter, ReadError};
+use item::SavedItem;
+
+use crate::server::Server;
+use crate::store::Store;
+
+pub use save_file::SaveFile;
+
+/// The counts of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadCounts {
+    pub loaded: u64,
+    /// Values that have expired since they were saved.
+    pub expired: u64,
+    /// Values for which there was no room, or that were evicted by later ones.
+    pub without_room: u64,
+    /// Values above the bound of `-I`.
+    pub too_large: u64,
+}
+
+/// Saves all values, and logs their number.
+///
+/// # Errors
+///
+/// A sentence with the file and the reason. An older file stays as it is.
+pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
+    let begun = Instant::now();
+    let saved = save(&server.store, file).map_err(|why| file.error(why))?;
+    server.log(0, format_args!("saved {saved} values to {} in {:.1?}", file.path().display(), begun.elapsed()));
+    Ok(())
+}
+
+/// Loads the values that the last server has saved, if any, removes the file, and logs the result. A
+/// damaged file is kept under another name, and the server has the values before the damage.
+///
+/// # Errors
+///
+/// A sentence with the file and the reason, if the file cannot be read, is none of saved values of
+/// this version, or cannot be removed. The file stays as it is.
+pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
+    let begun = Instant::now();
+    let Some(saved) = file.open().map_err(|why| file.error(why))? else { return Ok(()) };
+    let (LoadCounts { loaded, expired, without_room, too_large }, outcome) = load(&server.store, BufReader::new(saved));
+    let damage = match outcome {
+        Ok(()) => None,
+        Err(ReadError::Damaged(why)) => Some(why),
+        Err(why) => return Err(file.error(format_args!("{why}; it is left as it is"))),
+    };
+    let shown = file.path().display();
+    server.log(
+        0,
+        format_args!(
+            "loaded {loaded} values from {shown} in {:.1?}; {expired} have expired, {without_room} had no room, \
+             {too_large} are larger than -I allows",
+            begun.elapsed()
+        ),
+    );
+    let done = match damage {
+        None => file.remove(),
+        Some(why) => {
+            server.log(0, format_args!("--save-file: {shown}: {why}; kept as {}", file.damaged().display()));
+            file.set_aside()
+        }
+    };
+    done.map_err(|why| file.error(format_args!("cannot be removed after it was read: {why}")))?;
+    // The values are in this process alone now, which must not end for this.
+    if let Err(why) = file.sync() {
+        server.log(0, format_args!("--save-file: {shown}: {why}; the file may come back after a crash of the machine"));
+    }
+    Ok(())
+}
+
+/// Saves all values of `store`, and returns their number.
+fn save(store: &Store, file: &SaveFile) -> io::Result<u64> {
+    let new = file.create()?;
+    let saved = write(store, new.file())?;
+    new.replace(file)?;
+    Ok(saved)
+}
+
+fn write(store: &Store, to: impl Write) -> io::Result<u64> {
+    let mut chunks = ChunkWriter::new(to, unix_millis())?;
+    let saved = store.save(|value, left, heat| {
+        item::encode(value, left, heat, chunks.item());
+        chunks.end_item()
+    })?;
+    chunks.finish()?;
+    Ok(saved)
+}
+
+/// Loads values until the end of the file or an error, and returns the counts in either case.
+fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>) {
+    let mut counts = LoadCounts::default();
+    let outcome = ChunkReader::new(from).and_then(|mut chunks| {
+        let away = Duration::from_millis(unix_millis().saturating_sub(chunks.saved_millis()));
+        while let Some(chunk) = chunks.next()? {
+            let mut items = Vec::new();
+            let mut rest = chunk;
+            while !rest.is_empty() {
+                let (item, more) = SavedItem::decode(rest).ok_or_else(|| chunk::damaged("a value"))?;
+                items.push(item);
+                rest = more;
+            }
+            let read = items.len();
+            items.retain(|item| item.size() <= store.item_bytes_max());
+            counts.too_large += (read - items.len()) as u64;
+            let loaded = store.load(items.iter().map(|item| item.to_value(store)), away);
+            counts.loaded += loaded.put;
+            counts.expired += loaded.expired;
+            counts.without_room += loaded.did_not_fit();
+        }
+        Ok(())
+    });
+    (counts, outcome)
+}
+
+fn unix_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests;

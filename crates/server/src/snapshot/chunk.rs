@@ -1,0 +1,229 @@
+//! The file of a snapshot: a header, chunks of values, and an empty chunk at the end.
+//!
+//! ```text
+//!   header   magic, 8 bytes | time of the save, in milliseconds since 1970, 8 bytes
+//!   chunk    length, 4 bytes | checksum, 8 bytes | that many bytes of values
+//! ```
+//!
+//! Numbers are little-endian. The checksum is that of the chunk and of everything before it, so
+//! neither a damaged nor a missing chunk goes unnoticed.
+//!
+//! A change of the layout needs another magic number: a file of another version must be refused,
+//! not misread. A change must keep that reading a damaged file allocates no more than it contains.
+
+use std::io::{self, Read, Write};
+
+const MAGIC: &[u8; 8] = b"lowwate1";
+/// The bytes of the magic number that all versions have in common; the version follows.
+const MAGIC_OF_ALL: &[u8; 7] = b"lowwate";
+/// A chunk ends with the value that makes it this long.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Longer chunks are not read: the largest value (`-I`) is 1 GiB.
+const CHUNK_BYTES_MAX: usize = (1 << 30) + (2 << 20);
+/// Bytes are read in steps of this size, so that a damaged length allocates no more than there is.
+const READ_BYTES: usize = 1 << 20;
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// Writes chunks.
+#[derive(Debug)]
+pub struct ChunkWriter<W> {
+    to: W,
+    chunk: Vec<u8>,
+    sum: Checksum,
+}
+
+/// Reads chunks.
+#[derive(Debug)]
+pub struct ChunkReader<R> {
+    from: R,
+    saved_millis: u64,
+    chunk: Vec<u8>,
+    sum: Checksum,
+}
+
+/// A checksum of all bytes so far: FNV-1a, eight bytes at a time.
+#[derive(Clone, Copy, Debug)]
+struct Checksum(u64);
+
+/// The reason why a file is not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file has no magic number of this version: another program or version may need it.
+    #[error("{0}")]
+    Foreign(&'static str),
+    /// The file cannot be read, before its magic number is known.
+    #[error(transparent)]
+    Unreadable(io::Error),
+    /// The file is one of this version, and is damaged.
+    #[error(transparent)]
+    Damaged(#[from] io::Error),
+}
+
+impl Checksum {
+    fn add(&mut self, bytes: &[u8]) {
+        let mut step = |word: u64| self.0 = (self.0 ^ word).wrapping_mul(FNV_PRIME).rotate_left(23);
+        let mut rest = bytes;
+        while let Some((word, after)) = rest.split_first_chunk() {
+            step(u64::from_le_bytes(*word));
+            rest = after;
+        }
+        rest.iter().for_each(|byte| step(u64::from(*byte) | 1 << 63));
+        step(bytes.len() as u64);
+    }
+}
+
+/// Returns the error of a file in which `what` is damaged.
+pub fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what} is damaged"))
+}
+
+impl<W: Write> ChunkWriter<W> {
+    /// Begins a file that is saved at this time.
+    pub fn new(mut to: W, saved_millis: u64) -> io::Result<Self> {
+        let mut sum = Checksum(FNV_OFFSET);
+        to.write_all(MAGIC)?;
+        to.write_all(&saved_millis.to_le_bytes())?;
+        sum.add(&saved_millis.to_le_bytes());
+        Ok(Self { to, chunk: Vec::new(), sum })
+    }
+
+    /// Returns the buffer to which the next value is to be added.
+    pub fn item(&mut self) -> &mut Vec<u8> {
+        &mut self.chunk
+    }
+
+    /// Writes the chunk, if it is long enough.
+    pub fn end_item(&mut self) -> io::Result<()> {
+        if self.chunk.len() >= CHUNK_BYTES {
+            self.write_chunk()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the last chunk and the end.
+    pub fn finish(mut self) -> io::Result<()> {
+        if !self.chunk.is_empty() {
+            self.write_chunk()?;
+        }
+        self.write_chunk()?;
+        self.to.flush()
+    }
+
+    fn write_chunk(&mut self) -> io::Result<()> {
+        let length = u32::try_from(self.chunk.len()).map_err(|_| damaged("a value that is too long"))?;
+        self.sum.add(&self.chunk);
+        self.to.write_all(&length.to_le_bytes())?;
+        self.to.write_all(&self.sum.0.to_le_bytes())?;
+        self.to.write_all(&self.chunk)?;
+        self.chunk.clear();
+        Ok(())
+    }
+}
+
+impl<R: Read> ChunkReader<R> {
+    /// Reads the header.
+    pub fn new(mut from: R) -> Result<Self, ReadError> {
+        let (mut magic, mut saved) = ([0; 8], [0; 8]);
+        match from.read_exact(&mut magic) {
+            Ok(()) if magic == *MAGIC => {}
+            Ok(()) if magic.starts_with(MAGIC_OF_ALL) => {
+                return Err(ReadError::Foreign("another version of the server has saved it"));
+            }
+            Err(why) if why.kind() != io::ErrorKind::UnexpectedEof => return Err(ReadError::Unreadable(why)),
+            Ok(()) | Err(_) => return Err(ReadError::Foreign("it is no file of saved values")),
+        }
+        from.read_exact(&mut saved)?;
+        let mut sum = Checksum(FNV_OFFSET);
+        sum.add(&saved);
+        Ok(Self { from, saved_millis: u64::from_le_bytes(saved), chunk: Vec::new(), sum })
+    }
+
+    /// Returns the time of the save, in milliseconds since 1970.
+    pub fn saved_millis(&self) -> u64 {
+        self.saved_millis
+    }
+
+    /// Returns the next chunk; `None` after the last one.
+    pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        let (mut length, mut sum) = ([0; 4], [0; 8]);
+        self.from.read_exact(&mut length)?;
+        self.from.read_exact(&mut sum)?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > CHUNK_BYTES_MAX {
+            return Err(damaged("the length of a chunk"));
+        }
+        self.chunk.clear();
+        while self.chunk.len() < length {
+            let before = self.chunk.len();
+            self.chunk.resize((before + READ_BYTES).min(length), 0);
+            self.from.read_exact(&mut self.chunk[before..])?;
+        }
+        self.sum.add(&self.chunk);
+        if self.sum.0 != u64::from_le_bytes(sum) {
+            return Err(damaged("a chunk"));
+        }
+        Ok((length > 0).then_some(&self.chunk))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(items: &[&[u8]]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut chunks = ChunkWriter::new(&mut file, 77).unwrap();
+        for item in items {
+            chunks.item().extend_from_slice(item);
+            chunks.end_item().unwrap();
+        }
+        chunks.finish().unwrap();
+        file
+    }
+
+    fn read(file: &[u8]) -> Result<Vec<u8>, ReadError> {
+        let mut chunks = ChunkReader::new(file)?;
+        assert_eq!(chunks.saved_millis(), 77);
+        let mut all = Vec::new();
+        while let Some(chunk) = chunks.next()? {
+            all.extend_from_slice(chunk);
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn chunks_come_back() {
+        assert_eq!(read(&file(&[])).unwrap(), b"");
+        assert_eq!(read(&file(&[b"one", b"two"])).unwrap(), b"onetwo");
+        let large = vec![7; CHUNK_BYTES + 1];
+        let two = file(&[&large, b"rest"]);
+        assert!(read(&two).unwrap() == [&large[..], b"rest"].concat());
+        assert_eq!(two.len(), 16 + 3 * 12 + large.len() + 4);
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let good = file(&[b"some bytes of a value", &vec![1; CHUNK_BYTES], b"more"]);
+        for at in (0..60).chain([good.len() - 13, good.len() - 5]) {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            // The time of the save is a part of the checksum.
+            let outcome = ChunkReader::new(&bad[..]).and_then(|mut chunks| {
+                while chunks.next()?.is_some() {}
+                Ok(())
+            });
+            // The first eight bytes are the magic number.
+            let is_damaged = matches!(outcome, Err(ReadError::Damaged(_)));
+            assert!(outcome.is_err() && is_damaged == (at >= 8), "byte {at}");
+        }
+        for length in (0..40).chain([good.len() - 12, good.len() - 1]) {
+            assert!(read(&good[..length]).is_err(), "{length} bytes");
+        }
+        // A chunk is missing.
+        let one = file(&[&vec![1; CHUNK_BYTES], b"more"]);
+        let without = [&one[..16], &one[16 + 12 + CHUNK_BYTES..]].concat();
+        assert!(read(&without).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! Saves and loads: what belongs to a value, fewer bytes of memory, damage.
+//!
+//! A save is written to memory and, where needed, changed there: to an older time of the save, or
+//! by one bit. Of a damaged file the values before the damage must be loaded, and the error
+//! reported.
+
+use super::*;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::item::STORED_KEY_BYTES_MAX;
+use crate::settings::args;
+use crate::settings::limits::Limits;
+use crate::settings::Settings;
+use crate::store::Edit;
+use crate::value::data::Data;
+use crate::value::item_flags::ItemFlags;
+use crate::value::piece_pool::PiecePool;
+use crate::value::Value;
+use lowwater::ByteSize;
+use std::sync::Arc;
+
+fn settings(flags: &[&str]) -> Settings {
+    let flags = ["lowwater-server", "-m", "8"].iter().chain(flags);
+    args::parse(flags).unwrap().unwrap()
+}
+
+fn store(flags: &[&str]) -> (Store, Arc<PiecePool>) {
+    let pool = Arc::new(PiecePool::new(1 << 20));
+    (Store::new(&settings(flags), &pool).unwrap(), pool)
+}
+
+/// Puts a value with these flags and this given CAS number.
+fn put(store: &Store, pool: &Arc<PiecePool>, key: &str, bytes: &[u8], expiry: Expiry, given: Option<u64>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let data = Data::copy(bytes, pool);
+    let item_flags = ItemFlags { binary: given.is_some(), ..ItemFlags::default() };
+    let edit = |_: Option<crate::store::Existing<'_>>| {
+        (Edit::Put(store.new_value(key.as_bytes(), 7, item_flags, given, &data)), ())
+    };
+    runtime.block_on(store.update(key.as_bytes(), expiry, edit)).unwrap();
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    value.pieces().flatten().copied().collect()
+}
+
+#[test]
+fn loaded_values_keep_flags_numbers_and_remaining_time() {
+    let (before, pool) = store(&[]);
+    let large: Vec<u8> = (0..10_000).map(|n| (n % 251) as u8).collect();
+    put(&before, &pool, "plain", b"abc", Expiry::Never, None);
+    put(&before, &pool, "shop:large", &large, Expiry::In(Duration::from_secs(100)), None);
+    put(&before, &pool, "shop:given", b"", Expiry::Never, Some(5));
+    put(&before, &pool, "short", b"x", Expiry::In(Duration::from_secs(3)), None);
+    before.read(b"plain", |_| ());
+    let serial = before.peek(b"shop:large").unwrap().unique();
+    let mut file = Vec::new();
+    assert_eq!(write(&before, &mut file).unwrap(), 4);
+    drop(before);
+
+    // Saved ten seconds ago.
+    let saved = u64::from_le_bytes(file[8..16].try_into().unwrap());
+    let mut reader = ChunkReader::new(&file[..]).unwrap();
+    let mut old = Vec::new();
+    while let Some(chunk) = reader.next().unwrap() {
+        old.extend_from_slice(chunk);
+    }
+    let mut file = Vec::new();
+    let mut chunks = ChunkWriter::new(&mut file, saved - 10_000).unwrap();
+    chunks.item().extend_from_slice(&old);
+    chunks.finish().unwrap();
+
+    let (after, _) = store(&[]);
+    let (counts, outcome) = load(&after, &file[..]);
+    outcome.unwrap();
+    assert_eq!(counts, LoadCounts { loaded: 3, expired: 1, without_room: 0, too_large: 0 });
+    let plain = after.peek(b"plain").unwrap();
+    assert_eq!((bytes(&plain), plain.client_flags(), plain.last_access.is_fetched()), (b"abc".to_vec(), 7, true));
+    let (large_after, left) = after.inspect(b"shop:large", |there| (there.value.clone(), there.left)).unwrap();
+    assert!(bytes(&large_after) == large && !large_after.last_access.is_fetched());
+    assert_eq!(large_after.unique(), serial);
+    let left = left.unwrap().as_secs();
+    assert!((80..=90).contains(&left), "{left} s");
+    let given = after.peek(b"shop:given").unwrap();
+    assert_eq!((given.unique(), given.len(), given.item_flags().binary), (5, 0, true));
+    assert!(after.next_serial() > given.serial().max(serial), "numbers are not assigned again");
+    let shop = after.tenants().into_iter().find(|tenant| tenant.name == "shop").unwrap();
+    assert_eq!(shop.items, 2, "charged to the tenant");
+    // A flush covers loaded values.
+    after.flush();
+    assert!(after.peek(b"plain").is_none());
+}
+
+#[test]
+fn flushed_values_are_not_saved() {
+    let (before, pool) = store(&[]);
+    put(&before, &pool, "a", b"abc", Expiry::Never, None);
+    before.flush();
+    put(&before, &pool, "b", b"abc", Expiry::Never, None);
+    let mut file = Vec::new();
+    assert_eq!(write(&before, &mut file).unwrap(), 1);
+}
+
+#[test]
+fn the_most_used_values_stay_when_loaded_into_less_memory() {
+    let (before, pool) = store(&["-m", "16"]);
+    let value = vec![b'v'; 1000];
+    for n in 0..12_000 {
+        put(&before, &pool, &format!("k{n}"), &value, Expiry::Never, None);
+    }
+    let used = |n: usize| n % 6 == 0;
+    for _ in 0..3 {
+        (0..12_000).filter(|n| used(*n)).for_each(|n| drop(before.find(format!("k{n}").as_bytes())));
+    }
+    let mut file = Vec::new();
+    assert_eq!(write(&before, &mut file).unwrap(), 12_000);
+    drop(before);
+    let (after, _) = store(&["-m", "6"]);
+    let (counts, outcome) = load(&after, &file[..]);
+    outcome.unwrap();
+    assert!(counts.without_room > 4_000 && counts.loaded > 4_000, "{counts:?}");
+    let there = |n: &usize| after.peek(format!("k{n}").as_bytes()).is_some();
+    let (kept, all) = ((0..12_000).filter(|n| used(*n) && there(n)).count(), 2_000);
+    assert!(kept * 100 >= all * 95, "{kept} of {all} used values");
+}
+
+/// The values of one use count become values of another one while those before them are saved: a
+/// value that is removed and stored again has no use, and a read adds one.
+#[test]
+fn a_value_whose_use_count_changes_during_a_save_is_saved_once() {
+    let (before, pool) = store(&[]);
+    let name = |n: usize| format!("k{n}");
+    (0..300).for_each(|n| put(&before, &pool, &name(n), b"v", Expiry::Never, None));
+    (0..200).for_each(|n| drop(before.find(name(n).as_bytes())));
+    let (mut saved, mut heats) = (Vec::new(), Vec::new());
+    let count = before.save(|value, _, heat| {
+        saved.push(String::from_utf8(value.key().to_vec()).unwrap());
+        heats.push(heat);
+        if saved.len() == 100 {
+            (0..100).for_each(|n| {
+                before.remove(name(n).as_bytes());
+                put(&before, &pool, &name(n), b"v", Expiry::Never, None);
+            });
+            (100..300).for_each(|n| drop(before.find(name(n).as_bytes())));
+        }
+        Ok::<(), io::Error>(())
+    });
+    assert_eq!(count.unwrap(), 300);
+    assert!(heats.is_sorted() && heats[0] < heats[299], "the least used first: {heats:?}");
+    saved.sort();
+    saved.dedup();
+    assert_eq!(saved.len(), 300);
+}
+
+#[test]
+fn a_damaged_file_yields_the_values_before_the_damage() {
+    let (before, pool) = store(&[]);
+    let value = vec![b'v'; 600_000];
+    for n in 0..6 {
+        put(&before, &pool, &format!("k{n}"), &value, Expiry::Never, None);
+    }
+    let mut file = Vec::new();
+    write(&before, &mut file).unwrap();
+    file[2_500_000] ^= 1;
+    let (after, _) = store(&[]);
+    let (counts, outcome) = load(&after, &file[..]);
+    assert!(outcome.unwrap_err().to_string().contains("damaged"));
+    assert_eq!(counts.loaded, 4, "two chunks of two values");
+    for (bad, is_damaged) in [
+        (&b"lowwate1"[..], true),
+        (b"lowwate0 and its values", false),
+        (b"something else that is long enough", false),
+        (b"lowwate", false),
+        (b"", false),
+    ] {
+        let outcome = load(&after, bad).1;
+        assert_eq!(matches!(outcome, Err(ReadError::Damaged(_))), is_damaged, "{outcome:?}");
+        assert_eq!(matches!(outcome, Err(ReadError::Foreign(_))), !is_damaged, "{outcome:?}");
+    }
+}
+
+/// Returns a file with one value, of this key and serial number.
+fn forged(key: &[u8], serial: u64) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut chunks = ChunkWriter::new(&mut file, unix_millis()).unwrap();
+    let item = chunks.item();
+    item.extend((key.len() as u16).to_le_bytes());
+    item.extend([0; 2]);
+    item.extend(1_u32.to_le_bytes());
+    item.extend([0; 4]);
+    item.extend(serial.to_le_bytes());
+    item.extend([0; 16]);
+    item.extend(key);
+    item.push(b'v');
+    chunks.finish().unwrap();
+    file
+}
+
+#[test]
+fn forged_keys_and_numbers_are_damage() {
+    let (longest, longer) = (vec![b'k'; STORED_KEY_BYTES_MAX], vec![b'k'; STORED_KEY_BYTES_MAX + 1]);
+    let huge = vec![b'k'; usize::from(u16::MAX)];
+    for (key, serial, is_good) in [
+        (&longest[..], 1, true),
+        (b"k", (1 << 63) - 1, true),
+        (&longer, 1, false),
+        (&huge, 1, false),
+        (b"k", 0, false),
+        (b"k", 1 << 63, false),
+        (b"k", u64::MAX, false),
+    ] {
+        let (after, _) = store(&[]);
+        let (counts, outcome) = load(&after, &forged(key, serial)[..]);
+        assert_eq!((counts.loaded, outcome.is_ok()), (u64::from(is_good), is_good), "{} bytes, {serial}", key.len());
+        assert_eq!(after.peek(key).is_some(), is_good);
+        let (next, then) = (after.next_serial(), after.next_serial());
+        assert!(0 < next && next < then, "{next} {then}");
+    }
+}
+
+#[test]
+fn values_above_the_bound_of_an_item_are_skipped() {
+    let (before, pool) = store(&[]);
+    put(&before, &pool, "large", &[b'v'; 2000], Expiry::Never, None);
+    put(&before, &pool, "small", &[b'v'; 500], Expiry::Never, None);
+    let mut file = Vec::new();
+    write(&before, &mut file).unwrap();
+    let (after, _) = store(&["-I", "1k"]);
+    let (counts, outcome) = load(&after, &file[..]);
+    outcome.unwrap();
+    assert_eq!(counts, LoadCounts { loaded: 1, too_large: 1, ..LoadCounts::default() });
+    assert!(after.peek(b"small").is_some() && after.peek(b"large").is_none());
+}
+
+#[test]
+fn without_evictions_a_load_keeps_a_tenants_max() {
+    let (before, pool) = store(&[]);
+    for n in 0..100 {
+        put(&before, &pool, &format!("shop:{n}"), &[b'v'; 10_000], Expiry::Never, None);
+    }
+    let mut file = Vec::new();
+    write(&before, &mut file).unwrap();
+    let (after, _) = store(&["-M"]);
+    let max = ByteSize::kib(256);
+    after.set_limits(&[("shop".to_owned(), Limits { max, ..Limits::default() })]).unwrap();
+    let (counts, outcome) = load(&after, &file[..]);
+    outcome.unwrap();
+    assert!(counts.loaded > 5 && counts.loaded + counts.without_room == 100, "{counts:?}");
+    let shop = after.tenants().into_iter().find(|tenant| tenant.name == "shop").unwrap();
+    assert!(shop.bytes <= max.get() && shop.items == counts.loaded, "{} bytes, {counts:?}", shop.bytes);
+}

@@ -1,0 +1,46 @@
+//! Connections: their bound, and their end with the server.
+//!
+//! A client that sends nothing, or reads nothing, must keep no other client from its replies.
+
+use super::*;
+
+#[test]
+fn connections_are_bounded() {
+    let server = TestServer::start(|settings| settings.connections_max = 1);
+    let mut first = server.connect();
+    first.exchange("get k\r\n", "END\r\n");
+    let mut second = server.connect();
+    second.expect("ERROR Too many open connections\r\n");
+    assert_eq!(first.stat("stats", "rejected_connections"), "1");
+    drop(first);
+    let freed = Instant::now();
+    while freed.elapsed() < Duration::from_secs(5) {
+        let mut third = server.connect();
+        // The connection may have been refused and closed.
+        let _ = third.0.write_all(b"get k\r\n");
+        let mut answer = [0; 5];
+        read_up_to(&mut third.0, &mut answer);
+        if &answer == b"END\r\n" {
+            return;
+        }
+    }
+    panic!("no client was admitted after another had disconnected");
+}
+
+#[test]
+fn a_server_closes_within_a_second_with_any_clients() {
+    let mut server = TestServer::start(|_| {});
+    let mut idle = server.connect();
+    idle.exchange("get k\r\n", "END\r\n");
+    let mut half = server.connect();
+    half.0.write_all(b"set k 0 0 100\r\nhalf a val").unwrap();
+    let mut deaf = server.connect();
+    let value = "x".repeat(1_000_000);
+    deaf.exchange(&format!("set k 0 0 1000000\r\n{value}\r\n"), "STORED\r\n");
+    deaf.0.write_all(&b"get k\r\n".repeat(100)).unwrap();
+    let started = Instant::now();
+    server.stop();
+    assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
+    assert_eq!(idle.0.read(&mut [0]).unwrap_or(0), 0, "connections are closed");
+    assert!(TcpStream::connect(server.address).is_err(), "no further client is accepted");
+}

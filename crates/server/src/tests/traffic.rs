@@ -1,0 +1,214 @@
+//! Limits of a tenant's connections: requests and bytes per second, connections, denied commands.
+//!
+//! Each test has a client of another tenant, which must not notice the limits.
+
+use super::*;
+use crate::counters::Counter;
+
+/// Starts a server with a listener for the tenant `shop`, and returns it with a client of all tenants
+/// and one of the shop.
+fn start(change: impl FnOnce(&mut Settings)) -> (TestServer, Client, Client) {
+    let server = TestServer::start(|settings| {
+        settings.listen.push(ListenAddress::parse("tag_shop_:127.0.0.1", 0, b':').unwrap());
+        change(settings);
+    });
+    let (all, shop) = (server.connect(), server.connect_to(server.addresses[1]));
+    (server, all, shop)
+}
+
+fn count(client: &mut Client, name: &str) -> u64 {
+    client.stat("stats tenants", name).parse().unwrap()
+}
+
+#[test]
+fn denied_commands_are_refused_and_counted() {
+    let (server, mut all, mut shop) = start(|_| {});
+    shop.exchange("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    all.exchange("tenant set shop deny=set,incr,stats\r\n", "OK\r\n");
+    let denied = |name: &str| format!("CLIENT_ERROR {name} is denied to this tenant\r\n");
+    for (text, expected) in [
+        ("set k 0 0 1\r\n2\r\n", denied("set")),
+        ("set k 0 0 1 noreply\r\n2\r\n", String::new()),
+        ("ms k 1\r\n2\r\n", denied("set")),
+        ("mg other N5\r\n", denied("set")),
+        ("incr k 1\r\nma k\r\n", denied("incr").repeat(2)),
+        ("incr k 1 noreply\r\n", String::new()),
+        ("stats\r\nstats items\r\n", denied("stats").repeat(2)),
+        ("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n".into()),
+        ("mg k v\r\nversion\r\n", format!("VA 1\r\n1\r\nVERSION {}\r\n", crate::version::VERSION)),
+    ] {
+        shop.exchange(text, &expected);
+    }
+    let large = "x".repeat(10_000);
+    shop.exchange(
+        &format!("set k 0 0 10000\r\n{large}\r\nget k\r\n"),
+        &format!("{}VALUE k 0 1\r\n1\r\nEND\r\n", denied("set")),
+    );
+    all.exchange("set shop:k 0 0 1\r\n3\r\n", "STORED\r\n");
+    assert_eq!(count(&mut all, "shop:denied_commands"), 10);
+    assert_eq!(server.server.counters.get(Counter::DeniedCommands), 10);
+    all.exchange("tenant set shop deny=none\r\n", "OK\r\n");
+    shop.exchange("set k 0 0 1\r\n4\r\n", "STORED\r\n");
+    let why = "CLIENT_ERROR deny=sets: \"sets\" cannot be denied; the commands are ";
+    all.0.write_all(b"tenant set shop deny=sets\r\n").unwrap();
+    assert!(all.line().starts_with(why));
+}
+
+#[test]
+fn the_default_tenant_has_the_connections_without_a_tenant() {
+    let (_server, mut all, mut shop) = start(|settings| {
+        let deny = crate::protocol::command_set::CommandSet::parse("flush_all").unwrap();
+        let traffic = TrafficLimits { deny, ..TrafficLimits::default() };
+        settings.limits = vec![("default".into(), Limits { traffic, ..Limits::default() })];
+    });
+    all.exchange("flush_all\r\nflush_all noreply\r\n", "CLIENT_ERROR flush_all is denied to this tenant\r\n");
+    shop.exchange("flush_all\r\n", "CLIENT_ERROR not allowed on a tenant's own connection\r\n");
+}
+
+#[test]
+fn connections_of_a_tenant_are_bounded() {
+    let (server, mut all, mut shop) = start(|_| {});
+    shop.exchange("get k\r\n", "END\r\n");
+    all.exchange("tenant set shop connections=2\r\n", "OK\r\n");
+    let mut second = server.connect_to(server.addresses[1]);
+    second.exchange("get k\r\n", "END\r\n");
+    let mut third = server.connect_to(server.addresses[1]);
+    third.expect("ERROR Too many open connections of this tenant\r\n");
+    assert_eq!(third.0.read(&mut [0]).unwrap(), 0, "it is closed");
+    server.connect().exchange("get k\r\n", "END\r\n");
+    assert_eq!((count(&mut all, "shop:connections"), count(&mut all, "shop:rejected_connections")), (2, 1));
+    assert_eq!(all.stat("stats", "rejected_connections"), "1");
+    drop(second);
+    let left = Instant::now();
+    while count(&mut all, "shop:connections") > 1 {
+        assert!(left.elapsed() < Duration::from_secs(10));
+        thread::sleep(Duration::from_millis(5));
+    }
+    server.connect_to(server.addresses[1]).exchange("get k\r\n", "END\r\n");
+}
+
+#[test]
+fn a_login_takes_a_connection_of_its_tenant() {
+    let path = std::env::temp_dir().join(format!("lowwater-server_traffic_{}", std::process::id()));
+    std::fs::write(&path, "shop:secret\n").unwrap();
+    let users = crate::settings::users::Users::read(&path, b':').unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let traffic = TrafficLimits { connections: Some(1), ..TrafficLimits::default() };
+    let server = TestServer::start(|settings| {
+        settings.users = Some(users);
+        settings.limits = vec![("shop".into(), Limits { traffic, ..Limits::default() })];
+    });
+    let login = b"set auth 0 0 11\r\nshop secret\r\n";
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.0.write_all(login).unwrap();
+    first.expect("STORED\r\n");
+    second.0.write_all(login).unwrap();
+    second.expect("SERVER_ERROR too many open connections of this tenant\r\n");
+    second.0.write_all(b"get k\r\n").unwrap();
+    second.expect("CLIENT_ERROR unauthenticated\r\n");
+    drop(first);
+    let left = Instant::now();
+    loop {
+        second.0.write_all(login).unwrap();
+        if second.line() == "STORED\r\n" {
+            break;
+        }
+        assert!(left.elapsed() < Duration::from_secs(10));
+        thread::sleep(Duration::from_millis(5));
+    }
+    second.exchange("get k\r\n", "END\r\n");
+}
+
+#[test]
+fn requests_above_the_rate_are_refused_until_they_are_paid_for() {
+    let (server, mut all, mut shop) = start(|_| {});
+    all.exchange("set shop:k 0 0 1\r\n1\r\n", "STORED\r\n");
+    all.exchange("tenant set shop requests=20\r\n", "OK\r\n");
+    // A burst of 3: a tenth of a second's, and the one that reaches the limit.
+    let begun = Instant::now();
+    shop.0.write_all(&b"incr k 1\r\n".repeat(60)).unwrap();
+    let replies: Vec<String> = (0..60).map(|_| shop.line()).collect();
+    let refused = "SERVER_ERROR the tenant is above its limit of requests\r\n";
+    let done = replies.iter().filter(|reply| *reply != refused).count();
+    let paid = 3 + (begun.elapsed().as_secs_f64() * 20.0) as usize;
+    assert!((3..60).contains(&done) && done <= paid, "{replies:?}");
+    assert_eq!(replies[..3], ["2\r\n", "3\r\n", "4\r\n"]);
+    all.exchange(
+        "get shop:k\r\n",
+        &format!("VALUE shop:k 0 {}\r\n{}\r\nEND\r\n", (done + 1).to_string().len(), done + 1),
+    );
+    assert_eq!(count(&mut all, "shop:refused_requests"), 60 - done as u64);
+    assert_eq!(server.server.counters.get(Counter::RefusedRequests), 60 - done as u64);
+    // Each key of a `get` counts.
+    thread::sleep(Duration::from_millis(300));
+    shop.0.write_all(format!("get{}\r\n", " none".repeat(100)).as_bytes()).unwrap();
+    assert_eq!(shop.line(), "END\r\n");
+    shop.0.write_all(b"get none\r\n").unwrap();
+    assert_eq!(shop.line(), refused);
+    all.exchange("tenant set shop requests=max\r\n", "OK\r\n");
+    shop.exchange("get none\r\n", "END\r\n");
+}
+
+#[test]
+fn bytes_above_the_rate_are_refused_until_they_are_paid_for() {
+    let (_server, mut all, mut shop) = start(|_| {});
+    all.exchange("tenant set shop bandwidth=50K\r\n", "OK\r\n");
+    let value = "x".repeat(20_000);
+    let begun = Instant::now();
+    let (mut stored, mut refused) = (0, 0);
+    while stored < 5 {
+        shop.0.write_all(format!("set k 0 0 20000\r\n{value}\r\n").as_bytes()).unwrap();
+        match &*shop.line() {
+            "STORED\r\n" => stored += 1,
+            "SERVER_ERROR the tenant is above its limit of bandwidth\r\n" => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    // The last one was admitted when 80,000 bytes were paid for, at 51,200 a second, less the burst.
+    assert!(begun.elapsed() > Duration::from_millis(1_400), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "refused bytes are not charged");
+    assert!(refused > 0);
+    all.exchange("get none\r\n", "END\r\n");
+}
+
+/// The hostile tenant has as many connections as it wants, and sends as fast as it can. The other's
+/// requests run on the same threads.
+#[test]
+fn a_tenant_at_its_limit_does_not_delay_another() {
+    let (server, mut all, _shop) = start(|settings| settings.threads = 1);
+    all.exchange("set k 0 0 1\r\n1\r\ntenant set shop requests=1000\r\n", "STORED\r\nOK\r\n");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let begun = Instant::now();
+    let mut times = thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut hostile = TcpStream::connect(server.addresses[1]).unwrap();
+                hostile.set_nonblocking(true).unwrap();
+                let (flood, mut replies) = (b"get k\r\n".repeat(1000), vec![0; 1 << 16]);
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Both would block from time to time.
+                    let _sent = hostile.write(&flood);
+                    let _received = hostile.read(&mut replies);
+                    thread::sleep(Duration::from_micros(200));
+                }
+            });
+        }
+        let times: Vec<Duration> = (0..500)
+            .map(|_| {
+                let begun = Instant::now();
+                all.exchange("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n");
+                begun.elapsed()
+            })
+            .collect();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        times
+    });
+    times.sort();
+    let (median, worst) = (times[250], times[499]);
+    let refused = count(&mut all, "shop:refused_requests");
+    println!("{median:?} in the median, {worst:?} at most; {refused} refused in {:?}", begun.elapsed());
+    assert!(median < Duration::from_millis(50), "{median:?}");
+    let served = all.stat("stats tenants", "shop:hits").parse::<u64>().unwrap() + count(&mut all, "shop:misses");
+    assert!(served <= 1000 * (begun.elapsed().as_secs() + 1) + 200, "{served} served");
+    assert!(refused > 0, "the tenant was at its limit");
+}

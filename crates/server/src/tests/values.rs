@@ -1,0 +1,142 @@
+//! Values over TCP: large and incomplete ones, expiry, and flushes.
+//!
+//! A test of memory waits until the server has received what was sent, since a client's write ends
+//! before.
+
+use super::*;
+
+#[test]
+fn large_values_are_returned_unchanged() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    let value = |n: usize| format!("{n:06}").repeat(10_000 + n * 1000);
+    let mut all = String::new();
+    for n in 0..20 {
+        let value = value(n);
+        client.exchange(&format!("set big{n} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+        all += &format!("VALUE big{n} 0 {}\r\n{value}\r\n", value.len());
+    }
+    let keys: Vec<String> = (0..20).map(|n| format!("big{n}")).collect();
+    client.exchange(&format!("get {}\r\n", keys.join(" ")), &format!("{all}END\r\n"));
+}
+
+#[test]
+fn incomplete_values_are_bounded_and_released() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
+    // Half of 8 MiB is room for four values, and a fifth one is exempt.
+    let mut held = Vec::new();
+    for n in 1..=5 {
+        let mut half = server.connect();
+        half.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
+        let sent = Instant::now();
+        while server.server.receive_budget.bytes() < ByteSize::new(n * (999_000 - (4 << 10))) {
+            assert!(sent.elapsed() < Duration::from_secs(10), "{n}: {}", server.server.receive_budget.bytes());
+            thread::sleep(Duration::from_millis(5));
+        }
+        held.push(half);
+    }
+    let used = client.stat("stats", "bytes").parse::<u64>().unwrap();
+    assert!(used > 4_900_000, "{used} bytes: received bytes are charged");
+
+    let no_room = "SERVER_ERROR out of memory storing object\r\n";
+    let large = "x".repeat(1_000_000);
+    client.exchange(&format!("set half 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.exchange(&format!("ms half 1000000\r\n{large}\r\n"), no_room);
+    client.exchange(&format!("add other 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.exchange("get half other\r\n", "VALUE other 0 3\r\nold\r\nEND\r\n");
+    assert_eq!(client.stat("stats", "store_no_memory"), "3");
+    client.exchange("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
+    drop(held);
+    let left = Instant::now();
+    while server.server.receive_budget.bytes() > ByteSize::ZERO {
+        assert!(
+            left.elapsed() < Duration::from_secs(10),
+            "{} bytes are still reserved",
+            server.server.receive_budget.bytes()
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+    client.exchange(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
+    client.exchange("flush_all\r\n", "OK\r\n");
+    server.server.store.runtime().tree().drain_stock();
+    assert_eq!(client.stat("stats", "bytes"), "0");
+}
+
+#[test]
+fn a_large_value_waits_for_other_receptions() {
+    let server = TestServer::start(|_| {});
+    let large = "x".repeat(1_000_000);
+    thread::scope(|scope| {
+        for n in 0..12 {
+            let mut client = server.connect();
+            let text = format!("set k{n} 0 0 1000000\r\n{large}\r\n");
+            scope.spawn(move || (0..5).for_each(|_| client.exchange(&text, "STORED\r\n")));
+        }
+    });
+    assert_eq!(server.server.receive_budget.bytes(), ByteSize::ZERO);
+}
+
+#[test]
+fn values_expire() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("set k 0 1 1\r\nx\r\n", "STORED\r\n");
+    client.exchange("append k 0 0 1\r\ny\r\n", "STORED\r\n");
+    client.exchange("set kept 0 1 1\r\nx\r\n", "STORED\r\n");
+    client.exchange("touch kept 0\r\n", "TOUCHED\r\n");
+    client.exchange("get k kept\r\n", "VALUE k 0 2\r\nxy\r\nVALUE kept 0 1\r\nx\r\nEND\r\n");
+    thread::sleep(Duration::from_millis(1200));
+    client.exchange("get k kept\r\n", "VALUE kept 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn the_last_flush_counts() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    let set = "set k 0 0 1\r\nx\r\n";
+    let got = "VALUE k 0 1\r\nx\r\nEND\r\n";
+    // A thousand delayed flushes count as one.
+    client.exchange(&"flush_all 1\r\n".repeat(1000), &"OK\r\n".repeat(1000));
+    client.exchange("flush_all 1000\r\n", "OK\r\n");
+    client.exchange(set, "STORED\r\n");
+    thread::sleep(Duration::from_millis(1200));
+    client.exchange("get k\r\n", got);
+    client.exchange("flush_all 1 noreply\r\n", "");
+    client.exchange("flush_all noreply\r\n", "");
+    client.exchange("get k\r\n", "END\r\n");
+    client.exchange(set, "STORED\r\n");
+    thread::sleep(Duration::from_millis(1200));
+    client.exchange("get k\r\n", got);
+    client.exchange("flush_all 1\r\n", "OK\r\n");
+    client.exchange("get k\r\n", got);
+    thread::sleep(Duration::from_millis(1200));
+    client.exchange("get k\r\n", "END\r\n");
+    assert_eq!(client.stat("stats", "curr_items"), "0");
+}
+
+#[test]
+fn a_flush_takes_effect_at_once_and_delays_no_other_client() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    // Holds the crawl lock, like a crawl over very many values.
+    let crawl_lock = server.server.crawl_lock.blocking_lock();
+    // More clients than the server has threads.
+    let mut others: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    for other in &mut others {
+        other.0.write_all(b"flush_all\r\nlru_crawler crawl all\r\n").unwrap();
+    }
+    let sent = Instant::now();
+    while server.server.store.peek(b"k").is_some() {
+        assert!(sent.elapsed() < Duration::from_secs(10), "the flush has no effect");
+    }
+    client.exchange("mn\r\nget k\r\nset new 0 0 1\r\nx\r\n", "MN\r\nEND\r\nSTORED\r\n");
+    assert_eq!(client.stat("stats", "curr_items"), "2");
+    drop(crawl_lock);
+    for other in &mut others {
+        other.expect("OK\r\nOK\r\n");
+    }
+    assert!(server.server.store.totals().items < 2, "flushed values are removed");
+}

@@ -1,0 +1,197 @@
+//! The traffic of a tenant: its limits of requests, bytes and connections, and counts of what was
+//! refused.
+//!
+//! A connection belongs to the tenant of its listener or of its login, and otherwise to the default
+//! tenant. All connections of a tenant share its limits, on all threads. A tenant without limits
+//! costs a command one load.
+//!
+//! A change must keep that a limit can be set while clients are served, and that no tenant's traffic
+//! takes a lock of another tenant.
+
+pub mod connection_permit;
+mod rate;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::protocol::command_set::CommandSet;
+use crate::settings::traffic_limits::TrafficLimits;
+
+use rate::Rate;
+
+/// The traffic of a tenant.
+#[derive(Debug)]
+pub struct Traffic {
+    /// Origin of the times of the rates.
+    started: Instant,
+    /// Requests, bytes or commands are limited.
+    is_limited: AtomicBool,
+    requests: Rate,
+    bytes: Rate,
+    denied: AtomicU32,
+    /// `u64::MAX`: no limit.
+    connections_max: AtomicU64,
+    connections: AtomicU64,
+    /// Requests above the limit of requests or of bytes.
+    refused_requests: AtomicU64,
+    denied_commands: AtomicU64,
+    rejected_connections: AtomicU64,
+}
+
+/// The numbers of a tenant's traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficCounts {
+    pub connections: u64,
+    pub refused_requests: u64,
+    pub denied_commands: u64,
+    pub rejected_connections: u64,
+}
+
+/// The reason why a command is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The limit of this name is reached: `requests` or `bandwidth`. A command is admitted again after
+    /// `wait`.
+    OverLimit {
+        limit: &'static str,
+        wait: Duration,
+    },
+    Denied {
+        command: &'static str,
+    },
+}
+
+impl std::ops::AddAssign for TrafficCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.connections += other.connections;
+        self.refused_requests += other.refused_requests;
+        self.denied_commands += other.denied_commands;
+        self.rejected_connections += other.rejected_connections;
+    }
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            is_limited: AtomicBool::new(false),
+            requests: Rate::default(),
+            bytes: Rate::default(),
+            denied: AtomicU32::new(0),
+            connections_max: AtomicU64::new(u64::MAX),
+            connections: AtomicU64::new(0),
+            refused_requests: AtomicU64::new(0),
+            denied_commands: AtomicU64::new(0),
+            rejected_connections: AtomicU64::new(0),
+        }
+    }
+}
+
+// All atomics here are relaxed: limits and statistics that guard no other memory. A command that
+// runs while a limit changes meets the limit before or after the change.
+impl Traffic {
+    /// Sets the limits. Open connections above the new limit stay.
+    pub fn set_limits(&self, limits: &TrafficLimits) {
+        let TrafficLimits { requests, bandwidth, connections, deny } = *limits;
+        self.requests.set(requests.unwrap_or(u64::MAX));
+        self.bytes.set(bandwidth.get());
+        self.denied.store(deny.bits(), Ordering::Relaxed);
+        self.connections_max.store(connections.unwrap_or(u64::MAX), Ordering::Relaxed);
+        let unlimited = TrafficLimits { connections, ..TrafficLimits::default() };
+        self.is_limited.store(*limits != unlimited, Ordering::Relaxed);
+    }
+
+    /// Returns whether requests, bytes or commands are limited, so that commands need
+    /// [`admit`](Self::admit).
+    pub fn is_limited(&self) -> bool {
+        self.is_limited.load(Ordering::Relaxed)
+    }
+
+    /// Admits a command of these kinds that counts as this many requests, or counts its refusal.
+    ///
+    /// # Errors
+    ///
+    /// The reason.
+    pub fn admit(&self, requests: u64, kinds: CommandSet) -> Result<(), Refusal> {
+        let now = self.now();
+        let bytes = self.bytes.wait(now);
+        let admitted = match bytes.is_zero() {
+            false => Err(Refusal::OverLimit { limit: "bandwidth", wait: bytes }),
+            true => {
+                let taken = self.requests.try_take(requests, now);
+                taken.map_err(|wait| Refusal::OverLimit { limit: "requests", wait })
+            }
+        };
+        if admitted.is_err() {
+            self.refused_requests.fetch_add(1, Ordering::Relaxed);
+            return admitted;
+        }
+        match CommandSet::of_bits(self.denied.load(Ordering::Relaxed)).common_name(kinds) {
+            None => Ok(()),
+            Some(command) => {
+                self.denied_commands.fetch_add(1, Ordering::Relaxed);
+                Err(Refusal::Denied { command })
+            }
+        }
+    }
+
+    /// Counts bytes that were received or sent.
+    pub fn charge(&self, bytes: u64) {
+        self.bytes.take(bytes, self.now());
+    }
+
+    /// Returns the counts.
+    pub fn counts(&self) -> TrafficCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TrafficCounts {
+            connections: read(&self.connections),
+            refused_requests: read(&self.refused_requests),
+            denied_commands: read(&self.denied_commands),
+            rejected_connections: read(&self.rejected_connections),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lowwater::ByteSize;
+
+    use super::*;
+
+    #[test]
+    fn limits_of_any_kind_are_noticed_and_can_be_taken_back() {
+        let traffic = Traffic::default();
+        let none = TrafficLimits::default();
+        for limits in [
+            TrafficLimits { requests: Some(1), ..none },
+            TrafficLimits { bandwidth: ByteSize::kib(1), ..none },
+            TrafficLimits { deny: CommandSet::parse("get").unwrap(), ..none },
+        ] {
+            traffic.set_limits(&limits);
+            assert!(traffic.is_limited(), "{limits:?}");
+            traffic.set_limits(&none);
+            assert!(!traffic.is_limited());
+        }
+        traffic.set_limits(&TrafficLimits { connections: Some(1), ..none });
+        assert!(!traffic.is_limited(), "connections are limited when they begin");
+    }
+
+    #[test]
+    fn requests_wait_for_bytes_that_were_sent() {
+        let traffic = Traffic::default();
+        traffic.set_limits(&TrafficLimits { bandwidth: ByteSize::kib(1), ..TrafficLimits::default() });
+        assert_eq!(traffic.admit(1, CommandSet::default()), Ok(()));
+        traffic.charge(1 << 20);
+        let refused = traffic.admit(1, CommandSet::default());
+        let is_over = |wait| wait > Duration::from_secs(900);
+        assert!(
+            matches!(refused, Err(Refusal::OverLimit { limit: "bandwidth", wait }) if is_over(wait)),
+            "{refused:?}"
+        );
+        assert_eq!(traffic.counts(), TrafficCounts { refused_requests: 1, ..TrafficCounts::default() });
+    }
+}

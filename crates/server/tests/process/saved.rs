@@ -1,0 +1,177 @@
+//! `--save-file`: the values survive a restart.
+//!
+//! The server runs as a process, is ended in each possible way, and is started again on the same
+//! file. An end that does not save must leave no file, since its values would be outdated.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::{kill_process, Signal};
+
+use super::server::{exchange, Server};
+
+/// A path that is unused, with those that the server derives from it; removed on drop.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> Self {
+        let file = Self(std::env::temp_dir().join(format!("lowwater-saved-{name}-{}", std::process::id())));
+        file.remove();
+        file
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn damaged(&self) -> PathBuf {
+        format!("{}.damaged", self.path()).into()
+    }
+
+    fn remove(&self) {
+        for path in [&self.0, &self.damaged(), &format!("{}.lock", self.path()).into()] {
+            let _ = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn get(server: &Server, key: &str) -> String {
+    exchange(&server.connect(), &format!("get {key}\r\n"), "END\r\n").unwrap()
+}
+
+#[test]
+fn values_survive_a_restart_by_a_signal_or_a_command() {
+    let file = File::new("restart");
+    let flags = ["-A", "--save-file", file.path()];
+    let mut server = Server::start(&flags);
+    let large = "v".repeat(100_000);
+    let request = format!("set shop:large 7 1000 100000\r\n{large}\r\nset b 0 0 3\r\nabc\r\n");
+    exchange(&server.connect(), &request, "STORED\r\nSTORED\r\n").unwrap();
+    for how in ["TERM", "USR1", "graceful"] {
+        match how {
+            "TERM" => kill_process(server.process(), Signal::TERM).unwrap(),
+            "USR1" => kill_process(server.process(), Signal::USR1).unwrap(),
+            _ => drop(exchange(&server.connect(), "shutdown graceful\r\n", "never").unwrap()),
+        }
+        assert!(server.wait().success(), "{how}");
+        server.wait_for_log("saved 2 values");
+        assert_eq!(std::fs::metadata(&file.0).unwrap().permissions().mode() & 0o777, 0o600, "it has all values");
+        server = Server::start(&flags);
+        server.wait_for_log("loaded 2 values");
+        assert!(get(&server, "shop:large") == format!("VALUE shop:large 7 100000\r\n{large}\r\nEND\r\n"), "{how}");
+        assert_eq!(get(&server, "b"), "VALUE b 0 3\r\nabc\r\nEND\r\n");
+        assert!(!file.0.exists(), "a crash must not bring old values back");
+    }
+}
+
+#[test]
+fn an_interrupt_and_a_plain_shutdown_save_nothing() {
+    let file = File::new("interrupt");
+    for how in ["INT", "shutdown"] {
+        let mut server = Server::start(&["-A", "--save-file", file.path()]);
+        exchange(&server.connect(), "set a 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
+        match how {
+            "INT" => kill_process(server.process(), Signal::INT).unwrap(),
+            _ => drop(exchange(&server.connect(), "shutdown\r\n", "never").unwrap()),
+        }
+        assert!(server.wait().success());
+        assert!(!file.0.exists(), "{how}");
+    }
+    let server = Server::start(&[]);
+    let reply = exchange(&server.connect(), "shutdown\r\n", "\r\n").unwrap();
+    assert_eq!(reply, "SERVER_ERROR: shutdown not enabled\r\n");
+}
+
+/// Returns the error of a server that does not start with this file and these flags.
+fn refusal(path: &str, flags: &[&str]) -> String {
+    let program = env!("CARGO_BIN_EXE_lowwater-server");
+    let refused = Command::new(program).args(["-p0", "-m8", "--save-file", path]).args(flags).output().unwrap();
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains(&format!("--save-file: {path}")), "{why}");
+    why
+}
+
+/// Lets a server save one value to `file`.
+fn save_one(file: &File) -> Vec<u8> {
+    let mut server = Server::start(&["--save-file", file.path()]);
+    exchange(&server.connect(), "set a 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
+    kill_process(server.process(), Signal::TERM).unwrap();
+    assert!(server.wait().success());
+    std::fs::read(&file.0).unwrap()
+}
+
+#[test]
+fn a_damaged_file_is_kept_aside_and_a_bad_path_is_refused() {
+    let file = File::new("damaged");
+    let mut saved = save_one(&file);
+    *saved.last_mut().unwrap() ^= 1;
+    std::fs::write(&file.0, &saved).unwrap();
+    // The file cannot get its other name: a start would load it again after a crash.
+    std::fs::create_dir(file.damaged()).unwrap();
+    let why = refusal(file.path(), &[]);
+    assert!(why.contains("cannot be removed"), "{why}");
+    assert!(std::fs::read(&file.0).unwrap() == saved);
+    std::fs::remove_dir(file.damaged()).unwrap();
+
+    let server = Server::start(&["--save-file", file.path()]);
+    server.wait_for_log("kept as");
+    assert!(std::fs::read(file.damaged()).unwrap() == saved);
+    assert!(!file.0.exists());
+    refusal("/nonexistent/folder/file", &[]);
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused_and_left_alone() {
+    let file = File::new("foreign");
+    for (text, part) in
+        [("no values", "no file of saved values"), ("", "no file"), ("lowwate0 and more", "another version")]
+    {
+        std::fs::write(&file.0, text).unwrap();
+        let why = refusal(file.path(), &[]);
+        assert!(why.contains(part), "{why}");
+        assert_eq!(std::fs::read_to_string(&file.0).unwrap(), text);
+    }
+    file.remove();
+    std::fs::create_dir(&file.0).unwrap();
+    assert!(refusal(file.path(), &[]).contains("no regular file"));
+    assert!(file.0.is_dir());
+    file.remove();
+    // Without a writer, opening it could wait for ever.
+    assert!(Command::new("mkfifo").arg(&file.0).status().unwrap().success());
+    assert!(refusal(file.path(), &[]).contains("no regular file"));
+    assert!(file.0.exists() && !file.damaged().exists());
+}
+
+#[test]
+fn a_second_server_does_not_touch_the_file_of_the_first_one() {
+    let file = File::new("second");
+    let id = format!("{}.pid", file.path());
+    let mut first = Server::start(&["--save-file", file.path(), "-P", &id]);
+    exchange(&first.connect(), "set a 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
+    let why = refusal(file.path(), &["-P", &id]);
+    assert!(why.contains("another server uses it"), "{why}");
+    assert_eq!(std::fs::read_to_string(&id).unwrap(), format!("{}\n", first.process().as_raw_nonzero()));
+    kill_process(first.process(), Signal::TERM).unwrap();
+    assert!(first.wait().success());
+    let second = Server::start(&["--save-file", file.path()]);
+    assert_eq!(get(&second, "a"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn a_start_that_fails_keeps_the_file() {
+    let file = File::new("kept");
+    let saved = save_one(&file);
+    let program = env!("CARGO_BIN_EXE_lowwater-server");
+    let flags = ["-p0", "-m8", "--save-file", file.path(), "-P", "/nonexistent/folder/id"];
+    let refused = Command::new(program).args(flags).output().unwrap();
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("-P: "), "{refused:?}");
+    assert!(std::fs::read(&file.0).unwrap() == saved);
+}
