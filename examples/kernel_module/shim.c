@@ -3,7 +3,9 @@
 
 #include <linux/atomic.h>
 #include <linux/bug.h>
+#include <linux/lockdep.h>
 #include <linux/module.h>
+#include <linux/preempt.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -11,16 +13,56 @@
 
 #include "lowwater.h"
 
-#if defined(CONFIG_DEBUG_SPINLOCK) || defined(CONFIG_DEBUG_LOCK_ALLOC) || defined(CONFIG_PREEMPT_RT) || !defined(CONFIG_SMP)
+#if defined(CONFIG_PREEMPT_RT) || !defined(CONFIG_SMP)
 #error "rust/src/kernel.rs takes a spin lock for one word that is 0 when free"
 #endif
-static_assert(sizeof(raw_spinlock_t) == 4);
+static_assert(sizeof(arch_spinlock_t) == 4);
 
 void *lowwater_shim_alloc(size_t size);
 void lowwater_shim_free(void *memory);
 void lowwater_shim_after_readers(void);
 size_t lowwater_shim_processor(void);
 void __noreturn lowwater_shim_bug(const char *file, size_t len, u32 line);
+
+#ifdef CONFIG_DEBUG_SPINLOCK
+/*
+ * With lock debugging a spinlock_t has more than one word. The word is the architecture's lock then, and lockdep sees all
+ * of lowwater's locks as one. It checks that none is held where the kernel must hold none (in a sleep, on return to user
+ * space), but not their order among each other.
+ */
+#ifdef CONFIG_LOCKDEP
+static struct lockdep_map lock_map = STATIC_LOCKDEP_MAP_INIT("lowwater", &lock_map);
+#endif
+
+void lowwater_shim_spin_lock(arch_spinlock_t *lock);
+int lowwater_shim_spin_trylock(arch_spinlock_t *lock);
+void lowwater_shim_spin_unlock(arch_spinlock_t *lock);
+
+void lowwater_shim_spin_lock(arch_spinlock_t *lock)
+{
+	preempt_disable();
+	lock_acquire(&lock_map, 0, 0, 0, 0, NULL, _RET_IP_);
+	arch_spin_lock(lock);
+}
+
+int lowwater_shim_spin_trylock(arch_spinlock_t *lock)
+{
+	preempt_disable();
+	if (!arch_spin_trylock(lock)) {
+		preempt_enable();
+		return 0;
+	}
+	lock_acquire(&lock_map, 0, 1, 0, 0, NULL, _RET_IP_);
+	return 1;
+}
+
+void lowwater_shim_spin_unlock(arch_spinlock_t *lock)
+{
+	lock_release(&lock_map, _RET_IP_);
+	arch_spin_unlock(lock);
+	preempt_enable();
+}
+#endif
 
 /* Allocations that have not been freed. */
 static atomic_long_t allocations;

@@ -1,25 +1,32 @@
-//! The kernel's services, through `shim.c`: memory, a lock, RCU, the processor number, and the
-//! panic.
+//! The kernel's services, through `shim.c`: memory, a lock, RCU, and the processor number. Rust
+//! modules (`../../modules`) use this file, too.
+//!
+//! The embedder's side of `lowwater_base::embedder`: everything that the library needs from its
+//! environment. `shim.c` is needed for inline functions and macros of the kernel.
+//!
+//! A function that is added needs its C side in `shim.c`.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
-use core::panic::PanicInfo;
 
 use lowwater_lru_core::embedder;
 
 unsafe extern "C" {
     fn lowwater_shim_alloc(size: usize) -> *mut c_void;
     fn lowwater_shim_free(memory: *mut c_void);
-    // Exported by the kernel itself: the functions of the spin lock.
+    // Exported by the kernel itself: the functions of the spin lock. With lock debugging they need
+    // more than one word, and the shim's functions take their place.
+    #[cfg_attr(CONFIG_DEBUG_SPINLOCK, link_name = "lowwater_shim_spin_lock")]
     fn _raw_spin_lock(lock: *mut u32);
+    #[cfg_attr(CONFIG_DEBUG_SPINLOCK, link_name = "lowwater_shim_spin_trylock")]
     fn _raw_spin_trylock(lock: *mut u32) -> i32;
+    #[cfg_attr(CONFIG_DEBUG_SPINLOCK, link_name = "lowwater_shim_spin_unlock")]
     fn _raw_spin_unlock(lock: *mut u32);
     fn __rcu_read_lock();
     fn __rcu_read_unlock();
     safe fn lowwater_shim_after_readers();
     safe fn lowwater_shim_processor() -> usize;
-    fn lowwater_shim_bug(file: *const u8, len: usize, line: u32) -> !;
 }
 
 /// Division of 128-bit numbers, which kernels do not have: the limits' shares and the shrinker's
@@ -64,7 +71,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// The kernel's spin lock, in a build without lock debugging: a word that is 0 when free. Not for interrupts.
+/// The kernel's spin lock: a word that is 0 when free. Not for interrupts.
 #[repr(transparent)]
 pub struct SpinLock(UnsafeCell<u32>);
 
@@ -133,12 +140,3 @@ impl embedder::Processor for Smp {
 }
 
 lowwater_lru_core::embedder! { lock: SpinLock, read: Rcu, processor: Smp }
-
-/// No code here is meant to panic (`ci/kmod.sh` lists the places that could). A panic reports its
-/// place to the kernel.
-#[panic_handler]
-fn panic(info: &PanicInfo<'_>) -> ! {
-    let (file, line) = info.location().map_or(("?", 0), |at| (at.file(), at.line()));
-    // SAFETY: the text is `len` bytes long.
-    unsafe { lowwater_shim_bug(file.as_ptr(), file.len(), line) }
-}

@@ -2,12 +2,15 @@
 //! `lowwater.h` is the C side.
 //!
 //! Every function here is called from C, so each documents its arguments.
+//!
+//! A change of a signature must be made in `lowwater.h`, too.
 
 #![no_std]
 
 extern crate alloc;
 
 mod kernel;
+mod panic;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# Rust modules in a Linux kernel that has Rust: builds Linux 6.12 with CONFIG_RUST=y and the modules
+# of examples/kernel_module, boots guests with 1, 2 and 4 nodes, and loads each module; four tasks,
+# each in a control group of its own, then use its cache while everything is dropped with
+# `echo 2 > /proc/sys/vm/drop_caches`. The module is unloaded in the middle of both: an open file of
+# /proc holds no reference on it. KFENCE searches for memory that is used after it was freed. At the
+# end no entry may be left, and the kernel's log must be clean. Then compares the instructions of an
+# add and a del with those of the same cache in C.
+#
+# ci/rust-kernel.sh          a bounded run (3 loads); skipped if the kernel is not built yet
+# ci/rust-kernel.sh --build  builds the kernel first: about ten minutes of processor time, once
+# ci/rust-kernel.sh --all    with --build: 20 loads, more objects, and a kernel with lockdep, too
+#
+# The kernel, its source and the compiler stay in ~/.cache/lowwater (2.9 GB; LOWWATER_CACHE names
+# another folder), found again by a hash of the configuration and the patch. RUST_KERNEL_NODES,
+# RUST_KERNEL_LOADS, RUST_KERNEL_OBJECTS, RUST_KERNEL_VARIANTS, RUST_KERNEL_MANY, RUST_KERNEL_JOBS change the parts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/apt.bash
+. ci/tools/emulator.bash
+. ci/tools/rust-kernel.bash
+
+nodes_of_guests=(${RUST_KERNEL_NODES:-1 2 4}) loads=${RUST_KERNEL_LOADS:-3} objects=${RUST_KERNEL_OBJECTS:-40000}
+variants=(${RUST_KERNEL_VARIANTS:-plain}) build=no rounds=2 pairs=10000 many=${RUST_KERNEL_MANY:-0} built_for=
+case "${1:-}" in
+--build) build=yes ;;
+--all)
+    build=yes loads=${RUST_KERNEL_LOADS:-20} objects=${RUST_KERNEL_OBJECTS:-400000} variants=(${RUST_KERNEL_VARIANTS:-plain debug}) many=${RUST_KERNEL_MANY:-10000}
+    ;;
+esac
+
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+skip() {
+    echo "skipped: Rust modules in a kernel need $*"
+    exit 0
+}
+fail() {
+    echo "failed: $*" >&2
+    exit 1
+}
+
+[ "$(uname -m)" = x86_64 ] || skip "an x86-64 machine"
+for variant in "${variants[@]}"; do
+    [ "$build" = yes ] || [ -e "$(kernel_dir "$variant")/built" ] ||
+        skip "the guest's kernel, which is not built yet; \`ci/rust-kernel.sh --build\` builds it, in about ten minutes of processor time"
+done
+for tool in qemu-system-x86_64 busybox cpio make gcc-12; do
+    command -v "$tool" >/dev/null || packages qemu-system-x86 busybox-static cpio make gcc-12 || true
+    command -v "$tool" >/dev/null || skip "$tool (Debian: qemu-system-x86 busybox-static cpio make gcc-12), which cannot be installed"
+done
+
+# No unsafe code in the cache and the template, and no more lines than a reader copies.
+if grep -n '\bunsafe\b' examples/kernel_module/{one_cache/cache,one_cache/load,modules/on_list_lru,template/template}.rs; then
+    fail "unsafe code in a cache"
+fi
+lines="$(wc -l <examples/kernel_module/template/template.rs)"
+[ "$lines" -le 100 ] || fail "the template has $lines lines"
+echo "ok: no unsafe code in the caches; the template has $lines lines"
+
+# build_modules VARIANT: builds all modules for that kernel, to $work/modules.
+build_modules() {
+    local dir folder
+    dir="$(kernel_dir "$1")"
+    kernel_environment
+    rm -rf "$work/modules"
+    cp -r examples/kernel_module "$work/modules"
+    mkdir "$work/modules/peer"
+    cp examples/kernel_module/{peer.c,load.h} "$work/modules/peer/"
+    printf 'obj-m := lowwater_peer.o\nlowwater_peer-y := peer.o\n' >"$work/modules/peer/Kbuild"
+    for folder in template modules peer; do
+        "${kernel_make[@]}" -C "$dir/build" "M=$work/modules/$folder" "LOWWATER=$PWD/examples/kernel_module" modules >"$work/make" 2>&1 ||
+            { cat "$work/make" >&2; fail "the modules of $folder do not build"; }
+        # Of an older compiler, objtool knows by name the functions that do not return; after a call of
+        # one of this compiler's it sees no end of the caller.
+        if grep -iE 'warning|undefined' "$work/make" | grep -v 'objtool: .* falls through to next function'; then
+            cat "$work/make" >&2
+            fail "the modules of $folder build with warnings"
+        fi
+    done
+    local root="$work/root"
+    rm -rf "$root"
+    mkdir -p "$root"/{bin,proc,sys,dev}
+    cp "$(command -v busybox)" "$root/bin/busybox"
+    cp "$work"/modules/*/*.ko "$root/"
+    cp examples/kernel_module/modules/guest.sh "$root/init"
+    chmod +x "$root/init"
+    (cd "$root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initrd"
+    built_for="$1"
+    (cd "$root" && stat -c 'built %n, %s bytes' ./*.ko)
+}
+
+# guest VARIANT NODES PROCESSORS OPTION... -- QEMU_ARGUMENT...: boots a guest. Its figures are in
+# $work/figures afterwards, the kernel's log in $work/console.
+guest() {
+    local variant="$1" nodes="$2" cpus="$3" mib="${guest_mib:-2048}" options=() numa=() n began=$SECONDS
+    shift 3
+    while [ "$1" != -- ]; do options+=("$1") && shift; done
+    shift
+    for ((n = 0; n < nodes; n++)); do
+        numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
+        numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
+    done
+    for n in 1 2 3; do
+        : >"$work/figures"
+        timeout "${RUST_KERNEL_SECONDS:-3600}" qemu-system-x86_64 -M q35 "$@" -cpu max \
+            -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
+            -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
+            -kernel "$(kernel_dir "$variant")/build/arch/x86/boot/bzImage" -initrd "$work/initrd" \
+            -append "console=ttyS0 loglevel=5 panic=-1 oops=panic random.trust_cpu=on ${options[*]}" </dev/null >"$work/qemu" 2>&1 ||
+            { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done in time"; }
+        emulated_badly "$work/console" || break
+    done
+    tr -d '\r' <"$work/figures" >"$work/clean" && mv "$work/clean" "$work/figures"
+    sed 's/^/    /' "$work/figures"
+    grep -q '^end 1$' "$work/figures" || { tail -n 60 "$work/console" >&2; fail "the guest stopped early"; }
+    echo "    guest_seconds $((SECONDS - began))"
+    expect nodes '==' "$nodes"
+    expect log_lines_bad '==' 0
+    ! grep '^failed' "$work/figures" || fail "something in the guest"
+}
+# figure NAME: prints its value.
+figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
+# expect NAME OPERATOR VALUE
+expect() {
+    local value
+    value="$(figure "$1")" || fail "no figure $1"
+    awk "BEGIN { exit !($value $2 $3) }" || { tail -n 40 "$work/console" >&2; fail "$1 is $value, which is not $2 $3"; }
+    echo "ok: $1 $value $2 $3"
+}
+
+modules="cache_on_list_lru cache_on_lowwater cache_in_tree"
+for variant in "${variants[@]}"; do
+    kernel_build "$variant" || fail "the kernel \"$variant\" does not build; see $(kernel_dir "$variant")/log"
+    SECONDS=0
+    build_modules "$variant"
+    echo "modules for \"$variant\": $SECONDS s"
+    for nodes in "${nodes_of_guests[@]}"; do
+        echo "== $variant kernel, $nodes nodes, $loads loads, $objects objects"
+        guest "$variant" "$nodes" 4 kfence.sample_interval=1 "lw.loads=$loads" "lw.objects=$objects" "lw.modules=${modules// /,}" -- \
+            -accel "${VM_ACCEL:-tcg,thread=multi}"
+        for module in $modules; do
+            file="${module#cache_}"
+            expect "$file.loads" '==' "$loads"
+            expect "$file.full_at_least" '==' "$((objects / 4 * 4))"
+            expect "$file.dropped" '>=' "$loads"
+            expect "$file.promoted" '>=' 1
+            # Tasks used it when the unload began.
+            expect "$file.commands_at_unload" '>=' 1
+            # Counts are exact, and nothing is left.
+            expect "$file.counts_right" '==' "$loads"
+            expect "$file.entries_left" '==' 0
+        done
+        expect on_lowwater.allocations_left '==' 0
+        expect in_tree.allocations_left '==' 0
+        for file in on_list_lru in_tree; do
+            # The limit of one group took entries of that group, and only of that.
+            expect "$file.groups_charged_at_max" '<=' 2097152
+            expect "$file.groups_listed" '==' 60000
+            expect "$file.groups_listed_at_max" '>=' 20000
+            expect "$file.groups_listed_at_max" '<' 60000
+            # Entries of a removed group stay until they are reclaimed from its parent.
+            expect "$file.groups_listed_after_rmdir" '==' "$(figure "$file.groups_listed_at_max")"
+            expect "$file.groups_listed_after_drop" '<=' 100
+        done
+        # A shrinker of two lists reclaims from both.
+        expect two_lists.objects '==' 5000
+        expect two_lists.objects_left '==' 0
+        expect template.first '==' 10000
+        expect template.after_drop '<' 100
+    done
+done
+
+# Here the guest's clock advances by one nanosecond per instruction, regardless of other load on the
+# machine.
+echo "== instructions of an add and a del"
+[ "$built_for" = plain ] || build_modules plain
+guest plain 1 1 lw.loads=0 "lw.compared=lowwater_peer,cache_on_list_lru,cache_on_lowwater" "lw.rounds=$rounds" "lw.pairs=$pairs" -- \
+    -accel tcg,thread=single -icount shift=0,sleep=off
+for span in 16 1000 20000; do
+    c="$(figure "lowwater_peer.pair_$span")"
+    expect "on_list_lru.pair_$span" '<=' "1.05 * $c"
+    expect "on_lowwater.pair_$span" '<=' "$c"
+done
+
+[ "$many" -gt 0 ] || exit 0
+echo "== $many groups and 1,000 caches, of which three hold an object"
+guest_mib=4096 guest plain 2 2 lw.loads=0 "lw.many=$many" -- -accel tcg,thread=single -icount shift=0,sleep=off
+for module in many_on_list_lru many_on_lowwater; do
+    expect "$module.left" '==' 0
+done

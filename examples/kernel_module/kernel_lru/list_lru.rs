@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! LRU lists per memory control group and per node: the kernel's `list_lru`.
+//!
+//! The C functions trust their caller; this type makes each call safe. A change must keep that an
+//! object on the list has exactly one reference that the list owns, and that `list_lru_destroy`
+//! runs with the list empty.
+
+use super::{
+    lru_arc::{LruArc, LruItem},
+    shrinker::Occupancy,
+    slab_cache::SlabCache,
+    walk::{walk, Isolate, LruStatus},
+    Isolated, MemCgroup, NodeId,
+};
+use core::{alloc::Layout, marker::PhantomData, ptr};
+use kernel::{
+    alloc::{AllocError, Flags},
+    bindings,
+    error::to_result,
+    init::pin_init_from_closure,
+    prelude::*,
+    sync::Arc,
+    types::Opaque,
+};
+
+/// The state that the lists and each of their objects share.
+///
+/// # Invariants
+///
+/// `lru` is initialized, and is memcg-aware if its shrinker is. Each object comes from `slab`, and is
+/// only ever added to `lru`.
+#[pin_data(PinnedDrop)]
+pub(super) struct Inner<T> {
+    #[pin]
+    lru: Opaque<bindings::list_lru>,
+    pub(super) slab: SlabCache,
+    /// Objects are put in and taken out by a shared reference, so `T` is invariant: with a
+    /// covariant one, a list of `&'static U` could be used as a list of shorter references.
+    objects: PhantomData<fn(T) -> T>,
+}
+
+// SAFETY: All functions of a `list_lru` take its locks, and may be called on any thread.
+unsafe impl<T> Send for Inner<T> {}
+// SAFETY: All functions of a `list_lru` take its locks, and may be called on several threads.
+unsafe impl<T> Sync for Inner<T> {}
+
+#[pinned_drop]
+impl<T> PinnedDrop for Inner<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant, the lists are initialized. They are empty, since an object
+        // on them would own a reference of `self`.
+        unsafe { bindings::list_lru_destroy(self.lru.get()) };
+    }
+}
+
+/// The LRU lists of one kind of object: one list per memory control group and node.
+///
+/// The lists own their objects by [`LruArc`] handles. An object belongs to the group that was
+/// charged for it and to the node of its memory, so neither is passed to
+/// [`add_obj`](Self::add_obj) and [`del`](Self::del), and passing the wrong one, which corrupts a
+/// C caller's lists, cannot happen.
+///
+/// When a group is removed, the kernel moves its objects to its parent's list.
+///
+/// C header: [`include/linux/list_lru.h`](srctree/include/linux/list_lru.h)
+pub(crate) struct ListLru<T> {
+    inner: Arc<Inner<T>>,
+}
+
+/// An object that could not be added; each variant returns the handle.
+pub(crate) enum AddError<H> {
+    /// A list or an [`Isolated`] owns the object already.
+    Linked(H),
+    /// The object was allocated by another `ListLru`.
+    Foreign(H),
+}
+
+impl<H> AddError<H> {
+    /// Returns the handle.
+    pub(crate) fn into_handle(self) -> H {
+        match self {
+            Self::Linked(handle) | Self::Foreign(handle) => handle,
+        }
+    }
+}
+
+impl<T> ListLru<T> {
+    /// Creates lists that report to the shrinker of `occupancy` when one of them goes from empty to
+    /// non-empty: only then is the shrinker called for a group and node.
+    pub(crate) fn try_with_occupancy(occupancy: Occupancy<'_>) -> Result<Self>
+    where
+        T: Send + Sync,
+    {
+        let (name, shrinker) = (occupancy.slab_name()?, occupancy.as_ptr());
+        // A shrinker that is called for all groups at once counts one list of a node, so there must
+        // not be one for each group.
+        let memcg_aware = occupancy.is_memcg_aware();
+        let init = move |slot: *mut Opaque<bindings::list_lru>| {
+            let lru = Opaque::raw_get(slot);
+            // SAFETY: `slot` is memory for the lists.
+            unsafe { lru.write_bytes(0, 1) };
+            // SAFETY: `slot` is memory for the lists, and the shrinker is alive. A null key means
+            // the lock class that all list_lrus share.
+            to_result(unsafe { bindings::__list_lru_init(lru, memcg_aware, ptr::null_mut(), shrinker) })
+        };
+        // SAFETY: The closure initializes the lists at `slot`, or returns an error.
+        let lru = unsafe { pin_init_from_closure(init) };
+        // INVARIANT: The lists are initialized above, and only `alloc` makes objects.
+        let inner = Arc::pin_init(
+            // The lists last: if a later field failed, they would be freed while the kernel has
+            // them in its table of all lists.
+            try_pin_init!(Inner {
+                slab: SlabCache::new(&name, Layout::new::<LruItem<T>>())?,
+                objects: PhantomData,
+                lru <- lru,
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        Ok(Self { inner })
+    }
+
+    /// Allocates an object that can be added to these lists. Its memory, and that of the current
+    /// group's lists, is charged to the current task's group.
+    pub(crate) fn alloc(&self, value: T, flags: Flags) -> Result<LruArc<T>, AllocError> {
+        // SAFETY: The lists are initialized by the invariant of `Inner`.
+        let item = unsafe {
+            self.inner
+                .slab
+                .alloc::<LruItem<T>>(self.inner.lru.get(), flags)
+        }
+        .ok_or(AllocError)?;
+        // SAFETY: The memory was allocated for an object.
+        unsafe { LruItem::write(item, self.inner.clone(), value) };
+        // SAFETY: The new object has one reference, which is ours.
+        Ok(unsafe { LruArc::from_item(item) })
+    }
+
+    /// Adds an object as the youngest of its group on its node. The list owns the handle until the
+    /// object is removed. O(1), allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with the handle. Of several threads that add the same object, exactly one
+    /// succeeds.
+    #[inline]
+    pub(crate) fn add_obj(&self, item: LruArc<T>) -> Result<(), AddError<LruArc<T>>> {
+        if !Arc::ptr_eq(&item.item().inner, &self.inner) {
+            return Err(AddError::Foreign(item));
+        }
+        if !item.item().claim() {
+            return Err(AddError::Linked(item));
+        }
+        let links = LruItem::links(item.into_item());
+        // SAFETY: The object is one of these lists' and on none of them, since it was claimed. Its
+        // allocation made the list of its group, or of the ancestor that took over.
+        unsafe { bindings::list_lru_add_obj(self.inner.lru.get(), links) };
+        Ok(())
+    }
+
+    /// Removes an object if it is on one of these lists, and returns the handle by which the list
+    /// owned it. O(1).
+    ///
+    /// Returns `None` if the object is on no list, on another `ListLru`'s, or isolated by a walk.
+    /// Of several threads that remove the same object, exactly one gets the handle.
+    #[inline]
+    pub(crate) fn del(&self, item: &LruArc<T>) -> Option<LruArc<T>> {
+        if !Arc::ptr_eq(&item.item().inner, &self.inner) {
+            return None;
+        }
+        let links = LruItem::links(item.as_item());
+        // SAFETY: The object is one of these lists', so it is on one of them or its links are
+        // empty, which C checks under the list's lock.
+        if !unsafe { bindings::list_lru_del_obj(self.inner.lru.get(), links) } {
+            return None;
+        }
+        item.item().unclaim();
+        // SAFETY: The list's reference of the object becomes the caller's.
+        Some(unsafe { LruArc::from_item(item.as_item()) })
+    }
+
+    /// Returns the number of objects of a group on a node. O(1).
+    pub(crate) fn count_one(&self, memcg: Option<&MemCgroup>, node: NodeId) -> u64 {
+        let lru = self.inner.lru.get();
+        // SAFETY: The lists are initialized, and the group is alive.
+        unsafe { bindings::list_lru_count_one(lru, node.0, MemCgroup::as_ptr(memcg)) as u64 }
+    }
+
+    /// Returns the number of objects of all groups on all nodes. O(nodes).
+    pub(crate) fn count(&self) -> u64 {
+        let lru = self.inner.lru.get();
+        // SAFETY: The lists are initialized.
+        NodeId::all()
+            .map(|node| unsafe { bindings::list_lru_count_node(lru, node.0) as u64 })
+            .sum()
+    }
+
+    /// Walks the objects of a group on a node, oldest first, and asks `callback` for a verdict on
+    /// each, under the list's lock. Ends after `nr_to_walk` visits, which are subtracted from it.
+    /// Returns the number of removed objects.
+    #[inline]
+    pub(crate) fn walk_one<F>(
+        &self,
+        memcg: Option<&MemCgroup>,
+        node: NodeId,
+        nr_to_walk: &mut u64,
+        mut callback: F,
+    ) -> u64
+    where
+        F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
+    {
+        let lru = self.inner.lru.get();
+        walk(nr_to_walk, &mut callback, |isolate, arg, left| {
+            let memcg = MemCgroup::as_ptr(memcg);
+            // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, and `isolate`
+            // fits to `arg` (clause of `walk`).
+            unsafe { bindings::list_lru_walk_one(lru, node.0, memcg, Some(isolate), arg, left) }
+        })
+    }
+
+    /// As [`walk_one`](Self::walk_one), for all groups on a node.
+    pub(crate) fn walk_node<F>(&self, node: NodeId, nr_to_walk: &mut u64, mut callback: F) -> u64
+    where
+        F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
+    {
+        let lru = self.inner.lru.get();
+        walk(nr_to_walk, &mut callback, |isolate, arg, left| {
+            // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, and `isolate`
+            // fits to `arg` (clause of `walk`).
+            unsafe { bindings::list_lru_walk_node(lru, node.0, Some(isolate), arg, left) }
+        })
+    }
+
+    /// Removes all objects.
+    pub(crate) fn clear(&self) {
+        for node in NodeId::all() {
+            let mut old = Isolated::new();
+            self.walk_node(node, &mut u64::MAX.clone(), |it| it.isolate(&mut old));
+        }
+    }
+}
+
+/// Drops the handles of the lists. Objects with further handles live on, on no list.
+impl<T> Drop for ListLru<T> {
+    fn drop(&mut self) {
+        // Again while a group that ends has moved its objects to a list that was cleared before.
+        // Nothing can be added meanwhile.
+        while self.count() != 0 {
+            self.clear();
+        }
+    }
+}

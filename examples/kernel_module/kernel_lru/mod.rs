@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shrinkers with LRU lists: safe Rust over the kernel's own `list_lru` and `shrinker`.
+//!
+//! A cache keeps its objects on a [`ListLru`], which has one list per memory control group and
+//! node, and implements [`Shrinker`], which the kernel calls to count and to free objects of one
+//! group on one node. The names and their meaning are those of the crates `lowwater-lru-core` and
+//! `lowwater-shrinker`, so that the source of a cache is the same in user space, on lowwater's
+//! lists, and in the kernel, on the kernel's.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `list_lru.rs` | [`ListLru`]: allocates objects, adds, removes and counts them |
+//! | `lru_arc.rs` | [`LruArc`]: a shared handle on an object |
+//! | `walk.rs` | [`Isolate`]: the walk's callback and its verdicts |
+//! | `isolated.rs` | [`Isolated`]: objects off their list, to be freed without a lock |
+//! | `slab_cache.rs` | the `kmem_cache` of a list's objects |
+//! | `shrinker.rs` | [`Shrinker`], [`Builder`] and [`Registration`] |
+//! | `shrink_control.rs` | [`ShrinkControl`], [`Count`] and [`Scan`] |
+//! | `memcg.rs` | [`MemCgroup`] and [`NodeId`] |
+//!
+//! # Examples
+//!
+//! ```
+//! use kernel_lru::{Builder, Count, Isolated, ListLru, Scan, ShrinkControl, Shrinker};
+//!
+//! struct Cache {
+//!     pages: ListLru<u64>,
+//! }
+//!
+//! impl Shrinker for Cache {
+//!     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+//!         Count::Objects(self.pages.count_one(sc.memcg(), sc.node()))
+//!     }
+//!
+//!     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+//!         let (mut left, mut old) = (sc.nr_to_scan(), Isolated::new());
+//!         self.pages.walk_one(sc.memcg(), sc.node(), &mut left, |it| it.isolate(&mut old));
+//!         sc.set_nr_scanned(sc.nr_to_scan() - left);
+//!         Scan::Freed(old.len() as u64)
+//!     }
+//! }
+//!
+//! let prepared = Builder::new(c_str!("pages")).alloc()?;
+//! let pages = ListLru::try_with_occupancy(prepared.occupancy())?;
+//! let registration = prepared.register(Arc::new(Cache { pages }, GFP_KERNEL)?);
+//! # Ok::<(), Error>(())
+//! ```
+
+#![allow(dead_code)] // A module uses the parts that it needs.
+
+mod isolated;
+mod list_lru;
+mod lru_arc;
+mod memcg;
+mod shrink_control;
+mod shrinker;
+mod slab_cache;
+mod walk;
+
+#[allow(unused_imports)]
+pub(crate) use self::{
+    isolated::Isolated,
+    list_lru::{AddError, ListLru},
+    lru_arc::LruArc,
+    memcg::{MemCgroup, NodeId},
+    shrink_control::{Count, Reclaim, Scan, ShrinkControl},
+    shrinker::{Builder, Occupancy, Prepared, Registration, Shrinker},
+    walk::{Isolate, LruStatus, Unlocked},
+};

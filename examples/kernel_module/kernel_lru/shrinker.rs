@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shrinkers: caches that give memory back when the kernel asks.
+//!
+//! A registration owns the cache and unregisters before it drops it, so no callback runs on a
+//! dropped cache. A change must keep this order.
+
+use super::{Count, Scan, ShrinkControl};
+use core::{cell::Cell, mem::ManuallyDrop, ptr::NonNull};
+use kernel::{bindings, c_str, fmt, prelude::*, str::CString, sync::Arc};
+
+// `BIT()` macros, which bindgen does not evaluate.
+const SHRINKER_NUMA_AWARE: u32 = 1 << 2;
+const SHRINKER_MEMCG_AWARE: u32 = 1 << 3;
+
+/// A cache that gives memory back on request.
+///
+/// Both methods are called on any thread, several at once, for different groups and nodes or the
+/// same ones. They must not start reclaim: allocate nothing, or only with `GFP_NOWAIT`. They must
+/// not drop their own [`Registration`], which waits for them.
+pub(crate) trait Shrinker: Send + Sync {
+    /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and
+    /// must not return [`Count::Empty`] while a list has objects.
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count;
+
+    /// Scans up to `sc.nr_to_scan()` objects, oldest first, and frees those that are not in use.
+    /// Reports the number of scanned objects with [`ShrinkControl::set_nr_scanned`] if it differs
+    /// from the requested number.
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan;
+}
+
+/// The options of a shrinker, which is NUMA-aware.
+pub(crate) struct Builder {
+    name: &'static CStr,
+    memcg_aware: bool,
+    batch: i64,
+    seeks: i32,
+}
+
+impl Builder {
+    /// Begins a shrinker of this name.
+    pub(crate) fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            memcg_aware: true,
+            batch: 0,
+            seeks: bindings::DEFAULT_SEEKS as i32,
+        }
+    }
+
+    /// Sets whether the shrinker is called for each group with objects on its lists (the default),
+    /// or once for all groups and only when the machine needs memory.
+    pub(crate) fn memcg_aware(self, aware: bool) -> Self {
+        Self {
+            memcg_aware: aware,
+            ..self
+        }
+    }
+
+    /// Sets the number of objects of one scan; 0: the kernel's default.
+    pub(crate) fn batch(self, batch: u32) -> Self {
+        Self {
+            batch: batch.into(),
+            ..self
+        }
+    }
+
+    /// Sets the cost of creating an object again; 2 by default, and 0 for objects that cost
+    /// nothing.
+    pub(crate) fn seeks(self, seeks: u16) -> Self {
+        Self {
+            seeks: seeks.into(),
+            ..self
+        }
+    }
+
+    /// Allocates the shrinker and its number, by which lists report to it. May sleep.
+    pub(crate) fn alloc(self) -> Result<Prepared> {
+        let memcg_aware = if self.memcg_aware {
+            SHRINKER_MEMCG_AWARE
+        } else {
+            0
+        };
+        let flags = SHRINKER_NUMA_AWARE | memcg_aware;
+        // SAFETY: The format takes one C string, and the name is one.
+        let raw = unsafe {
+            bindings::shrinker_alloc(flags, c_str!("%s").as_char_ptr(), self.name.as_char_ptr())
+        };
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
+        // SAFETY: The shrinker is not registered yet, so it is ours.
+        unsafe { (*raw.as_ptr()).batch = self.batch as _ };
+        // SAFETY: The shrinker is not registered yet, so it is ours.
+        unsafe { (*raw.as_ptr()).seeks = self.seeks };
+        // INVARIANT: The shrinker was allocated above.
+        Ok(Prepared {
+            raw,
+            name: self.name,
+            lists: Cell::new(0),
+        })
+    }
+}
+
+/// A shrinker that is not registered yet.
+///
+/// # Invariants
+///
+/// `raw` was allocated by `shrinker_alloc`, is not registered, and is owned by `self`.
+pub(crate) struct Prepared {
+    raw: NonNull<bindings::shrinker>,
+    name: &'static CStr,
+    /// The number of `ListLru`s that were created for the shrinker.
+    lists: Cell<usize>,
+}
+
+impl Prepared {
+    /// The kernel's number of the shrinker, by which lists other than `list_lru` set its bit.
+    pub(crate) fn id(&self) -> i32 {
+        // SAFETY: The shrinker is alive, and its number is set by `alloc` only.
+        unsafe { (*self.raw.as_ptr()).id }
+    }
+
+    /// The listener of this shrinker's lists, for
+    /// [`ListLru::try_with_occupancy`](super::ListLru::try_with_occupancy).
+    ///
+    /// Several `ListLru`s may report to one shrinker, which should count the objects of all of them.
+    /// A group whose first list is empty may have objects on the second one, so the answer
+    /// [`Count::Empty`] is passed on as [`Count::Unknown`] then: no object is missed, but the
+    /// shrinker is called in each pass for each group that once had objects. One shrinker per
+    /// `ListLru` avoids these calls.
+    pub(crate) fn occupancy(&self) -> Occupancy<'_> {
+        Occupancy { prepared: self }
+    }
+
+    /// Registers the shrinker: from now on it is called, until the registration is dropped.
+    pub(crate) fn register<S: Shrinker + 'static>(self, shrinker: Arc<S>) -> Registration<S> {
+        let this = ManuallyDrop::new(self);
+        let raw = this.raw;
+        let data: *const S = &*shrinker;
+        // SAFETY: The shrinker is not registered yet, so it is ours.
+        let fields = unsafe { &mut *raw.as_ptr() };
+        fields.count_objects = Some(match this.lists.get() {
+            0 | 1 => count::<S, false>,
+            _ => count::<S, true>,
+        });
+        fields.scan_objects = Some(scan::<S>);
+        fields.private_data = data.cast_mut().cast();
+        // SAFETY: The shrinker was allocated, its callbacks are set, and their data lives until
+        // `shrinker_free` has returned.
+        unsafe { bindings::shrinker_register(raw.as_ptr()) };
+        // INVARIANT: The shrinker was registered above.
+        Registration { raw, shrinker }
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant, the shrinker is ours and not registered.
+        unsafe { bindings::shrinker_free(self.raw.as_ptr()) }
+    }
+}
+
+/// The listener by which lists report to a shrinker that they are not empty any more.
+#[derive(Clone, Copy)]
+pub(crate) struct Occupancy<'a> {
+    prepared: &'a Prepared,
+}
+
+impl Occupancy<'_> {
+    /// Counts one more `ListLru` of the shrinker, and returns the name of its slab cache: that of
+    /// the shrinker, with a number from the second one on. Two caches of one name would be an error
+    /// in the kernel's log.
+    pub(super) fn slab_name(&self) -> Result<CString> {
+        let (name, number) = (self.prepared.name, self.prepared.lists.get() + 1);
+        self.prepared.lists.set(number);
+        match number {
+            1 => CString::try_from_fmt(fmt!("{name}")),
+            _ => CString::try_from_fmt(fmt!("{name}-{number}")),
+        }
+    }
+
+    /// Whether the shrinker is called for each group.
+    pub(super) fn is_memcg_aware(&self) -> bool {
+        // SAFETY: The shrinker is alive, and its flags are set by `alloc` only.
+        unsafe { (*self.as_ptr()).flags & SHRINKER_MEMCG_AWARE != 0 }
+    }
+
+    /// The shrinker, alive during the call for which this was passed.
+    pub(super) fn as_ptr(&self) -> *mut bindings::shrinker {
+        self.prepared.raw.as_ptr()
+    }
+}
+
+/// A registered shrinker. Dropping it waits for running callbacks; after that none is called. It
+/// must be dropped before the module's code is unloaded, so it belongs into the module's struct.
+///
+/// **Never forget it** (`mem::forget`, a `static`, a cycle of `Arc`s): the kernel would call code that
+/// is unloaded. This kernel's Rust interface has nothing that prevents it.
+///
+/// # Invariants
+///
+/// `raw` is registered, and its `private_data` is the content of `shrinker`.
+pub(crate) struct Registration<S> {
+    raw: NonNull<bindings::shrinker>,
+    shrinker: Arc<S>,
+}
+
+// SAFETY: `shrinker_free` may be called on any thread; the `Arc<S>` is as `Send` as `S` is.
+unsafe impl<S: Send + Sync> Send for Registration<S> {}
+// SAFETY: A reference gives only `&S`.
+unsafe impl<S: Send + Sync> Sync for Registration<S> {}
+
+impl<S> core::ops::Deref for Registration<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.shrinker
+    }
+}
+
+impl<S> Drop for Registration<S> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant, the shrinker is registered. `shrinker` is dropped after
+        // this, when no callback runs any more.
+        unsafe { bindings::shrinker_free(self.raw.as_ptr()) }
+    }
+}
+
+/// The kernel's `count_objects`. `SEVERAL`: more than one `ListLru` reports to the shrinker.
+///
+/// # Safety
+///
+/// The `private_data` of `shrinker` is a live `S`.
+unsafe extern "C" fn count<S: Shrinker, const SEVERAL: bool>(
+    shrinker: *mut bindings::shrinker,
+    sc: *mut bindings::shrink_control,
+) -> usize {
+    // SAFETY: By the safety requirements, the data is a live `S`.
+    let this = unsafe { &*(*shrinker).private_data.cast::<S>() };
+    // SAFETY: `sc` is the argument of this callback.
+    let sc = unsafe { ShrinkControl::from_raw(sc) };
+    match this.count_objects(&sc) {
+        // See `Prepared::occupancy`.
+        Count::Empty | Count::Objects(0) if SEVERAL => Count::Unknown,
+        count => count,
+    }
+    .into_raw()
+}
+
+/// The kernel's `scan_objects`.
+///
+/// # Safety
+///
+/// The `private_data` of `shrinker` is a live `S`.
+unsafe extern "C" fn scan<S: Shrinker>(
+    shrinker: *mut bindings::shrinker,
+    sc: *mut bindings::shrink_control,
+) -> usize {
+    // SAFETY: By the safety requirements, the data is a live `S`.
+    let this = unsafe { &*(*shrinker).private_data.cast::<S>() };
+    // SAFETY: `sc` is the argument of this callback.
+    let mut sc = unsafe { ShrinkControl::from_raw(sc) };
+    let answer = this.scan_objects(&mut sc);
+    answer.into_raw(&sc)
+}

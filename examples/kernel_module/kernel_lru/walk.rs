@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callback of a walk and its verdicts.
+//!
+//! C callbacks return an `enum lru_status`, and must hold the list's lock or not according to it.
+//! Here a verdict can only be had from an [`Isolate`], by a method that leaves the lock in the
+//! state which the verdict names, so a wrong one does not compile.
+//!
+//! A change must keep that no verdict can be created otherwise.
+
+use super::{
+    lru_arc::{LruArc, LruItem},
+    Isolated,
+};
+use core::{marker::PhantomData, ptr::NonNull};
+use kernel::{bindings, ffi::c_void};
+
+/// Ties the values of one call of a callback together: invariant in `'a`.
+type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
+
+/// One visited object, under its list's lock.
+///
+/// # Invariants
+///
+/// `item` is on `list`. This thread holds `lock`, the lock of `list`.
+#[must_use = "the walk needs a verdict"]
+pub(crate) struct Isolate<'a, T> {
+    item: NonNull<LruItem<T>>,
+    list: *mut bindings::list_lru_one,
+    lock: *mut bindings::spinlock_t,
+    call: Call<'a>,
+}
+
+/// The verdict on an object, from [`Isolate`] or [`Unlocked`]. C name: `enum lru_status`.
+#[must_use = "the walk needs a verdict"]
+pub(crate) struct LruStatus<'a> {
+    then: Then,
+    call: Call<'a>,
+}
+
+enum Then {
+    /// The lock is held.
+    Removed,
+    /// The lock is held.
+    Rotate,
+    /// The lock is held.
+    Skip,
+    /// The lock was released.
+    Retry { removed: bool },
+    /// The lock was released.
+    Stop { removed: bool },
+}
+
+/// Proof that the callback released the lock.
+#[must_use = "the walk needs a verdict"]
+pub(crate) struct Unlocked<'a> {
+    removed: bool,
+    call: Call<'a>,
+}
+
+impl<'a, T> Isolate<'a, T> {
+    /// Returns the object. The lock of its list is held, so the callback must not sleep, and may
+    /// only try locks under which objects are added.
+    #[inline]
+    pub(crate) fn item(&self) -> &T {
+        // SAFETY: By the type invariant, the object is on the list, which owns a reference.
+        unsafe { self.item.as_ref() }.value()
+    }
+
+    /// Takes the object off its list. The caller takes over the list's reference.
+    #[inline]
+    fn unlink(&mut self) {
+        // SAFETY: By the type invariant, the object is on the list, and its lock is held.
+        unsafe { bindings::list_lru_isolate(self.list, LruItem::links(self.item)) };
+    }
+
+    /// Moves the object to a private list, to be freed after the lock is released. C name:
+    /// `LRU_REMOVED`.
+    #[inline]
+    pub(crate) fn isolate(mut self, to: &mut Isolated<T>) -> LruStatus<'a> {
+        self.unlink();
+        // SAFETY: The object was claimed by the list, and is on none now.
+        unsafe { to.push(self.item) };
+        LruStatus {
+            then: Then::Removed,
+            call: PhantomData,
+        }
+    }
+
+    /// Keeps the object, as the youngest. C name: `LRU_ROTATE`.
+    pub(crate) fn rotate(self) -> LruStatus<'a> {
+        LruStatus {
+            then: Then::Rotate,
+            call: PhantomData,
+        }
+    }
+
+    /// Keeps the object where it is. C name: `LRU_SKIP`.
+    pub(crate) fn skip(self) -> LruStatus<'a> {
+        LruStatus {
+            then: Then::Skip,
+            call: PhantomData,
+        }
+    }
+
+    /// Releases the lock and keeps the object, which another thread may remove and free at once.
+    pub(crate) fn unlock(self) -> Unlocked<'a> {
+        // SAFETY: By the type invariant, this thread holds the lock.
+        unsafe { bindings::spin_unlock(self.lock) };
+        Unlocked {
+            removed: false,
+            call: PhantomData,
+        }
+    }
+
+    /// Removes the object and releases the lock. C name: `LRU_REMOVED_RETRY`.
+    pub(crate) fn remove(mut self) -> (LruArc<T>, Unlocked<'a>) {
+        self.unlink();
+        // SAFETY: The list's reference keeps the object alive.
+        unsafe { self.item.as_ref() }.unclaim();
+        // SAFETY: By the type invariant, this thread holds the lock.
+        unsafe { bindings::spin_unlock(self.lock) };
+        // SAFETY: The list's reference of the object becomes the handle's.
+        let item = unsafe { LruArc::from_item(self.item) };
+        (
+            item,
+            Unlocked {
+                removed: true,
+                call: PhantomData,
+            },
+        )
+    }
+}
+
+impl<'a> Unlocked<'a> {
+    /// Continues the walk. The kernel's lists have no cursor: it begins again at the oldest object,
+    /// and each visit counts against `nr_to_walk`, so the walk ends. C name: `LRU_RETRY`.
+    pub(crate) fn retry(self) -> LruStatus<'a> {
+        LruStatus {
+            then: Then::Retry {
+                removed: self.removed,
+            },
+            call: PhantomData,
+        }
+    }
+
+    /// Ends the walk. C name: `LRU_STOP`.
+    pub(crate) fn stop(self) -> LruStatus<'a> {
+        LruStatus {
+            then: Then::Stop {
+                removed: self.removed,
+            },
+            call: PhantomData,
+        }
+    }
+}
+
+/// The argument of [`isolate`].
+struct Walk<'c, F> {
+    callback: &'c mut F,
+    /// The visits left, which C counts down.
+    left: *mut usize,
+    /// The visits left when the callback ended the walk.
+    stopped: usize,
+}
+
+/// The kernel's callback.
+pub(super) type IsolateFn = unsafe extern "C" fn(
+    *mut bindings::list_head,
+    *mut bindings::list_lru_one,
+    *mut bindings::spinlock_t,
+    *mut c_void,
+) -> bindings::lru_status;
+
+/// Runs a walk of C, `run`, with `callback`, and returns the number of removed objects. `run` is
+/// called with a function, its argument and the number of visits; the function may be called for
+/// the objects of a `list_lru` that consists of `LruItem<T>`, during `run` only.
+#[inline]
+pub(super) fn walk<T, F>(
+    nr_to_walk: &mut u64,
+    callback: &mut F,
+    run: impl FnOnce(IsolateFn, *mut c_void, *mut usize) -> usize,
+) -> u64
+where
+    F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
+{
+    let mut left = *nr_to_walk as usize;
+    let left: *mut usize = &mut left;
+    let mut walk = Walk {
+        callback,
+        left,
+        stopped: 0,
+    };
+    let removed = run(isolate::<T, F>, (&raw mut walk).cast(), left);
+    // SAFETY: `left` points to this function's variable.
+    *nr_to_walk = (unsafe { *left } + walk.stopped) as u64;
+    removed as u64
+}
+
+/// Asks the callback, and brings the lock to the state that C expects.
+///
+/// # Safety
+///
+/// Called by a walk over `LruItem<T>`s, under the lock, with the [`Walk`] as its argument.
+unsafe extern "C" fn isolate<T, F>(
+    links: *mut bindings::list_head,
+    list: *mut bindings::list_lru_one,
+    lock: *mut bindings::spinlock_t,
+    walk: *mut c_void,
+) -> bindings::lru_status
+where
+    F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
+{
+    // SAFETY: By the safety requirements, it is the walk, which only this call uses now.
+    let walk = unsafe { &mut *walk.cast::<Walk<'_, F>>() };
+    // SAFETY: By the safety requirements, the links are those of a `LruItem<T>`.
+    let item = unsafe { LruItem::from_links(links) };
+    // INVARIANT: The object is on this list, and C holds the lock.
+    let verdict = (walk.callback)(Isolate {
+        item,
+        list,
+        lock,
+        call: PhantomData,
+    });
+    if matches!(verdict.then, Then::Retry { .. } | Then::Stop { .. }) {
+        // SAFETY: The verdict came from an `Unlocked`, so the lock was released; C expects it
+        // held.
+        unsafe { bindings::spin_lock(lock) };
+    }
+    match verdict.then {
+        Then::Removed => bindings::lru_status_LRU_REMOVED,
+        Then::Rotate => bindings::lru_status_LRU_ROTATE,
+        Then::Skip => bindings::lru_status_LRU_SKIP,
+        Then::Retry { removed: false } => bindings::lru_status_LRU_RETRY,
+        Then::Retry { removed: true } => bindings::lru_status_LRU_REMOVED_RETRY,
+        Then::Stop { removed } => {
+            // Without visits left, C does not go on with the list of another group either.
+            // SAFETY: `left` is the walk's counter, which C accesses only outside of this call.
+            walk.stopped = unsafe { walk.left.replace(0) };
+            // C counts a removed object only with a verdict that goes on.
+            match removed {
+                true => bindings::lru_status_LRU_REMOVED_RETRY,
+                false => bindings::lru_status_LRU_STOP,
+            }
+        }
+    }
+}

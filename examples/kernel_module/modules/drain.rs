@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The shim's side of lowwater's RCU: the answer after a grace period, and the wait at the end.
+//!
+//! A change must keep the names, which `../shim.c` calls.
+
+use kernel::prelude::*;
+
+extern "C" {
+    fn lowwater_shim_drain();
+    fn lowwater_shim_allocations() -> isize;
+}
+
+/// Dropped after everything of lowwater, it waits until no object waits for RCU, and reports the
+/// allocations that are left, which the guest checks.
+pub(crate) struct Drained;
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        // SAFETY: The module's lists are gone, so no thread retires more.
+        unsafe { lowwater_shim_drain() };
+        pr_info!("{} allocations left\n", allocations());
+    }
+}
+
+/// The live allocations of lowwater's crates.
+pub(crate) fn allocations() -> isize {
+    // SAFETY: The function has no requirements.
+    unsafe { lowwater_shim_allocations() }
+}
+
+/// Called by the shim after the grace period that it was asked for.
+///
+/// # Safety
+///
+/// A grace period has passed since the request.
+#[no_mangle]
+unsafe extern "C" fn lowwater_readers_left() {
+    // SAFETY: By the safety requirements.
+    unsafe { lowwater_lru_core::embedder::readers_left() }
+}
+
+/// Called by the shim: the number of objects that wait for RCU.
+#[no_mangle]
+extern "C" fn lowwater_waiting() -> usize {
+    lowwater_lru_core::embedder::waiting() as usize
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+// For the modules on lowwater's lists: inline functions of the kernel that Rust cannot call.
+
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+
+int lowwater_node_of(const void *object);
+struct mem_cgroup *lowwater_memcg_get(void);
+bool lowwater_memcg_is_root(struct mem_cgroup *memcg);
+void lowwater_memcg_put(struct mem_cgroup *memcg);
+
+/* The node of an object from kmalloc. */
+int lowwater_node_of(const void *object)
+{
+	return page_to_nid(virt_to_page(object));
+}
+
+struct mem_cgroup *lowwater_memcg_get(void)
+{
+	return get_mem_cgroup_from_mm(current->mm);
+}
+
+bool lowwater_memcg_is_root(struct mem_cgroup *memcg)
+{
+	return !memcg || !parent_mem_cgroup(memcg);
+}
+
+void lowwater_memcg_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
+}

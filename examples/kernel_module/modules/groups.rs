@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! lowwater's groups for the kernel's control groups, created on first use by a task of the
+//! control group.
+//!
+//! In a stock kernel, a module is not notified of a control group that goes offline, and
+//! `set_shrinker_bit` is not exported: so lowwater's groups live until the module ends, each with a
+//! reference of its control group, and the shrinker is called for the whole machine only. README.md
+//! has a table of both; `in_tree.rs` uses a kernel with both.
+
+use super::sys::NoMemory;
+use core::{
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+use kernel::{ffi::c_void, new_mutex, prelude::*, str::CString, sync::Mutex};
+use lowwater_lru_core::{Memcg, MemcgId, MemcgTree};
+
+extern "C" {
+    /// The control group of the current task, with a reference.
+    fn lowwater_memcg_get() -> *mut c_void;
+    /// Whether it is the root.
+    fn lowwater_memcg_is_root(memcg: *mut c_void) -> bool;
+    /// Drops a reference.
+    fn lowwater_memcg_put(memcg: *mut c_void);
+}
+
+/// A control group, and a reference of it; or null.
+struct ControlGroup(*mut c_void);
+
+// SAFETY: A reference of a control group may be dropped on any thread.
+unsafe impl Send for ControlGroup {}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // SAFETY: The reference is ours.
+        unsafe { lowwater_memcg_put(self.0) }
+    }
+}
+
+/// The groups of the module.
+struct Groups {
+    tree: MemcgTree,
+    known: Pin<KBox<Mutex<KVVec<Known>>>>,
+    /// The number of groups that were ever created, by which they are named.
+    created: AtomicUsize,
+}
+
+/// A group with its control group; `None` once it has ended.
+type Known = Option<(ControlGroup, Memcg)>;
+
+/// The control groups of lowwater's first groups, by the id of the group; null if there is none.
+static CONTROL_GROUPS: [AtomicPtr<c_void>; 1024] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+
+impl Groups {
+    /// Creates the group of a control group, named by its number.
+    fn create(&self, known: &mut KVVec<Known>, of: ControlGroup) -> Result<Memcg, NoMemory> {
+        let name = CString::try_from_fmt(kernel::fmt!(
+            "{}",
+            self.created.fetch_add(1, Ordering::Relaxed)
+        ))
+        .map_err(|_| NoMemory)?;
+        let name = name.to_str().map_err(|_| NoMemory)?;
+        let group = self.tree.root().create(name).map_err(|_| NoMemory)?;
+        let memcg = of.0;
+        let new = Some((of, group.clone()));
+        if let Some(free) = known.iter_mut().find(|it| it.is_none()) {
+            *free = new;
+        } else if let Err(error) = known.push(new, GFP_KERNEL) {
+            let _ = group.offline();
+            return Err(error.into());
+        }
+        if let Some(at) = CONTROL_GROUPS.get(group.id().index()) {
+            // Release: pairs with the load in `control_group_of`.
+            at.store(memcg, Ordering::Release);
+        }
+        Ok(group)
+    }
+}
+
+/// The groups, from `begin` to the drop of their [`Owner`]; null before and after.
+static GROUPS: AtomicPtr<Groups> = AtomicPtr::new(ptr::null_mut());
+
+/// The owner of the groups. Dropping it takes them offline, so that their entries become the
+/// root's, and frees them. No task allocates entries then: the module's file is gone.
+pub(crate) struct Owner(KBox<Groups>);
+
+/// Creates the root group.
+pub(crate) fn begin() -> Result<Owner, NoMemory> {
+    let tree = MemcgTree::try_new(0).map_err(|_| NoMemory)?;
+    let known = KBox::pin_init(new_mutex!(KVVec::new(), "groups"), GFP_KERNEL)?;
+    let mut groups = KBox::new(
+        Groups {
+            tree,
+            known,
+            created: AtomicUsize::new(0),
+        },
+        GFP_KERNEL,
+    )?;
+    // Release: pairs with the load in `current`.
+    GROUPS.store(&mut *groups, Ordering::Release);
+    Ok(Owner(groups))
+}
+
+#[allow(dead_code)] // A module uses the parts that it needs.
+impl Owner {
+    /// Creates groups of no control group.
+    pub(crate) fn create_idle(&self, groups: usize) -> Result<(), NoMemory> {
+        let mut known = self.0.known.lock();
+        for _ in 0..groups {
+            self.0.create(&mut known, ControlGroup(ptr::null_mut()))?;
+        }
+        Ok(())
+    }
+
+    /// The tree of lowwater's groups.
+    pub(crate) fn tree(&self) -> &MemcgTree {
+        &self.0.tree
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        GROUPS.store(ptr::null_mut(), Ordering::Relaxed);
+        let known = core::mem::replace(&mut *self.0.known.lock(), KVVec::new());
+        for (control_group, group) in known.into_iter().flatten() {
+            end(control_group, &group);
+        }
+    }
+}
+
+/// Takes a group offline, and drops the reference of its control group.
+fn end(control_group: ControlGroup, group: &Memcg) {
+    // Before the id can be that of another group. The kernel asks no shrinker for a group that ends.
+    if let Some(at) = CONTROL_GROUPS.get(group.id().index()) {
+        at.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+    // It has no children, and ends once: no error is possible.
+    let _ = group.offline();
+    drop(control_group);
+}
+
+/// Returns the control group of a group; null if there is none. It may be used until preemption is
+/// enabled.
+#[allow(dead_code)] // A module uses the parts that it needs.
+pub(crate) fn control_group_of(group: &Memcg) -> *mut c_void {
+    let at = CONTROL_GROUPS.get(group.id().index());
+    // Acquire: pairs with the store in `create`.
+    at.map_or(ptr::null_mut(), |at| at.load(Ordering::Acquire))
+}
+
+/// Returns the group of a control group, if it has one. Takes no lock that is held while memory is
+/// allocated, so a shrinker may call it.
+#[allow(dead_code)] // A module uses the parts that it needs.
+pub(crate) fn of(memcg: *mut c_void) -> Option<Memcg> {
+    // Acquire: pairs with the store in `begin`.
+    let groups = GROUPS.load(Ordering::Acquire);
+    // SAFETY: Null, or the groups of the `Owner`, which outlives the shrinker that asks.
+    let groups = unsafe { groups.as_ref() }?;
+    if memcg.is_null() {
+        return None;
+    }
+    // Acquire: pairs with the store in `create`.
+    let id = CONTROL_GROUPS
+        .iter()
+        .position(|at| at.load(Ordering::Acquire) == memcg)?;
+    groups.tree.get(MemcgId::new(id as u32))
+}
+
+/// Ends the group of a control group that has ended. May sleep.
+#[allow(dead_code)] // A module uses the parts that it needs.
+pub(crate) fn ended(memcg: *mut c_void) {
+    // Acquire: pairs with the store in `begin`.
+    let groups = GROUPS.load(Ordering::Acquire);
+    // SAFETY: Null, or the groups of the `Owner`, which outlives the notifier.
+    let Some(groups) = (unsafe { groups.as_ref() }) else {
+        return;
+    };
+    let mut known = groups.known.lock();
+    let is_it = |it: &Known| it.as_ref().is_some_and(|(at, _)| at.0 == memcg);
+    let found = known.iter_mut().find(|it| is_it(it)).and_then(Option::take);
+    drop(known);
+    if let Some((control_group, group)) = found {
+        end(control_group, &group);
+    }
+}
+
+/// Returns the group of the current task's control group. May sleep.
+pub(crate) fn current() -> Result<Memcg, NoMemory> {
+    // Acquire: pairs with the store in `begin`.
+    let groups = GROUPS.load(Ordering::Acquire);
+    // SAFETY: Null, or the groups of the `Owner`, which outlives the tasks that allocate.
+    let groups = unsafe { groups.as_ref() }.ok_or(NoMemory)?;
+    // SAFETY: The function has no requirements.
+    let mine = ControlGroup(unsafe { lowwater_memcg_get() });
+    // SAFETY: The reference keeps the control group.
+    if unsafe { lowwater_memcg_is_root(mine.0) } {
+        return Ok(groups.tree.root().clone());
+    }
+    let mut known = groups.known.lock();
+    if let Some((_, group)) = known.iter().flatten().find(|(at, _)| at.0 == mine.0) {
+        return Ok(group.clone());
+    }
+    groups.create(&mut known, mine)
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machine's nodes, as lowwater's registry sees them.
+//!
+//! A change must keep that a node has the same number on both sides.
+
+use super::kernel_lru;
+use lowwater_lru_core::{NodeId, Topology};
+
+/// The machine's nodes. Only their number is needed: entries and scans come with a node.
+pub(crate) struct Nodes(u16);
+
+impl Nodes {
+    pub(crate) fn of_machine() -> Self {
+        Self(kernel_lru::NodeId::all().count() as u16)
+    }
+}
+
+impl Topology for Nodes {
+    fn nodes(&self) -> usize {
+        self.0.into()
+    }
+
+    fn current(&self) -> NodeId {
+        NodeId::ZERO
+    }
+
+    fn cpus_of(&self, _: NodeId) -> &[usize] {
+        &[]
+    }
+
+    fn distance(&self, a: NodeId, b: NodeId) -> u32 {
+        10 + 10 * u32::from(a != b)
+    }
+}
+
+/// The node of a request.
+pub(crate) fn node_of(sc: &kernel_lru::ShrinkControl<'_>) -> NodeId {
+    NodeId::new(sc.node().index() as u16)
+}
