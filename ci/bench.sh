@@ -2,7 +2,8 @@
 # Runs the benches. The machine should be idle; benches/add_del.rs reports whether it has two free
 # cores.
 #
-# ci/bench.sh [BENCH [CRITERION FLAG...]]: one of benches/; without arguments all of them, quickly.
+# ci/bench.sh [BENCH [CRITERION FLAG...]]: one of benches/; without arguments all of them, quickly,
+# with a check that the report has their curves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,4 +12,18 @@ if [ $# -gt 0 ]; then
     shift
     exec cargo bench --bench "$bench" -- "$@"
 fi
-for bench in add_del skip_empty deferred_tail cache; do cargo bench --bench "$bench" -- --quick --noplot; done
+cargo bench --no-run
+SECONDS=0
+cargo bench -- --quick
+report="${CARGO_TARGET_DIR:-target}/criterion"
+missing=0
+# The names of folders, in which criterion replaces some characters.
+for group in "add+del" "add+del, groups" "add+del, nodes" "walk, objects" "pass, groups" "pass, non-empty pairs" "pass, nodes" \
+    get insert mixed entries "dcache, threads" "dcache, names" "dcache, negatives in a watched directory" \
+    "registration, threads" "registration, shrinkers" "registration, groups" "one call, objects owed" footprint; do
+    grep -q "$group" "$report/report/index.html" || { echo "$group is not in the report"; missing=1; }
+    # With one processor, a curve against threads is a point.
+    [ "$(nproc)" -eq 1 ] || [ -s "$report/$group/report/lines.svg" ] || { echo "$group has no curve"; missing=1; }
+done
+[ "$missing" -eq 0 ] || exit 1
+echo "all curves are in $report/report/index.html; the benches took $SECONDS s"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the documentation without a warning, and checks that each link in a text leads to an
-# existing file.
+# existing file, and that each test named in docs/promises exists.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,5 +14,10 @@ for text in $texts; do
     while read -r link; do
         [ -e "$(dirname "$text")/$link" ] || { echo "$text: no file $link"; dead=1; }
     done < <(grep -o '](\([^)#]*\)' "$text" | sed 's/^](//' | grep -v '^[a-z]*:' | grep . || true)
+done
+# Each test that the first column of a table in docs/promises names exists.
+promised="$(sed -nE 's/^\| ([^|]*) \|.*/\1/p' docs/promises/*.md | grep -oE '`[a-z_0-9]+`' | tr -d '`')"
+for test in $promised; do
+    git grep -qE "fn $test\b" -- '*.rs' || { echo "docs/promises: no test $test"; dead=1; }
 done
 exit "$dead"

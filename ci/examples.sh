@@ -59,3 +59,23 @@ get /metrics '^lowwater_group_low_bytes{group="/cache:sessions"} 8388608$'
 get /metrics '^Content-Type: text/plain; version=0.0.4; charset=utf-8'
 get /nothing "HTTP/1.1 404"
 kill "$pid"
+
+# Examples answer --help and --json, and `replay` finds its recording from any directory.
+binaries="$(realpath "$binaries")"
+for example in own_shrinker replay containers drop_caches deferred_tail negative_flood service; do
+    "$binaries/$example" --help >/dev/null || fail "$example does not answer --help"
+done
+"$binaries/own_shrinker" --json | python3 -c '
+import json, sys
+figures = json.load(sys.stdin)
+assert figures["reclaimed_bytes"] >= figures["wanted_bytes"] > 0, figures
+' || fail "own_shrinker gave back less than wanted"
+(cd / && "$binaries/replay" --policy default --buckets 65536 --json) | python3 -c '
+import json, sys
+assert json.loads(sys.stdin.readline())["policy"] == "default"
+' || fail "replay does not run in another directory"
+cargo run --quiet --release -p lowwater-adapters --example adapters -- --rounds 16 --json | python3 -c '
+import json, sys
+rows = [json.loads(line) for line in sys.stdin]
+assert len(rows) >= 5 and all(row["charged"] <= row["budget"] for row in rows), rows
+' || fail "the example adapters exceeds its budget"

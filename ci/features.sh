@@ -10,6 +10,7 @@
 # | lowwater | hwloc | builds |
 # | lowwater-shrinker | metrics | its tests of the published metrics |
 # | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
+# | lowwater-base, lowwater | serde | tests; builds without `std`, and through lowwater |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -50,6 +51,9 @@ mix store lru-core embedder
 mix shrinker base
 
 packages pkg-config libhwloc-dev libudev-dev
+cargo test -p lowwater-base --features serde serde
+cargo check -p lowwater-base --no-default-features --features serde
+cargo check -p lowwater --features serde
 cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads

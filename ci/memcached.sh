@@ -127,7 +127,7 @@ refuse -Y "$scratch/missing.users"
 refuse -Y "$scratch/out"
 refuse -o idle_timeout=soon
 refuse -k
-refuse -A
+refuse --save-file /nonexistent/folder/file
 refuse -S
 refuse -e "$scratch/memory"
 refuse -B binary

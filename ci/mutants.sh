@@ -4,8 +4,9 @@
 # target/mutants/report.md, also if it is interrupted: the mutants are tried in random order.
 #
 # ci/mutants.sh COUNT [SEED]: without a seed a random one is chosen and printed.
-# LOWWATER_MUTANTS_AT_ONCE=2 runs two at a time. The machine should be idle: a mutant
-# is also caught when a program takes 20 s and four times its usual time.
+# LOWWATER_MUTANTS_AT_ONCE=2 runs two at a time. A mutant is also caught when a program takes 20 s
+# and four times its usual time. Each failure is repeated, with the mutant and without, so other work
+# on the machine costs time but changes no result.
 # ci/mutants.sh --check: only whether all mutants of ci/mutants/explained.toml still exist. That
 # file has the mutants that tests miss for a known reason.
 #

@@ -16,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/cargo.bash
 
-packages=(lowwater-base lowwater-rcu lowwater-lru-core lowwater-store lowwater-shrinker lowwater-pressure lowwater-dcache-model lowwater)
+packages=(lowwater-base lowwater-rcu lowwater-lru-core lowwater-store lowwater-shrinker lowwater-pressure lowwater-dcache-model lowwater lowwater-adapters)
 
 minimal() {
     local copy

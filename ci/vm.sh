@@ -2,8 +2,8 @@
 # Real pressure: a QEMU guest with 1, 2 and 4 NUMA nodes and cgroup v2 runs a program that puts 1 GB
 # through a cache in a group with memory.max=96M. The program must never be killed, must shrink its
 # cache when it needs memory for other data, and must keep serving meanwhile. The first guest does
-# not watch its group and is killed, which shows that the limit is real. The last two have
-# memory.high instead, for which the kernel reports an event when it is met; one of them receives
+# not watch its group and is killed, which shows that the limit is real. Two guests, with and without
+# PSI, are given no budget and take the group's limit. The last two have memory.high instead, for which the kernel reports an event when it is met; one of them receives
 # only PSI events.
 #
 # Real nodes: guests with 1, 2 and 4 nodes run the tests of crates/shrinker/tests/numa.rs, which
@@ -16,13 +16,13 @@
 # $VM_KERNEL, or Debian's cloud kernel, which is downloaded and unpacked, not installed. Without
 # them it is skipped, and prints that. Guests are emulated unless $VM_ACCEL is "kvm" (which crashes
 # some machines that offer it); an emulated guest takes about 15 s, and the whole run has a limit of
-# 220 s.
+# 400 s, so that one that hangs ends.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/emulator.bash
 
-seconds_max=220
+seconds_max=400
 parts="${1:-pressure numa}"
 target="${CARGO_TARGET_DIR:-target}"
 work="$(mktemp -d)"
@@ -224,6 +224,18 @@ for nodes in 1 2 4; do
     expect given_back '==' 1
     expect hold_values '>' 0
     expect limit_bytes '==' "$((96 << 20))"
+done
+
+# No budget is given: the group's limit is the budget, and PSI is watched only where the kernel has it.
+for psi in 1 0; do
+    echo "== 1 node, memory.max=96M, no budget, psi=$psi"
+    guest 1 psi=$psi probe.max=96M probe.arg=--auto probe.arg=--megabytes probe.arg=150 probe.arg=--squeeze probe.arg=24 \
+        probe.arg=--hold-seconds probe.arg=1
+    went_well 1
+    expect budget_bytes '==' "$((68 << 20))"
+    expect limit_bytes '==' "$((96 << 20))"
+    # No service manager names a file; without PSI, the group's and the system's are missing, too.
+    expect missing '==' "$((psi ? 1 : 3))"
 done
 
 echo "== 1 node, memory.high=96M, no margin"

@@ -15,6 +15,8 @@ Commands with known differences are not generated:
 - incr of numbers from 2^63 on, for which memcached looks for a minus sign beyond the value's end;
 - a time in the past that is shown as seconds left, which wraps in memcached;
 - an ma that sets a time on a number that grows in length: memcached loses the time;
+- what later versions than 1.6.18 have, and this server, too: the flag s of ms, C of mg, E, x, and N of an
+  ms that appends; an ma that creates a value and has q, to which 1.6.18 answers;
 - base64 keys of values that memcached created by a meta command or appended to: it shows these keys
   without base64.
 
@@ -128,6 +130,12 @@ def meta(random):
             flags += [flag for flag in (b"N" + exptime, b"J50", b"T" + exptime) if random.random() < 0.4 and flag[1:] != b"-1"]
         if binary and b"M-" not in flags:
             flags = [flag for flag in flags if flag[:1] != b"M"] + [b"M-"]
+        if any(flag[:1] == b"N" for flag in flags):
+            flags = [flag for flag in flags if flag != b"q"]
+    if verb == b"ms":
+        flags = [flag for flag in flags if flag != b"s" and flag[:1] != b"N"]
+    if verb == b"mg":
+        flags = [flag for flag in flags if flag[:1] != b"C" or flag == b"Cx"]
     random.shuffle(flags)
     if verb == b"ms":
         value = random.choice(VALUES + [random.randbytes(random.choice([5, 300, 5000])).replace(b"\n", b"\r")])

@@ -211,6 +211,15 @@ def look(browser, client, folder):
         small = browser.eval("Math.min(...[...document.querySelectorAll('p, td, th, span, h2')].map(e => parseFloat(getComputedStyle(e).fontSize)))")
         assert small >= 14, "%s: letters of %s pixels" % (name, small)
         browser.picture(os.path.join(folder, name + ".png"))
+    browser.screen("phone")
+    broken = browser.eval("%s.map(r => r.querySelector('th div')).filter(d => d.offsetHeight > 1.6 * parseFloat(getComputedStyle(d).fontSize)).length" % ROWS)
+    assert broken == 0, "%d names of tenants take more than a line on a phone" % broken
+    cut = browser.eval("%s.map(r => r.querySelector('th div')).filter(d => d.scrollWidth > d.clientWidth && d.textContent.length < 12).map(d => d.textContent).join()" % ROWS)
+    assert cut == "", "short names are cut on a phone: " + cut
+    browser.call("Page.reload")
+    browser.until("document.querySelectorAll('#memory-plot polyline').length > 0 && "
+                  "document.querySelector('#memory-plot polyline').getAttribute('points').split(' ').length > 10", True)
+    print("names take one line on a phone; a page that is opened again shows the time before")
     unnamed = browser.eval("[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length")
     assert unnamed == 0, "%d plots say nothing to those who do not see them" % unnamed
     print("fits screens of %s pixels, letters of 14 and more; each plot has its words" % ", ".join(str(w) for w, _ in SCREENS.values()))

@@ -63,7 +63,7 @@ def shrink(tables):
     }
     found = tables.rows(SHRINK)
     rows = [(label, (float(found[name]["p99.9 us"]), int(found[name]["max unpreempted us"]))) for name, label in names.items()]
-    title = "Lookup latency while 2,000,000 entries shrink to a tenth, us, logarithmic (less is better)"
+    title = "Lookup latency while 2,000,000 entries shrink to a tenth, us, log scale (less is better)"
     return draw(title, ("99.9th percentile", "longest without preemption"), rows, lambda value: (math.log10(value) + 1) / 7)
 
 

@@ -8,9 +8,11 @@ of the workspace.
 
 run.py --check: each mutant of explained.toml is one of those that cargo-mutants lists.
 
-A mutant is caught when a test program fails or exceeds its time limit. The programs are run in this
-order: the unit tests of the mutant's package, the other tests of that package, and the tests of the
-packages that use it. A mutant that no test can notice has its reason in explained.toml.
+A mutant is caught when a test program fails or exceeds its time limit, does so again in each
+repetition, and passes without the mutant: a failure of a busy machine does not count. The programs
+are run in this order: the unit tests of the mutant's module, all unit tests of its package, the
+other tests of that package, and the tests of the packages that use it. A mutant that no test can
+notice has its reason in explained.toml.
 """
 import json
 import os
@@ -21,8 +23,10 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 # For each package, the packages with tests that may catch its mutants, in the order of their runs.
 USERS = {
@@ -65,6 +69,9 @@ pub fn is_on(number: u32) -> bool {
 
 
 CAUGHT_PERCENT_MIN = 95
+REPETITIONS = 2
+# The features whose code is in the build, beside the default ones. `hwloc` needs a C library.
+FEATURES = "lowwater/async,lowwater/metrics,lowwater-shrinker/metrics"
 EXPLAINED = Path(__file__).parent / "explained.toml"
 
 # An item for tests alone. cargo-mutants leaves out `cfg(test)`, but not what needs something else as well.
@@ -174,6 +181,8 @@ class Sample:
     def write(self):
         """Writes the copy of the workspace again, with all remaining mutants."""
         # Unchanged files keep their modification time, so that cargo does not build them again.
+        mutated = {self.tree / m["file"] for m in self.mutants} | {self.tree / f"crates/base/src/{name}.rs" for name in ("mutant", "lib")}
+        before = {path: (path.read_bytes(), path.stat()) for path in mutated if path.exists()}
         for name in sh("git", "ls-files", "-z").split("\0")[:-1]:
             to = self.tree / name
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -184,6 +193,9 @@ class Sample:
         with open(core / "lib.rs", "a") as lib:
             lib.write("\n#[allow(missing_docs, unsafe_code)]\npub mod mutant;\n")
         table = sh(str(self.tool), str(self.tree), input=json.dumps(self.mutants))
+        for path, (text, stat) in before.items():
+            if path.read_bytes() == text:
+                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         cannot = {int(n) for n, became, _ in (line.split("\t", 2) for line in table.splitlines()) if became == "cannot"}
         return cannot
 
@@ -197,16 +209,22 @@ class Sample:
             known = json.loads(cache.read_text())
             self.unviable += self.leave_out(set(known["unviable"]), by_name=True)
             self.cannot += self.leave_out(set(known["constant"]), by_name=True)
+        # Most mutants that do not build are found by checking, which is quicker.
+        is_checked = False
         while True:
             left_out = self.write()
             if left_out:
                 self.cannot += self.leave_out(left_out)
                 continue
-            words = ["cargo", "test", "--workspace", "--lib", "--tests", "--no-run", "--message-format", "json"]
+            words = ["check", "--lib", "--keep-going"] if not is_checked else ["test", "--lib", "--tests", "--no-run"]
+            words = ["cargo", *words, "--workspace", "--exclude", "lowwater-server", "--features", FEATURES, "--message-format", "json"]
             env = dict(os.environ, CARGO_TARGET_DIR=str(self.target), RUSTFLAGS="--cap-lints=warn", CARGO_PROFILE_TEST_DEBUG="0", CARGO_PROFILE_DEV_DEBUG="0")
             done = subprocess.run(words, cwd=self.tree, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
             if done.returncode == 0:
+                if not is_checked:
+                    is_checked = True
+                    continue
                 built = self.files()
                 self.not_built = [m for m in self.mutants if m["file"] not in built]
                 return self.programs(messages)
@@ -268,18 +286,73 @@ class Sample:
         return found
 
 
-def run(program, number, limit):
+def run(program, number, limit, *arguments):
     """Runs the program with this mutant active. Returns "" if it passes, else "failed" or "too
-    slow", and the seconds that it took."""
+    slow", the seconds that it took, and the name of the failed test, if there is one."""
     _, _, path, folder = program
     env = dict(os.environ, LOWWATER_MUTANT=str(number), PROPTEST_MAX_SHRINK_ITERS="0", RUST_BACKTRACE="0", CARGO_MANIFEST_DIR=str(folder))
     first_failure = Path(__file__).parent.parent / "tools/first-failure.bash"
     start = time.monotonic()
-    words = ["timeout", "-k", "1", str(limit), str(first_failure), path]
+    words = ["timeout", "-k", "1", str(limit), str(first_failure), path, *arguments]
     # A mutant may allocate without bound.
-    done = subprocess.run(["prlimit", f"--as={16 << 30}", *words], cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(["prlimit", f"--as={16 << 30}", *words], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     how = {0: "", 124: "too slow", 137: "too slow"}.get(done.returncode, "failed")
-    return how, time.monotonic() - start
+    failed = re.search(r"^test (\S+)(?: - should panic)? \.\.\. FAILED$", done.stdout.decode(errors="replace"), re.MULTILINE)
+    return how, time.monotonic() - start, failed and failed[1]
+
+
+def repeats(program, number, limit, *arguments):
+    """Returns whether the program fails with the mutant and passes without, REPETITIONS times in
+    turn: a test that fails at random is not taken for one that notices the mutant."""
+    return all(
+        bool(run(program, number, limit, *arguments)[0]) and not run(program, 0, limit, *arguments)[0]
+        for _ in range(REPETITIONS)
+    )
+
+
+def is_from_mutant(program, number, limit, how, test, arguments):
+    """Returns whether a failure comes from the mutant: it happens again, and not without the mutant.
+    The limit of time is widened by what the program takes without the mutant on the machine as it is now."""
+    if how == "failed" and test and run(program, number, limit, "--exact", test)[0]:
+        return repeats(program, number, limit, "--exact", test)
+    without, took, _ = run(program, 0, 4 * limit, *arguments)
+    if without:
+        return False
+    limit = max(limit, 20 + 4 * took)
+    # A repetition of a hang costs the whole limit of time.
+    return bool(run(program, number, limit, *arguments)[0]) if how == "too slow" else repeats(program, number, limit, *arguments)
+
+
+def module(mutant):
+    """The path of the module that has this mutant, for a filter of unit tests; empty for a crate's root."""
+    path = mutant["file"].split("src/", 1)[1].removesuffix(".rs").removesuffix("/mod").replace("/", "::")
+    return "" if path == "lib" else path
+
+
+class Usual:
+    """The time that each program takes without a mutant, measured before its first run with one."""
+
+    def __init__(self):
+        self.times, self.failed, self.locks = {}, [], defaultdict(Lock)
+
+    def known(self, program):
+        return self.times.get((program[2],)) or 0
+
+    def seconds(self, program, *arguments):
+        """Returns `None` for a program that fails twice without a mutant: it catches none."""
+        path = program[2]
+        key = (path, *arguments)
+        with self.locks[key]:
+            if key not in self.times:
+                how, took, test = run(program, 0, 3600, *arguments)
+                if how:
+                    print(f"runs again: {path} failed with no mutant on: {test or how}", flush=True)
+                    how, took, test = run(program, 0, 3600, *arguments)
+                self.times[key] = None if how else took
+                if how:
+                    self.failed.append(" ".join((Path(path).name.rsplit("-", 1)[0], *arguments)))
+                    print(f"left out: {path} {' '.join(arguments)} fails with no mutant on: {test or how}", flush=True)
+            return self.times[key]
 
 
 def main():
@@ -288,33 +361,34 @@ def main():
     count, seed, tool, work = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
     sample = Sample(count, seed, tool, work)
     programs = sample.build()
-    times, out = {}, []
-    for program in programs:
-        failed, took = run(program, 0, 900)
-        if failed:
-            out.append(Path(program[2]).name.rsplit("-", 1)[0])
-            print(f"left out: {program[2]} fails with no mutant on", flush=True)
-        else:
-            times[program[2]] = took
-    programs = [program for program in programs if program[2] in times]
-    print(f"{len(sample.mutants)} mutants in one build; all tests take {sum(times.values()):.0f} s without any", flush=True)
+    usual = Usual()
+    print(f"{len(sample.mutants)} mutants in one build of {len(programs)} test programs", flush=True)
 
     tried = [pair for pair in enumerate(sample.mutants, 1) if pair[1] not in sample.not_built]
     # Shuffled, so that the mutants that an interrupted run has tried are a random sample as well.
     random.Random(seed).shuffle(tried)
-    report = Report(work / "report.md", sample.title, sample, len(programs), out)
+    report = Report(work / "report.md", sample.title, sample, len(programs), usual.failed)
     report.write()
 
     def catch(pair):
         number, mutant = pair
         order = USERS[mutant["package"]]
         mine = [p for p in programs if p[0] in order]
-        mine.sort(key=lambda p: (order.index(p[0]), not p[1], times[p[2]]))
-        for program in mine:
-            failed, _ = run(program, number, 20 + 4 * times[program[2]])
-            if failed:
-                print(f"caught {mutant['name']} by {Path(program[2]).name.rsplit('-', 1)[0]}, {failed}", flush=True)
-                return mutant, failed
+        mine.sort(key=lambda p: (order.index(p[0]), not p[1], usual.known(p)))
+        # First the unit tests of the mutant's module, which catch most, in a few seconds.
+        near = [(p, (f"{module(mutant)}::",)) for p in mine if p[0] == mutant["package"] and p[1] and module(mutant)]
+        for program, arguments in near + [(p, ()) for p in mine]:
+            took = usual.seconds(program, *arguments)
+            if took is None:
+                continue
+            limit = 20 + 4 * took
+            how, _, test = run(program, number, limit, *arguments)
+            by = f"{mutant['name']} by {Path(program[2]).name.rsplit('-', 1)[0]}, {test or how}"
+            if how and is_from_mutant(program, number, limit, how, test, arguments):
+                print(f"caught {by}", flush=True)
+                return mutant, how
+            if how:
+                print(f"not counted, as it was not repeated: {by}", flush=True)
         kind, reason = sample.explained.of(mutant)
         print(f"{kind.upper()} {mutant['name']}{reason and ': '}{reason}", flush=True)
         return mutant, ""

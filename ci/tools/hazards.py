@@ -15,6 +15,7 @@ CRATES = {
     "lowwater-pressure": "crates/pressure",
     "lowwater-dcache-model": "crates/dcache-model",
     "lowwater": ".",
+    "lowwater-adapters": "crates/adapters",
 }
 ITEM = re.compile(r"(?:#\[[^\]]*\] )*pub (?:unsafe )?(?:struct|enum|union|trait|macro) ([\w:]+)")
 NAME = re.compile(r"`([^`]+)`")

@@ -4,7 +4,9 @@
 prose.py [--list N]: a table with a row for each part of the tree, and the N worst sentences.
 
 It judges form only: clauses as subjects, relative and indefinite pronouns, and verbs of speech about
-code. The bounds are near the rates of well-known crates.
+code. The bounds are near the rates of well-known crates. It also fails for a doc comment that begins
+with Who, What or Whose, for a Rust file without a header, and for a file that cites a number of
+docs/INVARIANTS.md without naming that page.
 """
 import argparse
 import pathlib
@@ -23,6 +25,26 @@ WORDS = [
 # Sentences begin with a capital, a code span, a link or an emphasis.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\[*])")
 BULLET = re.compile(r"(?:[-*]|\d+\.) ")
+DOC_START = re.compile(r"(?:Who|What|Whose|Whom|Whoever|Whatever)\b")
+DOC_LINE = re.compile(r"\s*//[/!] ?(.*)")
+# A number of docs/INVARIANTS.md, in a comment.
+CITED = re.compile(r"//.*[(, ][DLRS]\d{1,2}(?:[),:;]|, )")
+
+
+def faults_of_docs(name):
+    """Yields the faults of a Rust file's doc comments that no rate measures."""
+    lines = pathlib.Path(name).read_text(errors="replace").splitlines()
+    # Files of Linux begin with their licence.
+    header = next((line for line in lines if line and not line.startswith("// SPDX-License-Identifier:")), "")
+    if not header.startswith("//!"):
+        yield f"{name}:1: the file does not begin with a header (//!)"
+    for number, line in enumerate(lines, 1):
+        doc, before = DOC_LINE.match(line), lines[number - 2] if number > 1 else ""
+        if doc and not DOC_LINE.match(before) and DOC_START.match(doc.group(1)):
+            yield f"{name}:{number}: a doc comment begins with {doc.group(1).split()[0]}"
+    cited = next((number for number, line in enumerate(lines, 1) if CITED.search(line)), None)
+    if cited and not any("INVARIANTS.md" in line for line in lines):
+        yield f"{name}:{cited}: cites a number of docs/INVARIANTS.md without naming the page"
 
 
 def text_lines(path):
@@ -65,6 +87,7 @@ def main():
     listed = options.parse_args().list
     names = subprocess.run(["git", "ls-files", "*.rs", "*.md"], capture_output=True, text=True, check=True).stdout
     parts, found = {}, []
+    faults = [fault for name in names.split() if name.endswith(".rs") for fault in faults_of_docs(name)]
     for name in names.split():
         counts = parts.setdefault(part_of(name), {"words": 0, "sentences": 0, "subjects": 0, "rates": [0] * len(WORDS)})
         for first, paragraph in paragraphs(pathlib.Path(name)):
@@ -91,6 +114,8 @@ def main():
     print(f"{'at most':24}" + "".join(f"{bound:>18}" for bound in bounds))
     for _, sentence in sorted(found, key=lambda item: -item[0])[:listed]:
         print(sentence[:200])
+    if faults:
+        sys.exit("\n".join(faults))
     if failed:
         sys.exit(f"beyond the bounds: {', '.join(failed)}")
 

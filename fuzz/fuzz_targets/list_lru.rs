@@ -1,3 +1,7 @@
+//! Fuzz target: lists compared with a model. The body is in `src/list_lru.rs`.
+//!
+//! Change the body, not this file: the body also runs as a test.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| lowwater_fuzz::list_lru::check(data));

@@ -3,6 +3,8 @@
 //! 1. A lookup finds a name if and only if it is in the map, with the same kind; changes succeed or
 //!    fail as in the map.
 //! 2. The invariants of a mount at rest hold, and the counters are exact (D9).
+//!
+//! Numbers such as D9 are those of docs/INVARIANTS.md.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! The bodies of the fuzz targets. Each is a function that takes bytes and panics on an error, so
 //! it also runs as an ordinary test, on the stable compiler, with fixed inputs (tests/bodies.rs).
+//!
+//! A new target needs a module here, a binary in `fuzz_targets`, and a test with fixed inputs in
+//! `tests/bodies.rs`.
 
 #![forbid(unsafe_code)]
 

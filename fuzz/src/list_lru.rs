@@ -132,6 +132,7 @@ fn step(
     Some(())
 }
 
+/// Walks a list with answers from the input, and makes the same changes in the model.
 fn walk(feed: &mut Feed<'_>, lru: &ListLru<Item>, memcg: &Memcg, group: usize, model: &mut Model) -> Option<()> {
     let (node, nr, verdicts) = (feed.byte()? as u16 % NODES, feed.byte()? as u64 % 12, feed.byte()?);
     let list = model.lists.entry((group, node)).or_default();

@@ -6,6 +6,8 @@
 //! 2. A pass frees exactly as many objects as it reports.
 //! 3. The next owner of an id has no deferred objects (S17), and no objects are deferred when all
 //!    caches are empty.
+//!
+//! Numbers such as S11 are those of docs/INVARIANTS.md.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

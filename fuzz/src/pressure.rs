@@ -5,6 +5,8 @@
 //! 2. A parsed value formats to equal text; no group's directory is outside of its mount.
 //!
 //! The bodies are next to the parsers.
+//!
+//! A new parser of such text is added here with both properties.
 
 use lowwater_pressure::{cgroup, psi, systemd};
 

@@ -2,6 +2,8 @@
 //!
 //! 1. Any input is parsed, or rejected with a message.
 //! 2. A message about the file names an existing line.
+//!
+//! A new file that an operator writes is added here with both properties.
 
 use crate::settings::{args, limits};
 

@@ -2,6 +2,8 @@
 //!
 //! 1. Any text is parsed or rejected.
 //! 2. A parsed amount formats to text that parses to the same amount.
+//!
+//! A new parser of such text is added here with both properties.
 
 use lowwater_lru_core::topology::{parse_distances, parse_list};
 use lowwater_lru_core::ByteSize;

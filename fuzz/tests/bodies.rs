@@ -1,5 +1,8 @@
 //! Each body with fixed inputs: random bytes from a fixed seed, and random sequences of valid
 //! tokens.
+//!
+//! So `cargo test` runs each body without the fuzzer. Inputs on which the fuzzer found an error are
+//! kept in `regressions/NAME` and run by the last test; a found input belongs there.
 
 use lowwater_fuzz::{dcache, list_lru, map, pressure, server_protocol, server_settings, text};
 
@@ -32,7 +35,7 @@ impl Random {
 }
 
 #[test]
-fn histories_are_the_models() {
+fn list_lru_equals_its_model() {
     let mut random = Random(1);
     for _ in 0..500 {
         list_lru::check(&random.bytes(400));
@@ -40,7 +43,7 @@ fn histories_are_the_models() {
 }
 
 #[test]
-fn streams_stay_in_sync() {
+fn the_server_protocol_stays_in_sync() {
     let pieces = [
         "get a b\r\n",
         "gets ",
@@ -82,7 +85,7 @@ fn streams_stay_in_sync() {
 }
 
 #[test]
-fn texts_are_answered() {
+fn amounts_lists_and_distances_are_parsed_or_rejected() {
     let pieces =
         ["0", "18446744073709551615", "16", "K", "m", "G", "max", "-", ",", " ", "10", "\n", "+", "0-3", "4-2"];
     let mut random = Random(3);
@@ -92,7 +95,7 @@ fn texts_are_answered() {
 }
 
 #[test]
-fn the_kernels_texts_are_read_or_refused() {
+fn pressure_and_cgroup_texts_are_parsed_or_rejected() {
     let pieces = [
         "some avg10=0.00 avg60=1.25 avg300=100.00 total=58761\n",
         "full avg10=0.00 avg60=0.00 avg300=0.00 total=18446744073709551615\n",
@@ -120,7 +123,7 @@ fn the_kernels_texts_are_read_or_refused() {
 }
 
 #[test]
-fn registries_hide_nothing() {
+fn a_registry_hides_no_object() {
     let mut random = Random(5);
     for _ in 0..300 {
         map::check(&random.bytes(400));
@@ -128,7 +131,7 @@ fn registries_hide_nothing() {
 }
 
 #[test]
-fn mounts_are_the_maps() {
+fn a_mount_equals_its_model() {
     let mut random = Random(6);
     for _ in 0..300 {
         dcache::check(&random.bytes(400));
@@ -136,7 +139,7 @@ fn mounts_are_the_maps() {
 }
 
 #[test]
-fn operators_are_told() {
+fn flags_and_limit_files_are_parsed_or_rejected() {
     let pieces = [
         "-p",
         "\n",

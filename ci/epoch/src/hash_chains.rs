@@ -1,5 +1,8 @@
 //! The model checks, in a module with the name that `pub(in crate::hash_chains)` in epoch.rs
 //! requires.
+//!
+//! crossbeam-epoch has a loom mode, with its own cfg; a model takes minutes, so these do not run
+//! with the others.
 
 #[path = "../../../crates/store/src/hash_chains/read/epoch.rs"]
 mod epoch;
@@ -95,20 +98,20 @@ fn check(at_once: bool) {
 }
 
 #[test]
-fn what_is_read_is_freed_after_its_reader() {
+fn an_object_is_freed_after_its_reader_has_left() {
     check(false);
     assert!(FREED.load(Relaxed) > 0, "nothing was ever freed, so nothing was checked");
 }
 
 /// Runs in a child process, because the collector's state does not survive a panic inside a model.
 #[test]
-fn not_if_it_is_freed_at_once() {
+fn fails_if_the_object_is_freed_at_once() {
     const CHILD: &str = "LOWWATER_FREE_AT_ONCE";
     if std::env::var_os(CHILD).is_some() {
         return check(true);
     }
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "hash_chains::not_if_it_is_freed_at_once", "--nocapture"])
+        .args(["--exact", "hash_chains::fails_if_the_object_is_freed_at_once", "--nocapture"])
         .env(CHILD, "1")
         .output()
         .unwrap();

@@ -2,6 +2,9 @@
 //! [`counted`]. Seeds, keys and their order are fixed. The watermarks are equal to the budget, so
 //! that the reclaimer does not run and the inserting thread itself evicts: it executes all
 //! instructions.
+//!
+//! `committed.txt` has the counts that the script compares with; a change of a load here makes them
+//! invalid and needs `--commit`.
 
 use std::sync::Arc;
 

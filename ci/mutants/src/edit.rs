@@ -1,4 +1,6 @@
 //! Edits of one file's text. No two of them overlap.
+//!
+//! Mutants whose edits overlap cannot be in one build; `try_add` refuses the later one.
 
 use std::ops::Range;
 

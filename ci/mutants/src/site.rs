@@ -1,4 +1,7 @@
 //! The place of a mutant in the syntax tree, and the edit that makes it switchable.
+//!
+//! Only expressions, function bodies and match arms can be switched at run time; other mutants are
+//! reported as `cannot`.
 
 use crate::edit::{Edit, Edits};
 use serde_json::Value;

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Checks that each claim in ci/claims.md is still a sentence of README.md, docs/GUIDE.md or
+# docs/MIGRATING.md, and that the test, script, figure or constant that shows it exists; that every
+# paragraph with a number has a row; and that the methods named in MIGRATING exist.
+#
+# ci/claims.sh run: also runs the tests of the table, package by package. `ci/test.sh` runs them all.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python3 ci/tools/claims.py
+[ "${1-}" = run ] || exit 0
+python3 ci/tools/claims.py tests | while IFS= read -r command; do
+    echo "$command"
+    $command </dev/null
+done

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Checks that every package can be published: its manifest is complete, its files are those that a
+# user needs, and it builds from them alone.
+#
+# ci/publish.sh: manifests and lists of files, without a build. ci/publish.sh build: also packs and
+# builds each package from its archive, in order (`cargo publish --dry-run` of the workspace).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() {
+    echo "failed: $*" >&2
+    exit 1
+}
+
+packages="$(cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+for package in json.load(sys.stdin)["packages"]:
+    if package["publish"] == []:
+        continue
+    name = package["name"]
+    for key in ("description", "license", "readme", "rust_version", "documentation"):
+        if not package[key]:
+            sys.exit(f"{name}: no {key} in its Cargo.toml")
+    for key, least, most in (("keywords", 1, 5), ("categories", 1, 5)):
+        if not least <= len(package[key]) <= most:
+            sys.exit(f"{name}: {len(package[key])} {key}, not {least} to {most}")
+    if len(package["description"]) > 150:
+        sys.exit(f"{name}: the description is longer than 150 characters")
+    # A dependency by path needs a version, or it cannot be published.
+    for dependency in package["dependencies"]:
+        if dependency.get("path") and dependency["kind"] is None and dependency["req"] == "*":
+            sys.exit(name + ": its dependency " + dependency["name"] + " has no version")
+    print(name)
+')" || fail "a manifest is not complete"
+
+for package in $packages; do
+    files="$(cargo package --list --allow-dirty -p "$package")"
+    for file in Cargo.toml README.md LICENSE-MIT LICENSE-APACHE; do
+        grep -qx "$file" <<<"$files" || fail "$package would be published without $file"
+    done
+    grep -qE '^src/(lib|main)\.rs$' <<<"$files" || fail "$package would be published without its code"
+    odd="$(grep -E '^(ci|fuzz|target|\.ci)/|\.(orig|rej|swp|xz|profraw)$' <<<"$files" | grep -vx Cargo.toml.orig || true)"
+    [ -z "$odd" ] || fail "$package would be published with $odd"
+    echo "$package: $(wc -l <<<"$files") files"
+done
+
+[ "${1-}" = build ] || exit 0
+cargo publish --workspace --dry-run --allow-dirty

@@ -1,0 +1,201 @@
+"""The reports of docs/SEEDS.md: their documents, figures and tables."""
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+MIB = 1 << 20
+MEASURED = Path(__file__).parent.parent / "measured/results"
+
+
+class Figures:
+    """Access to results, which notes the commands that made them."""
+
+    def __init__(self, linux, lowwater):
+        self.results, self.used = {"linux": linux, "lowwater": lowwater}, []
+
+    def linux(self, load):
+        figures = self.results["linux"][load]["figures"]
+        self.used.append(f"ci/seeds.sh linux {load}")
+        return figures
+
+    def lowwater(self, name):
+        result = self.results["lowwater"][name]
+        self.used.append(result["command"])
+        return result["figures"]
+
+    def measured(self, section, command):
+        """Returns the figures of a section of docs/MEASURED.md, of which `command` made those that are used."""
+        self.used.append(command)
+        return json.loads((MEASURED / f"{section}.json").read_text())["figures"]
+
+    def kernel(self, load):
+        """Returns the version of the kernel without Debian's suffixes."""
+        result = self.results["linux"].get(load)
+        return f"Linux {result['kernel'].split('+')[0]}, in a guest" if result else "Linux today"
+
+
+@dataclass
+class Report:
+    title: str
+    # A line of the document.
+    document: str
+    about: str
+    # The load of the guest, or None.
+    load: Optional[str]
+    # The row's name, the report's figure, Linux today, further columns.
+    rows: list
+    # The report's figures as its document has them.
+    quotations: list
+    ours: tuple = ("lowwater",)
+    note: str = ""
+
+    def columns(self, figures):
+        return ["the report", figures.kernel(self.load) if self.load else "Linux today", *self.ours]
+
+
+def mib_of_kb(run, end, key="used_kb", begin="before"):
+    return f"{(run[end][key] - run[begin][key]) / 1024:,.0f} MiB"
+
+
+def mib(count):
+    return f"{count / MIB:,.2f} MiB"
+
+
+def bytes_during(run):
+    return mib(run["bytes_during"] - run["bytes_before"])
+
+
+def used(end, key):
+    return lambda at: f"{at.linux('containers')[end][key] / 1024:,.0f} MiB"
+
+
+def lists_of(name, end):
+    return lambda at: mib(at.lowwater(name)[f"bytes_{end}"])
+
+
+def drop(n):
+    return lambda at: f"{at.linux('drops')['seconds'][n]:.4f} s"
+
+
+def span(value, text="{:,}"):
+    ends = value if isinstance(value, list) else [value]
+    return " to ".join(dict.fromkeys(text.format(end) for end in ends))
+
+
+def our_drops(figure, unit, scale):
+    return lambda at: f"{span([value / scale for value in values(at.measured('drop-caches', 'ci/measured.sh drop-caches')[figure])], '{:g}')} {unit}"
+
+
+def values(figure):
+    return figure if isinstance(figure, list) else [figure]
+
+
+def scanned(name, policy):
+    return lambda at: f"{at.lowwater(name)['policies'][policy]['max_scanned_per_call']:,}"
+
+
+def reclaim(policy, figure):
+    return lambda at: span(at.measured("direct-reclaim", "ci/measured.sh direct-reclaim")[policy][figure])
+
+
+def watch(at):
+    rows = at.measured("dentries", "cargo bench --bench lookup -- 10000000")["rows"]
+    return next(row[2] for row in rows if row[0] == "set a watch, 100 positives and 10 M negatives") + ", with 10,000,000"
+
+
+REPORTS = [
+    Report(
+        title="Memory of lists that nothing uses (2021)",
+        document="[PATCH v3 00/76] Optimize list lru memory consumption",
+        about="10,000 groups and 10,000 mounts on 2 nodes share nothing. Memory that this takes:",
+        load="lists",
+        rows=[
+            ("before the series", "24,464 MB", None, None),
+            ("after its patch 7", "21,957 MB", None, None),
+            ("after its patch 70", "6,895 MB", None, None),
+            ("after its patch 72", "4,367 MB", None, None),
+            ("today", None, lambda at: mib_of_kb(at.linux("lists"), "during"), lambda at: bytes_during(at.lowwater("lists"))),
+            ("today: slabs alone", None, lambda at: mib_of_kb(at.linux("lists"), "during", "slab_kb"), "no slabs"),
+            ("today: resident memory of the process", None, "no process", lambda at: mib((run := at.lowwater("lists"))["rss_during"] - run["rss_before"])),
+        ],
+        quotations=["24464 MB", "21957 MB", "6895 MB", "4367 MB", "10k memory cgroups", "2 numa nodes"],
+        note="lowwater's row has 40,000 objects on lists, one for each list of a mount that a group uses; the report and the guest have none.",
+    ),
+    Report(
+        title="kmalloc-32 with 10,000 containers (2021)",
+        document="High kmalloc-32 slab cache consumption with 10k containers",
+        about="10,000 containers with 7 mounts each on 2 nodes; the guest, and one column of lowwater, have 1,000 such containers.",
+        load="containers",
+        ours=("lowwater, 1,000 containers", "lowwater, 10,000 containers"),
+        rows=[
+            ("used memory before", "23 G", used("before", "used_kb"), lists_of("containers", "before"), lists_of("containers-10000", "before")),
+            ("used memory during", "172 G; with the patch 69 G", used("during", "used_kb"), lists_of("containers", "during"), lists_of("containers-10000", "during")),
+            ("used memory after", "40 G; with the patch 29 G", used("after", "used_kb"), lists_of("containers", "after"), lists_of("containers-10000", "after")),
+            ("slabs before", "1.5 G", used("before", "slab_kb"), "no slabs", "no slabs"),
+            ("slabs during", "149 G; with the patch 45 G", used("during", "slab_kb"), "no slabs", "no slabs"),
+            ("slabs after", "22 G; with the patch 10 G", used("after", "slab_kb"), "no slabs", "no slabs"),
+            ("kmalloc-32 objects before", "178,176", lambda at: f"{at.linux('containers')['before']['kmalloc_32']:,}", "no slabs", "no slabs"),
+            ("kmalloc-32 objects during", "3,442,409,472; with the patch 468,992", lambda at: f"{at.linux('containers')['during']['kmalloc_32']:,}", "no slabs", "no slabs"),
+            ("kmalloc-32 objects after", "388,933,632; with the patch 468,992", lambda at: f"{at.linux('containers')['after']['kmalloc_32']:,}", "no slabs", "no slabs"),
+        ],
+        quotations=["23G 172G 40G", "23G 69G 29G", "1.5G 149G 22G", "1.5G 45G 10G", "178176 3442409472 388933632", "190464 468992 468992", "7 FS mounts"],
+        note="Used memory of lowwater is the counted bytes of lists, groups and shrinkers; the guest's is that of the whole system, after its caches were dropped.",
+    ),
+    Report(
+        title="Negative dentries (2021)",
+        document="[RFC,0/6] fix the negative dentres bloating system memory usage",
+        about="Names that do not exist are looked up. Linux: 1,000,000 names of one directory, each once. lowwater: its model of a dentry cache under a flood.",
+        load="negatives",
+        ours=("lowwater, `Unbounded`", "lowwater, `ThreeInARow` (the series' rule)", "lowwater, default"),
+        rows=[
+            ("machine of 256 G, without the series", "197 G of negatives in half an hour", None, None, None, None),
+            ("machine of 256 G, with it", "55,259,084 negatives, 10.6 G", None, None, None, None),
+            ("machine of 3 T, without the series", "2.4 T in a day", None, None, None, None),
+            ("machine of 3 T, with it", "202,306,756 negatives, 38.8 G", None, None, None, None),
+            ("names looked up", None, lambda at: f"{at.linux('negatives')['names']:,}",
+             *(lambda at, name=name: f"{at.lowwater(name)['lookups']:,}" for name in ("flood-unbounded", "flood-three", "flood"))),
+            ("negatives that stay", None, lambda at: f"{(run := at.linux('negatives'))['negatives_after'] - run['negatives_before']:,}",
+             *(lambda at, name=name: f"{at.lowwater(name)['negatives']:,}" for name in ("flood-unbounded", "flood-three", "flood"))),
+            ("hash buckets", None, None, *(lambda at, name=name: f"{at.lowwater(name)['buckets']:,}" for name in ("flood-unbounded", "flood-three", "flood"))),
+            ("their memory", None, lambda at: f"{at.linux('negatives')['kb'] / 1024:,.1f} MiB",
+             *(lambda at, name=name: mib(at.lowwater(name)["bytes"]) for name in ("flood-unbounded", "flood-three", "flood"))),
+            ("a watch on the directory with 100 positives and 1,000,000 negatives", "soft lockup; none with the series",
+             lambda at: f"at most {at.linux('negatives')['watch_s'] * 1000:,.2f} ms",
+             watch, None, None),
+        ],
+        quotations=["55259084 10.6G", "202306756 38.8G", "197G was taken by negative dentry on 256G", "2.4T was taken on 3T", "soft lockup"],
+    ),
+    Report(
+        title="Deferred work of shrinkers (2019)",
+        document='Re: [PATCH 1/2] Revert "mm: don\'t reclaim inodes with many attached pages"',
+        about="1,800,000 objects; a light pass (priority 12) meets 1,000,000 objects of deferred work. The columns of lowwater are its policies; "
+        "`Windup` and `Proportional` follow the rules of Linux to 5.12 and since 5.13.",
+        load=None,
+        ours=("lowwater, `Windup`", "lowwater, `Proportional`", "lowwater, `Fair`"),
+        rows=[
+            ("scanned by one call, nothing deferred", "800", None, *(scanned("deferred-none", policy) for policy in ("windup", "proportional", "fair"))),
+            ("scanned by one call, 1,000,000 deferred", "1,000,800, clamped to 900,000", None, *(scanned("deferred", policy) for policy in ("windup", "proportional", "fair"))),
+            ("p99 / p50 of the latency", "1.06 with the report's change (reads: 3,256,320 / 3,084,288)", None, *(reclaim(policy, "p99") for policy in ("windup", "proportional", "fair"))),
+            ("deferred objects 1 s after the load", None, None, *(reclaim(policy, "owed") for policy in ("windup", "proportional", "fair"))),
+        ],
+        quotations=["scan 800 objects", "another 1m objects of deferred work", "1,000,800 objects", "still 900,000 objects in this", "p50: 3,084,288", "p99: 3,256,320"],
+        note="Linux today is not measured: a shrinker of its own would have to be called by allocations without `__GFP_FS`.",
+    ),
+    Report(
+        title="drop_caches with 4,000 groups and mounts (2018)",
+        document="How and why we optimized the algorithm of cleaning SLAB-caches in the Linux kernel",
+        about="Each of 4,000 groups has a file on one of 4,000 mounts. All caches are dropped five times.",
+        load="drops",
+        ours=("lowwater", "lowwater's baseline: every shrinker for every group"),
+        rows=[
+            ("drop 1", "13.78 s; with the shrinker map 1.10 s", drop(0), our_drops("first_us", "us", 1), None),
+            ("drop 2", "5.60 s; 0.01 s", drop(1), our_drops("later_us", "us", 1), our_drops("all_us", "s", 1e6)),
+            ("drop 3", "5.48 s; 0.01 s", drop(2), our_drops("later_us", "us", 1), None),
+            ("drop 4", "8.35 s; 0.01 s", drop(3), our_drops("later_us", "us", 1), None),
+            ("drop 5", "8.35 s; 0.01 s", drop(4), our_drops("later_us", "us", 1), None),
+        ],
+        quotations=["13.78 elapsed", "0: 05.60 elapsed", "05.48elapsed", "08.35elapsed", "01.10elapsed", "00.01elapsed"],
+        note="`drop_caches` of Linux also drops the page cache and all other slabs of the guest.",
+    ),
+]

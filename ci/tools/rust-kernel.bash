@@ -1,0 +1,93 @@
+# For ci/rust-kernel.sh: builds a Linux kernel with CONFIG_RUST=y from Debian's source, for a guest.
+# Sourced, not run; requires ci/tools/apt.bash.
+#
+# Everything is kept in $cache, so that the next run finds it: the compiler (Debian's rustc-web,
+# unpacked), bindgen, the patched source, and each kernel in a folder named by a hash of its
+# configuration and patch. A module builds only against the tree and the compiler that built the
+# kernel.
+
+cache="${LOWWATER_CACHE:-$HOME/.cache/lowwater}"
+jobs="${RUST_KERNEL_JOBS:-2}"
+
+# kernel_dir VARIANT: prints the folder of that kernel. It is complete if it has the file `built`.
+kernel_dir() {
+    local parts=(ci/rust-kernel/plain.config)
+    [ "$1" = plain ] || parts+=("ci/rust-kernel/$1.config")
+    echo "$cache/rust-kernel/$1-$(cat "${parts[@]}" examples/kernel_module/in-tree.patch | sha256sum | cut -c1-12)"
+}
+
+# kernel_environment: sets the environment in which kernels and modules are compiled.
+kernel_environment() {
+    local root="$cache/rustc-web"
+    export LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu:$root/usr/lib"
+    export PATH="$cache/bindgen/bin:$PATH"
+    kernel_make=(make "CC=gcc-12" "HOSTCC=gcc-12" "RUSTC=$root/usr/bin/rustc" "RUSTDOC=$root/usr/bin/rustdoc" BINDGEN=bindgen)
+    rust_library="$(echo "$root"/usr/src/rustc-*/library)"
+}
+
+# kernel_tools: installs what compiling a kernel needs, and provides the compiler and bindgen.
+kernel_tools() {
+    packages flex bison bc libelf-dev libssl-dev cpio xz-utils make gcc-12 clang-14 libclang-14-dev || return 1
+    if [ ! -x "$cache/rustc-web/usr/bin/rustc" ]; then
+        local library llvm
+        library="$(apt-cache pkgnames libstd-rust-web-1. | sort -V | tail -1)"
+        llvm="$(apt-cache depends "$library" | sed -n 's/.*Depends: \(libllvm[0-9]*\)$/\1/p')"
+        [ -n "$llvm" ] || return 1
+        rm -rf "$cache/new" && mkdir -p "$cache/new/deb" || return 1
+        (cd "$cache/new/deb" && apt-get -o APT::Sandbox::User=root download -qq \
+            rustc-web rust-web-src libstd-rust-web-dev "$library" "$llvm") || return 1
+        local package
+        for package in "$cache"/new/deb/*.deb; do dpkg-deb -x "$package" "$cache/new/root" || return 1; done
+        mv "$cache/new/root" "$cache/rustc-web" && rm -rf "$cache/new" || return 1
+    fi
+    # The version that the kernel names in scripts/min-tool-version.sh.
+    [ -x "$cache/bindgen/bin/bindgen" ] ||
+        env -u LD_LIBRARY_PATH cargo install --locked --quiet --root "$cache/bindgen" --version 0.65.1 bindgen-cli
+}
+
+# kernel_source: unpacks and patches Debian's source. Prints its folder.
+kernel_source() {
+    local dir
+    dir="$cache/rust-kernel/source-$(sha256sum <examples/kernel_module/in-tree.patch | cut -c1-12)"
+    if [ ! -d "$dir" ]; then
+        rm -rf "$dir.new" && mkdir -p "$dir.new" || return 1
+        (cd "$dir.new" && apt-get -o APT::Sandbox::User=root download -qq linux-source-6.12) >&2 || return 1
+        dpkg-deb -x "$dir.new"/linux-source-*.deb "$dir.new" || return 1
+        tar xf "$dir.new/usr/src/linux-source-6.12.tar.xz" -C "$dir.new" --strip-components=1 || return 1
+        rm -rf "$dir.new/usr/src" "$dir.new"/linux-source-*.deb
+        patch -s -p1 -d "$dir.new" <examples/kernel_module/in-tree.patch >&2 || return 1
+        mv "$dir.new" "$dir" || return 1
+    fi
+    echo "$dir"
+}
+
+# kernel_build VARIANT: builds the kernel if it is not there, in about ten minutes of processor time.
+kernel_build() {
+    local variant="$1" dir source began=$SECONDS
+    dir="$(kernel_dir "$variant")"
+    [ ! -e "$dir/built" ] || return 0
+    kernel_tools || return 1
+    source="$(kernel_source)" || return 1
+    kernel_environment
+    mkdir -p "$dir/build"
+    cp ci/rust-kernel/plain.config "$source/kernel/configs/lowwater.config"
+    [ "$variant" = plain ] || cat "ci/rust-kernel/$variant.config" >>"$source/kernel/configs/lowwater.config"
+    (
+        cd "$source"
+        "${kernel_make[@]}" O="$dir/build" rustavailable
+        "${kernel_make[@]}" O="$dir/build" tinyconfig lowwater.config
+    ) >"$dir/log" 2>&1 || { tail -n 30 "$dir/log" >&2; return 1; }
+    # An option that was refused would leave a kernel without what is to be checked.
+    if grep -vFxf "$dir/build/.config" "$source/kernel/configs/lowwater.config" | grep '^CONFIG_'; then
+        echo "the configuration refuses the above" >&2
+        return 1
+    fi
+    (cd "$source" && time "${kernel_make[@]}" -j"$jobs" O="$dir/build" bzImage modules) >>"$dir/log" 2>&1 ||
+        { grep -E -A20 'error|Error' "$dir/log" | tail -n 40 >&2; return 1; }
+    {
+        (cd "$source" && make -s kernelversion)
+        "$cache/rustc-web/usr/bin/rustc" --version
+        tail -n 3 "$dir/log" | tr '\n' ' '
+    } >"$dir/built"
+    echo "built the kernel \"$variant\" in $((SECONDS - began)) s: $(tr '\n' ' ' <"$dir/built")"
+}
