@@ -45,14 +45,17 @@ unstable() {
 
 # kernel: sets vmlinuz and loop, which are downloaded once.
 kernel() {
-    local image packages
+    local mirror image packages
     if [ -n "${SEEDS_KERNEL:-}" ]; then
         vmlinuz="$SEEDS_KERNEL" loop="${SEEDS_LOOP:?the module loop.ko of that kernel}"
         return
     fi
     if [ ! -s "$kept/vmlinuz" ]; then
         mkdir -p "$kept/apt/lists/partial" "$kept/apt/cache/archives/partial"
-        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian sid main" >"$kept/apt/sources.list"
+        apt-get update -qq
+        mirror="$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1)"
+        [ -n "$mirror" ] || fail "apt has no package lists of Debian"
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" >"$kept/apt/sources.list"
         unstable apt-get update -qq
         image="$(unstable apt-cache pkgnames linux-image- | grep -E '^linux-image-[0-9].*-cloud-amd64$' | sort -V | tail -1)"
         [ -n "$image" ] || fail "Debian has no cloud kernel"
@@ -107,24 +110,10 @@ INIT
 
 # guest LOAD NODES MIB ARGUMENT...: its figures are one line of $work/figures afterwards.
 guest() {
-    local load="$1" nodes="$2" mib="$3" cpus=2 numa=() n arguments
+    local load="$1" nodes="$2" mib="$3"
     shift 3
-    for ((n = 0; n < nodes; n++)); do
-        numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
-        numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
-    done
-    arguments="$(printf ' guest.arg=%s' "$@")"
     echo "== $load: $nodes nodes, $mib MiB"
-    for n in 1 2 3; do
-        : >"$work/console"
-        timeout "${SEEDS_SECONDS:-3600}" qemu-system-x86_64 -M q35 -accel "${VM_ACCEL:-tcg,thread=multi}" -cpu max \
-            -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
-            -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/out" \
-            -kernel "$vmlinuz" -initrd "$work/initrd" \
-            -append "console=ttyS0 loglevel=4 no_timer_check panic=-1 random.trust_cpu=on$arguments" </dev/null >"$work/qemu" 2>&1 || true
-        emulated_badly "$work/console" || break
-    done
-    tr -d '\r' <"$work/out" >"$work/figures"
+    boot "$nodes" 2 "$mib" "${SEEDS_SECONDS:-3600}" no_timer_check $(printf ' guest.arg=%s' "$@") || true
     cat "$work/figures"
     grep -q '^end 1$' "$work/figures" && grep -q "\"load\":\"$1\"" "$work/figures" ||
         { tail -n 20 "$work/qemu" "$work/console" >&2; fail "the guest for $load was not done"; }

@@ -144,24 +144,10 @@ chmod +x "$root/init"
 # guest NODES ARGUMENT...: runs the program in a guest with that many nodes. Its figures are in
 # $work/figures afterwards.
 guest() {
-    local nodes="$1" cpus=4 mib=1024 numa=() n began=$SECONDS
+    local nodes="$1" began=$SECONDS
     shift
-    for ((n = 0; n < nodes; n++)); do
-        numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
-        numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
-    done
-    for n in 1 2 3; do
-        : >"$work/figures"
-        timeout "$((seconds_max - SECONDS))" qemu-system-x86_64 -M q35 -accel "${VM_ACCEL:-tcg,thread=multi}" -cpu max \
-            -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
-            -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
-            -kernel "$vmlinuz" -initrd "$work/initrd" \
-            -append "console=ttyS0 loglevel=4 psi=1 panic=-1 random.trust_cpu=on $*" </dev/null >"$work/qemu" 2>&1 ||
-            { tail -n 20 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done $seconds_max s after all began"; }
-        emulated_badly "$work/console" || break
-        SECONDS=$began # Such a try does not count.
-    done
-    tr -d '\r' <"$work/figures" >"$work/clean" && mv "$work/clean" "$work/figures"
+    boot "$nodes" 4 1024 "$((seconds_max - SECONDS))" psi=1 "$@" ||
+        { tail -n 20 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done $seconds_max s after all began"; }
     sed "s/^/    /" "$work/figures"
     grep -q '^end 1$' "$work/figures" || { tail -n 20 "$work/console" >&2; fail "the guest stopped early"; }
     echo "    guest_seconds $((SECONDS - began))"
