@@ -19,10 +19,11 @@ pub mod text;
 #[expect(dead_code, reason = "whole files are included, and only their parsers are fuzzed")]
 mod server {
     pub mod decoder;
+    pub mod find_byte;
     pub mod protocol;
     pub mod receive_budget;
     pub mod settings;
     pub mod value;
 }
 // The paths under which those files refer to each other.
-use server::{decoder, protocol, receive_budget, settings, value};
+use server::{decoder, find_byte, protocol, receive_budget, settings, value};
