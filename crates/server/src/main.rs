@@ -151,6 +151,13 @@ fn run(settings: settings::Settings) -> Result<(), String> {
             settings.without_effect.join(" ")
         );
     }
+    let unreached = settings.tenants_without_connections();
+    if !unreached.is_empty() {
+        eprintln!(
+            "lowwater-server: requests, bandwidth, connections and deny have no effect for {}: no user (-Y) or address (-l tag_NAME_:) has this tenant",
+            unreached.join(", ")
+        );
+    }
     net::descriptors::allow(settings.connections_max, settings.threads)?;
     let workers = workers::Workers::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;

@@ -3,7 +3,7 @@
 //! Read once at the start; SIGHUP reads the files again (`reload.rs`), not the command line. Every
 //! error names the flag or the file and line, and the process does not start.
 //!
-//! A change must keep that a wrong setting is an error before the first listener is open.
+//! A change must ensure that a wrong setting is an error before the first listener is open.
 
 pub mod args;
 mod extended;
@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use lowwater::ByteSize;
 
-use limits::Limits;
+use limits::{Limits, DEFAULT_TENANT};
 use listen_address::ListenAddress;
+use traffic_limits::TrafficLimits;
 use users::Users;
 
 /// The settings of a server.
@@ -65,6 +66,20 @@ pub struct Settings {
     pub save_file: Option<PathBuf>,
     /// The given flags of memcached that have no effect here.
     pub without_effect: Vec<&'static str>,
+}
+
+impl Settings {
+    /// Returns the tenants with limits of their connections to which no connection can belong: no
+    /// user has the tenant's name, and no address is restricted to it.
+    pub fn tenants_without_connections(&self) -> Vec<&str> {
+        let has_connections = |name: &str| {
+            name == DEFAULT_TENANT
+                || self.users.as_ref().is_some_and(|users| users.contains(name))
+                || self.listen.iter().any(|address| address.tenant.as_deref() == Some(name))
+        };
+        let limited = self.limits.iter().filter(|(_, limits)| limits.traffic != TrafficLimits::default());
+        limited.map(|(name, _)| name.as_str()).filter(|name| !has_connections(name)).collect()
+    }
 }
 
 /// The files that the settings were read from, and that are read again on SIGHUP.

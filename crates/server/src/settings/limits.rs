@@ -20,6 +20,10 @@ use lowwater::ByteSize;
 use super::traffic_limits::TrafficLimits;
 use crate::protocol::item::KEY_BYTES_MAX;
 
+/// The tenant of keys without a prefix and of keys such as `default:x`, and of connections that
+/// belong to no other.
+pub const DEFAULT_TENANT: &str = "default";
+
 /// The names of the fields of a line.
 const NAMES: &str = "min, low, high, max, requests, bandwidth, connections and deny";
 

@@ -2,7 +2,7 @@
 //! commands that are denied.
 //!
 //! They are fields of the tenant's line in `--config` and of `tenant set`, beside the limits of its
-//! memory. A change must keep that a printed field can be read again.
+//! memory. A change must ensure that a printed field can be read again.
 
 use lowwater::ByteSize;
 

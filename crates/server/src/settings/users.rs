@@ -44,6 +44,11 @@ impl Users {
         Ok(Self(users))
     }
 
+    /// Returns whether there is a user of this name.
+    pub fn contains(&self, user: &str) -> bool {
+        self.0.iter().any(|(name, _)| name == user)
+    }
+
     /// Returns the user's name if the password is right. The comparison takes the same time for all
     /// passwords of the right length.
     pub fn check(&self, user: &[u8], password: &[u8]) -> Option<&str> {

@@ -3,7 +3,7 @@
 //! Between a command, which decides, and `update.rs`, which applies the decision atomically and may
 //! call the decision again.
 //!
-//! A change must keep that a decision has no effects, since it may be called more than once.
+//! A change must ensure that a decision has no effects, since it may be called more than once.
 
 use std::time::Duration;
 

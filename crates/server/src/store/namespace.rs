@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::tenant::DEFAULT_TENANT;
+use crate::settings::limits::DEFAULT_TENANT;
 
 /// The keys that a connection can access: all keys, or those of one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Saving all values, and loading them into a new store.
 //!
 //! The cache saves entries with their use counts ([`Meta`]), in no order; the store sorts them by
-//! count, so that the least used are written first. A change must keep that no value is saved twice
+//! count, so that the least used are written first. A change must ensure that no value is saved twice
 //! or missed because its count changes, and that a value without the memory for it is skipped and
 //! counted, and never ends the load.
 

@@ -17,14 +17,11 @@ use lowwater::{ByteSize, Memcg, Runtime};
 use parking_lot::Mutex;
 
 use crate::find_byte::find_byte;
-use crate::settings::limits::Limits;
+use crate::settings::limits::{Limits, DEFAULT_TENANT};
 use crate::traffic::Traffic;
 
 /// memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
-
-/// The tenant of keys without a prefix, and of keys such as `default:x`.
-pub const DEFAULT_TENANT: &str = "default";
 
 /// A tenant and its statistics.
 #[derive(Debug)]
