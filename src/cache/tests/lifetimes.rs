@@ -196,3 +196,26 @@ fn a_panic_in_the_function_leaves_the_entry_as_it_was() {
     assert_eq!((cache.len(), cache.peek(&1)), (1, Some(8)));
     assert_eq!(cache.get_or_insert_with(3, || 9), 9, "the load was left to the next caller");
 }
+
+#[test]
+fn the_function_may_use_its_cache() {
+    // Taken out at the end: a cache whose function holds the cache would never be dropped.
+    let own = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let handle = Arc::clone(&own);
+    let (cache, ..) = cache_with(move |value, _| {
+        let cache = handle.lock().clone();
+        if let Some(cache) = cache.filter(|_| value < 100) {
+            assert_eq!(cache.get_or_insert_with(value + 100, || value + 100), value + 100);
+            cache.remove(&(value + 200));
+        }
+        Lifetime::Unchanged
+    });
+    *own.lock() = Some(cache.clone());
+    for key in 0..10 {
+        cache.insert(key, key).unwrap();
+        cache.insert(key, key + 20).unwrap();
+        assert_eq!(cache.get(&key), Some(key + 20));
+    }
+    assert_eq!(cache.len(), 30, "each value below 100 has inserted one");
+    *own.lock() = None;
+}
