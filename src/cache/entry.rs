@@ -202,7 +202,9 @@ where
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
     /// cache.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
-        self.insert_and(value, V::clone)
+        let mut previous = None;
+        self.insert_and(value, &mut |old| previous = Some(old.clone()))?;
+        Ok(previous)
     }
 
     /// Inserts a value as [`insert`](Self::insert) does, and returns whether it has replaced another
@@ -225,11 +227,11 @@ where
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
     /// cache.
     pub fn set(self, value: V) -> Result<bool, InsertError<V>> {
-        Ok(self.insert_and(value, |_| ())?.is_some())
+        self.insert_and(value, &mut |_| ())
     }
 
-    /// Inserts a value, and returns the result of `replaced` for the previous one.
-    fn insert_and<R>(self, value: V, replaced: impl FnOnce(&V) -> R) -> Result<Option<R>, InsertError<V>> {
+    /// Inserts a value, calls `replaced` with the previous one, and returns whether there was one.
+    fn insert_and(self, value: V, replaced: &mut dyn FnMut(&V)) -> Result<bool, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
         let inserted = self.cache.insert_record(self.key, value, hash, (self.payer, self.ttl), &Expect::Any, replaced);
         inserted.map_err(|Rejected { reason, value, .. }| rejected(reason, value))

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Mostly the stock suffices, so an insert locks one segment once and searches it once. A change
-//! must keep that the user's functions (weigher, miss cost) and evictions run without that lock,
+//! must ensure that the user's functions (weigher, miss cost) and evictions run without that lock,
 //! that index and list change under it together, and that a record which is not inserted is
 //! uncharged and its key and value returned.
 
@@ -151,17 +151,18 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Makes a record and inserts it, or puts it in the place of a present one. Returns the result of
-    /// `replaced` for the replaced value.
-    pub(super) fn insert_record<R>(
+    /// Makes a record and inserts it, or puts it in the place of a present one. Calls `replaced` with
+    /// the replaced value, and returns whether there was one. Not generic, so that all callers share
+    /// one copy of the code.
+    pub(super) fn insert_record(
         &self,
         key: K,
         value: V,
         hash: u64,
         (payer, ttl): (Payer<'_>, Ttl),
         expect: &Expect<'_, K, V>,
-        replaced: impl FnOnce(&V) -> R,
-    ) -> Result<Option<R>, Rejected<K, V>> {
+        replaced: &mut dyn FnMut(&V),
+    ) -> Result<bool, Rejected<K, V>> {
         let core = &self.inner.core;
         let weighed = self.weigh(&key, &value);
         let other;
@@ -189,10 +190,10 @@ where
             let guard = pin();
             match self.try_insert(new, hash, target, &guard, expect) {
                 Ok((old, removal)) => {
-                    let old = old.map(replaced);
+                    let has_replaced = old.map(replaced).is_some();
                     drop(guard);
                     drop(removal);
-                    return Ok(old);
+                    return Ok(has_replaced);
                 }
                 Err((back, refusal)) => {
                     drop(guard);
