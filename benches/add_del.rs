@@ -17,7 +17,7 @@
 //! After the rows: the throughput of two threads on one group as a fraction of that on their own
 //! groups, from alternating runs.
 //!
-//! A change must keep that both lists hold equal items, so that only the list differs.
+//! A change must ensure that both lists hold equal items, so that only the list differs.
 
 mod threads;
 

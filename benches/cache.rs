@@ -13,7 +13,7 @@
 //!
 //! The time is that of one operation on one thread, while the other threads do the same.
 //!
-//! A change must keep that map and cache get the same keys in the same order.
+//! A change must ensure that map and cache get the same keys in the same order.
 
 mod threads;
 

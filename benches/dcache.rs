@@ -12,7 +12,7 @@
 //! Times against threads are processor time: other load distorts them less. A watch takes wall-clock
 //! time.
 //!
-//! A change must keep that the names are cached before the clock starts: only hits are measured.
+//! A change must ensure that the names are cached before the clock starts: only hits are measured.
 
 mod common;
 mod threads;

@@ -13,7 +13,7 @@
 //! | `proportional` | Linux since 5.13: at most a batch more |
 //! | `fair` | [`Registry::direct_reclaim`]: 1,024 objects, regardless of the deferred count |
 //!
-//! A change must keep that the objects are the same in both cases, so that only the debts differ.
+//! A change must ensure that the objects are the same in both cases, so that only the debts differ.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -10,7 +10,7 @@
 //! with the lists of one lock for comparison, are in `add_del`; `lazy_footprint` has the baseline
 //! with all lists at once.
 //!
-//! A change must keep that a walk visits all objects.
+//! A change must ensure that a walk visits all objects.
 
 use std::collections::VecDeque;
 use std::hint::black_box;

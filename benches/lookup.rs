@@ -4,7 +4,7 @@
 //! `cargo bench --bench lookup [-- [NEGATIVES] [--quick]]`, with NEGATIVES in the watched directory:
 //! 1,000,000 by default, 100,000 with `--quick`.
 //!
-//! A change must keep that the names are cached before the clock starts: only hits are measured.
+//! A change must ensure that the names are cached before the clock starts: only hits are measured.
 
 mod common;
 

@@ -5,7 +5,7 @@
 //! policies. `reclaim` in the place of a policy measures only reclaim, `charge` the cost of
 //! charging names to their memcg. `--quick`: one round of a tenth of the names.
 //!
-//! A change must keep that each policy starts with an equal cache.
+//! A change must ensure that each policy starts with an equal cache.
 
 mod common;
 

@@ -17,7 +17,7 @@
 //! twenty times as much, and miss costs are compared. Requests come from one thread, and the
 //! reclaimer does not start below the limit, so that it does not reduce the capacity.
 //!
-//! A change must keep that all three get the same requests.
+//! A change must ensure that all three get the same requests.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

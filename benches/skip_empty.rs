@@ -11,7 +11,7 @@
 //! | `pass` | [`Registry::shrink`], which follows the map of non-empty pairs |
 //! | `every` | the baseline, [`FullScan`], which counts each cache for each group: N x 100 calls |
 //!
-//! A change must keep that the number of non-empty pairs is the same in all rows.
+//! A change must ensure that the number of non-empty pairs is the same in all rows.
 
 use std::sync::Arc;
 use std::time::Duration;

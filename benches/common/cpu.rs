@@ -2,7 +2,7 @@
 //!
 //! Benches of the dentry cache run on machines with other load.
 //!
-//! A change must keep that it counts the calling thread alone: both ends of a measurement are read
+//! A change must ensure that it counts the calling thread alone: both ends of a measurement are read
 //! on one thread.
 
 use std::time::Instant;

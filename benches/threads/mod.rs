@@ -3,7 +3,7 @@
 //!
 //! Shared by the benches of this folder by `mod threads`.
 //!
-//! A change must keep that no thread starts before all are bound.
+//! A change must ensure that no thread starts before all are bound.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 

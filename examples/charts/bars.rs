@@ -2,7 +2,7 @@
 //!
 //! The picture's height follows the number of bars, and the left margin the longest name.
 //!
-//! A change must keep that a bar's length depends only on its value and the scale.
+//! A change must ensure that a bar's length depends only on its value and the scale.
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 //!
 //! The legend is above the chart, because a curve may be anywhere in it.
 //!
-//! A change must keep that the axes cover all points and little more.
+//! A change must ensure that the axes cover all points and little more.
 
 use std::path::Path;
 

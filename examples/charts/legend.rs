@@ -2,7 +2,7 @@
 //!
 //! The strip is outside of the chart, so that it covers nothing.
 //!
-//! A change must keep that `height` and `draw` break the same lines.
+//! A change must ensure that `height` and `draw` break the same lines.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -6,7 +6,7 @@
 //! | `curves` | lines over two axes |
 //! | `legend` | the colours of the series, in a strip above the chart |
 //!
-//! A change must keep that no text covers a bar, a line or another text: `ci/plots.sh` checks it.
+//! A change must ensure that no text covers a bar, a line or another text: `ci/plots.sh` checks it.
 
 #![allow(dead_code, unused_imports, reason = "each example draws one kind of chart")]
 

@@ -14,7 +14,7 @@
 //! evicts only if the reclaimer falls behind, and then at most 16 records, unless it needs direct
 //! reclaim.
 //!
-//! A change must keep that a charge is taken before the record is in the index, that it is returned
+//! A change must ensure that a charge is taken before the record is in the index, that it is returned
 //! on every path that does not insert, and that an insert inside a callback of a shrinker drops no
 //! retired record.
 

@@ -13,7 +13,7 @@
 //!     readers hold back much memory
 //! ```
 //!
-//! A change must keep that an entry is the same after either way, that each of these cases is
+//! A change must ensure that an entry is the same after either way, that each of these cases is
 //! refused, and that a refused record is returned as it was.
 
 use std::hash::{BuildHasher, Hash};

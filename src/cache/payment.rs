@@ -1,7 +1,7 @@
 //! The bytes that a group was charged for a record that is not in the cache yet.
 //!
 //! They are uncharged when the payment is dropped: on every return that does not insert the record,
-//! and if user code panics. A change must keep that a record which is inserted settles its payment
+//! and if user code panics. A change must ensure that a record which is inserted settles its payment
 //! under the lock of its segment, as from there on another thread may uncharge the record.
 
 use lowwater_lru_core::{ByteSize, Memcg};

@@ -1,6 +1,6 @@
 //! The pointer of a cache's handles to their shared state, without bounds on its type parameters.
 //!
-//! A change must keep that the name needs no bounds, and that it is invariant in its parameters.
+//! A change must ensure that the name needs no bounds, and that it is invariant in its parameters.
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,7 @@
 //! A clock that only its owner advances, for tests of expiry.
 //!
 //! A clock knows the caches that follow it, so that an advance is complete when it returns: each
-//! cache has removed what has expired. A change must keep that no lock is held while a cache is
+//! cache has removed what has expired. A change must ensure that no lock is held while a cache is
 //! swept, as its listener may advance the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! Thread-locals are destroyed in the reverse order of their first use, so one is created before
 //! the library's and one after.
 //!
-//! A change must keep that order.
+//! A change must ensure that order.
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -3,7 +3,7 @@
 //! Values differ in size, ownership and `Drop`; each has the tag of the key and cache for which it
 //! was made.
 //!
-//! A change must keep that tag: a value of another key is found by it.
+//! A change must ensure that tag: a value of another key is found by it.
 
 use std::sync::Arc;
 

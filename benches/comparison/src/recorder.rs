@@ -3,7 +3,7 @@
 //! On a machine with other load the longest calls are those of preempted threads; so each call
 //! records whether it was preempted, and both maxima are shown.
 //!
-//! A change must keep that recording a call takes much less time than the call.
+//! A change must ensure that recording a call takes much less time than the call.
 
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@
 //! Without a free processor for each thread throughput means little: the control's ratio says how
 //! free they were, and the report prints it.
 //!
-//! A change must keep that no thread starts before all are bound.
+//! A change must ensure that no thread starts before all are bound.
 
 use std::hint::black_box;
 use std::sync::Barrier;

@@ -5,7 +5,7 @@
 //! pointer to it beside: a method casts the pointer back where the bounds hold. An access costs one
 //! load, as with an `Arc`; a handle is three words.
 //!
-//! A change must keep that [`ErasedArc::new`] is the only constructor, and that the type is
+//! A change must ensure that [`ErasedArc::new`] is the only constructor, and that the type is
 //! invariant in its parameter.
 
 use alloc::sync::Arc;

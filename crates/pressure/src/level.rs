@@ -3,7 +3,7 @@
 //! Four levels instead of a number: each source maps its own signal to one, and only `Target`
 //! decides about bytes. The order of the variants is their severity.
 //!
-//! A change must keep that order.
+//! A change must ensure that order.
 
 /// The level of memory pressure. Sources only raise it; time alone lowers it
 /// ([`Target`](super::Target)).

@@ -4,7 +4,7 @@
 //! next worker. A client beyond the limit gets an error instead of silence; no client may delay the
 //! next `accept`.
 //!
-//! A change must keep that no client waits without an answer.
+//! A change must ensure that no client waits without an answer.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! command would be admitted again. So a client that ignores the errors cannot take the thread's time
 //! from the others: it gets one error for each pause.
 //!
-//! A change must keep that a refused command has no effect, and that the stream stays in step: a
+//! A change must ensure that a refused command has no effect, and that the stream stays in step: a
 //! store is refused together with its value.
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! An entry costs its connection two relaxed stores for each batch of commands; the table's lock is
 //! taken when a connection begins or ends, and by `stats conns`.
 //!
-//! A change must keep that a number is never used twice, since clients match log lines and events
+//! A change must ensure that a number is never used twice, since clients match log lines and events
 //! by it, and that a connection leaves the table however it ends.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The counts of the last walk for `stats sizes`, for the calls that follow within a second.
 //!
-//! Apart from the command, as the server keeps them for all connections. A change must keep that
+//! Apart from the command, as the server keeps them for all connections. A change must ensure that
 //! counts older than [`REUSE_TIME`] are not used again.
 
 use std::collections::BTreeMap;

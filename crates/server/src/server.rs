@@ -2,7 +2,7 @@
 //!
 //! Shared by all connections through an `Arc`, so everything here is atomic or behind a short lock.
 //!
-//! A change must keep that no lock of it is held across an `await`.
+//! A change must ensure that no lock of it is held across an `await`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};

@@ -5,7 +5,7 @@
 //! tenant. All connections of a tenant share its limits, on all threads. A tenant without limits
 //! costs a command one load.
 //!
-//! A change must keep that a limit can be set while clients are served, and that no tenant's traffic
+//! A change must ensure that a limit can be set while clients are served, and that no tenant's traffic
 //! takes a lock of another tenant.
 
 pub mod connection_permit;

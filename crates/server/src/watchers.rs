@@ -4,7 +4,7 @@
 //! wait for a watcher: each watcher has a queue, and misses the lines that do not fit. A kind of
 //! events that no client watches costs one load.
 //!
-//! A change must keep that publishing never waits, and that numbers of lines show a watcher how
+//! A change must ensure that publishing never waits, and that numbers of lines show a watcher how
 //! many it has missed.
 
 use std::fmt::Display;

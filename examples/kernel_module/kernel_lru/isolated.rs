@@ -3,7 +3,7 @@
 //! Isolated objects: taken off their list by a walk, to be freed when no lock is held.
 //!
 //! Destructors may sleep or take locks, so a walk collects objects here instead of dropping them
-//! under the list's lock. A change must keep that only the owner reaches an isolated object.
+//! under the list's lock. A change must ensure that only the owner reaches an isolated object.
 
 use super::lru_arc::{LruArc, LruItem};
 use core::ptr::NonNull;

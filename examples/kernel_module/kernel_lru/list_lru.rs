@@ -2,7 +2,7 @@
 
 //! LRU lists per memory control group and per node: the kernel's `list_lru`.
 //!
-//! The C functions trust their caller; this type makes each call safe. A change must keep that an
+//! The C functions trust their caller; this type makes each call safe. A change must ensure that an
 //! object on the list has exactly one reference that the list owns, and that `list_lru_destroy`
 //! runs with the list empty.
 

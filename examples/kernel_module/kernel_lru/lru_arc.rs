@@ -3,7 +3,7 @@
 //! Shared handles on the objects of a [`ListLru`](super::ListLru).
 //!
 //! A handle counts a reference, as the kernel's `Arc` does, but its object is in a `kmem_cache`
-//! that charges it to a memory control group, which `list_lru` needs. A change must keep that the
+//! that charges it to a memory control group, which `list_lru` needs. A change must ensure that the
 //! last handle frees the object.
 
 use super::list_lru::Inner;

@@ -2,7 +2,7 @@
 
 //! Memory control groups and nodes, as the kernel passes them to a shrinker.
 //!
-//! Both are only passed on to the C functions. A change must keep that no value outlives the call
+//! Both are only passed on to the C functions. A change must ensure that no value outlives the call
 //! in which the kernel passed it.
 
 use kernel::{bindings, types::Opaque};

@@ -3,7 +3,7 @@
 //! The `kmem_cache` of a list's objects.
 //!
 //! The kernel finds an object's memory control group by its slab page, so objects of a `list_lru`
-//! must come from such a cache. A change must keep that it is destroyed after its last object.
+//! must come from such a cache. A change must ensure that it is destroyed after its last object.
 
 use core::{alloc::Layout, mem, ptr::NonNull};
 use kernel::{alloc::Flags, bindings, prelude::*};

@@ -6,7 +6,7 @@
 //! Here a verdict can only be had from an [`Isolate`], by a method that leaves the lock in the
 //! state which the verdict names, so a wrong one does not compile.
 //!
-//! A change must keep that no verdict can be created otherwise.
+//! A change must ensure that no verdict can be created otherwise.
 
 use super::{
     lru_arc::{LruArc, LruItem},

@@ -3,7 +3,7 @@
 //! lowwater's registry under a shrinker of the kernel that is called for each control group.
 //!
 //! The first entry of a group on a node sets the shrinker's bit of the control group, as `list_lru`
-//! does. A change must keep that the bit is set while the list's lock is held: a spin lock, so that
+//! does. A change must ensure that the bit is set while the list's lock is held: a spin lock, so that
 //! the control group lives on until it is released.
 
 use super::at_end::AtEnd;

@@ -2,7 +2,7 @@
 
 //! The caches of `many.rs` on the kernel's `list_lru`.
 //!
-//! A change must keep that each cache has a shrinker and lists of its own, as on lowwater's side.
+//! A change must ensure that each cache has a shrinker and lists of its own, as on lowwater's side.
 
 use kernel::{c_str, prelude::*, sync::Arc};
 

@@ -3,7 +3,7 @@
 //! The caches of `many.rs` on lowwater's lists, and 10,000 groups of lowwater, as many as the guest
 //! has control groups.
 //!
-//! A change must keep that a cache has a shrinker and lists of its own, as on the kernel's side.
+//! A change must ensure that a cache has a shrinker and lists of its own, as on the kernel's side.
 
 use ::alloc::sync::Arc;
 use kernel::{c_str, prelude::*};

@@ -2,7 +2,7 @@
 
 //! The machine's nodes, as lowwater's registry sees them.
 //!
-//! A change must keep that a node has the same number on both sides.
+//! A change must ensure that a node has the same number on both sides.
 
 use super::kernel_lru;
 use lowwater_lru_core::{NodeId, Topology};

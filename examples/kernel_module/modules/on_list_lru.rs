@@ -3,7 +3,7 @@
 //! The cache of `cache.rs` in the kernel, on the kernel's `list_lru`.
 //!
 //! The module only connects the cache with its load, which a test sends through a file of /proc. A
-//! change must keep that everything is dropped when the module is unloaded.
+//! change must ensure that everything is dropped when the module is unloaded.
 
 use kernel::{c_str, prelude::*, sync::Arc};
 

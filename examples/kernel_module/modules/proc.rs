@@ -3,7 +3,7 @@
 //! A file of /proc that takes commands for a [`Load`], through `proc.c`. The `kernel` crate of
 //! Linux 6.12 has no files.
 //!
-//! A change must keep that the file is removed before its load is dropped.
+//! A change must ensure that the file is removed before its load is dropped.
 
 use super::load::{Failure, Load, WORKERS};
 use super::Registered;

@@ -1,7 +1,7 @@
 //! Variable expiry: the times of single entries, from a function of the user.
 //!
 //! The function is called without a lock, and pinned, as it reads the value in the cache. A change
-//! must keep that the cache's own time counts where the function changes nothing.
+//! must ensure that the cache's own time counts where the function changes nothing.
 
 use std::time::Duration;
 

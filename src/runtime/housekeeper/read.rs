@@ -3,7 +3,7 @@
 //! Figures are read on the caller's thread, so a cache may not end meanwhile: it is marked as in
 //! use, and its end waits.
 //!
-//! A change must keep that mark for as long as the figures are read.
+//! A change must ensure that mark for as long as the figures are read.
 
 use std::sync::Arc;
 

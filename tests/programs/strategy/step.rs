@@ -3,7 +3,7 @@
 //!
 //! Nested steps have a small depth, since each level multiplies the length.
 //!
-//! A change must keep that bound.
+//! A change must ensure that bound.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

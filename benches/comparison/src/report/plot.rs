@@ -2,7 +2,7 @@
 //!
 //! Only for a first look; the tables are the result.
 //!
-//! A change must keep that every plotted figure is in the table.
+//! A change must ensure that every plotted figure is in the table.
 
 #[path = "../../../../examples/charts/mod.rs"]
 mod charts;

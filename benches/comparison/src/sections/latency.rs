@@ -3,7 +3,7 @@
 //! Means hide the calls that a service notices; so percentiles and maxima of single calls are
 //! shown.
 //!
-//! A change must keep that the cache is full before the clock starts.
+//! A change must ensure that the cache is full before the clock starts.
 
 use parking_lot::Mutex;
 

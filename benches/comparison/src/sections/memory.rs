@@ -2,7 +2,7 @@
 //!
 //! A child per measurement, since freed memory of one would serve the next.
 //!
-//! A change must keep that a child measures one contender and ends.
+//! A change must ensure that a child measures one contender and ends.
 
 use std::hint::black_box;
 

@@ -3,7 +3,7 @@
 //!
 //! It shows whether a shrink blocks readers, and how much memory comes back.
 //!
-//! A change must keep that the readers run before, during and after the shrink.
+//! A change must ensure that the readers run before, during and after the shrink.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};

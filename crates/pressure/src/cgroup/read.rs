@@ -3,7 +3,7 @@
 //! The only file of this module that touches the file system; all parsing is in the others. A
 //! missing file means no limit, an unreadable one is an error.
 //!
-//! A change must keep that difference.
+//! A change must ensure that difference.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

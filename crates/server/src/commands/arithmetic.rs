@@ -4,7 +4,7 @@
 //! spaces to the previous length, as in memcached (which writes in place): `decr` of `"10"` by 1
 //! answers `9` and stores `"9 "`.
 //!
-//! A change must keep that the new value is computed from the value that it replaces, in one
+//! A change must ensure that the new value is computed from the value that it replaces, in one
 //! update.
 
 use crate::counters::Counter;

@@ -1,7 +1,7 @@
 //! The lines about commands that `watch` shows, in memcached's shape. `cfd` is the number of the
 //! connection, as in `stats conns`.
 //!
-//! A change must keep that a command builds no line unless a client watches its kind of events: the
+//! A change must ensure that a command builds no line unless a client watches its kind of events: the
 //! check costs one load.
 
 use crate::connections::ConnectionEntry;

@@ -4,7 +4,7 @@
 //! when a tenant leaves it. While there is room, a scrape lists all tenants, the largest first.
 //!
 //! The number of listed tenants is bounded since each is a time series for the scraper. A change
-//! must keep that no counter ever falls.
+//! must ensure that no counter ever falls.
 
 use std::collections::BTreeSet;
 

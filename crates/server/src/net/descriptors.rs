@@ -3,7 +3,7 @@
 //! Without the spare, a process that is out of descriptors could not even accept a client to refuse
 //! it, and the client would wait for ever.
 //!
-//! A change must keep that the spare is reserved again after each refusal.
+//! A change must ensure that the spare is reserved again after each refusal.
 
 use std::fs::File;
 use std::time::{Duration, Instant};

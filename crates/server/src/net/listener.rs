@@ -2,7 +2,7 @@
 //!
 //! A namespace at the listener restricts clients without a login: a container gets its own port.
 //!
-//! A change must keep that a client of such a port cannot leave its namespace.
+//! A change must ensure that a client of such a port cannot leave its namespace.
 
 use std::io;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 //!
 //! A client that gets the error can fall back or report it; one without an answer would hang.
 //!
-//! A change must keep that the answer repeats the request's opcode and opaque.
+//! A change must ensure that the answer repeats the request's opcode and opaque.
 
 /// The first byte of a binary request. No text command begins with it.
 pub const REQUEST_MAGIC: u8 = 0x80;

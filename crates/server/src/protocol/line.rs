@@ -5,7 +5,7 @@
 //! Pure functions from a line to a command or an error, in the order of memcached's checks, because
 //! the first failing check determines the error text.
 //!
-//! A change must keep that no line makes a parser panic, which the fuzz target checks.
+//! A change must ensure that no line makes a parser panic, which the fuzz target checks.
 
 use super::command::{Command, PlainSet, StoreCommand, StoreVerb};
 use super::error::{ProtocolError, RefusedLine};

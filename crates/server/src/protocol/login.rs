@@ -3,7 +3,7 @@
 //!
 //! All other lines are answered with an error and discarded.
 //!
-//! A change must keep that no line before the login is executed.
+//! A change must ensure that no line before the login is executed.
 
 use super::number::unsigned;
 use super::words::Words;

@@ -9,7 +9,7 @@
 //! neither a damaged nor a missing chunk goes unnoticed.
 //!
 //! A change of the layout needs another magic number: a file of another version must be refused,
-//! not misread. A change must keep that reading a damaged file allocates no more than it contains.
+//! not misread. A change must ensure that reading a damaged file allocates no more than it contains.
 
 use std::io::{self, Read, Write};
 

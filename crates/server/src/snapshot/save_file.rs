@@ -8,7 +8,7 @@
 //!   FILE.damaged   a damaged file, after it was read
 //! ```
 //!
-//! A change must keep that the lock is held from the start to the end of the process, that no link
+//! A change must ensure that the lock is held from the start to the end of the process, that no link
 //! is followed when a file is created, and that the other users of the machine cannot read it.
 
 use std::ffi::OsStr;

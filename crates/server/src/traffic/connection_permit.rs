@@ -1,6 +1,6 @@
 //! A permit for a connection of a tenant.
 //!
-//! A connection holds it until it ends or logs in as another tenant. A change must keep that each
+//! A connection holds it until it ends or logs in as another tenant. A change must ensure that each
 //! permit is returned once.
 
 use std::sync::atomic::Ordering;

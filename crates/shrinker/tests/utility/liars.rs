@@ -3,7 +3,7 @@
 //!
 //! The bound on callbacks is what keeps a faulty cache from blocking every insert of the process.
 //!
-//! A change must keep that bound.
+//! A change must ensure that bound.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! The public name of `read::Guard`; borrowed by every found object, so that none outlives its
 //! reader.
 //!
-//! A change must keep that borrow.
+//! A change must ensure that borrow.
 
 use super::read;
 use core::fmt;

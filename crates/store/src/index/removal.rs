@@ -2,7 +2,7 @@
 //!
 //! Retiring an object may run its destructor and so any code of the caller. So the functions of the
 //! index put removed objects into these guards, which are declared before the segment's lock and
-//! drop after it. A change must keep that order in every function that removes an object.
+//! drop after it. A change must ensure that order in every function that removes an object.
 
 use crate::slab::{SharedSlab, Slot, Slotted};
 use core::ptr::NonNull;

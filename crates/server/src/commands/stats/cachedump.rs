@@ -3,7 +3,7 @@
 //! memcached shows at most 2 MiB of lines, the youngest values first, and holds a lock meanwhile;
 //! here values are visited in no particular order, in parts, and all of them can be shown.
 //!
-//! A change must keep that the command gives other connections a turn between two parts: a large
+//! A change must ensure that the command gives other connections a turn between two parts: a large
 //! cache has more lines than a socket takes at once.
 
 use std::io;

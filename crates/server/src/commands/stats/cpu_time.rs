@@ -1,7 +1,7 @@
 //! The processor time of this process.
 //!
 //! It is read from `/proc` by hand, so that the server needs no crate for two numbers. A change
-//! must keep that a system without `/proc` reports no time instead of 0.
+//! must ensure that a system without `/proc` reports no time instead of 0.
 
 use std::time::Duration;
 

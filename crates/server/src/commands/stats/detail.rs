@@ -2,7 +2,7 @@
 //!
 //! Off by default, since counting costs each command a lookup in a shared map.
 //!
-//! A change must keep that nothing is counted while it is off.
+//! A change must ensure that nothing is counted while it is off.
 
 use std::io;
 

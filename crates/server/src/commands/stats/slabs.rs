@@ -4,7 +4,7 @@
 //! A page is 1 MiB, as in memcached. `total_pages` counts the memory of entries and index that is
 //! in use or free; `total_malloced` is that memory and the blocks of all values.
 //!
-//! A change must keep that `total_malloced` covers all memory that values use.
+//! A change must ensure that `total_malloced` covers all memory that values use.
 
 use crate::counters::Counter;
 use crate::net::output::Output;

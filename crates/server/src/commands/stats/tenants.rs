@@ -2,7 +2,7 @@
 //!
 //! An extension. With tens of thousands of tenants the output is flushed in between.
 //!
-//! A change must keep that no lock is held while the output is flushed.
+//! A change must ensure that no lock is held while the output is flushed.
 
 use std::io;
 
