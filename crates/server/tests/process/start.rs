@@ -61,7 +61,7 @@ fn limits_of_traffic_that_reach_no_connection_are_logged() {
     let path = pid_file("limits");
     let text = "shop requests=5\nsearch deny=stats\ncrawler max=4M\ndefault requests=9\n";
     std::fs::write(&path, text).unwrap();
-    let mut server = Server::start(&["-l", "tag_search_:127.0.0.1:0", "--config", path.to_str().unwrap()]);
+    let server = Server::start(&["-l", "tag_search_:127.0.0.1:0", "--config", path.to_str().unwrap()]);
     let log = server.wait_for_log("no effect");
     assert!(
         log.ends_with("have no effect for shop: no user (-Y) or address (-l tag_NAME_:) has this tenant\n"),
