@@ -5,7 +5,10 @@ import pathlib
 import re
 import sys
 
-COLUMNS = 11
+COLUMNS = ["leak", "other thread", "late drop", "drop in callback", "panic in callback", "re-enter", "mix", "wrap", "lie", "fork", "no memory"]
+HEADER = f"| type | {' | '.join(COLUMNS)} |"
+DATA_HEADER = "| data, macros | otherwise |"
+REASONS = {"data", "borrowed", "trait", "macro", "parts", "no callback", "no counter", "one only", "no input", "no allocation", "no glue", "no lock"}
 CRATES = {
     "lowwater-base": "crates/base",
     "lowwater-rcu": "crates/rcu",
@@ -19,6 +22,9 @@ CRATES = {
 }
 ITEM = re.compile(r"(?:#\[[^\]]*\] )*pub (?:unsafe )?(?:struct|enum|union|trait|macro) ([\w:]+)")
 NAME = re.compile(r"`([^`]+)`")
+# A test in a cell: its name, or the number that it has in the crate's list of tests.
+TEST_NAME = r"(?:`\w+`|t\d+)"
+NUMBERED = re.compile(r"(t\d+) `(\w+)`")
 TEST = re.compile(r"#\[(?:\w+::)?test\]\s*(?:(?://[^\n]*|#\[[^\n]*\])\s*)*(?:async )?fn (\w+)")
 
 root = pathlib.Path(__file__).resolve().parents[2]
@@ -61,46 +67,75 @@ def documented(files, path):
     return False
 
 
-def check(cell, line, directory, texts):
-    """Checks one cell, or one part of a cell."""
-    kind, _, rest = cell.partition(": ")
-    if kind == "no" and rest:
+def check(part, line, directory, texts, numbered):
+    """Checks one part of a cell. `numbered` are the tests with a number in this crate."""
+    kind, _, rest = part.partition(": ")
+    if part in REASONS or (kind == "no" and rest):
         return
-    if kind == "test" and re.fullmatch(r"`\w+`(?:, `\w+`)*", rest):
-        for name in NAME.findall(rest):
+    if re.fullmatch(rf"{TEST_NAME}(?:, {TEST_NAME})*", part):
+        for name in part.split(", "):
+            name = name.strip("`") if name.startswith("`") else numbered.get(name, name)
             if name not in tests:
                 fault(line, f"no test {name}")
-    elif kind == "doc" and (section := re.fullmatch(r'crate, "([^"]+)"', rest)):
-        heading = f"//! # {section.group(1)}"
-        if heading not in (root / directory / "src/lib.rs").read_text().splitlines():
-            fault(line, f"no section {heading!r} in {directory}/src/lib.rs")
+    elif part == "fork":
+        if "//! # Fork" not in (root / directory / "src/lib.rs").read_text().splitlines():
+            fault(line, f"no section 'Fork' in {directory}/src/lib.rs")
     elif kind == "doc" and (path := re.fullmatch(r"`([\w:]+)`", rest)):
         if not documented(texts, path.group(1)):
             fault(line, f"no documentation of {path.group(1)} in {directory}")
     else:
-        # Includes a `test:` without a name: a planned test does not count.
-        fault(line, f"a cell says neither `no: ...`, `test: ...` nor `doc: ...`: {cell!r}")
+        fault(line, f"a cell has no test, no `doc: ...`, and no reason: {part!r}")
+
+
+def cells_of(cell, line):
+    """Returns the cells of a row that is data or a macro but for those of `cell`."""
+    found = [["data"] for _ in COLUMNS]
+    column = None
+    for part in (part for part in cell.split("; ") if part):
+        name, sign, rest = part.partition(" = ")
+        if sign and name in COLUMNS:
+            column, part = name, rest
+            found[COLUMNS.index(column)] = []
+        if column:
+            found[COLUMNS.index(column)].append(part)
+        else:
+            fault(line, f"no column: {part!r}")
+    return found
 
 
 tests = {name for directory in CRATES.values() for file in sources(directory) for name in TEST.findall(file.read_text())}
 types, crate, rows, cells = public_types(), None, {}, 0
 for line, text in enumerate((root / "docs/HAZARDS.md").read_text().splitlines(), 1):
     if text.startswith("## "):
-        crate = text[3:].strip()
+        crate, numbered, kind = text[3:].strip(), {}, None
         texts = [file.read_text() for file in sources(CRATES[crate])] if crate in CRATES else []
-    if crate not in CRATES or not text.startswith("| `"):
+    if crate not in CRATES:
         continue
-    names, *row = [cell.strip() for cell in text.strip().strip("|").split("|")]
+    if text.startswith("t1 "):
+        numbered = dict(NUMBERED.findall(text))
+        for name in set(numbered.values()) - tests:
+            fault(line, f"no test {name}")
+    if text.startswith("| ") and not text.startswith("| `"):
+        kind = text
+        if text not in (HEADER, DATA_HEADER):
+            fault(line, f"no header of a table: {text!r}")
+    if not text.startswith("| `"):
+        continue
+    names, *row = [cell.strip() for cell in text.strip().removeprefix("|").removesuffix("|").split("|")]
     for name in NAME.findall(names):
         if name not in types[crate]:
             fault(line, f"ci/API.txt has no {name} in {crate}")
         if rows.setdefault((crate, name), line) != line:
             fault(line, f"{name} has a row already")
-    if len(row) != COLUMNS:
-        fault(line, f"{len(row)} cells, not {COLUMNS}")
+    if kind == DATA_HEADER and len(row) == 1:
+        row = cells_of(row[0], line)
+    else:
+        row = [cell.split("; ") for cell in row]
+    if len(row) != len(COLUMNS):
+        fault(line, f"{len(row)} cells, not {len(COLUMNS)}")
     cells += len(row)
-    for part in (part for cell in row for part in cell.split("; ")):
-        check(part, line, CRATES[crate], texts)
+    for part in (part for cell in row for part in cell):
+        check(part, line, CRATES[crate], texts, numbered)
 for crate, names in types.items():
     for name in sorted(names):
         if (crate, name) not in rows:
