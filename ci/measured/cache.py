@@ -20,12 +20,13 @@ def collect_hit_ratio(outputs):
 
 
 def render_hit_ratio(figures):
-    cells = {(row["trace"], row["percent"]): f"{row['SecondChance']:.1f} / {row['Adaptive']:.1f}" for row in figures["rows"]}
+    cells = {(row["trace"], row["percent"]): row for row in figures["rows"]}
     traces = list(dict.fromkeys(trace for trace, _ in cells))
-    rows = [[trace, *(cells[trace, size] for size in SIZES)] for trace in traces]
-    rows.append(["mean, adaptive", *(f"{figures['adaptive_by_size'][size]:.2f}" for size in SIZES)])
+    of_sizes = lambda trace, order: " ".join(f"{cells[trace, size][order]:.1f}" for size in SIZES)
+    rows = [[trace, of_sizes(trace, "SecondChance"), of_sizes(trace, "Adaptive")] for trace in traces]
+    rows.append(["mean", None, " ".join(f"{figures['adaptive_by_size'][size]:.2f}" for size in SIZES)])
     orders = [f"`{order}`" for order in ORDERS]
-    return table(["trace; second chance / adaptive", *(f"{size} %" for size in SIZES)], rows) + [""] + \
+    return table([f"trace, at {', '.join(SIZES)} %", "`SecondChance`", "`Adaptive`"], rows) + [""] + \
         table(["mean of all", *orders], [["hit ratio, %", *(f"{figures['means'][order]:.2f}" for order in ORDERS)]])
 
 

@@ -10,6 +10,12 @@ BEGIN, END = "<!-- benches/comparison: begin -->", "<!-- benches/comparison: end
 SCRATCH = Path("target/measured")
 ZIPF, HITS = "a tenth of the keys fits", "100 % hits"
 OURS = "lowwater"
+# Titles, or their begins.
+BETTER, RATIOS = "Where another is better", "Hit ratio, %"
+TENANTS = "Hit ratio, %, of 1000 tenants x 10000 keys in 200000 entries;"
+RATIO_TO_OURS = "How many times as much lowwater does as the contender: "
+# Of a trace's distinct keys.
+SIZES = "caches for 0.1, 1, 5 and 10 % of the keys"
 
 
 def cells(line):
@@ -53,7 +59,7 @@ def targets(figures):
     at = Tables(figures)
 
     def times(title, cache, least):
-        ratios = at.rows(f"How many times as much lowwater does as the contender: {title}")[cache]
+        ratios = at.rows(f"{RATIO_TO_OURS}{title}")[cache]
         values = [ratios[f"in the same time, threads: {threads}"] for threads in (1, 2, 4)]
         return f"{cache} " + ", ".join(bold(value, float(value) < least) for value in values)
 
@@ -71,7 +77,7 @@ def targets(figures):
     a_cache = [int(empty[column]) for column in ("empty", "its first entry adds")]
     tenant = at.rows("Resident bytes of a tenant")[OURS]
     shrink = at.rows("2000000 entries are to become a tenth")[f"{OURS}: set_budget"]
-    beside = at.rows("Hit ratio, %, of 1000 tenants x 10000 keys in 200000 entries; one more scans")[f"{OURS}, a group each"]
+    beside = at.rows(f"{TENANTS} one more scans")[f"{OURS}, a group each"]
     rest = [float(shrink["p99.9 us"]), int(shrink["max unpreempted us"]), int(shrink["% of the freed bytes given back"])]
     tenants = [float(tenant["a cache beside them adds, each"]), int(tenant["its first entry adds"])]
     return table(["target", "this run"], [
@@ -90,12 +96,71 @@ def targets(figures):
     ])
 
 
+def better(rows):
+    """Returns the table of the results in which another is better: a row for each section and contender."""
+    merged = {}
+    for what, best, *figures in rows:
+        section, _, figure = what.partition(": ")
+        figure, _, threads = figure.partition(", threads: ")
+        merged.setdefault((section, figure if threads else "", best), []).append([threads or figure, *figures])
+    return table(["what", "the best", "it", "ours", "ours / it"], [
+        [f"{section}: {figure + ', threads: ' if figure else ''}{lists[0]}", best, *lists[1:]]
+        for (section, figure, best), found in merged.items()
+        for lists in [[", ".join(column) for column in zip(*found)]]
+    ])
+
+
+def hit_ratios(columns, rows):
+    """Returns the table of hit ratios with a row for each trace, and its sizes in one cell."""
+    traces = {}
+    for place, *ratios in rows:
+        name, size = place.split(", ")
+        traces.setdefault(name, []).append([size.split(" = ")[1], *(f"{float(ratio):.1f}" for ratio in ratios)])
+    columns = ["trace: entries", *(column.removeprefix("ref: ") for column in columns[1:])]
+    cells = {name: [" ".join(column) for column in zip(*found)] for name, found in traces.items()}
+    return table(columns, [[f"{name}: {sizes}", *ratios] for name, (sizes, *ratios) in cells.items()])
+
+
+def without_refused(found):
+    """Returns columns and rows of a table, without the column `refused` if all are 0."""
+    columns, rows = found["columns"], found["rows"]
+    is_left_out = columns[-1] == "refused" and {row[-1] for row in rows} == {"0"}
+    return (columns[:-1], [row[:-1] for row in rows]) if is_left_out else (columns, rows)
+
+
+def tenants(alone, beside):
+    """Returns the tables without and with a scan as one."""
+    columns, rows = without_refused(alone)
+    beside_columns, beside_rows = without_refused(beside)
+    return table([*columns, *(f"{column}, scan" for column in beside_columns[1:])], [[*row, *other[1:]] for row, other in zip(rows, beside_rows)])
+
+
+def section(found, figures):
+    """Returns the heading, the table and the plots of one section of the comparison."""
+    title, columns, rows, plots = found["title"], found["columns"], found["rows"], [found["plot"]]
+    if title == BETTER:
+        lines = better(rows)
+    elif title == RATIOS:
+        title, lines = f"{RATIOS}, of {SIZES}", hit_ratios(columns, rows)
+    elif title.startswith(TENANTS):
+        beside = next(other for other in figures["tables"] if other["title"].startswith(TENANTS) and other is not found)
+        title, lines = f"{TENANTS} without a scan, and beside one with half of all requests", tenants(found, beside)
+        plots.append(beside["plot"])
+    else:
+        lines = table(*without_refused(found))
+    pictures = [" ".join(f"![plot]({plot})" for plot in plots)] if plots[0] else []
+    return ["", f"#### {title}", "", *lines, *([""] if pictures else []), *pictures]
+
+
 def render(figures):
     lines = [f"Versions: {figures['about']}", "", *targets(figures)]
+    is_beside = False
     for found in figures["tables"]:
-        lines += ["", f"#### {found['title']}", "", *table(found["columns"], found["rows"])]
-        if found["plot"]:
-            lines += ["", f"![{found['title']}]({found['plot']})"]
+        # The ratios of throughputs follow from the tables before them.
+        if found["title"].startswith(RATIO_TO_OURS) or (found["title"].startswith(TENANTS) and is_beside):
+            continue
+        is_beside |= found["title"].startswith(TENANTS)
+        lines += section(found, figures)
     return lines
 
 

@@ -37,7 +37,7 @@ GROUPS = {
 SECTIONS = {section.name: section for group in GROUPS.values() for section in group}
 PAGE = Path("docs/MEASURED.md")
 RESULTS = Path(__file__).parent / "results"
-BEGIN, END = re.compile(r"<!-- measured ([\w-]+): (.*) -->"), "<!-- end -->"
+BEGIN, END = re.compile(r"<!-- measured ([\w-]+) -->"), "<!-- end -->"
 WIDTH = 110
 
 
@@ -62,7 +62,7 @@ def origin(section, run):
 def block(section):
     """Returns the lines of a section, with its markers."""
     run, commands = result(section), section.commands
-    marker = f"<!-- measured {section.name}: {'; '.join(commands)} -->"
+    marker = f"<!-- measured {section.name} -->"
     about = origin(section, run)
     if len(commands) == 1:
         head = textwrap.wrap(f"`{commands[0]}`; {about[0].lower() if section.source else about[0]}{about[1:]}", WIDTH, break_long_words=False, break_on_hyphens=False)
