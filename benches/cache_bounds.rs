@@ -9,6 +9,9 @@
 //!
 //! Latencies are wall-clock times: on a machine with other work, the largest are those of threads
 //! that were not running.
+//!
+//! A change must ensure that only the named calls are timed, and that a cache is full before the
+//! timed inserts.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,6 +12,9 @@
 //! second shows the effect of the first's `low`. Sizes and keys follow from their number alone, so
 //! two runs have the same requests. Prints `name value` lines, which `ci/budget.sh` checks; fails
 //! only if the server breaks the protocol or returns wrong bytes.
+//!
+//! A change must ensure that sizes and keys follow from their numbers: `ci/budget.sh` compares the
+//! figures of runs.
 
 #![forbid(unsafe_code)]
 

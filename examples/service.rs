@@ -11,6 +11,8 @@
 //! again. With `-- --listen 127.0.0.1:8080` it serves: `/login/USER`, `/session/USER`,
 //! `/row/NUMBER`, `/page/PATH` (of the tenant that the header `Host` names: `shop`, `blog` or
 //! `docs`), `/stats`, and with `--features metrics` also `/metrics`.
+//!
+//! A change must ensure that each cache shows what the table says.
 
 #![forbid(unsafe_code)]
 

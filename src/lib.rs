@@ -45,6 +45,7 @@
 //! | [`Registry`], [`Shrinker`] | reclaim from a cache of your own (`lowwater-shrinker`) |
 //! | [`lru_core`], [`shrinker`] | the two packages, for the names that are rarely needed: errors, cursors, statistics |
 //! | [`pressure`] | memory pressure of the system: PSI, the control group, systemd (`lowwater-pressure`) |
+//! | [`cache`], [`runtime`] | the other types of a cache (builder, entry, expiry, errors) and of a runtime (builder, clock, statistics) |
 //!
 //! Features, all off by default:
 //!

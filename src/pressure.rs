@@ -2,6 +2,8 @@
 //! `lowwater-pressure`, and the reclaimer's watermarks.
 //!
 //! Re-exports only, so that a program needs no second dependency.
+//!
+//! A change must ensure that nothing but re-exports is here.
 
 pub use lowwater_pressure::*;
 pub use lowwater_shrinker::{ReclaimReason, Watermarks};

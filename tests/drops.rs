@@ -3,6 +3,8 @@
 //!
 //! Recursive drops would overflow the stack after some ten thousand entries; the slab defers nested
 //! ones (`store` `slab/nest.rs`).
+//!
+//! A change must ensure that the small stack stays: a deeper one would hide a recursion.
 #![forbid(unsafe_code)]
 
 use lowwater::topology::Fixed;

@@ -4,6 +4,8 @@
 //!
 //! `src/cache/tests/behave.rs` has the others: a loader, weigher, listener or drop that panics, and
 //! a listener that re-enters.
+//!
+//! A change must ensure that the charged bytes are compared after each fault.
 
 #[path = "common/one_node.rs"]
 mod one_node;

@@ -84,7 +84,7 @@ unsafe impl GlobalAlloc for Faulty {
         if fails_now() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's contract for `layout` is the same as that of `System::alloc`.
+        // SAFETY: `System::alloc` demands of `layout` what this function demands of its caller.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,5 +1,7 @@
 //! Read-through beyond a single owned key: by a reference, for many keys, with the value's origin,
 //! and with bytes that are reserved before the load.
+//!
+//! A change must ensure that calls of loads and clones are counted, not only results compared.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

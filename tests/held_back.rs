@@ -2,6 +2,8 @@
 //! hold it back everywhere.
 //!
 //! The bound is one for the runtime: a quarter of the budget, or 16 MiB (`src/runtime/retired.rs`).
+//!
+//! A change must ensure that the test stays in a process of its own.
 
 use lowwater::cache::RejectReason;
 use lowwater::{ByteSize, Cache, Runtime};

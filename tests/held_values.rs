@@ -3,6 +3,8 @@
 //!
 //! A value that a reader keeps is memory as well: these tests check that it is counted exactly
 //! once, as charged or as retired, until its last clone is dropped (`src/runtime/charged.rs`).
+//!
+//! A change must ensure that the bytes are 0 when the last clone is dropped.
 #![forbid(unsafe_code)]
 
 #[path = "common/wait.rs"]

@@ -1,6 +1,8 @@
 //! Every type that the public functions return or expect can be named through `lowwater` alone.
 //!
 //! It only has to compile: a type that cannot be named cannot be stored in a user's struct.
+//!
+//! A change must ensure that each type in a public signature is named here through `lowwater`.
 
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,8 @@
 //! and one of them is leaked at the end.
 //!
 //! The parts run one after the other in one test, as the last one makes memory stay for ever.
+//!
+//! A change must ensure that the part with the leaked reader stays the last.
 
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,9 @@
 //! - freed memory leaves the process.
 //!
 //! Pressure is raised by hand here; the sources are tested in `lowwater-pressure`.
+//!
+//! A change must ensure that pressure is raised by hand, so that the result does not depend on the
+//! machine.
 
 #[path = "common/wait.rs"]
 mod wait;

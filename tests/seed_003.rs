@@ -12,6 +12,8 @@
 //! `examples/deferred_tail.rs` has the times.
 //!
 //! Numbers such as S23 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the kernel's numbers stay written out.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;

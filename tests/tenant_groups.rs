@@ -1,5 +1,7 @@
 //! Groups for names that clients choose: bounded in number and bytes, no tree from a `/`, ended
 //! when idle.
+//!
+//! A change must ensure that the number of groups and their bytes are compared with the bound.
 
 use std::sync::Arc;
 use std::time::Duration;

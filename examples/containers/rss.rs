@@ -2,6 +2,8 @@
 //! freed memory.
 //!
 //! Shown beside the exact count, to keep the latter honest.
+//!
+//! A change must ensure that only resident memory is reported: the exact count is beside it.
 
 /// Resident bytes; 0 where the system does not tell.
 pub fn bytes() -> u64 {

@@ -3,6 +3,8 @@
 //! It translates between the kernel's file numbers (`nodes`), the cache (`lowwater-dcache-model`)
 //! and the real directory. Rule: a cached name is never trusted for longer than the table in the
 //! main file says.
+//!
+//! A change must ensure that no name is trusted longer than the table of the main file promises.
 
 use crate::args::Args;
 use crate::nodes::{Node, Nodes, Seen};

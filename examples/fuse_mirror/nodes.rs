@@ -2,6 +2,8 @@
 //!
 //! The kernel counts lookups per number and forgets them in bulk; an entry may be dropped only when
 //! its count is 0, or the kernel would use a number that is unknown here.
+//!
+//! A change must ensure that a number stays known until the kernel has forgotten all its lookups.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,6 +2,8 @@
 //!
 //! Not a server to copy: it has no keep-alive and no body. Each connection is bounded in bytes and
 //! time, so that a slow client holds one thread for a few seconds at most.
+//!
+//! A change must ensure that a connection stays bounded in bytes and time.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

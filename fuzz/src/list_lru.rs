@@ -4,6 +4,9 @@
 //! After each operation the invariants of the lists hold; every list equals the model's, in order;
 //! counts equal the lengths; an item is on a list if and only if the list holds a handle on it. At
 //! the end no handle is left.
+//!
+//! A change must ensure that the model stays simpler than the lists, and that no handle is left at
+//! the end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

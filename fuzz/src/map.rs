@@ -8,6 +8,8 @@
 //!    caches are empty.
 //!
 //! Numbers such as S11 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the three properties are checked after each sequence.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

@@ -7,6 +7,8 @@
 //! 4. The decoder stays in sync: after the input, and a filler that ends any open line or block, it
 //!    decodes a further command, unless it has given up the connection, or is still discarding a
 //!    value that is longer than the filler.
+//!
+//! A change must ensure that each property is checked for each input.
 
 #[path = "../../crates/server/src/decoder/steps.rs"]
 mod steps;

@@ -2,6 +2,8 @@
 //!
 //! An overwrite keeps the group of the replaced entry unless the caller names another, so the group
 //! is known only after a lookup.
+//!
+//! A change must ensure that an entry keeps its group unless the caller has named one.
 
 use lowwater_lru_core::Memcg;
 

@@ -3,6 +3,9 @@
 //! Every insert of every cache ends here if its group has no room. The loop first takes from pairs
 //! of least utility, then direct reclaim, then waits for objects in flight; it is bounded in
 //! objects and time, and never waits inside a callback.
+//!
+//! A change must ensure that the loop stays bounded in objects and time, and waits for nothing
+//! inside a callback.
 
 use std::time::{Duration, Instant};
 

@@ -2,6 +2,8 @@
 //!
 //! The runtime is below the caches and knows them only by this trait. No method may hold a lock of
 //! the cache while it runs user code.
+//!
+//! A change must ensure that the runtime knows caches by this trait alone.
 
 #[cfg(test)]
 pub(crate) mod no_records;

@@ -1,6 +1,8 @@
 //! A runtime with one node.
 //!
 //! Counts are exact only if all entries are on one node.
+//!
+//! A change must ensure that all entries are on one node on any machine.
 
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Runtime};

@@ -1,6 +1,8 @@
 //! Waits for a condition that another thread makes true.
 //!
 //! Tests wait for a state, never for a time, so that a busy machine only makes them slower.
+//!
+//! A change must ensure that a wait ends by the state or by a failure with the condition's name.
 
 use std::time::{Duration, Instant};
 

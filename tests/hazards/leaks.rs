@@ -1,6 +1,8 @@
 //! Leaked objects cost their memory, and block no other operation.
 //!
 //! `mem::forget` is safe code, so no guarantee may depend on a drop.
+//!
+//! A change must ensure that the cache is used after the leak, and not only before it.
 
 use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};

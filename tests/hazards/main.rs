@@ -3,6 +3,8 @@
 //!
 //! Each file of this folder has one kind of misuse; `assert_whole` checks afterwards that nothing
 //! is charged without an entry. Only safe code.
+//!
+//! A change must ensure that a test of one cache ends with `assert_whole`.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,8 @@
 //!
 //! A step takes an object out of its slot, or clones it, and releases the slot's lock before it
 //! calls the library: callbacks use the slots as well.
+//!
+//! A change must ensure that no slot is locked while the library runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, RwLock};

@@ -12,6 +12,9 @@
 //!   keys      the sequences of requested keys
 //!   report    tables, JSON, plots
 //! ```
+//!
+//! A change must ensure that every section can be run alone, and that all contenders of a section
+//! get the same requests.
 
 mod child;
 mod contender;

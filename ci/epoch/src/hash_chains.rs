@@ -3,6 +3,9 @@
 //!
 //! crossbeam-epoch has a loom mode, with its own cfg; a model takes minutes, so these do not run
 //! with the others.
+//!
+//! A change must ensure that each check has a twin that fails, and that `epoch.rs` is included
+//! unchanged.
 
 #[path = "../../../crates/store/src/hash_chains/read/epoch.rs"]
 mod epoch;

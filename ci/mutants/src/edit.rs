@@ -1,6 +1,9 @@
 //! Edits of one file's text. No two of them overlap.
 //!
 //! Mutants whose edits overlap cannot be in one build; `try_add` refuses the later one.
+//!
+//! A change must ensure that accepted edits do not overlap, and that insertions at one byte keep
+//! their order.
 
 use std::ops::Range;
 
@@ -37,6 +40,7 @@ impl<'a> Edits<'a> {
 
     /// Adds the edit, unless it overlaps with another one.
     pub fn try_add(&mut self, new: Edit) -> bool {
+        // An empty range is an insertion: it overlaps a replacement inside of it, not at its ends.
         let overlaps = |old: &Edit| match (old.at.is_empty(), new.at.is_empty()) {
             (true, true) => false,
             (false, true) => old.at.start < new.at.start && new.at.start < old.at.end,

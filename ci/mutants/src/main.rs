@@ -11,6 +11,9 @@
 //! `FOLDER` is a copy of the workspace, which is edited in place; line numbers stay. `TABLE` has a
 //! line for each mutant: its number, the result (`switch` or `cannot`), the byte range of the edit,
 //! and its name.
+//!
+//! A change must ensure that line numbers stay, and that a run without `LOWWATER_MUTANT` behaves as
+//! the original.
 
 mod edit;
 mod site;

@@ -2,6 +2,8 @@
 //!
 //! Only expressions, function bodies and match arms can be switched at run time; other mutants are
 //! reported as `cannot`.
+//!
+//! A change must ensure that an inactive mutant evaluates the original code once, and nothing else.
 
 use crate::edit::{Edit, Edits};
 use serde_json::Value;

@@ -4,6 +4,9 @@
 //! No cache has a capacity of its own. Each is filled in turn with more than a third of the budget.
 //! Then all four are used alike, and memory moves until each has about a quarter, in whatever order
 //! they were filled; then half of the budget is reclaimed at once.
+//!
+//! A change must ensure that no cache has a capacity that matters, and that all are used alike at
+//! the end.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,12 @@
-//! A foreign cache as a member of a runtime.
+//! A foreign cache as a member of a runtime: one shrinker, and one charge that follows the cache's
+//! weight.
+//!
+//! The foreign cache may call user code under its own locks, so nothing is locked across a weighing
+//! and a charge. A thread that lowers the charge therefore weighs again, and restores the charge of
+//! entries that another thread has added meanwhile.
+//!
+//! A change must ensure that no lock of this crate is held while the cache is weighed or changed,
+//! and that all bytes are charged once the last update has returned.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,4 +1,9 @@
-//! The interface of a foreign cache.
+//! The interface of a foreign cache: its weight, and a way to make it lighter.
+//!
+//! Nothing else is needed of a cache, so that its policy, keys and locks stay its own.
+//!
+//! A change must ensure that `shrink_to` is not called on two threads at once, and that `weight` is
+//! cheap to call after each update.
 
 use lowwater::ByteSize;
 

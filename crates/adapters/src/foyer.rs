@@ -1,4 +1,6 @@
-//! `foyer::Cache`, the cache in memory.
+//! `foyer::Cache`, the cache in memory, which can evict only by a lower capacity.
+//!
+//! A change must ensure that the capacity is set back after each eviction, also after a panic.
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -1,4 +1,7 @@
 //! `hashlink::LruCache` in a [`Weighed`](crate::Weighed).
+//!
+//! A change must ensure that `push` makes the entry the youngest, and returns the entry that left
+//! for it.
 
 use std::hash::{BuildHasher, Hash};
 

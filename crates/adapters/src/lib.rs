@@ -4,7 +4,7 @@
 //! depends on the other caches of the process: [`adapt`] charges its bytes to a group of a
 //! [`Runtime`], and lets the runtime evict from it when the memory would save more misses in
 //! another cache. All that is needed is [`Evict`]: the weight of the cache, and a way to make it
-//! lighter.
+//! lighter. Start at [`adapt`].
 //!
 //! | cache | here | feature |
 //! |---|---|---|

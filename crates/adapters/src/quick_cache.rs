@@ -1,4 +1,6 @@
-//! `quick_cache::sync::Cache`.
+//! `quick_cache::sync::Cache`, which can evict only by a lower capacity.
+//!
+//! A change must ensure that the capacity is set back after each eviction, also after a panic.
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};

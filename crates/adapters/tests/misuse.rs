@@ -1,5 +1,8 @@
 //! Misuse of adapted caches: leaks, panics, re-entrance, weights that are lies, another runtime's
 //! group.
+//!
+//! A change must ensure that each fault is followed by a check that the budget holds and the other
+//! caches can be used.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

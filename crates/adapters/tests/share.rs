@@ -1,5 +1,7 @@
 //! Each kind of adapted cache beside a lowwater `Cache` in one budget: it gives way when it is not
 //! used, takes its share when it is, and stays within the budget.
+//!
+//! A change must ensure that each cache of `adapt` has a `Kind` here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -20,6 +20,9 @@
 //! slimmer_box has the length beside the pointer, too, but nothing that can be shared, so that a
 //! value of both kinds needs a tag and another allocation; and it has almost no users. thin-slice
 //! hides the length in the pointer's upper bits, on one processor architecture only.
+//!
+//! A change must ensure that the type stays at 12 bytes, and that the length tells which of the two
+//! kinds it holds.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

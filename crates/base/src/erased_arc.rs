@@ -77,7 +77,7 @@ impl<T: fmt::Debug + Send + Sync> Owner for T {}
 
 // SAFETY: the fields are a share of an `Owner`, which is Send and Sync, and a pointer to it.
 unsafe impl<M> Send for ErasedArc<M> {}
-// SAFETY: as for `Send`.
+// SAFETY: a shared pointer gives access to an `Owner` alone, which is Sync.
 unsafe impl<M> Sync for ErasedArc<M> {}
 
 impl<M: HasState> ErasedArc<M> {

@@ -6,6 +6,8 @@
 //! which cannot be allocated fallibly on Rust's stable channel. [`try_arc`] creates an `Arc`:
 //! fallibly if the library is built from source with `--cfg lowwater_try_arc`, as kernels do;
 //! otherwise it aborts as `Arc::new` does.
+//!
+//! A change must ensure that no function but `try_arc` aborts when there is no memory.
 
 use crate::sync::Arc;
 use alloc::alloc::alloc;

@@ -6,6 +6,9 @@
 //! with 0xDB, which a canary value detects. Under `--cfg 'lowwater_poison="address"'`,
 //! AddressSanitizer's region poisoning is used as well, and reports the access itself. Without the
 //! cfgs both functions are empty.
+//!
+//! A change must ensure that memory is unpoisoned before it is used again, and that both functions
+//! are empty without the cfgs.
 
 #[cfg(lowwater_poison)]
 const PATTERN: u8 = 0xDB;

@@ -3,6 +3,8 @@
 //! `thread_id` tells threads apart exactly; `owned_slot` gives sixteen of them a small number that
 //! no other live thread has, so that such a thread may write its counter without an atomic
 //! addition.
+//!
+//! A change must ensure that no two live threads have the same owned slot.
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub mod owned_slot;

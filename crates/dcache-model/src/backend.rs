@@ -4,6 +4,8 @@
 //! The cache calls it for every name that it does not have, from many threads, with a lock of the
 //! directory held. It may fail, block or panic; its answers are cached and never checked again,
 //! except by invalidation.
+//!
+//! A change must ensure that no lock but the directory's is held while a backend is called.
 
 // On Unix only, where file names are bytes.
 #[cfg(unix)]

@@ -6,7 +6,8 @@
 //! and a shrinker reclaims them under memory pressure. Unlike in Linux, the number of negative
 //! dentries is bounded.
 //!
-//! Start at [`Dcache`].
+//! Start at [`Dcache`]. Numbers such as D5 are those of the guarantees in `docs/INVARIANTS.md` of the
+//! repository.
 //!
 //! # Fork
 //!

@@ -19,6 +19,9 @@
 //!   list.
 //!
 //! Numbers such as D12 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that each side stores its own word, fences, and then reads the other's; and
+//! that a dentry is killed once.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::{Dentry, DentryGuard, LockedFields};

@@ -341,6 +341,7 @@ impl Dentry {
     /// Returns whether this name is looked up in the backend. The dentry is not hashed yet, so
     /// `UNHASHED` is not compared.
     fn is_in_lookup_for(&self, qstr: &QStr<'_>) -> bool {
+        // A dentry keeps the upper half of its hash.
         self.hash() == qstr.hash >> 32 << 32 && *self.name() == *qstr.name.bytes()
     }
 }

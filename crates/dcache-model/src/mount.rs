@@ -2,6 +2,8 @@
 //!
 //! A mount owns its root and is a user of it, so the root is never freed while the mount exists.
 //! The drop order is the guarantee: shrinker first, then the dentries.
+//!
+//! A change must ensure that the shrinker ends before the dentries that it could visit.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;

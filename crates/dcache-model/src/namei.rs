@@ -82,7 +82,7 @@ impl Mount {
     }
 
     /// Renames `old` to `new`, and replaces `new` if it exists. No concurrent lookup finds both
-    /// names or neither (D5).
+    /// names or neither (`docs/INVARIANTS.md`, D5).
     ///
     /// # Errors
     ///

@@ -2,6 +2,8 @@
 //!
 //! Each mount has its own lists and inodes, so an unmount frees exactly its own dentries; the hash
 //! table is the cache's.
+//!
+//! A change must ensure that an unmount frees the dentries of its own mount, and no others.
 
 use crate::backend::Backend;
 use crate::dentry::Dentry;

@@ -58,7 +58,8 @@ impl Mount {
         self.begin_walk(path, ChildFilter::All)
     }
 
-    /// Begins a walk over positives only: it does not read negatives, however many there are (D16).
+    /// Begins a walk over positives only: it does not read negatives, however many there are
+    /// (`docs/INVARIANTS.md`, D16).
     ///
     /// # Errors
     ///

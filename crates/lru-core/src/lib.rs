@@ -1,7 +1,8 @@
 //! Memory control groups, NUMA nodes, and LRU lists that exist only for the (group, node) pairs
 //! that use them.
 //!
-//! Start at [`ListLru`] and [`MemcgTree`], as in the program below.
+//! Start at [`ListLru`] and [`MemcgTree`], as in the program below. Numbers such as L4 are those of
+//! the guarantees in `docs/INVARIANTS.md` of the repository.
 //!
 //! The crate does not depend on shrinkers: a list calls its listener ([`Occupancy`]) when it
 //! becomes non-empty.

@@ -228,7 +228,7 @@ impl<T: Linked> ListLru<T> {
     ///
     /// [`AddError`], which contains the item, if the item is on a list already, if no list could be
     /// created or found, or if the list is full. Of several threads that add the same item (clones
-    /// of an `Arc`), exactly one succeeds (L4).
+    /// of an `Arc`), exactly one succeeds (`docs/INVARIANTS.md`, L4).
     #[doc(alias = "list_lru_add")]
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
@@ -258,7 +258,7 @@ impl<T: Linked> ListLru<T> {
     ///
     /// Returns `None` if the item is on no list, on another `ListLru`'s, or isolated by a walk:
     /// then the [`Isolated`] owns it. Of several threads that remove the same item, exactly one
-    /// gets the handle (L4).
+    /// gets the handle (`docs/INVARIANTS.md`, L4).
     #[doc(alias = "list_lru_del")]
     pub fn del(&self, item: &T) -> Option<T::Handle> {
         // SAFETY: a reference is a pointer to a live object.
@@ -273,17 +273,17 @@ impl<T: Linked> ListLru<T> {
 
     /// Returns the number of items on the group's own list on `node`, without a lock. O(1), or
     /// O(shards) if the list is split. Returns 0 while the group has no list, and once it is dying
-    /// and its items are its parent's (L2).
+    /// and its items are its parent's (`docs/INVARIANTS.md`, L2).
     #[doc(alias = "list_lru_count_one")]
     pub fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.raw.count_one(memcg, node)
     }
 
     /// Returns the number of items of all groups on `node`, without a lock. The result is never
-    /// below the number of items that were on the node throughout the call (L3, R11); an item may
-    /// be counted more than once while its group goes offline or the shards of its list are joined.
-    /// O(groups that have a list on the node); the count is repeated for each such move that
-    /// happens meanwhile.
+    /// below the number of items that were on the node throughout the call (`docs/INVARIANTS.md`,
+    /// L3, R11); an item may be counted more than once while its group goes offline or the shards
+    /// of its list are joined. O(groups that have a list on the node); the count is repeated for
+    /// each such move that happens meanwhile.
     #[doc(alias = "list_lru_count_node")]
     pub fn count_node(&self, node: NodeId) -> u64 {
         self.raw.count_node(node)
@@ -294,10 +294,10 @@ impl<T: Linked> ListLru<T> {
     /// walked shard by shard ([module](self)).
     ///
     /// At most `nr_to_walk` items are visited. It falls by one for each visited item, removed or
-    /// not: it counts scanned items, not freed ones (L11). An item is not visited twice unless the
-    /// callback returns a retry. A walk whose callback released the lock resumes at its position.
-    /// The callback runs under the list's lock: it must be short, must not block, and must not use
-    /// this `ListLru` unless it releases the lock first.
+    /// not: it counts scanned items, not freed ones (`docs/INVARIANTS.md`, L11). An item is not
+    /// visited twice unless the callback returns a retry. A walk whose callback released the lock
+    /// resumes at its position. The callback runs under the list's lock: it must be short, must not
+    /// block, and must not use this `ListLru` unless it releases the lock first.
     #[doc(alias = "list_lru_walk_one")]
     pub fn walk_one(
         &self,
@@ -368,8 +368,8 @@ impl<T: Linked> Default for ListLru<T> {
 }
 
 impl<T: Linked> Drop for ListLru<T> {
-    /// Drops the lists and the items on them (the kernel's `list_lru_destroy` leaks the items;
-    /// L20). O(lists + items).
+    /// Drops the lists and the items on them (`docs/INVARIANTS.md`, L20; the kernel's
+    /// `list_lru_destroy` leaks the items). O(lists + items).
     ///
     /// If the drop of an item panics, all other items are dropped as well, and then the first panic
     /// is resumed. If the thread is unwinding already, none is resumed (without the feature `std` a

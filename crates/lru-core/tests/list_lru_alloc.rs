@@ -6,6 +6,9 @@
 //! * Actions of other threads while one waits for memory.
 //!
 //! Numbers such as L6 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that each allocation of an operation fails once, and that the lists are
+//! valid after it.
 
 // crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]

@@ -1,4 +1,6 @@
 //! The memory of the whole machine, from `/proc/meminfo`.
+//!
+//! A change must ensure that an unknown format is `None`, and never a wrong amount.
 
 use std::fs;
 

@@ -19,6 +19,8 @@
 //! All decisions are made in [`Target`](super::Target) and the trim's schedule, which have no
 //! clock; this module adds the clock, a lock, and the thread. Lock order: the state's lock is taken
 //! before any lock of the memcg or the reclaimer, and is never taken inside their callbacks.
+//!
+//! A change must ensure that a source that fails neither stops the thread nor raises the limit.
 
 mod auto;
 mod config;

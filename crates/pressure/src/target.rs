@@ -30,6 +30,8 @@
 //! 2. An event never raises the ceiling, and time never lowers it.
 //! 3. The ceiling does not rise before `quiet` has passed since the last event.
 //! 4. Without events the ceiling reaches the budget again after a bounded number of ticks.
+//!
+//! A change must ensure that the ceiling falls at once, and rises only after a quiet time.
 
 use core::time::Duration;
 

@@ -3,6 +3,9 @@
 //! An allocator keeps freed memory for later allocations. After a large shrink no such allocations
 //! follow, and resident memory stays high: the pressure stays. So a hook makes the allocator
 //! release memory, after enough was freed, and not too often.
+//!
+//! A change must ensure that no trim is forgotten: bytes that were freed are counted until one has
+//! run.
 
 use alloc::sync::Arc;
 use core::fmt;

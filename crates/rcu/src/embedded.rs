@@ -9,6 +9,9 @@
 //!
 //! None of its own: [`ReadSide`](crate::embedder::ReadSide) guarantees them, and the lock orders
 //! the threads that retire.
+//!
+//! A change must ensure that no object is freed before a grace period that was requested after it
+//! became unreachable.
 
 use crate::embedder::hooks;
 use crate::queue::Queues;

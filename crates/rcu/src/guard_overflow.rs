@@ -2,6 +2,8 @@
 //!
 //! A count that wrapped would let a reader out while guards exist, which is a use after free; so an
 //! overflow ends the process.
+//!
+//! A change must ensure that no count of guards can wrap.
 
 /// Aborts, as `Arc` does, if there were more than `isize::MAX` guards before this one: guards were
 /// leaked, and a count that wraps would free memory that readers still use.

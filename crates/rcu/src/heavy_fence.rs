@@ -38,6 +38,9 @@
 //! has `membarrier` and reports a release before 4.14, in which `membarrier` was introduced, is not
 //! Linux either. On these systems the fence is refused. It is refused as well if the processors of
 //! a reader cannot be determined, or if the visitor may not run on one of them.
+//!
+//! A change must ensure that every processor on which a registered reader may run is visited, or
+//! the fence is refused.
 
 pub(super) use system::*;
 

@@ -13,6 +13,9 @@
 //! epoch's state requires. If the system refuses `membarrier` later, a thread of this library
 //! [visits all processors](super::heavy_fence) instead; retired memory is freed by the first
 //! collection after the visit.
+//!
+//! A change must ensure that memory is freed only after a heavy fence that follows its retirement,
+//! and never while there are strays.
 
 use crate::fallible::try_box;
 use crate::garbage::{Garbage, Sealed, BATCH};

@@ -1,8 +1,11 @@
 //! A filter of system calls that refuses `membarrier`, installed when the read side already relies
 //! on it.
 //!
-//! Each test installs the filter in a process of its own, since a filter cannot be removed. The
-//! library must go on freeing memory by visits, or count the refusal (`heavy_fences`).
+//! Servers install such a filter when they drop their rights. After that the library goes on
+//! freeing memory by visits of all processors, or counts the refusal (`heavy_fences`).
+//!
+//! A change must ensure that each test installs its filter in a process of its own, since a filter
+//! cannot be removed.
 #![forbid(unsafe_code)]
 #![cfg(all(
     target_os = "linux",
@@ -46,7 +49,7 @@ fn put(cell: &RcuCell<Counted>, value: usize, dropped: &Arc<AtomicUsize>) {
 
 /// Replaces the value repeatedly, until all but the last few values were dropped, which shows that
 /// memory is bounded.
-fn go_on(cell: &RcuCell<Counted>, dropped: &Arc<AtomicUsize>) {
+fn replace_until_dropped(cell: &RcuCell<Counted>, dropped: &Arc<AtomicUsize>) {
     let begin = Instant::now();
     let before = dropped.load(Ordering::Relaxed);
     for n in 0.. {
@@ -92,7 +95,7 @@ fn a_late_filter_of_membarrier_delays_no_frees() {
             put(&cell, 0, &dropped);
             assert_eq!(heavy_fences(), Default::default());
             refuse(&[libc::SYS_membarrier]);
-            go_on(&cell, &dropped);
+            replace_until_dropped(&cell, &dropped);
             assert!(heavy_fences().visited > 0);
 
             // A reader that stays inside holds back the values it may have seen, and no later ones.
@@ -107,7 +110,7 @@ fn a_late_filter_of_membarrier_delays_no_frees() {
                 assert!(begin.elapsed() < alone::PATIENCE / 3);
             }
             assert_eq!(seen.0, usize::MAX / 2);
-            assert!(dropped.load(Ordering::Relaxed) - before < 200, "what was replaced before, at most");
+            assert!(dropped.load(Ordering::Relaxed) - before < 200, "only values of before the pin may be dropped");
             drop(guard);
         });
     });
@@ -177,6 +180,7 @@ fn an_early_filter_of_membarrier_makes_readers_execute_fences() {
         for n in 0..100 {
             put(&cell, n, &dropped);
         }
+        // Readers execute the fence, so each replaced value is dropped at once.
         assert_eq!((dropped.load(Ordering::Relaxed), heavy_fences()), (99, Default::default()));
     });
 }

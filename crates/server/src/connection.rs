@@ -7,6 +7,9 @@
 //!
 //! At shutdown, input that has already been received is still read and answered; an incomplete
 //! command is dropped.
+//!
+//! A change must ensure that the memory of a connection stays bounded, whatever its client sends or
+//! does not read.
 
 use std::future::{poll_fn, Future};
 use std::io;

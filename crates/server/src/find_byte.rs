@@ -3,6 +3,8 @@
 //! The words of a line are short: a call of `memchr`, which chooses an implementation for the
 //! processor and prepares its registers, takes longer than the search. So the first bytes are
 //! searched here, eight at a time, and only the rest by `memchr`.
+//!
+//! A change must ensure that the first match is returned, whichever part has it.
 
 /// The lowest and the highest bit of each byte.
 const LOW: u64 = u64::from_le_bytes([0x01; 8]);

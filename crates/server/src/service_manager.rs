@@ -2,6 +2,8 @@
 //! (`Type=notify`), and the manager may open the listeners (socket activation).
 //!
 //! Without the manager's environment variables, nothing happens.
+//!
+//! A change must ensure that a server without a manager behaves as before.
 
 #![cfg(unix)]
 

@@ -15,6 +15,9 @@
 //!
 //! The server runs on a free port; a client is a plain socket, and `exchange` compares exact bytes.
 //! The differential test in `ci/` compares the replies with those of memcached.
+//!
+//! A change must ensure that replies are compared byte by byte, and that no test depends on a
+//! duration.
 
 mod access;
 mod commands;

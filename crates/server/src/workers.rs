@@ -8,6 +8,9 @@
 //! whatever their load will be; a slow command delays the other connections of its thread, so
 //! commands that visit all values run on other threads (the crawls of
 //! [`Server`](crate::server::Server)).
+//!
+//! A change must ensure that a connection stays on its thread, and that no command there visits all
+//! values.
 
 use std::future::Future;
 use std::io;

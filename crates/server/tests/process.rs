@@ -1,6 +1,8 @@
 //! The server as a process: file descriptors, signals, and the flags of its start.
 //!
 //! Parts that cannot be tested inside the test process: limits, signals, users.
+//!
+//! A change must ensure that a test belongs here only if it cannot run inside the test process.
 
 #![cfg(target_os = "linux")]
 

@@ -14,6 +14,8 @@
 //! | [`Windup`], Linux to 5.12 | the next caller, all of it | scanned eventually | half the cache |
 //!
 //! Numbers such as S26 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that policies stay pure functions: no lock, no clock, no callback.
 
 mod fair;
 mod proportional;

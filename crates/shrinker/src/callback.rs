@@ -5,6 +5,8 @@
 //! loads. If a thread inside a callback waited for another such thread, both could wait for ever.
 //! So no closing call of this workspace waits on a thread inside a [`CallbackScope`]: the object is
 //! closed at once, and the last thread that leaves it finishes the cleanup.
+//!
+//! A change must ensure that no closing call waits on a thread inside a scope.
 
 use core::marker::PhantomData;
 

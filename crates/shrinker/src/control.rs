@@ -4,6 +4,8 @@
 //! returns `Stop` or calls `will_defer`, and never waits.
 //!
 //! Numbers such as S21 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that an unknown flag grants nothing.
 
 use bitflags::bitflags;
 use core::cell::Cell;
@@ -92,14 +94,14 @@ impl<'a> ShrinkControl<'a> {
 
     /// Reports how many objects were scanned, which may be more or fewer than requested. The number
     /// is not checked, but 0 together with [`Scan::Freed`](crate::Scan::Freed) is charged as the
-    /// whole batch, so that a loop over it ends (S21).
+    /// whole batch, so that a loop over it ends (`docs/INVARIANTS.md`, S21).
     pub fn set_nr_scanned(&mut self, objects: u64) {
         self.nr_scanned = objects;
     }
 
     /// Declares while counting that a scan could free nothing with these [`flags`](Self::flags). No
     /// scan is started; the objects that it would have scanned are left to the background as a debt
-    /// (S24).
+    /// (`docs/INVARIANTS.md`, S24).
     pub fn will_defer(&self) {
         self.deferred.set(true);
     }

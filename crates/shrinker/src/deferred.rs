@@ -6,6 +6,8 @@
 //! then no objects exist that could pay it (S17).
 //!
 //! Numbers such as S18 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a debt is taken once, and never exceeds its cap.
 
 use lowwater_base::mutated;
 

@@ -10,6 +10,8 @@
 //! configurable.
 //!
 //! Numbers such as S23 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a call ends at its bounds of objects and time, whatever is owed.
 
 use lowwater_lru_core::{Memcg, NodeId};
 

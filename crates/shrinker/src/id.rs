@@ -9,7 +9,7 @@
 use core::fmt;
 
 /// A shrinker's number, and its bit in the map. Reused after the registration has ended; the next
-/// owner starts without bits and debts (S17).
+/// owner starts without bits and debts (`docs/INVARIANTS.md`, S17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "shrinker_id")]
 pub struct ShrinkerId(u32);

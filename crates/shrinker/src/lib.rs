@@ -2,6 +2,7 @@
 //! objects.
 //!
 //! Start at [`Shrinker`], which a cache implements, and [`Registry::builder`], which registers it.
+//! Numbers such as S14 are those of the guarantees in `docs/INVARIANTS.md` of the repository.
 //!
 //! A cache that implements [`Shrinker`] can count its objects of a group on a node, and free the
 //! oldest of them. The [`Registry`] records which shrinkers hold objects for which groups, in a map

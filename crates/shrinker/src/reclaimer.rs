@@ -9,6 +9,8 @@
 //! [`Job`] makes all decisions (priority, duration, done or hopeless) without thread or clock, so a
 //! kernel thread can run it, and tests can step it. `WakeQueue` is the queue that loses no wake-up.
 //! The thread exists with `std` only.
+//!
+//! A change must ensure that decisions stay in `Job`, which has no thread and no clock.
 
 mod manual;
 #[cfg(all(feature = "std", not(lowwater_loom)))]

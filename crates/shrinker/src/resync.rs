@@ -6,6 +6,9 @@
 //! background, calls every shrinker for every group, as the baseline does, sets the bits of
 //! shrinkers with objects, and adds the missing pairs. The full scan costs O(groups x shrinkers)
 //! once for each failed allocation, at most once a round.
+//!
+//! A change must ensure that the dirty flag is taken before the first count, so that a later
+//! failure is found by the next round.
 
 use lowwater_lru_core::NodeId;
 

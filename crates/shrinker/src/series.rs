@@ -3,6 +3,8 @@
 //! A recorder identifies a series by its labels for as long as the process runs, and keeps the
 //! largest value to which a counter was ever set. But two shrinkers may have the same name, and a
 //! name may be reused after its first shrinker has ended.
+//!
+//! A change must ensure that a label belongs to one owner at a time, and that no total falls.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};

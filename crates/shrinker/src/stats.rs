@@ -73,7 +73,7 @@ pub struct RegistryStats {
     pub live_pairs: usize,
     /// The number of (group, node) pairs that may have objects.
     pub live_groups: usize,
-    /// Bytes of the map: O(live pairs) (S25).
+    /// Bytes of the map: O(live pairs) (`docs/INVARIANTS.md`, S25).
     pub map_bytes: ByteSize,
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The crate `thin-vec` has the same layout, but cannot report a failed allocation; see
 //! `tests/thin_vec.rs`.
+//!
+//! A change must ensure that it stays one word while it is empty, and that no insertion aborts.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;

@@ -25,6 +25,8 @@
 //!
 //! All tallies are statistics for a heuristic: every access is Relaxed, a lost update does no harm,
 //! and no other data is ordered by them. Integers only, because kernels have no floating point.
+//!
+//! A change must ensure that scores stay comparable without being updated: all tallies decay alike.
 
 mod clock;
 mod log2;

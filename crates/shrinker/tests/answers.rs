@@ -2,6 +2,8 @@
 //! permanent refusal. Each call ends (S21), and no other shrinker is starved.
 //!
 //! Numbers such as S21 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that an honest shrinker beside the wrong ones is not starved.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]

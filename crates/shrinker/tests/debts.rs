@@ -8,6 +8,8 @@
 //! - a shrinker that requests a back-off gets one, a bounded number of times.
 //!
 //! Numbers such as S24 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that debts are compared exactly.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -4,6 +4,8 @@
 //!
 //! Other files: callbacks that panic, re-enter or return nonsense (`invariants.rs`), the sources of
 //! pressure (`lowwater-pressure`), allocation (`faults_memory.rs` of the root package).
+//!
+//! A change must ensure that each fault is followed by a call that must still work.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -3,6 +3,8 @@
 //! verdict that needs a whole round is checked here, and so is its bound.
 //!
 //! A shelf calls a hook during its scan, which ends a group at the most harmful moment.
+//!
+//! A change must ensure that the group ends inside the scan, and that each loop has a bound.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]

@@ -5,6 +5,8 @@
 //! `src/map/tests.rs`; races are in `stress.rs` and in the loom tests beside the code.
 //!
 //! Each test is named after the number of its invariant in docs/INVARIANTS.md.
+//!
+//! A change must ensure that each test names the invariant that it checks.
 
 #![cfg(not(lowwater_loom))]
 

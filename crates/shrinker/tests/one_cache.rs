@@ -5,6 +5,8 @@
 //! The parts that differ from the kernel (lock, table, allocation, clock) are the modules of this
 //! file. The test fails to compile when the shared source uses something that only one of the two
 //! has.
+//!
+//! A change must ensure that the shared source is included unchanged.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -2,6 +2,8 @@
 //!
 //! Tests of a `Job` step it without a thread, and so do not depend on time; tests of the threads
 //! wait for a state and never for a duration.
+//!
+//! A change must ensure that no test waits for a duration.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -3,6 +3,8 @@
 //! threads.
 //!
 //! The lists of `lowwater-lru-core` are tested here as well, beside the hash chains.
+//!
+//! A change must ensure that each panic is followed by calls that need every lock.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]

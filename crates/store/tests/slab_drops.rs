@@ -3,6 +3,8 @@
 //!
 //! Nested drops are deferred to the outermost call (`slab/nest.rs`); a stack of 256 KiB shows that
 //! the depth is bounded.
+//!
+//! A change must ensure that the small stack stays: a deeper one would hide a recursion.
 #![forbid(unsafe_code)]
 
 use lowwater_lru_core::NodeId;

@@ -7,6 +7,9 @@
 //! `set_shrinker_bit` is not exported: so lowwater's groups live until the module ends, each with a
 //! reference of its control group, and the shrinker is called for the whole machine only. README.md
 //! has a table of both; `in_tree.rs` uses a kernel with both.
+//!
+//! A change must ensure that each of lowwater's groups holds one reference of its control group
+//! until the module ends.
 
 use super::sys::NoMemory;
 use core::{

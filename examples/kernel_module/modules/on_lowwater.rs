@@ -2,6 +2,8 @@
 
 //! The cache of `cache.rs` in the kernel, on lowwater's lists and under its registry of shrinkers.
 //! The kernel sees one shrinker, and the registry passes its requests on to the groups.
+//!
+//! A change must ensure that the kernel sees one shrinker only.
 
 use kernel::{c_str, prelude::*};
 

@@ -2,6 +2,8 @@
 //!
 //! One reading of the clock costs as much as a lookup, so a lookup reads it only for a record with
 //! a deadline. Times are rounded up: a record never expires early.
+//!
+//! A change must ensure that no record expires early.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::LazyLock;

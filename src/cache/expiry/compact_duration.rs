@@ -2,6 +2,8 @@
 //!
 //! It shares a record's four bytes with the deadline. Rounded up: an idle time is never shorter
 //! than requested.
+//!
+//! A change must ensure that an idle time is never shorter than requested, and stays in ten bits.
 
 use std::time::Duration;
 

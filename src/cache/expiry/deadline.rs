@@ -23,6 +23,9 @@
 //! an idle deadline then becomes a fixed one. Only records that are inserted or used before the
 //! first sweep after a long pause have such a deadline: one of 24 days, or for idle times below
 //! 256 ms of an hour.
+//!
+//! A change must ensure that a deadline stays in four bytes, is never early, and that one that has
+//! passed stays past.
 
 use std::time::Duration;
 

@@ -19,6 +19,8 @@
 //! stores a deadline and was held up before it registers the deadline sees that its count may be too
 //! far from the new floor, and stores it in seconds (`Clock::lasting`). If the floor lags by [`LAG`],
 //! a sweep begins although no deadline has passed.
+//!
+//! A change must ensure that the floor rises only to a time at which all that had expired is gone.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};

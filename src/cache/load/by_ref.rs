@@ -1,4 +1,6 @@
 //! Read-through by a reference to the key: a hit clones no key.
+//!
+//! A change must ensure that a hit clones no key, and that a miss is counted once.
 
 use std::borrow::ToOwned;
 #[cfg(feature = "async")]

@@ -1,4 +1,7 @@
 //! The result of a read-through that also tells where the value came from.
+//!
+//! A change must ensure that `Origin` has a case for each way in which a value can be found or
+//! made.
 
 use crate::cache::error::RejectReason;
 

@@ -1,4 +1,6 @@
 //! Lookups and loads of many keys in one call.
+//!
+//! A change must ensure that the absent keys are loaded by one call, each of them once.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};

@@ -17,6 +17,9 @@
 //! and dropped without the lock, and a waker that panics does not keep other wakers from being
 //! called. The code of a load runs inside a [`CallbackScope`]: a drop inside of the load does not
 //! wait for threads that may wait for the load.
+//!
+//! A change must ensure that no caller waits for a load that waits for it, and that a leader that
+//! panics or is dropped leaves the load to a follower.
 
 use std::cell::Cell;
 #[cfg(feature = "async")]

@@ -3,6 +3,8 @@
 //!
 //! A key may hash differently or panic at any call; then its entry may become unfindable, but never
 //! uncharged or leaked.
+//!
+//! A change must ensure that bytes are checked after each fault of a key.
 
 use super::{cache_of, entry_bytes};
 use crate::cache::{RemovalCause, Visit};

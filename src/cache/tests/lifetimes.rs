@@ -1,4 +1,8 @@
-//! Times of single entries, from the user's function.
+//! Times of single entries, from the user's function (`CacheBuilder::expire_after`).
+//!
+//! The function may return any time at any event, and may panic.
+//!
+//! A change must ensure that time comes from the manual clock alone.
 
 use crate::cache::{Computed, ExpiryEvent, Lifetime, Op};
 use crate::runtime::ManualClock;

@@ -2,6 +2,8 @@
 //!
 //! `jump` advances it without the sweeps of `advance`: as real time passes while no thread of the
 //! runtime runs.
+//!
+//! A change must ensure that no test reads the real time.
 
 use crate::cache::{Op, RemovalCause};
 use crate::runtime::{Maintenance, ManualClock, NextRun};

@@ -2,6 +2,8 @@
 //!
 //! Background work is waited for by its effect, with a long deadline; no test relies on the time
 //! that it takes.
+//!
+//! A change must ensure that no test relies on the time that background work takes.
 
 use super::cache_of;
 use crate::cache::{RejectReason, RemovalCause};

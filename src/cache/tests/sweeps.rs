@@ -1,5 +1,7 @@
 //! Single steps of the reaper, without the housekeeper: when a sweep begins, how long it rests, and
 //! when the next one is due.
+//!
+//! A change must ensure that each step is called by hand: no housekeeper runs beside it.
 
 use super::cache_of;
 use crate::runtime::{Maintenance, NextRun};

@@ -1,6 +1,9 @@
 //! Groups and keys: the group charged for a replaced entry, and keys in tenants' name spaces.
 //!
 //! Which group pays for an overwrite, and that a tenant's keys are never found by another tenant.
+//!
+//! A change must ensure that both groups' counts are compared, not only the one that gets the
+//! entry.
 
 use std::time::Duration;
 

@@ -2,6 +2,8 @@
 //!
 //! Times are short and real, and a slow machine makes an entry expire late. So a test may find an
 //! entry expired that is past its time, and fails only if one expires early.
+//!
+//! A change must ensure that a late expiry fails no test, and an early one does.
 
 use crate::cache::{CacheBuildError, Op};
 use crate::{ByteSize, Cache, Runtime};

@@ -2,6 +2,8 @@
 //!
 //! A thread that was blocked in user code finds an old generation and stops; so two threads never
 //! do the same work, without killing either.
+//!
+//! A change must ensure that a generation is never used twice.
 
 /// The right to do the housekeeping. A lease that was taken over has an old generation.
 #[doc(alias = "fencing token")]

@@ -1,6 +1,8 @@
 //! The state that the housekeeper's threads share.
 //!
 //! One lock for all of it, held for a few instructions and never while user code runs.
+//!
+//! A change must ensure that the lock is never held while user code runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

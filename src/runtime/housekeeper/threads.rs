@@ -2,6 +2,9 @@
 //! code blocks the holder.
 //!
 //! The loop never ends by a panic of user code, and never holds the lock while it works on a cache.
+//!
+//! A change must ensure that one thread at a time holds the lease, and that a panic of user code
+//! ends no thread.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

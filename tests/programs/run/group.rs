@@ -5,6 +5,8 @@
 //! `World::other`, which are foreign to the runtime. `World::group` returns the root for an empty
 //! slot; `tree_group` also does for a foreign group. A step that may evict entries calls
 //! `World::is_lossy` first: the model then permits missing entries.
+//!
+//! A change must ensure that a step that may evict calls `World::is_lossy` first.
 
 use std::sync::Arc;
 

@@ -2,6 +2,9 @@
 //! never, is evicted, even the one just inserted.
 //!
 //! An upper bound for every policy; no cache can implement it.
+//!
+//! A change must ensure that no policy can have more hits: the victim is the entry whose next
+//! request is latest.
 
 use std::collections::{BTreeSet, HashMap};
 

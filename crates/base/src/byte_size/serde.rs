@@ -6,6 +6,8 @@
 //! | compact | a `u64` | a `u64` |
 //!
 //! `max` is a text because TOML has no integer of 64 bits without a sign.
+//!
+//! A change must ensure that every text and number that was once written is still read.
 
 use core::fmt;
 

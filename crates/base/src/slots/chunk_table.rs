@@ -10,6 +10,9 @@
 //! address space, of which a page is used for 32 MiB of chunks. Elsewhere leaves are allocated as
 //! needed, 8 KiB for 64 MiB of chunks. Leaves are never freed. The number of a chunk that is freed
 //! is reused for the next chunk.
+//!
+//! A change must ensure that a number is given out again only after its chunk was unregistered, and
+//! that a reader never finds a leaf before it is initialized.
 
 #[cfg_attr(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)), path = "chunk_table/mapped.rs")]
 #[cfg_attr(

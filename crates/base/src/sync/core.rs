@@ -4,6 +4,9 @@
 //! If the holder of a spin lock is preempted, all waiters spin until it runs again. This is
 //! acceptable for an embedder whose lock holders cannot be preempted (a kernel with preemption
 //! disabled, a single core), and is the reason why `std` builds use parking_lot.
+//!
+//! A change must ensure that the names are those of the `std` build, so that no other file depends
+//! on the build.
 
 pub use alloc::sync::{Arc, Weak};
 pub use core::hint::spin_loop;

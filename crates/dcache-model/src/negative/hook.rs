@@ -1,6 +1,8 @@
 //! The hook through which `lifecycle` and `namei` call a policy.
 //!
 //! A trait object in between keeps `lifecycle` below the policies in the order of modules.
+//!
+//! A change must ensure that `lifecycle` and `namei` name no policy.
 
 use super::policy::NegativePolicy;
 use super::trim::NewNegative;

@@ -27,6 +27,9 @@
 //!
 //! A client that looks up each name twice fills the protected list of its own memcg, and evicts the
 //! negatives of that memcg. Other memcgs, and its own positives, are not affected.
+//!
+//! A change must ensure that a flood without positives stays at the floor, and that no positive is
+//! killed.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::{trim_batch, NewNegative};

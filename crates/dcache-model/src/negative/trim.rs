@@ -6,6 +6,9 @@
 //! way to kill.
 //!
 //! Numbers such as D20 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a trim scans and kills a bounded number of dentries, and only unused
+//! negatives.
 
 use crate::children::Children;
 use crate::dcache_core::DcacheCore;

@@ -2,6 +2,8 @@
 //!
 //! The rule: a tenant at its limit evicts its own dentries, and a lookup never fails for lack of
 //! room.
+//!
+//! A change must ensure that the tenant at its limit pays, and no other.
 
 use super::Fixture;
 use crate::negative::{Probation, Unbounded};

@@ -1,6 +1,8 @@
 //! Leaked references keep their names in memory, and block no other call.
 //!
 //! `mem::forget` is safe code, so no guarantee may depend on a drop.
+//!
+//! A change must ensure that other names are used after the leak, and not only before it.
 
 use crate::hazard::{in_a_process, within};
 use crate::{builder, fixture};

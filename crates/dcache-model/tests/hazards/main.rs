@@ -3,6 +3,8 @@
 //!
 //! Each file of this folder has one kind of misuse; the fixture below is a cache with files and
 //! missing names, and `ends_well` checks that nothing is left locked.
+//!
+//! A change must ensure that a test ends with `ends_well` if its cache can still be used.
 
 #![forbid(unsafe_code)]
 #![cfg(not(lowwater_loom))]

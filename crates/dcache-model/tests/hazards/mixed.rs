@@ -1,6 +1,8 @@
 //! Groups of another tree, and one backend for several mounts.
 //!
 //! Foreign parts may be useless, but never unsound.
+//!
+//! A change must ensure that every argument of another tree or mount gets its case.
 
 use crate::hazard::within;
 use crate::{builder, fixture};

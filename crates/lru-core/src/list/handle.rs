@@ -2,6 +2,8 @@
 //!
 //! A list stores raw pointers and is generic over neither the item nor its owner. Contract:
 //! `from_raw` is called exactly once for each `into_raw`, with the same pointer.
+//!
+//! A change must ensure that each pointer from `into_raw` is passed to `from_raw` exactly once.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

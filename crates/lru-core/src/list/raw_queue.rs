@@ -3,6 +3,8 @@
 //!
 //! For objects that wait in order and are never removed from the middle, such as retired ones: a
 //! link takes half of the links' memory, and the other half is free for a weight (`set_spare`).
+//!
+//! A change must ensure that a link is taken off at the front only, and is on one queue at a time.
 
 use super::link_layout::LinkLayout;
 use super::link_ref::{LinkNode, LinkRef};

@@ -5,6 +5,8 @@
 //! them cost as much as those of one that did, and ids grow in bulk, never shrink, and outlive
 //! their group. The tests run this slow and obvious type beside `ListLru` as an oracle, and the
 //! benches use it as the "before".
+//!
+//! A change must ensure that it stays simple enough to be right by inspection: it is the oracle.
 
 use super::AddError;
 use crate::list::{Handle, Hook, Linked};

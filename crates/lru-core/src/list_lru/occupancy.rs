@@ -27,7 +27,7 @@ use crate::{Memcg, NodeId};
 pub trait Occupancy: Send + Sync {
     /// Called when the list of `memcg` on `node` goes from empty to non-empty. `memcg` is the group
     /// of the list, which may differ from the group that was passed to `add`: a dying group's
-    /// objects go to its parent's list (R3).
+    /// objects go to its parent's list (`docs/INVARIANTS.md`, R3).
     #[doc(alias = "set_shrinker_bit")]
     fn occupied(&self, memcg: &Memcg, node: NodeId);
 }

@@ -38,7 +38,7 @@ impl<T: Linked> ListLru<T> {
     /// # Errors
     ///
     /// [`AllocError`] if there is no memory; lists of ancestors that were created already stay,
-    /// complete (L6, L17).
+    /// complete (`docs/INVARIANTS.md`, L6, L17).
     #[doc(alias = "memcg_list_lru_alloc")]
     pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<Prepared<'_, T>, AllocError> {
         let one = self.raw.prepare(memcg, node).ok_or(AllocError)?;

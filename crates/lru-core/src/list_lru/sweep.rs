@@ -10,6 +10,9 @@
 //!
 //! A sweep needs no list of all `ListLru`s: every group chains its own lists
 //! ([`chain`](super::chain)).
+//!
+//! A change must ensure that a list is freed only if it was empty at two sweeps in a row, and after
+//! the lists of its children.
 
 use super::chain::Chain;
 use super::locked::Idleness;

@@ -170,7 +170,8 @@ impl<T: Linked<Handle = Arc<T>>> Isolate<'_, T> {
 impl<'a> Unlocked<'a> {
     /// Continues the walk: takes the lock again and visits the same item, or if that is gone, the
     /// one after it; never an item that was visited before. Each visit counts against `nr_to_walk`,
-    /// so the walk ends (L12). If the group died meanwhile, the walk is over (R7).
+    /// so the walk ends (`docs/INVARIANTS.md`, L12). If the group died meanwhile, the walk is over
+    /// (R7).
     #[doc(alias = "LRU_RETRY")]
     pub fn retry(self) -> LruStatus<'a> {
         LruStatus { removed: self.removed, then: Then::Retry, call: PhantomData }

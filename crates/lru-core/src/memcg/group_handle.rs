@@ -2,6 +2,8 @@
 //!
 //! The table and the stock hold handles, and every group holds its tree: one recursive type. This
 //! trait keeps `table.rs` and `stock.rs` below the file of that type.
+//!
+//! A change must ensure that `table.rs` and `stock.rs` need nothing of a group but this trait.
 
 use super::id::MemcgId;
 

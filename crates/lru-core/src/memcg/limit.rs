@@ -6,6 +6,8 @@
 //! | `low` | 0 | reclaim touches such a group only when nothing else gives enough |
 //! | `high` | max | charges above it succeed, and report that reclaim should begin |
 //! | `max` | max | charges that would exceed it fail |
+//!
+//! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name.
 
 use super::group::Memcg;
 use lowwater_base::ByteSize;

@@ -11,6 +11,8 @@
 //! 7. A group's effective protection is bounded by its ancestors'.
 //!
 //! `model` checks 1-4 and the sums for 7 against a simple reference implementation, step by step.
+//!
+//! A change must ensure that each guarantee is checked by a module of this folder.
 
 #[cfg(not(lowwater_loom))]
 mod life;

@@ -1,7 +1,10 @@
 //! The groups below a group: lookup by name, its children, the walk over its subtree.
 //!
-//! A walk takes the table's lock for each step only, so groups may come and go meanwhile; guarantee
-//! 5 of `tests.rs` says which groups it then visits.
+//! A walk takes the table's lock for each step only, so that it delays no other thread. Groups may
+//! come and go meanwhile: [`Descendants`] states which groups a walk then visits.
+//!
+//! A change must ensure that no lock is held between two steps, and that each cursor in the table
+//! is taken off, also by a drop.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -2,6 +2,8 @@
 //!
 //! It never fails: a machine whose topology cannot be read has one node, which costs speed and
 //! nothing else.
+//!
+//! A change must ensure that a machine with an unreadable topology gets one node, and no error.
 
 #[cfg(all(feature = "std", target_os = "linux"))]
 use super::Sysfs;

@@ -2,6 +2,8 @@
 //!
 //! Errors quote the file and its text, because they come from machines that the authors cannot
 //! inspect.
+//!
+//! A change must ensure that each error has the file and the text that was read.
 
 use alloc::string::String;
 use std::path::PathBuf;

@@ -2,6 +2,8 @@
 //! one (`src/runtime/monitored.rs`).
 //!
 //! Included by the tests that need a real reclaimer.
+//!
+//! A change must ensure that the adapter behaves as `lowwater`'s does.
 
 use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_pressure::BackgroundReclaim;

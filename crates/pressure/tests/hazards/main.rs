@@ -3,6 +3,8 @@
 //!
 //! Each file of this folder has one kind of misuse. Only safe code: a failure is a panic, a hang or
 //! a limit out of bounds.
+//!
+//! A change must ensure that no file of the folder has unsafe code.
 
 #![forbid(unsafe_code)]
 

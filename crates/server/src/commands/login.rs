@@ -2,6 +2,8 @@
 //!
 //! Until it succeeds no other command is decoded; afterwards the session's namespace is that of the
 //! user's tenant.
+//!
+//! A change must ensure that no command is decoded before the login has succeeded.
 
 use crate::counters::Counter;
 use crate::session::Session;

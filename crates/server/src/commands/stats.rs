@@ -3,6 +3,8 @@
 //!
 //! Names and order of the lines are memcached's where it has them; tools parse them. Each file of
 //! this folder has one topic.
+//!
+//! A change must ensure that names and order of memcached's lines stay: tools parse them.
 
 mod cachedump;
 mod conns;

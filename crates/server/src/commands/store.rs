@@ -4,6 +4,8 @@
 //! `decide` is the heart: from the verb, the CAS number and the existing value it derives the edit
 //! and the outcome, without effects. The store then applies the edit atomically
 //! (`store/update.rs`).
+//!
+//! A change must ensure that `decide` has no effects: it may be called again.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! `watch`: prints a line for each event of the given kinds, until the client disconnects.
 //!
 //! A watcher that does not read misses lines; it never delays an event (`watchers.rs`).
+//!
+//! A change must ensure that a slow watcher never delays an event.
 
 use std::io;
 use std::ops::ControlFlow;

@@ -1,4 +1,6 @@
 //! The figures of the last two minutes, for a page that is opened now: `/history.json`.
+//!
+//! A change must ensure that the number of samples stays bounded.
 
 use std::collections::VecDeque;
 use std::time::Duration;

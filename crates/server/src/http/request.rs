@@ -2,6 +2,8 @@
 //!
 //! A minimal parser instead of a dependency: one request per connection, no body, no keep-alive.
 //! Every length is bounded, because anyone who reaches the port may send anything.
+//!
+//! A change must ensure that every length stays bounded.
 
 use thiserror::Error;
 

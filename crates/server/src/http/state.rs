@@ -3,6 +3,8 @@
 //!
 //! Tenants' names are included, for administrators: the [`TENANTS_MAX`] tenants that hold most, and
 //! the sum of the rest. Keys and values are never included.
+//!
+//! A change must ensure that no key and no value is shown.
 
 use lowwater::ByteSize;
 use serde_json::{json, Value};

@@ -4,6 +4,8 @@
 //! two buffers per thread serve all its connections, and stay in the processor's cache. A
 //! connection that waits for its client, or for the rest of a command, keeps its buffer if there is
 //! something in it; other connections allocate new ones meanwhile.
+//!
+//! A change must ensure that the pool keeps two buffers, and none that has grown.
 
 use std::cell::RefCell;
 

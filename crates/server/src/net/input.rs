@@ -4,6 +4,8 @@
 //!
 //! The decoder reads from it and `advance`s it. Its growth per read is bounded; its total is
 //! bounded by the longest line that the decoder accepts.
+//!
+//! A change must ensure that an empty input holds no buffer.
 
 use std::future::Future;
 use std::io;

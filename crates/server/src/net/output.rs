@@ -6,6 +6,9 @@
 //! whenever [`Output::is_full`]: at most [`OUTPUT_BYTES_MAX`] and one value are referenced. Such
 //! evicted values are outside the budget; if they become too many, no long value is stored until
 //! clients read their replies or disconnect (see [`store`](crate::store)).
+//!
+//! A change must ensure that no byte is lost or repeated when a write is partial, and that the
+//! referenced values stay bounded.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -2,6 +2,8 @@
 //!
 //! One type instead of a generic parameter in everything above. A stream is detached from the
 //! acceptor's event loop and attached to the worker's, as an event loop polls only its own sockets.
+//!
+//! A change must ensure that a stream is polled only by the event loop to which it is attached.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -3,6 +3,8 @@
 //! Decoding skips characters that are not base64 and stops at the padding, so several texts can
 //! denote one key. A reply never repeats the received text: it encodes the key, so each key has one
 //! representation in replies.
+//!
+//! A change must ensure that each key has one representation in replies.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

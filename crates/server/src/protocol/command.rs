@@ -2,6 +2,8 @@
 //!
 //! Keys are slices of the connection's buffer; only a store command's key is copied, as its block
 //! may arrive much later.
+//!
+//! A change must ensure that no command but a store owns a copy of its key.
 
 use std::borrow::Cow;
 

@@ -2,6 +2,8 @@
 //!
 //! The names are the arguments of memcached's `watch`. A set is one byte, so that a thread can ask
 //! by one load whether an event is watched.
+//!
+//! A change must ensure that a set stays one byte, which an atomic can hold.
 
 /// A kind of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

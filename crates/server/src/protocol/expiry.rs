@@ -8,6 +8,8 @@
 //! | more | a Unix time |
 //!
 //! All later code uses this type and never a number, so that the three kinds cannot be confused.
+//!
+//! A change must ensure that `Expiry::of` alone interprets a number of the protocol.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -2,6 +2,8 @@
 //!
 //! Parsers of single fields, shared by all commands. Each accepts exactly what memcached 1.6.18
 //! accepts; `protocol.rs` lists the exceptions.
+//!
+//! A change must ensure that the accepted texts stay memcached's.
 
 use super::error::ProtocolError;
 use super::item::KEY_BYTES_MAX;

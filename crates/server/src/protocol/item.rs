@@ -2,6 +2,8 @@
 //!
 //! The size of an item is computed as memcached does, also where this server needs fewer bytes, so
 //! that `-I` refuses the same values.
+//!
+//! A change must ensure that `-I` refuses the values that memcached refuses.
 
 /// memcached's limit, which some clients check themselves.
 #[doc(alias = "KEY_MAX_LENGTH")]

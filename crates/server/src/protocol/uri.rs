@@ -1,6 +1,8 @@
 //! Percent-encoding of keys.
 //!
 //! Listings show keys in this form, so that a key of any bytes stays on its line.
+//!
+//! A change must ensure that no byte of a key can end the line.
 
 /// Returns `key` as memcached prints it: bytes other than unreserved characters as `%41`.
 pub fn uri_encoded(key: &[u8]) -> String {

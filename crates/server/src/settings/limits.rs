@@ -11,6 +11,9 @@
 //! Amounts are in bytes, with an optional suffix K, M or G; `max` means no limit. The limits of
 //! memory have the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`; those of the
 //! tenant's connections are in `traffic_limits.rs`.
+//!
+//! A change must ensure that an error names file, line and field, and that a file with an error
+//! changes nothing.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! `--print`: the manual page and completions for shells, from the definition of the flags.
+//!
+//! A change must ensure that flags come from the definition alone, so that no text can be
+//! forgotten.
 
 use std::fmt::Write;
 

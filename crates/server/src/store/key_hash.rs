@@ -5,6 +5,8 @@
 //! If two keys have the same hash, the one that is stored later replaces the other. Clients cannot
 //! construct such keys, because the hash is keyed at random; among 2^32 keys, half a colliding pair
 //! is expected.
+//!
+//! A change must ensure that a value is returned only if its block has the requested key.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 

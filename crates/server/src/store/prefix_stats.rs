@@ -4,6 +4,8 @@
 //! counts and more. All commands are counted here; memcached counts the classic ones only.
 //!
 //! The number of prefixes is bounded, since clients choose them.
+//!
+//! A change must ensure that the number of prefixes stays bounded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,6 +1,8 @@
 //! The runtime of the cache: its budget, watermarks and sources of memory pressure.
 //!
 //! The only place that chooses the library's options for the server.
+//!
+//! A change must ensure that no other file of the server chooses options of the runtime.
 
 use lowwater::pressure::Watermarks;
 use lowwater::{ByteSize, Runtime};

@@ -3,6 +3,8 @@
 //! The hash is that of the standard library's `DefaultHasher`, which accepts its input in parts and
 //! therefore stores the state and a part of a word between calls; a key is always whole. A test
 //! compares the two.
+//!
+//! A change must ensure that the hash stays that of the standard library, keyed at random.
 
 /// The key of the hash.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,8 @@
 //! The store below the protocol: flushes, memory in outputs, colliding hashes.
 //!
 //! They need states that a client cannot produce on purpose, such as two keys with one hash.
+//!
+//! A change must ensure that a test belongs here only if a client cannot produce its state.
 
 use super::*;
 

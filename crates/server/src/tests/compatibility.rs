@@ -1,6 +1,8 @@
 //! `docs/MEMCACHED.md`: how this server treats each flag, option, command and statistic of
 //! memcached. The page is generated from `names.rs`, and each line is tried here. With the variable
 //! `BLESS` in its environment, the test writes the page.
+//!
+//! A change must ensure that each line of the page is tried, and not only written.
 
 mod names;
 
@@ -46,11 +48,20 @@ Errors that memcached does not have: a command above a tenant's `requests` or `b
 get them ([OPERATING.md](OPERATING.md#more-than-one-tenant)).
 ";
 
+/// Appends a table with one row for each verdict, in the order in which the verdicts first occur.
 fn table(page: &mut String, title: &str, names: impl Iterator<Item = (&'static str, Verdict)>) {
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, verdict) in names {
+        let (name, text) = (format!("`{name}`"), verdict.text());
+        match rows.iter_mut().find(|row| row.0 == text) {
+            Some(row) => row.1.push(name),
+            None => rows.push((text, vec![name])),
+        }
+    }
     // Writing to a `String` does not fail.
     let _ = write!(page, "\n## {title}\n\n| memcached | here |\n|---|---|\n");
-    for (name, verdict) in names {
-        let _ = writeln!(page, "| `{name}` | {} |", verdict.text());
+    for (text, names) in rows {
+        let _ = writeln!(page, "| {} | {text} |", names.join(" "));
     }
 }
 

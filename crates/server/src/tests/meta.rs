@@ -2,6 +2,8 @@
 //! of several clients wins the right to store a value again.
 //!
 //! The races are run with real threads; exactly one client may win.
+//!
+//! A change must ensure that the races run with real threads.
 
 use super::*;
 

@@ -2,6 +2,8 @@
 //!
 //! A test of memory waits until the server has received what was sent, since a client's write ends
 //! before.
+//!
+//! A change must ensure that a test of memory waits for the server, and not for its client.
 
 use super::*;
 

@@ -4,6 +4,8 @@
 //! that time is at most [`BURST_TIME`] ahead. So the average is exact, and after a pause a tenth of a
 //! second's units may be used at once, at least one. One use may be of more units than that: the
 //! next one then waits for all of them.
+//!
+//! A change must ensure that the average stays exact for all threads together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

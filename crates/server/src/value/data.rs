@@ -8,6 +8,8 @@
 //! Benefits: resident memory stays near the charged bytes with the standard allocator; a value of a
 //! megabyte needs no contiguous megabyte; it is written to the socket without a copy. Costs: a
 //! pointer for each piece, which is charged.
+//!
+//! A change must ensure that all pieces but the tail have one size, and that each is charged.
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! Flags of a stored item, which the meta commands set and show.
 //!
 //! Three bits of `ItemHeader`; plain data.
+//!
+//! A change must ensure that the flags fit into their three bits.
 
 /// The flags of an item. A change replaces the value atomically, so of several clients exactly one
 /// wins.

@@ -8,6 +8,8 @@
 //!
 //! The lengths are here and not in the block, as the block's size is rounded up to 16 bytes. The
 //! layout is private to `value`: it is never saved.
+//!
+//! A change must ensure that the header stays at 16 bits.
 
 use super::item_flags::ItemFlags;
 use super::item_number::ItemNumber;

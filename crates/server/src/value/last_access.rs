@@ -1,6 +1,8 @@
 //! The last access to a value.
 //!
 //! Readers store it without a lock; the newest second is enough, and a lost store does no harm.
+//!
+//! A change must ensure that a reader only stores: no lookup may wait for another one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -2,6 +2,8 @@
 //!
 //! The charge of a value should be what it takes from the system, and glibc's blocks are
 //! predictable; with another allocator the charge is an estimate.
+//!
+//! A change must ensure that the computed size is that of glibc's block.
 
 /// Returns the size of a block of `bytes` bytes in glibc's allocator: a header of 8 bytes, the sum
 /// rounded up to 16, at least 32.

@@ -2,6 +2,8 @@
 //!
 //! The server runs as a process and its stderr is compared without the time stamps. One test checks
 //! that no password appears in the log.
+//!
+//! A change must ensure that no test compares a time stamp.
 
 use rustix::process::{kill_process, Signal};
 

@@ -1,4 +1,7 @@
 //! The server under a service manager: readiness, and sockets that the manager has opened.
+//!
+//! A change must ensure that the sockets are passed as systemd passes them, by number and
+//! environment.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;

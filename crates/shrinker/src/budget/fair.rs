@@ -16,6 +16,9 @@
 //! large, and pays all of it at its own pace.
 //!
 //! Numbers such as S23 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a foreground call pays no debt, and that the smallest cache is reached
+//! within the stated passes.
 
 use super::{total_max, Ended, Kick, Plan, PlanInput, Policy};
 use crate::deferred::{Debt, FRACTION_BITS};

@@ -4,6 +4,8 @@
 //! objects, the starvation of small caches), so that the baselines are Linux's formulae to the
 //! object. The properties below hold for every policy and input: bounds on a call, on debts, and on
 //! the passes until a small cache is scanned. Numbers such as S26 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the kernel's numbers stay written out.
 
 use super::*;
 use proptest::prelude::*;

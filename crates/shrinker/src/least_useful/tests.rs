@@ -3,6 +3,8 @@
 //! The shrinkers are [`Pool`]s, which report a fixed number of objects and free what they are asked
 //! for, all of it or nothing, so a test knows the rank of each pair beforehand. The numbers in the
 //! tests are those of the constants in [`victim`](super::victim).
+//!
+//! A change must ensure that each pair's rank is known before the call.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

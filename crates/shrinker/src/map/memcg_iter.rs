@@ -10,6 +10,9 @@
 //! ```
 //!
 //! Numbers such as S15 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a group that is live throughout is visited exactly once, and that no
+//! lock is held between two groups.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;

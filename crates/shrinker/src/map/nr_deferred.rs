@@ -4,6 +4,8 @@
 //! a debt is forgiven, which loses work and no object.
 //!
 //! Numbers such as S5 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that two threads never pay the same objects.
 
 use alloc::vec::Vec;
 

@@ -57,10 +57,10 @@ impl Registry {
     }
 
     /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is
-    /// O(live pairs) (S25), whatever the number of groups. Exact; without the shrinkers themselves,
-    /// the handles returned by [`Prepared::occupancy`](crate::Prepared::occupancy), the objects
-    /// passed in the configuration, the entries of threads inside callbacks, and the labels of
-    /// metrics.
+    /// O(live pairs) (`docs/INVARIANTS.md`, S25), whatever the number of groups. Exact; without the
+    /// shrinkers themselves, the handles returned by
+    /// [`Prepared::occupancy`](crate::Prepared::occupancy), the objects passed in the
+    /// configuration, the entries of threads inside callbacks, and the labels of metrics.
     pub fn footprint(&self) -> ByteSize {
         // The map's own size is in its footprint; the reference counts of its handle are not.
         let counted = TryArc::<Map>::BYTES - size_of::<Map>();

@@ -28,8 +28,9 @@ impl Registry {
     /// be freed elsewhere. If `work` ends a pass early, the next pass resumes there.
     ///
     /// O(pairs that may hold objects), whatever the number of groups and shrinkers. Does nothing if
-    /// `root` is offline (S19) or a group of another tree, if the node does not exist, or if the
-    /// thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// `root` is offline (`docs/INVARIANTS.md`, S19) or a group of another tree, if the node does
+    /// not exist, or if the thread is inside a callback or a
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         self.shrink_selected(&Select::all().memcg(root).node(node), priority, flags, work)
@@ -56,7 +57,7 @@ impl Registry {
     ///
     /// Repeats the pass as long as enough is freed, or groups end meanwhile and their objects move;
     /// a bounded number of times, so it ends even if another thread fills the caches, or creates
-    /// and ends groups, as fast (S22).
+    /// and ends groups, as fast (`docs/INVARIANTS.md`, S22).
     #[doc(alias = "drop_slab")]
     pub fn drop_caches(&self) -> u64 {
         self.drop_selected(&Select::all())
@@ -97,7 +98,7 @@ impl Registry {
     /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, the current
     /// node first, round-robin, until `done` returns true or a bound of
     /// [`RegistryConfig`](crate::RegistryConfig) is reached. Debts of other threads add nothing to
-    /// its cost (S23).
+    /// its cost (`docs/INVARIANTS.md`, S23).
     ///
     /// The thread must hold none of its caches' locks, or declare it with `flags` or a
     /// [`no_reclaim_scope`](Self::no_reclaim_scope).

@@ -13,7 +13,8 @@ use crate::error::UnregisterError;
 use crate::id::ShrinkerId;
 use crate::stats::ShrinkerStats;
 
-/// The right of a registry to call a shrinker. Dropping this ends the registration (S14).
+/// The right of a registry to call a shrinker. Dropping this ends the registration
+/// (`docs/INVARIANTS.md`, S14).
 ///
 /// # State after the end
 ///

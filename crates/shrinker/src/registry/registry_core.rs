@@ -14,6 +14,8 @@
 //! otherwise the shrinker could end in between.
 //!
 //! Numbers such as S17 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a shrinker is entered before the lock of the slots is released.
 
 use alloc::{sync::Arc, vec::Vec};
 

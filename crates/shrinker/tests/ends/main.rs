@@ -2,6 +2,8 @@
 //! called afterwards, and everything that a shrinker has captured is dropped once.
 //!
 //! Each test that could hang runs on a thread of its own and fails after a deadline.
+//!
+//! A change must ensure that each test that could hang runs in `in_time`.
 
 #![forbid(unsafe_code)]
 #![cfg(all(feature = "std", not(lowwater_loom)))]

@@ -2,6 +2,8 @@
 //! blocks no other code.
 //!
 //! `mem::forget` is safe code, so no guarantee may depend on a drop.
+//!
+//! A change must ensure that other shrinkers are used after the leak, and not only before it.
 
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::{in_a_process, within};

@@ -2,6 +2,8 @@
 //!
 //! Inside a callback or scope nothing may be reclaimed, and a report is only a hint that may be
 //! made anywhere.
+//!
+//! A change must ensure that each callback and scope is tried.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

@@ -2,6 +2,8 @@
 //!
 //! A found object may leave the table while it is used; the reader keeps it alive (invariant 4 of
 //! `hash_chains.rs`).
+//!
+//! A change must ensure that the next link is read while the reader is inside.
 
 use super::hash_link::{untagged, HashNode};
 use crate::sync::atomic::{AtomicPtr, Ordering};

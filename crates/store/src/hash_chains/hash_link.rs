@@ -3,6 +3,8 @@
 //! One word per object. The tag bit makes an insert exclusive: of several tables, the one that sets
 //! it links the object (invariant 1 of `hash_chains.rs`). `hash_node!` is the only safe way to
 //! implement the trait.
+//!
+//! A change must ensure that an object is linked by the table that set its tag, and by no other.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 #[cfg(lowwater_loom)]

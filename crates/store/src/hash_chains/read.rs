@@ -3,6 +3,8 @@
 //!
 //! With `std` this is crossbeam-epoch's default collector; without `std`, and under loom, readers
 //! are counted.
+//!
+//! A change must ensure that both read sides have the same interface and the same guarantees.
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
 mod count;

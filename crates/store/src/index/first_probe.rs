@@ -2,6 +2,8 @@
 //!
 //! The probe of the home bucket is separate so that a caller can do other work, such as a prefetch,
 //! before it probes further; in nearly all lookups the first probe is the only one.
+//!
+//! A change must ensure that `Absent` is answered only if no following bucket can have the key.
 
 /// The result of probing the home bucket of a key, from
 /// [`ExtendibleIndex::probe_first`](crate::ExtendibleIndex::probe_first).

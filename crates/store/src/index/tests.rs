@@ -4,6 +4,8 @@
 //!
 //! `model` compares random histories with a plain map, with good and bad hashes; `threads` runs
 //! several threads; `pool` tests the memory of segments; `loom` checks small models in every order.
+//!
+//! A change must ensure that helpers of more than one module are here.
 
 #[cfg(lowwater_loom)]
 mod loom;

@@ -3,6 +3,8 @@
 //!
 //! `unit` has one property for each test; `loom` checks small models in every order of the threads'
 //! steps.
+//!
+//! A change must ensure that each property is in one of the two modules.
 
 #[cfg(lowwater_loom)]
 mod loom;

@@ -1,6 +1,8 @@
 //! A leaked value costs its own memory, and blocks no other code.
 //!
 //! `mem::forget` is safe code, so no guarantee may depend on a drop.
+//!
+//! A change must ensure that other values are used after the leak, and not only before it.
 
 use crate::common::{in_a_process, within};
 use lowwater_base::compact_bytes::CompactBytes;

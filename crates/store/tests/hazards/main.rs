@@ -3,6 +3,8 @@
 //!
 //! Each file of this folder has one kind of misuse, for the types of `base`, `rcu`, `lru-core` and
 //! this crate. Only safe code.
+//!
+//! A change must ensure that no file of the folder has unsafe code.
 
 #![forbid(unsafe_code)]
 #![cfg(all(feature = "std", not(lowwater_loom)))]

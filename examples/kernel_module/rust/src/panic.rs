@@ -1,4 +1,6 @@
 //! The panic, for a kernel without Rust of its own.
+//!
+//! A change must ensure that the place of a panic reaches the kernel's log.
 
 use core::panic::PanicInfo;
 

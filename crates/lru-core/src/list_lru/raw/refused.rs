@@ -2,6 +2,8 @@
 //!
 //! The public methods turn it into their own error types; only the internal code needs all three
 //! cases apart.
+//!
+//! A change must ensure that each case stays apart: each leads to another public error or a retry.
 
 /// The reason why an item was not added.
 pub(in super::super) enum Refused {

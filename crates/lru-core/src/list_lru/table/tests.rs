@@ -2,6 +2,9 @@
 //!
 //! The expected capacities are written out, since a table that is too large costs memory for every
 //! cache; the second test checks that lists of related keys do not begin their probes at one slot.
+//!
+//! A change must ensure that the expected capacities stay written out, not computed by the code
+//! under test.
 
 use super::{Key, ListTable, TableRef};
 use crate::{MemcgId, NodeId};

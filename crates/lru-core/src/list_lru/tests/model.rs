@@ -5,6 +5,8 @@
 //! Each step applies one random operation to the lists, to the model and to the baseline, and then
 //! compares counts, orders, handles and bytes. A failing history is reduced by proptest and can be
 //! replayed by its seed.
+//!
+//! A change must ensure that each operation of the lists is one of the model, too.
 
 use super::{item, numbers, Item};
 use crate::list_lru::baseline::{EagerListLru, Turn};

@@ -5,6 +5,9 @@
 //!
 //! The callbacks remove or add items, or end the group, at the moment at which the walk has
 //! released the lock: the states that another thread could cause are created in one thread.
+//!
+//! A change must ensure that the state changes while the walk has released the lock, and not before
+//! or after it.
 
 use super::{item, numbers, Item};
 use crate::{Isolated, ListLru, MemcgTree, NodeId};

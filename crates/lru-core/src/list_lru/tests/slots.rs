@@ -4,6 +4,8 @@
 //! Such lists are those of caches whose objects are in slots of a slab
 //! ([`LinkLayout`](crate::list::LinkLayout)): their links are 32-bit numbers, so a walk's cursor,
 //! which is not in a slot, needs a number of its own.
+//!
+//! A change must ensure that one test still counts the numbers that cursors have released.
 
 use crate::list::test_arena::{in_arena, Arena, ArenaSlot};
 use crate::{AddError, CompressedLinks, Isolated, ListLru, Memcg, MemcgTree, NodeId};

@@ -6,6 +6,9 @@
 //! contention.
 //!
 //! Numbers such as L13 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that the results do not depend on the machine: no test but one relies on
+//! real contention.
 
 use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;

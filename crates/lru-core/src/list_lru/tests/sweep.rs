@@ -3,6 +3,8 @@
 //!
 //! A list is freed by the second sweep that finds it empty, so most tests sweep twice and count the
 //! lists or their bytes in between.
+//!
+//! A change must ensure that each test sweeps twice where a list is to be freed.
 
 use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;

@@ -5,6 +5,8 @@
 //! They run with real threads, also under the thread sanitizer, and find races for which the model
 //! checks of `tests/loom` are too small. Each ends with a count: all items are on the lists or held
 //! by a thread.
+//!
+//! A change must ensure that each test ends with an exact count of the items.
 
 use super::{ids, item, Item};
 use crate::{Isolated, ListLru, MemcgTree, NodeId};

@@ -1,6 +1,8 @@
 //! One test for each guarantee of [`ListLru`](crate::ListLru), without threads. The prefix of a
 //! name, such as `l4_`, is the number of the guarantee in docs/INVARIANTS.md; tests without a
 //! prefix check behaviour that only the documentation of a method promises.
+//!
+//! A change must ensure that each guarantee of the page that one thread can show has a test here.
 
 use super::{ids, item, numbers, Item};
 use crate::list_lru::refusable::fault;

@@ -4,6 +4,8 @@
 //! after `dying` was set, under the same lock.
 //!
 //! Numbers such as L8 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that no list is attached after `dying` was set.
 
 use crate::sync::{Mutex, MutexGuard};
 use core::ptr;

@@ -1,5 +1,5 @@
 //! Effective protection, by examples with small numbers, and by properties that hold for all
-//! numbers (guarantee 7).
+//! numbers (guarantee 7 of `tests.rs`).
 //!
 //! The formulae are those of `protection.rs`; an example states its arithmetic in a comment.
 //!

@@ -3,6 +3,9 @@
 //!
 //! These find races that the small loom models cannot contain; a failure names the violated
 //! guarantee of `tests.rs`.
+//!
+//! A change must ensure that forbidden states are looked for while the threads run, not only at the
+//! end.
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -3,6 +3,9 @@
 //!
 //! Marking stale replaces the value, in one atomic update, so of several clients exactly one wins
 //! the right to store it again.
+//!
+//! A change must ensure that marking a value as stale is one atomic update: exactly one client wins
+//! it.
 
 use super::echo::brief;
 use crate::commands::events;

@@ -1,6 +1,9 @@
 //! The names of memcached, and how this server treats them. They are those of memcached's source at
 //! commit 2d51e364799b of 9 July 2026: `-h` with all build options, `doc/protocol.txt`, and the names
 //! that the source prints. Names of debug builds are left out.
+//!
+//! A change must ensure that the commit above is that of the list, and that no name of it is left
+//! out.
 
 use super::Verdict::{self, Absent, Differs, NoEffect, Refused, Same};
 

@@ -7,6 +7,8 @@
 //! frees; the nested ones queue their objects in its [`Frame`].
 //!
 //! `count.rs` has the same interface for the other builds.
+//!
+//! A change must ensure that frees do not nest on one thread.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};

@@ -1,5 +1,7 @@
 //! Properties 1 and 2 of `tests.rs`, on one thread and with real threads; the last one compares
 //! with a stack per bucket.
+//!
+//! A change must ensure that the model stays a stack for each bucket.
 
 use super::*;
 use alloc::vec::Vec;

@@ -3,6 +3,8 @@
 //! The histories run with four hash functions, three of them bad, since a wrong overflow count or a
 //! wrong split shows only when many keys share a bucket. The other tests each check one promise of
 //! a method that a map does not have: a refusing `add`, panics, objects of another slab.
+//!
+//! A change must ensure that bad hashes stay among the four: they reach the overflow counts.
 
 use super::*;
 use crate::index::{Cursor, FirstProbe};

@@ -3,6 +3,8 @@
 //! The first tests use a pool without an index and free segments one by one; the last ones fill an
 //! index and compare the bytes of its segments with those of the pool. The sizes are written out
 //! for 64-byte lines.
+//!
+//! A change must ensure that the expected sizes stay written out.
 
 use super::*;
 use crate::index::class::Class;

@@ -2,6 +2,8 @@
 //!
 //! Some keys stay and others come and go; the readers check that each key that stays is found with
 //! its value, and that a walk visits it exactly once.
+//!
+//! A change must ensure that the keys that stay are looked up during the whole run.
 
 use super::*;
 use crate::index::Cursor;

@@ -2,6 +2,8 @@
 //!
 //! Fullness is decided for a whole node and for one chunk by the same numbers. A slot in a thread
 //! cache counts as used, since it cannot be allocated from here.
+//!
+//! A change must ensure that a slot in a thread cache counts as used.
 
 /// The number of chunks, and of their slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

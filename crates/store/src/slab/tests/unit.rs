@@ -3,6 +3,8 @@
 //! Objects count their drops, so a test sees when a slot is freed. Other tests run at the same time
 //! in this process and may delay a grace period; conditions that depend on one are awaited with
 //! `eventually`.
+//!
+//! A change must ensure that no test relies on the moment at which a grace period ends.
 
 use crate::slab::thread_cache::ThreadCache;
 use crate::slab::{RetiredBytes, SharedSlab, Slab, Slot, SlotState, Slotted};

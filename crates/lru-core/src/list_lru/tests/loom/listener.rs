@@ -3,6 +3,8 @@
 //! list is empty, which needs a full fence on each side.
 //!
 //! Numbers such as L10 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that a bit that stays clear beside a non-empty list fails the check.
 
 use super::{world_heard_by, N0};
 use crate::list_lru::tests::{item, Item};

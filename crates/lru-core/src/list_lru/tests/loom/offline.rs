@@ -5,6 +5,8 @@
 //! Each group of tests begins with a function that runs the race once and checks its result;
 //! the tests call it without a mutant and, as `fails_with_`, with each mutant. Bugs that Linux had
 //! are named with its versions.
+//!
+//! A change must ensure that each race has a twin for each step that it needs.
 
 use super::{world, World, N0};
 use crate::list_lru::tests::{item, Item};

@@ -3,6 +3,9 @@
 //!
 //! The test that passes and its `fails_with_` twins share one function, which runs the two threads
 //! and reads the published memory; loom reports a read that is not ordered after the write.
+//!
+//! A change must ensure that each published structure is read without a lock, and has a twin with a
+//! weaker store.
 
 use super::{world, N0};
 use crate::list_lru::tests::item;

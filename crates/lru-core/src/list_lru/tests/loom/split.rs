@@ -5,6 +5,8 @@
 //! quickly.
 //!
 //! Numbers such as L4 and R8 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that each race has a twin for each step that it needs.
 
 use super::listener::Bit;
 use super::{world, world_heard_by, World, N0};

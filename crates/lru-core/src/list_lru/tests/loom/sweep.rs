@@ -4,6 +4,9 @@
 //!
 //! A list that the last sweep found empty is freed by the next one: these are the races of that
 //! second sweep with an add, a creation, an offline and a `Prepared`.
+//!
+//! A change must ensure that the list is idle before the race begins, so that the sweep may free
+//! it.
 
 use super::{world, World, N0};
 use crate::list_lru::tests::item;
