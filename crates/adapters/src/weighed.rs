@@ -3,8 +3,8 @@
 //! Such a cache reports no weight. So each entry is weighed when it enters and when it leaves, and
 //! the sum is kept beside the cache, under one lock.
 //!
-//! A change must ensure that every way but `with` in which an entry leaves subtracts its weight, and
-//! that evicted values are dropped without the lock.
+//! A change must ensure that every way but `with` in which an entry leaves subtracts its weight,
+//! and that evicted values are dropped without the lock.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
