@@ -12,6 +12,7 @@
 # | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
 # | lowwater-base, lowwater | serde | tests; builds without `std`, and through lowwater |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
+# | lowwater-server | tls | the tests of TLS; without warnings |
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -61,5 +62,7 @@ cargo test -p lowwater --features metrics --lib metrics
 cargo test -p lowwater --features metrics --example service
 cargo test -p lowwater-shrinker --features metrics --lib --test see
 cargo test -p lowwater --features async,metrics --doc
+cargo test -p lowwater-server --features tls --bin lowwater-server -- tls compatibility
 component clippy
 cargo clippy -p lowwater --features fuse --example fuse_mirror -- -D warnings
+cargo clippy -p lowwater-server --features tls --all-targets -- -D warnings

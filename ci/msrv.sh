@@ -3,7 +3,7 @@
 #
 # | packages | check |
 # |---|---|
-# | all that are published | `cargo check` of libraries and programs, with every feature that needs no C library |
+# | all that are published | `cargo check` of libraries and programs, with every feature that needs no C library, and TLS |
 # | lowwater-adapters | without `foyer`, which needs a later compiler than lowwater |
 # | the libraries | their unit tests |
 # | pages and tool settings | name the same version |
@@ -40,7 +40,7 @@ CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/msrv"
 export CARGO_TARGET_DIR CARGO_INCREMENTAL=0
 trap 'rm -rf "$CARGO_TARGET_DIR"' EXIT
 
-cargo "+$toolchain" check --workspace --exclude lowwater-adapters --features lowwater/async,lowwater/metrics,lowwater/tracing,lowwater/serde
+cargo "+$toolchain" check --workspace --exclude lowwater-adapters --features lowwater/async,lowwater/metrics,lowwater/tracing,lowwater/serde,lowwater-server/tls
 cargo "+$toolchain" check -p lowwater-adapters --features quick_cache,lru,hashlink
 for package in base rcu lru-core store shrinker; do
     cargo "+$toolchain" check -p "lowwater-$package" --no-default-features

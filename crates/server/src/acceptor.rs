@@ -64,7 +64,7 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), St
                      (LISTEN_FDS); remove the tag, or the manager's socket"
                 ));
             }
-            open_with(settings, inherited).await?
+            open_with(Server::new(settings)?, inherited).await?
         }
     };
     // Locked until the values are saved. Taken before the file of `-P` is written: a second server
@@ -147,22 +147,22 @@ fn inherited() -> Result<Vec<Listener>, String> {
 
 /// Opens all listeners. Clients wait in the listeners' queues until [`run`] accepts them.
 pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String> {
+    let server = Server::new(settings)?;
     let mut cache = Vec::new();
-    for listen in &settings.listen {
-        cache.extend(Listener::open(listen, settings.delimiter).await?);
+    for listen in &server.settings.listen {
+        cache.extend(Listener::open(listen, server.settings.delimiter).await?);
     }
-    open_with(settings, cache).await
+    open_with(server, cache).await
 }
 
-/// Creates the server for these listeners, and opens the one for HTTP.
-async fn open_with(settings: Settings, cache: Vec<Listener>) -> Result<(Arc<Server>, Listeners), String> {
-    let http = match &settings.http {
+/// Gives the server these listeners, and opens the one for HTTP.
+async fn open_with(mut server: Server, cache: Vec<Listener>) -> Result<(Arc<Server>, Listeners), String> {
+    let http = match &server.settings.http {
         Some(address) => Some(TcpListener::bind(address).await.map_err(|why| {
             format!("cannot listen for HTTP on {address}: {why}; choose another address or port with --http")
         })?),
         None => None,
     };
-    let mut server = Server::new(settings)?;
     server.addresses = cache.iter().filter_map(Listener::address).collect();
     server.http = http.as_ref().and_then(|listener| listener.local_addr().ok());
     Ok((Arc::new(server), Listeners { cache, http }))
@@ -228,7 +228,7 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
         match listener.accept().await {
             Ok((stream, addresses)) => match server.try_admit() {
                 Some(permit) => {
-                    let namespace = listener.namespace.clone();
+                    let (namespace, is_plain) = (listener.namespace.clone(), listener.is_plain);
                     // Before a login, a connection belongs to no tenant.
                     let is_open = server.settings.users.is_none();
                     let tenant_permit = is_open.then(|| server.store.admit_connection(&namespace));
@@ -249,7 +249,7 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
                     let moved = stream.detach().map(|stream| {
                         round_robin.pick().spawn(async move {
                             if let Ok(stream) = stream.attach() {
-                                connection::serve(permit, entry, stream, owner, closing).await;
+                                connection::serve(permit, entry, (stream, is_plain), owner, closing).await;
                             }
                         })
                     });

@@ -31,10 +31,11 @@ use crate::log::SENT_BYTES_MAX;
 use crate::net::input::Input;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
+use crate::net::tls::Tls;
 use crate::protocol::binary;
 use crate::protocol::error::ProtocolError;
 use crate::protocol::login::{LoginDecoder, LoginStep};
-use crate::server::{ConnectionPermit, CLOSE_TIME_MAX};
+use crate::server::{ConnectionPermit, Server, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
@@ -47,15 +48,23 @@ use crate::traffic::connection_permit::TenantPermit;
 const READS_PER_TURN: u32 = 16;
 
 /// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the
-/// server shuts down. The permit of the namespace's tenant is absent if a login is required.
+/// server shuts down. A stream that is not plain begins with the handshake of TLS, if that is on. The
+/// permit of the namespace's tenant is absent if a login is required.
 pub async fn serve(
     permit: ConnectionPermit,
     entry: ConnectionEntry,
-    stream: Stream,
+    (stream, is_plain): (Stream, bool),
     (namespace, tenant_permit): (Namespace, Option<TenantPermit>),
     closing: watch::Receiver<()>,
 ) {
     let server = Arc::clone(permit.server());
+    let stream = match &server.tls {
+        Some(tls) if !is_plain => match shake_hands(&server, tls, stream, closing.clone()).await {
+            Ok(stream) => stream,
+            Err(why) => return end(&server, &entry, &CloseReason::Error(why)),
+        },
+        _ => stream,
+    };
     let decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
     let session = Session {
         output: Output::default(),
@@ -73,14 +82,45 @@ pub async fn serve(
     let mut connection =
         Connection { session, login, decoder, input: Input::default(), is_first: true, sent: None, is_refused: false };
     let reason = connection.run().await.unwrap_or_else(CloseReason::Error);
-    connection.session.entry.publish_end(server.store.watchers(), &reason);
-    let number = connection.session.entry.number();
-    match &reason {
+    if connection.session.stream.is_buffered() && !matches!(reason, CloseReason::Error(_)) {
+        // Without the end of TLS, a client could not tell it from an attack. An error means that the
+        // client has left, or does not read.
+        let _ = tokio::time::timeout(CLOSE_TIME_MAX, connection.session.stream.shutdown()).await;
+    }
+    end(&server, &connection.session.entry, &reason);
+    drop(connection);
+    drop(permit);
+}
+
+/// Logs and publishes the end of a connection.
+fn end(server: &Server, entry: &ConnectionEntry, reason: &CloseReason) {
+    entry.publish_end(server.store.watchers(), reason);
+    let number = entry.number();
+    match reason {
         CloseReason::Error(why) => server.log(1, format_args!("<{number} connection closed (error: {why})")),
         reason => server.log(1, format_args!("<{number} connection closed ({})", reason.name())),
     }
-    drop(connection);
-    drop(permit);
+}
+
+/// Does the handshake of TLS.
+///
+/// # Errors
+///
+/// The client has failed, was too slow, or the server shuts down.
+async fn shake_hands(
+    server: &Server,
+    tls: &Tls,
+    stream: Stream,
+    mut closing: watch::Receiver<()>,
+) -> io::Result<Stream> {
+    let shaken = tokio::select! {
+        // No message is ever sent: the sender is dropped when the server shuts down.
+        _ = closing.changed() => return Err(io::Error::other("the server shuts down")),
+        shaken = tls.accept(stream) => shaken,
+    };
+    let counter = if shaken.is_ok() { Counter::SslNewSessions } else { Counter::SslHandshakeErrors };
+    server.counters.count(counter);
+    shaken
 }
 
 struct Connection {

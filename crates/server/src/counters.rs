@@ -52,11 +52,13 @@ counters! {
     ConnYields "conn_yields",
     RefusedRequests "refused_requests",
     DeniedCommands "denied_commands",
+    SslHandshakeErrors "ssl_handshake_errors",
+    SslNewSessions "ssl_new_sessions",
 }
 
-/// The names that memcached does not have: they are not in `stats`, whose lines tools parse, but in
-/// `/metrics`.
-const OWN: [&str; 2] = ["refused_requests", "denied_commands"];
+/// The names that memcached does not have, and those that it shows only with TLS: they are not in
+/// `stats`, whose lines tools parse, but in `/metrics`.
+const NOT_ALWAYS: [&str; 4] = ["refused_requests", "denied_commands", "ssl_handshake_errors", "ssl_new_sessions"];
 
 /// The server's counters, striped over threads.
 #[doc(alias = "thread_stats")]
@@ -103,9 +105,9 @@ impl Counters {
         self.0.reset();
     }
 
-    /// Returns all counters that memcached has as well.
+    /// Returns all counters that memcached has as well, without those of TLS.
     pub fn memcacheds(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.all().filter(|(name, _)| !OWN.contains(name))
+        self.all().filter(|(name, _)| !NOT_ALWAYS.contains(name))
     }
 
     /// Returns all counters.

@@ -11,4 +11,6 @@ pub mod input;
 pub mod listener;
 pub mod output;
 pub mod stream;
+#[cfg_attr(not(feature = "tls"), path = "net/no_tls.rs")]
+pub mod tls;
 mod trace;

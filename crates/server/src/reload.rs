@@ -1,5 +1,6 @@
-//! SIGHUP: reads the tenants' limits (`--config`) and the users (`-Y`) again, while clients are
-//! served. The cache keeps its values, and open connections keep their tenants.
+//! SIGHUP: reads the tenants' limits (`--config`), the users (`-Y`), and the certificate and key of
+//! TLS again, while clients are served. The cache keeps its values, and open connections keep their
+//! tenants and their encryption.
 //!
 //! Either all files are valid and take effect, or nothing changes and the log has the reason. A
 //! tenant whose line was removed gets no limits; a tenant that never had a line keeps those of
@@ -56,6 +57,7 @@ pub fn reload(server: &Server) -> Result<String, String> {
     let users = files.users.as_deref().map(|path| Users::read(path, settings.delimiter)).transpose()?;
     let given = files.limits.as_deref().map(|path| limits::read(path, settings.delimiter)).transpose();
     let given = given.map_err(|why| why.to_string())?;
+    let tls = server.tls.as_ref().map(|tls| tls.read_again().map(|new| (tls, new))).transpose()?;
     let mut read = Vec::new();
     if let Some(given) = given {
         // Held until the limits are set, so that of two calls one comes after the other.
@@ -72,8 +74,12 @@ pub fn reload(server: &Server) -> Result<String, String> {
         read.push("users".to_owned());
         *server.users.write() = Some(users);
     }
+    if let Some((tls, new)) = tls {
+        read.push("the certificate".to_owned());
+        tls.replace(new);
+    }
     match &read[..] {
-        [] => Ok("there is no file to read again (--config, -Y)".to_owned()),
+        [] => Ok("there is no file to read again (--config, -Y, -Z)".to_owned()),
         read => Ok(format!("read {}", read.join(" and "))),
     }
 }

@@ -19,6 +19,7 @@ use crate::http::history::History;
 use crate::http::tenant_metrics::ListedTenants;
 use crate::last_sizes::LastSizes;
 use crate::log;
+use crate::net::tls::Tls;
 use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveBudget;
 use crate::settings::users::Users;
@@ -62,6 +63,8 @@ pub struct Server {
     /// The open listeners and connections of the cache.
     pub open_connections: Arc<ConnectionTable>,
     verbosity: AtomicU8,
+    /// The certificate and key of TLS, if it is on.
+    pub tls: Option<Tls>,
     /// The users of `settings`, or those that were read since.
     pub users: RwLock<Option<Users>>,
     /// The tenants that had limits in the file that was read last.
@@ -89,8 +92,9 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A sentence, if the cache cannot be created.
+    /// A sentence, if the cache cannot be created, or a file of TLS is not valid.
     pub fn new(settings: Settings) -> Result<Self, String> {
+        let tls = settings.tls.as_ref().map(Tls::open).transpose()?;
         let piece_pool = Arc::new(PiecePool::new(settings.budget.get() / POOL_SHARE));
         let store = Store::new(&settings, &piece_pool)?;
         Ok(Self {
@@ -105,6 +109,7 @@ impl Server {
             connections: AtomicU64::new(0),
             open_connections: Arc::default(),
             verbosity: AtomicU8::new(settings.verbosity),
+            tls,
             users: RwLock::new(settings.users.clone()),
             limited_tenants: Mutex::new(settings.limits.iter().map(|(name, _)| name.clone()).collect()),
             history: History::default(),

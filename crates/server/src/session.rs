@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use crate::connections::{ConnectionEntry, ConnectionState};
@@ -58,6 +59,9 @@ impl Session {
         self.publish_counts();
         self.entry.set_state(ConnectionState::Write);
         let written = self.output.flush(&mut self.stream).await?;
+        if self.stream.is_buffered() {
+            self.stream.flush().await?;
+        }
         self.entry.set_state(ConnectionState::Run);
         self.counts.add(Counter::BytesWritten, written);
         if let Some(traffic) = self.limited_traffic() {
@@ -113,20 +117,6 @@ impl Session {
     pub async fn closed(&self) {
         // No message is ever sent, so `changed` returns an error once the sender is dropped.
         let _ = self.closing.clone().changed().await;
-    }
-
-    /// Resolves when there may be input, or the client has disconnected.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.stream.readable().await
-    }
-
-    /// Reads available input, and returns whether the client has disconnected.
-    pub fn has_left(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
-        match self.stream.try_read_buf(input) {
-            Ok(read) => Ok(read == 0),
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(why) => Err(why),
-        }
     }
 
     /// Adds the pending counts to the server's counters.

@@ -11,6 +11,7 @@ pub mod limits;
 pub mod listen_address;
 pub mod manual;
 mod memcached_flags;
+pub mod tls;
 pub mod traffic_limits;
 pub mod users;
 
@@ -21,6 +22,7 @@ use lowwater::ByteSize;
 
 use limits::{Limits, DEFAULT_TENANT};
 use listen_address::ListenAddress;
+use tls::TlsSettings;
 use traffic_limits::TrafficLimits;
 use users::Users;
 
@@ -54,6 +56,8 @@ pub struct Settings {
     pub dump: bool,
     /// Answer `watch`; otherwise refuse it.
     pub watch: bool,
+    /// The certificate and key of TLS, if it is on.
+    pub tls: Option<TlsSettings>,
     /// Close connections that send nothing for this time.
     pub idle_timeout: Option<Duration>,
     /// Run in the background, in a session of its own.

@@ -8,6 +8,7 @@
 //!   access         tenants by listener and by login
 //!   control        administration while clients are served
 //!   statistics     `stats` and its topics
+//!   tls            encrypted connections, with the feature `tls`
 //!   traffic        limits of requests, bytes, connections and commands
 //!   http           metrics and the page
 //!   compatibility  what memcached's clients and tools depend on
@@ -27,6 +28,8 @@ mod control;
 mod http;
 mod meta;
 mod statistics;
+#[cfg(feature = "tls")]
+mod tls;
 mod traffic;
 mod values;
 
@@ -77,6 +80,7 @@ fn settings() -> Settings {
         shutdown: false,
         dump: true,
         watch: true,
+        tls: None,
         idle_timeout: None,
         background: false,
         user: None,

@@ -7,6 +7,8 @@
 use std::io;
 use std::ops::ControlFlow;
 
+use tokio::io::AsyncReadExt;
+
 use crate::connections::ConnectionState;
 use crate::protocol::event::EventSet;
 use crate::session::Session;
@@ -25,17 +27,17 @@ pub async fn watch(session: &mut Session, events: EventSet) -> io::Result<Contro
     session.output.line("OK");
     session.flush().await?;
     let mut input = Vec::with_capacity(1024);
+    let mut closing = session.closing.clone();
     loop {
+        input.clear();
         session.entry.set_state(ConnectionState::Watch);
         tokio::select! {
-            _ = session.closed() => return Ok(ControlFlow::Break(())),
-            ready = session.readable() => {
-                ready?;
-                input.clear();
-                if session.has_left(&mut input)? {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
+            // No message is ever sent: the sender is dropped when the server shuts down.
+            _ = closing.changed() => return Ok(ControlFlow::Break(())),
+            // Nothing that was read is lost if another branch is first.
+            read = session.stream.read_buf(&mut input) => if read? == 0 {
+                return Ok(ControlFlow::Break(()));
+            },
             line = lines.recv() => match line {
                 Some(line) => session.output.push(line.as_bytes()),
                 None => return Ok(ControlFlow::Break(())),

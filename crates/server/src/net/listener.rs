@@ -22,6 +22,8 @@ use crate::store::namespace::Namespace;
 pub struct Listener {
     /// The keys that its clients can access.
     pub namespace: Namespace,
+    /// Its clients use no TLS, even if it is on.
+    pub is_plain: bool,
     socket: Socket,
 }
 
@@ -61,7 +63,10 @@ impl Listener {
             #[cfg(not(unix))]
             Endpoint::Unix { .. } => return Err("-s: there are no unix sockets on this system".into()),
         };
-        Ok(sockets.into_iter().map(|socket| Self { namespace: namespace.clone(), socket }).collect())
+        Ok(sockets
+            .into_iter()
+            .map(|socket| Self { namespace: namespace.clone(), is_plain: listen.is_plain, socket })
+            .collect())
     }
 
     /// Takes a listening socket that the service manager has opened.
@@ -91,7 +96,7 @@ impl Listener {
                 Socket::Unix { listener: UnixListener::from_std(unix).map_err(refused)?, path, is_own: false }
             }
         };
-        Ok(Self { namespace: Namespace::default(), socket })
+        Ok(Self { namespace: Namespace::default(), is_plain: false, socket })
     }
 
     /// Waits for the next client, and returns its stream and addresses.

@@ -1,4 +1,4 @@
-//! TCP and unix streams as one type.
+//! TCP and unix streams, with or without TLS, as one type.
 //!
 //! One type instead of a generic parameter in everything above. A stream is detached from the
 //! acceptor's event loop and attached to the worker's, as an event loop polls only its own sockets.
@@ -14,12 +14,15 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-/// A TCP or unix stream.
+/// A stream of a client.
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    /// Boxed, as the state of TLS is large, and most streams have none.
+    #[cfg(feature = "tls")]
+    Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>),
 }
 
 /// A stream that is not registered with any event loop, for moving it to another one.
@@ -48,6 +51,8 @@ macro_rules! either {
             Stream::Tcp($inner) => $do,
             #[cfg(unix)]
             Stream::Unix($inner) => $do,
+            #[cfg(feature = "tls")]
+            Stream::Tls($inner) => $do,
         }
     };
 }
@@ -59,26 +64,32 @@ impl Stream {
             Self::Tcp(stream) => stream.set_nodelay(true),
             #[cfg(unix)]
             Self::Unix(_) => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.get_ref().0.set_nodelay(true),
         }
     }
 
-    /// Removes the stream from its event loop.
+    /// Removes the stream from its event loop. The acceptor's streams, which are moved, have no TLS
+    /// yet: the worker does the handshake.
     pub fn detach(self) -> io::Result<DetachedStream> {
         match self {
             Self::Tcp(stream) => stream.into_std().map(DetachedStream::Tcp),
             #[cfg(unix)]
             Self::Unix(stream) => stream.into_std().map(DetachedStream::Unix),
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    /// Resolves when there may be input, or the client has disconnected.
-    pub async fn readable(&self) -> io::Result<()> {
-        either!(self, stream => stream.readable().await)
-    }
-
-    /// Reads available bytes into the spare capacity of `input`.
-    pub fn try_read_buf(&self, input: &mut Vec<u8>) -> io::Result<usize> {
-        either!(self, stream => stream.try_read_buf(input))
+    /// Returns whether written bytes may wait in the stream until it is flushed.
+    pub fn is_buffered(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            #[cfg(unix)]
+            Self::Unix(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => true,
+        }
     }
 }
 

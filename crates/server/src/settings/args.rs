@@ -37,7 +37,7 @@ struct Args {
 
     /// Address to listen on, with an optional port; may be a comma-separated list, or be given
     /// several times. With `tag_NAME_:` in front, clients of that address are restricted to the
-    /// tenant NAME
+    /// tenant NAME; with `notls:`, they use no TLS
     #[arg(short = 'l', long = "listen", default_value = "127.0.0.1", value_delimiter = ',', value_name = "addr")]
     listen: Vec<String>,
 
@@ -123,8 +123,14 @@ struct Args {
     #[command(flatten)]
     memcached: MemcachedFlags,
 
-    /// memcached's extended options, separated by commas: `idle_timeout=SECONDS`, and options for
-    /// its slabs, which have no effect
+    /// Use TLS on all TCP addresses but those with `notls:` in front; needs the options
+    /// `ssl_chain_cert` and `ssl_key` of -o, and a program that was built with the feature `tls`
+    #[arg(short = 'Z', long = "enable-ssl", action = ArgAction::Count)]
+    tls: u8,
+
+    /// memcached's extended options, separated by commas: `idle_timeout=SECONDS`; for -Z
+    /// `ssl_chain_cert=FILE`, `ssl_key=FILE`, `ssl_verify_mode=0..3`, `ssl_ca_cert=FILE` and
+    /// `ssl_min_version=tlsv1.3`; and options for slabs, which have no effect
     #[arg(short = 'o', long = "extended", value_delimiter = ',', value_name = "options")]
     extended: Vec<String>,
 
@@ -217,7 +223,11 @@ impl Args {
         let item_bytes_max = item_bytes(self.item_max.as_deref(), budget)?;
         let listen = match self.socket {
             Some(path) => {
-                vec![ListenAddress { tenant: None, endpoint: Endpoint::Unix { path, mode: mode(&self.socket_mode)? } }]
+                vec![ListenAddress {
+                    tenant: None,
+                    is_plain: true,
+                    endpoint: Endpoint::Unix { path, mode: mode(&self.socket_mode)? },
+                }]
             }
             None => self
                 .listen
@@ -230,7 +240,8 @@ impl Args {
             return Err("-U: UDP is not supported; leave the flag out, or set -U 0".into());
         }
         let users = self.auth_file.as_deref().map(|path| Users::read(path, delimiter)).transpose()?;
-        let idle_timeout = extended::idle_timeout(&self.extended)?;
+        let extended = extended::parse(&self.extended)?;
+        let tls = extended.tls.settings(self.tls > 0)?;
         let without_effect = self.memcached.without_effect()?;
         let limits = match &self.config {
             Some(path) => limits::read(path, delimiter).map_err(|why| why.to_string())?,
@@ -255,7 +266,8 @@ impl Args {
             shutdown: self.enable_shutdown > 0,
             dump: self.disable_dump == 0,
             watch: self.disable_watch == 0,
-            idle_timeout,
+            idle_timeout: extended.idle_timeout,
+            tls,
             background: self.daemon > 0,
             user: self.user,
             pid_file: self.pid_file,

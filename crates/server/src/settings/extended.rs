@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use super::tls::TlsOptions;
+
 /// Options for slabs, their LRUs and maintenance threads, or for buffers that this server bounds in
 /// other ways.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -59,47 +61,49 @@ const REFUSED: &[&str] = &[
     "proxy_uring",
     "relaxed_privileges",
     "sock_cookie_id",
-    "ssl_ca_cert",
-    "ssl_chain_cert",
     "ssl_ciphers",
     "ssl_kernel_tls",
-    "ssl_key",
-    "ssl_keyformat",
-    "ssl_min_version",
-    "ssl_session_cache",
-    "ssl_verify_mode",
-    "ssl_wbuf_size",
 ];
 
-/// Checks all options, and returns the time of the last `idle_timeout`, unless that is 0.
-///
-/// # Errors
-///
-/// A sentence with the option's name.
-pub fn idle_timeout(options: &[String]) -> Result<Option<Duration>, String> {
-    let mut timeout = None;
-    for option in options {
-        match option.split_once('=') {
-            Some(("idle_timeout", seconds)) => {
-                let seconds: u32 = seconds
-                    .parse()
-                    .map_err(|_| format!("-o: idle_timeout is a number of seconds, 0 for no limit, not {seconds:?}"))?;
-                timeout = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-            }
-            _ if option == "idle_timeout" => return Err("-o: idle_timeout needs a number of seconds".to_owned()),
-            _ => check(option)?,
-        }
-    }
-    Ok(timeout)
+/// The options with an effect.
+#[derive(Debug, Default)]
+pub struct Extended {
+    /// The time of the last `idle_timeout`, unless that is 0.
+    pub idle_timeout: Option<Duration>,
+    pub tls: TlsOptions,
 }
 
-/// Checks one option without an effect, `name` or `name=value`.
+/// Checks all options, and returns those with an effect.
 ///
 /// # Errors
 ///
 /// A sentence with the option's name.
-fn check(text: &str) -> Result<(), String> {
-    let name = text.split('=').next().unwrap_or_default();
+pub fn parse(options: &[String]) -> Result<Extended, String> {
+    let mut extended = Extended::default();
+    for option in options {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option.as_str(), None),
+        };
+        if name == "idle_timeout" {
+            let text = value.ok_or("-o: idle_timeout needs a number of seconds")?;
+            let seconds: u32 = text
+                .parse()
+                .map_err(|_| format!("-o: idle_timeout is a number of seconds, 0 for no limit, not {text:?}"))?;
+            extended.idle_timeout = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+        } else if !extended.tls.set(name, value)? {
+            check(name)?;
+        }
+    }
+    Ok(extended)
+}
+
+/// Checks the name of an option without an effect.
+///
+/// # Errors
+///
+/// A sentence with the option's name.
+fn check(name: &str) -> Result<(), String> {
     if WITHOUT_EFFECT.contains(&name) {
         return Ok(());
     }
@@ -116,14 +120,15 @@ mod tests {
 
     #[test]
     fn options_are_taken_or_refused_by_name() {
-        for text in ["modern", "hashpower=20", "slab_reassign"] {
-            assert_eq!(check(text), Ok(()));
+        let parse = |options: &[&str]| parse(&options.iter().map(ToString::to_string).collect::<Vec<_>>());
+        for text in ["modern", "hashpower=20", "slab_reassign", "ssl_key=/x"] {
+            assert!(parse(&[text]).is_ok());
         }
-        for text in ["ssl_key=/x", "ext_item_age=1", "nonsense", ""] {
-            let why = check(text).unwrap_err();
+        for text in ["ssl_ciphers=x", "ssl_key", "ext_item_age=1", "nonsense", ""] {
+            let why = parse(&[text]).unwrap_err();
             assert!(why.contains(text.split('=').next().unwrap()), "{why}");
         }
-        let timeout = |options: &[&str]| idle_timeout(&options.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let timeout = |options: &[&str]| parse(options).map(|extended| extended.idle_timeout);
         assert_eq!(timeout(&["modern"]), Ok(None));
         assert_eq!(timeout(&["modern", "idle_timeout=5", "idle_timeout=10"]), Ok(Some(Duration::from_secs(10))));
         assert_eq!(timeout(&["idle_timeout=10", "idle_timeout=0"]), Ok(None));

@@ -4,17 +4,24 @@
 //! clients of that address to one tenant: `tag_shop_:127.0.0.1:11212`, or in the form of later
 //! memcached versions, `tag[shop]:127.0.0.1:11212`.
 //!
+//! `notls:` in front exempts an address from TLS.
+//!
 //! A change must keep memcached's forms valid.
 
 use std::path::PathBuf;
 
 use super::limits::check_tenant_name;
 
+/// In front of an address without TLS.
+const PLAIN: &str = "notls:";
+
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
     /// The tenant that its clients are restricted to; `None`: they can access all tenants.
     pub tenant: Option<String>,
+    /// Its clients use no TLS, even if it is on.
+    pub is_plain: bool,
     pub endpoint: Endpoint,
 }
 
@@ -34,14 +41,19 @@ impl ListenAddress {
     ///
     /// A sentence with the reason.
     pub fn parse(text: &str, port: u16, delimiter: u8) -> Result<Self, String> {
-        let (tenant, endpoint) = match split_tag(text) {
-            None => (None, text),
+        let after_tls = text.strip_prefix(PLAIN);
+        let (tenant, endpoint) = match split_tag(after_tls.unwrap_or(text)) {
+            None => (None, after_tls.unwrap_or(text)),
             Some((tag, endpoint)) => {
                 check_tenant_name(tag, delimiter).map_err(|why| format!("-l: the tag in {text:?}: {why}"))?;
                 (Some(tag.to_owned()), endpoint)
             }
         };
-        Ok(Self { tenant, endpoint: Endpoint::Tcp(address("-l", endpoint, port)?) })
+        // The prefixes may be in either order.
+        let after_tag = endpoint.strip_prefix(PLAIN);
+        let is_plain = after_tls.is_some() || after_tag.is_some();
+        let endpoint = Endpoint::Tcp(address("-l", after_tag.unwrap_or(endpoint), port)?);
+        Ok(Self { tenant, is_plain, endpoint })
     }
 }
 
@@ -90,9 +102,18 @@ mod tests {
             let listen = ListenAddress::parse(text, 11211, b':').unwrap();
             assert_eq!(
                 listen,
-                ListenAddress { tenant: tenant.map(Into::into), endpoint: Endpoint::Tcp(endpoint.into()) },
+                ListenAddress {
+                    tenant: tenant.map(Into::into),
+                    is_plain: false,
+                    endpoint: Endpoint::Tcp(endpoint.into())
+                },
                 "{text}"
             );
+        }
+        for text in ["notls:127.0.0.1:7", "notls:tag_a_:127.0.0.1:7", "tag_a_:notls:127.0.0.1:7"] {
+            let listen = ListenAddress::parse(text, 11211, b':').unwrap();
+            assert_eq!((listen.is_plain, listen.endpoint), (true, Endpoint::Tcp("127.0.0.1:7".into())), "{text}");
+            assert_eq!(listen.tenant.as_deref(), text.contains("tag").then_some("a"));
         }
         for text in ["tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", ""] {
             assert!(ListenAddress::parse(text, 1, b':').unwrap_err().starts_with("-l: "), "{text}");

@@ -56,10 +56,6 @@ pub struct MemcachedFlags {
     /// Refused: SASL belongs to the binary protocol; -Y has users for the text protocol
     #[arg(short = 'S', long = "enable-sasl", action = ArgAction::Count)]
     sasl: u8,
-
-    /// Refused: there is no TLS
-    #[arg(short = 'Z', long = "enable-ssl", action = ArgAction::Count)]
-    tls: u8,
 }
 
 impl MemcachedFlags {
@@ -73,7 +69,6 @@ impl MemcachedFlags {
             (self.lock_memory > 0, "-k", "memory cannot be locked; let the system not swap instead"),
             (self.memory_file.is_some(), "-e", "values cannot be kept in a file"),
             (self.sasl > 0, "-S", "SASL belongs to the binary protocol; use -Y for users of the text protocol"),
-            (self.tls > 0, "-Z", "there is no TLS"),
         ];
         if let Some((_, flag, why)) = refused.iter().find(|(is_given, ..)| *is_given) {
             return Err(format!("{flag}: {why}"));

@@ -80,7 +80,8 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
     let path = std::env::temp_dir().join(format!("lowwater-server_{}.sock", std::process::id()));
     // A socket file that an earlier server left behind is replaced.
     drop(UnixListener::bind(&path).unwrap());
-    let unix = ListenAddress { tenant: None, endpoint: Endpoint::Unix { path: path.clone(), mode: 0o600 } };
+    let unix =
+        ListenAddress { tenant: None, is_plain: true, endpoint: Endpoint::Unix { path: path.clone(), mode: 0o600 } };
     let mut server = TestServer::start(|settings| settings.listen.push(unix.clone()));
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mut client = UnixStream::connect(&path).unwrap();

@@ -17,6 +17,8 @@ use crate::settings::args;
 pub enum Verdict {
     Same,
     Differs(&'static str),
+    /// Part of TLS, so that it needs the feature `tls`.
+    WithTls(&'static str),
     /// Accepted, and nothing happens.
     NoEffect(&'static str),
     /// Answered with an error.
@@ -31,6 +33,8 @@ impl Verdict {
         match self {
             Self::Same => "the same".to_owned(),
             Self::Differs(how) => with("differs", how),
+            Self::WithTls("") => "the feature `tls`".to_owned(),
+            Self::WithTls(how) => format!("the feature `tls`; {how}"),
             Self::NoEffect(why) => with("no effect", why),
             Self::Refused(why) => with("refused", why),
             Self::Absent(why) => with("absent", why),
@@ -100,7 +104,9 @@ fn flags_are_treated_as_the_page_tells() {
             (Err(shown), Verdict::Same) => assert_eq!(shown.exit_code(), 0, "{flag}"),
             (Ok(Ok(settings)), Verdict::NoEffect(_)) => assert_eq!(settings.without_effect, [*flag]),
             (Ok(Ok(settings)), Verdict::Same | Verdict::Differs(_)) => assert!(settings.without_effect.is_empty()),
-            (Ok(Err(why)), Verdict::Refused(_)) => assert!(why.starts_with(&format!("{flag}: ")), "{why}"),
+            (Ok(Err(why)), Verdict::Refused(_) | Verdict::WithTls(_)) => {
+                assert!(why.starts_with(&format!("{flag}: ")), "{why}")
+            }
             (outcome, verdict) => panic!("{flag} is {outcome:?}, not {verdict:?}"),
         }
     }
@@ -110,6 +116,8 @@ fn flags_are_treated_as_the_page_tells() {
             match verdict {
                 Verdict::NoEffect(_) => assert!(outcome.is_ok(), "{option}: {outcome:?}"),
                 Verdict::Refused(_) => assert!(outcome.is_err_and(|why| why.contains("is not supported")), "{option}"),
+                // Without `-Z`.
+                Verdict::WithTls(_) => assert!(outcome.is_err_and(|why| why.starts_with("-o: ssl_")), "{option}"),
                 // `idle_timeout`
                 _ => assert_eq!(
                     outcome.is_ok_and(|given| given.idle_timeout.is_some()),
@@ -172,7 +180,7 @@ fn statistics_are_those_of_the_page() {
     ] {
         let shown = shown(&mut client, command);
         for (name, verdict) in names {
-            let is_expected = !matches!(verdict, Verdict::Absent(_));
+            let is_expected = !matches!(verdict, Verdict::Absent(_) | Verdict::WithTls(_));
             assert_eq!(shown.iter().any(|there| there == name), is_expected, "{command}: {name}");
         }
         let unknown: Vec<_> = shown.iter().filter(|there| !names.iter().any(|(name, _)| name == there)).collect();

@@ -7,6 +7,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cpu_time::{cpu_time, CpuTime};
+use crate::counters::Counter;
 use crate::net::output::Output;
 use crate::server::Server;
 use crate::version::VERSION;
@@ -28,6 +29,11 @@ pub fn general(server: &Server, out: &mut Output) {
     out.stat("curr_connections", server.connections());
     for (name, count) in server.counters.memcacheds() {
         out.stat(name, count);
+    }
+    if let Some(tls) = &server.tls {
+        out.stat("ssl_handshake_errors", server.counters.get(Counter::SslHandshakeErrors));
+        out.stat("ssl_new_sessions", server.counters.get(Counter::SslNewSessions));
+        out.stat("time_since_server_cert_refresh", tls.age().as_secs());
     }
     out.stat("get_expired", gone.get_expired);
     out.stat("get_flushed", gone.get_flushed);

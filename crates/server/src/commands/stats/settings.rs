@@ -31,5 +31,6 @@ pub fn settings(server: &Server, out: &mut Output) {
     out.stat("flush_enabled", if settings.flush { "yes" } else { "no" });
     out.stat("idle_timeout", settings.idle_timeout.map_or(0, |time| time.as_secs()));
     out.stat("dump_enabled", if settings.dump { "yes" } else { "no" });
+    out.stat("ssl_enabled", if settings.tls.is_some() { "yes" } else { "no" });
     out.line("END");
 }

@@ -5,7 +5,7 @@
 //! A change must ensure that the commit above is that of the list, and that no name of it is left
 //! out.
 
-use super::Verdict::{self, Absent, Differs, NoEffect, Refused, Same};
+use super::Verdict::{self, Absent, Differs, NoEffect, Refused, Same, WithTls};
 
 /// Flags: name, a value if it takes one.
 pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
@@ -14,11 +14,7 @@ pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
     ("-s", Some("/tmp/s"), Same),
     ("-a", Some("700"), Same),
     ("-A", None, Differs("`shutdown graceful` saves the values with `--save-file`")),
-    (
-        "-l",
-        Some("127.0.0.1"),
-        Differs("a tag restricts its clients to the tenant of that name; no `proto[..]`, no `notls:`"),
-    ),
+    ("-l", Some("127.0.0.1"), Differs("a tag restricts its clients to the tenant of that name; no `proto[..]`")),
     ("-d", None, Differs("the working directory stays")),
     ("-r", None, NoEffect("the system sets the size of core files")),
     ("-u", Some("nobody"), Differs("only users of `/etc/passwd`")),
@@ -51,7 +47,7 @@ pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
         Differs("a connection belongs to the tenant of its user's name"),
     ),
     ("-e", Some("/tmp/e"), Refused("`--save-file` keeps values over a restart")),
-    ("-Z", None, Refused("there is no TLS")),
+    ("-Z", None, WithTls("needs `-o ssl_chain_cert` and `ssl_key`")),
     ("-o", Some("modern"), Differs("see the options")),
     ("-N", Some("1"), NoEffect("connections are assigned to threads in turn")),
 ];
@@ -97,16 +93,16 @@ pub const OPTIONS: &[(&str, Verdict)] = &[
     ("drop_privileges", Refused("use the sandbox of the service manager")),
     ("resp_obj_mem_limit", NoEffect("buffers are bounded for each connection")),
     ("read_buf_mem_limit", NoEffect("buffers are bounded for each connection")),
-    ("ssl_chain_cert", Refused("there is no TLS")),
-    ("ssl_key", Refused("there is no TLS")),
-    ("ssl_verify_mode", Refused("there is no TLS")),
-    ("ssl_keyformat", Refused("there is no TLS")),
-    ("ssl_ciphers", Refused("there is no TLS")),
-    ("ssl_ca_cert", Refused("there is no TLS")),
-    ("ssl_wbuf_size", Refused("there is no TLS")),
-    ("ssl_session_cache", Refused("there is no TLS")),
-    ("ssl_kernel_tls", Refused("there is no TLS")),
-    ("ssl_min_version", Refused("there is no TLS")),
+    ("ssl_chain_cert", WithTls("")),
+    ("ssl_key", WithTls("needed with `-Z`")),
+    ("ssl_verify_mode", WithTls("1 to 3 need `ssl_ca_cert`")),
+    ("ssl_keyformat", WithTls("only 1 (PEM)")),
+    ("ssl_ciphers", Refused("those of rustls")),
+    ("ssl_ca_cert", WithTls("")),
+    ("ssl_wbuf_size", WithTls("no effect")),
+    ("ssl_session_cache", WithTls("no effect")),
+    ("ssl_kernel_tls", Refused("the server encrypts")),
+    ("ssl_min_version", WithTls("`tlsv1.2` and `tlsv1.3`")),
     ("proxy_config", Refused("there is no proxy")),
     ("proxy_arg", Refused("there is no proxy")),
     ("proxy_uring", Refused("there is no proxy")),
@@ -167,7 +163,7 @@ pub const COMMANDS: &[(&str, &str, &str, Verdict)] = &[
     ("slabs reassign", "slabs reassign 1 2\r\n", "ERROR\r\n", Refused("there are no slabs")),
     ("slabs automove", "slabs automove 1\r\n", "ERROR\r\n", Refused("there are no slabs")),
     ("extstore", "extstore item_age 1\r\n", "ERROR\r\n", Refused("there is no flash storage")),
-    ("refresh_certs", "refresh_certs\r\n", "ERROR\r\n", Refused("there is no TLS")),
+    ("refresh_certs", "refresh_certs\r\n", "ERROR\r\n", Refused("SIGHUP reads the certificate again")),
     ("stats", "stats\r\n", "STAT pid ", Differs("see the names")),
     ("stats settings", "stats settings\r\n", "STAT maxbytes ", Differs("see the names")),
     ("stats items", "stats items\r\n", "", Differs("one class; see the names")),
@@ -286,10 +282,10 @@ pub const STATS: &[(&str, Verdict)] = &[
     ("log_watcher_skipped", Same),
     ("log_watcher_sent", Same),
     ("log_watchers", Same),
-    ("ssl_new_sessions", Absent("there is no TLS")),
-    ("ssl_handshake_errors", Absent("there is no TLS")),
-    ("ssl_proto_errors", Absent("there is no TLS")),
-    ("time_since_server_cert_refresh", Absent("there is no TLS")),
+    ("ssl_new_sessions", WithTls("with `-Z`")),
+    ("ssl_handshake_errors", WithTls("with `-Z`")),
+    ("ssl_proto_errors", Absent("part of `ssl_handshake_errors`")),
+    ("time_since_server_cert_refresh", WithTls("with `-Z`")),
     ("unexpected_napi_ids", Absent("there are no NAPI ids")),
     ("round_robin_fallback", Absent("there are no NAPI ids")),
     ("bytes", Differs("what the values take here, with those that are being received")),
@@ -366,7 +362,7 @@ pub const SETTINGS: &[(&str, Verdict)] = &[
     ("track_sizes", Absent("`stats sizes` always counts")),
     ("inline_ascii_response", Absent("without effect in memcached, too")),
     ("drop_privileges", Absent("refused as an option")),
-    ("ssl_enabled", Absent("there is no TLS")),
+    ("ssl_enabled", Same),
     ("proxy_enabled", Absent("there is no proxy")),
 ];
 
