@@ -97,6 +97,7 @@ impl DcacheCore {
     fn d_lookup_once(&self, qstr: &QStr<'_>) -> Option<Arc<Dentry>> {
         let reader = Reader::enter();
         self.chains.chain(qstr.hash, &reader).find_map(|found| {
+            // A dentry keeps the upper half of its hash.
             if found.hash() != qstr.hash >> 32 << 32 {
                 return None;
             }
