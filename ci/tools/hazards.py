@@ -8,7 +8,9 @@ import sys
 COLUMNS = ["leak", "other thread", "late drop", "drop in callback", "panic in callback", "re-enter", "mix", "wrap", "lie", "fork", "no memory"]
 HEADER = f"| type | {' | '.join(COLUMNS)} |"
 DATA_HEADER = "| data, macros | otherwise |"
-REASONS = {"data", "borrowed", "trait", "macro", "parts", "no callback", "no counter", "one only", "no input", "no allocation", "no glue", "no lock"}
+# The letters of the page, except that of a duty (FORK).
+REASONS = set("DBTMPCNOIAGL")
+FORK = "F"
 CRATES = {
     "lowwater-base": "crates/base",
     "lowwater-rcu": "crates/rcu",
@@ -77,7 +79,7 @@ def check(part, line, directory, texts, numbered):
             name = name.strip("`") if name.startswith("`") else numbered.get(name, name)
             if name not in tests:
                 fault(line, f"no test {name}")
-    elif part == "fork":
+    elif part == FORK:
         if "//! # Fork" not in (root / directory / "src/lib.rs").read_text().splitlines():
             fault(line, f"no section 'Fork' in {directory}/src/lib.rs")
     elif kind == "doc" and (path := re.fullmatch(r"`([\w:]+)`", rest)):
@@ -89,7 +91,7 @@ def check(part, line, directory, texts, numbered):
 
 def cells_of(cell, line):
     """Returns the cells of a row that is data or a macro but for those of `cell`."""
-    found = [["data"] for _ in COLUMNS]
+    found = [["D"] for _ in COLUMNS]
     column = None
     for part in (part for part in cell.split("; ") if part):
         name, sign, rest = part.partition(" = ")
