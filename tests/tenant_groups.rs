@@ -1,6 +1,8 @@
 //! Groups for names that clients choose: bounded in number and bytes, no tree from a `/`, ended
 //! when idle.
 //!
+//! A client that sends a new name with each request must cost no more than the bound.
+//!
 //! A change must ensure that the number of groups and their bytes are compared with the bound.
 
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! The pointer of a cache's handles to their shared state, without bounds on its type parameters.
 //!
+//! The state needs keys and values that are `Send`, `Sync` and `'static`. A typed pointer would
+//! demand these bounds of every struct that holds a `Cache`.
+//!
 //! A change must ensure that the name needs no bounds, and that it is invariant in its parameters.
 
 use std::marker::PhantomData;

@@ -1,5 +1,8 @@
 //! `lru::LruCache` in a [`Weighed`](crate::Weighed).
 //!
+//! The crate counts entries and is for one thread, so it gets weights and a lock there; here are
+//! only its two operations.
+//!
 //! A change must ensure that `push` makes the entry the youngest, and returns the entry that left
 //! for it.
 

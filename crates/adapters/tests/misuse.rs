@@ -1,6 +1,8 @@
 //! Misuse of adapted caches: leaks, panics, re-entrance, weights that are lies, another runtime's
 //! group.
 //!
+//! A foreign cache and its user code are not trusted: the budget holds whatever they return or do.
+//!
 //! A change must ensure that each fault is followed by a check that the budget holds and the other
 //! caches can be used.
 

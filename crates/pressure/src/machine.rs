@@ -1,5 +1,7 @@
 //! The memory of the whole machine, from `/proc/meminfo`.
 //!
+//! A program that runs without a container has no other limit from which to choose a budget.
+//!
 //! A change must ensure that an unknown format is `None`, and never a wrong amount.
 
 use std::fs;

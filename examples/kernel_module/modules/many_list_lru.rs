@@ -2,6 +2,9 @@
 
 //! The caches of `many.rs` on the kernel's `list_lru`.
 //!
+//! One of the two sides of a comparison: `many_lowwater.rs` has the same caches on lowwater's
+//! lists.
+//!
 //! A change must ensure that each cache has a shrinker and lists of its own, as on lowwater's side.
 
 use kernel::{c_str, prelude::*, sync::Arc};

@@ -3,6 +3,9 @@
 //! The caches of `many.rs` on lowwater's lists, and 10,000 groups of lowwater, as many as the guest
 //! has control groups.
 //!
+//! One of the two sides of a comparison: `many_list_lru.rs` has the same caches on the kernel's
+//! lists.
+//!
 //! A change must ensure that a cache has a shrinker and lists of its own, as on the kernel's side.
 
 use ::alloc::sync::Arc;

@@ -2,6 +2,9 @@
 
 //! The machine's nodes, as lowwater's registry sees them.
 //!
+//! The kernel places the objects and names the node of each scan, so lowwater needs only the number
+//! of nodes, and no current one.
+//!
 //! A change must ensure that a node has the same number on both sides.
 
 use super::kernel_lru;

@@ -1,5 +1,7 @@
 //! Read-through by a reference to the key: a hit clones no key.
 //!
+//! Most calls hit, and an owned key may need an allocation: it is made only for a load.
+//!
 //! A change must ensure that a hit clones no key, and that a miss is counted once.
 
 use std::borrow::ToOwned;

@@ -1,5 +1,8 @@
 //! The result of a read-through that also tells where the value came from.
 //!
+//! A caller that counts loads, or must know that its value was rejected, cannot tell from the value
+//! alone.
+//!
 //! A change must ensure that `Origin` has a case for each way in which a value can be found or
 //! made.
 

@@ -1,5 +1,7 @@
 //! Lookups and loads of many keys in one call.
 //!
+//! A source that answers many keys at once, such as a database, is asked once for all absent keys.
+//!
 //! A change must ensure that the absent keys are loaded by one call, each of them once.
 
 use std::collections::HashMap;

@@ -1,5 +1,7 @@
 //! The figures of the last two minutes, for a page that is opened now: `/history.json`.
 //!
+//! Without them the curves of the page would begin empty each time that it is opened.
+//!
 //! A change must ensure that the number of samples stays bounded.
 
 use std::collections::VecDeque;

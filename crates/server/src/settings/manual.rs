@@ -1,5 +1,7 @@
 //! `--print`: the manual page and completions for shells, from the definition of the flags.
 //!
+//! The Debian package contains these texts, and prints them when it is built.
+//!
 //! A change must ensure that flags come from the definition alone, so that no text can be
 //! forgotten.
 

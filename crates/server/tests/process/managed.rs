@@ -1,5 +1,8 @@
 //! The server under a service manager: readiness, and sockets that the manager has opened.
 //!
+//! The tests play the manager: they set the environment variables of systemd's protocols and read
+//! what the server reports.
+//!
 //! A change must ensure that the sockets are passed as systemd passes them, by number and
 //! environment.
 

@@ -1,5 +1,7 @@
 //! The panic, for a kernel without Rust of its own.
 //!
+//! A `no_std` library needs a panic handler, and such a kernel has none.
+//!
 //! A change must ensure that the place of a panic reaches the kernel's log.
 
 use core::panic::PanicInfo;

@@ -1,4 +1,9 @@
 //! One test: a temporary directory is served through the cache, with each kind of change.
+//!
+//! The other tests of the cache have a backend in memory; this one shows that the errors and kinds
+//! of the operating system arrive as those of the trait.
+//!
+//! A change must ensure that each call of `Backend` is made on real files.
 
 use super::Files;
 use crate::negative::Unbounded;

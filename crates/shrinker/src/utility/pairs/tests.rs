@@ -1,5 +1,7 @@
 //! The table of pairs: scores, candidates in turn, bytes.
 //!
+//! The table is compared with a plain list of pairs, and its bytes are written out.
+//!
 //! A change must ensure that each pair is a candidate equally often, and which pairs are compared.
 
 use super::super::log2::ONE;
