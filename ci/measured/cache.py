@@ -20,14 +20,10 @@ def collect_hit_ratio(outputs):
 
 
 def render_hit_ratio(figures):
-    cells = {(row["trace"], row["percent"]): row for row in figures["rows"]}
-    traces = list(dict.fromkeys(trace for trace, _ in cells))
-    of_sizes = lambda trace, order: " ".join(f"{cells[trace, size][order]:.1f}" for size in SIZES)
-    rows = [[trace, of_sizes(trace, "SecondChance"), of_sizes(trace, "Adaptive")] for trace in traces]
-    rows.append(["mean", None, " ".join(f"{figures['adaptive_by_size'][size]:.2f}" for size in SIZES)])
-    orders = [f"`{order}`" for order in ORDERS]
-    return table([f"trace, at {', '.join(SIZES)} %", "`SecondChance`", "`Adaptive`"], rows) + [""] + \
-        table(["mean of all", *orders], [["hit ratio, %", *(f"{figures['means'][order]:.2f}" for order in ORDERS)]])
+    # The comparison with other caches has a table by trace.
+    sizes = [f"{figures['adaptive_by_size'][size]:.2f}" for size in SIZES]
+    return table(["mean of the traces, `Adaptive`", *(f"{size} %" for size in SIZES)], [["hit ratio, %", *sizes]]) + [""] + \
+        table(["mean of all", *(f"`{order}`" for order in ORDERS)], [["hit ratio, %", *(f"{figures['means'][order]:.2f}" for order in ORDERS)]])
 
 
 def collect_several(outputs):
