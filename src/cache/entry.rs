@@ -203,7 +203,7 @@ where
     /// cache.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
         let mut previous = None;
-        self.insert_and(value, &mut |old| previous = Some(old.clone()))?;
+        self.insert_and_clone(value, Some(&mut previous))?;
         Ok(previous)
     }
 
@@ -227,13 +227,14 @@ where
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
     /// cache.
     pub fn set(self, value: V) -> Result<bool, InsertError<V>> {
-        self.insert_and(value, &mut |_| ())
+        self.insert_and_clone(value, None)
     }
 
-    /// Inserts a value, calls `replaced` with the previous one, and returns whether there was one.
-    fn insert_and(self, value: V, replaced: &mut dyn FnMut(&V)) -> Result<bool, InsertError<V>> {
+    /// Inserts a value, clones the replaced one into `previous`, if given, and returns whether there
+    /// was one.
+    fn insert_and_clone(self, value: V, previous: Option<&mut Option<V>>) -> Result<bool, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
-        let inserted = self.cache.insert_record(self.key, value, hash, (self.payer, self.ttl), &Expect::Any, replaced);
+        let inserted = self.cache.insert_record(self.key, value, hash, (self.payer, self.ttl), &Expect::Any, previous);
         inserted.map_err(|Rejected { reason, value, .. }| rejected(reason, value))
     }
 

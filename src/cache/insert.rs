@@ -151,9 +151,9 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Makes a record and inserts it, or puts it in the place of a present one. Calls `replaced` with
-    /// the replaced value, and returns whether there was one. Not generic, so that all callers share
-    /// one copy of the code.
+    /// Makes a record and inserts it, or puts it in the place of a present one. Clones the replaced
+    /// value into `previous`, if given, and returns whether there was one. Not generic, so that all
+    /// callers share one copy of the code.
     pub(super) fn insert_record(
         &self,
         key: K,
@@ -161,7 +161,7 @@ where
         hash: u64,
         (payer, ttl): (Payer<'_>, Ttl),
         expect: &Expect<'_, K, V>,
-        replaced: &mut dyn FnMut(&V),
+        previous: Option<&mut Option<V>>,
     ) -> Result<bool, Rejected<K, V>> {
         let core = &self.inner.core;
         let weighed = self.weigh(&key, &value);
@@ -190,7 +190,10 @@ where
             let guard = pin();
             match self.try_insert(new, hash, target, &guard, expect) {
                 Ok((old, removal)) => {
-                    let has_replaced = old.map(replaced).is_some();
+                    if let (Some(old), Some(previous)) = (old, previous) {
+                        *previous = Some(old.clone());
+                    }
+                    let has_replaced = old.is_some();
                     drop(guard);
                     drop(removal);
                     return Ok(has_replaced);

@@ -99,7 +99,7 @@ where
                     let mut origin = Origin::Loaded;
                     let value = ticket.finish(value, |key, value| {
                         if let Err(rejected) =
-                            cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, &mut |_| ())
+                            cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, None)
                         {
                             origin = rejected.reason.map_or(Origin::Outrun, Origin::Rejected);
                         }
@@ -149,7 +149,7 @@ where
                     let value = super::single_flight::run_task(|| ticket.run(), load).await?;
                     cache.inner.core.counters.loaded();
                     return Ok(ticket.finish(value, |key, value| {
-                        let _kept = cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, &mut |_| ());
+                        let _kept = cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, None);
                     }));
                 }
                 FillStep::Retry(key) => self = Self { cache, key, payer, ttl },

@@ -103,14 +103,8 @@ where
             let hash = self.inner.core.hash(&key);
             let entry = self.entry(key);
             // A value that was inserted meanwhile is younger, and stays.
-            let _kept = self.insert_record(
-                entry.key,
-                value.clone(),
-                hash,
-                (entry.payer, entry.ttl),
-                &Expect::Vacant,
-                &mut |_| (),
-            );
+            let _kept =
+                self.insert_record(entry.key, value.clone(), hash, (entry.payer, entry.ttl), &Expect::Vacant, None);
         }
         Ok(places.into_iter().map(|place| place.unwrap_or_else(|number| loaded[number].clone())).collect())
     }
