@@ -1,9 +1,16 @@
-//! All interleavings of small models. A segment is one bucket with two ways here, so the third
-//! object splits it.
+//! Model checks of the index: loom runs all interleavings of two or three threads.
 //!
-//! Each check is a function `a_reader_beside_…` that runs one race, and is called without a mutant
-//! by the test that must pass. A test whose name contains `fails_with_` calls it with one ordering
-//! or step removed (a mutant, named after the underscore) and must fail.
+//! A segment is one bucket with two ways here, so the third object splits it. A way holds a tag, 8
+//! bits of the object's hash, and the object's slot number; the order in which the two are stored
+//! and loaded is the subject of most checks (`bucket.rs`).
+//!
+//! Most checks are a function that runs one race, such as `a_reader_beside_a_put`, and two kinds of
+//! tests that call it. One test calls it as the code is, and must pass. A test
+//! `…_fails_with_MUTANT` calls it with a mutant, the code with one ordering weakened or one step
+//! left out, and must fail: otherwise the check would not detect the error.
+//!
+//! A change must ensure that each mutant of the index that docs/ORDERINGS.md lists has a test that
+//! fails with it.
 
 use super::*;
 use crate::sync::{model, with_mutant};
@@ -26,17 +33,16 @@ fn end(index: &'static ExtendibleIndex<Entry>, handles: Vec<Slot<Entry>>) {
     drop(handles);
 }
 
-/// Keys below 256 have distinct tags; bit 7 of a key is approximately the first bit of its mixed
-/// hash.
+/// A hash with which the keys 1 to 5 have distinct tags.
 fn hash(key: u64) -> u64 {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-fn add(index: &'static ExtendibleIndex<Entry>, key: u64, value: u64) -> Slot<Entry> {
+fn insert(index: &'static ExtendibleIndex<Entry>, key: u64, value: u64) -> Slot<Entry> {
     put(index, key, value, &hash, &pin(), |slot, _| slot).1
 }
 
-fn look(index: &'static ExtendibleIndex<Entry>, key: u64) -> Option<u64> {
+fn find(index: &'static ExtendibleIndex<Entry>, key: u64) -> Option<u64> {
     get(index, key, &hash, &pin())
 }
 
@@ -44,15 +50,15 @@ fn look(index: &'static ExtendibleIndex<Entry>, key: u64) -> Option<u64> {
 /// and from then on always the entry.
 fn a_reader_beside_a_put() {
     let index = index();
-    let handles = Vec::from([add(index, 1, 10)]);
+    let handles = Vec::from([insert(index, 1, 10)]);
     let reader = thread::spawn(move || {
-        let first = look(index, 2);
+        let first = find(index, 2);
         assert!(matches!(first, None | Some(20)), "{first:?}");
-        assert!(first.is_none() || look(index, 2).is_some(), "what was found is still there");
-        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+        assert!(first.is_none() || find(index, 2).is_some(), "what was found is still there");
+        assert_eq!(find(index, 1), Some(10), "what is there throughout is found");
     });
     let mut handles = handles;
-    handles.push(add(index, 2, 20));
+    handles.push(insert(index, 2, 20));
     reader.join().unwrap();
     end(index, handles);
 }
@@ -65,12 +71,12 @@ fn a_reader_finds_nothing_or_the_initialized_entry_during_an_insert() {
 /// A reader beside a replacement finds either the old or the new entry, both initialized.
 fn a_reader_beside_a_replacement() {
     let index = index();
-    let first = add(index, 1, 10);
+    let first = insert(index, 1, 10);
     let reader = thread::spawn(move || {
-        let found = look(index, 1);
+        let found = find(index, 1);
         assert!(matches!(found, Some(10 | 11)), "{found:?}");
     });
-    let second = add(index, 1, 11);
+    let second = insert(index, 1, 11);
     reader.join().unwrap();
     end(index, Vec::from([first, second]));
 }
@@ -80,34 +86,33 @@ fn a_reader_finds_one_of_both_entries_during_an_inserting_replacement() {
     model(a_reader_beside_a_replacement);
 }
 
-/// The same by `replace`, while another thread removes the entry or not. If the entry was removed,
-/// nothing is replaced.
-fn a_reader_and_a_removal_beside_a_replacement() {
+/// A replacement by `replace`, which replaces nothing if another thread has removed the entry.
+fn a_removal_beside_a_replacement() {
     let index = index();
-    let first = add(index, 1, 10);
+    let first = insert(index, 1, 10);
     let remover = thread::spawn(move || {
         let removed = remove(index, 1, &hash, &pin());
         assert!(matches!(removed, Some(10 | 11)), "{removed:?}");
     });
     let replaced = replace(index, 1, 11, &hash, &pin(), |slot| slot);
-    let found = look(index, 1);
+    let found = find(index, 1);
     assert!(found.is_none() || replaced.is_some() && found == Some(11), "{found:?}");
     remover.join().unwrap();
-    assert_eq!(look(index, 1), None, "the key was removed once");
+    assert_eq!(find(index, 1), None, "the key was removed once");
     end(index, [first].into_iter().chain(replaced.map(|(_, slot)| slot)).collect());
 }
 
 #[test]
 fn a_replacement_and_a_removal_of_one_entry_are_serialized() {
-    model(a_reader_and_a_removal_beside_a_replacement);
+    model(a_removal_beside_a_replacement);
 }
 
 /// A reader beside a replacement by `replace` finds one of the two entries, initialized.
 fn a_reader_beside_a_replacement_in_place() {
     let index = index();
-    let first = add(index, 1, 10);
+    let first = insert(index, 1, 10);
     let reader = thread::spawn(move || {
-        let found = look(index, 1);
+        let found = find(index, 1);
         assert!(matches!(found, Some(10 | 11)), "{found:?}");
     });
     let second = replace(index, 1, 11, &hash, &pin(), |slot| slot);
@@ -132,8 +137,8 @@ fn an_inserting_replacement_fails_with_number_relaxed() {
     with_mutant("number_relaxed", || model(a_reader_beside_a_replacement));
 }
 
-/// Inserts an existing entry again, among entries with hash 7.
-fn enter(index: &'static ExtendibleIndex<Entry>, slot: Slot<Entry>) -> Slot<Entry> {
+/// Inserts an entry that was allocated before, with the hash 7.
+fn insert_slot(index: &'static ExtendibleIndex<Entry>, slot: Slot<Entry>) -> Slot<Entry> {
     let (guard, hasher) = (pin(), |_: &Entry| 7);
     match index.insert(slot, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) {
         Ok((_, slot)) => slot,
@@ -142,8 +147,8 @@ fn enter(index: &'static ExtendibleIndex<Entry>, slot: Slot<Entry>) -> Slot<Entr
 }
 
 /// An entry is removed, and another one with the same tag takes its way: a reader that sees the new
-/// tag must not follow the old number.
-fn a_reader_beside_a_new_tenant_of_a_way() {
+/// tag must not use the old slot number, whose slot is free.
+fn a_reader_beside_a_reused_way() {
     let index = index();
     let same = |_: u64| 7;
     let first = put(index, 1, 10, &same, &pin(), |slot, _| slot).1;
@@ -155,7 +160,7 @@ fn a_reader_beside_a_new_tenant_of_a_way() {
     remove(index, 1, &same, &pin());
     drop(first);
     index.slab().collect();
-    let second = enter(index, second);
+    let second = insert_slot(index, second);
     reader.join().unwrap();
     // SAFETY: the reference came from `Box::leak`, the other thread was joined above, and the index
     // is not used afterwards.
@@ -164,14 +169,14 @@ fn a_reader_beside_a_new_tenant_of_a_way() {
 }
 
 #[test]
-fn a_reader_uses_a_number_only_with_its_own_tag() {
-    model(a_reader_beside_a_new_tenant_of_a_way);
+fn a_reader_uses_a_slot_number_only_with_its_own_tag() {
+    model(a_reader_beside_a_reused_way);
 }
 
 #[test]
 #[should_panic]
 fn a_reused_way_fails_with_tag_relaxed() {
-    with_mutant("tag_relaxed", || model(a_reader_beside_a_new_tenant_of_a_way));
+    with_mutant("tag_relaxed", || model(a_reader_beside_a_reused_way));
 }
 
 /// Three keys, of which only the first is in its half of the hashes: a full segment with two of
@@ -186,13 +191,13 @@ fn keys() -> [u64; 3] {
 /// A segment that splits, and a directory that doubles, hide no entry that is present throughout.
 fn a_reader_beside_a_split() {
     let (index, [one, two, three]) = (index(), keys());
-    let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
+    let mut handles: Vec<_> = [insert(index, one, 10), insert(index, two, 20)].into();
     let reader = thread::spawn(move || {
-        assert_eq!(look(index, one), Some(10), "what is there throughout is found");
+        assert_eq!(find(index, one), Some(10), "what is there throughout is found");
     });
-    handles.push(add(index, three, 30));
+    handles.push(insert(index, three, 30));
     reader.join().unwrap();
-    assert_eq!([one, two, three].map(|key| look(index, key)), [Some(10), Some(20), Some(30)]);
+    assert_eq!([one, two, three].map(|key| find(index, key)), [Some(10), Some(20), Some(30)]);
     end(index, handles);
 }
 
@@ -245,18 +250,18 @@ fn a_split_fails_with_free_without_waiting() {
 /// inserted next.
 fn a_reader_beside_a_move() {
     let index = index();
-    let mut handles = Vec::from([add(index, 1, 10)]);
+    let mut handles = Vec::from([insert(index, 1, 10)]);
     let reader = thread::spawn(move || {
-        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+        assert_eq!(find(index, 1), Some(10), "what is there throughout is found");
     });
     let guard = pin();
     let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("it was made");
     index.move_out(&mut segment, None, &guard).expect("memory");
     drop(segment);
     drop(guard);
-    handles.push(add(index, 2, 20));
+    handles.push(insert(index, 2, 20));
     reader.join().unwrap();
-    assert_eq!([1, 2].map(|key| look(index, key)), [Some(10), Some(20)]);
+    assert_eq!([1, 2].map(|key| find(index, key)), [Some(10), Some(20)]);
     end(index, handles);
 }
 
@@ -282,15 +287,15 @@ fn a_segment_move_fails_with_free_without_waiting() {
 fn an_insert_during_a_segment_move_is_not_lost() {
     model(|| {
         let index = index();
-        let mut handles = Vec::from([add(index, 1, 10)]);
-        let other = thread::spawn(move || add(index, 2, 20));
+        let mut handles = Vec::from([insert(index, 1, 10)]);
+        let other = thread::spawn(move || insert(index, 2, 20));
         let guard = pin();
         let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("it was made");
         index.move_out(&mut segment, None, &guard).expect("memory");
         drop(segment);
         drop(guard);
         handles.push(other.join().unwrap());
-        assert_eq!([1, 2].map(|key| look(index, key)), [Some(10), Some(20)]);
+        assert_eq!([1, 2].map(|key| find(index, key)), [Some(10), Some(20)]);
         end(index, handles);
     });
 }
@@ -307,7 +312,7 @@ fn of_two_concurrent_inserts_of_one_key_one_replaces_the_other() {
         });
         let (replaced, mine) = put(index, 1, 10, &hash, &pin(), |slot, _| slot);
         let (theirs_replaced, theirs) = other.join().unwrap();
-        let there = look(index, 1);
+        let there = find(index, 1);
         assert!(
             (replaced, theirs_replaced, there) == (None, Some(10), Some(11))
                 || (replaced, theirs_replaced, there) == (Some(11), None, Some(10)),
@@ -319,7 +324,7 @@ fn of_two_concurrent_inserts_of_one_key_one_replaces_the_other() {
 
 /// A key is removed, and another with the same tag takes its way: a reader that finds the new one
 /// finds it again.
-fn a_reader_beside_a_way_that_changes_hands() {
+fn two_lookups_beside_a_reused_way() {
     let index = index();
     let same_tag = |_: u64| 7;
     let first = put(index, 1, 10, &same_tag, &pin(), |slot, _| slot).1;
@@ -341,13 +346,13 @@ fn a_reader_beside_a_way_that_changes_hands() {
 
 #[test]
 fn an_entry_that_one_reader_found_is_found_by_the_next() {
-    model(a_reader_beside_a_way_that_changes_hands);
+    model(two_lookups_beside_a_reused_way);
 }
 
 #[test]
 #[should_panic]
 fn the_next_reader_fails_with_without_second_look() {
-    with_mutant("without_second_look", || model(a_reader_beside_a_way_that_changes_hands));
+    with_mutant("without_second_look", || model(two_lookups_beside_a_reused_way));
 }
 
 /// A removal beside an insertion that splits the segment: the removed key is absent, and the
@@ -356,23 +361,23 @@ fn the_next_reader_fails_with_without_second_look() {
 fn a_removal_during_a_split_removes_the_entry_once() {
     model(|| {
         let (index, [one, two, three]) = (index(), keys());
-        let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
+        let mut handles: Vec<_> = [insert(index, one, 10), insert(index, two, 20)].into();
         let other = thread::spawn(move || remove(index, one, &hash, &pin()));
-        handles.push(add(index, three, 30));
+        handles.push(insert(index, three, 30));
         assert_eq!(other.join().unwrap(), Some(10));
-        assert_eq!([one, two, three].map(|key| look(index, key)), [None, Some(20), Some(30)]);
+        assert_eq!([one, two, three].map(|key| find(index, key)), [None, Some(20), Some(30)]);
         end(index, handles);
     });
 }
 
-/// One thread removes an entry, and another drops its handle as soon as allowed: a reader that
-/// enters then does not find it.
-fn an_end_beside_a_removal() {
+/// One thread removes an entry, and another drops the entry's handle if the entry is not indexed
+/// any more: a reader that enters afterwards does not find the entry.
+fn a_handle_dropped_after_a_removal() {
     let index = index();
-    let handle = add(index, 1, 10);
+    let handle = insert(index, 1, 10);
     let remover = thread::spawn(move || remove(index, 1, &hash, &pin()));
     let reader = thread::spawn(move || {
-        let found = look(index, 1);
+        let found = find(index, 1);
         assert!(matches!(found, None | Some(10)), "{found:?}");
     });
     let mut handles = Vec::new();
@@ -388,20 +393,20 @@ fn an_end_beside_a_removal() {
 
 #[test]
 fn an_entry_that_is_not_indexed_is_not_found() {
-    model(an_end_beside_a_removal);
+    model(a_handle_dropped_after_a_removal);
 }
 
 #[test]
 #[should_panic]
 fn a_dropped_handle_fails_with_indexed_relaxed() {
-    with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
+    with_mutant("indexed_relaxed", || model(a_handle_dropped_after_a_removal));
 }
 
-/// One thread removes an entry while another drops its handle, checking for the index or not: the
-/// entry is retired once, after both.
+/// One thread removes an entry while another drops the entry's handle: the entry is retired once,
+/// after both.
 fn a_handle_dropped_beside_a_removal() {
     let index = index();
-    let handle = add(index, 1, 10);
+    let handle = insert(index, 1, 10);
     let remover = thread::spawn(move || {
         assert_eq!(remove(index, 1, &hash, &pin()), Some(10));
         index.slab().collect();
@@ -432,9 +437,9 @@ fn a_removal_fails_with_abandon_relaxed() {
     with_mutant("abandon_relaxed", || model(a_handle_dropped_beside_a_removal));
 }
 
-/// A way gets a new entry as in `a_reader_beside_a_new_tenant_of_a_way`, and then another part of
+/// A way gets a new entry as in `a_reader_beside_a_reused_way`, and then another part of
 /// the same word changes: a neighbour's tag, or an overflow count. A reader that sees the new tag
-/// through that store must not follow the old number.
+/// through that store must not use the old slot number.
 fn a_reader_beside_a_word_that_changes(then: fn(&'static ExtendibleIndex<Entry>) -> Option<Slot<Entry>>) {
     let index = index();
     let mut handles: Vec<_> = [1, 2, 3].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
@@ -446,7 +451,7 @@ fn a_reader_beside_a_word_that_changes(then: fn(&'static ExtendibleIndex<Entry>)
     remove(index, 2, &same, &pin());
     drop(handles.remove(1));
     index.slab().collect();
-    handles.push(enter(index, new));
+    handles.push(insert_slot(index, new));
     handles.extend(then(index));
     reader.join().unwrap();
     index.assert_valid(&|_| 7);
@@ -460,18 +465,18 @@ fn same(_: u64) -> u64 {
     7
 }
 
-fn a_reader_beside_a_neighbours_end() {
+fn a_reader_beside_the_removal_of_a_neighbour() {
     a_reader_beside_a_word_that_changes(|index| {
         assert_eq!(remove(index, 1, &same, &pin()), Some(10));
         None
     });
 }
 
-fn a_reader_beside_one_that_goes_further_on() {
+fn a_reader_beside_an_overflowing_insert() {
     a_reader_beside_a_word_that_changes(|index| Some(put(index, 5, 50, &same, &pin(), |slot, _| slot).1));
 }
 
-fn a_reader_beside_the_end_of_one_further_on() {
+fn a_reader_beside_the_removal_of_an_overflowed_entry() {
     a_reader_beside_a_word_that_changes(|index| {
         assert_eq!(remove(index, 3, &same, &pin()), Some(30));
         None
@@ -480,27 +485,27 @@ fn a_reader_beside_the_end_of_one_further_on() {
 
 #[test]
 fn a_tag_is_published_by_every_store_of_its_word() {
-    model(a_reader_beside_a_neighbours_end);
-    model(a_reader_beside_one_that_goes_further_on);
-    model(a_reader_beside_the_end_of_one_further_on);
+    model(a_reader_beside_the_removal_of_a_neighbour);
+    model(a_reader_beside_an_overflowing_insert);
+    model(a_reader_beside_the_removal_of_an_overflowed_entry);
 }
 
 #[test]
 #[should_panic]
 fn a_tag_fails_with_take_relaxed() {
-    with_mutant("take_relaxed", || model(a_reader_beside_a_neighbours_end));
+    with_mutant("take_relaxed", || model(a_reader_beside_the_removal_of_a_neighbour));
 }
 
 #[test]
 #[should_panic]
 fn a_tag_fails_with_pass_relaxed() {
-    with_mutant("pass_relaxed", || model(a_reader_beside_one_that_goes_further_on));
+    with_mutant("pass_relaxed", || model(a_reader_beside_an_overflowing_insert));
 }
 
 #[test]
 #[should_panic]
 fn a_tag_fails_with_unpass_relaxed() {
-    with_mutant("unpass_relaxed", || model(a_reader_beside_the_end_of_one_further_on));
+    with_mutant("unpass_relaxed", || model(a_reader_beside_the_removal_of_an_overflowed_entry));
 }
 
 /// A reader beside the very first insertion finds either nothing, or the entry in an initialized
@@ -508,10 +513,10 @@ fn a_tag_fails_with_unpass_relaxed() {
 fn a_reader_beside_the_first_put() {
     let index = index();
     let reader = thread::spawn(move || {
-        let found = look(index, 1);
+        let found = find(index, 1);
         assert!(matches!(found, None | Some(10)), "{found:?}");
     });
-    let handle = add(index, 1, 10);
+    let handle = insert(index, 1, 10);
     reader.join().unwrap();
     end(index, Vec::from([handle]));
 }
@@ -527,20 +532,20 @@ fn the_first_insert_fails_with_first_directory_relaxed() {
     with_mutant("first_directory_relaxed", || model(a_reader_beside_the_first_put));
 }
 
-/// A reader beside an insertion for which the slab adds a chunk with a new number: it finds this
-/// entry and earlier ones.
+/// A reader beside an insertion for which the slab adds a chunk: the reader finds entries in the
+/// new chunk and in the earlier one.
 fn a_reader_beside_a_new_chunk() {
     let index = index();
-    let mut handles = Vec::from([add(index, 1, 10)]);
+    let mut handles = Vec::from([insert(index, 1, 10)]);
     while index.slab().shared().unwrap().free() > 0 {
         handles.push(entry(index, 3, 30));
     }
     let reader = thread::spawn(move || {
-        let found = look(index, 2);
+        let found = find(index, 2);
         assert!(matches!(found, None | Some(20)), "{found:?}");
-        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+        assert_eq!(find(index, 1), Some(10), "what is there throughout is found");
     });
-    handles.push(add(index, 2, 20));
+    handles.push(insert(index, 2, 20));
     reader.join().unwrap();
     end(index, handles);
 }
