@@ -3,7 +3,8 @@
 //! The state needs keys and values that are `Send`, `Sync` and `'static`. A typed pointer would
 //! demand these bounds of every struct that holds a `Cache`.
 //!
-//! A change must ensure that the name needs no bounds, and that it is invariant in its parameters.
+//! A change must ensure that the marker needs no bounds, and that it is invariant in its
+//! parameters.
 
 use std::marker::PhantomData;
 
@@ -12,14 +13,14 @@ use lowwater_base::erased_arc::{ErasedArc, HasState};
 use super::inner::CacheInner;
 
 /// The handle's share of a `CacheInner<K, V, S>`.
-pub(super) type SharedInner<K, V, S> = ErasedArc<InnerName<K, V, S>>;
+pub(super) type SharedInner<K, V, S> = ErasedArc<InnerMarker<K, V, S>>;
 
-/// The name of the type `CacheInner<K, V, S>`, for all parameters.
-pub(super) struct InnerName<K, V, S>(Invariant<K>, Invariant<V>, Invariant<S>);
+/// The marker for `CacheInner<K, V, S>`, which exists for all parameters.
+pub(super) struct InnerMarker<K, V, S>(Invariant<K>, Invariant<V>, Invariant<S>);
 
 /// A phantom that is invariant in its parameter.
 type Invariant<T> = PhantomData<fn(T) -> T>;
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HasState for InnerName<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HasState for InnerMarker<K, V, S> {
     type State = CacheInner<K, V, S>;
 }

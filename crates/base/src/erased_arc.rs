@@ -1,9 +1,12 @@
-//! A shared pointer to a state whose type has bounds, as a type without bounds.
+//! [`ErasedArc`]: an `Arc` of a shared state, without the bounds of the state's type.
 //!
-//! A handle with a field `Arc<State<T>>` repeats the bounds of `State` on `T`, and so does each type
-//! with such a handle in a field. [`ErasedArc`] owns the state as a trait object, and has an untyped
-//! pointer to it beside: a method casts the pointer back where the bounds hold. An access costs one
-//! load, as with an `Arc`; a handle is three words.
+//! If `State<T>` has bounds on `T`, a handle with a field `Arc<State<T>>` must repeat them, and so
+//! must each type with such a handle in a field. [`ErasedArc`] owns the state as a trait object,
+//! and has an untyped pointer to it in addition. A method casts the pointer back where the bounds
+//! hold. An access costs one load, as with an `Arc`; a handle is three words.
+//!
+//! The parameter of an [`ErasedArc`] is a marker type, which exists without the bounds. The
+//! marker's implementation of [`HasState`] has the bounds and gives the type of the state.
 //!
 //! A change must ensure that [`ErasedArc::new`] is the only constructor, and that the type is
 //! invariant in its parameter.
@@ -14,17 +17,17 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-/// A name of the type of a state, without its bounds.
+/// Gives the type of the state for a marker type.
 ///
-/// The name is a type that exists without the bounds, such as
-/// `PhantomData<fn(T) -> T>` in a struct; the implementation has the bounds.
+/// The marker exists without the bounds of the state's type, as a struct with a field
+/// `PhantomData<fn(T) -> T>` does; only the implementation of this trait has the bounds.
 pub trait HasState {
     /// The state.
     type State;
 }
 
-/// A shared pointer to the state of a name; see the [module](self). Clones are pointers to the same
-/// state, which is dropped with the last of them.
+/// A shared pointer to the state of a marker type; see the [module](self). Clones are pointers to
+/// the same state, which is dropped with the last of them.
 ///
 /// ```
 /// use core::marker::PhantomData;
@@ -33,15 +36,15 @@ pub trait HasState {
 /// #[derive(Debug)]
 /// struct State<T: Send + Sync + 'static>(T);
 ///
-/// struct Name<T>(PhantomData<fn(T) -> T>);
-/// impl<T: Send + Sync + 'static> HasState for Name<T> {
+/// struct Marker<T>(PhantomData<fn(T) -> T>);
+/// impl<T: Send + Sync + 'static> HasState for Marker<T> {
 ///     type State = State<T>;
 /// }
 ///
 /// // Without bounds.
 /// #[derive(Clone, Debug)]
 /// struct Handle<T> {
-///     state: ErasedArc<Name<T>>,
+///     state: ErasedArc<Marker<T>>,
 /// }
 /// impl<T: Send + Sync + 'static> Handle<T> {
 ///     fn get(&self) -> &T {
@@ -52,7 +55,8 @@ pub trait HasState {
 /// assert_eq!(*handle.clone().get(), 7);
 /// ```
 ///
-/// The type is invariant, so that a state is never read as one of a subtype's name:
+/// The type is invariant, so that a pointer for one marker does not become one for a subtype of
+/// that marker, whose state may have another type:
 ///
 /// ```compile_fail,E0308
 /// use core::marker::PhantomData;
@@ -67,7 +71,7 @@ pub struct ErasedArc<M> {
     /// Points to the `M::State` in `owner`.
     state: NonNull<()>,
     owner: Arc<dyn Owner>,
-    name: PhantomData<fn(M) -> M>,
+    marker: PhantomData<fn(M) -> M>,
 }
 
 /// A state of any type.
@@ -89,7 +93,7 @@ impl<M: HasState> ErasedArc<M> {
         let owner = Arc::new(state);
         // Not from a reference, whose permissions could end before those of the `Arc`.
         let state = NonNull::new(Arc::as_ptr(&owner).cast_mut()).expect("an Arc is not null").cast();
-        Self { state, owner, name: PhantomData }
+        Self { state, owner, marker: PhantomData }
     }
 }
 
@@ -107,7 +111,7 @@ impl<M: HasState> Deref for ErasedArc<M> {
 
 impl<M> Clone for ErasedArc<M> {
     fn clone(&self) -> Self {
-        Self { state: self.state, owner: Arc::clone(&self.owner), name: PhantomData }
+        Self { state: self.state, owner: Arc::clone(&self.owner), marker: PhantomData }
     }
 }
 
@@ -136,16 +140,16 @@ mod tests {
         }
     }
 
-    struct Name<T>(PhantomData<fn(T) -> T>);
+    struct Marker<T>(PhantomData<fn(T) -> T>);
 
-    impl<T: Send + Sync + 'static> HasState for Name<T> {
+    impl<T: Send + Sync + 'static> HasState for Marker<T> {
         type State = Counted<T>;
     }
 
     #[test]
     fn the_last_of_the_clones_on_any_thread_drops_the_state_once() {
         let drops = Arc::new(AtomicUsize::new(0));
-        let first = ErasedArc::<Name<String>>::new(Counted(String::from("state"), Arc::clone(&drops)));
+        let first = ErasedArc::<Marker<String>>::new(Counted(String::from("state"), Arc::clone(&drops)));
         let threads: alloc::vec::Vec<_> =
             (0..4).map(|_| first.clone()).map(|clone| thread::spawn(move || assert_eq!(clone.0, "state"))).collect();
         assert!(format!("{first:?}").contains("state"));
