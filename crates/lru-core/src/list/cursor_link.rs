@@ -1,7 +1,11 @@
 //! The cursor of a walk: links that belong to no object.
 //!
-//! A walk that releases the list's lock leaves this link behind to find its position again. It must
-//! be unlinked before it is dropped, and every loop over a list must skip it (`Hook::is_mark`).
+//! A walk that releases the list's lock leaves this link in the list to find its position again. In
+//! compressed links, neighbours refer to each other by slot number; a cursor is in no slot, so it
+//! registers a number of its own.
+//!
+//! A change must ensure that the link is unlinked before it is dropped, and that every loop over a
+//! list skips it (`Hook::is_mark`).
 
 use super::compressed_links::CompressedLinks;
 use super::hook::Hook;
@@ -21,7 +25,8 @@ impl CursorLink {
         Self { links: Links::with(Hook::new_mark()), compressed_links: CompressedLinks::with(Hook::new_mark()) }
     }
 
-    fn of(&self, shape: &LinkLayout) -> NonNull<Hook> {
+    /// Returns the hook of the links that this layout uses.
+    fn hook(&self, shape: &LinkLayout) -> NonNull<Hook> {
         if shape.is_in_slots() {
             NonNull::from(&self.compressed_links).cast()
         } else {
@@ -29,9 +34,9 @@ impl CursorLink {
         }
     }
 
-    /// Returns the cursor's link node for lists of this layout, registered until
-    /// `unregister_external`. `None`: there is no number left, or no memory.
-    pub(crate) fn name(&self, shape: &LinkLayout) -> Option<LinkNode> {
-        shape.register_external(self.of(shape))
+    /// Registers the cursor for lists of this layout, until `unregister_external`, and returns its
+    /// link node. `None`: no number for compressed links is free, or there is no memory.
+    pub(crate) fn register(&self, shape: &LinkLayout) -> Option<LinkNode> {
+        shape.register_external(self.hook(shape))
     }
 }

@@ -48,7 +48,7 @@ impl Cursor {
     /// `None`: there is no memory for the registration.
     fn node(&self) -> Option<LinkNode> {
         if self.node.get().is_none() {
-            self.node.set(self.mark.name(self.shape));
+            self.node.set(self.mark.register(self.shape));
         }
         self.node.get()
     }

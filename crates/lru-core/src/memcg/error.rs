@@ -1,8 +1,9 @@
 //! Errors of creating a group or taking it offline, and the bounds that they name.
 //!
-//! The lowest file of this module, since all others return these errors.
+//! The errors are in a file of their own, because all other files of this module return them.
 //!
-//! A new error names the operation, the wrong value, and valid ones.
+//! A change must ensure that the text of an error says what was wrong and, unless nothing helps,
+//! what the caller can do.
 
 /// The maximum number of levels below the root.
 pub(super) const DEPTH_MAX: usize = 128;
