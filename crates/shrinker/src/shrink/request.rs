@@ -1,8 +1,9 @@
-//! A request to a shrinker: the group, the node, and how many objects to scan.
+//! The request with which a shrinker is visited: the group, the node, and how many objects to scan.
 //!
-//! Plain data; `shrink.rs` has the visit.
+//! A visit counts the shrinker's objects and scans some of them; `shrink.rs` does it. Each kind of
+//! reclaim (`pass.rs`, `direct.rs`, `least_useful.rs`, `baseline.rs`) makes its own requests.
 //!
-//! A change must keep it small: it is made once for each callback.
+//! A change must keep the request small: one is made for each visit.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -12,16 +13,16 @@ use crate::registry::RegistryCore;
 /// How many objects a [`ShrinkSlab`] scans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ScanAmount {
-    /// The number that the policy returns for this priority.
+    /// The number that the scan policy plans for this priority.
     Priority(u8),
-    /// All objects, whatever their `seeks`: the number that the policy returns at the highest
-    /// priority for low `seeks`.
+    /// All objects, whatever the shrinker's `seeks`: the number that the policy plans at the
+    /// highest priority for low `seeks`.
     Drop,
-    /// A small share; deferred objects are not included.
+    /// A small part of the objects, of one batch at most; deferred objects are not included.
     Share,
     /// This number, as far as the objects exist; deferred objects are not included.
     Batch(u64),
-    /// The deferred objects only.
+    /// The deferred objects only: those that earlier visits planned and did not scan.
     Owed,
     /// None; only empty lists are detected.
     Nothing,
@@ -37,14 +38,15 @@ pub(crate) struct ShrinkSlab<'a> {
     pub(crate) node: NodeId,
     pub(crate) flags: Reclaim,
     pub(crate) amount: ScanAmount,
-    /// Whether bits are cleared if no objects are found; false for the baseline.
+    /// Whether the shrinker's bit for this group and node is cleared if no objects are found. False
+    /// for the full scan (`baseline.rs`), which ignores the bits.
     pub(crate) clears_bits: bool,
     /// Whether the group may have deferred objects here. If not, none are looked up.
     pub(crate) has_deferred: bool,
 }
 
 impl<'a> ShrinkSlab<'a> {
-    /// Creates a manual request.
+    /// Creates the request of a manual scan (`debugfs/scan.rs`).
     pub(crate) fn by_hand(core: &'a RegistryCore, memcg: &'a Memcg, node: NodeId) -> Self {
         let (flags, amount) = (Reclaim::FOREGROUND, ScanAmount::Share);
         Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true }

@@ -1,10 +1,16 @@
-//! Selection of victims: which pairs, on which nodes and below which groups; and the memory of
-//! pairs, exact to the byte.
+//! Selection of victims by utility: from which pairs objects are freed, on which nodes and below
+//! which groups; and the memory that the table of pairs takes, exact to the byte.
 //!
-//! Each test sets up pairs of known utility by reporting misses, frees a batch, and checks from
-//! which pair it came.
+//! A pair is a shrinker and a group: the objects of one cache that are charged to one group. The
+//! victim is the pair with the least utility. A reported miss, on an object that was evicted
+//! shortly before, raises the utility of its pair: with more memory it would have been a hit. So a
+//! pair without reported misses is the victim.
 //!
-//! A change of the choice needs the new victims written out.
+//! Most tests set up pairs of known utility by reporting misses, free batches of objects, and check
+//! from which pairs the objects came.
+//!
+//! A change must ensure that a test states the victims that it expects: a test that only compares
+//! two runs would miss a wrong choice.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -66,7 +72,7 @@ fn the_last_object_of_a_node_is_evicted_last() {
 }
 
 #[test]
-fn of_two_thousand_pairs_those_without_hits_are_evicted_from() {
+fn of_two_thousand_pairs_those_without_misses_are_evicted_from() {
     let (tree, registry) = world(1);
     let pool = Pool::new(&tree, &registry, "pool");
     let groups: Vec<_> = (0..2_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
@@ -78,15 +84,15 @@ fn of_two_thousand_pairs_those_without_hits_are_evicted_from() {
     groups.iter().step_by(2).for_each(|group| pool.misses(group, 20));
     let held = |odd: usize| groups[odd..].iter().step_by(2).map(|group| pool.shelf.len(group, N0)).sum::<u64>();
     let before = [held(0), held(1)];
-    // Of up to 8 objects each: fewer than the pairs without hits hold.
+    // Batches of up to 8 objects: 80,000 at most, fewer than the pairs without misses hold.
     for _ in 0..10_000 {
         batch(&registry, tree.root(), Reclaim::FOREGROUND);
     }
-    let paid = [before[0] - held(0), before[1] - held(1)];
-    assert!(paid[1] > 10_000 && paid[1] > 20 * paid[0], "those with misses and those without paid {paid:?}");
+    let freed = [before[0] - held(0), before[1] - held(1)];
+    assert!(freed[1] > 10_000 && freed[1] > 20 * freed[0], "freed of pairs with misses and without: {freed:?}");
 }
 
-/// The table of pairs has had 2,000 pairs, and now has one, in the middle: it is found.
+/// The table of pairs had 2,001 pairs, and now has one, in the middle: it is found.
 #[test]
 fn a_pair_is_selected_after_most_pairs_were_removed() {
     for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
@@ -197,7 +203,7 @@ fn a_call_drains_many_pairs_of_one_object() {
 }
 
 #[test]
-fn is_min_is_half_way_from_low_to_the_limit() {
+fn is_min_implies_is_low_and_never_holds_without_a_limit() {
     let ends = [0, 1, 2, 1 << 20, u64::MAX - 1, u64::MAX].map(ByteSize::new);
     for low_gap in ends {
         for max in ends {
@@ -259,8 +265,9 @@ fn the_footprint_of_pairs_equals_their_allocations() {
     same("no pairs again", &|| assert!(registry.drop_caches() > 0));
 }
 
-/// If an epoch is only a batch or two, as with few or large objects, pairs with hits are not
-/// drained while they wait to be counted.
+/// The utility clock advances with the freed bytes, so with few or large objects an epoch is only a
+/// batch or two. Pairs with misses are not drained in such short epochs, although they may not have
+/// been counted in the epoch yet.
 #[test]
 fn each_pair_is_counted_with_a_budget_of_few_objects() {
     for weighs in [true, false] {
@@ -293,9 +300,10 @@ fn each_pair_is_counted_with_a_budget_of_few_objects() {
     }
 }
 
-/// A lower budget makes the clock faster at once: old hits decay.
+/// The utility clock counts epochs in parts of the budget, so a lower budget makes it faster at
+/// once and old misses decay.
 #[test]
-fn hits_are_forgotten_after_the_budget_fell() {
+fn misses_decay_faster_after_the_budget_fell() {
     let (tree, registry) = world(1);
     let [idle, used] = ["idle", "used"].map(|name| weighed(&tree, &registry, name));
     [&idle, &used].into_iter().for_each(|pool| fill(&pool.shelf, &tree, 3_000));
@@ -312,11 +320,11 @@ fn hits_are_forgotten_after_the_budget_fell() {
             gone => fill(&used.shelf, &tree, gone),
         }
     }
-    assert!(idle.shelf.total() < before / 10, "after ten budgets it has {} of {before}", idle.shelf.total());
+    assert!(idle.shelf.total() < before / 10, "after ten budgets were freed it has {} of {before}", idle.shelf.total());
 }
 
-/// If a shrinker defers in the foreground, its objects are owed, and the background still selects
-/// it.
+/// If a shrinker defers in the foreground, its objects count as deferred, and the background still
+/// selects the pair.
 #[test]
 fn a_pair_that_defers_in_the_foreground_is_reclaimed_in_the_background() {
     let (tree, registry) = world(1);
@@ -340,10 +348,11 @@ fn a_pair_that_defers_in_the_foreground_is_reclaimed_in_the_background() {
         paid = [0, 1].map(|n| paid[n] + before[n] - after[n]);
     }
     assert!(paid[0] < 100 && paid[1] > 1_000, "in the background they paid {paid:?}");
-    assert!(lazy.registration.stats().deferred > 0, "nothing is owed");
+    assert!(lazy.registration.stats().deferred > 0, "nothing was deferred");
 }
 
-/// As if another thread had freed enough meanwhile.
+/// The work's bound is reached between the count and the scan, as if another thread had freed
+/// enough meanwhile. The pair has freed nothing, and must still be a candidate afterwards.
 #[test]
 fn a_bound_reached_in_a_count_does_not_mark_the_pair_empty() {
     let (tree, registry) = world(1);
