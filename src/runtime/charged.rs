@@ -1,21 +1,25 @@
 //! [`Charged`]: a shared value that is charged until its last clone is dropped.
 //!
+//! A reader that keeps a value after its entry was evicted would hold memory that no budget counts.
+//!
 //! An entry of a cache with [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values)
-//! is charged as any entry is. When the entry is removed, its bytes go one of three ways:
+//! is charged as any entry is. When the entry is removed and another entry has the value, the bytes
+//! are uncharged: the other entry's charge is enough. After the removal of the last entry, the
+//! value is in one of two states:
 //!
 //! ```text
-//!     removed, other entries have it --> uncharged: those are charged
-//!     removed, no reader has a clone --> uncharged: retired with the record <---------+
-//!                                            |                                        |
-//!                                            +-- late clone --> charged, or retired --+
-//!     removed, readers have clones ----> charged: the value's -- last reader drops ---+
-//!                                            |
-//!                                            +-- inserted again --> uncharged: the entry's
+//!     HELD   readers have clones   the entry's charge passes to the value
+//!     LEFT   no reader has one     the bytes are uncharged, and retired with the record
+//!
+//!     HELD -- the last reader drops its clone --> LEFT
+//!     LEFT -- a reader of the record clones ----> HELD: a late clone; charged if there is room
+//!     either -- the value is inserted again ----> no state: the new entry is charged in its place
 //! ```
 //!
-//! So the bytes are counted once, as charged or as retired, for as long as the value is in memory.
-//! Two exceptions: if several entries have the value, it is counted once for each of them; and with
-//! a late clone it is counted twice until the record is dropped.
+//! Retired bytes are those of records that are removed and not dropped yet (`retired.rs`). So the
+//! bytes are counted once, as charged or as retired, for as long as the value is in memory. Two
+//! exceptions: if several entries have the value, it is counted once for each of them; and with a
+//! late clone it is counted twice until the record is dropped.
 //!
 //! # How much is counted
 //!
@@ -32,7 +36,7 @@
 //!
 //! A record stays in memory after its removal, until a grace period has passed, and so does the
 //! record's own handle on the value. A reader that has found the record may clone the value in that
-//! time: a late clone. A clone cannot fail, so its bytes are counted as retired where there is no
+//! time: the late clone. A clone cannot fail, so its bytes are counted as retired where there is no
 //! room, as those of the record are.
 //!
 //! The reader count, which is the number of handles that are not a record's, and the flags are in
@@ -40,6 +44,9 @@
 //! counts the clone, or the clone sees `LEFT`. Flags change under the lock of `holding`, and no
 //! flag is set while an entry has the value. A handle becomes a record's in [`Charged::enter`] and
 //! stays one, because a cache returns clones only.
+//!
+//! A change must ensure that the value's bytes are charged or retired until the value is dropped,
+//! also when a clone, a drop or an insert races with the removal.
 
 use std::fmt;
 use std::ops::Deref;
@@ -305,7 +312,7 @@ impl<T> Charged<T> {
 }
 
 impl<T> ChargedInner<T> {
-    /// See [`Charged::leave`].
+    /// Ends an entry for [`Charged::leave`] and [`Charged::withdraw`], and returns as they do.
     fn end_entry(&self, entries: &mut Entries, group: &Memcg, bytes: ByteSize, retired: &Retired) -> Option<ByteSize> {
         debug_assert!(entries.count > 0, "an entry leaves that has not entered");
         entries.count = entries.count.saturating_sub(1);

@@ -1,8 +1,9 @@
-//! Loads that are started inside of other loads.
+//! Loads that are started inside of other loads, as by a listener that runs while a load's value is
+//! published.
 //!
-//! A deadlock would hang the test, so each runs with a deadline.
+//! Such loads could wait for each other. A deadlock would hang the tests, so each has a time limit.
 //!
-//! A new way to load gets a test with a cycle.
+//! A change that adds a way to load must add a test in which two loads would wait for each other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
@@ -12,24 +13,27 @@ use crate::{ByteSize, Cache, RemovalCause, Runtime, Watermarks};
 
 /// The key of the load whose publishing evicts entries.
 const PUBLISHED: u64 = 1 << 40;
+/// The key that another thread is loading meanwhile.
 const ELSEWHERE: u64 = 2 << 40;
-/// A limit for the test, as a load that waits for itself never ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit: loads that wait for each other never end.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// A listener that runs while its thread publishes a load loads the keys that it requests itself,
-/// even if others are loading them: followers of the published load wait for the listener, and
-/// those other loaders may be among them.
+/// A listener that runs while its thread publishes a loaded value does not wait for other threads'
+/// loads: it loads a key by itself, even if another thread is loading that key. That thread may be
+/// a follower of the published load, which waits until the listener has returned.
 #[test]
 fn a_listener_of_a_publishing_thread_waits_for_no_load() {
     // The reclaimer starts only at the limit, so this thread evicts.
     let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     let runtime = Runtime::builder().budget(ByteSize::kib(64)).watermarks(at_the_limit).build().unwrap();
-    let (slot, asked) = (Arc::new(Mutex::new(None::<Cache<u64, Vec<u8>>>)), Arc::new(AtomicUsize::new(0)));
-    let (theirs, count) = (Arc::clone(&slot), Arc::clone(&asked));
+    // The cache, for its own listener.
+    let shared_cache = Arc::new(Mutex::new(None::<Cache<u64, Vec<u8>>>));
+    let listener_calls = Arc::new(AtomicUsize::new(0));
+    let (listener_cache, count) = (Arc::clone(&shared_cache), Arc::clone(&listener_calls));
     let cache = Cache::<u64, Vec<u8>>::builder(&runtime)
         .weigher(|_, value| ByteSize::new(value.capacity() as u64))
         .eviction_listener(move |_, _, cause| {
-            let cache = theirs.lock().unwrap().clone();
+            let cache = listener_cache.lock().unwrap().clone();
             let Some(cache) = cache.filter(|_| cause == RemovalCause::Size) else { return };
             for key in [PUBLISHED, ELSEWHERE] {
                 assert_eq!(cache.get_or_insert_with(key, || vec![2]), vec![2]);
@@ -42,7 +46,7 @@ fn a_listener_of_a_publishing_thread_waits_for_no_load() {
 
     let ((begun, has_begun), (go, may_go)) = (mpsc::channel(), mpsc::channel());
     let elsewhere = cache.clone();
-    // Ends when the first load is published.
+    // Ends after the load of `PUBLISHED` is published.
     let elsewhere = std::thread::spawn(move || {
         elsewhere.get_or_insert_with(ELSEWHERE, || {
             begun.send(()).unwrap();
@@ -50,20 +54,20 @@ fn a_listener_of_a_publishing_thread_waits_for_no_load() {
             vec![3]
         })
     });
-    has_begun.recv_timeout(PATIENCE).unwrap();
+    has_begun.recv_timeout(TIME_LIMIT).unwrap();
 
-    *slot.lock().unwrap() = Some(cache.clone());
+    *shared_cache.lock().unwrap() = Some(cache.clone());
     let (done, is_done) = mpsc::channel();
     let publishing = cache.clone();
     let publishing = std::thread::spawn(move || {
         let loaded = publishing.get_or_insert_with(PUBLISHED, || vec![1; 8_000]);
         done.send(loaded.len()).unwrap();
     });
-    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(8_000), "not the value of the own load");
+    assert_eq!(is_done.recv_timeout(TIME_LIMIT), Ok(8_000), "not the value of the own load");
     publishing.join().unwrap();
-    assert!(asked.load(Ordering::Relaxed) > 0, "no entry was evicted");
+    assert!(listener_calls.load(Ordering::Relaxed) > 0, "no entry was evicted");
     assert_eq!(cache.stats().listener_panics, 0);
-    *slot.lock().unwrap() = None;
+    *shared_cache.lock().unwrap() = None;
     go.send(()).unwrap();
     assert_eq!(elsewhere.join().unwrap(), [3]);
 }
