@@ -8,13 +8,15 @@
 //!   after    the last written values are read back
 //! ```
 //!
-//! Two quiet tenants have the same load; only their limits, in the server's config, differ. So the
-//! second shows the effect of the first's `low`. Sizes and keys follow from their number alone, so
-//! two runs have the same requests. Prints `name value` lines, which `ci/budget.sh` checks; fails
-//! only if the server breaks the protocol or returns wrong bytes.
+//! The two quiet tenants, `quiet` and `poor`, have the same load. In the server's config of
+//! `ci/budget.sh` only `quiet` has a `low`, so the difference of their hit ratios is the effect of
+//! `low`. Value number `n` has the same key, size and bytes in each run; which values are read, and
+//! when, depends on the threads. Prints `name value` lines, which `ci/budget.sh` checks. Fails if
+//! the server cannot be reached, breaks the protocol or returns wrong bytes; a low hit ratio is no
+//! failure here.
 //!
-//! A change must ensure that sizes and keys follow from their numbers: `ci/budget.sh` compares the
-//! figures of runs.
+//! A change must ensure that key, size and bytes follow from the value's number alone: a reader
+//! checks bytes that another thread wrote, and the figures of two runs are compared.
 
 #![forbid(unsafe_code)]
 
@@ -73,7 +75,7 @@ struct Args {
     alone_seconds: u64,
 }
 
-/// State shared by the threads and the end of the run.
+/// State shared by the threads; the figures are printed at the end of the run.
 #[derive(Debug, Default)]
 struct Shared {
     /// Batches assigned to writers.

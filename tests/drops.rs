@@ -45,8 +45,9 @@ fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&child.stderr));
 }
 
-/// Fills several caches with values that remove an entry of the next cache.
-fn end_all(caches: usize) {
+/// Fills `caches` caches with values that remove an entry of the next cache (of the only one), and
+/// removes all entries.
+fn fill_and_remove_all(caches: usize) {
     let runtime = Runtime::builder().budget(ByteSize::mib(1024)).topology(Arc::new(Fixed::new(1))).build().unwrap();
     let caches = &CACHES[..caches];
     for cache in caches {
@@ -55,7 +56,7 @@ fn end_all(caches: usize) {
     }
     for (nr, cache) in caches.iter().enumerate() {
         for key in 0..ENTRIES {
-            // A later entry, and one that was inserted before.
+            // The next entry, or the one as far from the other end: half of these are earlier.
             let other = if key % 2 == 0 { key + 1 } else { ENTRIES - key };
             let value = Value { cache: (nr + 1) % caches.len(), key: other };
             cache.get().unwrap().insert(key, Arc::new(value)).unwrap();
@@ -78,10 +79,10 @@ fn end_all(caches: usize) {
 
 #[test]
 fn values_that_remove_entries_of_their_cache_need_little_stack() {
-    on_a_small_stack("values_that_remove_entries_of_their_cache_need_little_stack", || end_all(1));
+    on_a_small_stack("values_that_remove_entries_of_their_cache_need_little_stack", || fill_and_remove_all(1));
 }
 
 #[test]
 fn values_that_remove_entries_of_another_cache_need_little_stack() {
-    on_a_small_stack("values_that_remove_entries_of_another_cache_need_little_stack", || end_all(2));
+    on_a_small_stack("values_that_remove_entries_of_another_cache_need_little_stack", || fill_and_remove_all(2));
 }

@@ -1,10 +1,9 @@
-//! The ghost table: fingerprints of names that were trimmed on probation. A lookup that finds its
-//! name there is a ghost hit: the name was looked up twice within a short time, though it was not
-//! cached in between.
+//! The ghost table: fingerprints of names that were evicted from the probation list, the list of
+//! negatives that were looked up once. A lookup that finds its name there is a ghost hit: the name
+//! was looked up twice within a short time, though it was not cached in between.
 //!
-//! With the ghost table the probation list can be short. A name that is looked up again after a
-//! time longer than that list, but shorter than the memory of this table, counts as used, and is
-//! promoted.
+//! With the ghost table the probation list can be short. A name that is looked up again after it
+//! has left that list, but while its fingerprint is in the table, counts as used, and is promoted.
 //!
 //! ```text
 //!     sets   ......|  group 3: 16 sets  |.......|  group 7: 16 sets  |....
@@ -20,7 +19,10 @@
 //! longer. There is no lock: a fingerprint that is lost in a race of two writers is a fingerprint
 //! that was not inserted.
 //!
-//! A change must ensure that a wrong hit costs a probation at most, as fingerprints may collide.
+//! A change must ensure that nothing but the choice of victims depends on a ghost hit, because
+//! fingerprints collide.
+//!
+//! Numbers such as D24 are those of docs/INVARIANTS.md.
 
 use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
@@ -37,7 +39,7 @@ const SETS_MIN: usize = 64;
 #[repr(align(32))]
 struct GhostSet([AtomicU32; WAYS]);
 
-/// A set-associative table of fingerprints of trimmed names.
+/// A set-associative table of fingerprints of evicted names.
 pub(crate) struct GhostTable {
     /// The number of sets is a power of two, or 0.
     sets: Box<[GhostSet]>,
@@ -119,7 +121,7 @@ mod tests {
         for n in 1..=10_000 {
             ghosts.insert(hash(n), tree.root(), 128);
         }
-        assert_eq!(recalled(1, 9_000), 0, "it is the last that are remembered");
+        assert_eq!(recalled(1, 9_000), 0, "the latest fingerprints are kept");
         assert!(recalled(9_001, 10_000) <= 128);
     }
 
