@@ -7,8 +7,13 @@
 //! and on its list, with the same age, uses, deadline and charge; the old record is retired. The
 //! listener is not called, and no statistics change.
 //!
-//! The housekeeper compacts, half of the time, when less than half of a node's memory is used and
-//! the number of records is stable: while a reclaim goes on, copied records might be evicted next.
+//! The housekeeper compacts when less than half of a node's memory is used and the number of
+//! records is stable: while a reclaim goes on, copied records might be evicted next. Between two
+//! parts of a pass the housekeeper rests for as long as the part took, so compaction takes half a
+//! processor at most.
+//!
+//! A change must ensure that a reader finds either the record or its copy, that the copy keeps what
+//! the record had, and that the retired records leave most of the allowance to inserts.
 
 pub(super) mod state;
 
@@ -43,8 +48,10 @@ const REST: u32 = 1;
 
 /// The reason for which a record stays in place.
 enum KeptInPlace {
-    /// The record was removed, or isolated by a walk, or is too large, or its own code panics.
-    Busy,
+    /// The record was removed, or isolated by a walk, or is too large, or its hash or clone
+    /// panicked. The pass continues with the next record.
+    Skipped,
+    /// There is no memory for the copy. The pass ends.
     NoMemory,
 }
 
@@ -87,8 +94,8 @@ where
             }
             pass.compacted = Compacted::default();
         }
-        let is_full = self.compact_part(&mut pass.at, &mut pass.compacted);
-        if !is_full && !pass.at.is_done() {
+        let is_exhausted = self.compact_part(&mut pass.at, &mut pass.compacted);
+        if !is_exhausted && !pass.at.is_done() {
             return NextRun::Now { rest: REST };
         }
         // Memory that readers hold back is returned when they leave.
@@ -130,8 +137,8 @@ where
         }
     }
 
-    /// Copies the records in the next part of the index, or some of them; adds them to `compacted`.
-    /// Returns whether memory is exhausted.
+    /// Copies the records of sparse chunks in the next part of the index, or some of them; adds
+    /// them to `compacted`. Returns whether memory is exhausted.
     pub(super) fn compact_part(&self, at: &mut Cursor, compacted: &mut Compacted) -> bool {
         // The old records' handles, declared first so that they are dropped after the guard.
         let mut old = Vec::new();
@@ -151,7 +158,7 @@ where
                     compacted.bytes = compacted.bytes.saturating_add(handle.charge());
                     old.push(handle);
                 }
-                Err(KeptInPlace::Busy) => {}
+                Err(KeptInPlace::Skipped) => {}
                 Err(KeptInPlace::NoMemory) => return true,
             }
         }
@@ -167,10 +174,10 @@ where
         guard: &'g Guard,
     ) -> Result<Handle<K, V>, KeptInPlace> {
         if record.charge() > COPIED_MAX {
-            return Err(KeptInPlace::Busy);
+            return Err(KeptInPlace::Skipped);
         }
         let copied = caught(|| (self.hash(&record.key), (self.clone_fn)(record)));
-        let Some((hash, (key, value))) = copied else { return Err(KeptInPlace::Busy) };
+        let Some((hash, (key, value))) = copied else { return Err(KeptInPlace::Skipped) };
         // Queue, uses and deadline may still change: `replace` copies them under the segment's
         // lock.
         let new = Record::new(key, value, Deadline::NEVER, record.charge());
@@ -190,7 +197,7 @@ where
                 self.register_deadline(expires, hash);
                 Ok(old)
             }
-            Err(InsertError::Refused(_) | InsertError::Indexed(_)) => Err(KeptInPlace::Busy),
+            Err(InsertError::Refused(_) | InsertError::Indexed(_)) => Err(KeptInPlace::Skipped),
             Err(InsertError::NoMemory(_)) => Err(KeptInPlace::NoMemory),
         }
     }

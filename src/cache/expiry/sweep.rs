@@ -1,10 +1,11 @@
 //! The progress of the reaper's sweep over the index, and the earliest deadline that was registered
 //! since the last sweep.
 //!
-//! Apart from `reaper.rs`, because inserts register deadlines here while a sweep runs; the pairing
-//! of the two is in `base::earliest_deadline`.
+//! Apart from `reaper.rs`, because inserts register deadlines here while a sweep runs. Either the
+//! sweep visits the inserted record, or its deadline is left for the next sweep
+//! (`base::earliest_deadline`).
 //!
-//! A change must keep that pairing: no deadline may be missed.
+//! A change must ensure that no deadline is missed.
 
 use std::time::Instant;
 
@@ -32,10 +33,12 @@ pub(crate) struct Sweep {
     pub(crate) at: Option<Cursor>,
     /// The earliest deadline that the sweep has seen.
     pub(crate) earliest_seen: Deadline,
+    /// When the sweep began, by the system's clock, for the pause until the next one.
     pub(crate) began: Option<Instant>,
-    /// The clock's time when the sweep began.
+    /// When the sweep began, by the cache's clock (`clock.rs`).
     pub(crate) began_at: u64,
-    /// The clock's time when the last sweep began that has ended; none before the first.
+    /// The value of `began_at` of the last sweep that has ended: all records that had expired by
+    /// then are removed. None before the first.
     pub(crate) swept_to: Option<u64>,
     pub(crate) freed: bool,
     /// Removed records are retained for a reader: their memory is to be collected later.
@@ -58,14 +61,15 @@ impl Default for Sweep {
 
 impl SweepSchedule {
     /// Registers a deadline. Returns whether it is the earliest: then the housekeeper must be
-    /// notified.
+    /// notified. `floor` is the clock's, relative to which deadlines are compared (`deadline.rs`).
     #[inline]
     pub(crate) fn lower(&self, at: Deadline, floor: Floor) -> bool {
-        let is_earlier = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), floor);
+        let is_earlier = |ours, stored| Deadline::from_raw(ours).is_before(Deadline::from_raw(stored), floor);
         !at.is_never() && self.earliest.lower(at.raw(), is_earlier)
     }
 
-    /// The sweep; none as long as no deadline was registered and no memory is to be collected.
+    /// Returns the sweep; none as long as no deadline was registered and no memory is to be
+    /// collected.
     pub(crate) fn sweep(&self) -> Option<&Mutex<Sweep>> {
         match self.earliest_registered() {
             Deadline::NEVER => self.sweep.get(),
