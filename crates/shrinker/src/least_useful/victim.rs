@@ -1,9 +1,14 @@
-//! A selected pair, and the scan of a batch of its objects.
+//! The victim: the selected pair of a shrinker and a group, and the scan of a batch of its objects.
 //!
 //! Batches are small, so that an insert that evicts waits for a few objects only and the next
-//! victim may be another pair. A shrinker may report anything; what it frees is checked against the
-//! usage of its group. A change must ensure that one scan takes a bounded time whatever the
-//! callbacks return.
+//! victim may be another pair. After a scan the pair's tallies (`utility/tallies.rs`) and score are
+//! updated, and the utility clock, which counts freed bytes, advances.
+//!
+//! A shrinker may report a wrong number of freed objects, so the number is compared with the fall
+//! in the group's usage. A pair that reports freed objects without a fall for too long counts as
+//! empty until the next epoch.
+//!
+//! A change must ensure that one scan takes a bounded time whatever the callbacks return.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -33,7 +38,9 @@ const NO_FALL_FEW: u16 = 8;
 
 /// A pair that was selected.
 pub(super) struct Victim {
+    /// The pair's slot in the table of pairs.
     pub(super) slot: u32,
+    /// The shrinker's id.
     pub(super) id: u32,
     pub(super) memcg: Memcg,
 }
@@ -44,7 +51,7 @@ pub(super) struct Scanned {
     pub(super) outcome: Outcome,
 }
 
-/// Whether a pair freed something, as far as can be determined.
+/// The result of a scan for the next selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Objects were freed.
