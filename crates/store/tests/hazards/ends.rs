@@ -1,6 +1,9 @@
-//! Numbers, texts and files at their limits.
+//! Arguments at the ends of their range: the least and the greatest numbers, malformed texts and
+//! malformed files.
 //!
-//! Sums must saturate, lookups must find nothing, and malformed files must be refused.
+//! A program may take such values from its configuration. A change must ensure that sums saturate,
+//! lookups of unknown ids find nothing, malformed input is refused, and only documented panics
+//! occur.
 
 use crate::leaks::{item, Hook, Item, Name};
 use lowwater_lru_core::list_lru::baseline::EagerListLru;
@@ -116,7 +119,7 @@ fn impossible_bucket_counts_are_refused() {
 }
 
 #[test]
-fn the_eager_lists_refuse_invalid_nodes() {
+fn the_baseline_lists_refuse_invalid_nodes() {
     let tree = MemcgTree::new(0);
     let child = tree.root().create("child").unwrap();
     for nodes in [0, 1, 3] {
@@ -137,10 +140,10 @@ fn the_eager_lists_refuse_invalid_nodes() {
     }
 }
 
-/// A directory in the format of `/sys/devices/system/node`.
-struct Fake(PathBuf);
+/// A temporary directory in the format of `/sys/devices/system/node`.
+struct FakeSysfs(PathBuf);
 
-impl Fake {
+impl FakeSysfs {
     fn new(files: &[(&str, &[u8])]) -> Self {
         let root = std::env::temp_dir().join(format!("lowwater-hostile-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
@@ -154,14 +157,14 @@ impl Fake {
     }
 }
 
-impl Drop for Fake {
+impl Drop for FakeSysfs {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 #[test]
-fn a_hostile_sysfs_is_refused_or_harmless() {
+fn a_malformed_sysfs_is_refused_or_harmless() {
     let refused: [&[(&str, &[u8])]; 10] = [
         &[],
         &[("online", b"")],
@@ -175,10 +178,10 @@ fn a_hostile_sysfs_is_refused_or_harmless() {
         &[("online", b"0,7"), ("node0/cpulist", b"0-65535"), ("node7/cpulist", b"65535")],
     ];
     for files in refused {
-        let fake = Fake::new(files);
+        let fake = FakeSysfs::new(files);
         assert!(Sysfs::read(&fake.0).is_err(), "{files:?}");
     }
-    let fake = Fake::new(&[
+    let fake = FakeSysfs::new(&[
         ("online", b"3,65535"),
         ("node3/cpulist", b"0-65535\n"),
         ("node65535/cpulist", b"\n"),
