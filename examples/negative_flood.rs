@@ -1,5 +1,5 @@
-//! A flood of names that do not exist: the number of negatives that stay, and the latency of a
-//! lookup meanwhile.
+//! A flood of names that do not exist: the number of negatives (cached results "no such name") that
+//! stay, and the latency of a lookup meanwhile. It compares the policies that bound negatives.
 //!
 //! ```text
 //! cargo run --release --example negative_flood -- --memory 4G --policy three-in-a-row --seconds 20
@@ -186,8 +186,8 @@ fn policy(name: PolicyName) -> Box<dyn NegativePolicy> {
     }
 }
 
-/// Looks up names that do not exist until it is stopped. Returns the latency of one lookup in 64,
-/// in ns.
+/// Looks up names that do not exist until `stop` is set. Returns the latency of one lookup in
+/// `SAMPLE_EVERY`, in ns.
 fn flood(
     mount: &Mount,
     seed: u64,

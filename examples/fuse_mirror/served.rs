@@ -1,8 +1,9 @@
-//! The kernel's requests, and the replies.
+//! The FUSE file system: the kernel's requests, answered from the mirror.
 //!
-//! Only reads are implemented; every other request is refused by the defaults of the crate `fuse3`.
+//! Only reads are implemented; every other request is refused by the default methods of the trait
+//! `fuser::Filesystem`.
 //!
-//! A change must keep it read-only.
+//! A change must keep the file system read-only.
 
 use crate::mirror::{time, Listed, Mirror};
 use fuser::{
@@ -82,7 +83,8 @@ impl Served {
 
     fn open_file(&self, id: u64) -> Result<FileHandle, Errno> {
         let node = self.mirror.node(id)?;
-        // It may have been replaced by a link, or by a pipe without a writer.
+        // The file may have been replaced by a link, or by a pipe without a writer, whose open
+        // would block.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let path = self.mirror.outside(&node.path);
         let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;

@@ -17,7 +17,8 @@ const PHASES: [(u64, &str, u64); 3] = [(3, "steady", 100), (4, "many pages", 2_0
 /// Requests of a thread between two rests.
 const BATCH: u64 = 10;
 
-/// Answers requests for 12 s on this many threads, and prints each cache's bytes and hit ratio.
+/// Makes requests on this many threads for 12 s, and prints each cache's bytes and hit ratio once a
+/// second.
 pub fn run(service: &Service, threads: u64) {
     for user in 0..USERS {
         service.login(user).expect("the budget has room for all");
@@ -27,7 +28,7 @@ pub fn run(service: &Service, threads: u64) {
     thread::scope(|scope| {
         for thread in 0..threads {
             let pages = &pages;
-            scope.spawn(move || answer_requests(service, pages, thread));
+            scope.spawn(move || make_requests(service, pages, thread));
         }
         print_phases(service, &pages);
         pages.store(0, Ordering::Relaxed);
@@ -60,8 +61,9 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / (1 << 20) as f64
 }
 
-/// Answers requests as they come: two of five for a session, two for a page, one for a row.
-fn answer_requests(service: &Service, pages: &AtomicU64, thread: u64) {
+/// Makes requests until there are no pages, and has the service answer them: two of five for a
+/// session, two for a page, one for a row.
+fn make_requests(service: &Service, pages: &AtomicU64, thread: u64) {
     let mut random = Random(thread + 1);
     loop {
         let pages = pages.load(Ordering::Relaxed);
@@ -76,7 +78,7 @@ fn answer_requests(service: &Service, pages: &AtomicU64, thread: u64) {
             };
             match service.answer(host, &path) {
                 Ok(_) => {}
-                // The request, as a client would send it.
+                // The session was evicted: the user logs in again, as a client would.
                 Err((401, _)) => drop(service.answer(host, &path.replace("session", "login"))),
                 Err((status, why)) => eprintln!("service: {path}: {status} {why}"),
             }

@@ -34,11 +34,12 @@ pub(crate) struct Isolate<'a, T> {
 /// The verdict on an object, from [`Isolate`] or [`Unlocked`]. C name: `enum lru_status`.
 #[must_use = "the walk needs a verdict"]
 pub(crate) struct LruStatus<'a> {
-    then: Then,
+    verdict: Verdict,
     call: Call<'a>,
 }
 
-enum Then {
+/// The verdict, by the state in which it leaves the lock.
+enum Verdict {
     /// The lock is held.
     Removed,
     /// The lock is held.
@@ -59,8 +60,9 @@ pub(crate) struct Unlocked<'a> {
 }
 
 impl<'a, T> Isolate<'a, T> {
-    /// Returns the object. The lock of its list is held, so the callback must not sleep, and may
-    /// only try locks under which objects are added.
+    /// Returns the object. The lock of its list is held, so the callback must not sleep. A lock
+    /// that other code holds while it adds an object to a list may only be tried: waiting for it
+    /// could deadlock.
     #[inline]
     pub(crate) fn item(&self) -> &T {
         // SAFETY: By the type invariant, the object is on the list, which owns a reference.
@@ -82,7 +84,7 @@ impl<'a, T> Isolate<'a, T> {
         // SAFETY: The object was claimed by the list, and is on none now.
         unsafe { to.push(self.item) };
         LruStatus {
-            then: Then::Removed,
+            verdict: Verdict::Removed,
             call: PhantomData,
         }
     }
@@ -90,7 +92,7 @@ impl<'a, T> Isolate<'a, T> {
     /// Keeps the object, as the youngest. C name: `LRU_ROTATE`.
     pub(crate) fn rotate(self) -> LruStatus<'a> {
         LruStatus {
-            then: Then::Rotate,
+            verdict: Verdict::Rotate,
             call: PhantomData,
         }
     }
@@ -98,7 +100,7 @@ impl<'a, T> Isolate<'a, T> {
     /// Keeps the object where it is. C name: `LRU_SKIP`.
     pub(crate) fn skip(self) -> LruStatus<'a> {
         LruStatus {
-            then: Then::Skip,
+            verdict: Verdict::Skip,
             call: PhantomData,
         }
     }
@@ -137,7 +139,7 @@ impl<'a> Unlocked<'a> {
     /// and each visit counts against `nr_to_walk`, so the walk ends. C name: `LRU_RETRY`.
     pub(crate) fn retry(self) -> LruStatus<'a> {
         LruStatus {
-            then: Then::Retry {
+            verdict: Verdict::Retry {
                 removed: self.removed,
             },
             call: PhantomData,
@@ -147,7 +149,7 @@ impl<'a> Unlocked<'a> {
     /// Ends the walk. C name: `LRU_STOP`.
     pub(crate) fn stop(self) -> LruStatus<'a> {
         LruStatus {
-            then: Then::Stop {
+            verdict: Verdict::Stop {
                 removed: self.removed,
             },
             call: PhantomData,
@@ -216,24 +218,24 @@ where
     // SAFETY: By the safety requirements, the links are those of a `LruItem<T>`.
     let item = unsafe { LruItem::from_links(links) };
     // INVARIANT: The object is on this list, and C holds the lock.
-    let verdict = (walk.callback)(Isolate {
+    let status = (walk.callback)(Isolate {
         item,
         list,
         lock,
         call: PhantomData,
     });
-    if matches!(verdict.then, Then::Retry { .. } | Then::Stop { .. }) {
+    if matches!(status.verdict, Verdict::Retry { .. } | Verdict::Stop { .. }) {
         // SAFETY: The verdict came from an `Unlocked`, so the lock was released; C expects it
         // held.
         unsafe { bindings::spin_lock(lock) };
     }
-    match verdict.then {
-        Then::Removed => bindings::lru_status_LRU_REMOVED,
-        Then::Rotate => bindings::lru_status_LRU_ROTATE,
-        Then::Skip => bindings::lru_status_LRU_SKIP,
-        Then::Retry { removed: false } => bindings::lru_status_LRU_RETRY,
-        Then::Retry { removed: true } => bindings::lru_status_LRU_REMOVED_RETRY,
-        Then::Stop { removed } => {
+    match status.verdict {
+        Verdict::Removed => bindings::lru_status_LRU_REMOVED,
+        Verdict::Rotate => bindings::lru_status_LRU_ROTATE,
+        Verdict::Skip => bindings::lru_status_LRU_SKIP,
+        Verdict::Retry { removed: false } => bindings::lru_status_LRU_RETRY,
+        Verdict::Retry { removed: true } => bindings::lru_status_LRU_REMOVED_RETRY,
+        Verdict::Stop { removed } => {
             // Without visits left, C does not go on with the list of another group either.
             // SAFETY: `left` is the walk's counter, which C accesses only outside of this call.
             walk.stopped = unsafe { walk.left.replace(0) };
