@@ -1,11 +1,15 @@
-//! Reclaimable caches: many caches and many tenants share one memory budget.
+//! In-memory caches that share one memory budget, for many tenants in one process.
 //!
-//! A server keeps many caches for many tenants in one memory. With a fixed size for each cache, one
-//! cache evicts while another has unused room; and if the sizes add up to too much, the process is
-//! killed. The Linux kernel solves this problem for its own caches: objects are on lists per
-//! control group and NUMA node; each cache is a *shrinker*, which can count and free its objects;
-//! and when memory is short, a background thread calls only the shrinkers that hold something. This
-//! crate is that mechanism as a library.
+//! With a fixed size for each cache, one cache evicts while another has unused room; and if the
+//! sizes add up to too much, the process is killed. Here one limit in bytes holds for all caches of
+//! the process. Memory goes to the cache and tenant in which it brings the most hits, and when the
+//! machine or the container runs short of memory, the caches shrink, if the runtime was built with
+//! [`auto_pressure`](runtime::RuntimeBuilder::auto_pressure).
+//!
+//! The Linux kernel does this for its own caches: objects are on lists per control group and NUMA
+//! node; each cache is a *shrinker*, which can count and free its objects; and when memory is
+//! short, a background thread calls only the shrinkers that hold something. This crate is that
+//! mechanism as a library, with threads of its own. It is tested on Linux.
 //!
 //! Start with [`Runtime::builder`] and [`Cache::builder`], as in the program below. The page
 //! `docs/GUIDE.md` of the repository is a tour of the crate; `docs/INVARIANTS.md` lists the

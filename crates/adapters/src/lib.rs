@@ -1,10 +1,10 @@
 //! Caches of other crates under one memory budget with lowwater's own.
 //!
-//! A cache keeps its policy, its keys and its speed. A cache with a fixed size lacks a size that
-//! depends on the other caches of the process: [`adapt`] charges its bytes to a group of a
-//! [`Runtime`], and lets the runtime evict from it when the memory would save more misses in
-//! another cache. All that is needed is [`Evict`]: the weight of the cache, and a way to make it
-//! lighter. Start at [`adapt`].
+//! An adapted cache keeps its policy, its keys and its speed; only its size now depends on the
+//! other caches of the process. [`adapt`] charges the cache's bytes to a group of a [`Runtime`],
+//! and lets the runtime evict from the cache when the memory would save more misses in another one.
+//! The cache needs [`Evict`]: its weight in bytes, and a way to make it lighter. Start at
+//! [`adapt`].
 //!
 //! | cache | here | feature |
 //! |---|---|---|

@@ -14,7 +14,7 @@
 //! | [`poison`] | poisoning of freed memory, for tests |
 //! | [`byte_size`], [`node_id`] | an amount of memory, the number of a NUMA node |
 //! | [`earliest_deadline`] | the earliest deadline, for which a sweeper waits |
-//! | [`erased_arc`] | a shared pointer to a state whose type has bounds, without these bounds |
+//! | [`erased_arc`] | an `Arc` of a state, without the bounds of the state's type |
 //! | [`compact_bytes`] | short bytes, or a shared value, in 12 bytes |
 //! | [`cpu`], [`thread_slot`] | numbers of processors and threads, which spread threads over shards |
 //! | [`id_pool`] | ids, the lowest free one first |

@@ -1,5 +1,5 @@
-//! Memory pressure from outside the process, and the limit that it leaves a group (a `Memcg` of
-//! `lowwater-lru-core`).
+//! Memory pressure on the machine, the container or the service, and a limit for a group (a `Memcg`
+//! of `lowwater-lru-core`) that falls while the pressure lasts.
 //!
 //! Start at [`Monitor::start`] and [`MonitorConfig`].
 //!
