@@ -2,8 +2,8 @@
 //!
 //! Each step consumes a part of the input and returns the number of consumed bytes; the caller
 //! presents the rest again, with more input behind it. The decoder stores no input except a data
-//! block in progress, so a connection's memory is one line, one value and this struct. A short value
-//! that has arrived as a whole is not stored either: [`Step::Set`].
+//! block in progress, so a connection's memory is one line, one value and this struct. A short
+//! value that has arrived as a whole is not stored either: [`Step::Set`].
 //!
 //! # Invariants
 //!
@@ -35,8 +35,8 @@ use crate::value::piece_pool::PiecePool;
 /// The longest line, except for gets; memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// The longest line of a get: 1,000 keys of the maximum length. (memcached has no limit here; this
-/// server guarantees one.)
+/// The longest line of a get, which has room for 1,000 keys of the maximum length. memcached has no
+/// limit here.
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The longest value that is taken out of the input as a whole: what a connection's buffer has room
@@ -149,7 +149,7 @@ impl Decoder {
         Self { item_bytes_max, pool, receive_budget, state: DecoderState::Line, searched: 0 }
     }
 
-    /// Returns whether a part of a value has arrived.
+    /// Returns whether the next input byte belongs to a value, which is stored or discarded.
     pub fn is_in_value(&self) -> bool {
         matches!(self.state, DecoderState::Value(_) | DecoderState::Swallow(_))
     }
@@ -274,8 +274,8 @@ impl Decoder {
     }
 }
 
-/// Returns the value of `length` bytes at the front of `input`, if it is short and complete: then it
-/// needs no memory of its own until it is stored.
+/// Returns the value of `length` bytes at the front of `input`, if it is short and complete: then
+/// it needs no memory of its own until it is stored.
 fn complete_value(length: usize, input: &[u8]) -> Option<&[u8]> {
     let (value, rest) = input.split_at_checked(length)?;
     (length <= COMPLETE_BYTES_MAX && rest.starts_with(LINE_END)).then_some(value)

@@ -1,8 +1,8 @@
-//! No bound but memory, as in Linux.
+//! The policy without a bound: only memory pressure removes negatives, as in Linux.
 //!
-//! For comparison in tests and examples.
+//! Tests and examples compare the other policies with it.
 //!
-//! It must never remove a negative by itself.
+//! A change must ensure that the policy never removes a negative by itself.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;

@@ -40,6 +40,9 @@
 //! and going offline always refresh. Of two concurrent refreshes the later one sees everything that
 //! the earlier one saw, by the swap of the claim. Checked by `tests/loom.rs`:
 //! `a_claim_is_not_lost_between_charge_and_setting`, and its variant without the fence.
+//!
+//! A change must ensure that a parent's sum equals the claims of its online children whenever no
+//! change is in progress, and that no effective value exceeds the parent's.
 
 use super::group::Memcg;
 use super::limits::{Guarantee, Limits};
