@@ -236,8 +236,8 @@ impl RawListLru {
                             }
                             list
                         }
-                        Pair::ShardSet(split) if core::mem::take(&mut missed) => split.elsewhere().lock(guard),
-                        Pair::ShardSet(split) => split.here().lock(guard),
+                        Pair::ShardSet(split) if core::mem::take(&mut missed) => split.other_shard().lock(guard),
+                        Pair::ShardSet(split) => split.own_shard().lock(guard),
                     };
                     if !list.is_dead() {
                         return Ok(list);

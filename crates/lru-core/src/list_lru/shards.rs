@@ -17,15 +17,19 @@
 //!
 //! # Invariants
 //!
-//! 1. The slot points to the split if and only if the list's state is `SPLIT`. Both change under
+//! 1. The slot points to the set if and only if the list's state is `SPLIT`. Both change under
 //!    the lock of the group's chain, the writer lock and the lock of the list. The shards' locks
 //!    are taken after the list's, one at a time.
 //! 2. When the shards end, the list's lock is held from before the slot points to the list again
 //!    until the last shard is empty. So a thread that finds a dead shard finds its items on the
-//!    list once it gets the list's lock; and a thread that no longer finds the split finds all
+//!    list once it gets the list's lock; and a thread that no longer finds the set finds all
 //!    items on the list.
 //! 3. While a walk over the shards is in progress, no sweep joins them: an item does not change
 //!    lists during the walk unless its group dies.
+//!
+//! To split is to create the shards; to join is to move their items to the list and retire them.
+//!
+//! A change must ensure that adding and removing threads write no memory that all of them share.
 
 mod cpu_hint;
 pub(super) mod shard;
@@ -48,30 +52,31 @@ pub(super) const SHARDS_MAX: usize = 32;
 /// The shards of one list; see the module.
 pub(crate) struct ShardSet {
     key: Key,
+    /// The list that was split.
     whole: *const ListLruOne,
-    /// A power of two of them.
+    /// Their number is a power of two.
     shards: Vec<NonNull<Shard>>,
     /// Guarded by the lock of the split list.
-    rounds: UnsafeCell<Rounds>,
+    walks: UnsafeCell<WalkState>,
     /// The link of the queue of retired objects.
     retired: UnsafeCell<*mut ShardSet>,
 }
 
 /// The state by which walks keep the shards from being joined.
 #[derive(Default)]
-struct Rounds {
+struct WalkState {
     /// The number of walks in progress.
-    walks: u32,
+    in_progress: u32,
     /// The number of the list with which the next walk begins; 0 is the split list itself.
     next: u16,
     /// Whether the shards were joined.
     ended: bool,
 }
 
-// SAFETY: the lists it points to may be used from any thread; `rounds` is guarded by the split
+// SAFETY: the lists it points to may be used from any thread; `walks` is guarded by the split
 // list's lock; `retired` is used only by the thread that frees it.
 unsafe impl Send for ShardSet {}
-// SAFETY: shared access to `rounds` is synchronized by the split list's lock, and the other fields
+// SAFETY: shared access to `walks` is synchronized by the split list's lock, and the other fields
 // do not change until the set is retired.
 unsafe impl Sync for ShardSet {}
 
@@ -90,7 +95,7 @@ unsafe impl Retired for ShardSet {
     #[cfg(lowwater_loom)]
     unsafe fn assert_unread(this: *mut Self) {
         // SAFETY: the object is live (clause of `assert_unread`).
-        unsafe { &(*this).rounds }.with_mut(|_| ());
+        unsafe { &(*this).walks }.with_mut(|_| ());
     }
 }
 
@@ -102,7 +107,7 @@ impl ShardSet {
             key: Key::new(memcg, whole.node()),
             whole,
             shards: Vec::new(),
-            rounds: UnsafeCell::new(Rounds::default()),
+            walks: UnsafeCell::new(WalkState::default()),
             retired: UnsafeCell::new(ptr::null_mut()),
         })?;
         split.shards = try_vec(shards)?;
@@ -160,13 +165,13 @@ impl ShardSet {
 
     /// Returns the list of the shard that this thread uses, for an add. It may be dead.
     #[inline]
-    pub(super) fn here(&self) -> &ListLruOne {
+    pub(super) fn own_shard(&self) -> &ListLruOne {
         self.shard(cpu_hint::get()).count_add()
     }
 
-    /// As [`here`](Self::here), after this thread's shard was found locked: assigns another shard
-    /// to the thread.
-    pub(super) fn elsewhere(&self) -> &ListLruOne {
+    /// As [`own_shard`](Self::own_shard), after this thread's shard was found locked: assigns
+    /// another shard to the thread.
+    pub(super) fn other_shard(&self) -> &ListLruOne {
         self.shard(cpu_hint::next(cpu_hint::get())).count_add()
     }
 
@@ -192,44 +197,41 @@ impl ShardSet {
             all += u64::from(adds);
             most = most.max(adds);
         }
-        let walks = self.with_rounds(whole, |rounds| rounds.walks);
-        (walks == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
+        let in_progress = self.with_walks(whole, |walks| walks.in_progress);
+        (in_progress == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
     }
 
     /// Registers a walk. Returns the number of the list to begin with, which differs between
     /// concurrent walks, and the number of lists. `None`: the shards were joined. `whole` is the
     /// split list.
-    pub(super) fn begin_round(&self, whole: &mut LockedList<'_>) -> Option<(usize, usize)> {
+    pub(super) fn begin_walk(&self, whole: &mut LockedList<'_>) -> Option<(usize, usize)> {
         let lists = 1 + self.shards.len();
-        self.with_rounds(whole, |rounds| {
-            let begin = usize::from(rounds.next) + rounds.walks as usize;
-            rounds.walks += u32::from(!rounds.ended);
-            (!rounds.ended).then_some((begin % lists, lists))
+        self.with_walks(whole, |walks| {
+            let begin = usize::from(walks.next) + walks.in_progress as usize;
+            walks.in_progress += u32::from(!walks.ended);
+            (!walks.ended).then_some((begin % lists, lists))
         })
     }
 
     /// Unregisters a walk, and stores the number of the list with which the next one begins.
     /// `whole` is the split list.
-    pub(super) fn end_round(&self, whole: &mut LockedList<'_>, next: usize) {
-        self.with_rounds(whole, |rounds| {
-            rounds.walks -= 1;
-            rounds.next = next as u16; // At most `SHARDS_MAX`.
+    pub(super) fn end_walk(&self, whole: &mut LockedList<'_>, next: usize) {
+        self.with_walks(whole, |walks| {
+            walks.in_progress -= 1;
+            walks.next = next as u16; // At most `SHARDS_MAX`.
         });
     }
 
     /// Marks the shards as joined. `whole` is the split list.
     pub(super) fn set_ended(&self, whole: &mut LockedList<'_>) {
-        self.with_rounds(whole, |rounds| rounds.ended = true);
+        self.with_walks(whole, |walks| walks.ended = true);
     }
 
-    fn with_rounds<R>(&self, whole: &mut LockedList<'_>, f: impl FnOnce(&mut Rounds) -> R) -> R {
-        debug_assert!(
-            ptr::eq(whole.one(), self.whole),
-            "the rounds are guarded by the lock of the list that was split"
-        );
-        // SAFETY: `rounds` is guarded by the lock that `whole` holds, and `whole` is borrowed
+    fn with_walks<R>(&self, whole: &mut LockedList<'_>, f: impl FnOnce(&mut WalkState) -> R) -> R {
+        debug_assert!(ptr::eq(whole.one(), self.whole), "the walks are guarded by the lock of the list that was split");
+        // SAFETY: `walks` is guarded by the lock that `whole` holds, and `whole` is borrowed
         // mutably for as long as the reference lives.
-        self.rounds.with_mut(|rounds| f(unsafe { &mut *rounds }))
+        self.walks.with_mut(|walks| f(unsafe { &mut *walks }))
     }
 }
 
@@ -239,7 +241,7 @@ pub(super) fn shards_wanted() -> usize {
     lowwater_base::cpu::allowed().next_power_of_two().clamp(2, SHARDS_MAX)
 }
 
-/// Assigns this shard to the calling thread.
+/// Assigns shard number `place` to the calling thread.
 #[cfg(test)]
 pub(super) fn set_place(place: usize) {
     cpu_hint::set(place);

@@ -30,7 +30,7 @@ impl RawListLru {
         let guard = pin();
         let one = match self.lookup(Key::new(memcg, node), &guard) {
             Some(Pair::ListLruOne(one)) => Some(one),
-            Some(Pair::ShardSet(split)) => Some(split.here()),
+            Some(Pair::ShardSet(split)) => Some(split.own_shard()),
             None => None,
         };
         let mut missed = false;

@@ -239,7 +239,7 @@ impl<'a> WalkRound<'a> {
         let Some(Pair::ShardSet(split)) = lru.lookup(Key::new(memcg, node), &guard) else { return None };
         // If the shards end before the walk is registered, their items are on the list once we get
         // its lock, which is held until the move is complete.
-        let (next, lists) = split.begin_round(&mut split.whole().lock(&guard))?;
+        let (next, lists) = split.begin_walk(&mut split.whole().lock(&guard))?;
         Some(Self { lru, memcg, node, lists, next, items: split.nr_items() })
     }
 
@@ -265,7 +265,7 @@ impl Drop for WalkRound<'_> {
         let guard = pin();
         // If the split is out of the table, the group died.
         if let Some(Pair::ShardSet(split)) = self.lru.lookup(Key::new(self.memcg, self.node), &guard) {
-            split.end_round(&mut split.whole().lock(&guard), self.next);
+            split.end_walk(&mut split.whole().lock(&guard), self.next);
         }
     }
 }
