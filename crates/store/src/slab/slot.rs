@@ -61,7 +61,7 @@ impl<T: Slotted> Slot<T> {
             let object = handle.0;
             core::mem::forget(handle);
             // SAFETY: the object's handle existed until now, so its slot is not free.
-            if unsafe { object.as_ref() }.state().is_over() {
+            if unsafe { object.as_ref() }.state().drop_handle() {
                 // SAFETY: the handle is gone, and the object is in no index.
                 unsafe { retiring.push(object) };
             }
@@ -118,7 +118,7 @@ impl<T: Slotted> Drop for Slot<T> {
         if crate::sync::unwinding() {
             return;
         }
-        if !self.state().is_over() {
+        if !self.state().drop_handle() {
             // Readers can still find the object, so it stays until the index removes it. Happens
             // only if the object's hash changes, or hashing panics.
             return;

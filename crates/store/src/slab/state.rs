@@ -12,9 +12,9 @@ use core::fmt;
 /// Set while the object is in an index: it is then not freed when its [`Slot`](super::Slot) is
 /// dropped.
 const INDEXED: u8 = 1 << 7;
-/// Set once the object has been in an index, so that readers may use it. `INDEXED` without this bit
-/// means that the handle of an indexed object has been dropped: the thread that removes the object
-/// retires it.
+/// Set once the object has been in an index, so that readers may use it. Cleared when the handle of
+/// an indexed object is dropped: `INDEXED` without this bit tells the thread that removes the
+/// object to retire it.
 const SEEN: u8 = 1 << 6;
 
 /// One byte of state inside an object that lives in a [`Slab`](super::Slab): six bits are the
@@ -126,10 +126,10 @@ impl SlotState {
         self.0.store(all & SEEN | bits, ordering);
     }
 
-    /// Records that the handle is dropped. Returns true if the caller has to retire the object;
-    /// false if it is in an index, and the thread that removes it will retire it.
+    /// Records that the handle is dropped. Returns true if the caller has to retire the object.
+    /// Returns false if the object is in an index: the thread that removes it will retire it.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn drop_handle(&self) -> bool {
         !self.is_indexed() || self.abandon()
     }
 
