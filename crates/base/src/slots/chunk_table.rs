@@ -37,9 +37,9 @@ pub struct ChunkTable {
 
 /// The free numbers.
 struct Free {
-    /// The first number that was released, 0 for none; the others are linked to it, each through
-    /// its own entry.
-    back: u32,
+    /// The head of the free list: the number that was released last, 0 for none. The entry of a
+    /// free number has the next free number.
+    released: u32,
     /// The lowest number that was never used. Starts at 1, since 0 means none.
     fresh: u32,
 }
@@ -55,13 +55,16 @@ static CHUNKS: ChunkTable = ChunkTable::new();
 impl ChunkTable {
     #[cfg(not(lowwater_loom))]
     const fn new() -> Self {
-        Self { root: [const { AtomicPtr::new(ptr::null_mut()) }; LEAVES], free: Mutex::new(Free { back: 0, fresh: 1 }) }
+        Self {
+            root: [const { AtomicPtr::new(ptr::null_mut()) }; LEAVES],
+            free: Mutex::new(Free { released: 0, fresh: 1 }),
+        }
     }
 
     #[cfg(lowwater_loom)]
     fn new() -> Self {
         let root = core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
-        Self { root, free: Mutex::new(Free { back: 0, fresh: 1 }) }
+        Self { root, free: Mutex::new(Free { released: 0, fresh: 1 }) }
     }
 
     /// Returns the table of the process.
@@ -108,25 +111,25 @@ impl ChunkTable {
         let end = end.min((LEAVES * LEAF) as u32);
         let mut free = self.free.lock();
         let number = loop {
-            if free.back != 0 {
-                let number = free.back;
+            if free.released != 0 {
+                let number = free.released;
                 if number >= end {
                     return None;
                 }
                 // Relaxed, here and below: entries of free numbers are guarded by the lock.
-                free.back = self.place(number)?.load(Ordering::Relaxed).addr() as u32;
+                free.released = self.entry(number)?.load(Ordering::Relaxed).addr() as u32;
                 break number;
             }
             if free.fresh >= end {
                 return None;
             }
-            if self.place(free.fresh).is_some() {
+            if self.entry(free.fresh).is_some() {
                 free.fresh += 1;
                 break free.fresh - 1;
             }
             free = self.make_leaf(free)?;
         };
-        self.place(number)?.store(chunk, Ordering::Relaxed);
+        self.entry(number)?.store(chunk, Ordering::Relaxed);
         Some(number)
     }
 
@@ -137,20 +140,21 @@ impl ChunkTable {
     /// The number is registered, and no code uses it any more.
     pub unsafe fn unregister(&self, number: u32) {
         let mut free = self.free.lock();
-        if let Some(place) = self.place(number) {
-            place.store(ptr::without_provenance_mut(free.back as usize), Ordering::Relaxed);
-            free.back = number;
+        if let Some(place) = self.entry(number) {
+            place.store(ptr::without_provenance_mut(free.released as usize), Ordering::Relaxed);
+            free.released = number;
         }
     }
 
-    fn place(&self, number: u32) -> Option<&AtomicPtr<u8>> {
+    fn entry(&self, number: u32) -> Option<&AtomicPtr<u8>> {
         let leaf = self.root.get(leaf_of(number))?.load(Ordering::Relaxed);
         // SAFETY: a pointer in the root is null or that of a leaf, which is never freed.
         let leaf = unsafe { leaf.as_ref() }?;
         leaf.get(number as usize % LEAF)
     }
 
-    /// Creates the leaf of the lowest fresh number, without the lock.
+    /// Creates the leaf of the lowest number that was never used. Releases the lock while the leaf
+    /// is allocated, and returns with the lock.
     fn make_leaf<'a>(&'a self, free: MutexGuard<'a, Free>) -> Option<MutexGuard<'a, Free>> {
         drop(free);
         let leaf = leaf::make()?;
