@@ -2,21 +2,24 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/` | a page that shows memory, hits, reclaim and tenants as they change |
+//! | `/` | a page that shows memory, hits, reclaim and tenants as they change; `/page.css`, `/page.js` belong to it |
 //! | `/state.json` | the data of the page, which requests it once a second: see `state.rs` |
 //! | `/history.json` | the figures of the last two minutes, one sample a second, without tenants |
 //! | `/metrics` | counters and gauges as Prometheus reads them |
 //! | `/debug/shrinker` | the shrinkers' names |
 //! | `/debug/shrinker/<name>/count` | a shrinker's objects, as in the kernel's debugfs: group id, then objects on each node |
 //!
-//! Responses contain numbers, names of shrinkers and group ids, and tenants' names in
-//! `/state.json` and, with `--metrics-tenants`, in `/metrics`; never a key or a value. The page and its state are served only if the `Host`
-//! header is an address, and not to the scripts of other sites: no CORS header allows them to read
-//! a response, and [`POLICY`] limits what the page itself may load and run.
+//! Responses contain numbers, names of shrinkers and group ids, and tenants' names in `/state.json`
+//! and, with `--metrics-tenants`, in `/metrics`. The page and its state are served only if the
+//! `Host` header is an address, and not to the scripts of other sites: no CORS header allows them
+//! to read a response, and [`POLICY`] limits what the page itself may load and run.
 //!
 //! The cache port is not disturbed: there are at most [`CONNECTIONS_MAX`] HTTP connections at a
 //! time, each with one request that is bounded in bytes and time; and requests are answered on
 //! blocking threads, not on those that serve cache clients.
+//!
+//! A change must ensure that no response contains a key or a value, and that requests do not slow
+//! the cache port.
 
 pub mod history;
 mod metrics;
@@ -65,7 +68,7 @@ const PAGE: [(&str, &str, &str); 3] = [
 #[derive(Debug)]
 struct Response {
     status: &'static str,
-    content: &'static str,
+    content_type: &'static str,
     body: Cow<'static, str>,
 }
 
@@ -133,7 +136,7 @@ async fn handle(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
          X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
          Cache-Control: no-store\r\nConnection: close\r\n\r\n",
         answer.status,
-        answer.content,
+        answer.content_type,
         answer.body.len(),
         if answer.status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" },
     );
@@ -169,19 +172,25 @@ fn respond(server: &Server, request: &Request) -> Response {
             "use an address, as http://127.0.0.1: a request with another host name may come from another site's page\n";
         return Response::text("421 Misdirected Request", why);
     }
-    if let Some(&(_, content, text)) = part {
-        return Response { status: "200 OK", content, body: text.into() };
+    if let Some(&(_, content_type, text)) = part {
+        return Response { status: "200 OK", content_type, body: text.into() };
     }
     let registry = server.store.runtime().registry();
     let debug = path.strip_prefix("/debug/shrinker").map(|rest| rest.trim_matches('/'));
     match (path, debug) {
-        ("/state.json", _) => {
-            Response { status: "200 OK", content: "application/json", body: state::json(server).to_string().into() }
+        ("/state.json", _) => Response {
+            status: "200 OK",
+            content_type: "application/json",
+            body: state::json(server).to_string().into(),
+        },
+        ("/history.json", _) => Response {
+            status: "200 OK",
+            content_type: "application/json",
+            body: server.history.json().to_string().into(),
+        },
+        ("/metrics", _) => {
+            Response { status: "200 OK", content_type: metrics::CONTENT_TYPE, body: metrics::text(server).into() }
         }
-        ("/history.json", _) => {
-            Response { status: "200 OK", content: "application/json", body: server.history.json().to_string().into() }
-        }
-        ("/metrics", _) => Response { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server).into() },
         (_, Some("")) => Response::text("200 OK", registry.debugfs_names().join("\n") + "\n"),
         (_, Some(rest)) => {
             let name = rest.strip_suffix("/count").and_then(|name| registry.debugfs_find(name));
@@ -199,6 +208,6 @@ fn respond(server: &Server, request: &Request) -> Response {
 
 impl Response {
     fn text(status: &'static str, body: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, content: "text/plain; charset=utf-8", body: body.into() }
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.into() }
     }
 }

@@ -1,6 +1,6 @@
 //! `/metrics`, in Prometheus' text format. Tenants are listed only with `--metrics-tenants`, up to
-//! its number (see `tenant_metrics.rs`): clients can create tenants, and each adds series that never
-//! end.
+//! its number (see `tenant_metrics.rs`): clients can create tenants, and each adds series that
+//! never end.
 //!
 //! A published name must not change: dashboards use it.
 
@@ -10,7 +10,7 @@ use super::tenant_metrics::TenantNumbers;
 use crate::server::Server;
 
 /// The content type of Prometheus' text format.
-pub const CONTENT: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns all metrics with their current values.
 pub fn text(server: &Server) -> String {
