@@ -71,8 +71,8 @@ impl CacheLimits {
     }
 }
 
-/// Makes a group for a cache of this name, under the first of its names that is free. O(log n) for
-/// n groups of the name.
+/// Makes a group for a cache of this name, under a name that is free: the first one, unless a cache
+/// with a lower number has ended. O(log n) for n groups of the name.
 fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
     let is_taken = |number| parent.child(&group_name(cache, number)).is_some();
     loop {

@@ -24,6 +24,9 @@
 //! A machine may have both (the memory controller in v1, and v2 for the rest): then limits come
 //! from v1, and `memory.pressure` from v2. The parsers are pure; `Cgroup`, which reads the files,
 //! needs `std`, and finds no group on a system without `/proc`.
+//!
+//! A change must ensure that no text of a file makes a parser panic, and that no found directory is
+//! outside of its mount (`fuzz`).
 
 mod membership;
 mod mount;
@@ -74,11 +77,11 @@ pub fn fuzz(bytes: &[u8]) {
     let mounts = Mount::parse_all(text);
     if let (Ok(membership), Ok(mounts)) = (Membership::parse(text), &mounts) {
         for version in [Version::V1, Version::V2] {
-            if let Some(place) = CgroupPath::find(&membership, mounts, version) {
-                assert!(place.directory().starts_with(place.top()), "a place is outside of its own mount");
+            if let Some(path) = CgroupPath::find(&membership, mounts, version) {
+                assert!(path.directory().starts_with(path.top()), "a directory is outside of its own mount");
                 assert!(
-                    !place.directory()[place.top().len()..].split('/').any(|name| name == ".."),
-                    "a place climbs out"
+                    !path.directory()[path.top().len()..].split('/').any(|name| name == ".."),
+                    "a directory has `..`"
                 );
             }
         }
