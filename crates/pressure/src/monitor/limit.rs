@@ -38,7 +38,8 @@ const MARGIN_PARTS_MIN: u64 = 2;
 const USAGE_EVERY: Duration = Duration::from_millis(100);
 /// The time between two readings of the usage while it is too close to the limit.
 const USAGE_EVERY_TIGHT: Duration = Duration::from_millis(10);
-/// The time between two readings of the limits, which change only when an operator changes them.
+/// The time between two readings of the limits, which change only when an operator changes them, and
+/// after a reading that failed.
 const LIMIT_EVERY: Duration = Duration::from_secs(2);
 
 /// Makes the control group of this process a limit of a monitor.
@@ -194,6 +195,12 @@ impl WatchedCgroup {
     /// Returns the time of the next reading.
     pub(super) fn due(&self) -> u64 {
         self.limit_due.min(self.usage_due)
+    }
+
+    /// Postpones the next reading, after one that failed.
+    pub(super) fn failed(&mut self, now_ns: u64) {
+        self.usage_due = now_ns.saturating_add(LIMIT_EVERY.as_nanos() as u64);
+        self.limit_due = self.usage_due;
     }
 
     /// Reads the files that are due, and returns the level of pressure.

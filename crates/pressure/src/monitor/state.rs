@@ -151,11 +151,12 @@ impl MonitorState {
         self.watched.take_if(|watched| at_once || watched.due() <= now_ns)
     }
 
-    pub(super) fn seen(&mut self, now_ns: u64, watched: WatchedCgroup, seen: Result<CgroupReading, CgroupError>) {
+    /// Returns a group that was taken, with the result of its reading.
+    pub(super) fn seen(&mut self, now_ns: u64, mut watched: WatchedCgroup, seen: Result<CgroupReading, CgroupError>) {
         let Some(stats) = &mut self.stats.cgroup else { return };
         match seen {
             Ok(seen) => {
-                (stats.limit, stats.usage) = (watched.limit(), seen.usage);
+                (stats.limit, stats.usage, stats.error) = (watched.limit(), seen.usage, None);
                 stats.events += u64::from(seen.level > Level::Calm);
                 self.left = watched.budget();
                 self.watched = Some(watched);
@@ -164,8 +165,13 @@ impl MonitorState {
                 }
                 self.too_near(now_ns, &seen);
             }
-            // The last limit stays: a failed reading does not mean that there is no limit.
-            Err(error) => stats.error = Some(error.to_string()),
+            // The last limit stays: a failed reading does not mean that there is no limit. It is
+            // repeated, as the cause may end: a process may be out of file descriptors for a while.
+            Err(error) => {
+                stats.error = Some(error.to_string());
+                watched.failed(now_ns);
+                self.watched = Some(watched);
+            }
         }
     }
 

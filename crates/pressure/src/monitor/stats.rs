@@ -72,6 +72,7 @@ pub struct CgroupStats {
     pub usage: ByteSize,
     /// Readings that found the usage too close to the limit.
     pub events: u64,
-    /// The reason why it is no longer read, if so. The last limit stays in effect.
+    /// The reason why the last reading failed, if it has. The last limit stays in effect, and the
+    /// group is read again after two seconds.
     pub error: Option<String>,
 }

@@ -106,6 +106,25 @@ fn a_watched_group_is_taken_when_it_is_due_or_at_once() {
 }
 
 #[test]
+fn a_failed_reading_is_reported_and_repeated() {
+    let mut state = world(800, Some(watched("failed"))).state;
+    let pause = Duration::from_secs(2).as_nanos() as u64;
+    for now in [0, pause, 2 * pause] {
+        assert!(now == 0 || state.take_watched(now - 1, false).is_none(), "it is not due yet");
+        // The group's files are removed already.
+        let mut taken = state.take_watched(now, false).expect("it is due");
+        let failed = taken.look(now);
+        assert!(failed.is_err());
+        state.seen(now, taken, failed);
+        assert!(state.stats().cgroup.unwrap().error.is_some());
+    }
+    let taken = state.take_watched(3 * pause, false).unwrap();
+    state.seen(3 * pause, taken, reading(Level::Medium, 0));
+    let stats = state.stats().cgroup.unwrap();
+    assert_eq!((stats.error, stats.events), (None, 1));
+}
+
+#[test]
 fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
     let mut state = world(800, Some(watched("events"))).state;
     for (level, events) in [(Level::Calm, 0), (Level::Medium, 1), (Level::Critical, 2), (Level::Calm, 2)] {
