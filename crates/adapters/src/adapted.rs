@@ -5,8 +5,9 @@
 //! and a charge. A thread that lowers the charge therefore weighs again, and restores the charge of
 //! entries that another thread has added meanwhile.
 //!
-//! A change must ensure that no lock of this crate is held while the cache is weighed or changed,
-//! and that all bytes are charged once the last update has returned.
+//! A change must ensure that no lock of `Balance` or `Eviction` is held while the cache is weighed
+//! or changed, and that all bytes are charged, or evicted for want of room, once the last update
+//! has returned.
 
 use std::fmt;
 use std::ops::Deref;

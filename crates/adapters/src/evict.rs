@@ -2,8 +2,8 @@
 //!
 //! Nothing else is needed of a cache, so that its policy, keys and locks stay its own.
 //!
-//! A change must ensure that `shrink_to` is not called on two threads at once, and that `weight` is
-//! cheap to call after each update.
+//! A change must ensure that a cache needs no more than these two functions, and that `shrink_to`
+//! is not called on two threads at once.
 
 use lowwater::ByteSize;
 

@@ -21,8 +21,8 @@
 //! value of both kinds needs a tag and another allocation; and it has almost no users. thin-slice
 //! hides the length in the pointer's upper bits, on one processor architecture only.
 //!
-//! A change must ensure that the type stays at 12 bytes, and that the length tells which of the two
-//! kinds it holds.
+//! A change must ensure that owned bytes never have the length `SHARED` (their box would be dropped
+//! as an `Arc`), and that the type stays at 12 bytes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -7,7 +7,8 @@
 //! fallibly if the library is built from source with `--cfg lowwater_try_arc`, as kernels do;
 //! otherwise it aborts as `Arc::new` does.
 //!
-//! A change must ensure that no function but `try_arc` aborts when there is no memory.
+//! A change must ensure that no function aborts when there is no memory, except `try_arc` and, for
+//! callers that cannot return an error, `abort`.
 
 use crate::sync::Arc;
 use alloc::alloc::alloc;

@@ -20,7 +20,9 @@
 //! clock; this module adds the clock, a lock, and the thread. Lock order: the state's lock is taken
 //! before any lock of the memcg or the reclaimer, and is never taken inside their callbacks.
 //!
-//! A change must ensure that a source that fails neither stops the thread nor raises the limit.
+//! A change must ensure that neither a failed source nor a panic of the trim hook stops the thread,
+//! that a failed reading leaves the limit as it was, and that `max` is not raised with the usage
+//! while that is above the ceiling.
 
 mod auto;
 mod config;

@@ -31,7 +31,7 @@
 //! 3. The ceiling does not rise before `quiet` has passed since the last event.
 //! 4. Without events the ceiling reaches the budget again after a bounded number of ticks.
 //!
-//! A change must ensure that the ceiling falls at once, and rises only after a quiet time.
+//! A change must ensure that the four invariants hold for any order of events, times and budgets.
 
 use core::time::Duration;
 

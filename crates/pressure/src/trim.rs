@@ -4,8 +4,8 @@
 //! follow, and resident memory stays high: the pressure stays. So a hook makes the allocator
 //! release memory, after enough was freed, and not too often.
 //!
-//! A change must ensure that no trim is forgotten: bytes that were freed are counted until one has
-//! run.
+//! A change must ensure that freed bytes are counted until a trim begins, and that no trim begins
+//! before the interval since the last one is over.
 
 use alloc::sync::Arc;
 use core::fmt;

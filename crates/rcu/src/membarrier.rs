@@ -15,7 +15,7 @@
 //! collection after the visit.
 //!
 //! A change must ensure that memory is freed only after a heavy fence that follows its retirement,
-//! and never while there are strays.
+//! and only if every local epoch is quiescent since its stamp and there are no strays.
 
 use crate::fallible::try_box;
 use crate::garbage::{Garbage, Sealed, BATCH};

@@ -5,7 +5,8 @@
 //!
 //! Numbers such as S21 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that an unknown flag grants nothing.
+//! A change must ensure that each flag is a right: a thread without a new flag may do less, never
+//! more.
 
 use bitflags::bitflags;
 use core::cell::Cell;

@@ -4,7 +4,8 @@
 //! largest value to which a counter was ever set. But two shrinkers may have the same name, and a
 //! name may be reused after its first shrinker has ended.
 //!
-//! A change must ensure that a label belongs to one owner at a time, and that no total falls.
+//! A change must ensure that a label belongs to one owner at a time, and that no total falls while
+//! its series is remembered.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,8 @@
 //! Links of 4 instead of 8 bytes save 8 bytes in each cache entry. A number is valid only while its
 //! chunk is registered in the chunk table; 0 is never the number of a slot.
 //!
-//! A change must ensure that 0 stays the number of no slot.
+//! A change must ensure that `decompress` returns the pointer that `compress` was given, and that 0
+//! stays the number of no slot.
 
 use crate::prefetch::prefetch_at;
 use crate::slots::chunk_layout::{ChunkHeader, ChunkLayout};

@@ -3,7 +3,8 @@
 //! A list stores raw pointers and is generic over neither the item nor its owner. Contract:
 //! `from_raw` is called exactly once for each `into_raw`, with the same pointer.
 //!
-//! A change must ensure that each pointer from `into_raw` is passed to `from_raw` exactly once.
+//! A change must ensure that an object stays at its address between `into_raw` and `from_raw`, and
+//! that `UNIQUE` is true only where an object has at most one handle.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -6,7 +6,8 @@
 //! their group. The tests run this slow and obvious type beside `ListLru` as an oracle, and the
 //! benches use it as the "before".
 //!
-//! A change must ensure that it stays simple enough to be right by inspection: it is the oracle.
+//! A change must ensure that this type shares no list code with `ListLru`, and stays simple enough
+//! to be right by inspection: it is the oracle.
 
 use super::AddError;
 use crate::list::{Handle, Hook, Linked};

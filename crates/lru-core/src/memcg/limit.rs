@@ -7,7 +7,8 @@
 //! | `high` | max | charges above it succeed, and report that reclaim should begin |
 //! | `max` | max | charges that would exceed it fail |
 //!
-//! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name.
+//! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name, and
+//! that `set_max` stores a lower `max` before it drains the stock (invariant 4 of `stock.rs`).
 
 use super::group::Memcg;
 use lowwater_base::ByteSize;

@@ -3,7 +3,8 @@
 //! Errors quote the file and its text, because they come from machines that the authors cannot
 //! inspect.
 //!
-//! A change must ensure that each error has the file and the text that was read.
+//! A change must ensure that an error of a file names the file, and quotes the text that could not
+//! be parsed.
 
 use alloc::string::String;
 use std::path::PathBuf;

@@ -5,7 +5,8 @@
 //!
 //! Numbers such as S5 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that two threads never pay the same objects.
+//! A change must ensure that two threads never pay the same objects (S5), and that a debt of a
+//! group that has ended is added to that of its nearest online ancestor (S18).
 
 use alloc::vec::Vec;
 

@@ -3,7 +3,8 @@
 //! The public methods turn it into their own error types; only the internal code needs all three
 //! cases apart.
 //!
-//! A change must ensure that each case stays apart: each leads to another public error or a retry.
+//! A change must ensure that an item on a list is refused as `Linked`, even if there is no memory
+//! for a list: each case is another error of `add`.
 
 /// The reason why an item was not added.
 pub(in super::super) enum Refused {

@@ -1,11 +1,11 @@
 //! The chain of lists that are attached to a group, as pointers of an opaque type.
 //!
-//! Offline so finds a group's lists without visiting all lists. Invariant: no list is attached
-//! after `dying` was set, under the same lock.
+//! Offline so finds a group's lists without visiting all lists.
 //!
 //! Numbers such as L8 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that no list is attached after `dying` was set.
+//! A change must ensure that no list is attached once `is_closed` is set, under the same lock (L8):
+//! offline would leave the list behind.
 
 use crate::sync::{Mutex, MutexGuard};
 use core::ptr;

@@ -8,7 +8,8 @@
 //!
 //! `count.rs` has the same interface for the other builds.
 //!
-//! A change must ensure that frees do not nest on one thread.
+//! A change must ensure that frees do not nest on one thread while there is memory to queue them,
+//! and that no `free` panics: `FRAME` would point to a frame that is gone.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
