@@ -5,7 +5,9 @@
 //! directory held. It may fail, block or panic; its answers are cached and never checked again,
 //! except by invalidation.
 //!
-//! A change must ensure that no lock but the directory's is held while a backend is called.
+//! A change must ensure that a backend is called with no locks but those that a cached answer never
+//! needs: `rwsem`s of directories and, for a rename, `rename_mutex`. So a backend that blocks
+//! delays no lookup that is answered from the cache.
 
 // On Unix only, where file names are bytes.
 #[cfg(unix)]

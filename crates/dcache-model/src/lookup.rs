@@ -1,5 +1,4 @@
-//! From a path to a dentry: RCU-walk without a lock or a write, then ref-walk, component by
-//! component.
+//! From a path to a dentry: RCU-walk without a lock, then ref-walk, component by component.
 //!
 //! # RCU-walk
 //!
@@ -24,8 +23,8 @@
 //!
 //! Numbers such as D6 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that RCU-walk neither writes nor waits, and that it gives up if a check
-//! fails.
+//! A change must ensure that RCU-walk takes no lock, writes to no dentry but the last one, and
+//! gives up if a validation fails or a name is not found (D3).
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;

@@ -3,7 +3,8 @@
 //! Each mount has its own lists and inodes, so an unmount frees exactly its own dentries; the hash
 //! table is the cache's.
 //!
-//! A change must ensure that an unmount frees the dentries of its own mount, and no others.
+//! A change must ensure that the flags by which `list` chooses do not change while a dentry is on a
+//! list: its removal would look on another list.
 
 use crate::backend::Backend;
 use crate::dentry::Dentry;

@@ -7,8 +7,8 @@
 //!
 //! Numbers such as D20 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that a trim scans and kills a bounded number of dentries, and only unused
-//! negatives.
+//! A change must ensure that a trim scans and kills a bounded number of dentries, kills only unused
+//! negatives (D19), and holds a reader or a reference wherever it releases a lock (D20).
 
 use crate::children::Children;
 use crate::dcache_core::DcacheCore;
