@@ -1,10 +1,12 @@
 //! Expiry: deadlines and the reaper.
 //!
-//! `deadline` and `compact_duration` are arithmetic, `clock` reads the time, `lifetime` is the user's
-//! function for the times of single entries, `sweep` and `reaper` remove expired records in the background. Lookups check a record's deadline themselves, so the
-//! reaper is about memory and not about correctness.
+//! `deadline` and `compact_duration` are arithmetic, `clock` reads the time, `lifetime` is the
+//! user's function for the times of single entries, `sweep` and `reaper` remove expired records in
+//! the background. Lookups check a record's deadline themselves, so the reaper is about memory and
+//! not about correctness.
 //!
-//! A change must ensure that no lookup relies on the reaper: it checks the deadline itself.
+//! A change must ensure that no lookup relies on the reaper: each lookup checks the deadline
+//! itself.
 
 pub(crate) mod clock;
 mod compact_duration;

@@ -3,7 +3,8 @@
 //! The runtime is below the caches and knows them only by this trait. No method may hold a lock of
 //! the cache while it runs user code.
 //!
-//! A change must ensure that the runtime knows caches by this trait alone.
+//! A change must ensure that `has_any` and `forget_group`, which are called under the housekeeper's
+//! lock, neither wait nor run user code, and that the runtime knows caches by this trait alone.
 
 #[cfg(test)]
 pub(crate) mod no_records;

@@ -3,7 +3,8 @@
 //! One reading of the clock costs as much as a lookup, so a lookup reads it only for a record with
 //! a deadline. Times are rounded up: a record never expires early.
 //!
-//! A change must ensure that no record expires early.
+//! A change must ensure that times are rounded up, and that the floor is read before the time and
+//! never falls: otherwise a record could expire early.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::LazyLock;

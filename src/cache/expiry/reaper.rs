@@ -20,7 +20,8 @@
 //! far from the new floor, and stores it in seconds (`Clock::lasting`). If the floor lags by [`LAG`],
 //! a sweep begins although no deadline has passed.
 //!
-//! A change must ensure that the floor rises only to a time at which all that had expired is gone.
+//! A change must ensure that the floor rises only to a time before which no record in the index has
+//! a deadline.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
