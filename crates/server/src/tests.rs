@@ -17,8 +17,8 @@
 //! The server runs on a free port; a client is a plain socket, and `exchange` compares exact bytes.
 //! The differential test in `ci/` compares the replies with those of memcached.
 //!
-//! A change must ensure that replies are compared byte by byte, and that no test depends on a
-//! duration.
+//! A change must ensure that replies are compared byte by byte, and that `exchange` shows by its
+//! marker that nothing more is sent.
 
 mod access;
 mod commands;

@@ -3,7 +3,8 @@
 //! Until it succeeds no other command is decoded; afterwards the session's namespace is that of the
 //! user's tenant.
 //!
-//! A change must ensure that no command is decoded before the login has succeeded.
+//! A change must ensure that a session gets a namespace only after the password was checked and the
+//! tenant has admitted the connection.
 
 use crate::counters::Counter;
 use crate::session::Session;

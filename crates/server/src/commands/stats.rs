@@ -4,7 +4,8 @@
 //! Names and order of the lines are memcached's where it has them; tools parse them. Each file of
 //! this folder has one topic.
 //!
-//! A change must ensure that names and order of memcached's lines stay: tools parse them.
+//! A change must ensure that memcached's topics keep their names and the order of their lines, and
+//! that the connection's own commands are counted before it is answered.
 
 mod cachedump;
 mod conns;

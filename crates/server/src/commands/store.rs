@@ -5,7 +5,8 @@
 //! and the outcome, without effects. The store then applies the edit atomically
 //! (`store/update.rs`).
 //!
-//! A change must ensure that `decide` has no effects: it may be called again.
+//! A change must ensure that `decide` may be called more than once for a request: all counts,
+//! events and replies are outside of it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! A watcher that does not read misses lines; it never delays an event (`watchers.rs`).
 //!
-//! A change must ensure that a slow watcher never delays an event.
+//! A change must ensure that a watcher that does not read takes no more memory than one full
+//! output: further lines wait in its queue, or are missed.
 
 use std::io;
 use std::ops::ControlFlow;

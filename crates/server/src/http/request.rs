@@ -3,7 +3,8 @@
 //! A minimal parser instead of a dependency: one request per connection, no body, no keep-alive.
 //! Every length is bounded, because anyone who reaches the port may send anything.
 //!
-//! A change must ensure that every length stays bounded.
+//! A change must ensure that every length stays bounded, and that `is_by_address` is false for each
+//! name but `localhost`: another site's page could send it (DNS rebinding).
 
 use thiserror::Error;
 

@@ -5,7 +5,8 @@
 //! connection that waits for its client, or for the rest of a command, keeps its buffer if there is
 //! something in it; other connections allocate new ones meanwhile.
 //!
-//! A change must ensure that the pool keeps two buffers, and none that has grown.
+//! A change must ensure that a pooled buffer is empty, as it had the bytes of another connection,
+//! that none has grown, and that each thread keeps two at most.
 
 use std::cell::RefCell;
 

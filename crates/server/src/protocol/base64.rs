@@ -4,7 +4,8 @@
 //! denote one key. A reply never repeats the received text: it encodes the key, so each key has one
 //! representation in replies.
 //!
-//! A change must ensure that each key has one representation in replies.
+//! A change must ensure that a text is decoded to the same key as by memcached, also where the text
+//! is malformed.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -3,7 +3,8 @@
 //! Keys are slices of the connection's buffer; only a store command's key is copied, as its block
 //! may arrive much later.
 //!
-//! A change must ensure that no command but a store owns a copy of its key.
+//! A change must ensure that a command borrows its key from the connection's buffer; only a key in
+//! base64 is owned, because it is decoded.
 
 use std::borrow::Cow;
 

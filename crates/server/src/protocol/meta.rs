@@ -13,7 +13,8 @@
 //! The first four accept all flags; a flag without a meaning for the command is ignored. The flags
 //! of a reply are in the request's order, so the words are kept in addition to the parsed options.
 //!
-//! A change must ensure that flags of a reply keep the order of the request.
+//! A change must ensure that a refused `ms` with a valid length swallows its block, or the value
+//! would be run as commands, and that flags of a reply keep the order of the request.
 
 use std::borrow::Cow;
 

@@ -6,7 +6,8 @@
 //! construct such keys, because the hash is keyed at random; among 2^32 keys, half a colliding pair
 //! is expected.
 //!
-//! A change must ensure that a value is returned only if its block has the requested key.
+//! A change must ensure that the hash stays keyed at random, as clients choose the keys: two keys
+//! with one hash may lose a value, but no lookup may return it under the other key.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 

@@ -9,7 +9,8 @@
 //! The lengths are here and not in the block, as the block's size is rounded up to 16 bytes. The
 //! layout is private to `value`: it is never saved.
 //!
-//! A change must ensure that the header stays at 16 bits.
+//! A change must ensure that the fields share no bit, and that each length is that of the block's
+//! part: a wrong one would show the bytes of another part.
 
 use super::item_flags::ItemFlags;
 use super::item_number::ItemNumber;

@@ -4,8 +4,8 @@
 //! Marking stale replaces the value, in one atomic update, so of several clients exactly one wins
 //! the right to store it again.
 //!
-//! A change must ensure that marking a value as stale is one atomic update: exactly one client wins
-//! it.
+//! A change must ensure that a value is marked as stale by one atomic update, and is deleted if
+//! there is no room for that update: it must not look fresh.
 
 use super::echo::brief;
 use crate::commands::events;
