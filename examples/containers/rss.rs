@@ -3,7 +3,8 @@
 //!
 //! Shown beside the exact count, to keep the latter honest.
 //!
-//! A change must ensure that only resident memory is reported: the exact count is beside it.
+//! A change must ensure that the figure is the system's, and not derived from a count of this
+//! library: it is there to check the exact count.
 
 /// Resident bytes; 0 where the system does not tell.
 pub fn bytes() -> u64 {

@@ -4,7 +4,8 @@
 //!
 //! A shelf calls a hook during its scan, which ends a group at the most harmful moment.
 //!
-//! A change must ensure that the group ends inside the scan, and that each loop has a bound.
+//! A change must ensure that the group ends inside a callback of the round, and that each loop has
+//! a bound.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]

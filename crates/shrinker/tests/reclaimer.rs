@@ -1,9 +1,10 @@
 //! The reclaimer threads, and the steps that they run.
 //!
 //! Tests of a `Job` step it without a thread, and so do not depend on time; tests of the threads
-//! wait for a state and never for a duration.
+//! wait for a state.
 //!
-//! A change must ensure that no test waits for a duration.
+//! A change must ensure that a slow machine fails no test: an event is waited for by its state, and
+//! a pause only gives a thread the time to do what it must not do.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -3,7 +3,8 @@
 //! A table's objects are shared, may panic in `Drop`, and may move to another table while readers
 //! stand on them: none of that may be unsound, hang, or need more stack for more objects.
 //!
-//! A change must ensure that each test uses safe code only.
+//! A change must ensure that each object counts its drop: an object that is dropped twice, or
+//! never, must fail its test.
 #![forbid(unsafe_code)]
 
 use lowwater_store::hash_chains::{HashChains, HashLink, Reader};

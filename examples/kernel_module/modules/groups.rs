@@ -8,8 +8,9 @@
 //! reference of its control group, and the shrinker is called for the whole machine only. README.md
 //! has a table of both; `in_tree.rs` uses a kernel with both.
 //!
-//! A change must ensure that each of lowwater's groups holds one reference of its control group
-//! until the module ends.
+//! A change must ensure that a group's entry in `CONTROL_GROUPS` is cleared before the group goes
+//! offline, and its reference is dropped after that: then the id and the address may be those of
+//! others.
 
 use super::sys::NoMemory;
 use core::{

@@ -3,7 +3,8 @@
 //! The cache of `cache.rs` in the kernel, on lowwater's lists and under its registry of shrinkers.
 //! The kernel sees one shrinker, and the registry passes its requests on to the groups.
 //!
-//! A change must ensure that the kernel sees one shrinker only.
+//! A change must ensure that the fields of `OnLowwater` keep their order: the file ends before the
+//! groups that its tasks use, and the wait for RCU and the report come last.
 
 use kernel::{c_str, prelude::*};
 

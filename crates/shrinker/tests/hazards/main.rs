@@ -4,7 +4,8 @@
 //! Each file of this folder has one kind of misuse. Only safe code: a failure is a panic, a hang,
 //! or another shrinker that is not reclaimed from.
 //!
-//! A change must ensure that no file of the folder has unsafe code.
+//! A change must ensure that a new public type, or a new callback, is misused here in each of these
+//! ways, and gets its row in docs/HAZARDS.md.
 
 #![forbid(unsafe_code)]
 #![cfg(all(feature = "std", not(lowwater_loom)))]

@@ -4,7 +4,8 @@
 //! `unit` has one property for each test; `loom` checks small models in every order of the threads'
 //! steps.
 //!
-//! A change must ensure that each property is in one of the two modules.
+//! A change must ensure that a property that depends on the order of threads is checked in `loom`,
+//! which tries every order.
 
 #[cfg(lowwater_loom)]
 mod loom;

@@ -6,7 +6,8 @@
 //! compares counts, orders, handles and bytes. A failing history is reduced by proptest and can be
 //! replayed by its seed.
 //!
-//! A change must ensure that each operation of the lists is one of the model, too.
+//! A change must ensure that the model shares no code with the lists, and that both and the
+//! baseline are compared after each operation.
 
 use super::{item, numbers, Item};
 use crate::list_lru::baseline::{EagerListLru, Turn};

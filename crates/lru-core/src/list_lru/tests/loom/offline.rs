@@ -6,7 +6,8 @@
 //! the tests call it without a mutant and, as `fails_with_`, with each mutant. Bugs that Linux had
 //! are named with its versions.
 //!
-//! A change must ensure that each race has a twin for each step that it needs.
+//! A change must ensure that each ordering, and each decision without a lock, has a twin that fails
+//! (docs/ORDERINGS.md).
 
 use super::{world, World, N0};
 use crate::list_lru::tests::{item, Item};

@@ -6,7 +6,8 @@
 //!
 //! Numbers such as L4 and R8 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that each race has a twin for each step that it needs.
+//! A change must ensure that each ordering, and each decision without a lock, has a twin that fails
+//! (docs/ORDERINGS.md).
 
 use super::listener::Bit;
 use super::{world, world_heard_by, World, N0};
