@@ -3,7 +3,8 @@
 //!
 //! Without the manager's environment variables, nothing happens.
 //!
-//! A change must ensure that a server without a manager behaves as before.
+//! A change must ensure that nothing happens without the manager's variables, and that sockets are
+//! taken only if `LISTEN_PID` is this process.
 
 #![cfg(unix)]
 

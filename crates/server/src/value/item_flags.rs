@@ -2,7 +2,8 @@
 //!
 //! Three bits of `ItemHeader`; plain data.
 //!
-//! A change must ensure that the flags fit into their three bits.
+//! A change must ensure that a new flag gets a bit of its own in `ItemHeader`: all three that it
+//! has are in use.
 
 /// The flags of an item. A change replaces the value atomically, so of several clients exactly one
 /// wins.

@@ -1,7 +1,7 @@
 //! The read side for builds without `std` and for loom: readers are counted ([`ReaderCount`]).
 //!
 //! Same interface as `epoch.rs`. The queue allocates for each retired object; without memory for
-//! that the process aborts.
+//! that the object leaks.
 //!
 //! A change of the interface must be made in both.
 
