@@ -3,7 +3,8 @@
 //! Keys differ in everything that an index relies on: their size, their `Drop`, how many have one
 //! hash, and whether the hash stays the same.
 //!
-//! A change must ensure that each kind of key has the `Drop` and the hash that its name tells.
+//! A change must ensure that each callback of `Owning` calls `enter`, where a program acts or
+//! panics, and that each `Hashing` returns the hashes that its name tells.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

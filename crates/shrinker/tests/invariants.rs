@@ -4,9 +4,11 @@
 //! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`), S16 is in `src/bitmap.rs` and
 //! `src/map/tests.rs`; races are in `stress.rs` and in the loom tests beside the code.
 //!
-//! Each test is named after the number of its invariant in docs/INVARIANTS.md.
+//! A test of an invariant has its number in docs/INVARIANTS.md in its name; the others check what
+//! the documentation of a method promises.
 //!
-//! A change must ensure that each test names the invariant that it checks.
+//! A change must ensure that calls and objects are counted exactly: a pass that calls one shrinker
+//! too many, or leaves one object, must fail.
 
 #![cfg(not(lowwater_loom))]
 

@@ -2,8 +2,8 @@
 //!
 //! Which group pays for an overwrite, and that a tenant's keys are never found by another tenant.
 //!
-//! A change must ensure that both groups' counts are compared, not only the one that gets the
-//! entry.
+//! A change must ensure that the counts of all groups are compared, not only of the one that gets
+//! the entry, and that a tenant's key is also looked up as another tenant's.
 
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 //! name, such as `l4_`, is the number of the guarantee in docs/INVARIANTS.md; tests without a
 //! prefix check behaviour that only the documentation of a method promises.
 //!
-//! A change must ensure that each guarantee of the page that one thread can show has a test here.
+//! A change must ensure that each guarantee of the page that one thread can show has a test here,
+//! or in the file that the page names for it.
 
 use super::{ids, item, numbers, Item};
 use crate::list_lru::refusable::fault;

@@ -2,7 +2,8 @@
 //!
 //! The table is compared with a plain list of pairs, and its bytes are written out.
 //!
-//! A change must ensure that each pair is a candidate equally often, and which pairs are compared.
+//! A change must ensure that each pair is shown to be a candidate equally often, and that the bytes
+//! stay written out.
 
 use super::super::log2::ONE;
 use super::*;
