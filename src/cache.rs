@@ -94,6 +94,7 @@ pub use error::{CacheBuildError, InsertError, RejectReason};
 pub use expiry::lifetime::{ExpiryEvent, Lifetime};
 pub use handle::Cache;
 pub use load::filled::{Filled, Origin};
+pub use load::refresh::{Hit, Refresh};
 pub use pinned::Pinned;
 pub use policy::Eviction;
 pub use removal::RemovalCause;

@@ -19,11 +19,13 @@ use super::compaction::state::Compaction;
 use super::core::{Core, Listener, ValueFunctions};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
+use super::expiry::freshness::RefreshTimes;
 use super::expiry::lifetime::{Expiry, ExpiryEvent, ExpiryFn, Lifetime};
 use super::expiry::sweep::SweepSchedule;
 use super::handle::Cache;
 use super::inner::{CacheInner, Weigher};
 use super::limits::CacheLimits;
+use super::load::retry_times::RetryTimes;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
@@ -55,6 +57,8 @@ struct Choices<K, V> {
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     expiry: Option<Box<ExpiryFn<K, V>>>,
+    refresh_ahead: Duration,
+    stale_while_revalidate: Duration,
     seeks: Option<u32>,
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
@@ -93,6 +97,8 @@ impl<K, V> CacheBuilder<K, V> {
             time_to_live: None,
             time_to_idle: None,
             expiry: None,
+            refresh_ahead: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
             seeks: None,
             eviction: Eviction::default(),
             listener: None,
@@ -291,6 +297,87 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     #[doc(alias = "Expiry")]
     pub fn expire_after(mut self, function: impl Fn(&K, &V, ExpiryEvent) -> Lifetime + Send + Sync + 'static) -> Self {
         self.choices.expiry = Some(Box::new(function));
+        self
+    }
+
+    /// Sets the last part of an entry's time to live in which a call that reloads it may do so: when
+    /// less than `time` is left. None by default.
+    ///
+    /// Only [`Cache::get_or_refresh`] and loads with [`Entry::refresh`](super::Entry::refresh) reload
+    /// entries. One of their callers is chosen; the others get the present value at once. The new value
+    /// takes the old one's place, with a new deadline, unless the entry was replaced or removed by a
+    /// call meanwhile. See [`Refresh`](super::Refresh) for failures.
+    ///
+    /// An entry without a deadline, or with an idle time, is not reloaded: a use extends the latter. An
+    /// entry with a time of its own that is not longer than `time` is reloaded again as soon as it was
+    /// reloaded.
+    ///
+    /// ```
+    /// use lowwater::runtime::ManualClock;
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+    /// let pages = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, page| page.capacity())
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .refresh_ahead(Duration::from_secs(10))
+    ///     .build()?;
+    /// pages.insert(7, "old".into())?;
+    /// assert_eq!(pages.entry(7).refresh().or_insert_with(|| "new".into()), "old");
+    /// clock.advance(Duration::from_secs(55));
+    /// assert_eq!(pages.entry(7).refresh().or_insert_with(|| "new".into()), "new");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`build`](CacheBuilder::build) refuses a `time` that is not shorter than
+    /// [`time_to_live`](Self::time_to_live) ([`RefreshTooEarly`](CacheBuildError::RefreshTooEarly)).
+    #[doc(alias = "refreshAfterWrite")]
+    #[doc(alias = "refresh_after_write")]
+    pub fn refresh_ahead(mut self, time: Duration) -> Self {
+        self.choices.refresh_ahead = time;
+        self
+    }
+
+    /// Keeps expired entries for a further `time`, in which they are stale: calls that reload an entry
+    /// ([`refresh_ahead`](Self::refresh_ahead)) return the old value while one of their callers reloads
+    /// it. Zero by default. At most a year; a longer time counts as a year.
+    ///
+    /// For all other calls a stale entry has expired: [`Cache::get`], [`Cache::peek`], iteration,
+    /// [`Cache::save`] and loads do not find it, and [`Cache::retain`] removes it without a call of its
+    /// closure. It is charged, counts in [`Cache::len`], and is evicted in the order of all entries. It
+    /// leaves, for the cause [`Expired`](super::RemovalCause::Expired), when the time is over, or when
+    /// another value takes its place.
+    ///
+    /// An entry with an idle time is never stale. A time to live of more than 34 years less `time` is
+    /// without end.
+    ///
+    /// ```
+    /// use lowwater::runtime::ManualClock;
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+    /// let pages = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, page| page.capacity())
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .stale_while_revalidate(Duration::from_secs(600))
+    ///     .build()?;
+    /// pages.insert(7, "old".into())?;
+    /// clock.advance(Duration::from_secs(61));
+    /// assert_eq!(pages.get(&7), None);
+    /// let hit = pages.get_or_refresh(&7).expect("a stale value");
+    /// assert_eq!((hit.value.as_str(), hit.is_stale), ("old", true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "stale-while-revalidate")]
+    #[doc(alias = "stale-if-error")]
+    pub fn stale_while_revalidate(mut self, time: Duration) -> Self {
+        self.choices.stale_while_revalidate = time;
         self
     }
 
@@ -513,6 +600,14 @@ where
                 return Err(CacheBuildError::TwoTimes { time_to_live, time_to_idle });
             }
         };
+        let refresh_ahead = choices.refresh_ahead;
+        match choices.time_to_live {
+            Some(time_to_live) if !refresh_ahead.is_zero() && time_to_live <= refresh_ahead => {
+                return Err(CacheBuildError::RefreshTooEarly { refresh_ahead, time_to_live });
+            }
+            _ => {}
+        }
+        let refresh = RefreshTimes::new(refresh_ahead, choices.stale_while_revalidate);
         let mut builder = choices.runtime.registry().builder(&choices.name).reports_misses(true);
         if let Some(seeks) = choices.seeks {
             builder = builder.seeks(seeks);
@@ -538,7 +633,9 @@ where
             hasher,
             acts_on_use: is_lru || ttl == Ttl::Computed,
             functions,
-            clock: Clock::start(choices.runtime.clock()),
+            clock: Clock::start(choices.runtime.clock(), refresh),
+            inflight: InflightLoads::default(),
+            retries: RetryTimes::default(),
             most: AtomicUsize::new(0),
             is_stuck: AtomicBool::new(false),
             freed_since: AtomicU32::new(0),
@@ -562,7 +659,6 @@ where
             registration: Some(registration),
             core,
             maintenance,
-            inflight: InflightLoads::default(),
             group,
             owns_group,
             has_tenants: AtomicBool::new(false),
@@ -583,6 +679,8 @@ impl<K, V, W, S> std::fmt::Debug for CacheBuilder<K, V, W, S> {
             .field("limits", &self.choices.limits)
             .field("time_to_live", &self.choices.time_to_live)
             .field("time_to_idle", &self.choices.time_to_idle)
+            .field("refresh_ahead", &self.choices.refresh_ahead)
+            .field("stale_while_revalidate", &self.choices.stale_while_revalidate)
             .finish_non_exhaustive()
     }
 }

@@ -186,6 +186,9 @@ where
         let put = self.index.replace(new, hash, guard, record, |new, _| {
             expires = self.expires(record);
             new.set_deadline(expires.at);
+            if record.is_reloading() {
+                new.set_reloading();
+            }
             self.set_is_records(&new, true);
             let old = self.queues.replace(record, new).inspect_err(|new| self.set_is_records(new, false))?;
             old.set_moved();

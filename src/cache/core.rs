@@ -20,8 +20,11 @@ use lowwater_store::{ExtendibleIndex, Slot};
 use super::compaction::state::{CloneFn, Compaction};
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::deadline::Expires;
+use super::expiry::freshness::Freshness;
 use super::expiry::lifetime::{Expiry, ExpiryEvent};
 use super::expiry::sweep::SweepSchedule;
+use super::load::retry_times::RetryTimes;
+use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::record::{Handle, Record};
@@ -51,6 +54,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
+    pub(super) inflight: InflightLoads<K, V>,
+    pub(super) retries: RetryTimes,
     /// Whether a use of any record does more than mark it: in LRU order, or with `expiry`.
     pub(super) acts_on_use: bool,
     /// Whether a use moves a record on its list. A copy of a field of the queues, so that most
@@ -79,7 +84,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
 /// The result of a lookup.
 pub(super) enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     Live(&'g Record<K, V>),
-    /// The record had expired, and was unlinked.
+    /// The record had expired, was not stale any more, and was unlinked.
     Expired(MaybeRemoval<'c, K, V, S>),
     Nothing,
 }
@@ -127,7 +132,8 @@ where
     pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
         caught(|| self.hash(key))
     }
-    /// Finds the record of `key`. An expired record is unlinked.
+
+    /// Finds the record of `key`. A record that is gone is unlinked; a stale one is nothing.
     #[inline]
     pub(super) fn find<'c: 'g, 'g, Q>(&'c self, hash: u64, key: &Q, guard: &'g Guard) -> Found<'c, 'g, K, V, S>
     where
@@ -153,7 +159,12 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        while self.is_expired(record) {
+        loop {
+            match self.clock.freshness(record.deadline()) {
+                Freshness::Fresh | Freshness::Due => return Found::Live(record),
+                Freshness::Stale => return Found::Nothing,
+                Freshness::Gone => {}
+            }
             if let Some((_, removal)) = self.unlink_expired(hash, guard, record) {
                 return Found::Expired(removal);
             }
@@ -163,18 +174,17 @@ where
             };
             record = there;
         }
-        Found::Live(record)
     }
 
-    /// Unlinks this record, unless another thread has given the record a new deadline since it was
-    /// found to be expired.
+    /// Unlinks this record, unless another thread has given the record a new deadline since its stored
+    /// deadline was found to have passed.
     pub(super) fn unlink_expired<'c: 'g, 'g>(
         &'c self,
         hash: u64,
         guard: &'g Guard,
         record: &Record<K, V>,
     ) -> Option<Unlinked<'c, 'g, K, V, S>> {
-        let is_it = |there: &_| std::ptr::eq(there, record) && self.is_expired(there);
+        let is_it = |there: &_| std::ptr::eq(there, record) && self.is_gone(there);
         self.unlink(hash, guard, is_it, |_| RemovalCause::Expired)
     }
 
@@ -189,9 +199,22 @@ where
     ) -> Option<Unlinked<'c, 'g, K, V, S>> {
         let hasher = |record: &Record<K, V>| self.hash(&record.key);
         self.index.remove(hash, guard, is, &hasher, |record| {
+            // Unlinked by a call, and not at its time.
+            if record.is_reloading() && !self.is_gone(record) {
+                self.inflight.stop(hash);
+            }
             record.set_cause(cause(record));
             self.remove_from_list(record)
         })
+    }
+
+    /// Notifies the reload of a record that another one replaces, so that the reloaded value is not
+    /// inserted. Called under the lock of the record's segment, before the record's cause is stored.
+    #[inline]
+    pub(super) fn stop_reload(&self, record: &Record<K, V>, hash: u64) {
+        if record.is_reloading() {
+            self.inflight.stop(hash);
+        }
     }
 
     /// Unlinks this record, found at `at` by a walk over the index, regardless of the hash that its
@@ -258,8 +281,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 
     #[inline]
     pub(super) fn is_expired(&self, record: &Record<K, V>) -> bool {
-        let expires = record.deadline();
-        !expires.is_never() && expires.is_past(self.clock.now())
+        self.clock.has_expired(record.deadline())
+    }
+
+    /// Returns whether the record has expired and is not kept as a stale one.
+    pub(super) fn is_gone(&self, record: &Record<K, V>) -> bool {
+        self.clock.is_gone(record.deadline())
     }
 
     /// Returns whether a use of this record only marks it: it has no deadline to check, extend or
@@ -293,7 +320,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         self.extend_idle_deadline(record, hash, guard);
         if let Some(Expiry { function, .. }) = self.expiry() {
             let at = record.deadline();
-            let event = ExpiryEvent::Read { time_left: at.time_left(self.clock.now()) };
+            let event = ExpiryEvent::Read { time_left: self.clock.time_left(at, self.clock.now()) };
             let Some(ttl) = function(&record.key, &record.value, event).ttl() else { return };
             let new = self.clock.deadline_of(ttl);
             // Compared by key, as a copy may have replaced the record.
@@ -316,7 +343,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             return self.clock.deadline_of(lifetime.ttl().unwrap_or(expiry.default));
         };
         let expires = self.expires(current);
-        let event = ExpiryEvent::Update { time_left: expires.at.time_left(self.clock.now()) };
+        let event = ExpiryEvent::Update { time_left: self.clock.time_left(expires.at, self.clock.now()) };
         (expiry.function)(key, value, event).ttl().map_or(expires, |ttl| self.clock.deadline_of(ttl))
     }
 

@@ -49,6 +49,8 @@ pub struct Entry<'a, K, V, S> {
     pub(super) key: K,
     pub(super) payer: Payer<'a>,
     pub(super) ttl: Ttl,
+    /// Whether a load reloads a present entry that is due for it.
+    pub(super) is_refresh: bool,
 }
 
 /// The live entry under a key, as [`Entry::and_compute`] shows it to its closure.
@@ -100,7 +102,7 @@ impl<K, V> Current<'_, K, V> {
         if deadline.is_never() {
             return None;
         }
-        deadline.time_left(self.clock.now())
+        self.clock.time_left(deadline, self.clock.now())
     }
 
     /// The group that is charged for the entry; the root if the reclaimer has isolated the entry at
@@ -149,7 +151,7 @@ where
 
     /// [`new`](Self::new), with the group to which a new entry is charged.
     pub(super) fn with_default_group(cache: &'a Cache<K, V, S>, key: K, group: &'a Memcg) -> Self {
-        Self { cache, key, payer: Payer::new(group), ttl: cache.inner.ttl }
+        Self { cache, key, payer: Payer::new(group), ttl: cache.inner.ttl, is_refresh: false }
     }
 
     /// Charges `group` for the inserted value, and moves a present entry to `group`.
@@ -192,6 +194,41 @@ where
     /// Gives the inserted value no deadline, even if the cache has a default time.
     pub fn forever(mut self) -> Self {
         self.ttl = Ttl::Forever;
+        self
+    }
+
+    /// Lets the loads of this entry (`or_insert_with` and the like) reload a present value: ahead of its
+    /// deadline ([`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead)), or while it is
+    /// stale ([`CacheBuilder::stale_while_revalidate`](super::CacheBuilder::stale_while_revalidate)).
+    /// Without these options, and for other methods, no effect.
+    ///
+    /// One of the concurrent callers runs its load, in its own thread or task, and returns the new
+    /// value; the others return the old value at once. If the load fails, its caller gets the old value,
+    /// unless that one may not be used any more; then the error. So a load should report its errors
+    /// itself. For a load elsewhere, and for the rules, see [`Refresh`](super::Refresh).
+    ///
+    /// ```
+    /// use lowwater::cache::Origin;
+    /// use lowwater::runtime::ManualClock;
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+    /// let pages = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, page| page.capacity())
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .stale_while_revalidate(Duration::from_secs(600))
+    ///     .build()?;
+    /// pages.insert(7, "page".into())?;
+    /// clock.advance(Duration::from_secs(61));
+    /// let fails = || Err(std::io::Error::other("the database is away"));
+    /// let found = pages.entry(7).refresh().or_try_fill_with(fails)?;
+    /// assert_eq!((found.value.as_str(), found.origin), ("page", Origin::Stale));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refresh(mut self) -> Self {
+        self.is_refresh = true;
         self
     }
 

@@ -30,6 +30,17 @@ pub enum CacheBuildError {
         /// The configured idle time.
         time_to_idle: Duration,
     },
+    /// The last part of an entry's time, in which it is reloaded, would be all of it.
+    #[error(
+        "refresh_ahead ({refresh_ahead:?}) must be shorter than time_to_live ({time_to_live:?}): an entry would be \
+         reloaded again as soon as it was reloaded"
+    )]
+    RefreshTooEarly {
+        /// The configured time before the deadline.
+        refresh_ahead: Duration,
+        /// The configured time to live.
+        time_to_live: Duration,
+    },
     /// A limit of the cache itself is 0.
     #[error("the cache's {limit} is 0 bytes; omit it for no limit")]
     ZeroLimit {

@@ -1,8 +1,8 @@
 //! Expiry: deadlines and the reaper.
 //!
-//! `deadline` and `compact_duration` are arithmetic, `clock` reads the time, `lifetime` is the
-//! user's function for the times of single entries, `sweep` and `reaper` remove expired records in
-//! the background. Lookups check a record's deadline themselves, so the reaper is about memory and
+//! `deadline`, `freshness` and `compact_duration` are arithmetic, `clock` reads the time, `lifetime`
+//! is the user's function for the times of single entries, `sweep` and `reaper` remove expired records
+//! in the background. Lookups check a record's deadline themselves, so the reaper is about memory and
 //! not about correctness.
 //!
 //! A change must ensure that no lookup relies on the reaper: each lookup checks the deadline
@@ -11,6 +11,7 @@
 pub(crate) mod clock;
 mod compact_duration;
 pub(crate) mod deadline;
+pub(crate) mod freshness;
 pub(crate) mod lifetime;
 mod reaper;
 pub(crate) mod sweep;

@@ -11,7 +11,6 @@ use lowwater_shrinker::Registration;
 
 use super::core::Core;
 use super::expiry::clock::Ttl;
-use super::load::single_flight::InflightLoads;
 use crate::runtime::MaintenanceId;
 use crate::Runtime;
 
@@ -27,7 +26,6 @@ pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static,
     pub(super) core: Arc<Core<K, V, S>>,
     /// The core's id in the housekeeper.
     pub(super) maintenance: MaintenanceId,
-    pub(super) inflight: InflightLoads<K, V>,
     pub(super) group: Memcg,
     /// Whether the group was made for the cache's limits: then it ends with the cache.
     pub(super) owns_group: bool,

@@ -29,6 +29,7 @@ use super::expiry::clock::Ttl;
 use super::expiry::deadline::{Expires, Floor};
 use super::handle::Cache;
 use super::inner::CacheInner;
+use super::load::single_flight::InflightLoad;
 use super::payer::Payer;
 use super::payment::Payment;
 use super::policy::cost::RelativeCost;
@@ -46,6 +47,8 @@ pub(super) enum Expect<'g, K, V> {
     Vacant,
     /// This record, and no other.
     Same(&'g Record<K, V>),
+    /// The record that this load reloads; or no record, if that one was evicted or has expired.
+    Reload(&'g InflightLoad<K, V>),
 }
 
 impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V> {
@@ -57,6 +60,7 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
             (Self::Vacant, Some(there)) => core.is_expired(there),
             (Self::Same(same), Some(there)) => std::ptr::eq(*same, there),
             (Self::Same(_), None) => false,
+            (Self::Reload(load), there) => !load.is_stopped() && there.is_none_or(Record::is_reloading),
         }
     }
 }
@@ -178,7 +182,7 @@ where
         let target = self.target(group, hash);
         self.prefetch(hash, target);
         let expires = match ttl {
-            Ttl::Computed => self.computed_deadline(&key, &value, hash),
+            Ttl::Computed => self.computed_deadline(&key, &value, hash, expect),
             _ => core.clock.deadline_of(ttl),
         };
         let mut new = self.make(key, value, weighed, expires, group)?;
@@ -209,9 +213,12 @@ where
     /// Returns the deadline of a new value by the user's function. Out of line, as few caches have
     /// one.
     #[cold]
-    fn computed_deadline(&self, key: &K, value: &V, hash: u64) -> Expires {
+    fn computed_deadline(&self, key: &K, value: &V, hash: u64, expect: &Expect<'_, K, V>) -> Expires {
         let guard = pin();
-        self.inner.core.deadline_of_new(Ttl::Computed, key, value, self.present(key, hash, &guard))
+        // A reloaded value is a new one: an unchanged deadline would have it reloaded again at once.
+        let is_reload = matches!(expect, Expect::Reload(_));
+        let present = (!is_reload).then(|| self.present(key, hash, &guard)).flatten();
+        self.inner.core.deadline_of_new(Ttl::Computed, key, value, present)
     }
 
     /// Returns the record of a key that has not expired. Not a use.
@@ -410,7 +417,7 @@ where
                 return Err(record);
             }
             if let (Some((there, node)), ByteSize::ZERO) = (present, paid) {
-                match self.overwrite(there, node, record, &mut payment, &mut owner) {
+                match self.overwrite((there, node), hash, record, &mut payment, &mut owner) {
                     Ok(replaced) => {
                         removal = Some(replaced);
                         return Ok(Entry::Overwritten);
@@ -441,6 +448,7 @@ where
                 record
             })?;
             if let Some(there) = there {
+                core.stop_reload(there, hash);
                 if core.is_expired(there) {
                     cause = RemovalCause::Expired;
                 }

@@ -1,12 +1,15 @@
 //! Loads: one load for all callers that miss the same key at the same time (single flight).
 //!
-//! `fill` has the public calls, `single_flight` one leader and its followers, `wait_graph` the
-//! check for cycles. A change must ensure that no caller waits, directly or through others, for its
+//! `fill` has the public calls, `refresh` those that reload an entry before it has expired or while it
+//! is stale, `retry_times` when they may try again, `single_flight` one leader and its followers,
+//! `wait_graph` the check for cycles. A change must ensure that no caller waits, directly or through others, for its
 //! own load.
 
 mod by_ref;
 pub(crate) mod fill;
 pub(crate) mod filled;
 mod many;
+pub(crate) mod refresh;
+pub(crate) mod retry_times;
 pub(crate) mod single_flight;
 mod wait_graph;

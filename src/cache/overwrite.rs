@@ -62,7 +62,7 @@ where
         is_within_limits(group)
     }
 
-    /// Puts a new record in the place of `old` on its list, and settles its payment. As for
+    /// Puts a new record of this hash in the place of `old` on its list, and settles its payment. As for
     /// [`may_overwrite`](Self::may_overwrite).
     ///
     /// # Errors
@@ -71,8 +71,8 @@ where
     #[inline]
     pub(super) fn overwrite(
         &self,
-        old: &Record<K, V>,
-        node: NodeId,
+        (old, node): (&Record<K, V>, NodeId),
+        hash: u64,
         new: Handle<K, V>,
         payment: &mut Payment<'_>,
         owner: &mut Option<Memcg>,
@@ -93,6 +93,7 @@ where
             new.set_queue(queue);
             new.set_uses(uses);
         })?;
+        core.stop_reload(&replaced, hash);
         replaced.set_cause(RemovalCause::Replaced);
         payment.settle(before, after);
         Ok(PendingRemoval { core, record: Some(replaced), memcg: None })

@@ -27,7 +27,7 @@ pub(super) struct Record<K, V> {
     pub(super) value: V,
     deadline: AtomicU32,
     charge: ChargeAndUses,
-    /// The queue, the removal cause, and two flags.
+    /// The queue, the removal cause or the mark of a reload, and two flags.
     state: SlotState,
     links: CompressedLinks,
 }
@@ -62,6 +62,8 @@ const IN_MAIN: u8 = 1;
 const CAUSE_SHIFT: u32 = 1;
 const CAUSE_MAX: u8 = 7;
 const CAUSE: u8 = CAUSE_MAX << CAUSE_SHIFT;
+/// In place of a cause, while the record is in the index: a reload of it has begun.
+const RELOADING: u8 = CAUSE_MAX;
 /// A copy has taken the record's place.
 const MOVED: u8 = 1 << 4;
 /// The value outlives the record, for readers or in other entries, and is charged separately.
@@ -166,6 +168,18 @@ impl<K, V> Record<K, V> {
     /// Stores the cause; see [`cause`](Self::cause).
     pub(super) fn set_cause(&self, cause: RemovalCause) {
         self.state.update(|bits| Some(Self::with_cause(bits, cause)));
+    }
+
+    /// Returns whether a reload of the record in the index has begun, and perhaps ended without a new
+    /// value. Stored under the segment's lock.
+    #[inline]
+    pub(super) fn is_reloading(&self) -> bool {
+        self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX == RELOADING
+    }
+
+    /// Marks the record in the index; see [`is_reloading`](Self::is_reloading).
+    pub(super) fn set_reloading(&self) {
+        self.state.update(|bits| Some(bits & !CAUSE | RELOADING << CAUSE_SHIFT));
     }
 
     /// Returns the bits of a record's state with this cause.

@@ -115,7 +115,7 @@ where
             let now = core.clock.now();
             for record in part {
                 let expires = record.deadline();
-                if expires.is_past(now) {
+                if core.clock.has_expired_at(expires, now) {
                     continue;
                 }
                 // A record that a walk has isolated has no owner: it is about to be evicted, or
@@ -127,7 +127,7 @@ where
                 }
                 // The record has not expired. `time_left` is rounded down, possibly to zero, and
                 // `load` would drop the entry then.
-                meta.time_left = expires.time_left(now).map(|left| left.max(TICK_TIME));
+                meta.time_left = core.clock.time_left(expires, now).map(|left| left.max(TICK_TIME));
                 meta.time_to_idle = expires.time_to_idle();
                 meta.heat = record.uses() | if record.queue() == Queue::Main { PROVEN } else { 0 };
                 save(&record.key, &record.value, &meta)?;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::compact_duration::CompactDuration;
 use super::deadline::{Deadline, Expires, Floor, Now};
+use super::freshness::{Freshness, RefreshTimes};
 use crate::runtime::ManualClock;
 
 /// The time to live of a record.
@@ -33,6 +34,7 @@ pub(crate) enum Ttl {
 pub(crate) struct Clock {
     /// None: the system's monotonic clock.
     manual: Option<ManualClock>,
+    refresh: RefreshTimes,
     /// The floor for which deadlines are encoded and decoded; see `deadline.rs`. Only increases.
     floor: AtomicU32,
     /// The floor to which the sweep in progress will raise `floor`, or the last sweep has.
@@ -43,8 +45,9 @@ pub(crate) struct Clock {
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
-    pub(crate) fn start(manual: Option<&ManualClock>) -> Self {
-        let mut clock = Self { manual: manual.cloned(), floor: AtomicU32::new(0), announced: AtomicU32::new(0) };
+    pub(crate) fn start(manual: Option<&ManualClock>, refresh: RefreshTimes) -> Self {
+        let (manual, floor, announced) = (manual.cloned(), AtomicU32::new(0), AtomicU32::new(0));
+        let mut clock = Self { manual, refresh, floor, announced };
         // No record has a deadline yet.
         let floor = Floor::of(clock.now());
         (*clock.floor.get_mut(), *clock.announced.get_mut()) = (floor.0, floor.0);
@@ -93,11 +96,40 @@ impl Clock {
         (at != expires.at.nanoseconds(floor)).then(|| Deadline::in_seconds(u64::try_from(at).unwrap_or(0)))
     }
 
-    /// Returns the first deadline at least `time` from now; [`Deadline::NEVER`] if that is too far
-    /// off to be encoded.
+    /// Returns the first deadline of a record that is to live for at least `time` from now;
+    /// [`Deadline::NEVER`] if that is too far off to be encoded.
     pub(crate) fn after(&self, time: Duration) -> Expires {
         let now = self.now();
-        Expires { at: Deadline::at(u128::from(now.at) + time.as_nanos(), now), floor: now.floor }
+        Expires { at: Deadline::at(self.refresh.end(u128::from(now.at) + time.as_nanos()), now), floor: now.floor }
+    }
+
+    /// Returns whether a record with this deadline has expired: it may still be stale.
+    #[inline]
+    pub(crate) fn has_expired(&self, at: Deadline) -> bool {
+        !at.is_never() && self.has_expired_at(at, self.now())
+    }
+
+    /// As [`has_expired`](Self::has_expired), at the time `now`.
+    pub(crate) fn has_expired_at(&self, at: Deadline, now: Now) -> bool {
+        !at.is_never() && self.refresh.left(at, now) <= 0
+    }
+
+    /// Returns whether a record with this deadline is to be removed.
+    pub(crate) fn is_gone(&self, at: Deadline) -> bool {
+        !at.is_never() && at.is_past(self.now())
+    }
+
+    /// Returns how fresh a record with this deadline is.
+    pub(crate) fn freshness(&self, at: Deadline) -> Freshness {
+        if at.is_never() {
+            return Freshness::Fresh;
+        }
+        self.refresh.freshness(at, self.now())
+    }
+
+    /// Returns the time that a record with this deadline has to live, as [`Deadline::time_left`].
+    pub(crate) fn time_left(&self, at: Deadline, now: Now) -> Option<Duration> {
+        at.time_left(now).map(|left| left.saturating_sub(self.refresh.stale_time(at)))
     }
 
     /// Returns the deadline of a record with this time to live, which is not computed.
@@ -126,7 +158,19 @@ impl Clock {
         let Some(idle) = idle else { return self.after(left) };
         let Some(idle) = CompactDuration::at_least(idle) else { return Expires::NEVER };
         let now = self.now();
-        Expires { at: Deadline::idle(idle, left, now), floor: now.floor }
+        Expires { at: self.idle(idle, left, now), floor: now.floor }
+    }
+
+    /// Returns the idle deadline of a record that expires in `left`; a fixed one, if the count of
+    /// units does not reach from the floor.
+    fn idle(&self, idle: CompactDuration, left: Duration, now: Now) -> Deadline {
+        let at = Deadline::idle(idle, left, now);
+        if at.is_idle() {
+            return at;
+        }
+        let left = left.min(Duration::from_nanos(idle.nanoseconds()));
+        let end = self.refresh.end(u128::from(now.at) + left.as_nanos());
+        Deadline::in_seconds(u64::try_from(end).unwrap_or(u64::MAX))
     }
 
     /// Returns the extended deadline of a record that was used just now. `None` if `at` is no idle
@@ -135,7 +179,7 @@ impl Clock {
     pub(crate) fn extended(&self, at: Deadline) -> Option<Deadline> {
         let (idle, now) = (at.idle_time()?, self.now());
         let is_due = at.nanoseconds_from(now) < idle.nanoseconds() as i64 && !at.is_past(now);
-        is_due.then(|| Deadline::idle(idle, Duration::MAX, now))
+        is_due.then(|| self.idle(idle, Duration::MAX, now))
     }
 }
 
@@ -234,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_use_extends_an_idle_deadline_after_two_units() {
-        let clock = Clock::start(None);
+        let clock = Clock::start(None, RefreshTimes::default());
         let hour = Duration::from_secs(3_600);
         let fresh = clock.deadline_of(Ttl::Idle(hour)).at;
         assert_eq!(clock.extended(fresh), None, "extended without elapsed time");
@@ -246,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_too_distant_deadline_is_never() {
-        let clock = Clock::start(None);
+        let clock = Clock::start(None, RefreshTimes::default());
         assert!(clock.after(Duration::MAX).at.is_never());
         assert!(clock.after(Duration::from_secs(100 * 365 * 86_400)).at.is_never());
         assert!(!Deadline::NEVER.is_past(clock.now()) && Deadline::NEVER.time_left(clock.now()).is_none());
@@ -291,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_deadline_that_was_stored_late_gets_an_encoding_that_lasts() {
-        let clock = Clock::start(None);
+        let clock = Clock::start(None, RefreshTimes::default());
         let expires = clock.after(Duration::from_secs(5));
         let at = expires.at.nanoseconds(expires.floor);
         clock.announce_floor(now(20 * DAY).floor);

@@ -148,8 +148,8 @@ where
         let is_done = at.is_done();
         let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
         for record in expired {
-            let is_expired = |there: &Record<K, V>| self.is_expired(there);
-            let taken = self.unlink_at(&here, &guard, record, is_expired, RemovalCause::Expired);
+            let is_gone = |there: &Record<K, V>| self.is_gone(there);
+            let taken = self.unlink_at(&here, &guard, record, is_gone, RemovalCause::Expired);
             sweep.freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, removal)| removal));
         }

@@ -14,6 +14,7 @@ use std::hash::{BuildHasher, Hash};
 use lowwater_rcu::pin;
 
 use super::filled::{Filled, Origin};
+use super::refresh::Revalidation;
 use super::single_flight::{Join, Leader};
 use super::wait_graph::LoadScope;
 use crate::cache::entry::Entry;
@@ -21,18 +22,18 @@ use crate::cache::handle::Cache;
 use crate::cache::insert::Expect;
 
 /// The next step of a caller that misses a key.
-pub(crate) enum FillStep<'a, K, V> {
+pub(crate) enum FillStep<K, V> {
     /// Return this value.
     Done(V),
     /// Load the value.
-    Load(LoadTicket<'a, K, V>),
+    Load(LoadTicket<K, V>),
     /// Look the key up again.
     Retry(K),
 }
 
 /// A caller's load: as the leader of all callers of the key, or alone, without followers.
-pub(crate) enum LoadTicket<'a, K, V> {
-    Leader(Leader<'a, K, V>),
+pub(crate) enum LoadTicket<K, V> {
+    Leader(Leader<K, V>),
     Alone(K),
 }
 
@@ -84,12 +85,21 @@ where
     /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
     pub fn or_try_fill_with<E>(mut self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
         let hash = self.cache.inner.core.hash(&self.key);
+        if self.is_refresh {
+            match self.find_to_refresh(hash) {
+                Revalidation::Hit(found) => return Ok(found),
+                Revalidation::Reload(refresh, old) => {
+                    return refresh.try_fill_with(load).or_else(|error| old.or(error));
+                }
+                Revalidation::Miss(entry) => self = entry,
+            }
+        }
         loop {
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(Filled { value, origin: Origin::Cached });
             }
-            let Self { cache, key, payer, ttl } = self;
-            match cache.fill_step(hash, cache.inner.inflight.join(hash, key)) {
+            let Self { cache, key, payer, ttl, is_refresh } = self;
+            match cache.fill_step(hash, cache.inner.core.inflight.join(hash, key)) {
                 FillStep::Done(value) => return Ok(Filled { value, origin: Origin::Shared }),
                 FillStep::Load(ticket) => {
                     let running = ticket.run();
@@ -106,7 +116,7 @@ where
                     });
                     return Ok(Filled { value, origin });
                 }
-                FillStep::Retry(key) => self = Self { cache, key, payer, ttl },
+                FillStep::Retry(key) => self = Self { cache, key, payer, ttl, is_refresh },
             }
         }
     }
@@ -138,12 +148,22 @@ where
     #[cfg(feature = "async")]
     pub async fn or_try_insert_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         let hash = self.cache.inner.core.hash(&self.key);
+        if self.is_refresh {
+            match self.find_to_refresh(hash) {
+                Revalidation::Hit(found) => return Ok(found.value),
+                Revalidation::Reload(refresh, old) => {
+                    let loaded = refresh.try_load_with_async(load).await;
+                    return loaded.or_else(|error| Ok(old.or(error)?.value));
+                }
+                Revalidation::Miss(entry) => self = entry,
+            }
+        }
         loop {
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(value);
             }
-            let Self { cache, key, payer, ttl } = self;
-            match cache.fill_step(hash, cache.inner.inflight.join_async(hash, key).await) {
+            let Self { cache, key, payer, ttl, is_refresh } = self;
+            match cache.fill_step(hash, cache.inner.core.inflight.join_async(hash, key).await) {
                 FillStep::Done(value) => return Ok(value),
                 FillStep::Load(ticket) => {
                     let value = super::single_flight::run_task(|| ticket.run(), load).await?;
@@ -152,7 +172,7 @@ where
                         let _kept = cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, None);
                     }));
                 }
-                FillStep::Retry(key) => self = Self { cache, key, payer, ttl },
+                FillStep::Retry(key) => self = Self { cache, key, payer, ttl, is_refresh },
             }
         }
     }
@@ -220,7 +240,7 @@ where
     }
 
     /// Returns the next step after joining a load.
-    pub(crate) fn fill_step<'a>(&self, hash: u64, join: Join<'a, K, V>) -> FillStep<'a, K, V> {
+    pub(crate) fn fill_step(&self, hash: u64, join: Join<K, V>) -> FillStep<K, V> {
         match join {
             // Another leader may have completed between this caller's lookup and its join. An
             // expired record stays until the new value is published.
@@ -241,7 +261,7 @@ where
     }
 }
 
-impl<K, V: Clone> LoadTicket<'_, K, V> {
+impl<K, V: Clone> LoadTicket<K, V> {
     /// Marks the thread as running the load's code until the guard is dropped. None for a load
     /// without followers.
     fn run(&self) -> Option<LoadScope> {
@@ -253,7 +273,7 @@ impl<K, V: Clone> LoadTicket<'_, K, V> {
 
     /// Publishes the loaded value, unless the cache rejects it or has a value that was inserted
     /// meanwhile, which is younger; and completes the load.
-    fn finish(self, value: V, keep: impl FnOnce(K, V)) -> V {
+    pub(super) fn finish(self, value: V, keep: impl FnOnce(K, V)) -> V {
         match self {
             Self::Leader(leader) => {
                 let running = leader.run();

@@ -25,6 +25,9 @@ pub struct Filled<V> {
 pub enum Origin {
     /// The cache had it.
     Cached,
+    /// The cache had it past its deadline, as a stale value
+    /// ([`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate)).
+    Stale,
     /// This caller loaded it, and the cache has it now.
     Loaded,
     /// Another caller loaded it at the same time, and the cache has it or has rejected it.

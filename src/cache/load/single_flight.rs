@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::future::{poll_fn, Future};
 #[cfg(feature = "async")]
 use std::pin::{pin, Pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 #[cfg(feature = "async")]
 use std::task::{Context, Poll, Waker};
@@ -43,7 +44,9 @@ use super::wait_graph::{Cycle, LoadId, LoadScope, WaitEdge};
 
 /// The loads in flight, by the hash of their keys. A null pointer before the first load.
 #[doc(alias = "singleflight")]
-pub(crate) struct InflightLoads<K, V>(OnceBox<DashMap<u64, Arc<InflightLoad<K, V>>>>);
+pub(crate) struct InflightLoads<K, V>(OnceBox<Arc<LoadMap<K, V>>>);
+
+type LoadMap<K, V> = DashMap<u64, Arc<InflightLoad<K, V>>>;
 
 impl<K, V> Default for InflightLoads<K, V> {
     fn default() -> Self {
@@ -52,10 +55,21 @@ impl<K, V> Default for InflightLoads<K, V> {
 }
 
 /// One load in flight.
-struct InflightLoad<K, V> {
+pub(crate) struct InflightLoad<K, V> {
     id: LoadId,
     shared: Mutex<InflightState<K, V>>,
     done: Condvar,
+    /// Whether a call has removed or replaced the record that this load reloads.
+    is_stopped: AtomicBool,
+}
+
+impl<K, V> InflightLoad<K, V> {
+    /// Returns whether the loaded value must not be inserted. Called under the lock of the key's
+    /// segment.
+    pub(crate) fn is_stopped(&self) -> bool {
+        // Relaxed: ordered by the lock of the key's segment, as the store in `stop`.
+        self.is_stopped.load(Ordering::Relaxed)
+    }
 }
 
 /// The state under the lock of a load.
@@ -81,9 +95,9 @@ enum LoadState<K, V> {
 }
 
 /// The result of joining a load.
-pub(crate) enum Join<'a, K, V> {
+pub(crate) enum Join<K, V> {
     /// The caller is to load, and to [`complete`](Leader::complete) the load.
-    Leader(Leader<'a, K, V>),
+    Leader(Leader<K, V>),
     /// The leader's value.
     Loaded(Arc<V>),
     /// The caller is to try again: the leader gave up, or completed another load of this hash.
@@ -93,8 +107,8 @@ pub(crate) enum Join<'a, K, V> {
 }
 
 /// The leader of a load. Dropped without completing the load, it lets another caller try.
-pub(crate) struct Leader<'a, K, V> {
-    loads: &'a DashMap<u64, Arc<InflightLoad<K, V>>>,
+pub(crate) struct Leader<K, V> {
+    loads: Arc<LoadMap<K, V>>,
     hash: u64,
     load: Arc<InflightLoad<K, V>>,
     /// Present if another load's code has begun this one.
@@ -109,9 +123,32 @@ struct Follower<K, V> {
     is_ours: bool,
 }
 
+impl<K, V> InflightLoads<K, V> {
+    /// Returns whether a load of this hash is in flight.
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        self.0.get().is_some_and(|loads| loads.contains_key(&hash))
+    }
+
+    /// Notifies the load in flight of this hash, if there is one, that a call has removed or replaced
+    /// the record that it reloads. Called under the lock of the key's segment; takes a lock of the map,
+    /// under which no other lock is taken.
+    #[cold]
+    pub(crate) fn stop(&self, hash: u64) {
+        if let Some(load) = self.0.get().and_then(|loads| loads.get(&hash)) {
+            // Relaxed: as in `is_stopped`.
+            load.is_stopped.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl<K: Eq, V> InflightLoads<K, V> {
+    /// Starts a load for `key`, to reload its record; none if a load of this hash is in flight.
+    pub(crate) fn start(&self, hash: u64, key: K) -> Option<Leader<K, V>> {
+        self.find_or_start(hash, key).ok()
+    }
+
     /// Joins the load of `key`: waits for it, or starts one.
-    pub(crate) fn join(&self, hash: u64, key: K) -> Join<'_, K, V> {
+    pub(crate) fn join(&self, hash: u64, key: K) -> Join<K, V> {
         let mut follower = match self.find_or_start(hash, key) {
             Ok(leader) => return Join::Leader(leader),
             Err(follower) => follower,
@@ -135,7 +172,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
 
     /// The async form of [`join`](Self::join).
     #[cfg(feature = "async")]
-    pub(crate) async fn join_async(&self, hash: u64, key: K) -> Join<'_, K, V> {
+    pub(crate) async fn join_async(&self, hash: u64, key: K) -> Join<K, V> {
         let follower = match self.find_or_start(hash, key) {
             Ok(leader) => return Join::Leader(leader),
             Err(follower) => follower,
@@ -145,7 +182,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
     }
 
     /// Starts a load for `key`, or finds the one in flight.
-    fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<'_, K, V>, Follower<K, V>> {
+    fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<K, V>, Follower<K, V>> {
         let loads = self.0.get_or_init(Box::default);
         match loads.entry(hash) {
             MapEntry::Occupied(slot) => Err(Follower { load: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
@@ -158,9 +195,14 @@ impl<K: Eq, V> InflightLoads<K, V> {
                     #[cfg(feature = "async")]
                     last_waker: 0,
                 };
-                let load = Arc::new(InflightLoad { id, shared: Mutex::new(shared), done: Condvar::new() });
+                let load = Arc::new(InflightLoad {
+                    id,
+                    shared: Mutex::new(shared),
+                    done: Condvar::new(),
+                    is_stopped: AtomicBool::new(false),
+                });
                 slot.insert(Arc::clone(&load));
-                Ok(Leader { loads, hash, load, _waits: WaitEdge::add_to_new(id) })
+                Ok(Leader { loads: Arc::clone(loads), hash, load, _waits: WaitEdge::add_to_new(id) })
             }
         }
     }
@@ -180,7 +222,7 @@ struct FollowerTask<K, V> {
 impl<K: Eq, V> FollowerTask<K, V> {
     /// Polls the load that this task follows: returns the result if the load is done, else leaves
     /// the task's waker.
-    fn poll<'a>(&mut self, context: &Context<'_>) -> Poll<Join<'a, K, V>> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Join<K, V>> {
         // Cloned and dropped without the lock: a waker's clone and drop are user code.
         let mut waker = None;
         loop {
@@ -229,8 +271,8 @@ impl<K, V> Drop for FollowerTask<K, V> {
 
 /// Returns the result for a follower; none while the load is in progress. A result takes the key,
 /// so there is no call after one.
-fn outcome<'a, K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &LoadState<K, V>) -> Option<Join<'a, K, V>> {
-    let answer: fn(K) -> Join<'a, K, V> = match state {
+fn outcome<K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &LoadState<K, V>) -> Option<Join<K, V>> {
+    let answer: fn(K) -> Join<K, V> = match state {
         LoadState::Loading(theirs) if !*is_ours && Some(theirs) != key.as_ref() => Join::Alone,
         LoadState::Loading(_) | LoadState::Publishing if PublishScope::is_here() => Join::Alone,
         LoadState::Loading(_) => {
@@ -245,11 +287,11 @@ fn outcome<'a, K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &LoadSt
 }
 
 /// The result for a follower that must not wait, as the load waits for the follower.
-fn load_alone<'a, K, V>(key: &mut Option<K>) -> Join<'a, K, V> {
+fn load_alone<K, V>(key: &mut Option<K>) -> Join<K, V> {
     Join::Alone(key.take().expect("the key is taken only with the result"))
 }
 
-impl<K, V> Leader<'_, K, V> {
+impl<K, V> Leader<K, V> {
     /// Calls `f` with the key, under the load's lock.
     pub(crate) fn with_key<R>(&self, f: impl FnOnce(&K) -> R) -> R {
         match &self.load.shared.lock().state {
@@ -258,6 +300,11 @@ impl<K, V> Leader<'_, K, V> {
                 unreachable!("the leader has not completed the load")
             }
         }
+    }
+
+    /// The load, for the precondition of its insert.
+    pub(crate) fn load(&self) -> Arc<InflightLoad<K, V>> {
+        Arc::clone(&self.load)
     }
 
     /// Marks the thread as running the load's code until the guard is dropped.
@@ -283,7 +330,7 @@ impl<K, V> Leader<'_, K, V> {
     }
 }
 
-impl<K, V> Drop for Leader<'_, K, V> {
+impl<K, V> Drop for Leader<K, V> {
     fn drop(&mut self) {
         // Removed from the map first: a later caller finds the record in the cache, or starts a
         // load of its own.

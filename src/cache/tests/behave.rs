@@ -299,11 +299,11 @@ fn a_values_clone_may_request_a_key_in_flight() {
     let runtime = Runtime::builder().unlimited().build().unwrap();
     let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     // The value is inserted between the caller's first lookup and its load.
-    let leader = cache.inner.inflight.join(cache.inner.core.hash(&1), 1);
+    let leader = cache.inner.core.inflight.join(cache.inner.core.hash(&1), 1);
     let theirs = cache.clone();
     // Runs inside `clone`, and joins the load first, although the value is already in the cache.
     let ask = move || {
-        let inflight = &theirs.inner.inflight;
+        let inflight = &theirs.inner.core.inflight;
         assert!(matches!(inflight.join(theirs.inner.core.hash(&1), 1), Join::Alone(1)));
     };
     let slot: Arc<Mutex<Once>> = Arc::new(Mutex::new(Some(Box::new(ask))));

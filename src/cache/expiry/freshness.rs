@@ -1,0 +1,84 @@
+//! Freshness: how far a record is from its deadline, for calls that reload it.
+//!
+//! A record expires when its time to live has passed, and is stale for a further time of the cache's
+//! choice, in which only calls that reload it return its value. So the stored deadline of a record
+//! with a time to live is the end of its stale time, and the reaper needs no knowledge of it. A record
+//! with an idle time is never reloaded early, and is never stale: a use extends its deadline.
+//!
+//! A change must ensure that all deadlines but idle ones are stored with the stale time.
+
+use std::time::Duration;
+
+use super::deadline::{Deadline, Now};
+
+/// The longest stale time; see [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate).
+const STALE_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// The times around a deadline in which a call may reload a record, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RefreshTimes {
+    /// Before the deadline.
+    ahead: i64,
+    /// After the deadline.
+    stale: i64,
+}
+
+/// The age of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    Fresh,
+    /// Live, and so near to its deadline that it is to be reloaded.
+    Due,
+    /// Expired, and kept for calls that reload it.
+    Stale,
+    /// To be removed.
+    Gone,
+}
+
+impl RefreshTimes {
+    pub(crate) fn new(ahead: Duration, stale: Duration) -> Self {
+        let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        Self { ahead: nanoseconds(ahead), stale: nanoseconds(stale.min(STALE_MAX)) }
+    }
+
+    /// Returns the time until which a record is kept that expires at `at`, both in nanoseconds.
+    pub(crate) fn end(self, at: u128) -> u128 {
+        at + u128::from(self.stale.unsigned_abs())
+    }
+
+    /// Returns the time between the expiry of a record and the deadline `at` that is stored for it.
+    pub(crate) fn stale_time(self, at: Deadline) -> Duration {
+        Duration::from_nanos(self.stale_of(at).unsigned_abs())
+    }
+
+    fn stale_of(self, at: Deadline) -> i64 {
+        if at.is_idle() {
+            0
+        } else {
+            self.stale
+        }
+    }
+
+    /// Returns the nanoseconds until the record with the stored deadline `at`, which is not never,
+    /// expires; negative if it has expired.
+    pub(crate) fn left(self, at: Deadline, now: Now) -> i64 {
+        at.nanoseconds_from(now).saturating_sub(self.stale_of(at))
+    }
+
+    /// Returns the freshness of a record with the stored deadline `at`, which is not never.
+    pub(crate) fn freshness(self, at: Deadline, now: Now) -> Freshness {
+        match self.left(at, now) {
+            _ if at.is_past(now) => Freshness::Gone,
+            ..=0 => Freshness::Stale,
+            left if left < self.ahead && !at.is_idle() => Freshness::Due,
+            _ => Freshness::Fresh,
+        }
+    }
+}
+
+impl Freshness {
+    /// Returns whether a call may reload the record.
+    pub(crate) fn is_due(self) -> bool {
+        matches!(self, Self::Due | Self::Stale)
+    }
+}

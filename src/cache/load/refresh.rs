@@ -1,0 +1,369 @@
+//! Reloads of present entries: refresh ahead, and stale while revalidate.
+//!
+//! A call that may reload finds an entry shortly before its deadline, or stale after it, and returns
+//! its value. One of the callers becomes the leader of a load in flight for the key, as for a miss
+//! (`single_flight.rs`), and gets a [`Refresh`]: the right to reload. Others do not wait: they find the
+//! load in flight, and use the old value. Loads that miss the key meanwhile follow the reload.
+//!
+//! The record is marked when its reload begins. A call that removes or replaces a marked record stops
+//! the reload, under the lock of the record's segment, as the insert of the new value checks under the
+//! same lock that it was not stopped.
+//!
+//! A change must ensure that at most one reload of a key is in progress, and that a reloaded value never
+//! replaces a younger one.
+
+use std::convert::Infallible;
+#[cfg(feature = "async")]
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+
+use equivalent::Equivalent;
+use hashbrown::DefaultHashBuilder;
+use lowwater_lru_core::Memcg;
+use lowwater_rcu::pin;
+
+use super::fill::LoadTicket;
+use super::filled::{Filled, Origin};
+use super::single_flight::Leader;
+use crate::cache::entry::Entry;
+use crate::cache::expiry::clock::Ttl;
+use crate::cache::expiry::deadline::Deadline;
+use crate::cache::expiry::freshness::Freshness;
+use crate::cache::expiry::lifetime::Lifetime;
+use crate::cache::handle::Cache;
+use crate::cache::insert::Expect;
+use crate::cache::payer::Payer;
+use crate::cache::record::Record;
+
+/// A value that was found, and the right to reload it; from [`Cache::get_or_refresh`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Hit<K, V, S = DefaultHashBuilder> {
+    /// The value.
+    pub value: V,
+    /// Whether the value is past its deadline
+    /// ([`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate)).
+    pub is_stale: bool,
+    /// The right to reload the entry, if it is due and this caller was chosen.
+    pub refresh: Option<Refresh<K, V, S>>,
+}
+
+/// The right to reload one entry, ahead of its deadline or while it is stale; from
+/// [`Cache::get_or_refresh`].
+///
+/// It holds a handle on the cache and borrows nothing, so it can be sent to another thread, or to a
+/// task of an executor. There is one for a key at a time: until it is used or dropped, other callers use
+/// the old value, and loads of the key that find none (`get_or_insert_with`) wait for this one.
+///
+/// * **The new value** replaces the old one, with the cache's own time or that of
+///   [`lifetime`](Self::lifetime), and is charged to the group of the old one. A function of
+///   [`expire_after`](crate::cache::CacheBuilder::expire_after) is called with
+///   [`ExpiryEvent::Create`](crate::cache::ExpiryEvent::Create).
+/// * **If the entry was changed meanwhile**: a value that was inserted meanwhile is younger, and stays.
+///   If a call has removed the entry ([`Cache::remove`], [`Cache::clear`], and the like), the new value
+///   is not inserted. If the entry was evicted, has expired or was dropped with its group, the new value
+///   is inserted.
+/// * **If the load fails**, panics, or is dropped, or the cache rejects the new value, the old one stays
+///   until it expires, or until it is stale no more. Another caller gets the right to reload it at the
+///   earliest one second after this one did, by the runtime's clock.
+///
+/// A `Refresh` that is leaked ([`std::mem::forget`]) never ends: no other caller reloads the entry, and once
+/// it has expired, loads of its key wait for it. After an insert, later callers find the value.
+///
+/// ```
+/// use lowwater::runtime::ManualClock;
+/// use lowwater::{Cache, Runtime};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+/// let pages = Cache::<u64, String>::builder(&runtime)
+///     .weigher(|_, page| page.capacity())
+///     .time_to_live(Duration::from_secs(60))
+///     .refresh_ahead(Duration::from_secs(10))
+///     .build()?;
+/// pages.insert(7, "old".into())?;
+/// clock.advance(Duration::from_secs(55));
+///
+/// let hit = pages.get_or_refresh(&7).expect("a live entry");
+/// assert_eq!(hit.value, "old");
+/// // Other callers are not asked to reload it.
+/// assert!(pages.get_or_refresh(&7).is_some_and(|other| other.refresh.is_none()));
+/// let refresh = hit.refresh.expect("the entry is due");
+/// std::thread::spawn(move || refresh.load_with(|| "new".into())).join().unwrap();
+/// assert_eq!(pages.get(&7).as_deref(), Some("new"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a refresh that is dropped counts as a failed reload"]
+pub struct Refresh<K, V, S = DefaultHashBuilder> {
+    // Dropped before the handle on the cache, whose drop may wait for callbacks: followers wait for the
+    // leader.
+    leader: Leader<K, V>,
+    cache: Cache<K, V, S>,
+    hash: u64,
+    /// The group that is charged if the entry was evicted meanwhile, or in any case if it was named.
+    group: Memcg,
+    is_named: bool,
+    ttl: Ttl,
+}
+
+/// The next step of a load that may reload the entry it finds.
+pub(super) enum Revalidation<'a, K, V, S> {
+    /// Return this value.
+    Hit(Filled<V>),
+    /// Reload the entry.
+    Reload(Refresh<K, V, S>, OldValue<'a, K, V, S>),
+    /// Load the value.
+    Miss(Entry<'a, K, V, S>),
+}
+
+/// The value of an entry that is being reloaded.
+pub(super) struct OldValue<'a, K, V, S> {
+    cache: &'a Cache<K, V, S>,
+    found: Filled<V>,
+    deadline: Deadline,
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns the value of `key` as [`get`](Self::get) does, also if it is stale, and to one of the
+    /// callers the right to reload it, if it is due: see [`Refresh`]. Waits for no load.
+    ///
+    /// The right is for a load on another thread, or in a task. To load in this thread or task, see
+    /// [`Entry::refresh`].
+    ///
+    /// Entries are due after [`CacheBuilder::refresh_ahead`](crate::cache::CacheBuilder::refresh_ahead),
+    /// and stale after
+    /// [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate).
+    ///
+    /// ```
+    /// # use lowwater::{Cache, Runtime};
+    /// # let runtime = Runtime::builder().unlimited().build()?;
+    /// # let pages = Cache::<u64, String>::builder(&runtime).weigher(|_, page| page.capacity()).build()?;
+    /// # let load = || "page".to_string();
+    /// let page = match pages.get_or_refresh(&7) {
+    ///     Some(hit) => {
+    ///         if let Some(refresh) = hit.refresh {
+    ///             std::thread::spawn(move || refresh.load_with(load));
+    ///         }
+    ///         hit.value
+    ///     }
+    ///     None => pages.get_or_insert_with(7, load),
+    /// };
+    /// # assert_eq!(page, "page");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "stale-while-revalidate")]
+    pub fn get_or_refresh<Q>(&self, key: &Q) -> Option<Hit<K, V, S>>
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let hash = self.inner.core.hash(key);
+        let find = |record: &Record<K, V>, is_due: bool| (record.value.clone(), is_due.then(|| record.key.clone()));
+        let Some(((value, due), freshness, _)) = self.find_usable(key, hash, find) else {
+            // Counts the miss, and removes an entry that is gone.
+            return self.get(key).map(|value| Hit { value, is_stale: false, refresh: None });
+        };
+        let refresh = due.and_then(|key| self.begin_refresh(hash, key, None, self.inner.ttl));
+        Some(Hit { value, is_stale: freshness == Freshness::Stale, refresh })
+    }
+
+    /// Calls `f` with a live or stale record of `key`, and with whether this caller may try to reload
+    /// it. Counts a use and a hit.
+    fn find_usable<Q, R>(
+        &self,
+        key: &Q,
+        hash: u64,
+        f: impl FnOnce(&Record<K, V>, bool) -> R,
+    ) -> Option<(R, Freshness, Deadline)>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let (core, guard) = (&self.inner.core, pin());
+        let record = core.index.get(hash, &guard, |record| key.equivalent(&record.key))?;
+        let deadline = record.deadline();
+        let freshness = core.clock.freshness(deadline);
+        match freshness {
+            Freshness::Fresh | Freshness::Due => core.note_use(record, hash, &guard),
+            // A function of the user that computes times is not called for an expired entry.
+            Freshness::Stale => {
+                record.mark_used();
+                core.queues.promote(record);
+            }
+            Freshness::Gone => return None,
+        }
+        core.counters.looked_up(true);
+        let is_due = freshness.is_due() && !core.inflight.has(hash);
+        Some((f(record, is_due), freshness, deadline))
+    }
+
+    /// Begins a reload of the record of `key`, unless another one is in progress, or has begun too
+    /// recently, or the record has changed and is not due any more.
+    fn begin_refresh(&self, hash: u64, key: K, named: Option<&Memcg>, ttl: Ttl) -> Option<Refresh<K, V, S>> {
+        let core = &self.inner.core;
+        if !core.retries.try_begin(hash, core.clock.now()) {
+            return None;
+        }
+        let leader = core.inflight.start(hash, key)?;
+        let owner = {
+            // The keys' `Eq` runs here while followers wait.
+            let _running = leader.run();
+            leader.with_key(|key| {
+                let is_it = |there: &Record<K, V>| there.key == *key && core.clock.freshness(there.deadline()).is_due();
+                core.index.with(hash, &pin(), is_it, |there| {
+                    there.set_reloading();
+                    core.queues.owner(there)
+                })
+            })
+        };
+        let Some(owner) = owner else {
+            core.retries.forget(hash);
+            return None;
+        };
+        let group = named.cloned().or(owner).unwrap_or_else(|| self.inner.group.clone());
+        Some(Refresh { cache: self.clone(), leader, hash, group, is_named: named.is_some(), ttl })
+    }
+}
+
+impl<'a, K, V, S> Entry<'a, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Looks up the entry of this key, of this hash, and begins to reload it if it is due.
+    pub(super) fn find_to_refresh(self, hash: u64) -> Revalidation<'a, K, V, S> {
+        let Self { cache, key, payer, ttl, .. } = self;
+        let found = cache.find_usable(&key, hash, |record, is_due| (record.value.clone(), is_due));
+        let Some(((value, is_due), freshness, deadline)) = found else {
+            return Revalidation::Miss(Self { cache, key, payer, ttl, is_refresh: true });
+        };
+        let origin = if freshness == Freshness::Stale { Origin::Stale } else { Origin::Cached };
+        let found = Filled { value, origin };
+        let named = payer.is_named.then_some(payer.group);
+        match is_due.then(|| cache.begin_refresh(hash, key, named, ttl)).flatten() {
+            Some(refresh) => Revalidation::Reload(refresh, OldValue { cache, found, deadline }),
+            None => Revalidation::Hit(found),
+        }
+    }
+}
+
+impl<K, V, S> OldValue<'_, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns the value, unless it may not be used any more: then the error of the reload.
+    pub(super) fn or<E>(self, error: E) -> Result<Filled<V>, E> {
+        if self.cache.inner.core.clock.is_gone(self.deadline) {
+            Err(error)
+        } else {
+            Ok(self.found)
+        }
+    }
+}
+
+impl<K, V, S> Refresh<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Sets the time of the new value. By default, and with [`Lifetime::Unchanged`], the cache's own.
+    pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
+        self.ttl = lifetime.ttl().unwrap_or(self.cache.inner.ttl);
+        self
+    }
+
+    /// Reloads the entry in this thread, and returns the new value.
+    ///
+    /// `load` may request any key, as in [`Cache::get_or_insert_with`].
+    pub fn load_with(self, load: impl FnOnce() -> V) -> V {
+        match self.try_load_with(|| Ok::<V, Infallible>(load())) {
+            Ok(value) => value,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Reloads the entry in this thread, and returns the new value, unless `load` fails.
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then the old value stays.
+    pub fn try_load_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        Ok(self.try_fill_with(load)?.value)
+    }
+
+    /// The async form of [`load_with`](Self::load_with). The load runs in the task that awaits it.
+    #[cfg(feature = "async")]
+    pub async fn load_with_async(self, load: impl Future<Output = V>) -> V {
+        match self.try_load_with_async(async { Ok::<V, Infallible>(load.await) }).await {
+            Ok(value) => value,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The async form of [`try_load_with`](Self::try_load_with).
+    ///
+    /// ```
+    /// # use lowwater::{Cache, Runtime};
+    /// # let runtime = Runtime::builder().unlimited().build()?;
+    /// # let pages = Cache::<u64, String>::builder(&runtime).weigher(|_, page| page.capacity()).build()?;
+    /// async fn fetch(id: u64) -> std::io::Result<String> {
+    ///     Ok(format!("page {id}"))
+    /// }
+    ///
+    /// let executor = tokio::runtime::Builder::new_current_thread().build()?;
+    /// executor.block_on(async {
+    ///     if let Some(refresh) = pages.get_or_refresh(&7).and_then(|hit| hit.refresh) {
+    ///         tokio::spawn(refresh.try_load_with_async(fetch(7)));
+    ///     }
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then the old value stays.
+    #[cfg(feature = "async")]
+    pub async fn try_load_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
+        let value = super::single_flight::run_task(|| Some(self.leader.run()), load).await?;
+        Ok(self.finish(value).value)
+    }
+
+    /// [`try_load_with`](Self::try_load_with), and also returns whether the cache has kept the value.
+    pub(super) fn try_fill_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
+        let running = self.leader.run();
+        let value = load()?;
+        drop(running);
+        Ok(self.finish(value))
+    }
+
+    /// Inserts the new value, and completes the load.
+    fn finish(self, value: V) -> Filled<V> {
+        let Self { cache, leader, hash, group, is_named, ttl } = self;
+        let core = &cache.inner.core;
+        core.counters.loaded();
+        let (payer, load) = (Payer { group: &group, is_named }, leader.load());
+        let mut origin = Origin::Loaded;
+        let value = LoadTicket::Leader(leader).finish(value, |key, value| {
+            match cache.insert_record(key, value, hash, (payer, ttl), &Expect::Reload(&load), None) {
+                Ok(_) => core.retries.forget(hash),
+                Err(rejected) => origin = rejected.reason.map_or(Origin::Outrun, Origin::Rejected),
+            }
+        });
+        Filled { value, origin }
+    }
+}
+
+impl<K, V, S> std::fmt::Debug for Refresh<K, V, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Refresh").field("cache", &self.cache).field("group", &self.group).finish_non_exhaustive()
+    }
+}
