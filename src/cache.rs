@@ -26,7 +26,7 @@
 //! | `lookup`, `pinned` | lookups |
 //! | `charge`, `payer` | charging an insert; the group that is charged |
 //! | `insert`, `overwrite`, `entry` | inserting; replacing a value in its place; the public entry API |
-//! | `load` | single-flight loads |
+//! | `load` | single-flight loads; reloads of present entries |
 //! | `tenant_view` | name spaces: keys that belong to a tenant |
 //! | `walk`, `save`, `metrics`, `builder` | iteration; saving and loading; metrics; construction |
 //!

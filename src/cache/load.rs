@@ -1,9 +1,10 @@
 //! Loads: one load for all callers that miss the same key at the same time (single flight).
 //!
 //! `fill` has the public calls, `refresh` those that reload an entry before it has expired or while it
-//! is stale, `retry_times` when they may try again, `single_flight` one leader and its followers,
-//! `wait_graph` the check for cycles. A change must ensure that no caller waits, directly or through others, for its
-//! own load.
+//! is stale, `retry_times` when they may try again, `ticket` a caller's load, `single_flight` one leader
+//! and its followers, `wait_graph` the check for cycles.
+//!
+//! A change must ensure that no caller waits, directly or through others, for its own load.
 
 mod by_ref;
 pub(crate) mod fill;
@@ -12,4 +13,5 @@ mod many;
 pub(crate) mod refresh;
 pub(crate) mod retry_times;
 pub(crate) mod single_flight;
+mod ticket;
 mod wait_graph;

@@ -18,7 +18,7 @@ use super::removal::RemovalCause;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Lookups that found a live entry.
+    /// Lookups that found a live entry, or returned a stale one.
     pub hits: u64,
     /// Lookups that found none.
     pub misses: u64,
@@ -34,7 +34,7 @@ pub struct CacheStats {
     pub removed: u64,
     /// Entries whose value was replaced.
     pub replaced: u64,
-    /// Loads by `get_or_insert_with`.
+    /// Loads by `get_or_insert_with` and other loads, reloads included.
     pub loads: u64,
     /// Calls of the listener that panicked.
     pub listener_panics: u64,

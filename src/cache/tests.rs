@@ -18,6 +18,7 @@ mod nodes;
 mod orders;
 mod overwrite;
 mod reaper;
+mod refresh;
 mod save;
 mod sweeps;
 mod tenant_keys;

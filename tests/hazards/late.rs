@@ -11,6 +11,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
+fn a_refresh_may_be_used_and_dropped_late_on_a_thread() {
+    at_the_end_of_a_thread("reloads", || {
+        let clock = lowwater::runtime::ManualClock::new();
+        let runtime = lowwater::Runtime::builder().budget(ByteSize::mib(4)).clock(&clock).build().unwrap();
+        let cache = Cache::<u64, Vec<u8>>::builder(&runtime)
+            .weigher(|_, value| value.capacity())
+            .time_to_live(Duration::from_secs(10))
+            .refresh_ahead(Duration::from_secs(3))
+            .build()
+            .unwrap();
+        (0..3).for_each(|key| drop(cache.insert(key, vec![1]).unwrap()));
+        clock.advance(Duration::from_secs(8));
+        let reload = |key| cache.get_or_refresh(&key).and_then(|hit| hit.refresh).expect("the entry is due");
+        let (used, dropped) = (reload(0), reload(1));
+        Box::new(move || {
+            assert_eq!(used.load_with(|| vec![2]), [2]);
+            drop(dropped);
+            assert_eq!(cache.entry(2).refresh().or_insert_with(|| vec![3]), [3]);
+            assert_eq!([0, 1, 2].map(|key| cache.get(&key)), [2, 1, 3].map(|value| Some(vec![value])));
+        })
+    });
+}
+
+#[test]
 fn caches_and_runtimes_may_be_dropped_late_on_a_thread() {
     at_the_end_of_a_thread("a cache that is used and dropped", || {
         let runtime = runtime(ByteSize::mib(4));

@@ -15,8 +15,8 @@ use lowwater_rcu::pin;
 
 use super::filled::{Filled, Origin};
 use super::refresh::Revalidation;
-use super::single_flight::{Join, Leader};
-use super::wait_graph::LoadScope;
+use super::single_flight::Join;
+use super::ticket::LoadTicket;
 use crate::cache::entry::Entry;
 use crate::cache::handle::Cache;
 use crate::cache::insert::Expect;
@@ -29,12 +29,6 @@ pub(crate) enum FillStep<K, V> {
     Load(LoadTicket<K, V>),
     /// Look the key up again.
     Retry(K),
-}
-
-/// A caller's load: as the leader of all callers of the key, or alone, without followers.
-pub(crate) enum LoadTicket<K, V> {
-    Leader(Leader<K, V>),
-    Alone(K),
 }
 
 impl<'a, K, V, S> Entry<'a, K, V, S>
@@ -258,32 +252,5 @@ where
             Join::Alone(key) => FillStep::Load(LoadTicket::Alone(key)),
             Join::Retry(key) => FillStep::Retry(key),
         }
-    }
-}
-
-impl<K, V: Clone> LoadTicket<K, V> {
-    /// Marks the thread as running the load's code until the guard is dropped. None for a load
-    /// without followers.
-    fn run(&self) -> Option<LoadScope> {
-        match self {
-            Self::Leader(leader) => Some(leader.run()),
-            Self::Alone(_) => None,
-        }
-    }
-
-    /// Publishes the loaded value, unless the cache rejects it or has a value that was inserted
-    /// meanwhile, which is younger; and completes the load.
-    pub(super) fn finish(self, value: V, keep: impl FnOnce(K, V)) -> V {
-        match self {
-            Self::Leader(leader) => {
-                let running = leader.run();
-                leader.publish(|key| keep(key, value.clone()));
-                let others = value.clone();
-                drop(running);
-                leader.complete(others);
-            }
-            Self::Alone(key) => keep(key, value.clone()),
-        }
-        value
     }
 }

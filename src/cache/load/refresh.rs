@@ -22,9 +22,9 @@ use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::Memcg;
 use lowwater_rcu::pin;
 
-use super::fill::LoadTicket;
 use super::filled::{Filled, Origin};
 use super::single_flight::Leader;
+use super::ticket::LoadTicket;
 use crate::cache::entry::Entry;
 use crate::cache::expiry::clock::Ttl;
 use crate::cache::expiry::deadline::Deadline;
@@ -52,8 +52,10 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 /// [`Cache::get_or_refresh`].
 ///
 /// It holds a handle on the cache and borrows nothing, so it can be sent to another thread, or to a
-/// task of an executor. There is one for a key at a time: until it is used or dropped, other callers use
-/// the old value, and loads of the key that find none (`get_or_insert_with`) wait for this one.
+/// task of an executor. There is one for a key at a time: until its load has ended, or it is dropped,
+/// other callers get the old value. When that one may not be used any more, loads of the key
+/// (`get_or_insert_with`) wait for this load, if it has begun; otherwise one of them takes its place, and
+/// the value of this load is returned and not inserted.
 ///
 /// * **The new value** replaces the old one, with the cache's own time or that of
 ///   [`lifetime`](Self::lifetime), and is charged to the group of the old one. A function of
@@ -67,8 +69,9 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 ///   until it expires, or until it is stale no more. Another caller gets the right to reload it at the
 ///   earliest one second after this one did, by the runtime's clock.
 ///
-/// A `Refresh` that is leaked ([`std::mem::forget`]) never ends: no other caller reloads the entry, and once
-/// it has expired, loads of its key wait for it. After an insert, later callers find the value.
+/// A `Refresh` that is leaked ([`std::mem::forget`]) keeps its handle on the cache, and no other caller
+/// reloads the entry before a load of its key has found none. For a task that is leaked while it loads,
+/// see `Entry::or_insert_with_async`.
 ///
 /// ```
 /// use lowwater::runtime::ManualClock;
@@ -209,7 +212,7 @@ where
         if !core.retries.try_begin(hash, core.clock.now()) {
             return None;
         }
-        let leader = core.inflight.start(hash, key)?;
+        let leader = core.inflight.start_reload(hash, key)?;
         let owner = {
             // The keys' `Eq` runs here while followers wait.
             let _running = leader.run();
@@ -333,12 +336,14 @@ where
     /// The error of `load`. Then the old value stays.
     #[cfg(feature = "async")]
     pub async fn try_load_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
+        self.leader.begin();
         let value = super::single_flight::run_task(|| Some(self.leader.run()), load).await?;
         Ok(self.finish(value).value)
     }
 
     /// [`try_load_with`](Self::try_load_with), and also returns whether the cache has kept the value.
     pub(super) fn try_fill_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
+        self.leader.begin();
         let running = self.leader.run();
         let value = load()?;
         drop(running);

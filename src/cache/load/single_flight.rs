@@ -11,6 +11,12 @@
 //! that is called while a loaded value is published, also loads alone, for any key in flight: two
 //! such callers on two threads could wait for each other.
 //!
+//! # Reloads
+//!
+//! A reload of a present entry ([`refresh`](super::refresh)) is a load that may begin late, on another
+//! thread. No caller follows it before it has begun, and a load of the same key takes its place. A call
+//! that removes or replaces the entry stops it.
+//!
 //! # User code
 //!
 //! A key's `Eq` runs under the lock of a load. No other user code does: wakers are cloned, woken
@@ -59,11 +65,41 @@ pub(crate) struct InflightLoad<K, V> {
     id: LoadId,
     shared: Mutex<InflightState<K, V>>,
     done: Condvar,
+    /// Whether the leader runs the load's code: otherwise no caller follows it.
+    has_begun: AtomicBool,
     /// Whether a call has removed or replaced the record that this load reloads.
     is_stopped: AtomicBool,
 }
 
 impl<K, V> InflightLoad<K, V> {
+    fn new(key: K, has_begun: bool) -> Arc<Self> {
+        let shared = InflightState {
+            state: LoadState::Loading(key),
+            #[cfg(feature = "async")]
+            wakers: BTreeMap::new(),
+            #[cfg(feature = "async")]
+            last_waker: 0,
+        };
+        Arc::new(Self {
+            id: LoadId::next(),
+            shared: Mutex::new(shared),
+            done: Condvar::new(),
+            has_begun: AtomicBool::new(has_begun),
+            is_stopped: AtomicBool::new(false),
+        })
+    }
+
+    fn has_begun(&self) -> bool {
+        // Relaxed: orders nothing. A caller that misses the store loads beside the leader.
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    fn stop(&self) {
+        // Relaxed: ordered by the lock of the key's segment, as the load in `is_stopped`; or, for a
+        // reload in whose place another load was started, the other load's value decides.
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
     /// Returns whether the loaded value must not be inserted. Called under the lock of the key's
     /// segment.
     pub(crate) fn is_stopped(&self) -> bool {
@@ -135,18 +171,12 @@ impl<K, V> InflightLoads<K, V> {
     #[cold]
     pub(crate) fn stop(&self, hash: u64) {
         if let Some(load) = self.0.get().and_then(|loads| loads.get(&hash)) {
-            // Relaxed: as in `is_stopped`.
-            load.is_stopped.store(true, Ordering::Relaxed);
+            load.stop();
         }
     }
 }
 
 impl<K: Eq, V> InflightLoads<K, V> {
-    /// Starts a load for `key`, to reload its record; none if a load of this hash is in flight.
-    pub(crate) fn start(&self, hash: u64, key: K) -> Option<Leader<K, V>> {
-        self.find_or_start(hash, key).ok()
-    }
-
     /// Joins the load of `key`: waits for it, or starts one.
     pub(crate) fn join(&self, hash: u64, key: K) -> Join<K, V> {
         let mut follower = match self.find_or_start(hash, key) {
@@ -181,30 +211,35 @@ impl<K: Eq, V> InflightLoads<K, V> {
         poll_fn(|context| task.poll(context)).await
     }
 
-    /// Starts a load for `key`, or finds the one in flight.
+    /// Starts a load for `key`, or finds the one in flight. Takes the place of a reload that has not
+    /// begun: its leader may wait in a queue behind this caller.
     fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<K, V>, Follower<K, V>> {
         let loads = self.0.get_or_init(Box::default);
         match loads.entry(hash) {
-            MapEntry::Occupied(slot) => Err(Follower { load: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
+            MapEntry::Occupied(slot) if slot.get().has_begun() => {
+                Err(Follower { load: Arc::clone(slot.get()), key: Some(key), is_ours: false })
+            }
+            MapEntry::Occupied(mut slot) => {
+                let load = InflightLoad::new(key, true);
+                slot.insert(Arc::clone(&load)).stop();
+                Ok(Leader::new(loads, hash, load))
+            }
             MapEntry::Vacant(slot) => {
-                let id = LoadId::next();
-                let shared = InflightState {
-                    state: LoadState::Loading(key),
-                    #[cfg(feature = "async")]
-                    wakers: BTreeMap::new(),
-                    #[cfg(feature = "async")]
-                    last_waker: 0,
-                };
-                let load = Arc::new(InflightLoad {
-                    id,
-                    shared: Mutex::new(shared),
-                    done: Condvar::new(),
-                    is_stopped: AtomicBool::new(false),
-                });
+                let load = InflightLoad::new(key, true);
                 slot.insert(Arc::clone(&load));
-                Ok(Leader { loads: Arc::clone(loads), hash, load, _waits: WaitEdge::add_to_new(id) })
+                Ok(Leader::new(loads, hash, load))
             }
         }
+    }
+
+    /// Starts a reload of the record of `key`, which has not [begun](Leader::begin); none if a load of
+    /// this hash is in flight.
+    pub(crate) fn start_reload(&self, hash: u64, key: K) -> Option<Leader<K, V>> {
+        let loads = self.0.get_or_init(Box::default);
+        let MapEntry::Vacant(slot) = loads.entry(hash) else { return None };
+        let load = InflightLoad::new(key, false);
+        slot.insert(Arc::clone(&load));
+        Some(Leader::new(loads, hash, load))
     }
 }
 
@@ -292,6 +327,17 @@ fn load_alone<K, V>(key: &mut Option<K>) -> Join<K, V> {
 }
 
 impl<K, V> Leader<K, V> {
+    fn new(loads: &Arc<LoadMap<K, V>>, hash: u64, load: Arc<InflightLoad<K, V>>) -> Self {
+        let waits = WaitEdge::add_to_new(load.id);
+        Self { loads: Arc::clone(loads), hash, load, _waits: waits }
+    }
+
+    /// Lets callers follow a reload from here on.
+    pub(crate) fn begin(&self) {
+        // Relaxed: see `has_begun`.
+        self.load.has_begun.store(true, Ordering::Relaxed);
+    }
+
     /// Calls `f` with the key, under the load's lock.
     pub(crate) fn with_key<R>(&self, f: impl FnOnce(&K) -> R) -> R {
         match &self.load.shared.lock().state {
@@ -334,7 +380,7 @@ impl<K, V> Drop for Leader<K, V> {
     fn drop(&mut self) {
         // Removed from the map first: a later caller finds the record in the cache, or starts a
         // load of its own.
-        self.loads.remove(&self.hash);
+        self.loads.remove_if(&self.hash, |_, load| Arc::ptr_eq(load, &self.load));
         let mut shared = self.load.shared.lock();
         let is_failed = !matches!(shared.state, LoadState::Done(_));
         let failed_key = is_failed.then(|| std::mem::replace(&mut shared.state, LoadState::Failed));

@@ -51,7 +51,7 @@ fn left() -> impl Iterator<Item = u64> {
 }
 
 /// Compacts on this thread, without the housekeeper, which does nothing until it is notified.
-fn compact_all<K, V>(cache: &Cache<K, V>)
+pub(super) fn compact_all<K, V>(cache: &Cache<K, V>)
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
