@@ -12,6 +12,9 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "progress/mod.rs"]
+mod progress;
+
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -62,10 +65,15 @@ fn main() -> io::Result<()> {
             running.into_iter().map(|thread| thread.join().expect("a client's thread does not panic")).collect()
         })
     };
+    let bar = progress::bar(2, false);
+    bar.set_message("filling");
     all(fill)?;
+    bar.inc(1);
+    bar.set_message(format!("measuring for {} s", args.seconds));
     let started = Instant::now();
     let seen = all(load)?;
     let seconds = started.elapsed().as_secs_f64();
+    bar.finish_and_clear();
 
     let sum = |figure: fn(&Seen) -> u64| seen.iter().map(figure).sum::<u64>();
     let mut times: Vec<u32> = seen.iter().flat_map(|seen| seen.times.iter().copied()).collect();

@@ -20,6 +20,9 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "progress/mod.rs"]
+mod progress;
+
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -27,6 +30,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use indicatif::ProgressBar;
 
 /// Values in a batch: sent at once, their replies read afterwards.
 const BATCH: u64 = 16;
@@ -94,6 +98,8 @@ fn main() -> io::Result<()> {
     let args = Args::parse();
     let shared = Shared { acknowledged: (0..args.writers).map(|_| AtomicU64::new(0)).collect(), ..Shared::default() };
 
+    let bar = progress::bar(args.bytes, false);
+    bar.set_message("the quiet tenants alone");
     // First a warm-up, then measured.
     for quiet in ["quiet", "poor"] {
         Quiet::new(&args, quiet)?.read(&mut (0..args.quiet_keys), Pace::none())?;
@@ -104,15 +110,16 @@ fn main() -> io::Result<()> {
         ["quiet", "poor"].map(|name| scope.spawn(move || measure(name))).into_iter().map(joined).collect()
     })?;
 
+    bar.set_message("the flood");
     let start = Instant::now();
     let flooded = thread::scope(|scope| -> io::Result<Vec<f64>> {
-        let (args, shared) = (&args, &shared);
+        let (args, shared, bar) = (&args, &shared, &bar);
         let over = || shared.flood_over.load(Relaxed);
         let quiet: Vec<_> =
             ["quiet", "poor"].map(|name| scope.spawn(move || Quiet::new(args, name)?.read_until(args, &over))).into();
         let writers: Vec<_> = (0..args.writers).map(|w| scope.spawn(move || write(args, shared, w))).collect();
         let readers: Vec<_> = (0..args.readers).map(|r| scope.spawn(move || read_recent(args, shared, r))).collect();
-        let sampler = scope.spawn(move || sample(args, shared));
+        let sampler = scope.spawn(move || sample(args, shared, bar));
         let written: io::Result<Vec<()>> = writers.into_iter().map(joined).collect();
         // In every case: no thread waits for a flood that has ended.
         shared.flood_over.store(true, Relaxed);
@@ -123,7 +130,9 @@ fn main() -> io::Result<()> {
     })?;
     let seconds = start.elapsed().as_secs_f64();
 
+    bar.set_message("reading back");
     let read_back = read_back(&args, &shared)?;
+    bar.finish_and_clear();
     let megabytes = shared.bytes_written.load(Relaxed) as f64 / 1e6;
     let (hits, misses) = (shared.recent_hits.load(Relaxed), shared.recent_misses.load(Relaxed));
     let stats = Client::new(&args.address)?.stats()?;
@@ -229,12 +238,13 @@ fn read_back(args: &Args, shared: &Shared) -> io::Result<f64> {
     Ok(percent(hits, misses))
 }
 
-fn sample(args: &Args, shared: &Shared) -> io::Result<()> {
+fn sample(args: &Args, shared: &Shared, bar: &ProgressBar) -> io::Result<()> {
     let mut client = Client::new(&args.address)?;
     while !shared.flood_over.load(Relaxed) {
         let stats = client.stats()?;
         let charged = stats.iter().find(|(name, _)| name == "bytes").and_then(|(_, value)| value.parse().ok());
         shared.charged_max.fetch_max(charged.ok_or_else(|| broken("stats without bytes".into()))?, Relaxed);
+        bar.set_position(shared.bytes_written.load(Relaxed));
         thread::sleep(SAMPLE_PAUSE);
     }
     Ok(())

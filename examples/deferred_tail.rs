@@ -30,6 +30,8 @@
 
 #[path = "charts/mod.rs"]
 mod charts;
+#[path = "progress/mod.rs"]
+mod progress;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -374,8 +376,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let policies: [(_, Arc<dyn Policy>); 3] =
         [("windup", Arc::new(Windup)), ("proportional", Arc::new(Proportional)), ("fair", Arc::new(Fair))];
-    let outcomes =
-        policies.into_iter().map(|(name, policy)| measure(&args, name, policy)).collect::<Result<Vec<_>, _>>()?;
+    let bar = progress::bar(policies.len() as u64, args.json);
+    let measure = |(name, policy)| {
+        bar.set_message(name);
+        measure(&args, name, policy).inspect(|_| bar.inc(1))
+    };
+    let outcomes = policies.into_iter().map(measure).collect::<Result<Vec<_>, _>>()?;
+    bar.finish_and_clear();
     if args.json {
         println!("{}", json(&outcomes));
     } else {

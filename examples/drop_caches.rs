@@ -16,6 +16,8 @@
 
 #[path = "charts/mod.rs"]
 mod charts;
+#[path = "progress/mod.rs"]
+mod progress;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -159,10 +161,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Checked before minutes are spent on results that cannot be drawn.
         std::fs::File::create(path).map_err(|error| format!("--plot {}: {error}", path.display()))?;
     }
+    let bar = progress::bar(3, args.json);
+    bar.set_message("groups, mounts and objects");
     let world = World::new(&args)?;
+    bar.inc(1);
+    bar.set_message("drops");
     let drops: Vec<_> = (0..args.repeat).map(|_| world.measure(|| world.registry.drop_caches())).collect();
+    bar.inc(1);
+    bar.set_message("the baseline");
     // The baseline's second drop: like the library's, it finds nothing.
     let every = (!args.no_every).then(|| world.measure(|| FullScan::new(&world.registry).drop_caches()));
+    bar.finish_and_clear();
     if args.json {
         println!("{}", json(&args, &world, &drops, every));
     } else {

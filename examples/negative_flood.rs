@@ -14,10 +14,11 @@
 
 #[path = "charts/mod.rs"]
 mod charts;
+#[path = "progress/mod.rs"]
+mod progress;
 
 use charts::{Curve, Curves};
 use clap::{Parser, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use lowwater::{ByteSize, MemcgTree, Registry};
 use lowwater_dcache_model::backend::{Backend, InodeInfo};
 use lowwater_dcache_model::negative::{BoundInputs, NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -230,8 +231,7 @@ fn flood(
 /// Waits for the end, and records the number of negatives meanwhile.
 fn watch(args: &Args, dcache: &Dcache, begun: Instant, curve: &mut Vec<(f64, f64)>) {
     const TICK: Duration = Duration::from_millis(100);
-    let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(args.seconds) };
-    bar.set_style(ProgressStyle::with_template("{bar:40} {msg}").expect("the template is one"));
+    let bar = progress::bar(args.seconds, args.json);
     while begun.elapsed().as_secs() < args.seconds {
         std::thread::sleep(TICK);
         let negatives = dcache.statistics().nr_negative;

@@ -23,6 +23,9 @@
 //!
 //! A change must ensure that each policy gets an empty cache and the same recording.
 
+#[path = "progress/mod.rs"]
+mod progress;
+
 use clap::Parser;
 use lowwater::{MemcgTree, Registry};
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -75,6 +78,8 @@ fn main() -> ExitCode {
 fn table(args: &Args) -> Result<(), Box<dyn Error>> {
     let ops = with_flood(parse(&read(&args.recording)?)?, args.flood);
     let sizes = args.buckets.map_or_else(|| (16..=24).step_by(2).map(|bits| 1 << bits).collect(), |n| vec![n]);
+    // A replay for each policy, and one of the policy that all are compared with.
+    let bar = progress::bar((sizes.len() * (1 + policies(args.floors).len())) as u64, args.json);
     if !args.json {
         println!(
             "{:>10} {:>15} {:>9} {:>9} {:>8} {:>10} {:>10} {:>9}",
@@ -83,9 +88,12 @@ fn table(args: &Args) -> Result<(), Box<dyn Error>> {
     }
     for buckets in sizes {
         let buckets = usize::try_from(buckets)?;
+        bar.set_message(format!("{buckets} buckets"));
         let unbounded = replay(&ops, Box::new(Unbounded), buckets)?;
+        bar.inc(1);
         for policy in policies(args.floors) {
             let name = policy.name();
+            bar.inc(1);
             if args.policy.as_deref().is_some_and(|wanted| wanted != name) {
                 continue;
             }
@@ -109,18 +117,22 @@ fn table(args: &Args) -> Result<(), Box<dyn Error>> {
                 });
                 println!("{object}");
             } else {
-                println!(
-                    "{buckets:>10} {name:>15} {:>9} {:>9} {:>7.2}% {:>10} {:>10} {:>8.1}%",
-                    tally.missing,
-                    tally.negative_hits,
-                    kept * 100.0,
-                    tally.negatives,
-                    tally.negatives_max,
-                    share * 100.0
-                );
+                // Above the bar.
+                bar.suspend(|| {
+                    println!(
+                        "{buckets:>10} {name:>15} {:>9} {:>9} {:>7.2}% {:>10} {:>10} {:>8.1}%",
+                        tally.missing,
+                        tally.negative_hits,
+                        kept * 100.0,
+                        tally.negatives,
+                        tally.negatives_max,
+                        share * 100.0
+                    );
+                });
             }
         }
     }
+    bar.finish_and_clear();
     Ok(())
 }
 

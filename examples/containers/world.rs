@@ -36,18 +36,18 @@ pub fn run(args: &Args) -> Result<Report, String> {
     };
     let before = sample(&mounts);
 
-    for number in ticks(args.mounts, "mounts") {
+    for number in ticks(args, args.mounts, "mounts") {
         mounts.push(Mount::new(&registry, number, args.lists_per_mount)?);
     }
     let idle_mounts = sample(&mounts);
 
     let began = Instant::now();
-    for number in ticks(args.memcgs, "groups") {
+    for number in ticks(args, args.memcgs, "groups") {
         groups.push(tree.root().create(&number.to_string()).map_err(|why| why.to_string())?);
     }
     let create = began.elapsed();
     let began = Instant::now();
-    for number in ticks(args.memcgs, "objects") {
+    for number in ticks(args, args.memcgs, "objects") {
         let node = NodeId::new((number % u32::from(args.nodes)) as u16);
         for nth in 0..args.mounts_per_memcg {
             let mount =
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<Report, String> {
     let during = sample(&mounts);
 
     let began = Instant::now();
-    let bar = bar(args.memcgs, "offline");
+    let bar = bar(args, args.memcgs, "offline");
     for (number, group) in groups.drain(..).enumerate() {
         tick(&bar, number as u32);
         group.offline().map_err(|why| why.to_string())?;
@@ -121,15 +121,16 @@ fn check_twin(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts up to `n` with a bar on stderr.
-fn ticks(n: u32, what: &'static str) -> impl Iterator<Item = u32> {
-    let bar = bar(n, what);
+/// Counts up to `n` with a bar on stderr, unless the output is JSON.
+fn ticks(args: &Args, n: u32, what: &'static str) -> impl Iterator<Item = u32> {
+    let bar = bar(args, n, what);
     (0..n).inspect(move |number| tick(&bar, *number))
 }
 
-fn bar(n: u32, what: &'static str) -> ProgressBar {
+fn bar(args: &Args, n: u32, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:8} {wide_bar} {pos}/{len}").expect("the template is well formed");
-    let bar = ProgressBar::new(n.into()).with_style(style).with_message(what);
+    let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(n.into()) };
+    let bar = bar.with_style(style).with_message(what);
     bar.tick();
     bar
 }
