@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lowwater::runtime::ManualClock;
 use lowwater::{ByteSize, Cache, Runtime};
 use tokio::sync::{oneshot, Notify};
 use tokio::task::JoinSet;
@@ -419,4 +420,110 @@ fn a_load_that_is_dropped_may_use_its_key() {
             assert!(asks.await.unwrap_err().is_cancelled());
         });
     });
+}
+
+fn refreshing(clock: &ManualClock) -> Cache<u64, u64> {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(clock).build().unwrap();
+    Cache::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(Duration::from_secs(10))
+        .refresh_ahead(Duration::from_secs(3))
+        .stale_while_revalidate(Duration::from_secs(5))
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn one_task_reloads_and_the_others_get_the_old_value() {
+    let clock = ManualClock::new();
+    let (cache, go) = (refreshing(&clock), Arc::new(Notify::new()));
+    for seconds in [8, 12] {
+        cache.insert(1, 1).unwrap();
+        clock.advance(Duration::from_secs(seconds));
+        let reloads = tokio::spawn({
+            let (cache, go) = (cache.clone(), Arc::clone(&go));
+            async move {
+                let load = async {
+                    go.notified().await;
+                    2
+                };
+                cache.entry(1).refresh().or_insert_with_async(load).await
+            }
+        });
+        tokio::task::yield_now().await;
+        for _ in 0..10 {
+            assert_eq!(cache.entry(1).refresh().or_insert_with_async(async { panic!("a second reload") }).await, 1);
+            assert!(cache.get_or_refresh(&1).is_some_and(|hit| hit.value == 1 && hit.refresh.is_none()));
+        }
+        // A plain load of a stale entry follows the reload.
+        let waits = tokio::spawn({
+            let cache = cache.clone();
+            async move { cache.get_or_insert_with_async(1, async { panic!("a second load") }).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(waits.is_finished(), seconds == 8, "a live entry is no miss");
+        go.notify_one();
+        assert_eq!(reloads.await.unwrap(), 2);
+        assert_eq!(waits.await.unwrap(), if seconds == 8 { 1 } else { 2 });
+        assert_eq!(cache.get(&1), Some(2));
+    }
+}
+
+#[tokio::test]
+async fn a_reload_that_is_dropped_or_fails_is_tried_again_a_second_later() {
+    let clock = ManualClock::new();
+    let cache = refreshing(&clock);
+    cache.insert(1, 1).unwrap();
+    clock.advance(Duration::from_secs(8));
+    let reload = |cache: &Cache<u64, u64>| cache.get_or_refresh(&1).unwrap().refresh;
+    // Dropped half way, and before the first poll.
+    let half = tokio::spawn(reload(&cache).unwrap().load_with_async(std::future::pending()));
+    tokio::task::yield_now().await;
+    half.abort();
+    assert!(half.await.unwrap_err().is_cancelled());
+    assert!(reload(&cache).is_none(), "tried again at once");
+    clock.advance(Duration::from_secs(1));
+    drop(reload(&cache).unwrap().load_with_async(async { 2 }));
+    assert!(reload(&cache).is_none(), "tried again at once");
+    clock.advance(Duration::from_secs(1));
+    // Stale by now.
+    assert_eq!(cache.entry(1).refresh().or_try_insert_with_async(async { Err("away") }).await, Ok(1));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(reload(&cache).unwrap().try_load_with_async(async { Err::<u64, _>("away") }).await, Err("away"));
+    clock.advance(Duration::from_secs(1));
+    // A follower of a reload that is dropped loads itself.
+    let half = tokio::spawn(reload(&cache).unwrap().load_with_async(std::future::pending()));
+    tokio::task::yield_now().await;
+    let waits = tokio::spawn({
+        let cache = cache.clone();
+        async move { cache.get_or_insert_with_async(1, async { 3 }).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waits.is_finished());
+    half.abort();
+    assert_eq!(waits.await.unwrap(), 3);
+    assert_eq!(cache.get(&1), Some(3));
+}
+
+#[tokio::test]
+async fn a_refresh_may_be_sent_to_a_task() {
+    let clock = ManualClock::new();
+    let cache = refreshing(&clock);
+    cache.insert(1, 1).unwrap();
+    clock.advance(Duration::from_secs(8));
+    let hit = cache.get_or_refresh(&1).unwrap();
+    let reloads = tokio::spawn(hit.refresh.unwrap().try_load_with_async(async { Ok::<_, ()>(2) }));
+    assert_eq!((hit.value, cache.get(&1)), (1, Some(1)));
+    assert_eq!((reloads.await.unwrap(), cache.get(&1)), (Ok(2), Some(2)));
+    // On another thread, whose executor ends.
+    clock.advance(Duration::from_secs(8));
+    let refresh = cache.get_or_refresh(&1).unwrap().refresh.unwrap();
+    let other = std::thread::spawn(|| {
+        let executor = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        executor.spawn(refresh.load_with_async(std::future::pending()));
+        executor.block_on(tokio::task::yield_now());
+    });
+    other.join().unwrap();
+    clock.advance(Duration::from_secs(3));
+    assert_eq!(cache.get_or_insert_with_async(1, async { 3 }).await, 3);
 }

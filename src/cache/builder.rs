@@ -353,7 +353,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// another value takes its place.
     ///
     /// An entry with an idle time is never stale. A time to live of more than 34 years less `time` is
-    /// without end.
+    /// without end, and entries with more than 20 days, `time` included, expire up to a second late.
     ///
     /// ```
     /// use lowwater::runtime::ManualClock;

@@ -60,7 +60,7 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
             (Self::Vacant, Some(there)) => core.is_expired(there),
             (Self::Same(same), Some(there)) => std::ptr::eq(*same, there),
             (Self::Same(_), None) => false,
-            (Self::Reload(load), there) => !load.is_stopped() && there.is_none_or(Record::is_reloading),
+            (Self::Reload(load), there) => load.allows(there.is_none_or(Record::is_reloading)),
         }
     }
 }

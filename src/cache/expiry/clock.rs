@@ -106,7 +106,14 @@ impl Clock {
     /// Returns whether a record with this deadline has expired: it may still be stale.
     #[inline]
     pub(crate) fn has_expired(&self, at: Deadline) -> bool {
-        !at.is_never() && self.has_expired_at(at, self.now())
+        !at.is_never() && self.has_passed(at)
+    }
+
+    /// [`has_expired`](Self::has_expired), for a deadline that is not never. Out of line, so that the
+    /// path for a record without a deadline is short.
+    #[inline(never)]
+    fn has_passed(&self, at: Deadline) -> bool {
+        self.has_expired_at(at, self.now())
     }
 
     /// As [`has_expired`](Self::has_expired), at the time `now`.

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use dashmap::{DashMap, Entry as MapEntry};
+use hashbrown::DefaultHashBuilder;
 #[cfg(feature = "async")]
 use lowwater_base::unwind::caught;
 use lowwater_shrinker::CallbackScope;
@@ -52,7 +53,8 @@ use super::wait_graph::{Cycle, LoadId, LoadScope, WaitEdge};
 #[doc(alias = "singleflight")]
 pub(crate) struct InflightLoads<K, V>(OnceBox<Arc<LoadMap<K, V>>>);
 
-type LoadMap<K, V> = DashMap<u64, Arc<InflightLoad<K, V>>>;
+// Not the standard library's hasher: the key is a hash, and a load hashes it twice.
+type LoadMap<K, V> = DashMap<u64, Arc<InflightLoad<K, V>>, DefaultHashBuilder>;
 
 impl<K, V> Default for InflightLoads<K, V> {
     fn default() -> Self {
@@ -95,16 +97,17 @@ impl<K, V> InflightLoad<K, V> {
     }
 
     fn stop(&self) {
-        // Relaxed: ordered by the lock of the key's segment, as the load in `is_stopped`; or, for a
+        // Relaxed: ordered by the lock of the key's segment, as the load in `allows`; or, for a
         // reload in whose place another load was started, the other load's value decides.
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the loaded value must not be inserted. Called under the lock of the key's
-    /// segment.
-    pub(crate) fn is_stopped(&self) -> bool {
+    /// Returns whether the reloaded value may be inserted, if the key has no record or that one is
+    /// marked (`is_ours`). Called under the lock of the key's segment.
+    #[cold]
+    pub(crate) fn allows(&self, is_ours: bool) -> bool {
         // Relaxed: ordered by the lock of the key's segment, as the store in `stop`.
-        self.is_stopped.load(Ordering::Relaxed)
+        is_ours && !self.is_stopped.load(Ordering::Relaxed)
     }
 }
 
@@ -169,6 +172,7 @@ impl<K, V> InflightLoads<K, V> {
     /// the record that it reloads. Called under the lock of the key's segment; takes a lock of the map,
     /// under which no other lock is taken.
     #[cold]
+    #[inline(never)]
     pub(crate) fn stop(&self, hash: u64) {
         if let Some(load) = self.0.get().and_then(|loads| loads.get(&hash)) {
             load.stop();

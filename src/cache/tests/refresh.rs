@@ -6,14 +6,16 @@
 //!
 //! A new way to remove or replace an entry is added to the ways that stop a reload, and to the model.
 
-use crate::cache::{CacheBuildError, CacheBuilder, ExpiryEvent, Hit, Lifetime, Op, Origin, Refresh, RemovalCause};
+use crate::cache::{
+    CacheBuildError, CacheBuilder, Computed, ExpiryEvent, Hit, Lifetime, Op, Origin, Refresh, RemovalCause,
+};
 use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime};
 use proptest::prelude::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{mpsc, Arc, Barrier, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A limit for the test, as a load that waits for itself never ends.
@@ -53,6 +55,28 @@ fn seen(cache: &Numbers) -> Option<(u64, bool, bool)> {
     cache.get_or_refresh(&1).map(|Hit { value, is_stale, refresh }| (value, is_stale, refresh.is_some()))
 }
 
+/// Evicts all entries, each after as many walks as it was used.
+fn evict(cache: &Numbers) {
+    for _ in 0..10 {
+        cache.runtime().drop_caches();
+    }
+    assert!(cache.is_empty(), "the entry was not evicted");
+}
+
+/// Inserts the value 1 for the key 1 between others, of which most are removed, so that compaction copies
+/// it.
+fn insert_among_others(cache: &Numbers) {
+    let insert = |keys: std::ops::Range<u64>| keys.for_each(|key| assert!(cache.entry(key).forever().set(0).is_ok()));
+    insert(1_000..15_000);
+    cache.insert(1, 1).unwrap();
+    insert(15_000..30_000);
+    for key in (1_000..30_000).filter(|key| key % 100 != 0) {
+        cache.remove(&key);
+    }
+    let slab = cache.inner.core.index.slab();
+    super::eventually(PATIENCE, "removed records are freed", || slab.collect() == ByteSize::ZERO);
+}
+
 /// Lets compaction copy the entry of the key 1.
 fn copy_entry(cache: &Numbers) {
     let core = &cache.inner.core;
@@ -61,10 +85,6 @@ fn copy_entry(cache: &Numbers) {
         let record = core.index.get(core.hash(&1), &guard, |record| record.key == 1);
         std::ptr::from_ref(record.expect("the entry is present")).addr()
     };
-    let keys = 1_000..30_000;
-    keys.clone().for_each(|key| drop(cache.entry(key).forever().insert(0).unwrap()));
-    keys.filter(|key| key % 100 != 0).for_each(|key| drop(cache.remove(&key)));
-    super::eventually(PATIENCE, "removed records are freed", || core.index.slab().collect() == ByteSize::ZERO);
     let before = address();
     super::compaction::compact_all(cache);
     assert_ne!(address(), before, "the entry was not copied");
@@ -169,7 +189,7 @@ fn an_entry_of_any_time_lives_as_long_with_a_stale_time_as_without() {
             }
             clock.advance(time / 4 + 2 * SECOND);
             assert_eq!((cache.get(&1), cache.get(&2)), (None, None), "{stale:?} {time:?}");
-            assert_eq!(seen(&cache).is_some(), time / 4 + 2 * SECOND < stale + SECOND / 100, "{stale:?} {time:?}");
+            assert_eq!(seen(&cache).is_some(), time / 4 + 2 * SECOND < stale, "{stale:?} {time:?}");
             clock.advance(24 * 366 * hour);
             assert_eq!(cache.len(), 0, "{stale:?} {time:?}");
         }
@@ -272,10 +292,14 @@ fn a_call_that_removes_or_replaces_the_entry_stops_the_reload() {
         ("remove", |cache| assert_eq!(cache.remove(&1), Some(1)), None),
         ("clear", |cache| cache.clear(), None),
         ("retain", |cache| cache.retain(|_, _| false), None),
-        ("compute", |cache| drop(cache.entry(1).and_compute(|_| Op::Remove).unwrap()), None),
-        ("insert", |cache| drop(cache.insert(1, 5).unwrap()), Some(5)),
-        ("put", |cache| drop(cache.entry(1).and_compute(|_| Op::Put(5)).unwrap()), Some(5)),
-        ("update", |cache| drop(cache.entry(1).and_compute(|_| Op::Update(5)).unwrap()), Some(5)),
+        ("compute", |cache| assert_eq!(cache.entry(1).and_compute(|_| Op::Remove), Ok(Computed::Removed(1))), None),
+        ("insert", |cache| assert_eq!(cache.insert(1, 5), Ok(Some(1))), Some(5)),
+        ("put", |cache| assert_eq!(cache.entry(1).and_compute(|_| Op::Put(5)), Ok(Computed::Replaced(1))), Some(5)),
+        (
+            "update",
+            |cache| assert_eq!(cache.entry(1).and_compute(|_| Op::Update(5)), Ok(Computed::Replaced(1))),
+            Some(5),
+        ),
         // A value that has left again is younger, too.
         (
             "insert and remove",
@@ -290,8 +314,7 @@ fn a_call_that_removes_or_replaces_the_entry_stops_the_reload() {
             |cache| {
                 cache.remove(&1).unwrap();
                 cache.insert(1, 5).unwrap();
-                cache.runtime().drop_caches();
-                assert!(cache.is_empty());
+                evict(cache);
             },
             None,
         ),
@@ -335,8 +358,7 @@ fn a_reloaded_value_is_inserted_if_the_old_one_was_evicted_or_has_expired() {
     let clock = ManualClock::new();
     let cache = cache(&clock);
     let refresh = begun(&cache, &clock, 8);
-    cache.runtime().drop_caches();
-    assert!(cache.is_empty(), "the entry was not evicted");
+    evict(&cache);
     assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, Some(2)));
     let refresh = begun(&cache, &clock, 8);
     clock.advance(20 * SECOND);
@@ -352,18 +374,20 @@ fn a_reloaded_value_is_inserted_if_the_old_one_was_evicted_or_has_expired() {
 #[test]
 fn a_touched_or_copied_entry_is_still_reloaded() {
     let clock = ManualClock::new();
-    let cache = cache(&clock);
-    let refresh = begun(&cache, &clock, 8);
-    assert!(cache.touch(&1, Some(100 * SECOND)));
-    copy_entry(&cache);
-    assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, Some(2)));
-    clock.advance(11 * SECOND);
-    assert_eq!(cache.get(&1), None, "the new value has the old deadline");
-    // The mark of a copy stops a reload.
-    let refresh = begun(&cache, &clock, 8);
-    copy_entry(&cache);
-    assert_eq!(cache.remove(&1), Some(1));
-    assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, None));
+    for is_removed in [true, false] {
+        let cache = cache(&clock);
+        insert_among_others(&cache);
+        clock.advance(8 * SECOND);
+        let refresh = ask(&cache).expect("the entry is due");
+        assert!(cache.touch(&1, Some(100 * SECOND)));
+        copy_entry(&cache);
+        if is_removed {
+            assert_eq!(cache.remove(&1), Some(1));
+        }
+        assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, (!is_removed).then_some(2)));
+        clock.advance(11 * SECOND);
+        assert_eq!(cache.get(&1), None, "the new value has the old deadline");
+    }
 }
 
 #[test]
@@ -378,8 +402,7 @@ fn the_group_of_the_entry_is_charged_for_the_new_value() {
         clock.advance(SECOND * seconds);
         let refresh = ask(&cache).expect("the entry is due");
         if evicted {
-            cache.runtime().drop_caches();
-            assert!(cache.is_empty(), "the entry was not evicted");
+            evict(&cache);
         }
         assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, Some(2)));
         assert_eq!(len(&cache), (1, 0, 0), "{seconds} {evicted}");
@@ -555,7 +578,9 @@ fn a_reload_may_request_its_own_key() {
 fn reloads_that_request_each_others_keys_do_not_deadlock() {
     let clock = ManualClock::new();
     let cache = cache(&clock);
-    (1..3).for_each(|key| drop(cache.insert(key, key).unwrap()));
+    for key in 1..3 {
+        cache.insert(key, key).unwrap();
+    }
     clock.advance(12 * SECOND);
     let both = Arc::new(Barrier::new(2));
     let (done, is_done) = mpsc::channel();
@@ -573,47 +598,55 @@ fn reloads_that_request_each_others_keys_do_not_deadlock() {
     for _ in 0..2 {
         assert!(is_done.recv_timeout(PATIENCE).is_ok_and(|value| value >= 110));
     }
-    threads.map(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]
 fn of_many_threads_one_reloads_at_a_time_and_no_value_becomes_older() {
     let clock = ManualClock::new();
     let cache = cache(&clock);
-    let (source, in_progress, reloads) = (AtomicU64::new(1), AtomicU64::new(0), AtomicU64::new(0));
+    let (source, in_progress, reloads, is_over) =
+        (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     cache.insert(1, 0).unwrap();
+    let load = || {
+        assert_eq!(in_progress.fetch_add(1, Ordering::SeqCst), 0, "two reloads at once");
+        let value = source.load(Ordering::SeqCst);
+        std::thread::yield_now();
+        in_progress.fetch_sub(1, Ordering::SeqCst);
+        reloads.fetch_add(1, Ordering::SeqCst);
+        value
+    };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|number| {
-                let (cache, source, in_progress, reloads) = (&cache, &source, &in_progress, &reloads);
-                scope.spawn(move || {
-                    let mut newest = 0;
-                    for round in 0..3_000 {
-                        let load = || {
-                            assert_eq!(in_progress.fetch_add(1, Ordering::SeqCst), 0, "two reloads at once");
-                            reloads.fetch_add(1, Ordering::Relaxed);
-                            let value = source.load(Ordering::SeqCst);
-                            std::thread::yield_now();
-                            in_progress.fetch_sub(1, Ordering::SeqCst);
-                            value
-                        };
-                        let Some(hit) = cache.get_or_refresh(&1) else { continue };
-                        assert!(hit.value >= newest, "{} after {newest}", hit.value);
-                        newest = hit.value;
-                        if let Some(refresh) = hit.refresh {
-                            refresh.load_with(load);
-                        }
-                        if number == 0 && round % 7 == 0 {
-                            // A younger value than each load in progress.
-                            cache.insert(1, source.fetch_add(1, Ordering::SeqCst) + 1).unwrap();
-                        }
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut newest = 0;
+                while !is_over.load(Ordering::SeqCst) {
+                    let Some(hit) = cache.get_or_refresh(&1) else { continue };
+                    assert!(hit.value >= newest, "{} after {newest}", hit.value);
+                    newest = hit.value;
+                    if let Some(refresh) = hit.refresh {
+                        refresh.load_with(load);
                     }
-                })
-            })
-            .collect();
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            clock.advance(SECOND);
+                }
+            });
         }
+        let start = Instant::now();
+        for round in 1..100 {
+            let before = reloads.load(Ordering::SeqCst);
+            clock.advance(8 * SECOND);
+            if round % 2 == 0 {
+                // A younger value than that of a reload in progress.
+                let value = source.fetch_add(1, Ordering::SeqCst) + 1;
+                cache.insert(1, value).unwrap();
+                clock.advance(8 * SECOND);
+            }
+            while reloads.load(Ordering::SeqCst) == before && start.elapsed() < PATIENCE / 20 * round {
+                std::thread::yield_now();
+            }
+        }
+        is_over.store(true, Ordering::SeqCst);
     });
     assert!(reloads.load(Ordering::Relaxed) > 0, "nothing was reloaded");
 }
@@ -623,7 +656,9 @@ fn a_refresh_keeps_its_cache_and_may_be_the_last_handle() {
     let clock = ManualClock::new();
     let gone = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&gone);
-    let listener = move |_: &u64, _: &u64, _| drop(counted.fetch_add(1, Ordering::Relaxed));
+    let listener = move |_: &u64, _: &u64, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
     for is_dropped in [true, false] {
         let cache = builder(&clock).eviction_listener(listener.clone()).build().unwrap();
         let refresh = begun(&cache, &clock, 8);
@@ -652,7 +687,9 @@ fn a_refresh_may_be_dropped_in_a_listener() {
         }
     };
     let cache = builder(&clock).eviction_listener(listener).build().unwrap();
-    (0..4).for_each(|key| drop(cache.insert(key, key).unwrap()));
+    for key in 0..4 {
+        cache.insert(key, key).unwrap();
+    }
     clock.advance(8 * SECOND);
     slot.lock().unwrap().extend((0..3).filter_map(|key| cache.get_or_refresh(&key)?.refresh));
     assert_eq!(slot.lock().unwrap().len(), 3);
@@ -819,7 +856,7 @@ proptest! {
                     }
                 }
                 Step::Evict => {
-                    cache.runtime().drop_caches();
+                    evict(&cache);
                     model.entry = None;
                 }
             }
