@@ -473,7 +473,7 @@ fn a_function_of_times_gets_a_reloaded_value_as_a_new_one() {
         noted.lock().unwrap().push((*value, matches!(event, ExpiryEvent::Read { .. })));
         match event {
             ExpiryEvent::Create => Lifetime::Live(10 * SECOND),
-            // A trap, if a stale entry were read.
+            // Would let a stale entry live on, if a use of it were reported.
             ExpiryEvent::Read { time_left } if time_left == Some(Duration::ZERO) => Lifetime::Forever,
             _ => Lifetime::Unchanged,
         }
@@ -632,23 +632,20 @@ fn of_many_threads_one_reloads_at_a_time_and_no_value_becomes_older() {
                 }
             });
         }
-        let start = Instant::now();
-        for round in 1..100 {
-            let before = reloads.load(Ordering::SeqCst);
+        let is_reloaded = (1..30).all(|round| {
+            // A younger value than that of a reload in progress.
+            let value = source.fetch_add(1, Ordering::SeqCst) + 1;
+            cache.insert(1, value).unwrap();
+            let (before, start) = (reloads.load(Ordering::SeqCst), Instant::now());
             clock.advance(8 * SECOND);
-            if round % 2 == 0 {
-                // A younger value than that of a reload in progress.
-                let value = source.fetch_add(1, Ordering::SeqCst) + 1;
-                cache.insert(1, value).unwrap();
-                clock.advance(8 * SECOND);
-            }
-            while reloads.load(Ordering::SeqCst) == before && start.elapsed() < PATIENCE / 20 * round {
+            while round % 3 != 0 && reloads.load(Ordering::SeqCst) == before && start.elapsed() < PATIENCE {
                 std::thread::yield_now();
             }
-        }
+            start.elapsed() < PATIENCE
+        });
         is_over.store(true, Ordering::SeqCst);
+        assert!(is_reloaded, "nothing was reloaded");
     });
-    assert!(reloads.load(Ordering::Relaxed) > 0, "nothing was reloaded");
 }
 
 #[test]
@@ -776,7 +773,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn a_random_history_of_reloads_follows_the_rules(steps in prop::collection::vec(step(), 1..120)) {
