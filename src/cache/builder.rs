@@ -25,7 +25,6 @@ use super::expiry::sweep::SweepSchedule;
 use super::handle::Cache;
 use super::inner::{CacheInner, Weigher};
 use super::limits::CacheLimits;
-use super::load::retry_times::RetryTimes;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
@@ -635,7 +634,6 @@ where
             functions,
             clock: Clock::start(choices.runtime.clock(), refresh),
             inflight: InflightLoads::default(),
-            retries: RetryTimes::default(),
             most: AtomicUsize::new(0),
             is_stuck: AtomicBool::new(false),
             freed_since: AtomicU32::new(0),

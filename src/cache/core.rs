@@ -23,7 +23,6 @@ use super::expiry::deadline::Expires;
 use super::expiry::freshness::Freshness;
 use super::expiry::lifetime::{Expiry, ExpiryEvent};
 use super::expiry::sweep::SweepSchedule;
-use super::load::retry_times::RetryTimes;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
@@ -55,7 +54,6 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) hasher: S,
     pub(super) clock: Clock,
     pub(super) inflight: InflightLoads<K, V>,
-    pub(super) retries: RetryTimes,
     /// Whether a use of any record does more than mark it: in LRU order, or with `expiry`.
     pub(super) acts_on_use: bool,
     /// Whether a use moves a record on its list. A copy of a field of the queues, so that most

@@ -20,6 +20,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         // The index and the queues report their own size.
         let own = shared - size_of_val(&self.index) - size_of_val(&self.queues)
             + self.functions.as_deref().map_or(0, size_of_val)
+            + self.clock.footprint()
             + self.counters.footprint()
             + self.queues.footprint()
             + self.sweeps.footprint()

@@ -34,7 +34,8 @@ pub(crate) enum Ttl {
 pub(crate) struct Clock {
     /// None: the system's monotonic clock.
     manual: Option<ManualClock>,
-    refresh: RefreshTimes,
+    /// None: both are zero, as for most caches.
+    refresh: Option<Box<RefreshTimes>>,
     /// The floor for which deadlines are encoded and decoded; see `deadline.rs`. Only increases.
     floor: AtomicU32,
     /// The floor to which the sweep in progress will raise `floor`, or the last sweep has.
@@ -46,12 +47,22 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
     pub(crate) fn start(manual: Option<&ManualClock>, refresh: RefreshTimes) -> Self {
-        let (manual, floor, announced) = (manual.cloned(), AtomicU32::new(0), AtomicU32::new(0));
-        let mut clock = Self { manual, refresh, floor, announced };
+        let (floor, announced) = (AtomicU32::new(0), AtomicU32::new(0));
+        let refresh = (refresh != RefreshTimes::default()).then(|| Box::new(refresh));
+        let mut clock = Self { manual: manual.cloned(), refresh, floor, announced };
         // No record has a deadline yet.
         let floor = Floor::of(clock.now());
         (*clock.floor.get_mut(), *clock.announced.get_mut()) = (floor.0, floor.0);
         clock
+    }
+
+    fn refresh(&self) -> RefreshTimes {
+        self.refresh.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Bytes that the clock has allocated.
+    pub(crate) fn footprint(&self) -> usize {
+        self.refresh.as_deref().map_or(0, size_of_val)
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -100,7 +111,7 @@ impl Clock {
     /// [`Deadline::NEVER`] if that is too far off to be encoded.
     pub(crate) fn after(&self, time: Duration) -> Expires {
         let now = self.now();
-        Expires { at: Deadline::at(self.refresh.end(u128::from(now.at) + time.as_nanos()), now), floor: now.floor }
+        Expires { at: Deadline::at(self.refresh().end(u128::from(now.at) + time.as_nanos()), now), floor: now.floor }
     }
 
     /// Returns whether a record with this deadline has expired: it may still be stale.
@@ -118,7 +129,7 @@ impl Clock {
 
     /// As [`has_expired`](Self::has_expired), at the time `now`.
     pub(crate) fn has_expired_at(&self, at: Deadline, now: Now) -> bool {
-        !at.is_never() && self.refresh.left(at, now) <= 0
+        !at.is_never() && self.refresh().left(at, now) <= 0
     }
 
     /// Returns whether a record with this deadline is to be removed.
@@ -131,12 +142,12 @@ impl Clock {
         if at.is_never() {
             return Freshness::Fresh;
         }
-        self.refresh.freshness(at, self.now())
+        self.refresh().freshness(at, self.now())
     }
 
     /// Returns the time that a record with this deadline has to live, as [`Deadline::time_left`].
     pub(crate) fn time_left(&self, at: Deadline, now: Now) -> Option<Duration> {
-        at.time_left(now).map(|left| left.saturating_sub(self.refresh.stale_time(at)))
+        at.time_left(now).map(|left| left.saturating_sub(self.refresh().stale_time(at)))
     }
 
     /// Returns the deadline of a record with this time to live, which is not computed.
@@ -176,7 +187,7 @@ impl Clock {
             return at;
         }
         let left = left.min(Duration::from_nanos(idle.nanoseconds()));
-        let end = self.refresh.end(u128::from(now.at) + left.as_nanos());
+        let end = self.refresh().end(u128::from(now.at) + left.as_nanos());
         Deadline::in_seconds(u64::try_from(end).unwrap_or(u64::MAX))
     }
 

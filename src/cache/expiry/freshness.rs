@@ -15,7 +15,7 @@ use super::deadline::{Deadline, Now};
 const STALE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// The times around a deadline in which a call may reload a record, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RefreshTimes {
     /// Before the deadline.
     ahead: i64,

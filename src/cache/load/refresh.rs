@@ -209,7 +209,7 @@ where
     /// recently, or the record has changed and is not due any more.
     fn begin_refresh(&self, hash: u64, key: K, named: Option<&Memcg>, ttl: Ttl) -> Option<Refresh<K, V, S>> {
         let core = &self.inner.core;
-        if !core.retries.try_begin(hash, core.clock.now()) {
+        if !core.inflight.retries().try_begin(hash, core.clock.now()) {
             return None;
         }
         let leader = core.inflight.start_reload(hash, key)?;
@@ -225,7 +225,7 @@ where
             })
         };
         let Some(owner) = owner else {
-            core.retries.forget(hash);
+            core.inflight.retries().forget(hash);
             return None;
         };
         let group = named.cloned().or(owner).unwrap_or_else(|| self.inner.group.clone());
@@ -359,7 +359,7 @@ where
         let mut origin = Origin::Loaded;
         let value = LoadTicket::Leader(leader).finish(value, |key, value| {
             match cache.insert_record(key, value, hash, (payer, ttl), &Expect::Reload(&load), None) {
-                Ok(_) => core.retries.forget(hash),
+                Ok(_) => core.inflight.retries().forget(hash),
                 Err(rejected) => origin = rejected.reason.map_or(Origin::Outrun, Origin::Rejected),
             }
         });

@@ -47,14 +47,25 @@ use lowwater_shrinker::CallbackScope;
 use once_cell::race::OnceBox;
 use parking_lot::{Condvar, Mutex};
 
+use super::retry_times::RetryTimes;
 use super::wait_graph::{Cycle, LoadId, LoadScope, WaitEdge};
 
 /// The loads in flight, by the hash of their keys. A null pointer before the first load.
 #[doc(alias = "singleflight")]
 pub(crate) struct InflightLoads<K, V>(OnceBox<Arc<LoadMap<K, V>>>);
 
-// Not the standard library's hasher: the key is a hash, and a load hashes it twice.
-type LoadMap<K, V> = DashMap<u64, Arc<InflightLoad<K, V>>, DefaultHashBuilder>;
+struct LoadMap<K, V> {
+    // Not the standard library's hasher: the key is a hash, and a load hashes it twice.
+    by_hash: DashMap<u64, Arc<InflightLoad<K, V>>, DefaultHashBuilder>,
+    /// Here, and not in the cache, so that a cache without loads stays small.
+    retries: RetryTimes,
+}
+
+impl<K, V> Default for LoadMap<K, V> {
+    fn default() -> Self {
+        Self { by_hash: DashMap::default(), retries: RetryTimes::default() }
+    }
+}
 
 impl<K, V> Default for InflightLoads<K, V> {
     fn default() -> Self {
@@ -165,7 +176,12 @@ struct Follower<K, V> {
 impl<K, V> InflightLoads<K, V> {
     /// Returns whether a load of this hash is in flight.
     pub(crate) fn has(&self, hash: u64) -> bool {
-        self.0.get().is_some_and(|loads| loads.contains_key(&hash))
+        self.0.get().is_some_and(|loads| loads.by_hash.contains_key(&hash))
+    }
+
+    /// Returns the times from which keys may be reloaded again.
+    pub(crate) fn retries(&self) -> &RetryTimes {
+        &self.0.get_or_init(Box::default).retries
     }
 
     /// Notifies the load in flight of this hash, if there is one, that a call has removed or replaced
@@ -174,7 +190,7 @@ impl<K, V> InflightLoads<K, V> {
     #[cold]
     #[inline(never)]
     pub(crate) fn stop(&self, hash: u64) {
-        if let Some(load) = self.0.get().and_then(|loads| loads.get(&hash)) {
+        if let Some(load) = self.0.get().and_then(|loads| loads.by_hash.get(&hash)) {
             load.stop();
         }
     }
@@ -219,7 +235,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
     /// begun: its leader may wait in a queue behind this caller.
     fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<K, V>, Follower<K, V>> {
         let loads = self.0.get_or_init(Box::default);
-        match loads.entry(hash) {
+        match loads.by_hash.entry(hash) {
             MapEntry::Occupied(slot) if slot.get().has_begun() => {
                 Err(Follower { load: Arc::clone(slot.get()), key: Some(key), is_ours: false })
             }
@@ -240,7 +256,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
     /// this hash is in flight.
     pub(crate) fn start_reload(&self, hash: u64, key: K) -> Option<Leader<K, V>> {
         let loads = self.0.get_or_init(Box::default);
-        let MapEntry::Vacant(slot) = loads.entry(hash) else { return None };
+        let MapEntry::Vacant(slot) = loads.by_hash.entry(hash) else { return None };
         let load = InflightLoad::new(key, false);
         slot.insert(Arc::clone(&load));
         Some(Leader::new(loads, hash, load))
@@ -384,7 +400,7 @@ impl<K, V> Drop for Leader<K, V> {
     fn drop(&mut self) {
         // Removed from the map first: a later caller finds the record in the cache, or starts a
         // load of its own.
-        self.loads.remove_if(&self.hash, |_, load| Arc::ptr_eq(load, &self.load));
+        self.loads.by_hash.remove_if(&self.hash, |_, load| Arc::ptr_eq(load, &self.load));
         let mut shared = self.load.shared.lock();
         let is_failed = !matches!(shared.state, LoadState::Done(_));
         let failed_key = is_failed.then(|| std::mem::replace(&mut shared.state, LoadState::Failed));
