@@ -227,7 +227,12 @@ fn the_time_left_and_saved_entries_do_not_include_the_stale_time() {
     let at_most = |left: Option<Duration>| left.is_some_and(|left| left <= 6 * SECOND && left > 5 * SECOND);
     assert!(at_most(left), "{left:?}");
     let mut saved = Vec::new();
-    cache.save(|key, value, meta| Ok::<_, ()>(saved.push((*key, *value, meta.clone())))).unwrap();
+    cache
+        .save(|key, value, meta| {
+            saved.push((*key, *value, meta.clone()));
+            Ok::<_, ()>(())
+        })
+        .unwrap();
     assert!(at_most(saved[0].2.time_left), "{saved:?}");
     other.load(saved);
     clock.advance(6 * SECOND);
