@@ -26,6 +26,10 @@ loom::thread_local! { static PLACE: core::cell::Cell<usize> = core::cell::Cell::
 #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
 const UNKNOWN: usize = usize::MAX;
 
+/// The bits of a place: without the top bit, so that each place differs from `UNKNOWN`.
+#[cfg(any(feature = "std", test))]
+const PLACES: usize = usize::MAX >> 1;
+
 #[cfg(any(feature = "std", test))]
 #[inline]
 pub(super) fn get() -> usize {
@@ -41,15 +45,25 @@ pub(super) fn get() -> usize {
 /// if that was the locked one, the one after it.
 #[cfg(any(feature = "std", test))]
 pub(super) fn next(place: usize) -> usize {
-    let here = lowwater_base::cpu::hint();
-    set(if here == place { here + 1 } else { here })
+    set(after(place, lowwater_base::cpu::hint()))
+}
+
+/// Returns the shard to use instead of `place` on the processor `here`.
+#[cfg(any(feature = "std", test))]
+fn after(place: usize, here: usize) -> usize {
+    // A hint that is a hash may have the bit that `set` has cleared in `place`.
+    let here = here & PLACES;
+    if here == place {
+        here + 1
+    } else {
+        here
+    }
 }
 
 #[cfg(any(feature = "std", test))]
 #[cold]
 pub(super) fn set(place: usize) -> usize {
-    // Clear the top bit, so that the value differs from `UNKNOWN`.
-    let place = place & (usize::MAX >> 1);
+    let place = place & PLACES;
     PLACE.with(|own| own.set(place));
     place
 }
@@ -73,5 +87,14 @@ mod tests {
         let far = usize::MAX >> 1;
         assert!(next(far) < far);
         assert_ne!(set(UNKNOWN), UNKNOWN);
+    }
+
+    /// Where the processor's number is unknown, the hint is a hash of the thread's id.
+    #[test]
+    fn a_thread_with_any_hint_leaves_a_locked_shard() {
+        for hint in [0, 7, PLACES, 7 | !PLACES, UNKNOWN] {
+            let locked = set(hint);
+            assert_ne!(set(after(locked, hint)), locked, "{hint:#x}");
+        }
     }
 }
