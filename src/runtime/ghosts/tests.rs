@@ -132,6 +132,7 @@ fn the_table_follows_the_number_of_entries() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn a_replaced_table_is_returned_in_parts() {
     let ghosts = Ghosts::default();
     let large = 2_000_000;
