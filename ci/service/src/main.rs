@@ -21,7 +21,7 @@ fn size(bytes: usize) -> ByteSize {
     Bytes::BYTES.saturating_add(ByteSize::from(bytes))
 }
 
-/// What an HTTP server would read from the headers of a request.
+/// The parts of a request that an HTTP server reads from its headers.
 struct Request {
     tenant: String,
     session: u64,
