@@ -120,7 +120,7 @@ async fn client(service: Arc<Service>, mut seed: u64, counts: Arc<[AtomicU64; 3]
         (seed >> 33) % below
     };
     while !stop.load(Relaxed) {
-        // Some tenants and pages are asked for more often than others.
+        // Some tenants and pages are requested more often than others.
         let tenant = random(20).min(random(20));
         let page = random(1000).min(random(1000)).min(random(1000));
         let request =
