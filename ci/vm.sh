@@ -16,13 +16,13 @@
 # $VM_KERNEL, or Debian's cloud kernel, which is downloaded and unpacked, not installed. Without
 # them it is skipped, and prints that. Guests are emulated unless $VM_ACCEL is "kvm" (which crashes
 # some machines that offer it); an emulated guest takes about 15 s, and the whole run has a limit of
-# 400 s, so that one that hangs ends.
+# 900 s, so that one that hangs ends, also on a busy machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/emulator.bash
 
-seconds_max=400
+seconds_max=900
 parts="${1:-pressure numa}"
 target="${CARGO_TARGET_DIR:-target}"
 work="$(mktemp -d)"
