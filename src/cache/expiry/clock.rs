@@ -32,14 +32,19 @@ pub(crate) enum Ttl {
 /// its 0, so that a small cache need not store its start.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// None: the system's monotonic clock.
-    manual: Option<ManualClock>,
-    /// None: both are zero, as for most caches.
-    refresh: Option<Box<RefreshTimes>>,
+    /// None for most caches, which use the system's monotonic clock and reload nothing.
+    rare: Option<Box<Rare>>,
     /// The floor for which deadlines are encoded and decoded; see `deadline.rs`. Only increases.
     floor: AtomicU32,
     /// The floor to which the sweep in progress will raise `floor`, or the last sweep has.
     announced: AtomicU32,
+}
+
+/// The parts of a clock that few caches have; apart, so that an empty cache is small.
+#[derive(Debug)]
+struct Rare {
+    manual: Option<ManualClock>,
+    refresh: RefreshTimes,
 }
 
 /// The zero of the system's clock.
@@ -48,8 +53,9 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 impl Clock {
     pub(crate) fn start(manual: Option<&ManualClock>, refresh: RefreshTimes) -> Self {
         let (floor, announced) = (AtomicU32::new(0), AtomicU32::new(0));
-        let refresh = (refresh != RefreshTimes::default()).then(|| Box::new(refresh));
-        let mut clock = Self { manual: manual.cloned(), refresh, floor, announced };
+        let is_rare = manual.is_some() || refresh != RefreshTimes::default();
+        let rare = is_rare.then(|| Box::new(Rare { manual: manual.cloned(), refresh }));
+        let mut clock = Self { rare, floor, announced };
         // No record has a deadline yet.
         let floor = Floor::of(clock.now());
         (*clock.floor.get_mut(), *clock.announced.get_mut()) = (floor.0, floor.0);
@@ -57,18 +63,18 @@ impl Clock {
     }
 
     fn refresh(&self) -> RefreshTimes {
-        self.refresh.as_deref().copied().unwrap_or_default()
+        self.rare.as_ref().map(|rare| rare.refresh).unwrap_or_default()
     }
 
     /// Bytes that the clock has allocated.
     pub(crate) fn footprint(&self) -> usize {
-        self.refresh.as_deref().map_or(0, size_of_val)
+        self.rare.as_deref().map_or(0, size_of_val)
     }
 
     pub(crate) fn now(&self) -> Now {
         // Before the time, which is not earlier then.
         let floor = self.floor();
-        let at = match &self.manual {
+        let at = match self.rare.as_ref().and_then(|rare| rare.manual.as_ref()) {
             None => START.elapsed().as_nanos() as u64,
             Some(clock) => clock.nanoseconds(),
         };
