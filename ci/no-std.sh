@@ -40,7 +40,7 @@ if (rust_from_source "$work/rust-source"); then
     (
         rust_from_source "$work/rust-source"
         for features in "" lowwater-store/embedder; do
-            RUSTFLAGS=--cfg=lowwater_try_arc cargo check --target "$bare32" --target-dir "$work/from-source" \
+            RUSTFLAGS="--cfg=lowwater_try_arc ${features:+--cfg=lowwater_wide_lock}" cargo check --target "$bare32" --target-dir "$work/from-source" \
                 -Zbuild-std=core,alloc "${std_less[@]}" --features "$features"
             echo "builds for $bare32 with its library from source${features:+, with $features}"
         done

@@ -62,7 +62,7 @@ echo "ok: no unsafe code in the caches; the template has $lines lines"
 build_modules() {
     local dir folder
     dir="$(kernel_dir "$1")"
-    kernel_environment
+    kernel_environment "$1"
     rm -rf "$work/modules"
     cp -r examples/kernel_module "$work/modules"
     mkdir "$work/modules/peer"
@@ -139,6 +139,12 @@ for variant in "${variants[@]}"; do
         echo "== $variant kernel, $nodes nodes, $loads loads, $objects objects"
         guest "$variant" "$nodes" 4 kfence.sample_interval=1 "lw.loads=$loads" "lw.objects=$objects" "lw.modules=${modules// /,}" -- \
             -accel "${VM_ACCEL:-tcg,thread=multi}"
+        # The variant's check was on; lockdep ends with the first fault that it finds.
+        case $variant in
+        debug) expect checks_locks '==' 1 ;;
+        kasan) expect checks_addresses '>=' 1 ;;
+        rt) expect is_rt '==' 1 ;;
+        esac
         for module in $modules; do
             file="${module#cache_}"
             expect "$file.loads" '==' "$loads"

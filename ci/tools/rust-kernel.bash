@@ -16,12 +16,14 @@ kernel_dir() {
     echo "$cache/rust-kernel/$1-$(cat "${parts[@]}" examples/kernel_module/in-tree.patch | sha256sum | cut -c1-12)"
 }
 
-# kernel_environment: sets the environment in which kernels and modules are compiled.
+# kernel_environment VARIANT: sets the environment in which that kernel and its modules are compiled. gcc cannot check
+# addresses in Rust and C together (KASAN), so that kernel is clang's.
 kernel_environment() {
-    local root="$cache/rustc-web"
+    local root="$cache/rustc-web" compiler=gcc-12
+    ! grep -qs '^CONFIG_KASAN=y' "ci/rust-kernel/$1.config" || compiler=clang-14
     export LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu:$root/usr/lib"
     export PATH="$cache/bindgen/bin:$PATH"
-    kernel_make=(make "CC=gcc-12" "HOSTCC=gcc-12" "RUSTC=$root/usr/bin/rustc" "RUSTDOC=$root/usr/bin/rustdoc" BINDGEN=bindgen)
+    kernel_make=(make "CC=$compiler" HOSTCC=gcc-12 "RUSTC=$root/usr/bin/rustc" "RUSTDOC=$root/usr/bin/rustdoc" BINDGEN=bindgen)
     rust_library="$(echo "$root"/usr/src/rustc-*/library)"
 }
 
@@ -68,7 +70,7 @@ kernel_build() {
     [ ! -e "$dir/built" ] || return 0
     kernel_tools || return 1
     source="$(kernel_source)" || return 1
-    kernel_environment
+    kernel_environment "$variant"
     mkdir -p "$dir/build"
     cp ci/rust-kernel/plain.config "$source/kernel/configs/lowwater.config"
     [ "$variant" = plain ] || cat "ci/rust-kernel/$variant.config" >>"$source/kernel/configs/lowwater.config"

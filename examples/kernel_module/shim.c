@@ -13,10 +13,9 @@
 
 #include "lowwater.h"
 
-#if defined(CONFIG_PREEMPT_RT) || !defined(CONFIG_SMP)
-#error "rust/src/kernel.rs takes a spin lock for one word that is 0 when free"
+#ifndef CONFIG_SMP
+#error "rust/src/kernel.rs takes a spin lock for memory that is 0 when free; without processors it has none"
 #endif
-static_assert(sizeof(arch_spinlock_t) == 4);
 
 void *lowwater_shim_alloc(size_t size);
 void lowwater_shim_free(void *memory);
@@ -24,24 +23,67 @@ void lowwater_shim_after_readers(void);
 size_t lowwater_shim_processor(void);
 void __noreturn lowwater_shim_bug(const char *file, size_t len, u32 line);
 
-#ifdef CONFIG_DEBUG_SPINLOCK
+#if defined(CONFIG_PREEMPT_RT)
 /*
- * With lock debugging a spinlock_t has more than one word. The word is the architecture's lock then, and lockdep sees all
- * of lowwater's locks as one. It checks that none is held where the kernel must hold none (in a sleep, on return to user
- * space), but not their order among each other.
+ * A task that waits for a spinlock_t sleeps, so memory may be allocated under it. It is an rt_mutex, in kernel.rs's wide lock.
  */
+#ifdef CONFIG_DEBUG_SPINLOCK
+#error "with lock debugging, the lock inside an rt_mutex is not 0 when free"
+#endif
+static_assert(sizeof(spinlock_t) <= 32 && __alignof__(spinlock_t) <= 8);
+
+void lowwater_shim_spin_lock(spinlock_t *lock);
+int lowwater_shim_spin_trylock(spinlock_t *lock);
+void lowwater_shim_spin_unlock(spinlock_t *lock);
+
+void lowwater_shim_spin_lock(spinlock_t *lock)
+{
+	spin_lock(lock);
+}
+
+int lowwater_shim_spin_trylock(spinlock_t *lock)
+{
+	return spin_trylock(lock);
+}
+
+void lowwater_shim_spin_unlock(spinlock_t *lock)
+{
+	spin_unlock(lock);
+}
+#elif defined(CONFIG_DEBUG_SPINLOCK)
+/*
+ * With lock debugging a spinlock_t has more than one word, and is not 0 when free. The word is the architecture's lock then.
+ * For lockdep the outermost lock of lowwater that a processor holds is of one class, the lock inside it of another, and so
+ * on. It checks their contexts and their order with the kernel's locks, but not their order among each other.
+ */
+/* The locks that the processor holds. */
+static DEFINE_PER_CPU(unsigned int, held);
 #ifdef CONFIG_LOCKDEP
-static struct lockdep_map lock_map = STATIC_LOCKDEP_MAP_INIT("lowwater", &lock_map);
+static struct lockdep_map lock_map = {
+	.name = "lowwater",
+	.key = (struct lock_class_key *)&lock_map,
+	.wait_type_inner = LD_WAIT_CONFIG,
+};
 #endif
 
 void lowwater_shim_spin_lock(arch_spinlock_t *lock);
 int lowwater_shim_spin_trylock(arch_spinlock_t *lock);
 void lowwater_shim_spin_unlock(arch_spinlock_t *lock);
 
+static void lock_is_held(bool tried)
+{
+	unsigned int depth = this_cpu_inc_return(held) - 1;
+
+	/* There are no classes for deeper ones. No order is checked of a lock that was tried. */
+	if (depth >= MAX_LOCKDEP_SUBCLASSES)
+		depth = 0, tried = true;
+	lock_acquire(&lock_map, depth, tried, 0, 1, NULL, _RET_IP_);
+}
+
 void lowwater_shim_spin_lock(arch_spinlock_t *lock)
 {
 	preempt_disable();
-	lock_acquire(&lock_map, 0, 0, 0, 0, NULL, _RET_IP_);
+	lock_is_held(false);
 	arch_spin_lock(lock);
 }
 
@@ -52,16 +94,21 @@ int lowwater_shim_spin_trylock(arch_spinlock_t *lock)
 		preempt_enable();
 		return 0;
 	}
-	lock_acquire(&lock_map, 0, 1, 0, 0, NULL, _RET_IP_);
+	lock_is_held(true);
 	return 1;
 }
 
 void lowwater_shim_spin_unlock(arch_spinlock_t *lock)
 {
 	lock_release(&lock_map, _RET_IP_);
+	this_cpu_dec(held);
 	arch_spin_unlock(lock);
 	preempt_enable();
 }
+#endif
+
+#ifndef CONFIG_PREEMPT_RT
+static_assert(sizeof(arch_spinlock_t) == 4);
 #endif
 
 /* Allocations that have not been freed. */

@@ -11,7 +11,7 @@
 //!
 //! | part | trait | requirement |
 //! |---|---|---|
-//! | the lock | [`lock_api::RawMutex`], marked [`Lock`] | fits in four bytes, and is free when they are zero |
+//! | the lock | [`lock_api::RawMutex`], marked [`Lock`] | fits into [`LockSpace`], and is free when its bytes are zero |
 //! | the read side, and freeing after it | [`ReadSide`] | enter, leave, and a callback when all current readers have left |
 //! | the processor | [`Processor`] | a number, by which counters are spread |
 //! | nodes | the `Topology` of `lowwater-lru-core` | their number, and the current one |
@@ -24,15 +24,27 @@
 //! lock that does not mask interrupts, that is everywhere but in interrupt handlers. Nothing is
 //! allocated under a list's lock.
 //!
+//! A [`LockSpace`] has four bytes. A kernel's lock under which tasks sleep, as Linux has with
+//! `PREEMPT_RT`, needs more: with `--cfg lowwater_wide_lock` in `RUSTFLAGS`, it has 32 bytes. Each
+//! list of a group on a node becomes larger by these bytes.
+//!
 //! The functions are the contract with a kernel's code: a change of a signature breaks each
 //! embedder (`examples/kernel_module`).
 
 use core::cell::UnsafeCell;
 
-/// The memory of an embedder's lock. Initially zero.
-#[repr(C, align(4))]
+/// One part of an embedder's lock, by which it is aligned.
+#[cfg(not(lowwater_wide_lock))]
+type Words = [u32; 1];
+/// The parts of an embedder's lock, by which it is aligned.
+#[cfg(lowwater_wide_lock)]
+type Words = [u64; 4];
+
+/// The memory of an embedder's lock: four bytes, or 32 with `--cfg lowwater_wide_lock`. Initially
+/// zero.
+#[repr(C)]
 #[derive(Debug)]
-pub struct LockSpace(UnsafeCell<[u8; 4]>);
+pub struct LockSpace(UnsafeCell<Words>);
 
 // SAFETY: the bytes are accessed only as a `Lock`, which is `Sync`.
 unsafe impl Sync for LockSpace {}
@@ -41,7 +53,7 @@ impl LockSpace {
     /// Creates a lock that is free.
     #[expect(clippy::new_without_default, reason = "created only as a part of a lock")]
     pub const fn new() -> Self {
-        Self(UnsafeCell::new([0; 4]))
+        Self(UnsafeCell::new([0; size_of::<Words>() / align_of::<Words>()]))
     }
 
     /// Returns the lock in this space.
@@ -51,8 +63,8 @@ impl LockSpace {
     /// A space is viewed as one type only: another type's lock would read the bytes of the first.
     #[inline]
     pub unsafe fn view<L: Lock>(&self) -> &L {
-        const { assert!(size_of::<L>() <= size_of::<Self>(), "an embedder's lock has four bytes") };
-        const { assert!(align_of::<L>() <= align_of::<Self>(), "an embedder's lock is aligned to four bytes") };
+        const { assert!(size_of::<L>() <= size_of::<Self>(), "an embedder's lock has the bytes of `LockSpace`") };
+        const { assert!(align_of::<L>() <= align_of::<Self>(), "an embedder's lock is aligned as `LockSpace` is") };
         // SAFETY: the lock fits, by the assertions above; zero bytes are a free `L` (clause of
         // `Lock`), and no other type changed them (this function's clause).
         unsafe { &*self.0.get().cast::<L>() }

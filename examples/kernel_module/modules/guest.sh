@@ -18,6 +18,9 @@ for word in $(cat /proc/cmdline); do
 done
 echo "nodes $(ls -d /sys/devices/system/node/node[0-9]* | wc -l)"
 processors=$(grep -c ^processor /proc/cpuinfo)
+# What the kernel checks.
+echo "is_rt $(uname -v | grep -c PREEMPT_RT)"
+echo "checks_addresses $(dmesg | grep -c 'KernelAddressSanitizer initialized')"
 
 # load FILE COMMAND...: sends commands in succession, and prints the result of the last. `wait` waits for the other tasks.
 # The last command may be `until_gone COMMAND`: it is repeated until the module removes the file.
@@ -252,6 +255,7 @@ if [ "${many:-0}" -gt 0 ]; then
     many many_on_list_lru
 fi
 
+echo "checks_locks $(cat /proc/lockdep_stats 2>/dev/null | awk '$1 == "debug_locks:" { on = $2 } END { print on + 0 }')"
 echo "log_lines_bad $log_lines_bad"
 echo "end 1"
 sync

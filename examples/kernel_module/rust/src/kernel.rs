@@ -16,13 +16,14 @@ unsafe extern "C" {
     fn lowwater_shim_alloc(size: usize) -> *mut c_void;
     fn lowwater_shim_free(memory: *mut c_void);
     // Exported by the kernel itself: the functions of the spin lock. With lock debugging they need
-    // more than one word, and the shim's functions take their place.
-    #[cfg_attr(CONFIG_DEBUG_SPINLOCK, link_name = "lowwater_shim_spin_lock")]
-    fn _raw_spin_lock(lock: *mut u32);
-    #[cfg_attr(CONFIG_DEBUG_SPINLOCK, link_name = "lowwater_shim_spin_trylock")]
-    fn _raw_spin_trylock(lock: *mut u32) -> i32;
-    #[cfg_attr(CONFIG_DEBUG_SPINLOCK, link_name = "lowwater_shim_spin_unlock")]
-    fn _raw_spin_unlock(lock: *mut u32);
+    // more than one word, and with PREEMPT_RT they have other names: the shim's functions take their
+    // place.
+    #[cfg_attr(any(CONFIG_DEBUG_SPINLOCK, CONFIG_PREEMPT_RT), link_name = "lowwater_shim_spin_lock")]
+    fn _raw_spin_lock(lock: *mut Words);
+    #[cfg_attr(any(CONFIG_DEBUG_SPINLOCK, CONFIG_PREEMPT_RT), link_name = "lowwater_shim_spin_trylock")]
+    fn _raw_spin_trylock(lock: *mut Words) -> i32;
+    #[cfg_attr(any(CONFIG_DEBUG_SPINLOCK, CONFIG_PREEMPT_RT), link_name = "lowwater_shim_spin_unlock")]
+    fn _raw_spin_unlock(lock: *mut Words);
     fn __rcu_read_lock();
     fn __rcu_read_unlock();
     safe fn lowwater_shim_after_readers();
@@ -71,11 +72,19 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// The kernel's spin lock: a word that is 0 when free. Not for interrupts.
-#[repr(transparent)]
-pub struct SpinLock(UnsafeCell<u32>);
+/// The memory of the kernel's spin lock: a word.
+#[cfg(not(CONFIG_PREEMPT_RT))]
+type Words = u32;
+/// The memory of the kernel's spin lock, an `rt_mutex`. lowwater has to be compiled with `--cfg
+/// lowwater_wide_lock`.
+#[cfg(CONFIG_PREEMPT_RT)]
+type Words = [u64; 4];
 
-// SAFETY: only the kernel's lock functions access the word, and they are atomic.
+/// The kernel's spin lock: memory that is 0 when free. Not for interrupts.
+#[repr(transparent)]
+pub struct SpinLock(UnsafeCell<Words>);
+
+// SAFETY: only the kernel's lock functions access the memory, and they are atomic.
 unsafe impl Sync for SpinLock {}
 // SAFETY: 0 is an unlocked lock, and it needs no destructor. shim.c asserts both for the kernel it
 // is compiled for.
@@ -83,26 +92,27 @@ unsafe impl embedder::Lock for SpinLock {}
 
 // SAFETY: the kernel's spin lock is exclusive from `_raw_spin_lock` to `_raw_spin_unlock`.
 unsafe impl lock_api::RawMutex for SpinLock {
-    const INIT: Self = Self(UnsafeCell::new(0));
+    // SAFETY: all bytes may be zero.
+    const INIT: Self = Self(UnsafeCell::new(unsafe { core::mem::zeroed() }));
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
     fn lock(&self) {
-        // SAFETY: the word is an initialized lock of the kernel (`INIT` is 0), and lives as long as
+        // SAFETY: the memory is an initialized lock of the kernel (`INIT` is 0), and lives as long as
         // `self`.
         unsafe { _raw_spin_lock(self.0.get()) }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        // SAFETY: the word is an initialized lock of the kernel (`INIT` is 0), and lives as long as
+        // SAFETY: the memory is an initialized lock of the kernel (`INIT` is 0), and lives as long as
         // `self`.
         unsafe { _raw_spin_trylock(self.0.get()) != 0 }
     }
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: the word is an initialized lock of the kernel, and by the contract of `unlock`
+        // SAFETY: the memory is an initialized lock of the kernel, and by the contract of `unlock`
         // the caller holds it.
         unsafe { _raw_spin_unlock(self.0.get()) }
     }
