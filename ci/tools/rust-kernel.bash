@@ -72,15 +72,15 @@ kernel_build() {
     source="$(kernel_source)" || return 1
     kernel_environment "$variant"
     mkdir -p "$dir/build"
-    cp ci/rust-kernel/plain.config "$source/kernel/configs/lowwater.config"
-    [ "$variant" = plain ] || cat "ci/rust-kernel/$variant.config" >>"$source/kernel/configs/lowwater.config"
+    cp ci/rust-kernel/plain.config "$source/kernel/configs/lowwater-$variant.config"
+    [ "$variant" = plain ] || cat "ci/rust-kernel/$variant.config" >>"$source/kernel/configs/lowwater-$variant.config"
     (
         cd "$source"
         "${kernel_make[@]}" O="$dir/build" rustavailable
-        "${kernel_make[@]}" O="$dir/build" tinyconfig lowwater.config
+        "${kernel_make[@]}" O="$dir/build" tinyconfig "lowwater-$variant.config"
     ) >"$dir/log" 2>&1 || { tail -n 30 "$dir/log" >&2; return 1; }
     # An option that was refused would leave a kernel without what is to be checked.
-    if grep -vFxf "$dir/build/.config" "$source/kernel/configs/lowwater.config" | grep '^CONFIG_'; then
+    if grep -vFxf "$dir/build/.config" "$source/kernel/configs/lowwater-$variant.config" | grep '^CONFIG_'; then
         echo "the configuration refuses the above" >&2
         return 1
     fi
