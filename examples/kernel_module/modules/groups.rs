@@ -145,8 +145,8 @@ fn end(control_group: ControlGroup, group: &Memcg) {
     drop(control_group);
 }
 
-/// Returns the control group of a group; null if there is none. It may be used until preemption is
-/// enabled.
+/// Returns the control group of a group; null if there is none. It may be used until the caller
+/// releases the spin lock that it holds.
 #[allow(dead_code)] // A module uses the parts that it needs.
 pub(crate) fn control_group_of(group: &Memcg) -> *mut c_void {
     let at = CONTROL_GROUPS.get(group.id().index());

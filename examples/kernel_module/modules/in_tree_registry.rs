@@ -37,7 +37,8 @@ impl Occupancy for Both {
         let of = groups::control_group_of(memcg);
         if !of.is_null() {
             // SAFETY: Under the list's spin lock, a control group that `control_group_of` returned is
-            // not freed yet: that waits for RCU, and so for sections without preemption.
+            // not freed yet: that waits for RCU, and so for sections without preemption. With
+            // PREEMPT_RT, a holder of a spin lock is in a read-side section.
             unsafe { lowwater_set_shrinker_bit(of, node.index() as i32, self.shrinker) }
         }
     }
