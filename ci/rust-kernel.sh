@@ -9,11 +9,14 @@
 #
 # ci/rust-kernel.sh          a bounded run (3 loads); skipped if the kernel is not built yet
 # ci/rust-kernel.sh --build  builds the kernel first: about ten minutes of processor time, once
-# ci/rust-kernel.sh --all    with --build: 20 loads, more objects, and a kernel with lockdep, too
+# ci/rust-kernel.sh --all    with --build: 20 loads, more objects, 10,000 groups with 1,000 caches,
+#                            and each of the variants in ci/rust-kernel: lockdep with DEBUG_LIST
+#                            (debug), PREEMPT_RT (rt), KASAN (kasan)
 #
-# The kernel, its source and the compiler stay in ~/.cache/lowwater (2.9 GB; LOWWATER_CACHE names
-# another folder), found again by a hash of the configuration and the patch. RUST_KERNEL_NODES,
-# RUST_KERNEL_LOADS, RUST_KERNEL_OBJECTS, RUST_KERNEL_VARIANTS, RUST_KERNEL_MANY, RUST_KERNEL_JOBS change the parts.
+# The kernels, their source and the compiler stay in ~/.cache/lowwater (2.9 GB, and 0.4 GB for each
+# variant; LOWWATER_CACHE names another folder), found again by a hash of the configuration and the
+# patch. RUST_KERNEL_NODES, RUST_KERNEL_LOADS, RUST_KERNEL_OBJECTS, RUST_KERNEL_VARIANTS,
+# RUST_KERNEL_MANY, RUST_KERNEL_JOBS change the parts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -25,7 +28,7 @@ variants=(${RUST_KERNEL_VARIANTS:-plain}) build=no rounds=2 pairs=10000 many=${R
 case "${1:-}" in
 --build) build=yes ;;
 --all)
-    build=yes loads=${RUST_KERNEL_LOADS:-20} objects=${RUST_KERNEL_OBJECTS:-400000} variants=(${RUST_KERNEL_VARIANTS:-plain debug}) many=${RUST_KERNEL_MANY:-10000}
+    build=yes loads=${RUST_KERNEL_LOADS:-20} objects=${RUST_KERNEL_OBJECTS:-400000} variants=(${RUST_KERNEL_VARIANTS:-plain debug rt kasan}) many=${RUST_KERNEL_MANY:-10000}
     ;;
 esac
 
