@@ -42,9 +42,11 @@ kernel_tools() {
         for package in "$cache"/new/deb/*.deb; do dpkg-deb -x "$package" "$cache/new/root" || return 1; done
         mv "$cache/new/root" "$cache/rustc-web" && rm -rf "$cache/new" || return 1
     fi
-    # The version that the kernel names in scripts/min-tool-version.sh.
+    # The version that the kernel names in scripts/min-tool-version.sh. An install that was ended continues where it was.
     [ -x "$cache/bindgen/bin/bindgen" ] ||
-        env -u LD_LIBRARY_PATH cargo install --locked --quiet --root "$cache/bindgen" --version 0.65.1 bindgen-cli
+        env -u LD_LIBRARY_PATH CARGO_TARGET_DIR="$cache/bindgen-target" \
+            cargo install --locked --quiet --root "$cache/bindgen" --version 0.65.1 bindgen-cli || return 1
+    rm -rf "$cache/bindgen-target"
 }
 
 # kernel_source: unpacks and patches Debian's source. Prints its folder.
@@ -63,15 +65,9 @@ kernel_source() {
     echo "$dir"
 }
 
-# kernel_build VARIANT: builds the kernel if it is not there, in about ten minutes of processor time.
-kernel_build() {
-    local variant="$1" dir source began=$SECONDS
-    dir="$(kernel_dir "$variant")"
-    [ ! -e "$dir/built" ] || return 0
-    kernel_tools || return 1
-    source="$(kernel_source)" || return 1
-    kernel_environment "$variant"
-    mkdir -p "$dir/build"
+# kernel_configure VARIANT DIR SOURCE: writes the configuration, in the environment of that kernel.
+kernel_configure() {
+    local variant="$1" dir="$2" source="$3"
     cp ci/rust-kernel/plain.config "$source/kernel/configs/lowwater-$variant.config"
     [ "$variant" = plain ] || cat "ci/rust-kernel/$variant.config" >>"$source/kernel/configs/lowwater-$variant.config"
     (
@@ -84,6 +80,20 @@ kernel_build() {
         echo "the configuration refuses the above" >&2
         return 1
     fi
+    touch "$dir/configured"
+}
+
+# kernel_build VARIANT: builds the kernel if it is not there, in about ten minutes of processor time.
+kernel_build() {
+    local variant="$1" dir source began=$SECONDS
+    dir="$(kernel_dir "$variant")"
+    [ ! -e "$dir/built" ] || return 0
+    kernel_tools || { echo "the compiler or bindgen cannot be had" >&2; return 1; }
+    source="$(kernel_source)" || { echo "the kernel's source cannot be had" >&2; return 1; }
+    kernel_environment "$variant"
+    mkdir -p "$dir/build"
+    # A build that was ended continues where it was.
+    [ -e "$dir/configured" ] || kernel_configure "$variant" "$dir" "$source" || return 1
     (cd "$source" && time "${kernel_make[@]}" -j"$jobs" O="$dir/build" bzImage modules) >>"$dir/log" 2>&1 ||
         { grep -E -A20 'error|Error' "$dir/log" | tail -n 40 >&2; return 1; }
     {
