@@ -67,16 +67,20 @@ kernel_source() {
 
 # kernel_configure VARIANT DIR SOURCE: writes the configuration, in the environment of that kernel.
 kernel_configure() {
-    local variant="$1" dir="$2" source="$3"
-    cp ci/rust-kernel/plain.config "$source/kernel/configs/lowwater-$variant.config"
-    [ "$variant" = plain ] || cat "ci/rust-kernel/$variant.config" >>"$source/kernel/configs/lowwater-$variant.config"
+    local variant="$1" dir="$2" source="$3" fragment
+    fragment="$source/kernel/configs/lowwater-$variant.config"
+    # A variant's line replaces the plain line of the same option.
+    awk '{ option = $1 == "#" ? $2 : $1; sub(/=.*/, "", option) }
+        option ~ /^CONFIG_/ { at[option] = $0; if (!(option in seen)) order[++n] = option; seen[option] }
+        END { for (i = 1; i <= n; i++) print at[order[i]] }' \
+        ci/rust-kernel/plain.config "ci/rust-kernel/$variant.config" >"$fragment"
     (
         cd "$source"
         "${kernel_make[@]}" O="$dir/build" rustavailable
         "${kernel_make[@]}" O="$dir/build" tinyconfig "lowwater-$variant.config"
     ) >"$dir/log" 2>&1 || { tail -n 30 "$dir/log" >&2; return 1; }
     # An option that was refused would leave a kernel without what is to be checked.
-    if grep -vFxf "$dir/build/.config" "$source/kernel/configs/lowwater-$variant.config" | grep '^CONFIG_'; then
+    if grep -vFxf "$dir/build/.config" "$fragment" | grep '^CONFIG_'; then
         echo "the configuration refuses the above" >&2
         return 1
     fi
