@@ -27,8 +27,6 @@ def collect_coverage(outputs):
 SECTIONS = [
     Section("kernel", ["ci/kmod.sh --all"], "hours", as_table),
     Section("kernel-pairs", ["ci/kmod.sh --all"], "hours", as_table),
-    Section("rust-kernel-pairs", ["ci/rust-kernel.sh --all"], "hours", as_table, is_timed=False),
-    Section("rust-kernel-caches", ["ci/rust-kernel.sh --all"], "hours", as_table, is_timed=False),
     Section("soak", ["ci/soak.sh 60 25"], "1 h", as_table),
     Section("faults-memory", ["cargo test --test faults_memory -- --nocapture"], "5 min", as_table, collect_faults, is_timed=False),
     Section("coverage", ["ci/coverage.sh"], "30 min", as_table, collect_coverage, is_timed=False),

@@ -23,6 +23,7 @@ import dcache
 import figures
 import lists
 import machine
+import rust_kernel
 import server
 import shrinkers
 
@@ -32,7 +33,7 @@ GROUPS = {
     "dcache": dcache.SECTIONS,
     "cache": cache.SECTIONS + comparison.SECTIONS,
     "server": server.SECTIONS,
-    "checks": checks.SECTIONS,
+    "checks": checks.SECTIONS + rust_kernel.SECTIONS,
 }
 SECTIONS = {section.name: section for group in GROUPS.values() for section in group}
 PAGE = Path("docs/MEASURED.md")

@@ -1,0 +1,43 @@
+"""Sections about Rust modules in a kernel with Rust, from the output of ci/rust-kernel.sh."""
+import re
+
+from section import Section, as_table
+
+
+def guests(output):
+    """Returns the guests, each as its heading and its figures by name."""
+    found = []
+    for line in output.splitlines():
+        if line.startswith("== "):
+            found.append((line, {}))
+        elif found and (figure := re.fullmatch(r" +([\w.]+) (\d+)", line)):
+            found[-1][1][figure[1]] = int(figure[2])
+    return found
+
+
+def collect_pairs(outputs):
+    figures = next(figures for heading, figures in guests(outputs[0]) if "instructions" in heading)
+    spans = [16, 1000, 20000]
+    names = {"lowwater_peer": "the kernel's `list_lru`, called from C", "on_list_lru": "the same, through `kernel_lru`", "on_lowwater": "lowwater's lists, from Rust"}
+    rows = []
+    for file, name in names.items():
+        pairs = [figures[f"{file}.pair_{span}"] for span in spans]
+        ratio = pairs[1] / figures["lowwater_peer.pair_1000"]
+        rows.append([name, *map(str, pairs), "" if file == "lowwater_peer" else f"{ratio:.3f}" if ratio > 1 else f"{ratio:.2f}"])
+    return {"columns": ["", "16 objects in turn", "1,000", "20,000", "to C"], "rows": rows}
+
+
+def collect_caches(outputs):
+    figures = next(figures for heading, figures in guests(outputs[0]) if "groups and 1,000 caches" in heading)
+    kib, ms = (lambda name, more=" more": f"{figures[name]:,} KiB{more}"), (lambda name: f"{figures[name] / 1000:.2f} ms")
+    rows = [["the guest with 10,000 groups, without the module", kib("many.groups_kib", ""), ms("many.drop_us"), "", ""]]
+    for name, module in (("1,000 shrinkers with a `list_lru` each", "many_on_list_lru"), ("1,000 caches on lowwater's lists and registry", "many_on_lowwater")):
+        rows.append([name, kib(f"{module}.kib"), ms(f"{module}.drop_us"), ms(f"{module}.drop_live_us"), kib(f"{module}.kib_left")])
+    return {"columns": ["", "memory", "`drop_caches`, no object", "`drop_caches`, three objects", "memory after the unload"], "rows": rows}
+
+
+COMMANDS = ["ci/rust-kernel.sh --all"]
+SECTIONS = [
+    Section("rust-kernel-pairs", COMMANDS, "hours", as_table, collect_pairs, is_timed=False),
+    Section("rust-kernel-caches", COMMANDS, "hours", as_table, collect_caches, is_timed=False),
+]
