@@ -50,8 +50,9 @@ impl Runtime {
             }
         }
         self.inner.groups.insert(path.into(), group.clone());
-        // Another thread may have dropped the group since the check above.
-        if self.inner.housekeeper.is_dropping(&group) {
+        // Another thread may have dropped or ended the group since the check above. A drop ends by the
+        // group being offline, so that is tested last.
+        if self.inner.housekeeper.is_dropping(&group) || !group.is_online() {
             self.forget_group(&group);
             return Err(MemcgError::Dying);
         }
@@ -129,7 +130,7 @@ impl Runtime {
         if !group.children().is_empty() {
             return Err(MemcgError::HasChildren);
         }
-        if !group.is_online() || self.inner.housekeeper.is_dropping(group) {
+        if self.inner.housekeeper.is_dropping(group) || !group.is_online() {
             return Err(MemcgError::AlreadyDying);
         }
         // Before the housekeeper starts: a cache in which the group is found empty stays so.

@@ -193,8 +193,9 @@ impl TenantGroups {
             tenant.used.store(now, Ordering::Relaxed);
         }
         let group = &tenant.group;
-        // A group that is being dropped has no room. The test of the limit takes no lock.
-        let is_dropped = !group.is_online() || group.max() == ByteSize::ZERO && self.is_dropping(group);
+        // A group that is being dropped has no room. The test of the limit takes no lock. A drop ends by
+        // the group being offline, so that is tested last.
+        let is_dropped = group.max() == ByteSize::ZERO && self.is_dropping(group) || !group.is_online();
         (!is_dropped).then(|| group.clone())
     }
 
