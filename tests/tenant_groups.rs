@@ -22,6 +22,8 @@ fn runtime() -> Runtime {
 }
 
 const LONG: Duration = Duration::from_secs(3600);
+/// Enough that some lookup meets the moment in which a drop ends.
+const ENDS: usize = 3_000;
 
 #[test]
 fn a_name_is_one_group_whatever_its_characters() {
@@ -167,6 +169,27 @@ fn a_group_that_the_program_ends_or_drops_is_followed_by_a_new_one() {
     }
     cache.entry(100).group(&last).insert(1).unwrap();
     assert_eq!(cache.len_of(&last), 1);
+}
+
+/// The drop of a group ends at some moment of each loop of lookups.
+#[test]
+fn a_lookup_never_returns_a_group_whose_drop_has_ended() {
+    let runtime = runtime();
+    let tenants = runtime.tenant_groups("tenants").idle_time(LONG).build().unwrap();
+    let mut last = [tenants.get("a").unwrap(), runtime.group("of/program").unwrap()];
+    for _ in 0..ENDS {
+        for (which, group) in last.iter_mut().enumerate() {
+            runtime.drop_group(group).unwrap();
+            let next = loop {
+                let next = if which == 0 { tenants.get("a").ok() } else { runtime.group("of/program").ok() };
+                if let Some(next) = next {
+                    break next;
+                }
+            };
+            assert!(next != *group, "the dropped group, of {which}");
+            *group = next;
+        }
+    }
 }
 
 #[test]
