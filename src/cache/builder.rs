@@ -4,23 +4,24 @@
 //! `build` exists only after `weigher` was called: a cache that counts entries would miss its
 //! budget.
 //!
-//! An option that is added needs a default, and is checked in `build`.
+//! An option that is added needs a default, and is checked in `build`; a time is added in `times.rs`.
+
+mod times;
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_store::ExtendibleIndex;
+use times::Times;
 
 use super::compaction::state::Compaction;
 use super::core::{Core, Listener, ValueFunctions};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
-use super::expiry::freshness::RefreshTimes;
-use super::expiry::lifetime::{Expiry, ExpiryEvent, ExpiryFn, Lifetime};
+use super::expiry::lifetime::Expiry;
 use super::expiry::sweep::SweepSchedule;
 use super::handle::Cache;
 use super::inner::{CacheInner, Weigher};
@@ -53,11 +54,7 @@ struct Choices<K, V> {
     name: String,
     group: Option<Memcg>,
     limits: CacheLimits,
-    time_to_live: Option<Duration>,
-    time_to_idle: Option<Duration>,
-    expiry: Option<Box<ExpiryFn<K, V>>>,
-    refresh_ahead: Duration,
-    stale_while_revalidate: Duration,
+    times: Times<K, V>,
     seeks: Option<u32>,
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
@@ -93,11 +90,7 @@ impl<K, V> CacheBuilder<K, V> {
             name: "cache".into(),
             group: None,
             limits: CacheLimits::default(),
-            time_to_live: None,
-            time_to_idle: None,
-            expiry: None,
-            refresh_ahead: Duration::ZERO,
-            stale_while_revalidate: Duration::ZERO,
+            times: Times::default(),
             seeks: None,
             eviction: Eviction::default(),
             listener: None,
@@ -215,168 +208,6 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     #[doc(alias = "capacity")]
     pub fn max(mut self, max: ByteSize) -> Self {
         self.choices.limits.max = Some(max);
-        self
-    }
-
-    /// Sets the time to live of entries that have no time of their own; unlimited by default.
-    pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.choices.time_to_live = Some(time);
-        self
-    }
-
-    /// Sets the idle time of entries that have no time of their own. An unused entry stays for at
-    /// least this time after its last use, and for at most an eighth longer, or 16 ms if that is
-    /// more. Unlimited by default, and if longer than eight years.
-    ///
-    /// A use is a use in the sense of eviction: [`Cache::get`], and not [`Cache::peek`]. A use
-    /// writes to the entry only if some part of the idle time has passed since the last write: at
-    /// most a tenth, or 12 ms, if that is more.
-    ///
-    /// An entry has one deadline. If [`Entry::time_to_live`](super::Entry::time_to_live),
-    /// [`Entry::forever`](super::Entry::forever) or [`Cache::touch`] sets another one, that one
-    /// counts and uses do not extend it; [`Entry::time_to_idle`](super::Entry::time_to_idle) gives
-    /// an entry an idle time of its own.
-    ///
-    /// ```
-    /// use lowwater::{ByteSize, Cache, Runtime};
-    /// use std::time::Duration;
-    ///
-    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
-    /// let sessions = Cache::<u64, String>::builder(&runtime)
-    ///     .weigher(|_, text| ByteSize::new(text.capacity() as u64))
-    ///     .time_to_idle(Duration::from_secs(1800))
-    ///     .build()?;
-    /// sessions.insert(7, "basket".into())?;
-    /// // Half an hour from now.
-    /// assert!(sessions.get(&7).is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn time_to_idle(mut self, time: Duration) -> Self {
-        self.choices.time_to_idle = Some(time);
-        self
-    }
-
-    /// Sets a function for the times of single entries, from their keys and values. It is called
-    /// for each entry that is inserted, before the insert, and for each use of an entry.
-    ///
-    /// [`Lifetime::Unchanged`] leaves the deadline as it is, and gives a new entry the time of
-    /// [`time_to_live`](Self::time_to_live) or [`time_to_idle`](Self::time_to_idle), if the cache has
-    /// one. A time of [`Entry::time_to_live`](super::Entry::time_to_live),
-    /// [`time_to_idle`](super::Entry::time_to_idle) or [`forever`](super::Entry::forever) counts
-    /// instead of the function's for that insert, and so does the time that
-    /// [`Op::Update`](super::Op::Update) keeps.
-    ///
-    /// The function is called without a lock, inside a read-side section: while it blocks, no cache
-    /// of the process frees removed entries. A panic in it is passed on to the caller of the insert
-    /// or the lookup. If another thread changes the entry meanwhile, the event is the one that
-    /// was true before. Lookups in a cache with such a function cost more: each hit calls it.
-    ///
-    /// ```
-    /// use lowwater::cache::{ExpiryEvent, Lifetime};
-    /// use lowwater::{Cache, Runtime};
-    /// use std::time::Duration;
-    ///
-    /// #[derive(Clone)]
-    /// struct Token { text: String, valid: Duration }
-    ///
-    /// let runtime = Runtime::builder().unlimited().build()?;
-    /// let tokens = Cache::<u64, Token>::builder(&runtime)
-    ///     .weigher(|_, token| token.text.capacity())
-    ///     .expire_after(|_, token, event| match event {
-    ///         ExpiryEvent::Read { .. } => Lifetime::Unchanged,
-    ///         _ => Lifetime::Live(token.valid),
-    ///     })
-    ///     .build()?;
-    /// tokens.insert(1, Token { text: "short".into(), valid: Duration::ZERO })?;
-    /// tokens.insert(2, Token { text: "long".into(), valid: Duration::from_secs(3600) })?;
-    /// std::thread::sleep(Duration::from_millis(10));
-    /// assert!(tokens.get(&1).is_none() && tokens.get(&2).is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "Expiry")]
-    pub fn expire_after(mut self, function: impl Fn(&K, &V, ExpiryEvent) -> Lifetime + Send + Sync + 'static) -> Self {
-        self.choices.expiry = Some(Box::new(function));
-        self
-    }
-
-    /// Sets the last part of an entry's time to live in which a call that reloads it may do so: when
-    /// less than `time` is left. None by default.
-    ///
-    /// Only [`Cache::get_or_refresh`] and loads with [`Entry::refresh`](super::Entry::refresh) reload
-    /// entries. One of their callers is chosen; the others get the present value at once. The new value
-    /// takes the old one's place, with a new deadline, unless the entry was replaced or removed by a
-    /// call meanwhile. See [`Refresh`](super::Refresh) for failures.
-    ///
-    /// An entry without a deadline, or with an idle time, is not reloaded: a use extends the latter. An
-    /// entry with a time of its own that is not longer than `time` is reloaded again as soon as it was
-    /// reloaded.
-    ///
-    /// ```
-    /// use lowwater::runtime::ManualClock;
-    /// use lowwater::{Cache, Runtime};
-    /// use std::time::Duration;
-    ///
-    /// let clock = ManualClock::new();
-    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
-    /// let pages = Cache::<u64, String>::builder(&runtime)
-    ///     .weigher(|_, page| page.capacity())
-    ///     .time_to_live(Duration::from_secs(60))
-    ///     .refresh_ahead(Duration::from_secs(10))
-    ///     .build()?;
-    /// pages.insert(7, "old".into())?;
-    /// assert_eq!(pages.entry(7).refresh().or_insert_with(|| "new".into()), "old");
-    /// clock.advance(Duration::from_secs(55));
-    /// assert_eq!(pages.entry(7).refresh().or_insert_with(|| "new".into()), "new");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`build`](CacheBuilder::build) refuses a `time` that is not shorter than
-    /// [`time_to_live`](Self::time_to_live) ([`RefreshTooEarly`](CacheBuildError::RefreshTooEarly)).
-    #[doc(alias = "refreshAfterWrite")]
-    #[doc(alias = "refresh_after_write")]
-    pub fn refresh_ahead(mut self, time: Duration) -> Self {
-        self.choices.refresh_ahead = time;
-        self
-    }
-
-    /// Keeps expired entries for a further `time`, in which they are stale: calls that reload an entry
-    /// ([`refresh_ahead`](Self::refresh_ahead)) return the old value while one of their callers reloads
-    /// it. Zero by default. At most a year; a longer time counts as a year.
-    ///
-    /// For all other calls a stale entry has expired: [`Cache::get`], [`Cache::peek`], iteration,
-    /// [`Cache::save`] and loads do not find it, and [`Cache::retain`] removes it without a call of its
-    /// closure. It is charged, counts in [`Cache::len`], and is evicted in the order of all entries. It
-    /// leaves, for the cause [`Expired`](super::RemovalCause::Expired), when the time is over, or when
-    /// another value takes its place.
-    ///
-    /// An entry with an idle time is never stale. A time to live of more than 34 years less `time` is
-    /// without end, and entries with more than 20 days, `time` included, expire up to a second late.
-    ///
-    /// ```
-    /// use lowwater::runtime::ManualClock;
-    /// use lowwater::{Cache, Runtime};
-    /// use std::time::Duration;
-    ///
-    /// let clock = ManualClock::new();
-    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
-    /// let pages = Cache::<u64, String>::builder(&runtime)
-    ///     .weigher(|_, page| page.capacity())
-    ///     .time_to_live(Duration::from_secs(60))
-    ///     .stale_while_revalidate(Duration::from_secs(600))
-    ///     .build()?;
-    /// pages.insert(7, "old".into())?;
-    /// clock.advance(Duration::from_secs(61));
-    /// assert_eq!(pages.get(&7), None);
-    /// let hit = pages.get_or_refresh(&7).expect("a stale value");
-    /// assert_eq!((hit.value.as_str(), hit.is_stale), ("old", true));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "stale-while-revalidate")]
-    #[doc(alias = "stale-if-error")]
-    pub fn stale_while_revalidate(mut self, time: Duration) -> Self {
-        self.choices.stale_while_revalidate = time;
         self
     }
 
@@ -591,22 +422,7 @@ where
         if !group.is_descendant_of(choices.runtime.root()) {
             return Err(CacheBuildError::ForeignGroup(group.path()));
         }
-        let ttl = match (choices.time_to_live, choices.time_to_idle) {
-            (None, None) => Ttl::Forever,
-            (Some(time), None) => Ttl::Fixed(time),
-            (None, Some(time)) => Ttl::Idle(time),
-            (Some(time_to_live), Some(time_to_idle)) => {
-                return Err(CacheBuildError::TwoTimes { time_to_live, time_to_idle });
-            }
-        };
-        let refresh_ahead = choices.refresh_ahead;
-        match choices.time_to_live {
-            Some(time_to_live) if !refresh_ahead.is_zero() && time_to_live <= refresh_ahead => {
-                return Err(CacheBuildError::RefreshTooEarly { refresh_ahead, time_to_live });
-            }
-            _ => {}
-        }
-        let refresh = RefreshTimes::new(refresh_ahead, choices.stale_while_revalidate);
+        let (ttl, refresh) = choices.times.check()?;
         let mut builder = choices.runtime.registry().builder(&choices.name).reports_misses(true);
         if let Some(seeks) = choices.seeks {
             builder = builder.seeks(seeks);
@@ -618,7 +434,7 @@ where
         let group = own_group.unwrap_or(group);
         let queues = Queues::new(&prepared.occupancy(), prepared.miss_reporter(), choices.eviction);
         let (retired, is_lru) = (choices.runtime.retired(), queues.is_lru());
-        let expiry = choices.expiry.map(|function| Expiry { function, default: ttl });
+        let expiry = choices.times.expiry.map(|function| Expiry { function, default: ttl });
         let ttl = if expiry.is_some() { Ttl::Computed } else { ttl };
         let miss_cost = choices.miss_cost;
         let functions =
@@ -675,10 +491,10 @@ impl<K, V, W, S> std::fmt::Debug for CacheBuilder<K, V, W, S> {
             .field("name", &self.choices.name)
             .field("group", &self.choices.group)
             .field("limits", &self.choices.limits)
-            .field("time_to_live", &self.choices.time_to_live)
-            .field("time_to_idle", &self.choices.time_to_idle)
-            .field("refresh_ahead", &self.choices.refresh_ahead)
-            .field("stale_while_revalidate", &self.choices.stale_while_revalidate)
+            .field("time_to_live", &self.choices.times.time_to_live)
+            .field("time_to_idle", &self.choices.times.time_to_idle)
+            .field("refresh_ahead", &self.choices.times.refresh_ahead)
+            .field("stale_while_revalidate", &self.choices.times.stale_while_revalidate)
             .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,223 @@
+//! The times of a cache's entries: how long they live, and when they are reloaded.
+//!
+//! Apart from the other options, as these depend on each other and on nothing else. They are checked
+//! together, by [`Times::check`].
+//!
+//! A change must ensure that each combination of times is an error or has a stated meaning.
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use super::Cache;
+use super::CacheBuilder;
+use crate::cache::error::CacheBuildError;
+use crate::cache::expiry::clock::Ttl;
+use crate::cache::expiry::freshness::RefreshTimes;
+use crate::cache::expiry::lifetime::{ExpiryEvent, ExpiryFn, Lifetime};
+
+/// The times that were set.
+pub(super) struct Times<K, V> {
+    pub(super) time_to_live: Option<Duration>,
+    pub(super) time_to_idle: Option<Duration>,
+    pub(super) expiry: Option<Box<ExpiryFn<K, V>>>,
+    pub(super) refresh_ahead: Duration,
+    pub(super) stale_while_revalidate: Duration,
+}
+
+// Derived, it would require defaults of the keys and values.
+impl<K, V> Default for Times<K, V> {
+    fn default() -> Self {
+        let (refresh_ahead, stale_while_revalidate) = (Duration::ZERO, Duration::ZERO);
+        Self { time_to_live: None, time_to_idle: None, expiry: None, refresh_ahead, stale_while_revalidate }
+    }
+}
+
+impl<K, V> Times<K, V> {
+    /// Returns the time of an entry that has none of its own, and the times in which entries are
+    /// reloaded.
+    ///
+    /// # Errors
+    ///
+    /// The times that exclude each other.
+    pub(super) fn check(&self) -> Result<(Ttl, RefreshTimes), CacheBuildError> {
+        let ttl = match (self.time_to_live, self.time_to_idle) {
+            (None, None) => Ttl::Forever,
+            (Some(time), None) => Ttl::Fixed(time),
+            (None, Some(time)) => Ttl::Idle(time),
+            (Some(time_to_live), Some(time_to_idle)) => {
+                return Err(CacheBuildError::TwoTimes { time_to_live, time_to_idle });
+            }
+        };
+        let refresh_ahead = self.refresh_ahead;
+        match self.time_to_live {
+            Some(time_to_live) if !refresh_ahead.is_zero() && time_to_live <= refresh_ahead => {
+                Err(CacheBuildError::RefreshTooEarly { refresh_ahead, time_to_live })
+            }
+            _ => Ok((ttl, RefreshTimes::new(refresh_ahead, self.stale_while_revalidate))),
+        }
+    }
+}
+
+impl<K, V, W, S> CacheBuilder<K, V, W, S> {
+    /// Sets the time to live of entries that have no time of their own; unlimited by default.
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.choices.times.time_to_live = Some(time);
+        self
+    }
+
+    /// Sets the idle time of entries that have no time of their own. An unused entry stays for at
+    /// least this time after its last use, and for at most an eighth longer, or 16 ms if that is
+    /// more. Unlimited by default, and if longer than eight years.
+    ///
+    /// A use is a use in the sense of eviction: [`Cache::get`], and not [`Cache::peek`]. A use
+    /// writes to the entry only if some part of the idle time has passed since the last write: at
+    /// most a tenth, or 12 ms, if that is more.
+    ///
+    /// An entry has one deadline. If [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
+    /// [`Entry::forever`](crate::cache::Entry::forever) or [`Cache::touch`] sets another one, that one
+    /// counts and uses do not extend it; [`Entry::time_to_idle`](crate::cache::Entry::time_to_idle) gives
+    /// an entry an idle time of its own.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let sessions = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, text| ByteSize::new(text.capacity() as u64))
+    ///     .time_to_idle(Duration::from_secs(1800))
+    ///     .build()?;
+    /// sessions.insert(7, "basket".into())?;
+    /// // Half an hour from now.
+    /// assert!(sessions.get(&7).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_to_idle(mut self, time: Duration) -> Self {
+        self.choices.times.time_to_idle = Some(time);
+        self
+    }
+
+    /// Sets a function for the times of single entries, from their keys and values. It is called
+    /// for each entry that is inserted, before the insert, and for each use of an entry.
+    ///
+    /// [`Lifetime::Unchanged`] leaves the deadline as it is, and gives a new entry the time of
+    /// [`time_to_live`](Self::time_to_live) or [`time_to_idle`](Self::time_to_idle), if the cache has
+    /// one. A time of [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
+    /// [`time_to_idle`](crate::cache::Entry::time_to_idle) or [`forever`](crate::cache::Entry::forever) counts
+    /// instead of the function's for that insert, and so does the time that
+    /// [`Op::Update`](crate::cache::Op::Update) keeps.
+    ///
+    /// The function is called without a lock, inside a read-side section: while it blocks, no cache
+    /// of the process frees removed entries. A panic in it is passed on to the caller of the insert
+    /// or the lookup. If another thread changes the entry meanwhile, the event is the one that
+    /// was true before. Lookups in a cache with such a function cost more: each hit calls it.
+    ///
+    /// ```
+    /// use lowwater::cache::{ExpiryEvent, Lifetime};
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(Clone)]
+    /// struct Token { text: String, valid: Duration }
+    ///
+    /// let runtime = Runtime::builder().unlimited().build()?;
+    /// let tokens = Cache::<u64, Token>::builder(&runtime)
+    ///     .weigher(|_, token| token.text.capacity())
+    ///     .expire_after(|_, token, event| match event {
+    ///         ExpiryEvent::Read { .. } => Lifetime::Unchanged,
+    ///         _ => Lifetime::Live(token.valid),
+    ///     })
+    ///     .build()?;
+    /// tokens.insert(1, Token { text: "short".into(), valid: Duration::ZERO })?;
+    /// tokens.insert(2, Token { text: "long".into(), valid: Duration::from_secs(3600) })?;
+    /// std::thread::sleep(Duration::from_millis(10));
+    /// assert!(tokens.get(&1).is_none() && tokens.get(&2).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "Expiry")]
+    pub fn expire_after(mut self, function: impl Fn(&K, &V, ExpiryEvent) -> Lifetime + Send + Sync + 'static) -> Self {
+        self.choices.times.expiry = Some(Box::new(function));
+        self
+    }
+
+    /// Sets the last part of an entry's time to live in which a call that reloads it may do so: when
+    /// less than `time` is left. None by default.
+    ///
+    /// Only [`Cache::get_or_refresh`] and loads with [`Entry::refresh`](crate::cache::Entry::refresh) reload
+    /// entries. One of their callers is chosen; the others get the present value at once. The new value
+    /// takes the old one's place, with a new deadline, unless the entry was replaced or removed by a
+    /// call meanwhile. See [`Refresh`](crate::cache::Refresh) for failures.
+    ///
+    /// An entry without a deadline, or with an idle time, is not reloaded: a use extends the latter. An
+    /// entry with a time of its own that is not longer than `time` is reloaded again as soon as it was
+    /// reloaded.
+    ///
+    /// ```
+    /// use lowwater::runtime::ManualClock;
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+    /// let pages = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, page| page.capacity())
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .refresh_ahead(Duration::from_secs(10))
+    ///     .build()?;
+    /// pages.insert(7, "old".into())?;
+    /// assert_eq!(pages.entry(7).refresh().or_insert_with(|| "new".into()), "old");
+    /// clock.advance(Duration::from_secs(55));
+    /// assert_eq!(pages.entry(7).refresh().or_insert_with(|| "new".into()), "new");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`build`](CacheBuilder::build) refuses a `time` that is not shorter than
+    /// [`time_to_live`](Self::time_to_live) ([`RefreshTooEarly`](CacheBuildError::RefreshTooEarly)).
+    #[doc(alias = "refreshAfterWrite")]
+    #[doc(alias = "refresh_after_write")]
+    pub fn refresh_ahead(mut self, time: Duration) -> Self {
+        self.choices.times.refresh_ahead = time;
+        self
+    }
+
+    /// Keeps expired entries for a further `time`, in which they are stale: calls that reload an entry
+    /// ([`refresh_ahead`](Self::refresh_ahead)) return the old value while one of their callers reloads
+    /// it. Zero by default. At most a year; a longer time counts as a year.
+    ///
+    /// For all other calls a stale entry has expired: [`Cache::get`], [`Cache::peek`], iteration,
+    /// [`Cache::save`] and loads do not find it, and [`Cache::retain`] removes it without a call of its
+    /// closure. It is charged, counts in [`Cache::len`], and is evicted in the order of all entries. It
+    /// leaves, for the cause [`Expired`](crate::cache::RemovalCause::Expired), when the time is over, or when
+    /// another value takes its place.
+    ///
+    /// An entry with an idle time is never stale. A time to live of more than 34 years less `time` is
+    /// without end, and entries with more than 20 days, `time` included, expire up to a second late.
+    ///
+    /// ```
+    /// use lowwater::runtime::ManualClock;
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+    /// let pages = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, page| page.capacity())
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .stale_while_revalidate(Duration::from_secs(600))
+    ///     .build()?;
+    /// pages.insert(7, "old".into())?;
+    /// clock.advance(Duration::from_secs(61));
+    /// assert_eq!(pages.get(&7), None);
+    /// let hit = pages.get_or_refresh(&7).expect("a stale value");
+    /// assert_eq!((hit.value.as_str(), hit.is_stale), ("old", true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "stale-while-revalidate")]
+    #[doc(alias = "stale-if-error")]
+    pub fn stale_while_revalidate(mut self, time: Duration) -> Self {
+        self.choices.times.stale_while_revalidate = time;
+        self
+    }
+}
