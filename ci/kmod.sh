@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/source.bash
-. ci/tools/emulator.bash
+. ci/tools/guest.bash
 
 nodes_of_guests=(${KMOD_NODES:-2}) loads=${KMOD_LOADS:-3} objects=${KMOD_OBJECTS:-100000} seconds_max=${KMOD_SECONDS:-170}
 rounds=${KMOD_ROUNDS:-3} pairs=${KMOD_PAIRS:-100000}
@@ -127,52 +127,18 @@ cp examples/kernel_module/guest.sh "$root/init"
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initrd"
 
-# guest NODES LOADS ROUNDS ARGUMENT...: boots a guest with that many nodes. Its figures are in
-# $work/figures afterwards, the kernel's log in $work/console.
+# guest NODES LOADS ROUNDS: boots a guest with that many nodes. Its figures are in $work/figures
+# afterwards, the kernel's log in $work/console.
 guest() {
-    local nodes="$1" loads="$2" rounds="$3" mib=2048 numa=() n began=$SECONDS
-    shift 3
-    for ((n = 0; n < nodes; n++)); do
-        numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
-        numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
-    done
-    for n in 1 2 3; do
-        : >"$work/figures"
-        timeout "$((seconds_max - SECONDS))" qemu-system-x86_64 -M q35 "$@" -cpu max \
-            -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
-            -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
-            -kernel "$vmlinuz" -initrd "$work/initrd" \
-            -append "console=ttyS0 loglevel=5 panic=-1 oops=panic random.trust_cpu=on ${KMOD_APPEND:-} \
-                kmod.loads=$loads kmod.objects=$objects kmod.rounds=$rounds kmod.pairs=$pairs" </dev/null >"$work/qemu" 2>&1 ||
-            { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done $seconds_max s after all began"; }
-        emulated_badly "$work/console" || break
-        SECONDS=$began # Such a try does not count.
-    done
-    tr -d '\r' <"$work/figures" >"$work/clean" && mv "$work/clean" "$work/figures"
-    sed "s/^/    /" "$work/figures"
-    grep -q '^end 1$' "$work/figures" || { tail -n 60 "$work/console" >&2; fail "the guest stopped early"; }
-    echo "    guest_seconds $((SECONDS - began))"
-    # The log has no unexpected line.
-    expect nodes '==' "$nodes"
-    expect log_lines_bad '==' 0
-    ! grep '^failed' "$work/figures" || fail "something in the guest"
-}
-
-# figure NAME: prints its value.
-figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
-# expect NAME OPERATOR VALUE
-expect() {
-    local value
-    value="$(figure "$1")" || fail "no figure $1"
-    awk "BEGIN { exit !($value $2 $3) }" || { tail -n 40 "$work/console" >&2; fail "$1 is $value, which is not $2 $3"; }
-    echo "ok: $1 $value $2 $3"
+    boot_modules "$1" "$cpus" 2048 "$((seconds_max - SECONDS))" \
+        "kmod.loads=$2" "kmod.objects=$objects" "kmod.rounds=$3" "kmod.pairs=$pairs" ${KMOD_APPEND:-}
 }
 
 SECONDS=0 # Only the guests count.
 cpus=4
 for nodes in "${nodes_of_guests[@]}"; do
     echo "== $nodes nodes, $loads loads, $objects objects; ns are of an emulated processor"
-    guest "$nodes" "$loads" "$rounds" -accel "${VM_ACCEL:-tcg,thread=multi}"
+    guest "$nodes" "$loads" "$rounds"
     expect loads '==' "$loads"
     expect full_at_least '==' "$((objects / 4 * 4))"
     expect dropped '>=' "$loads"
@@ -193,8 +159,8 @@ done
 # Here the guest's clock advances by one nanosecond per instruction, regardless of other load on the
 # machine.
 echo "== instructions of an add and a del"
-pairs=10000 cpus=1
-guest 1 0 2 -accel tcg,thread=single -icount shift=0,sleep=off
+pairs=10000 cpus=1 accelerator=(-accel tcg,thread=single -icount shift=0,sleep=off)
+guest 1 0 2
 for span in 16 1000 20000; do
     expect "pair_ratio_$span" '<=' 1.2
 done

@@ -20,7 +20,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
-. ci/tools/emulator.bash
+. ci/tools/guest.bash
 . ci/tools/rust-kernel.bash
 
 nodes_of_guests=(${RUST_KERNEL_NODES:-1 2 4}) loads=${RUST_KERNEL_LOADS:-3} objects=${RUST_KERNEL_OBJECTS:-40000}
@@ -93,43 +93,13 @@ build_modules() {
     (cd "$root" && stat -c 'built %n, %s bytes' ./*.ko)
 }
 
-# guest VARIANT NODES PROCESSORS OPTION... -- QEMU_ARGUMENT...: boots a guest. Its figures are in
-# $work/figures afterwards, the kernel's log in $work/console.
+# guest VARIANT NODES PROCESSORS OPTION...: boots a guest. Its figures are in $work/figures
+# afterwards, the kernel's log in $work/console.
 guest() {
-    local variant="$1" nodes="$2" cpus="$3" mib="${guest_mib:-2048}" options=() numa=() n began=$SECONDS
+    local vmlinuz nodes="$2" cpus="$3"
+    vmlinuz="$(kernel_dir "$1")/build/arch/x86/boot/bzImage"
     shift 3
-    while [ "$1" != -- ]; do options+=("$1") && shift; done
-    shift
-    for ((n = 0; n < nodes; n++)); do
-        numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
-        numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
-    done
-    for n in 1 2 3; do
-        : >"$work/figures"
-        timeout "${RUST_KERNEL_SECONDS:-3600}" qemu-system-x86_64 -M q35 "$@" -cpu max \
-            -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
-            -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
-            -kernel "$(kernel_dir "$variant")/build/arch/x86/boot/bzImage" -initrd "$work/initrd" \
-            -append "console=ttyS0 loglevel=5 panic=-1 oops=panic random.trust_cpu=on ${options[*]}" </dev/null >"$work/qemu" 2>&1 ||
-            { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done in time"; }
-        emulated_badly "$work/console" || break
-    done
-    tr -d '\r' <"$work/figures" >"$work/clean" && mv "$work/clean" "$work/figures"
-    sed 's/^/    /' "$work/figures"
-    grep -q '^end 1$' "$work/figures" || { tail -n 60 "$work/console" >&2; fail "the guest stopped early"; }
-    echo "    guest_seconds $((SECONDS - began))"
-    expect nodes '==' "$nodes"
-    expect log_lines_bad '==' 0
-    ! grep '^failed' "$work/figures" || fail "something in the guest"
-}
-# figure NAME: prints its value.
-figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
-# expect NAME OPERATOR VALUE
-expect() {
-    local value
-    value="$(figure "$1")" || fail "no figure $1"
-    awk "BEGIN { exit !($value $2 $3) }" || { tail -n 40 "$work/console" >&2; fail "$1 is $value, which is not $2 $3"; }
-    echo "ok: $1 $value $2 $3"
+    boot_modules "$nodes" "$cpus" "${guest_mib:-2048}" "${RUST_KERNEL_SECONDS:-3600}" "$@"
 }
 
 modules="cache_on_list_lru cache_on_lowwater cache_in_tree"
@@ -140,8 +110,7 @@ for variant in "${variants[@]}"; do
     echo "modules for \"$variant\": $SECONDS s"
     for nodes in "${nodes_of_guests[@]}"; do
         echo "== $variant kernel, $nodes nodes, $loads loads, $objects objects"
-        guest "$variant" "$nodes" 4 kfence.sample_interval=1 "lw.loads=$loads" "lw.objects=$objects" "lw.modules=${modules// /,}" -- \
-            -accel "${VM_ACCEL:-tcg,thread=multi}"
+        guest "$variant" "$nodes" 4 kfence.sample_interval=1 "lw.loads=$loads" "lw.objects=$objects" "lw.modules=${modules// /,}"
         # The variant's check was on; lockdep ends with the first fault that it finds.
         case $variant in
         debug) expect checks_locks '==' 1 ;;
@@ -184,8 +153,8 @@ done
 # machine.
 echo "== instructions of an add and a del"
 [ "$built_for" = plain ] || build_modules plain
-guest plain 1 1 lw.loads=0 "lw.compared=lowwater_peer,cache_on_list_lru,cache_on_lowwater" "lw.rounds=$rounds" "lw.pairs=$pairs" -- \
-    -accel tcg,thread=single -icount shift=0,sleep=off
+accelerator=(-accel tcg,thread=single -icount shift=0,sleep=off)
+guest plain 1 1 lw.loads=0 "lw.compared=lowwater_peer,cache_on_list_lru,cache_on_lowwater" "lw.rounds=$rounds" "lw.pairs=$pairs"
 for span in 16 1000 20000; do
     c="$(figure "lowwater_peer.pair_$span")"
     expect "on_list_lru.pair_$span" '<=' "1.05 * $c"
@@ -194,7 +163,7 @@ done
 
 [ "$many" -gt 0 ] || exit 0
 echo "== $many groups and 1,000 caches, of which three hold an object"
-guest_mib=4096 guest plain 2 2 lw.loads=0 "lw.many=$many" -- -accel tcg,thread=single -icount shift=0,sleep=off
+guest_mib=4096 guest plain 2 2 lw.loads=0 "lw.many=$many"
 for module in many_on_list_lru many_on_lowwater; do
     expect "$module.left" '==' 0
 done

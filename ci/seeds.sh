@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
-. ci/tools/emulator.bash
+. ci/tools/guest.bash
 
 target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 kept="$target/seeds"

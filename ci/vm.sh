@@ -20,7 +20,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
-. ci/tools/emulator.bash
+. ci/tools/guest.bash
 
 seconds_max=900
 parts="${1:-pressure numa}"
@@ -151,16 +151,6 @@ guest() {
     sed "s/^/    /" "$work/figures"
     grep -q '^end 1$' "$work/figures" || { tail -n 20 "$work/console" >&2; fail "the guest stopped early"; }
     echo "    guest_seconds $((SECONDS - began))"
-}
-
-# figure NAME: prints its value.
-figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
-# expect NAME OPERATOR VALUE
-expect() {
-    local value
-    value="$(figure "$1")" || fail "no figure $1"
-    awk "BEGIN { exit !($value $2 $3) }" || fail "$1 is $value, which is not $2 $3"
-    echo "ok: $1 $value $2 $3"
 }
 
 # went_well NODES: the checks for each guest whose runtime watches its group.
