@@ -82,7 +82,7 @@ pub async fn serve(
     let mut connection =
         Connection { session, login, decoder, input: Input::default(), is_first: true, sent: None, is_refused: false };
     let reason = connection.run().await.unwrap_or_else(CloseReason::Error);
-    if connection.session.stream.is_buffered() && !matches!(reason, CloseReason::Error(_)) {
+    if connection.session.stream.has_tls() && !matches!(reason, CloseReason::Error(_)) {
         // Without the end of TLS, a client could not tell it from an attack. An error means that the
         // client has left, or does not read.
         let _ = tokio::time::timeout(CLOSE_TIME_MAX, connection.session.stream.shutdown()).await;

@@ -10,7 +10,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use crate::connections::{ConnectionEntry, ConnectionState};
@@ -59,9 +58,6 @@ impl Session {
         self.publish_counts();
         self.entry.set_state(ConnectionState::Write);
         let written = self.output.flush(&mut self.stream).await?;
-        if self.stream.is_buffered() {
-            self.stream.flush().await?;
-        }
         self.entry.set_state(ConnectionState::Run);
         self.counts.add(Counter::BytesWritten, written);
         if let Some(traffic) = self.limited_traffic() {

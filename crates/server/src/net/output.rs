@@ -16,7 +16,7 @@ use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::buffer_pool;
 use super::trace::Trace;
@@ -179,7 +179,8 @@ impl Output {
         self.length - self.written >= OUTPUT_BYTES_MAX
     }
 
-    /// Writes all output, and returns the number of bytes written.
+    /// Writes all output and flushes the stream, as one with TLS may still hold the end of what was
+    /// written. Returns the number of bytes written.
     ///
     /// # Errors
     ///
@@ -192,6 +193,9 @@ impl Output {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.advance(written);
+        }
+        if total > 0 {
+            to.flush().await?;
         }
         Ok(total as u64)
     }
@@ -314,20 +318,23 @@ mod tests {
     use crate::value::item_flags::ItemFlags;
     use crate::value::piece_pool::PiecePool;
 
-    /// A writer that accepts at most `step` bytes per write.
+    /// A writer that accepts at most `step` bytes per write, and sends nothing before it is flushed.
     struct Slow {
         step: usize,
-        taken: Vec<u8>,
+        held: Vec<u8>,
+        sent: Vec<u8>,
     }
 
     impl AsyncWrite for Slow {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             let taken = bytes.len().min(self.step);
-            self.taken.extend_from_slice(&bytes[..taken]);
+            self.held.extend_from_slice(&bytes[..taken]);
             Poll::Ready(Ok(taken))
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let Self { held, sent, .. } = self.get_mut();
+            sent.append(held);
             Poll::Ready(Ok(()))
         }
 
@@ -337,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn partial_writes_neither_lose_nor_repeat_a_byte() {
+    fn buffered_and_partial_writes_neither_lose_nor_repeat_a_byte() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let pool = Arc::new(PiecePool::new(0));
         for step in [1, 7, 4088, 100_000] {
-            let mut slow = Slow { step, taken: Vec::new() };
+            let mut slow = Slow { step, held: Vec::new(), sent: Vec::new() };
             let mut output = Output::default();
             let mut expected = Vec::new();
             for length in [0, 10, 2049, 4088, 8176, 50_000] {
@@ -356,7 +363,7 @@ mod tests {
             }
             let written = runtime.block_on(output.flush(&mut slow)).unwrap();
             assert_eq!(written, expected.len() as u64);
-            assert!(slow.taken == expected, "at {step} bytes a write the stream differs");
+            assert!(slow.sent == expected, "at {step} bytes a write the stream differs");
             assert_eq!(runtime.block_on(output.flush(&mut slow)).unwrap(), 0, "everything was written once");
         }
     }

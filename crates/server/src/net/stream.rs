@@ -81,8 +81,8 @@ impl Stream {
         }
     }
 
-    /// Returns whether written bytes may wait in the stream until it is flushed.
-    pub fn is_buffered(&self) -> bool {
+    /// Returns whether the client expects a message at the end of the stream.
+    pub fn has_tls(&self) -> bool {
         match self {
             Self::Tcp(_) => false,
             #[cfg(unix)]

@@ -112,6 +112,22 @@ fn an_idle_client_does_not_wait_for_the_rest_of_a_record() {
 }
 
 #[test]
+fn a_client_that_does_not_finish_its_handshake_is_closed() {
+    let server = start(tls(ClientCertificates::None));
+    let began = Instant::now();
+    let mut silent = server.connect();
+    silent.0.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(silent.0.read(&mut [0]).unwrap(), 0);
+    assert!(began.elapsed() >= crate::net::tls::HANDSHAKE_TIME_MAX);
+    // It is counted after the close.
+    while server.server.counters.get(crate::counters::Counter::SslHandshakeErrors) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    TlsClient::connect(&server, None).exchange(b"mn\r\n", b"MN\r\n").unwrap();
+}
+
+#[test]
 fn a_client_without_tls_is_closed_and_counted_and_harms_no_other() {
     let server = start(tls(ClientCertificates::None));
     let mut plain = server.connect();
