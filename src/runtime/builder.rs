@@ -234,6 +234,32 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Bounds the memory of this process that is in RAM, by pressure: the budget bounds charged bytes
+    /// only, and the allocator keeps free memory between used blocks. The resident memory is read
+    /// each 100 ms. Less than a 32nd below the maximum, the allocator is [trimmed](Self::trim); if
+    /// that does not help, the caches give way until it does. Caches that fill within a second may
+    /// exceed the maximum for about that long.
+    ///
+    /// Without [`budget`](Self::budget), and without a limit of the control group, the maximum is the
+    /// budget as well. [`build`](Self::build) fails where the resident memory cannot be read: outside
+    /// Linux.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Runtime};
+    ///
+    /// # if cfg!(target_os = "linux") {
+    /// let runtime = Runtime::builder().resident_max(ByteSize::gib(1)).build()?;
+    /// let pressure = runtime.stats().pressure.expect("it is watched");
+    /// println!("{:#} of 1 GiB", pressure.resident.expect("it has a maximum").usage);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "VmRSS")]
+    pub fn resident_max(mut self, bytes: ByteSize) -> Self {
+        self.monitor().resident_max = Some(bytes);
+        self
+    }
+
     /// Watches the file that the service manager names: [`build`](Self::build) reads systemd's
     /// variables `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`. Where they are not set, or
     /// name `/dev/null`, nothing is watched.
@@ -264,7 +290,13 @@ impl RuntimeBuilder {
     /// is removed later or is above the machine's memory: that memory less a margin.
     fn budget_of_cgroup(&mut self) -> Result<ByteSize, RuntimeBuildError> {
         let limit = self.monitor().cgroup.get_or_insert_with(CgroupLimit::own).clone();
-        let now = limit.read().map_err(MonitorError::Cgroup)?.ok_or(RuntimeBuildError::NoBudget)?;
+        let resident_max = self.monitor().resident_max;
+        let read = limit.read().map_err(MonitorError::Cgroup)?;
+        let now = match (read, resident_max) {
+            (Some(now), _) => now,
+            (None, Some(max)) => return Ok(max),
+            (None, None) => return Err(RuntimeBuildError::NoBudget),
+        };
         if now == ByteSize::ZERO {
             return Err(RuntimeBuildError::LimitTooSmall);
         }

@@ -12,6 +12,7 @@
 //! | [`Psi`], `full` | all tasks waited too long for memory | critical |
 //! | [`systemd`] | the service manager reports pressure | medium |
 //! | [`CgroupLimit`] | the control group is near its limit; or is at the limit with nothing to reclaim | medium; critical |
+//! | [`MonitorConfig::resident_max`] | the process's resident memory is near this maximum, and a trim did not help | medium; critical |
 //! | manual ([`Monitor::raise`]) | the program raises the level | any |
 //!
 //! The crate depends on no cache and no shrinker. A [`BackgroundReclaim`] reduces a group's usage
@@ -32,6 +33,7 @@
 //! | `text` | the format that small text files of the kernel share, and [`TextError`] |
 //! | `level` | [`Level`]: the severity of the pressure |
 //! | `machine` | [`machine_memory`]: the memory of the whole machine |
+//! | `resident` | [`resident_memory`]: the memory of this process |
 //! | [`psi`] | pressure stall information: triggers, and the text of its files |
 //! | [`cgroup`] | the control group of this process: its directory, limits, usage and events |
 //! | [`systemd`] | the variables of the service manager's protocol |
@@ -54,6 +56,7 @@ mod machine;
 mod monitor;
 pub mod psi;
 mod reclaim;
+mod resident;
 mod source;
 pub mod systemd;
 mod target;
@@ -62,9 +65,12 @@ mod trim;
 
 pub use level::Level;
 pub use machine::machine_memory;
-pub use monitor::{CgroupLimit, CgroupStats, Monitor, MonitorConfig, MonitorError, PressureStats, SourceStats};
+pub use monitor::{
+    CgroupLimit, CgroupStats, Monitor, MonitorConfig, MonitorError, PressureStats, ResidentStats, SourceStats,
+};
 pub use psi::{Psi, Stalls, Trigger, TriggerError};
 pub use reclaim::BackgroundReclaim;
+pub use resident::resident_memory;
 pub use source::{Source, SourceError};
 pub use target::{PressureConfig, Target};
 pub use text::TextError;

@@ -8,7 +8,7 @@ use std::fs;
 
 use lowwater_lru_core::ByteSize;
 
-use crate::text::{number, TextError};
+use crate::text::kilobytes;
 
 const FILE: &str = "/proc/meminfo";
 const FIELD: &str = "MemTotal";
@@ -24,15 +24,7 @@ const FIELD: &str = "MemTotal";
 /// ```
 #[doc(alias = "MemTotal")]
 pub fn machine_memory() -> Option<ByteSize> {
-    parse(&fs::read_to_string(FILE).ok()?).ok()
-}
-
-/// Parses the line `MemTotal:   2045708 kB`.
-fn parse(text: &str) -> Result<ByteSize, TextError> {
-    let missing = || TextError::new(FIELD, "", "a line with a number of kB");
-    let line = text.lines().find_map(|line| line.strip_prefix(FIELD)?.strip_prefix(':')).ok_or_else(missing)?;
-    let kilobytes = line.trim_ascii().strip_suffix(" kB").ok_or_else(missing)?;
-    Ok(ByteSize::kib(number(FIELD, kilobytes)?))
+    kilobytes(FIELD, &fs::read_to_string(FILE).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -42,9 +34,9 @@ mod tests {
     #[test]
     fn the_total_is_in_kib_and_anything_else_is_an_error() {
         let text = "MemTotalish: 1 kB\nMemTotal:        2045708 kB\nMemFree:  1 kB\n";
-        assert_eq!(parse(text), Ok(ByteSize::kib(2_045_708)));
+        assert_eq!(kilobytes(FIELD, text), Ok(ByteSize::kib(2_045_708)));
         for bad in ["", "MemTotal:", "MemTotal: 5", "MemTotal: -5 kB", "MemTotal: 5 MB", "MemFree: 5 kB"] {
-            assert!(parse(bad).is_err(), "{bad:?}");
+            assert!(kilobytes(FIELD, bad).is_err(), "{bad:?}");
         }
     }
 

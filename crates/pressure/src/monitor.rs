@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!     PSI, systemd, memory.events --poll--.
-//!     the cgroup's usage -----------read--|--> Target::raise --> ceiling --> memcg.max, step by step
+//!     usage of cgroup and process --read--|--> Target::raise --> ceiling --> memcg.max, step by step
 //!     Monitor::raise ---------------call--'         ^                 '----> BackgroundReclaim
 //!                                            time --'                         '--> freed enough? Trim
 //! ```
@@ -27,12 +27,14 @@
 mod auto;
 mod config;
 mod limit;
+mod margin;
+mod resident;
 mod state;
 mod stats;
 
 pub use config::{MonitorConfig, MonitorError};
 pub use limit::CgroupLimit;
-pub use stats::{CgroupStats, PressureStats, SourceStats};
+pub use stats::{CgroupStats, PressureStats, ResidentStats, SourceStats};
 
 use alloc::format;
 use alloc::string::String;
@@ -47,7 +49,7 @@ use lowwater_base::unwind::caught;
 use lowwater_lru_core::{ByteSize, Memcg};
 
 use crate::source::{OpenSource, Poller, SourceEvent};
-use crate::{BackgroundReclaim, Level, Trim};
+use crate::{resident_memory, BackgroundReclaim, Level, Trim};
 use auto::FoundSources;
 use limit::WatchedCgroup;
 use state::{MonitorState, SourceFiles};
@@ -121,6 +123,12 @@ impl Monitor {
         reclaimer: Arc<dyn BackgroundReclaim>,
         config: MonitorConfig,
     ) -> Result<Self, MonitorError> {
+        match config.resident_max {
+            Some(ByteSize::ZERO) => return Err(MonitorError::ZeroResidentMax),
+            // What cannot be read now is an error of the start, not of the thread later.
+            Some(_) if resident_memory().is_none() => return Err(MonitorError::NoResidentMemory),
+            _ => {}
+        }
         let mut sources = Vec::new();
         for source in &config.sources {
             sources.push(Some(OpenSource::open(source)?));
@@ -254,6 +262,7 @@ impl MonitorShared {
                 sources[index] = None;
             }
             self.look(look);
+            self.look_at_resident();
             let trim_now = self.state.lock().tick(self.now());
             if trim_now {
                 self.trim(trim);
@@ -267,6 +276,14 @@ impl MonitorShared {
         let Some(mut watched) = self.state.lock().take_watched(self.now(), at_once) else { return };
         let seen = watched.look(self.now());
         self.state.lock().seen(self.now(), watched, seen);
+    }
+
+    /// Reads the resident memory, if it is due, without the state's lock.
+    fn look_at_resident(&self) {
+        if self.state.lock().is_resident_due(self.now()) {
+            let usage = resident_memory();
+            self.state.lock().resident_seen(self.now(), usage);
+        }
     }
 
     fn trim(&self, trim: &Trim) {

@@ -52,6 +52,14 @@ pub(super) fn pairs(text: &str, mut each: impl FnMut(&str, u64)) -> Result<(), T
     Ok(())
 }
 
+/// Parses the line `NAME:   12345 kB` of a file with one field per line, such as `/proc/meminfo`.
+pub(super) fn kilobytes(field: &str, text: &str) -> Result<ByteSize, TextError> {
+    let missing = || TextError::new(field, "", "a line with a number of kB");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).ok_or_else(missing)?;
+    let digits = line.trim_ascii().strip_suffix(" kB").ok_or_else(missing)?;
+    Ok(ByteSize::kib(number(field, digits)?))
+}
+
 /// Parses the single line of a limit file: a number of bytes, or `max`.
 pub(super) fn limit(field: &str, text: &str) -> Result<ByteSize, TextError> {
     match text.trim_ascii() {

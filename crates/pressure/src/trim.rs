@@ -19,6 +19,9 @@ const THRESHOLD: ByteSize = ByteSize::mib(4);
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The divisor of the interval while the cgroup is close to its limit.
 const URGENT_PARTS: u64 = 20;
+/// From the begin of a trim to that of the next at least this many times its duration: a trim of a
+/// large heap takes long.
+const COST_PARTS: u64 = 20;
 
 /// The hook that is called after a large shrink, with its threshold and interval.
 ///
@@ -64,7 +67,7 @@ impl Trim {
     }
 
     /// Sets the least time between two calls. Default: 1 s. While the cgroup is close to its limit,
-    /// a twentieth of it applies.
+    /// a twentieth of it applies. A call that took long is followed by a pause of 19 times that.
     pub fn interval(mut self, time: Duration) -> Self {
         self.interval = time;
         self
@@ -100,13 +103,17 @@ pub(super) struct TrimSchedule {
     threshold: ByteSize,
     interval_ns: u64,
     freed: ByteSize,
+    /// A trim is necessary, however little was freed.
+    requested: bool,
     last: Option<u64>,
+    /// The duration of the last trim.
+    took_ns: u64,
 }
 
 impl TrimSchedule {
     pub(super) fn new(trim: &Trim) -> Self {
         let interval_ns = u64::try_from(trim.interval.as_nanos()).unwrap_or(u64::MAX);
-        Self { threshold: trim.threshold, interval_ns, freed: ByteSize::ZERO, last: None }
+        Self { threshold: trim.threshold, interval_ns, freed: ByteSize::ZERO, requested: false, last: None, took_ns: 0 }
     }
 
     /// Adds freed bytes.
@@ -114,10 +121,21 @@ impl TrimSchedule {
         self.freed = self.freed.saturating_add(bytes);
     }
 
+    /// Demands a trim, regardless of the freed bytes.
+    pub(super) fn request(&mut self) {
+        self.requested = true;
+    }
+
+    /// Notes how long a trim took.
+    pub(super) fn took(&mut self, time: Duration) {
+        self.took_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    }
+
     /// Returns the time from which [`open`](Self::open) returns true; `None` until enough is freed.
     pub(super) fn due(&self, urgent: bool) -> Option<u64> {
         let interval = if urgent { self.interval_ns / URGENT_PARTS } else { self.interval_ns };
-        let enough = self.freed > ByteSize::ZERO && self.freed >= self.threshold;
+        let interval = interval.max(self.took_ns.saturating_mul(COST_PARTS));
+        let enough = self.requested || self.freed > ByteSize::ZERO && self.freed >= self.threshold;
         enough.then(|| self.last.map_or(0, |last| last.saturating_add(interval)))
     }
 
@@ -125,7 +143,7 @@ impl TrimSchedule {
     pub(super) fn open(&mut self, now_ns: u64, urgent: bool) -> bool {
         let open = self.due(urgent).is_some_and(|due| due <= now_ns);
         if open {
-            (self.freed, self.last) = (ByteSize::ZERO, Some(now_ns));
+            (self.freed, self.requested, self.last) = (ByteSize::ZERO, false, Some(now_ns));
         }
         open
     }
@@ -166,6 +184,18 @@ mod tests {
         schedule.freed(ByteSize::new(1));
         assert_eq!((schedule.due(false), schedule.due(true)), (Some(1_207), Some(1_010)));
         assert!(!schedule.open(1_009, true) && schedule.open(1_010, true));
+    }
+
+    #[test]
+    fn a_long_trim_makes_the_next_one_wait() {
+        let trim = Trim::new(|| {}).threshold(ByteSize::MAX).interval(Duration::from_nanos(200));
+        let mut schedule = TrimSchedule::new(&trim);
+        schedule.request();
+        assert!(schedule.open(1_000, false), "requested");
+        schedule.took(Duration::from_nanos(30));
+        assert_eq!(schedule.due(false), None, "nothing is requested any more");
+        schedule.request();
+        assert_eq!([false, true].map(|urgent| schedule.due(urgent)), [Some(1_600); 2]);
     }
 
     #[test]

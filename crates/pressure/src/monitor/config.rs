@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 use std::io;
 
+use lowwater_lru_core::ByteSize;
 use thiserror::Error;
 
 use super::limit::CgroupLimit;
@@ -26,6 +27,8 @@ pub struct MonitorConfig {
     pub auto: bool,
     /// The control group that is a limit, if any.
     pub cgroup: Option<CgroupLimit>,
+    /// The most memory of this process that is to be in RAM, if any: usage near it is pressure.
+    pub resident_max: Option<ByteSize>,
     /// The hook that is called after a large shrink; [`Trim::system`] by default.
     pub trim: Trim,
 }
@@ -37,6 +40,7 @@ impl Default for MonitorConfig {
             sources: Vec::new(),
             auto: false,
             cgroup: None,
+            resident_max: None,
             trim: Trim::system(),
         }
     }
@@ -52,6 +56,12 @@ pub enum MonitorError {
     /// The control group cannot be read.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    /// A maximum of the resident memory was set to 0.
+    #[error("a maximum of 0 bytes for the resident memory leaves none for the program")]
+    ZeroResidentMax,
+    /// The resident memory of this process cannot be read.
+    #[error("the resident memory of this process is not in /proc/self/status, so its maximum cannot be watched")]
+    NoResidentMemory,
     /// The system has no thread left, or no file descriptor for the wake-ups.
     #[error(
         "the pressure monitor has no thread: {0}; raise the limits on threads and open files (ulimit -u, ulimit -n)"

@@ -1,17 +1,8 @@
 //! The control group as a limit, and how close its usage is.
 //!
 //! The kernel charges more to the control group than a runtime charges to its memcgs: code, stacks,
-//! the allocator's rounding, socket buffers. So the budget ends a margin below the limit, and the
-//! control group's own usage is read as well. It may fill half of the margin before it counts as
-//! pressure. Beyond that, the caches have to free the excess and another quarter of the margin, so
-//! that the next reading does not find pressure again.
-//!
-//! ```text
-//!     0 -------------------------- budget ------ medium --- critical --- limit
-//!                                    |<----------- margin ------------->|
-//!                                                |<------- 1/2 ------->|
-//!                                                           |<-- 1/4 ->|
-//! ```
+//! the allocator's rounding, socket buffers. So the budget ends a [`Margin`] below the limit, and the
+//! control group's own usage is read as well.
 //!
 //! Each limit on the path is compared with the usage of the group that has the limit, because
 //! sibling groups may fill it.
@@ -24,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use lowwater_lru_core::ByteSize;
 
+use super::margin::Margin;
 use crate::cgroup::{Cgroup, CgroupError, Limit};
 use crate::Level;
 
@@ -111,24 +103,12 @@ impl CgroupLimit {
         self.margin.unwrap_or(by_default.min(ByteSize::new(limit.get() / MARGIN_PARTS_MIN)))
     }
 
-    /// Returns how much of `usage` has to be freed under `limit` to leave three quarters of the
-    /// margin.
     fn excess(&self, usage: ByteSize, limit: ByteSize) -> ByteSize {
-        let margin = self.margin_of(limit).get();
-        usage.saturating_sub(limit.saturating_sub(ByteSize::new(margin - margin / 4)))
+        Margin(self.margin_of(limit)).excess(usage, limit)
     }
 
-    /// Returns the level of pressure that `usage` of `limit` means.
     fn level(&self, usage: ByteSize, limit: ByteSize) -> Level {
-        let margin = self.margin_of(limit).get();
-        let left = limit.saturating_sub(usage).get();
-        if limit == ByteSize::MAX || left > margin / 2 {
-            Level::Calm
-        } else if left > margin / 4 {
-            Level::Medium
-        } else {
-            Level::Critical
-        }
+        Margin(self.margin_of(limit)).level(usage, limit)
     }
 }
 

@@ -15,7 +15,8 @@ use lowwater_lru_core::{ByteSize, Memcg};
 
 use super::config::MonitorConfig;
 use super::limit::{CgroupReading, WatchedCgroup};
-use super::stats::{CgroupStats, PressureStats, SourceStats};
+use super::resident::{Reaction, ResidentLimit};
+use super::stats::{CgroupStats, PressureStats, ResidentStats, SourceStats};
 use crate::cgroup::CgroupError;
 use crate::source::SourceEvent;
 use crate::trim::TrimSchedule;
@@ -44,6 +45,7 @@ pub(super) struct MonitorState {
     fall: Option<UsageFall>,
     /// `None` while the thread reads the group's files.
     watched: Option<WatchedCgroup>,
+    resident: Option<ResidentLimit>,
     /// The cgroup was too close to its limit at the last reading.
     urgent: bool,
     stats: MonitorCounts,
@@ -74,6 +76,7 @@ struct MonitorCounts {
     given_back: u64,
     manual: u64,
     cgroup: Option<CgroupStats>,
+    resident: Option<ResidentStats>,
     sources: Vec<SourceStats>,
     missing: Vec<String>,
     trims: u64,
@@ -112,6 +115,8 @@ impl MonitorState {
             events: 0,
             error: None,
         });
+        let resident =
+            config.resident_max.map(|max| ResidentStats { max, usage: ByteSize::ZERO, lowered: 0, failed: 0 });
         Self {
             memcg,
             reclaimer,
@@ -121,8 +126,9 @@ impl MonitorState {
             trim: TrimSchedule::new(&config.trim),
             fall: None,
             watched,
+            resident: config.resident_max.map(ResidentLimit::new),
             urgent: false,
-            stats: MonitorCounts { cgroup, sources, missing: files.missing, ..MonitorCounts::default() },
+            stats: MonitorCounts { cgroup, resident, sources, missing: files.missing, ..MonitorCounts::default() },
             stop: false,
         }
     }
@@ -191,6 +197,37 @@ impl MonitorState {
         }
     }
 
+    /// Returns whether the resident memory is to be read.
+    pub(super) fn is_resident_due(&self, now_ns: u64) -> bool {
+        self.resident.as_ref().is_some_and(|limit| limit.due() <= now_ns)
+    }
+
+    /// Notes the resident memory: if its maximum is near, the allocator has to return freed memory,
+    /// and if that did not help, the ceiling falls.
+    pub(super) fn resident_seen(&mut self, now_ns: u64, usage: Option<ByteSize>) {
+        let (Some(limit), Some(stats)) = (&mut self.resident, &mut self.stats.resident) else { return };
+        let Some(usage) = usage else {
+            stats.failed += 1;
+            return limit.failed(now_ns);
+        };
+        stats.usage = usage;
+        match limit.seen(now_ns, usage, self.fall.is_some()) {
+            Reaction::Calm => {}
+            Reaction::Trim => self.trim.request(),
+            Reaction::Lower { level, excess } => {
+                self.give_back(now_ns);
+                let charged = self.memcg.usage();
+                if self.target.raise_to(now_ns, level, charged, charged.saturating_sub(excess)) {
+                    self.stats.lowered += 1;
+                    if let Some(stats) = &mut self.stats.resident {
+                        stats.lowered += 1;
+                    }
+                    self.apply();
+                }
+            }
+        }
+    }
+
     fn raise(&mut self, now_ns: u64, level: Level) {
         // A step up that was due before this event is made first, as if the event had not come yet.
         self.give_back(now_ns);
@@ -233,7 +270,8 @@ impl MonitorState {
         }
         let fall = self.fall.as_ref().map(|fall| fall.due);
         let watched = self.watched.as_ref().map(WatchedCgroup::due);
-        let due = [self.target.due(), self.trim.due(self.urgent), fall, watched].into_iter().flatten().min();
+        let resident = self.resident.as_ref().map(ResidentLimit::due);
+        let due = [self.target.due(), self.trim.due(self.urgent), fall, watched, resident].into_iter().flatten().min();
         Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))
     }
 
@@ -248,6 +286,10 @@ impl MonitorState {
         self.stats.trims += 1;
         self.stats.trims_failed += u64::from(!well);
         self.stats.trim_longest = self.stats.trim_longest.max(took);
+        self.trim.took(took);
+        if let Some(limit) = &mut self.resident {
+            limit.trimmed();
+        }
     }
 
     fn give_back(&mut self, now_ns: u64) {
@@ -299,6 +341,7 @@ impl MonitorState {
             given_back,
             manual,
             cgroup: self.stats.cgroup.clone(),
+            resident: self.stats.resident.clone(),
             sources: self.stats.sources.clone(),
             missing: self.stats.missing.clone(),
             trims,

@@ -31,6 +31,8 @@ pub struct PressureStats {
     pub manual: u64,
     /// The control group, if it is watched as a limit.
     pub cgroup: Option<CgroupStats>,
+    /// The resident memory, if it has a maximum.
+    pub resident: Option<ResidentStats>,
     /// The other sources, in the order of
     /// [`MonitorConfig::sources`](crate::MonitorConfig::sources), then those of
     /// [`MonitorConfig::auto`](crate::MonitorConfig::auto); the control group's `memory.events`
@@ -57,6 +59,20 @@ pub struct SourceStats {
     pub events: u64,
     /// The reason why it has stopped, if it has.
     pub error: Option<String>,
+}
+
+/// Statistics of the resident memory as a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResidentStats {
+    /// The maximum.
+    pub max: ByteSize,
+    /// The resident memory at the last reading.
+    pub usage: ByteSize,
+    /// How often the ceiling was lowered because the maximum was near.
+    pub lowered: u64,
+    /// Readings that failed.
+    pub failed: u64,
 }
 
 /// Statistics of the control group as a limit.

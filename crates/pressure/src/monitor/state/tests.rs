@@ -135,6 +135,37 @@ fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
 }
 
 #[test]
+fn a_resident_memory_near_its_maximum_is_trimmed_and_then_reduced() {
+    let World { tree, mut state, .. } = world(800, None);
+    state.resident = Some(ResidentLimit::new(ByteSize::new(1_600)));
+    state.stats.resident =
+        Some(ResidentStats { max: ByteSize::new(1_600), usage: ByteSize::ZERO, lowered: 0, failed: 0 });
+    let near = Some(ByteSize::new(1_560));
+    let ceiling_after = |state: &mut MonitorState, usage| {
+        state.resident_seen(1, usage);
+        state.stats().ceiling.get()
+    };
+    assert!(state.is_resident_due(0));
+    assert_eq!(ceiling_after(&mut state, near), 1_000);
+    assert!(!state.is_resident_due(1) && state.tick(1), "it is time to trim");
+    state.trimmed(true, Duration::ZERO);
+    assert_eq!(ceiling_after(&mut state, near), 800 - 35);
+    assert!(state.fall.is_some());
+    assert_eq!(ceiling_after(&mut state, near), 765, "the caches are still freeing");
+    tree.root().uncharge(ByteSize::new(35));
+    let freed_at = state.fall.as_ref().unwrap().due.max(1);
+    assert!(!state.tick(freed_at), "a second after the last trim, not before");
+    assert!(state.fall.is_none() && state.tick(freed_at + 2_000_000_000));
+    state.trimmed(true, Duration::ZERO);
+    assert_eq!(ceiling_after(&mut state, Some(ByteSize::new(1_520))), 765);
+    assert_eq!(ceiling_after(&mut state, None), 765);
+    let stats = state.stats();
+    let resident = stats.resident.unwrap();
+    assert_eq!((resident.usage.get(), resident.lowered, resident.failed), (1_520, 1, 1));
+    assert_eq!((stats.lowered, stats.level), (1, Level::Medium));
+}
+
+#[test]
 fn an_excess_is_requested_once_until_freed_memory_is_returned() {
     let mut state = world(800, Some(watched("under_way"))).state;
     let ceiling_after = |state: &mut MonitorState, excess| {
