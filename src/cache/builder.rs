@@ -15,7 +15,6 @@ use std::sync::{Arc, Weak};
 use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_store::ExtendibleIndex;
-use times::Times;
 
 use super::compaction::state::Compaction;
 use super::core::{Core, Listener, ValueFunctions};
@@ -23,6 +22,7 @@ use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::lifetime::Expiry;
 use super::expiry::sweep::SweepSchedule;
+use super::expiry::times::Times;
 use super::handle::Cache;
 use super::inner::{CacheInner, Weigher};
 use super::limits::CacheLimits;

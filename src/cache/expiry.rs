@@ -1,9 +1,9 @@
 //! Expiry: deadlines and the reaper.
 //!
 //! `deadline`, `freshness` and `compact_duration` are arithmetic, `clock` reads the time, `lifetime`
-//! is the user's function for the times of single entries, `sweep` and `reaper` remove expired records
-//! in the background. Lookups check a record's deadline themselves, so the reaper is about memory and
-//! not about correctness.
+//! is the user's function for the times of single entries, `times` those of a whole cache, `sweep`
+//! and `reaper` remove expired records in the background. Lookups check a record's deadline
+//! themselves, so the reaper is about memory and not about correctness.
 //!
 //! A change must ensure that no lookup relies on the reaper: each lookup checks the deadline
 //! itself.
@@ -15,5 +15,6 @@ pub(crate) mod freshness;
 pub(crate) mod lifetime;
 mod reaper;
 pub(crate) mod sweep;
+pub(crate) mod times;
 
 pub(crate) use compact_duration::TICK_TIME;

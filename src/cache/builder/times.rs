@@ -1,62 +1,15 @@
-//! The times of a cache's entries: how long they live, and when they are reloaded.
+//! The builder's methods for the times of a cache's entries.
 //!
-//! Apart from the other options, as these depend on each other and on nothing else. They are checked
-//! together, by [`Times::check`].
+//! Apart from the other options, as these depend on each other and on nothing else.
 //!
-//! A change must ensure that each combination of times is an error or has a stated meaning.
+//! A change must ensure that each method states how its time combines with the others.
 
 use std::time::Duration;
 
 #[cfg(doc)]
 use super::Cache;
 use super::CacheBuilder;
-use crate::cache::error::CacheBuildError;
-use crate::cache::expiry::clock::Ttl;
-use crate::cache::expiry::freshness::RefreshTimes;
-use crate::cache::expiry::lifetime::{ExpiryEvent, ExpiryFn, Lifetime};
-
-/// The times that were set.
-pub(super) struct Times<K, V> {
-    pub(super) time_to_live: Option<Duration>,
-    pub(super) time_to_idle: Option<Duration>,
-    pub(super) expiry: Option<Box<ExpiryFn<K, V>>>,
-    pub(super) refresh_ahead: Duration,
-    pub(super) stale_while_revalidate: Duration,
-}
-
-// Derived, it would require defaults of the keys and values.
-impl<K, V> Default for Times<K, V> {
-    fn default() -> Self {
-        let (refresh_ahead, stale_while_revalidate) = (Duration::ZERO, Duration::ZERO);
-        Self { time_to_live: None, time_to_idle: None, expiry: None, refresh_ahead, stale_while_revalidate }
-    }
-}
-
-impl<K, V> Times<K, V> {
-    /// Returns the time of an entry that has none of its own, and the times in which entries are
-    /// reloaded.
-    ///
-    /// # Errors
-    ///
-    /// The times that exclude each other.
-    pub(super) fn check(&self) -> Result<(Ttl, RefreshTimes), CacheBuildError> {
-        let ttl = match (self.time_to_live, self.time_to_idle) {
-            (None, None) => Ttl::Forever,
-            (Some(time), None) => Ttl::Fixed(time),
-            (None, Some(time)) => Ttl::Idle(time),
-            (Some(time_to_live), Some(time_to_idle)) => {
-                return Err(CacheBuildError::TwoTimes { time_to_live, time_to_idle });
-            }
-        };
-        let refresh_ahead = self.refresh_ahead;
-        match self.time_to_live {
-            Some(time_to_live) if !refresh_ahead.is_zero() && time_to_live <= refresh_ahead => {
-                Err(CacheBuildError::RefreshTooEarly { refresh_ahead, time_to_live })
-            }
-            _ => Ok((ttl, RefreshTimes::new(refresh_ahead, self.stale_while_revalidate))),
-        }
-    }
-}
+use crate::cache::expiry::lifetime::{ExpiryEvent, Lifetime};
 
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// Sets the time to live of entries that have no time of their own; unlimited by default.
