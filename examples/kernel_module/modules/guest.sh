@@ -204,11 +204,14 @@ for span in 16 1000 20000; do
     done
 done
 
-# free_kib: the free memory, without what is free at once.
-free_kib() {
+# used_kib: the memory in use, without what is free at once. Of the slab allocator's pages only the objects in use count: the
+# pages have room for many small objects, which would hide those of a module.
+used_kib() {
     echo 3 >/proc/sys/vm/drop_caches
     sleep 1
-    awk '$1 == "MemFree:" { print $2 }' /proc/meminfo
+    awk 'FILENAME ~ /slabinfo/ && FNR > 2 { objects += $2 * $4 / 1024 }
+        $1 == "MemTotal:" { total = $2 } $1 == "MemFree:" { free = $2 } $1 == "Slab:" { slab = $2 }
+        END { printf "%.0f", total - free - slab + objects }' /proc/meminfo /proc/slabinfo
 }
 # drops NAME COUNT: the microseconds of one drop_caches, by the clock of the kernel's log, the minimum of COUNT.
 drops() {
@@ -230,25 +233,25 @@ add_three() {
 }
 # many MODULE: the memory and the time of drop_caches of 1,000 caches in as many groups as there are, with three objects.
 many() {
-    before=$(free_kib)
+    before=$(used_kib)
     insmod /$1.ko || echo "failed insmod $1"
     dmesg | sed -n "s/.*\] $1: \([0-9]*\) allocations of groups/$1.allocations_of_groups \1/p; s/.*\] $1: \([0-9]*\) allocations in all/$1.allocations \1/p"
     add_three $1
-    echo "$1.kib $((before - $(free_kib)))"
+    echo "$1.kib $(($(used_kib) - before))"
     # That dropped the objects.
     echo "$1.left $(/load $1 count | awk '{ print $2 }')"
     drops $1.drop_us 5
     add_three $1
     drops $1.drop_live_us 1
     rmmod $1 || echo "failed rmmod"
-    echo "$1.kib_left $((before - $(free_kib)))"
+    echo "$1.kib_left $(($(used_kib) - before))"
     log_bad
 }
 if [ "${many:-0}" -gt 0 ]; then
-    before=$(free_kib)
+    before=$(used_kib)
     mkdir $(seq 1 $many | sed "s,^,$groups/many,")
     echo "many.groups $(ls -d $groups/many* | wc -l)"
-    echo "many.groups_kib $((before - $(free_kib)))"
+    echo "many.groups_kib $(($(used_kib) - before))"
     drops many.drop_us 5
     # In this order: the kernel keeps the memory of a shrinker's maps for later ones, and visits them.
     many many_on_lowwater
