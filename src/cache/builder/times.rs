@@ -9,6 +9,8 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::Cache;
 use super::CacheBuilder;
+#[cfg(doc)]
+use crate::cache::error::CacheBuildError;
 use crate::cache::expiry::lifetime::{ExpiryEvent, Lifetime};
 
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
