@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # By hand: runs the service of ci/service, which has at most 200 lines, and fails if its resident
 # memory is more than 15 % and 10 MiB above its budget of 64 MiB after the first fifth of the time.
-# It is above: docs/GUIDE.md, "Resident memory", has the figures and the reason.
 #
 # ci/service.sh [SECONDS]: 600 by default. MALLOC_ARENA_MAX and the like are passed on.
 set -euo pipefail
