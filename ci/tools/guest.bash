@@ -33,7 +33,7 @@ boot() {
 # script unless the guest was done, and its kernel's log has no unexpected line.
 boot_modules() {
     local nodes="$1" began=$SECONDS
-    boot "$@" loglevel=5 oops=panic || { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done in $4 s"; }
+    boot "$@" loglevel=5 oops=panic log_buf_len=8M || { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done in $4 s"; }
     sed 's/^/    /' "$work/figures"
     grep -q '^end 1$' "$work/figures" || { tail -n 60 "$work/console" >&2; fail "the guest stopped early"; }
     echo "    guest_seconds $((SECONDS - began))"
