@@ -33,7 +33,8 @@ pub struct RuntimeBuilder {
     topology: Option<Arc<dyn Topology>>,
     watermarks: Option<Watermarks>,
     direct_time_max: Option<Duration>,
-    /// `None`: pressure is not watched, unless `auto_pressure` is set.
+    /// `None`: no method has set a part of it. `build` adds one for `auto_pressure`, for systemd's
+    /// file, and for a budget from the control group.
     monitor: Option<MonitorConfig>,
     auto_pressure: bool,
     systemd: bool,
@@ -57,7 +58,8 @@ pub enum RuntimeBuildError {
     /// The budget is 0: nothing could ever be charged.
     #[error("the budget is 0 bytes: nothing could be charged; give a larger one, or `unlimited()`")]
     ZeroBudget,
-    /// The builder has no budget, and the control group has no memory limit that could be one.
+    /// The builder has neither a budget nor a maximum of the resident memory, and the control group
+    /// has no memory limit.
     #[error("there is no budget, and this process's control group has no memory limit; give one by `budget(..)`, or `unlimited()`")]
     NoBudget,
     /// The builder has no budget, and the margin leaves nothing of the control group's limit.
@@ -91,7 +93,8 @@ impl RuntimeBuilder {
     ///
     /// Without this call the budget is the part of the control group's memory limit that
     /// [`cgroup_limit`](Self::cgroup_limit) leaves, and follows that limit: 880 MiB in a container
-    /// of 1 GiB. Where there is no such limit, [`build`](Self::build) fails with
+    /// of 1 GiB. Where there is no such limit, the budget is that of
+    /// [`resident_max`](Self::resident_max); without that, [`build`](Self::build) fails with
     /// [`NoBudget`](RuntimeBuildError::NoBudget).
     ///
     /// ```
@@ -113,7 +116,8 @@ impl RuntimeBuilder {
 
     /// Sets no limit on all charged bytes together: only the `max` of groups and of caches hold.
     /// The process can then use all memory of its machine, unless
-    /// [`cgroup_limit`](Self::cgroup_limit) or [`auto_pressure`](Self::auto_pressure) bounds it.
+    /// [`cgroup_limit`](Self::cgroup_limit), [`auto_pressure`](Self::auto_pressure) or
+    /// [`resident_max`](Self::resident_max) bounds it.
     pub fn unlimited(mut self) -> Self {
         self.budget = BudgetChoice::Unlimited;
         self
@@ -235,13 +239,15 @@ impl RuntimeBuilder {
     }
 
     /// Bounds the memory of this process that is in RAM, by pressure: the budget bounds charged bytes
-    /// only, and the allocator keeps free memory between used blocks. The resident memory is read
-    /// each 100 ms. Less than a 32nd below the maximum, the allocator is [trimmed](Self::trim); if
-    /// that does not help, the caches give way until it does. Caches that fill within a second may
-    /// exceed the maximum for about that long.
+    /// only, and the allocator keeps free memory between used blocks. Memory that is in RAM is read ten
+    /// times a second, without pages of mapped files. When at most a 32nd of the maximum is left, the allocator is [trimmed](Self::trim);
+    /// if that does not help, the caches free memory until it does. Memory that is allocated within a
+    /// second may exceed the maximum for about that long; and if the caches are at the floor of
+    /// [`PressureConfig`], they have no more to give.
     ///
-    /// Without [`budget`](Self::budget), and without a limit of the control group, the maximum is the
-    /// budget as well. [`build`](Self::build) fails where the resident memory cannot be read: outside
+    /// The budget is at most the maximum. With another allocator than glibc's, set a
+    /// [`trim`](Self::trim) that returns its memory at once: otherwise the caches give way to memory
+    /// that is free. [`build`](Self::build) fails where the resident memory cannot be read: outside
     /// Linux.
     ///
     /// ```
@@ -270,8 +276,9 @@ impl RuntimeBuilder {
     }
 
     /// Sets the function that makes the allocator return freed memory to the system after a large
-    /// shrink. By default it is [`Trim::system`]: `malloc_trim` where the C library is glibc. It is
-    /// never called in a runtime that does not watch for pressure.
+    /// shrink. By default it is [`Trim::system`]: `malloc_trim` where the C library is glibc. It
+    /// starts the monitor, as [`pressure`](Self::pressure) does; in a runtime without a monitor
+    /// nothing is trimmed.
     ///
     /// ```
     /// use lowwater::{pressure::Trim, ByteSize, Runtime};
@@ -287,15 +294,17 @@ impl RuntimeBuilder {
     }
 
     /// Makes the control group's limit the bound, and returns the budget that holds if that limit
-    /// is removed later or is above the machine's memory: that memory less a margin.
+    /// is removed later or is above the machine's memory: that memory less a margin. Without a limit
+    /// the budget is the maximum of the resident memory; where the machine's memory is unknown, it
+    /// is what the present limit leaves.
     fn budget_of_cgroup(&mut self) -> Result<ByteSize, RuntimeBuildError> {
         let limit = self.monitor().cgroup.get_or_insert_with(CgroupLimit::own).clone();
         let resident_max = self.monitor().resident_max;
         let read = limit.read().map_err(MonitorError::Cgroup)?;
         let now = match (read, resident_max) {
             (Some(now), _) => now,
-            (None, Some(max)) => return Ok(max),
-            (None, None) => return Err(RuntimeBuildError::NoBudget),
+            (None, Some(max)) if max < ByteSize::MAX => return Ok(max),
+            (None, _) => return Err(RuntimeBuildError::NoBudget),
         };
         if now == ByteSize::ZERO {
             return Err(RuntimeBuildError::LimitTooSmall);
@@ -309,7 +318,8 @@ impl RuntimeBuilder {
     }
 
     /// Builds the runtime and starts its threads: a reclaimer per node, the housekeeper and its
-    /// standby, and the pressure monitor if one of its choices was made.
+    /// standby, and the pressure monitor, if one of its choices was made or the budget is the control
+    /// group's.
     ///
     /// # Errors
     ///

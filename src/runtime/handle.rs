@@ -112,7 +112,8 @@ pub struct RuntimeStats {
     /// memory is being returned to the system, but not those that a reader may still access: until
     /// their grace period is over, these are not counted.
     pub ghosts: ByteSize,
-    /// The pressure level and its causes; `None` unless the builder had a choice for pressure.
+    /// The pressure level and its causes; `None` unless the builder had a choice for pressure, or the
+    /// budget is the control group's.
     pub pressure: Option<PressureStats>,
     /// The number of groups, including the root.
     pub groups: usize,
@@ -198,7 +199,7 @@ impl Runtime {
     }
 
     /// Returns the pressure monitor, by which a program can also raise pressure itself; `None`
-    /// unless the builder had a choice for pressure.
+    /// unless the builder had a choice for pressure, or the budget is the control group's.
     ///
     /// ```
     /// use lowwater::pressure::{Level, PressureConfig};

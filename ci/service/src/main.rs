@@ -46,8 +46,8 @@ struct Service {
 
 impl Service {
     fn new(budget: ByteSize) -> Result<Self, Box<dyn std::error::Error>> {
-        // The process may need an eighth and 6 MiB more: code, stacks, gaps of the allocator.
-        let resident_max = budget + budget / 8 + ByteSize::mib(6);
+        // The process may need an eighth and 2 MiB more: code, stacks, gaps of the allocator.
+        let resident_max = budget + budget / 8 + ByteSize::mib(2);
         let runtime = Runtime::builder().budget(budget).resident_max(resident_max).auto_pressure(true).build()?;
         Ok(Service {
             // A tenant holds at most a quarter of the budget.

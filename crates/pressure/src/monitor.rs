@@ -123,12 +123,15 @@ impl Monitor {
         reclaimer: Arc<dyn BackgroundReclaim>,
         config: MonitorConfig,
     ) -> Result<Self, MonitorError> {
-        match config.resident_max {
+        let resident = match config.resident_max {
+            None => None,
             Some(ByteSize::ZERO) => return Err(MonitorError::ZeroResidentMax),
-            // What cannot be read now is an error of the start, not of the thread later.
-            Some(_) if resident_memory().is_none() => return Err(MonitorError::NoResidentMemory),
-            _ => {}
-        }
+            // Memory that cannot be read now is an error of the start, not of the thread later.
+            Some(max) => {
+                let usage = resident_memory().ok_or(MonitorError::NoResidentMemory)?;
+                Some(ResidentStats { max, usage, lowered: 0, failed: 0 })
+            }
+        };
         let mut sources = Vec::new();
         for source in &config.sources {
             sources.push(Some(OpenSource::open(source)?));
@@ -158,7 +161,8 @@ impl Monitor {
         let names = sources.iter().flatten().map(|source| String::from(source.file())).collect();
         let poller = Poller::new().map_err(MonitorError::Thread)?;
         let files = SourceFiles { watched: names, missing };
-        let mut state = MonitorState::new(memcg.clone(), Arc::clone(&reclaimer), budget, watched, files, &config);
+        let mut state =
+            MonitorState::new(memcg.clone(), Arc::clone(&reclaimer), budget, watched, resident, files, &config);
         state.apply();
         let shared = Arc::new(MonitorShared { state: Mutex::new(state), reclaimer, poller, epoch: Instant::now() });
         let theirs = Arc::clone(&shared);
@@ -194,7 +198,7 @@ impl Monitor {
     }
 
     /// Returns the limit for usage without pressure: the budget, or the part of it that the control
-    /// group leaves.
+    /// group and the maximum of the resident memory leave.
     pub fn budget(&self) -> ByteSize {
         self.shared.state.lock().budget()
     }

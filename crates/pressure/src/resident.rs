@@ -1,10 +1,11 @@
 //! The resident memory of this process, from `/proc/self/status`.
 //!
-//! Beside the charged bytes it contains code, stacks, and what the allocator keeps between used
-//! blocks.
+//! Beside the charged bytes it contains stacks, static data, and what the allocator keeps between
+//! used blocks. Pages of files do not count: the kernel drops them by itself when memory is short.
 //!
-//! A change must ensure that an unknown format is `None`, and never a wrong amount.
+//! A change must ensure that an unknown format is `None`, and not a wrong amount.
 
+use alloc::string::String;
 use std::fs;
 
 use lowwater_lru_core::ByteSize;
@@ -12,10 +13,14 @@ use lowwater_lru_core::ByteSize;
 use crate::text::kilobytes;
 
 const FILE: &str = "/proc/self/status";
+/// Memory that is no file's, and memory that processes share; from Linux 4.5 on.
+const FIELDS: [&str; 2] = ["RssAnon", "RssShmem"];
+/// All of it, with pages of files: for older kernels.
 const FIELD: &str = "VmRSS";
 
-/// Returns the memory of this process that is in RAM; `None` on a system without
-/// `/proc/self/status`, or with one of another format.
+/// Returns the memory of this process that is in RAM, without pages of mapped files, as exactly as
+/// the kernel counts it; `None` on a system without `/proc/self/status`, or with one of another
+/// format.
 ///
 /// ```
 /// match lowwater_pressure::resident_memory() {
@@ -24,13 +29,38 @@ const FIELD: &str = "VmRSS";
 /// }
 /// ```
 #[doc(alias = "VmRSS")]
+#[doc(alias = "RssAnon")]
 pub fn resident_memory() -> Option<ByteSize> {
-    kilobytes(FIELD, &fs::read_to_string(FILE).ok()?).ok()
+    // The file has the program's name, which need not be UTF-8.
+    parse(&String::from_utf8_lossy(&fs::read(FILE).ok()?))
+}
+
+fn parse(text: &str) -> Option<ByteSize> {
+    let [anonymous, shared] = FIELDS.map(|field| kilobytes(field, text).ok());
+    anonymous
+        .zip(shared)
+        .map(|(anonymous, shared)| anonymous.saturating_add(shared))
+        .or_else(|| kilobytes(FIELD, text).ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_files_do_not_count_where_they_can_be_told() {
+        let new =
+            "Name:\tVmRSS: 1 kB\nVmRSS:\t  4532 kB\nRssAnon:\t  1000 kB\nRssFile:\t 3500 kB\nRssShmem:\t  32 kB\n";
+        assert_eq!(parse(new), Some(ByteSize::kib(1_032)));
+        assert_eq!(parse("VmRSS:\t  4532 kB\n"), Some(ByteSize::kib(4_532)));
+        assert_eq!(parse("RssAnon:\t 7 kB\nVmRSS:\t 9 kB\n"), Some(ByteSize::kib(9)));
+        for bad in ["", "VmRSS:", "VmRSS: -1 kB", "VmRSS: 1 MB"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+        // A name is cut after 15 bytes, inside a character.
+        let cut = b"Name:\tab\xd0\nVmRSS:\t  8 kB\n";
+        assert_eq!(parse(&String::from_utf8_lossy(cut)), Some(ByteSize::kib(8)));
+    }
 
     #[test]
     #[cfg(target_os = "linux")]

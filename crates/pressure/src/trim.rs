@@ -1,8 +1,9 @@
 //! The trim hook: returns freed memory to the system, so that resident memory falls with usage.
 //!
 //! An allocator keeps freed memory for later allocations. After a large shrink no such allocations
-//! follow, and resident memory stays high: the pressure stays. So a hook makes the allocator
-//! release memory, after enough was freed, and not too often.
+//! follow, and resident memory stays high: the pressure stays. So a hook makes the allocator release
+//! memory, after enough was freed or when the resident memory is near its maximum, and not too
+//! often.
 //!
 //! A change must ensure that freed bytes are counted until a trim begins, and that no trim begins
 //! before the interval since the last one is over.
@@ -19,11 +20,14 @@ const THRESHOLD: ByteSize = ByteSize::mib(4);
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The divisor of the interval while the cgroup is close to its limit.
 const URGENT_PARTS: u64 = 20;
-/// From the begin of a trim to that of the next at least this many times its duration: a trim of a
-/// large heap takes long.
+/// The time from the start of a trim to the start of the next is at least this many times the
+/// duration of the first: a trim of a large heap takes long.
 const COST_PARTS: u64 = 20;
+/// The same while the cgroup is close to its limit.
+const COST_PARTS_URGENT: u64 = 2;
 
-/// The hook that is called after a large shrink, with its threshold and interval.
+/// The hook that is called after a large shrink, or when the resident memory is near its maximum,
+/// with its threshold and interval.
 ///
 /// ```
 /// use core::time::Duration;
@@ -43,8 +47,12 @@ pub struct Trim {
 }
 
 impl Trim {
-    /// Calls `hook` on the pressure monitor's own thread. While the hook runs, the monitor does not
-    /// react to further pressure.
+    /// Calls `hook` on the pressure monitor's own thread. While the hook runs, the monitor
+    /// reads no source of pressure.
+    ///
+    /// The memory must have been returned when the hook returns. With
+    /// [`MonitorConfig::resident_max`](super::MonitorConfig::resident_max) a hook that returns none
+    /// makes the caches give way to memory that is free.
     ///
     /// No lock is held: the hook may use the monitor, and drop it. A panic of the hook is counted
     /// ([`PressureStats::trims_failed`](super::PressureStats)); a panic in the `Drop` of a captured
@@ -60,14 +68,16 @@ impl Trim {
         Self::new(system)
     }
 
-    /// Sets the bytes that have to be freed since the last call. Default: 4 MiB.
+    /// Sets the bytes that have to be freed since the last call. Default: 4 MiB. A call because of the
+    /// resident memory does not wait for them.
     pub fn threshold(mut self, bytes: ByteSize) -> Self {
         self.threshold = bytes;
         self
     }
 
     /// Sets the least time between two calls. Default: 1 s. While the cgroup is close to its limit,
-    /// a twentieth of it applies. A call that took long is followed by a pause of 19 times that.
+    /// a twentieth of it applies. A call that took long is followed by a pause of 19 times that, and
+    /// of once that while the cgroup is close to its limit.
     pub fn interval(mut self, time: Duration) -> Self {
         self.interval = time;
         self
@@ -96,8 +106,8 @@ fn system() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn system() {}
 
-/// The schedule of a trim: due when enough was freed, and the last trim was long enough ago. Has no
-/// clock of its own.
+/// The schedule of a trim: due when enough was freed or a trim was requested, and the last trim was
+/// long enough ago. Has no clock of its own.
 #[derive(Debug)]
 pub(super) struct TrimSchedule {
     threshold: ByteSize,
@@ -131,10 +141,11 @@ impl TrimSchedule {
         self.took_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    /// Returns the time from which [`open`](Self::open) returns true; `None` until enough is freed.
+    /// Returns the time from which [`open`](Self::open) returns true; `None` until enough is freed or a trim is requested.
     pub(super) fn due(&self, urgent: bool) -> Option<u64> {
-        let interval = if urgent { self.interval_ns / URGENT_PARTS } else { self.interval_ns };
-        let interval = interval.max(self.took_ns.saturating_mul(COST_PARTS));
+        let (interval, cost_parts) =
+            if urgent { (self.interval_ns / URGENT_PARTS, COST_PARTS_URGENT) } else { (self.interval_ns, COST_PARTS) };
+        let interval = interval.max(self.took_ns.saturating_mul(cost_parts));
         let enough = self.requested || self.freed > ByteSize::ZERO && self.freed >= self.threshold;
         enough.then(|| self.last.map_or(0, |last| last.saturating_add(interval)))
     }
@@ -195,11 +206,11 @@ mod tests {
         schedule.took(Duration::from_nanos(30));
         assert_eq!(schedule.due(false), None, "nothing is requested any more");
         schedule.request();
-        assert_eq!([false, true].map(|urgent| schedule.due(urgent)), [Some(1_600); 2]);
+        assert_eq!([false, true].map(|urgent| schedule.due(urgent)), [Some(1_600), Some(1_060)]);
     }
 
     #[test]
-    fn nothing_freed_is_never_a_reason() {
+    fn a_threshold_of_zero_needs_a_freed_byte() {
         let mut schedule = TrimSchedule::new(&Trim::new(|| {}).threshold(ByteSize::ZERO));
         assert!(!schedule.open(1, false));
         schedule.freed(ByteSize::new(1));

@@ -27,9 +27,12 @@ pub struct MonitorConfig {
     pub auto: bool,
     /// The control group that is a limit, if any.
     pub cgroup: Option<CgroupLimit>,
-    /// The most memory of this process that is to be in RAM, if any: usage near it is pressure.
+    /// The most memory of this process that is to be in RAM, if any
+    /// ([`resident_memory`](crate::resident_memory)). It bounds the budget, and a usage near it is
+    /// pressure. Without a [`trim`](Self::trim) that returns memory at once, the caches give way to
+    /// memory that is free.
     pub resident_max: Option<ByteSize>,
-    /// The hook that is called after a large shrink; [`Trim::system`] by default.
+    /// The hook that is called after a large shrink, and near the maximum of the resident memory; [`Trim::system`] by default.
     pub trim: Trim,
 }
 

@@ -3,8 +3,9 @@
 //! Every decision of a monitor that needs its history is made here, with the time as an argument,
 //! so tests step it without a thread. `monitor.rs` adds clock, thread and files.
 //!
-//! Invariant: `max` of the group is between the ceiling and the budget, and it is lowered to the
-//! ceiling only as far as the usage has fallen, so that no charge is refused on the way.
+//! Invariant: after `apply`, `max` of the group is at least the ceiling, and it is above the ceiling
+//! only while the usage was above it at the last reading. Then it follows the usage down and is not
+//! raised with it, so that a charge has to free only as much as it takes.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -30,6 +31,10 @@ mod tests;
 const FOLLOW_MIN_NS: u64 = 5_000_000;
 /// The longest pause between them.
 const FOLLOW_MAX_NS: u64 = 1_000_000_000;
+/// The control group's usage is not compared again before a trim that is due within this time.
+const TRIM_SOON_NS: u64 = 100_000_000;
+/// While a trim that the resident memory needs is due later than this, the caches may not grow.
+const TRIM_LATE_NS: u64 = 1_500_000_000;
 
 #[derive(Debug)]
 pub(super) struct MonitorState {
@@ -38,12 +43,15 @@ pub(super) struct MonitorState {
     target: Target,
     /// The budget that was set, regardless of the control group.
     asked: ByteSize,
-    /// The part of the budget that the control group left at the last reading.
+    /// The budget that the control group's limit left at the last reading, and at most the maximum of
+    /// the resident memory; [`ByteSize::MAX`] without either.
     left: ByteSize,
+    /// The most that `left` may be: the maximum of the resident memory.
+    left_max: ByteSize,
     trim: TrimSchedule,
     /// `Some` while a usage above the ceiling falls.
     fall: Option<UsageFall>,
-    /// `None` while the thread reads the group's files.
+    /// `None` without a control group, and while the thread reads the control group's files.
     watched: Option<WatchedCgroup>,
     resident: Option<ResidentLimit>,
     /// The cgroup was too close to its limit at the last reading.
@@ -96,17 +104,19 @@ impl Pause {
 }
 
 impl MonitorState {
-    /// Creates the state at level calm, with the group's `max` at the budget or at the part of it
-    /// that the control group leaves.
+    /// Creates the state at level calm, with the budget `asked`, or what the control group's limit
+    /// leaves if that is less. The group's `max` is set by [`apply`](Self::apply).
     pub(super) fn new(
         memcg: Memcg,
         reclaimer: Arc<dyn BackgroundReclaim>,
         asked: ByteSize,
         watched: Option<WatchedCgroup>,
+        resident: Option<ResidentStats>,
         files: SourceFiles,
         config: &MonitorConfig,
     ) -> Self {
-        let left = watched.as_ref().map_or(ByteSize::MAX, WatchedCgroup::budget);
+        let left_max = resident.as_ref().map_or(ByteSize::MAX, |resident| resident.max);
+        let left = watched.as_ref().map_or(ByteSize::MAX, WatchedCgroup::budget).min(left_max);
         let sources = files.watched.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
         let cgroup = watched.as_ref().map(|watched| CgroupStats {
             directory: watched.directory().to_string_lossy().into_owned(),
@@ -115,18 +125,17 @@ impl MonitorState {
             events: 0,
             error: None,
         });
-        let resident =
-            config.resident_max.map(|max| ResidentStats { max, usage: ByteSize::ZERO, lowered: 0, failed: 0 });
         Self {
             memcg,
             reclaimer,
             target: Target::new(config.pressure, left.min(asked)),
             asked,
             left,
+            left_max,
             trim: TrimSchedule::new(&config.trim),
             fall: None,
             watched,
-            resident: config.resident_max.map(ResidentLimit::new),
+            resident: resident.as_ref().map(|resident| ResidentLimit::new(resident.max)),
             urgent: false,
             stats: MonitorCounts { cgroup, resident, sources, missing: files.missing, ..MonitorCounts::default() },
             stop: false,
@@ -151,20 +160,20 @@ impl MonitorState {
         self.stats.sources[source].error = Some(error.to_string());
     }
 
-    /// Takes the group to be read, if it is due, or `at_once`. The caller returns it by
+    /// Takes the control group to be read, if it is due, or `at_once`. The caller returns it by
     /// [`seen`](Self::seen).
     pub(super) fn take_watched(&mut self, now_ns: u64, at_once: bool) -> Option<WatchedCgroup> {
         self.watched.take_if(|watched| at_once || watched.due() <= now_ns)
     }
 
-    /// Returns a group that was taken, with the result of its reading.
+    /// Returns a control group that was taken, with the result of its reading.
     pub(super) fn seen(&mut self, now_ns: u64, mut watched: WatchedCgroup, seen: Result<CgroupReading, CgroupError>) {
         let Some(stats) = &mut self.stats.cgroup else { return };
         match seen {
             Ok(seen) => {
                 (stats.limit, stats.usage, stats.error) = (watched.limit(), seen.usage, None);
                 stats.events += u64::from(seen.level > Level::Calm);
-                self.left = watched.budget();
+                self.left = watched.budget().min(self.left_max);
                 self.watched = Some(watched);
                 if self.left.min(self.asked) != self.target.budget() {
                     self.set_budget(self.asked);
@@ -188,7 +197,8 @@ impl MonitorState {
         self.give_back(now_ns);
         // Memory of an earlier event may still be held by the caches or by the allocator: a second
         // request would free too much.
-        let under_way = self.fall.is_some() || self.trim.due(true).is_some();
+        let soon = now_ns.saturating_add(TRIM_SOON_NS);
+        let under_way = self.fall.is_some() || self.trim.due(true).is_some_and(|due| due <= soon);
         let usage = self.memcg.usage();
         let at_most = if under_way { ByteSize::MAX } else { usage.saturating_sub(seen.excess) };
         if self.target.raise_to(now_ns, seen.level, usage, at_most) {
@@ -208,23 +218,33 @@ impl MonitorState {
         let (Some(limit), Some(stats)) = (&mut self.resident, &mut self.stats.resident) else { return };
         let Some(usage) = usage else {
             stats.failed += 1;
-            return limit.failed(now_ns);
+            limit.failed(now_ns);
+            // The ceiling does not rise while nothing is known.
+            self.target.raise_to(now_ns, self.target.level(), ByteSize::ZERO, ByteSize::MAX);
+            return;
         };
         stats.usage = usage;
-        match limit.seen(now_ns, usage, self.fall.is_some()) {
-            Reaction::Calm => {}
-            Reaction::Trim => self.trim.request(),
-            Reaction::Lower { level, excess } => {
-                self.give_back(now_ns);
-                let charged = self.memcg.usage();
-                if self.target.raise_to(now_ns, level, charged, charged.saturating_sub(excess)) {
-                    self.stats.lowered += 1;
-                    if let Some(stats) = &mut self.stats.resident {
-                        stats.lowered += 1;
-                    }
-                    self.apply();
+        let (level, at_most) = match limit.seen(now_ns, usage, self.fall.is_some()) {
+            Reaction::Calm => return,
+            Reaction::Trim { level, is_first } => {
+                self.trim.request();
+                let late = now_ns.saturating_add(TRIM_LATE_NS);
+                let is_late = self.trim.due(self.urgent).is_some_and(|due| due > late);
+                match (self.fall.is_some(), is_late) {
+                    (false, false) => return,
+                    (false, true) if is_first => (level, self.memcg.usage()),
+                    _ => (level, ByteSize::MAX),
                 }
             }
+            Reaction::Lower { level, excess } => (level, self.memcg.usage().saturating_sub(excess)),
+        };
+        self.give_back(now_ns);
+        if self.target.raise_to(now_ns, level, self.memcg.usage(), at_most) {
+            self.stats.lowered += 1;
+            self.stats.resident.iter_mut().for_each(|stats| stats.lowered += 1);
+            self.apply();
+        } else if at_most < ByteSize::MAX {
+            self.resident.iter_mut().for_each(|limit| limit.was_in_vain(now_ns));
         }
     }
 
@@ -323,9 +343,11 @@ impl MonitorState {
             self.memcg.set_max(ceiling);
             if let Some(fall) = self.fall.take() {
                 self.trim.freed(fall.usage.saturating_sub(usage));
+                self.resident.iter_mut().for_each(ResidentLimit::fell);
             }
             return;
         }
+        self.resident.iter_mut().for_each(ResidentLimit::fell);
         self.memcg.set_max(self.memcg.max().min(usage).max(ceiling));
         self.fall.get_or_insert(UsageFall { usage, pause_ns: FOLLOW_MIN_NS, due: 0 });
         self.reclaimer.reclaim_to(&self.memcg, ceiling);

@@ -21,7 +21,7 @@ pub struct PressureStats {
     /// The limit for usage now.
     pub ceiling: ByteSize,
     /// The limit for usage without pressure: the budget, or the part of it that the control group
-    /// leaves.
+    /// and the maximum of the resident memory leave.
     pub budget: ByteSize,
     /// How often the ceiling was lowered.
     pub lowered: u64,

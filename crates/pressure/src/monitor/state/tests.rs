@@ -30,6 +30,12 @@ struct World {
 
 /// Returns a state with a budget of 1,000 bytes, of which `used` are charged.
 fn world(used: u64, watched: Option<WatchedCgroup>) -> World {
+    world_with(used, watched, None)
+}
+
+fn world_with(used: u64, watched: Option<WatchedCgroup>, resident_max: Option<u64>) -> World {
+    let resident =
+        resident_max.map(|max| ResidentStats { max: ByteSize::new(max), usage: ByteSize::ZERO, lowered: 0, failed: 0 });
     let tree = MemcgTree::new(0);
     let _below_high = tree.root().try_charge(ByteSize::new(used)).unwrap();
     let reclaimer = Arc::new(Counting::default());
@@ -37,7 +43,8 @@ fn world(used: u64, watched: Option<WatchedCgroup>) -> World {
     let pressure = PressureConfig { floor: Some(ByteSize::ZERO), ..PressureConfig::default() };
     let config = MonitorConfig { trim, pressure, ..MonitorConfig::default() };
     let (asked, theirs) = (ByteSize::new(1_000), Arc::clone(&reclaimer));
-    let state = MonitorState::new(tree.root().clone(), theirs, asked, watched, SourceFiles::default(), &config);
+    let state =
+        MonitorState::new(tree.root().clone(), theirs, asked, watched, resident, SourceFiles::default(), &config);
     World { tree, reclaimer, state }
 }
 
@@ -134,35 +141,119 @@ fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
     }
 }
 
+const S: u64 = 1_000_000_000;
+
+fn ceiling_after(state: &mut MonitorState, now_ns: u64, usage: Option<u64>) -> u64 {
+    state.resident_seen(now_ns, usage.map(ByteSize::new));
+    state.stats().ceiling.get()
+}
+
 #[test]
 fn a_resident_memory_near_its_maximum_is_trimmed_and_then_reduced() {
-    let World { tree, mut state, .. } = world(800, None);
-    state.resident = Some(ResidentLimit::new(ByteSize::new(1_600)));
-    state.stats.resident =
-        Some(ResidentStats { max: ByteSize::new(1_600), usage: ByteSize::ZERO, lowered: 0, failed: 0 });
-    let near = Some(ByteSize::new(1_560));
-    let ceiling_after = |state: &mut MonitorState, usage| {
-        state.resident_seen(1, usage);
-        state.stats().ceiling.get()
-    };
+    let World { tree, mut state, .. } = world_with(800, None, Some(1_600));
     assert!(state.is_resident_due(0));
-    assert_eq!(ceiling_after(&mut state, near), 1_000);
+    assert_eq!(state.pause(0).unwrap().time(), Some(Duration::ZERO));
+    assert_eq!(ceiling_after(&mut state, 1, Some(1_560)), 1_000);
     assert!(!state.is_resident_due(1) && state.tick(1), "it is time to trim");
     state.trimmed(true, Duration::ZERO);
-    assert_eq!(ceiling_after(&mut state, near), 800 - 35);
+    assert_eq!(ceiling_after(&mut state, 1, Some(1_560)), 800 - 35);
     assert!(state.fall.is_some());
-    assert_eq!(ceiling_after(&mut state, near), 765, "the caches are still freeing");
+    assert_eq!(ceiling_after(&mut state, 1, Some(1_560)), 765, "the caches are still freeing");
     tree.root().uncharge(ByteSize::new(35));
     let freed_at = state.fall.as_ref().unwrap().due.max(1);
     assert!(!state.tick(freed_at), "a second after the last trim, not before");
-    assert!(state.fall.is_none() && state.tick(freed_at + 2_000_000_000));
+    assert!(state.fall.is_none());
+    assert_eq!(ceiling_after(&mut state, freed_at, Some(1_560)), 765, "what they freed is not returned yet");
+    assert!(state.tick(freed_at + 2 * S));
     state.trimmed(true, Duration::ZERO);
-    assert_eq!(ceiling_after(&mut state, Some(ByteSize::new(1_520))), 765);
-    assert_eq!(ceiling_after(&mut state, None), 765);
+    assert_eq!(ceiling_after(&mut state, freed_at + 2 * S, Some(1_520)), 765);
     let stats = state.stats();
     let resident = stats.resident.unwrap();
-    assert_eq!((resident.usage.get(), resident.lowered, resident.failed), (1_520, 1, 1));
+    assert_eq!((resident.max.get(), resident.usage.get(), resident.lowered, resident.failed), (1_600, 1_520, 1, 0));
     assert_eq!((stats.lowered, stats.level), (1, Level::Medium));
+}
+
+#[test]
+fn memory_that_other_pressure_frees_is_trimmed_before_the_ceiling_falls_again() {
+    let World { tree, mut state, .. } = world_with(800, None, Some(1_600));
+    ceiling_after(&mut state, 1, Some(1_560));
+    assert!(state.tick(1));
+    state.trimmed(true, Duration::ZERO);
+    state.raised_by_hand(1, Level::Critical);
+    assert_eq!(ceiling_after(&mut state, 1, Some(1_560)), 600, "the caches free a quarter");
+    tree.root().uncharge(ByteSize::new(200));
+    state.follow(2);
+    assert!(state.fall.is_none());
+    assert_eq!(ceiling_after(&mut state, 2, Some(1_560)), 600, "which is not returned yet");
+}
+
+#[test]
+fn caches_do_not_grow_while_a_trim_has_to_wait() {
+    let World { tree, mut state, .. } = world_with(800, None, Some(1_600));
+    ceiling_after(&mut state, S, Some(1_560));
+    assert!(state.tick(S));
+    // The next trim is due 20 s after the begin of this one.
+    state.trimmed(true, Duration::from_secs(1));
+    assert_eq!(ceiling_after(&mut state, 2 * S, Some(1_500)), 1_000);
+    for at in 3..21 {
+        assert_eq!(ceiling_after(&mut state, at * S, Some(1_560)), 800, "{at} s");
+        assert!(!state.tick(at * S), "{at} s");
+        let _refused = tree.root().try_charge(ByteSize::new(10)).unwrap_err();
+    }
+    assert!(state.tick(21 * S));
+    assert_eq!(state.stats().resident.unwrap().lowered, 1);
+}
+
+#[test]
+fn a_maximum_that_caches_cannot_reach_is_read_less_often() {
+    let mut state = world_with(0, None, Some(1_600)).state;
+    for at in [1, 3, 5] {
+        ceiling_after(&mut state, at * S, Some(5_000));
+        assert!(state.tick(at * S));
+        state.trimmed(true, Duration::ZERO);
+        ceiling_after(&mut state, at * S, Some(5_000));
+        assert_eq!(state.is_resident_due(at * S + S), at == 1, "{at}");
+    }
+}
+
+#[test]
+fn without_a_reading_the_ceiling_does_not_rise() {
+    let World { tree, mut state, .. } = world_with(800, None, Some(1_600));
+    ceiling_after(&mut state, S, Some(1_560));
+    assert!(state.tick(S));
+    state.trimmed(true, Duration::ZERO);
+    assert_eq!(ceiling_after(&mut state, S, Some(1_560)), 765);
+    tree.root().uncharge(ByteSize::new(100));
+    for at in 1..100 {
+        assert_eq!(ceiling_after(&mut state, at * S, None), 765);
+        assert!(!state.is_resident_due(at * S + 99_999_999) && state.is_resident_due(at * S + 100_000_000));
+        state.tick(at * S);
+    }
+    assert_eq!((state.stats().ceiling.get(), state.stats().resident.unwrap().failed), (765, 99));
+    state.tick(1_000 * S);
+    assert_eq!(state.stats().ceiling.get(), 1_000);
+}
+
+#[test]
+fn the_budget_is_at_most_the_maximum_of_the_resident_memory() {
+    let mut state = world_with(0, Some(watched("resident")), Some(700)).state;
+    assert_eq!(state.budget().get(), 700);
+    let watched = state.take_watched(0, true).unwrap();
+    state.seen(1, watched, reading(Level::Calm, 0));
+    state.set_budget(ByteSize::MAX);
+    assert_eq!((state.budget().get(), state.asked()), (700, ByteSize::MAX));
+}
+
+#[test]
+fn a_trim_that_takes_long_does_not_stop_the_control_groups_limit() {
+    let mut state = world_with(800, Some(watched("long_trim")), Some(1_600)).state;
+    ceiling_after(&mut state, S, Some(1_560));
+    assert!(state.tick(S));
+    state.trimmed(true, Duration::from_secs(1));
+    state.freed(ByteSize::new(50));
+    let watched = state.take_watched(S, true).unwrap();
+    state.seen(S, watched, reading(Level::Critical, 100));
+    assert_eq!(state.stats().ceiling.get(), 700, "the next trim is due in two seconds");
 }
 
 #[test]
