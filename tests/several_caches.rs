@@ -3,7 +3,8 @@
 //! `tests/one_budget` checks the rule against an oracle; here are the promises of the README in
 //! bytes and hit ratios.
 //!
-//! A bound is a promise: it may be raised, and lowered only with the README.
+//! A bound is a promise: it may be made stricter at any time, and weaker only together with the
+//! README.
 
 #[path = "common/random.rs"]
 mod random;
@@ -37,8 +38,8 @@ fn cache(runtime: &Runtime, name: &str, own_group: bool, order: Eviction) -> Cac
 fn ask(cache: &Cache<u64, ()>, key: u64) -> bool {
     let hit = cache.get(&key).is_some();
     if !hit {
-        // On a busy machine an evicting thread may not be scheduled for long, and holds back the
-        // entries that it reads.
+        // On a busy machine an evicting thread may wait a long time for a processor, and meanwhile
+        // holds back the entries that it reads.
         let refused = cache.insert(key, ()).err();
         assert!(refused.is_none_or(|error| matches!(error.reason, RejectReason::HeldByReaders { .. })));
     }
@@ -249,8 +250,9 @@ fn entries_of_higher_miss_cost_are_evicted_later() {
     }
 }
 
-/// The hot cache changes in each phase; returns how many budgets are inserted until its hits are
-/// nine tenths of those at the phase's end.
+/// The hot cache changes in each phase. Measures how many budgets of entries are inserted until its
+/// hits are nine tenths of those at the phase's end: 2.5 at most, as the mean of all phases but the
+/// first two.
 #[test]
 fn memory_moves_when_another_cache_becomes_hot() {
     const PHASES: u64 = 6;

@@ -6,8 +6,8 @@
 //! entries that another thread has added meanwhile.
 //!
 //! A change must ensure that no lock of `Balance` or `Eviction` is held while the cache is weighed
-//! or changed, and that all bytes are charged, or evicted for want of room, once the last update
-//! has returned.
+//! or changed, and that all bytes are charged, or evicted because there is no room for
+//! them, once the last update has returned.
 
 use std::fmt;
 use std::ops::Deref;
@@ -29,7 +29,7 @@ const PAGE: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdaptError {
-    /// The group cannot be created.
+    /// The group cannot be created, or belongs to another runtime.
     #[error("no group for the cache: {0}")]
     Group(#[from] MemcgError),
     /// The shrinker cannot be registered.
@@ -107,7 +107,8 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
 /// with the ghost hits of the other caches. A cache that is not used gives its memory to the
 /// others.
 ///
-/// The drop of this handle waits until no callback is in the cache, and uncharges its bytes. The
+/// The drop of this handle waits until no callback is in the cache, and uncharges its bytes. Inside a
+/// callback of a shrinker it does not wait: the last thread to leave the cache uncharges them. The
 /// group stays: [`Runtime::end_group`] ends it.
 pub struct Adapted<C: Evict> {
     /// Before the member: no callback is in the cache when it is dropped.
@@ -143,7 +144,8 @@ impl<C: Evict> Adapted<C> {
         self.member.balance.group()
     }
 
-    /// Returns the bytes that are charged: the weight, and up to 32 KiB more.
+    /// Returns the bytes that are charged: after a settlement without concurrent updates, the weight
+    /// and less than 32 KiB more.
     pub fn charged(&self) -> ByteSize {
         self.member.balance.charged()
     }
@@ -205,8 +207,8 @@ impl<C: Evict> Member<C> {
         if !self.balance.lower_to(weight) {
             return;
         }
-        // Another thread's entries may have been uncharged with the rest. Without reclaim, as this
-        // thread may be evicting.
+        // Another thread's entries may have been uncharged with the rest. The charge
+        // does not reclaim, because this thread may be evicting.
         let weight = self.cache.weight();
         if self.balance.try_raise_to(weight).is_err() {
             self.evict_to_charge();

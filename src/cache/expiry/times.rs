@@ -1,4 +1,4 @@
-//! The times that a cache was built with: how long its entries live, and when they are reloaded.
+//! The times with which a cache is to be built: how long its entries live, and when they are reloaded.
 //!
 //! They depend on each other, so they are checked together, by [`Times::check`]; the builder's
 //! methods set them.
@@ -35,7 +35,8 @@ impl<K, V> Times<K, V> {
     ///
     /// # Errors
     ///
-    /// The times that exclude each other.
+    /// Both a time to live and an idle time were set, or `refresh_ahead` is not shorter than the time
+    /// to live.
     pub(in crate::cache) fn check(&self) -> Result<(Ttl, RefreshTimes), CacheBuildError> {
         let ttl = match (self.time_to_live, self.time_to_idle) {
             (None, None) => Ttl::Forever,

@@ -1,7 +1,8 @@
-//! The contender foyer, memory tier only, with the eviction order of its best hit ratio. Its
-//! settings are those that its documentation recommends.
+//! The contender foyer, memory tier only, with S3-FIFO, the eviction order with which its hit ratio
+//! is best; its default is LRU. All other settings are its defaults.
 //!
-//! It may be changed as the documentation of its library recommends, and in no other way.
+//! A change may follow the recommendations of the library's documentation, or select an eviction
+//! order with a better hit ratio, and nothing else.
 
 use foyer_memory::{Cache, CacheBuilder, CacheProperties, S3FifoConfig};
 
@@ -35,6 +36,6 @@ impl Contender for Foyer {
     }
 
     fn shrink(&self, entries: usize) {
-        self.0.resize(entries).expect("foyer resizes to a capacity of its own shards");
+        self.0.resize(entries).expect("foyer's resize fails only with a new eviction order");
     }
 }

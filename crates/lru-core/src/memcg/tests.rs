@@ -10,7 +10,8 @@
 //! 6. Parents go offline after their children.
 //! 7. A group's effective protection is bounded by its ancestors'.
 //!
-//! `model` checks 1-4 and the sums for 7 against a simple reference implementation, step by step.
+//! `model` checks 1-4, and for 7 the sums of the children's claims from which protection is
+//! computed, against a simple reference implementation, step by step.
 //!
 //! A change must ensure that each guarantee is checked by a module of this folder.
 

@@ -41,7 +41,7 @@ impl Fixed {
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0 or does not fit in a [`NodeId`].
+    /// If `nodes` is 0 or more than 65,535.
     pub fn new(nodes: usize) -> Self {
         Self { nodes: checked(nodes), current: CurrentNode::Set(AtomicU16::new(0)) }
     }
@@ -51,7 +51,7 @@ impl Fixed {
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0 or does not fit in a [`NodeId`].
+    /// If `nodes` is 0 or more than 65,535.
     pub fn with_current(nodes: usize, current: impl Fn() -> NodeId + Send + Sync + 'static) -> Self {
         Self { nodes: checked(nodes), current: CurrentNode::Asked(Box::new(current)) }
     }
@@ -78,7 +78,7 @@ impl Fixed {
 
 fn checked(nodes: usize) -> u16 {
     assert!(nodes > 0, "a topology has at least one node");
-    u16::try_from(nodes).unwrap_or_else(|_| panic!("{nodes} nodes are more than a node id can tell apart"))
+    u16::try_from(nodes).unwrap_or_else(|_| panic!("{nodes} nodes are too many: a topology has at most 65535"))
 }
 
 impl Topology for Fixed {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_may_return_the_current_node_and_invalid_nodes_are_clamped() {
+    fn a_function_may_return_the_current_node_and_an_invalid_node_is_replaced_by_the_first() {
         assert_eq!(Fixed::with_current(3, || NodeId::new(2)).current(), NodeId::new(2));
         assert_eq!(Fixed::with_current(2, || NodeId::new(2)).current(), NodeId::ZERO);
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "65536 nodes are more than a node id can tell apart")]
+    #[should_panic(expected = "65536 nodes are too many: a topology has at most 65535")]
     fn too_many_nodes_are_refused() {
         Fixed::new(1 << 16);
     }

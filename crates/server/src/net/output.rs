@@ -1,11 +1,12 @@
 //! The output of a connection: lines, and values by reference.
 //!
-//! Replies of pipelined commands are collected here and written with one vectored write. Short
+//! Replies of pipelined commands are collected here and written together, with vectored writes where
+//! long values are referenced. Short
 //! values are copied between the lines; long ones are referenced, not copied. A referenced value
 //! stays in memory even if the cache evicts it meanwhile, so the connection writes its output
 //! whenever [`Output::is_full`]: at most [`OUTPUT_BYTES_MAX`] and one value are referenced. Such
 //! evicted values are outside the budget; if they become too many, no long value is stored until
-//! clients read their replies or disconnect (see [`store`](crate::store)).
+//! clients read their replies or disconnect (see [`store::update`](crate::store::update)).
 //!
 //! A change must ensure that no byte is lost or repeated when a write is partial, and that the
 //! referenced values stay bounded.
@@ -25,8 +26,8 @@ use crate::value::Value;
 /// Output of this many bytes is written before the next command runs.
 const OUTPUT_BYTES_MAX: usize = 128 * 1024;
 
-/// Maximum number of slices in a write. The kernel accepts 1024, but this many pieces are more than
-/// a socket buffer takes.
+/// Maximum number of slices in a write. The kernel accepts 1024; this many pieces of a value are 255
+/// KiB, about twice [`OUTPUT_BYTES_MAX`].
 const SLICES_MAX: usize = 64;
 
 /// Values of up to this length are copied: sharing a value costs a reference count that all readers

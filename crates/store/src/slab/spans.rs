@@ -1,15 +1,17 @@
-//! Memory of full chunks: spans of 2 MiB from the system, to which empty chunks are returned.
+//! Memory of chunks. Full chunks lie in spans of 2 MiB from the system, to which empty chunks are
+//! returned; smaller chunks, and all chunks on other targets, come from the global allocator.
 //!
 //! A general allocator would keep freed chunks. A span is a single mapping, however its chunks are
 //! used, and can be one huge page.
 //!
 //! Returning memory takes a system call that reaches every processor that runs a thread of this
 //! process, and the next use of the memory faults once per page. So some empty chunks are kept for
-//! later allocations: at most 32, and at most 1/16 of all mapped chunks. An empty span is unmapped
-//! at once, together with its spare chunks: usually its chunks were emptied one after the other.
+//! later allocations: about 32, or 1/16 of all mapped chunks if that is less; a few more while the
+//! bounded search for a span with spare chunks finds none, or after a span was unmapped. An empty
+//! span is unmapped at once, together with its spare chunks.
 //!
-//! A change must ensure that memory is returned under the slab's lock and only if all slots of the
-//! chunk are free.
+//! A change must ensure that memory is returned under the owner's lock, and only if no slot or
+//! segment of the chunk is allocated.
 
 #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
 mod system;
@@ -28,7 +30,7 @@ pub(crate) struct Memory {
     block: Option<u32>,
 }
 
-/// The spans of a slab.
+/// The spans of one owner: a slab, or the pool of an index's segments.
 pub(crate) struct Spans {
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
     system: system::Spans,
@@ -46,7 +48,7 @@ impl Spans {
         }
     }
 
-    /// Returns the bytes of the bookkeeping.
+    /// Returns the bytes of the bookkeeping and of the spare chunks.
     pub(crate) fn footprint(&self) -> usize {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         return self.system.footprint();
@@ -54,7 +56,7 @@ impl Spans {
         0
     }
 
-    /// Allocates `bytes` bytes, aligned to a full chunk.
+    /// Allocates `bytes` bytes, aligned to a full chunk. `bytes` is not 0.
     pub(crate) fn get(&mut self, bytes: usize, geometry: &ChunkLayout) -> Option<Memory> {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         if bytes == geometry.full && bytes <= system::BLOCK {
@@ -62,7 +64,7 @@ impl Spans {
             return Some(Memory { base, bytes, block: Some(block) });
         }
         let layout = Layout::from_size_align(bytes, geometry.full).ok()?;
-        // SAFETY: the size is not 0.
+        // SAFETY: the size is not 0: the chunks of a `ChunkLayout` have at least 1 KiB.
         let base = NonNull::new(unsafe { alloc(layout) })?;
         Some(Memory {
             base,
