@@ -1,9 +1,11 @@
-//! Threads for benches: each is bound to a processor, and all start at once. A control shows
-//! whether the processors are available. Benches measure the numbers of threads of [`counts`].
+//! Threads for benches: two or more start their work at once, on Linux each bound to a processor of
+//! its own as far as there are enough. A single one runs in the calling thread, which is not bound. A
+//! control shows whether the processors are available. Benches measure the numbers of threads of
+//! [`counts`].
 //!
 //! Shared by the benches of this folder by `mod threads`.
 //!
-//! A change must ensure that no thread starts before all are bound.
+//! A change must ensure that no thread begins its work before all are bound.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -25,7 +27,7 @@ pub fn most() -> usize {
     counts().into_iter().max().unwrap_or(1)
 }
 
-/// Runs `work` on `threads` threads, each with its number. Returns the time from when all are ready
+/// Runs `work` on `threads` threads (one: the calling thread), each with its number. Returns the time from when all are ready
 /// until the last is done.
 pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     if threads == 1 {

@@ -156,8 +156,8 @@ where
     S: BuildHasher,
 {
     /// Makes a record and inserts it, or puts it in the place of a present one. Clones the replaced
-    /// value into `previous`, if given, and returns whether there was one. Not generic, so that all
-    /// callers share one copy of the code.
+    /// value into `previous`, if given, and returns whether there was one. It has no type
+    /// parameters of its own, so that all callers of a cache type share one copy of the code.
     pub(super) fn insert_record(
         &self,
         key: K,
@@ -242,7 +242,8 @@ where
         Some(self.nearest_that_takes(&group))
     }
 
-    /// Returns the nearest online group from `group` upwards that is not being emptied.
+    /// Returns the nearest online group from `group` upwards; if that one is being emptied, its
+    /// nearest online ancestor.
     fn nearest_that_takes(&self, group: &Memcg) -> Memcg {
         let online = group.nearest_online();
         match online.parent() {
@@ -297,7 +298,7 @@ where
         core.index.prefetch(hash, &guard);
     }
 
-    /// Makes a record of a weighed value, for a value of `group`.
+    /// Makes a record of a weighed value. `group` is named in the error.
     #[inline]
     pub(super) fn make(
         &self,
@@ -386,7 +387,7 @@ where
     ///
     /// # Errors
     ///
-    /// The record, which is charged for nothing then, and the reason.
+    /// The record, for which no bytes are charged any more, and the reason.
     pub(super) fn try_insert<'c: 'g, 'g>(
         &'c self,
         NewRecord { record, cost, queue, floor, paid }: NewRecord<K, V>,
@@ -399,8 +400,9 @@ where
         let (node, expires, bytes) = (record.node(), record.deadline(), record.charge());
         let mut payment = Payment::new(group, paid);
         let chosen = || queue.unwrap_or_else(|| core.queues.initial_queue(group, tenant, node));
-        // Allocates the list here, so that this is not done under the segment's lock. A tenant that
-        // has evicted records has its lists already, and a present record mostly gives its place.
+        // Allocates the list here, and not in `add` under the segment's lock. Omitted if a present
+        // record gives its place, and for a tenant that has evicted records: its lists mostly exist,
+        // and `add` allocates one that does not.
         if !matches!(expect, Expect::Same(_)) && tenant.is_none_or(Tenant::is_filling) {
             core.queues.prepare(chosen(), group, node);
         }
@@ -436,9 +438,8 @@ where
                     record.set_queue(Queue::Main);
                 }
             }
-            // `inherit` may change the queue, so `add` may have to allocate the list under the lock
-            // after all: if that list was empty for long, or the replaced record was of another
-            // group.
+            // `add` allocates a missing list under the lock: if `ghost_hit` or `inherit` has changed
+            // the queue, on a node that the group has not used, or after a sweep of empty lists.
             there.inspect(|there| core.queues.inherit(&record, there));
             // Before `add`, after which another thread may remove the record.
             released = core.enter_value(&record);

@@ -17,9 +17,9 @@ pub type Figures = Vec<f64>;
 pub type Measure = fn(usize) -> Figures;
 
 /// Runs a measurement in a child process: `section` names the list of measurements, `contender` one
-/// of them.
+/// of them, `number` is its size: entries, caches or tenants.
 pub fn ask(section: &str, contender: &str, number: usize) -> Result<Figures, String> {
-    let me = std::env::current_exe().map_err(|why| format!("where am I? {why}"))?;
+    let me = std::env::current_exe().map_err(|why| format!("cannot find the path of this program: {why}"))?;
     let output = Command::new(me)
         .args(["--child", section, contender, &number.to_string()])
         .output()

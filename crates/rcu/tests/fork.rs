@@ -122,7 +122,7 @@ fn a_reader_inside_at_the_fork_stays_inside_in_the_child() {
 }
 
 /// A thread that pinned before the fork may pin and load in the child, even if the fork interrupted
-/// other threads inside calls of the library: these calls take no lock.
+/// other threads inside calls of the library: a pin and a load take no lock.
 #[test]
 fn a_child_may_pin_and_load_whatever_the_fork_interrupted() {
     alone("a_child_may_pin_and_load_whatever_the_fork_interrupted", || {

@@ -2,8 +2,8 @@
 //!
 //! The file is written when the server has ended its last connection, under another name first, so
 //! that it is either complete or absent. It is removed once it has been read, as the last step of a
-//! start that can fail: a server that ends without saving must not start with values that were
-//! changed since, and a start that fails must not lose them.
+//! start that can fail: after a server has ended without saving, the next one must not start with
+//! values that were changed since, and a start that fails must not lose the values.
 //!
 //! Each value keeps its key, flags, CAS number, remaining time and use count. The values that were
 //! used least are written first, so that they are the first to be evicted if the next server has
@@ -46,7 +46,8 @@ pub struct LoadCounts {
 ///
 /// # Errors
 ///
-/// A sentence with the file and the reason. An older file stays as it is.
+/// A sentence with the file and the reason. An older file stays as it is, unless only the last step,
+/// the sync of the folder, has failed: then the new file has replaced it.
 pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     let begun = Instant::now();
     let saved = save(&server.store, file).map_err(|why| file.error(why))?;
@@ -55,12 +56,14 @@ pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
 }
 
 /// Loads the values that the last server has saved, if any, removes the file, and logs the result. A
-/// damaged file is kept under another name, and the server has the values before the damage.
+/// damaged file is kept under another name, and the server has the values of the chunks before the
+/// damage.
 ///
 /// # Errors
 ///
-/// A sentence with the file and the reason, if the file cannot be read, is none of saved values of
-/// this version, or cannot be removed. The file stays as it is.
+/// A sentence with the file and the reason, if the file cannot be opened, if its first bytes cannot
+/// be read or are not those of this version, or if it cannot be removed or renamed. The file stays as
+/// it is. A later read error counts as damage.
 pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     let begun = Instant::now();
     let Some(saved) = file.open().map_err(|why| file.error(why))? else { return Ok(()) };
@@ -87,7 +90,7 @@ pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
         }
     };
     done.map_err(|why| file.error(format_args!("cannot be removed after it was read: {why}")))?;
-    // The values are in this process alone now, which must not end for this.
+    // The file is gone, so only this process has the values: a failed sync must not end it.
     if let Err(why) = file.sync() {
         server.log(0, format_args!("--save-file: {shown}: {why}; the file may come back after a crash of the machine"));
     }

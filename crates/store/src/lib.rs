@@ -25,8 +25,8 @@
 //!
 //! | feature | brings |
 //! |---|---|
-//! | `std` (default) | chunks mapped from the system, panics of destructors caught and counted |
-//! | `embedder` | without `std`: locks and the index's read side from outside, as in a kernel; readers of hash chains are counted |
+//! | `std` (default) | on Linux, chunks mapped from the system; panics of destructors caught, and counted by slabs |
+//! | `embedder` | without `std`, where readers of hash chains are counted: locks and the index's read side from outside, as in a kernel |
 
 #![no_std]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]

@@ -120,7 +120,7 @@ where
     ///
     /// A task that is dropped while it loads leaves the load to a follower, which may be a task or
     /// a thread. A task that is neither polled again nor dropped ([`std::mem::forget`]) never ends
-    /// its load: its followers wait until they are dropped. There is no timeout; after an
+    /// its load: follower tasks wait until they are dropped, follower threads for ever. There is no timeout; after an
     /// [`insert`](Cache::insert), later callers find the value.
     ///
     /// Cycles of loads that wait for each other are detected as in [`Cache::get_or_insert_with`],
@@ -237,7 +237,8 @@ where
     pub(crate) fn fill_step(&self, hash: u64, join: Join<K, V>) -> FillStep<K, V> {
         match join {
             // Another leader may have completed between this caller's lookup and its join. An
-            // expired record stays until the new value is published.
+            // expired record that is found here is not removed: the insert of the new value
+            // replaces it.
             Join::Leader(leader) => {
                 // The keys' `Eq` and the value's `Clone` run here while followers wait.
                 let _running = leader.run();

@@ -3,14 +3,15 @@
 //! A call that may reload finds an entry shortly before its deadline, or stale after it, and returns
 //! its value. One of the callers becomes the leader of a load in flight for the key, as for a miss
 //! (`single_flight.rs`), and gets a [`Refresh`]: the right to reload. Others do not wait: they find the
-//! load in flight, and use the old value. Loads that miss the key meanwhile follow the reload.
+//! load in flight, and use the old value. A load that misses the key meanwhile follows the reload if
+//! that has begun, and otherwise takes its place.
 //!
-//! The record is marked when its reload begins. A call that removes or replaces a marked record stops
-//! the reload, under the lock of the record's segment, as the insert of the new value checks under the
-//! same lock that it was not stopped.
+//! The record is marked when the right to reload it is given. A call that removes or replaces a marked
+//! record stops the reload; an eviction and an expiry do not. It does so under the lock of the record's
+//! segment, because the insert of the new value checks under the same lock whether it was stopped.
 //!
-//! A change must ensure that at most one reload of a key is in progress, and that a reloaded value never
-//! replaces a younger one.
+//! A change must ensure that at most one reload of a key may still insert its value, and that a reloaded
+//! value never replaces a younger one.
 
 use std::convert::Infallible;
 #[cfg(feature = "async")]
@@ -70,7 +71,7 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 ///   earliest one second after this one did, by the runtime's clock.
 ///
 /// A `Refresh` that is leaked ([`std::mem::forget`]) keeps its handle on the cache, and no other caller
-/// reloads the entry before a load of its key has found none. For a task that is leaked while it loads,
+/// reloads the entry until a load that misses the key has taken the place of this reload. For a task that is leaked while it loads,
 /// see `Entry::or_insert_with_async`.
 ///
 /// ```
@@ -139,9 +140,11 @@ where
     /// The right is for a load on another thread, or in a task. To load in this thread or task, see
     /// [`Entry::refresh`].
     ///
-    /// Entries are due after [`CacheBuilder::refresh_ahead`](crate::cache::CacheBuilder::refresh_ahead),
-    /// and stale after
-    /// [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate).
+    /// An entry is due when less than
+    /// [`CacheBuilder::refresh_ahead`](crate::cache::CacheBuilder::refresh_ahead) is left of its time to
+    /// live, and stale from its deadline until
+    /// [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate) has
+    /// passed.
     ///
     /// ```
     /// # use lowwater::{Cache, Runtime};

@@ -1,4 +1,5 @@
-//! The contender scc, its `HashCache`: a bounded map with a fast path for entries that come and go.
+//! The contender scc, its `HashCache`: a concurrent hash map with a bound, which evicts within a full
+//! bucket.
 //!
 //! It may be changed as the documentation of its library recommends, and in no other way.
 

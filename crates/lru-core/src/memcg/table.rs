@@ -5,15 +5,15 @@
 //! A group without children would have to store an empty list, and a list of strong handles in each
 //! parent together with each child's handle on its parent would form as many cycles as there are
 //! groups. Here the links are four ids in the slot, and the names of all groups share one hash
-//! table of ids, so a group costs 32 bytes of slot and about 6 of index, whether it has no children
-//! or 10,000. Creating, finding by name and going offline are O(1).
+//! table of ids, so a group costs 32 bytes of slot, 6 to 12 of index, and the spare capacity of the
+//! vector, whether it has no children or 10,000. Creating, finding by name and going offline are O(1).
 //!
 //! # The life of a slot
 //!
 //! | state | id taken | `group` | linked to the parent | ended by |
 //! |---|---|---|---|---|
 //! | vacant | no | none | no | `reserve` |
-//! | reserved | yes | none | no | `link`, or `release` if another group took the name meanwhile |
+//! | reserved | yes | none | no | `link`, or `release` if the group cannot be created |
 //! | online | yes | some | yes | `begin_offline` |
 //! | dying | yes | none | while a walk's position is on it or below it | `release`, by the drop of the last handle |
 //!
@@ -76,11 +76,11 @@ impl<G> GroupSlot<G> {
 pub(super) struct GroupTable<G> {
     slots: Vec<GroupSlot<G>>,
     ids: IdPool,
-    /// Ids of the online groups, by parent and name.
+    /// Ids of the online groups but the root, by parent and name.
     names: HashTable<u32>,
     hasher: DefaultHashBuilder,
     online: usize,
-    /// The number of groups that have a handle: reserved, online or dying.
+    /// The number of groups that were reserved and not released: reserved, online or dying.
     alive: usize,
     /// The total length of the names of those groups.
     name_bytes: usize,
@@ -284,7 +284,7 @@ impl<G: GroupHandle> GroupTable<G> {
         self.names = smaller;
     }
 
-    /// Returns the number of groups that have a handle, and the bytes of their names and of this
+    /// Returns the number of groups that were reserved and not released, and the bytes of their names and of this
     /// table.
     pub(super) fn allocated(&self) -> (usize, usize) {
         let table =

@@ -28,7 +28,7 @@ pub enum TopologyError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// Its content, without the line's end.
+        /// Its content, without white space at the end.
         text: String,
         /// The reason.
         reason: TextError,

@@ -1,8 +1,8 @@
-//! `stats slabs`, `sizes`, `conns`, `cachedump`, `reset`, and counts of reads that found an expired
-//! or a flushed value.
+//! `stats slabs`, `sizes`, `conns`, `cachedump`, `reset`, counts of reads that found an expired or a
+//! flushed value, and this server's `tenants`, `shrinkers` and `reclaim`.
 //!
-//! The expected numbers are computed by memcached's rules, as the comments say: tools that read
-//! memcached's statistics must work unchanged.
+//! The numbers of memcached's topics are expected by memcached's rules: tools that read its
+//! statistics must work unchanged.
 
 use super::*;
 
@@ -167,7 +167,8 @@ fn reads_of_expired_and_flushed_values_are_counted_once() {
     let mut client = server.connect();
     client.exchange("get a\r\n", "END\r\n");
     assert_eq!((client.stat("stats", "get_expired"), client.stat("stats", "get_flushed")), ("0".into(), "0".into()));
-    // The background removes expired values, too: of many, a read finds one first.
+    // The background removes expired values, too, so there are many: a read finds at least one
+    // before it is removed.
     let mut found = 0;
     for n in 0..200 {
         client.exchange(&format!("set e{n} 0 1 1\r\nx\r\n"), "STORED\r\n");
@@ -266,7 +267,7 @@ fn stats_show_shrinkers_and_reclaim() {
     let objects = number(&mut client, "stats shrinkers", "values-0:objects");
     assert!((50..=200 - 95).contains(&objects), "{objects} values are there");
     assert_eq!(number(&mut client, "stats shrinkers", "values-0:live_pairs"), 1);
-    // The stores evicted synchronously so far. A limit that is lowered at once leaves work for the
+    // So far each `set` evicted in its own thread. A limit far below the usage leaves work for the
     // reclaimer.
     client.exchange("tenant set t max=200K\r\n", "OK\r\n");
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -1,12 +1,17 @@
-//! A hint for the slot of a pair's tallies, kept by the pair's owner.
+//! The last known slot of a pair (a shrinker and a group) in the registry's table of pairs. A caller
+//! of `MissReporter` keeps one for each group, so that a report takes no lock.
 //!
-//! The slot may belong to another pair by now; `Pairs::holds` checks it before use.
+//! The slot may belong to another pair by now: `MissReporter` compares it with the pair
+//! (`Pairs::holds`); as the needy pair of `shrink_least_useful` an outdated slot only adds another
+//! pair to the candidates.
+//!
+//! A change must ensure that nothing else relies on the slot.
 
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 
-/// The slot of a pair's tallies, which saves a lookup. A hint, which may be outdated.
+/// The slot of a pair in the table of pairs, which saves a lookup. It may be outdated.
 ///
-/// All accesses are Relaxed: the slot is validated before use.
+/// All accesses are Relaxed: the slot is a hint, and orders no other data.
 #[doc(hidden)]
 #[derive(Default)]
 pub struct PairHint(

@@ -51,8 +51,8 @@ impl<E> RegisteredShrinker<E> {
         Self { name, state, shrinker: Some(shrinker) }
     }
 
-    /// Returns the right to call the shrinker, unless it is quarantined or killed, or the thread is
-    /// inside it.
+    /// Returns the right to call the shrinker, unless it is quarantined or killed, the thread is
+    /// inside it, or other threads are and there is no memory to record one more.
     pub(crate) fn try_get(this: &TryArc<Self>) -> Option<ShrinkerGuard<E>> {
         if this.is_quarantined() || !this.in_flight.try_get() {
             return None;
@@ -152,7 +152,9 @@ impl<E> ShrinkerGuard<E> {
 /// Calls `callback` and catches a panic.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, CallbackPanicked> {
-    // A callback that has panicked is not called again, so its broken state is not observed.
+    // A panic quarantines the shrinker. Threads that are inside it may still make a call, and its
+    // `Drop` runs: they may see inconsistent state, which is not unsound, as `Shrinker` is a safe
+    // trait.
     lowwater_base::unwind::caught(callback).ok_or(CallbackPanicked)
 }
 
