@@ -43,6 +43,8 @@ void lowwater_object_free(struct lowwater_links *links);
 void lowwater_shim_drain(void);
 /* shim.c: the number of live allocations of the Rust side. */
 long lowwater_shim_allocations(void);
+/* shim.c: the bytes that kmalloc has reserved for them. */
+long lowwater_shim_allocated(void);
 /* shim.c: the number of allocations that failed because of fail_every. */
 long lowwater_shim_refusals(void);
 

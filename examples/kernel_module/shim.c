@@ -113,6 +113,8 @@ static_assert(sizeof(arch_spinlock_t) == 4);
 
 /* Allocations that have not been freed. */
 static atomic_long_t allocations;
+/* The bytes that kmalloc reserves for them. */
+static atomic_long_t allocated;
 /* One of this many allocations fails. */
 static ulong fail_every;
 module_param(fail_every, ulong, 0644);
@@ -131,15 +133,23 @@ void *lowwater_shim_alloc(size_t size)
 	}
 	memory = kmalloc(size, GFP_ATOMIC | __GFP_NOWARN);
 
-	if (memory)
+	if (memory) {
 		atomic_long_inc(&allocations);
+		atomic_long_add(ksize(memory), &allocated);
+	}
 	return memory;
 }
 
 void lowwater_shim_free(void *memory)
 {
 	atomic_long_dec(&allocations);
+	atomic_long_sub(ksize(memory), &allocated);
 	kfree(memory);
+}
+
+long lowwater_shim_allocated(void)
+{
+	return atomic_long_read(&allocated);
 }
 
 long lowwater_shim_allocations(void)

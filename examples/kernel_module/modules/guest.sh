@@ -209,8 +209,10 @@ done
 # used_kib: the memory in use, without what is free at once. Of the slab allocator's pages only the objects in use count: the
 # pages have room for many small objects, which would hide those of a module.
 used_kib() {
-    echo 3 >/proc/sys/vm/drop_caches
-    sleep 1
+    for drop in 1 2 3 4 5 6; do
+        echo 3 >/proc/sys/vm/drop_caches
+        sleep 1
+    done
     awk 'FILENAME ~ /slabinfo/ && FNR > 2 { objects += $2 * $4 / 1024 }
         $1 == "MemTotal:" { total = $2 } $1 == "MemFree:" { free = $2 } $1 == "Slab:" { slab = $2 }
         END { printf "%.0f", total - free - slab + objects }' /proc/meminfo /proc/slabinfo
@@ -237,7 +239,8 @@ add_three() {
 many() {
     before=$(used_kib)
     insmod /$1.ko || echo "failed insmod $1"
-    dmesg | sed -n "s/.*\] $1: \([0-9]*\) allocations of groups/$1.allocations_of_groups \1/p; s/.*\] $1: \([0-9]*\) allocations in all/$1.allocations \1/p"
+    # Of lowwater's allocator: its groups, and with the caches.
+    dmesg | sed -n "s/.*\] $1: \([0-9]*\) KiB of groups/$1.kib_of_groups \1/p; s/.*\] $1: \([0-9]*\) KiB in all/$1.kib_allocated \1/p"
     add_three $1
     echo "$1.kib $(($(used_kib) - before))"
     # That dropped the objects.
