@@ -209,10 +209,8 @@ done
 # used_kib: the memory in use, without what is free at once. Of the slab allocator's pages only the objects in use count: the
 # pages have room for many small objects, which would hide those of a module.
 used_kib() {
-    for drop in 1 2 3 4 5 6; do
-        echo 3 >/proc/sys/vm/drop_caches
-        sleep 1
-    done
+    echo 3 >/proc/sys/vm/drop_caches
+    sleep 1
     awk 'FILENAME ~ /slabinfo/ && FNR > 2 { objects += $2 * $4 / 1024 }
         $1 == "MemTotal:" { total = $2 } $1 == "MemFree:" { free = $2 } $1 == "Slab:" { slab = $2 }
         END { printf "%.0f", total - free - slab + objects }' /proc/meminfo /proc/slabinfo
