@@ -70,7 +70,7 @@ void lowwater_shim_spin_lock(arch_spinlock_t *lock);
 int lowwater_shim_spin_trylock(arch_spinlock_t *lock);
 void lowwater_shim_spin_unlock(arch_spinlock_t *lock);
 
-static void lock_is_held(bool tried)
+static void note_lock(bool tried)
 {
 	unsigned int depth = this_cpu_inc_return(held) - 1;
 
@@ -83,7 +83,7 @@ static void lock_is_held(bool tried)
 void lowwater_shim_spin_lock(arch_spinlock_t *lock)
 {
 	preempt_disable();
-	lock_is_held(false);
+	note_lock(false);
 	arch_spin_lock(lock);
 }
 
@@ -94,7 +94,7 @@ int lowwater_shim_spin_trylock(arch_spinlock_t *lock)
 		preempt_enable();
 		return 0;
 	}
-	lock_is_held(true);
+	note_lock(true);
 	return 1;
 }
 
