@@ -245,6 +245,9 @@ impl RuntimeBuilder {
     /// second may exceed the maximum for about that long; and if the caches are at the floor of
     /// [`PressureConfig`], they have no more to give.
     ///
+    /// The memory is that of the whole process: with several runtimes, set the maximum in one, as
+    /// otherwise each of them gives way for the same excess.
+    ///
     /// The budget is at most the maximum. With another allocator than glibc's, set a
     /// [`trim`](Self::trim) that returns its memory at once: otherwise the caches give way to memory
     /// that is free. [`build`](Self::build) fails where the resident memory cannot be read: outside

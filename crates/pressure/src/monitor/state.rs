@@ -46,8 +46,6 @@ pub(super) struct MonitorState {
     /// The budget that the control group's limit left at the last reading, and at most the maximum of
     /// the resident memory; [`ByteSize::MAX`] without either.
     left: ByteSize,
-    /// The most that `left` may be: the maximum of the resident memory.
-    left_max: ByteSize,
     trim: TrimSchedule,
     /// `Some` while a usage above the ceiling falls.
     fall: Option<UsageFall>,
@@ -115,8 +113,8 @@ impl MonitorState {
         files: SourceFiles,
         config: &MonitorConfig,
     ) -> Self {
-        let left_max = resident.as_ref().map_or(ByteSize::MAX, |resident| resident.max);
-        let left = watched.as_ref().map_or(ByteSize::MAX, WatchedCgroup::budget).min(left_max);
+        let of_cgroup = watched.as_ref().map_or(ByteSize::MAX, WatchedCgroup::budget);
+        let left = resident.as_ref().map_or(of_cgroup, |resident| of_cgroup.min(resident.max));
         let sources = files.watched.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
         let cgroup = watched.as_ref().map(|watched| CgroupStats {
             directory: watched.directory().to_string_lossy().into_owned(),
@@ -131,7 +129,6 @@ impl MonitorState {
             target: Target::new(config.pressure, left.min(asked)),
             asked,
             left,
-            left_max,
             trim: TrimSchedule::new(&config.trim),
             fall: None,
             watched,
@@ -173,7 +170,8 @@ impl MonitorState {
             Ok(seen) => {
                 (stats.limit, stats.usage, stats.error) = (watched.limit(), seen.usage, None);
                 stats.events += u64::from(seen.level > Level::Calm);
-                self.left = watched.budget().min(self.left_max);
+                let resident_max = self.stats.resident.as_ref().map_or(ByteSize::MAX, |resident| resident.max);
+                self.left = watched.budget().min(resident_max);
                 self.watched = Some(watched);
                 if self.left.min(self.asked) != self.target.budget() {
                     self.set_budget(self.asked);
@@ -224,7 +222,7 @@ impl MonitorState {
             return;
         };
         stats.usage = usage;
-        let (level, at_most) = match limit.seen(now_ns, usage, self.fall.is_some()) {
+        let (level, at_most, lowers) = match limit.seen(now_ns, usage, self.fall.is_some()) {
             Reaction::Calm => return,
             Reaction::Trim { level, is_first } => {
                 self.trim.request();
@@ -232,18 +230,18 @@ impl MonitorState {
                 let is_late = self.trim.due(self.urgent).is_some_and(|due| due > late);
                 match (self.fall.is_some(), is_late) {
                     (false, false) => return,
-                    (false, true) if is_first => (level, self.memcg.usage()),
-                    _ => (level, ByteSize::MAX),
+                    (false, true) if is_first => (level, self.memcg.usage(), false),
+                    _ => (level, ByteSize::MAX, false),
                 }
             }
-            Reaction::Lower { level, excess } => (level, self.memcg.usage().saturating_sub(excess)),
+            Reaction::Lower { level, excess } => (level, self.memcg.usage().saturating_sub(excess), true),
         };
         self.give_back(now_ns);
         if self.target.raise_to(now_ns, level, self.memcg.usage(), at_most) {
             self.stats.lowered += 1;
             self.stats.resident.iter_mut().for_each(|stats| stats.lowered += 1);
             self.apply();
-        } else if at_most < ByteSize::MAX {
+        } else if lowers {
             self.resident.iter_mut().for_each(|limit| limit.was_in_vain(now_ns));
         }
     }

@@ -205,6 +205,17 @@ fn caches_do_not_grow_while_a_trim_has_to_wait() {
 }
 
 #[test]
+fn full_caches_are_observed_while_a_trim_has_to_wait() {
+    let mut state = world_with(1_000, None, Some(1_600)).state;
+    ceiling_after(&mut state, S, Some(1_560));
+    assert!(state.tick(S));
+    state.trimmed(true, Duration::from_secs(1));
+    ceiling_after(&mut state, 2 * S, Some(1_500));
+    assert_eq!(ceiling_after(&mut state, 3 * S, Some(1_560)), 1_000, "the usage is the ceiling already");
+    assert!(state.is_resident_due(3 * S + 10_000_000), "the next reading is soon");
+}
+
+#[test]
 fn a_maximum_that_caches_cannot_reach_is_read_less_often() {
     let mut state = world_with(0, None, Some(1_600)).state;
     for at in [1, 3, 5] {
