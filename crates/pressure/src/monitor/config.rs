@@ -60,10 +60,10 @@ pub enum MonitorError {
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     /// A maximum of the resident memory was set to 0.
-    #[error("a maximum of 0 bytes for the resident memory leaves none for the program")]
+    #[error("a maximum of 0 bytes for the resident memory leaves none for the program; give a larger one")]
     ZeroResidentMax,
     /// The resident memory of this process cannot be read.
-    #[error("the resident memory of this process is not in /proc/self/status, so its maximum cannot be watched")]
+    #[error("the resident memory of this process is not in /proc/self/status, so its maximum cannot be watched; build without one")]
     NoResidentMemory,
     /// The system has no thread left, or no file descriptor for the wake-ups.
     #[error(
