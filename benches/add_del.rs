@@ -19,6 +19,7 @@
 //!
 //! A change must ensure that both lists hold equal items, so that only the list differs.
 
+mod settings;
 mod threads;
 
 use std::ptr;
@@ -334,9 +335,7 @@ fn add_del(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(20);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(20);
     add_del(&mut criterion);
     criterion.final_summary();
 }

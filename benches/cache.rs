@@ -15,11 +15,12 @@
 //!
 //! A change must ensure that map and cache get the same keys in the same order.
 
+mod settings;
 mod threads;
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput};
 use dashmap::DashMap;
@@ -196,9 +197,7 @@ fn sizes(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(20);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(20);
     get(&mut criterion);
     insert(&mut criterion);
     mixed(&mut criterion);

@@ -15,6 +15,7 @@
 //! A change must ensure that the names are cached before the clock starts: only hits are measured.
 
 mod common;
+mod settings;
 mod threads;
 
 use std::hint::black_box;
@@ -121,9 +122,7 @@ fn watch(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(10);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(10);
     against_threads(&mut criterion);
     against_names(&mut criterion);
     watch(&mut criterion);

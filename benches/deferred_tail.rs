@@ -15,6 +15,8 @@
 //!
 //! A change must ensure that the objects are the same in both cases, so that only the debts differ.
 
+mod settings;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -110,9 +112,7 @@ fn deferred_tail(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(10);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(10);
     deferred_tail(&mut criterion);
     criterion.final_summary();
 }

@@ -12,8 +12,9 @@
 //!
 //! A change must keep the sizes that both have in common, since their bytes and times are compared.
 
+mod settings;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use lowwater::{linked, Links, ListLru, MemcgTree, NodeId};
@@ -95,9 +96,7 @@ fn lives(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(10);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(10);
     lives(&mut criterion);
     criterion.final_summary();
 }

@@ -12,10 +12,11 @@
 //!
 //! A change must ensure that a walk visits all objects.
 
+mod settings;
+
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{AxisScale, BenchmarkGroup, BenchmarkId, Criterion, PlotConfiguration};
@@ -103,9 +104,7 @@ fn against_objects(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(10);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(10);
     against_groups(&mut criterion);
     against_nodes(&mut criterion);
     against_objects(&mut criterion);

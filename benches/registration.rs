@@ -10,10 +10,10 @@
 //!
 //! A change must ensure that each life ends before the next begins on its thread.
 
+mod settings;
 mod threads;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput};
 use lowwater::{Count, MemcgTree, Registration, Registry, Scan, ShrinkControl, Shrinker};
@@ -79,9 +79,7 @@ fn against_others(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(10);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(10);
     against_threads(&mut criterion);
     against_others(&mut criterion);
     criterion.final_summary();

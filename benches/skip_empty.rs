@@ -13,8 +13,9 @@
 //!
 //! A change must ensure that the number of non-empty pairs is the same in all rows.
 
+mod settings;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration};
 use lowwater::{
@@ -117,9 +118,7 @@ fn skip_empty(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let criterion = Criterion::default().sample_size(10);
-    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    let mut criterion = short.configure_from_args();
+    let mut criterion = settings::criterion(10);
     skip_empty(&mut criterion);
     criterion.final_summary();
 }
