@@ -16,7 +16,8 @@
 # The kernels, their source and the compiler stay in ~/.cache/lowwater (2.9 GB, and 0.4 GB for each
 # variant; LOWWATER_CACHE names another folder), found again by a hash of the configuration and the
 # patch. RUST_KERNEL_NODES, RUST_KERNEL_LOADS, RUST_KERNEL_OBJECTS, RUST_KERNEL_VARIANTS,
-# RUST_KERNEL_MANY, RUST_KERNEL_JOBS change the parts.
+# RUST_KERNEL_MANY, RUST_KERNEL_JOBS change the parts. Without `plain` in RUST_KERNEL_VARIANTS nothing
+# is compared.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -148,6 +149,9 @@ for variant in "${variants[@]}"; do
         expect template.after_drop '<' 100
     done
 done
+
+# Instructions and bytes are those of the plain kernel: the variants' checks cost both.
+[[ " ${variants[*]} " == *" plain "* ]] || exit 0
 
 # Here the guest's clock advances by one nanosecond per instruction, regardless of other load on the
 # machine.
