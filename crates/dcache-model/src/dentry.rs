@@ -93,8 +93,8 @@ pub(crate) struct Dir {
     #[doc(alias = "i_rwsem")]
     pub(crate) rwsem: RwLock<()>,
     pub(crate) children: Mutex<Children<Arc<Dentry>>>,
-    /// Notified when a child was removed.
-    pub(crate) child_removed: Condvar,
+    /// Notified when a child was removed, or is no longer frozen.
+    pub(crate) child_changed: Condvar,
     pub(crate) in_lookup: Mutex<InLookup>,
     /// Notified when a lookup has ended.
     pub(crate) lookup_done: Condvar,
@@ -352,7 +352,7 @@ impl Dir {
         Self {
             rwsem: RwLock::new(()),
             children: Mutex::new(Children::new()),
-            child_removed: Condvar::new(),
+            child_changed: Condvar::new(),
             in_lookup: Mutex::new(InLookup::default()),
             lookup_done: Condvar::new(),
         }

@@ -283,7 +283,7 @@ impl DcacheCore {
             let child = children.remove(dentry.child_index.load(Ordering::Relaxed));
             children.protected -= usize::from(dentry.has(flag::PROTECTED));
             drop(children);
-            dir.child_removed.notify_all();
+            dir.child_changed.notify_all();
             drop(child);
         }
         dentry.uncharge();

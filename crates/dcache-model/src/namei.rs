@@ -204,7 +204,7 @@ impl Mount {
         std::mem::forget(frozen);
         if stays {
             core.turn_negative(sb, &entry.dentry);
-            entry.dentry.count.unfreeze();
+            core.unfreeze(&entry.dentry);
         } else {
             // The freeze succeeded, so no other thread is a user, and none was added since.
             let dentry = entry.into_dead();
@@ -272,7 +272,7 @@ struct FrozenDentry<'a> {
 
 impl Drop for FrozenDentry<'_> {
     fn drop(&mut self) {
-        self.dentry.count.unfreeze();
+        self.core.unfreeze(self.dentry);
         self.core.unhash(self.dentry);
     }
 }
@@ -297,6 +297,18 @@ impl DcacheCore {
         }
         if let Some(inode) = &dentry.lock().inode {
             sb.inodes.unlink(inode);
+        }
+    }
+
+    /// Ends the freeze of a dentry, and wakes up each `shrink_tree` that waits at it: to that, a
+    /// frozen dentry looks like one that is being killed.
+    fn unfreeze(&self, dentry: &Dentry) {
+        dentry.count.unfreeze();
+        let parent = dentry.lock().parent.clone();
+        if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
+            // A thread that saw the dentry frozen holds this lock until it waits.
+            drop(dir.children.lock());
+            dir.child_changed.notify_all();
         }
     }
 
@@ -367,7 +379,7 @@ impl DcacheCore {
         if let Some(dir) = from.and_then(Dentry::dir) {
             // Relaxed: the children lock, which is held, protects it.
             let moved = dir.children.lock().remove(dentry.child_index.load(Ordering::Relaxed));
-            dir.child_removed.notify_all();
+            dir.child_changed.notify_all();
             drop(moved);
         }
         let mut children = to.children.lock();

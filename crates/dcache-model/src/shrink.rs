@@ -286,13 +286,13 @@ impl DcacheCore {
             *index = at + 1;
             match child.count.users() {
                 None => {
-                    // Another thread is killing the child. When it is done, the slot is empty or
-                    // holds another child.
+                    // Another thread is killing the child, or has frozen it. When it is done, the
+                    // slot is empty or holds another child, or the child has users again.
                     while locked.next(at, ChildFilter::All).is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) {
                         if child.count.users().is_some() {
                             break;
                         }
-                        children.child_removed.wait(&mut locked);
+                        children.child_changed.wait(&mut locked);
                     }
                 }
                 Some(0) => {

@@ -8,12 +8,12 @@
 
 use super::Fixture;
 use crate::backend::{Backend, InodeInfo, Memory};
-use crate::negative::{Probation, ThreeInARow, Unbounded};
+use crate::negative::{BoundInputs, NewNegative, Probation, ThreeInARow, Unbounded};
 use crate::{Dcache, Kind, Name, NegativePolicy, WalkControl};
 use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Barrier};
+use std::sync::{mpsc, Arc, Barrier};
 use std::time::Duration;
 
 const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
@@ -47,6 +47,44 @@ impl Backend for Slow {
     fn read_dir(&self, dir: u64) -> std::io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         self.0.read_dir(dir)
     }
+}
+
+/// Keeps all removed names as negatives, after a pause in which they are frozen.
+#[derive(Debug)]
+struct DecidesSlowly(Arc<Barrier>);
+
+impl NegativePolicy for DecidesSlowly {
+    fn name(&self) -> &'static str {
+        "decides slowly"
+    }
+    fn negative_added(&self, _: &NewNegative<'_>) {}
+    fn can_keep_removed(&self, _: &NewNegative<'_>) -> bool {
+        self.0.wait();
+        std::thread::sleep(Duration::from_millis(200));
+        true
+    }
+    fn bound(&self, _: BoundInputs) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn d22_a_shrink_goes_on_when_a_removal_has_kept_the_name() {
+    let frozen = Arc::new(Barrier::new(2));
+    let fixture = Arc::new(Fixture::new(64, DecidesSlowly(Arc::clone(&frozen))));
+    drop(fixture.mount.mkdir(b"/d").unwrap());
+    drop(fixture.mount.create(b"/d/removed").unwrap());
+    let (remover, shrinker) = (Arc::clone(&fixture), Arc::clone(&fixture));
+    let removal = std::thread::spawn(move || remover.mount.unlink(b"/d/removed"));
+    frozen.wait();
+    // Not in a scope, which would wait for a thread that never ends.
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || done.send(shrinker.mount.shrink_tree(b"/d")));
+    removal.join().unwrap().unwrap();
+    let freed = ended.recv_timeout(Duration::from_secs(60)).expect("the shrink ends after the removal");
+    assert!(freed.unwrap() <= 1, "the directory had one name");
+    fixture.missing(b"/d/removed");
+    fixture.assert_valid();
 }
 
 #[test]
