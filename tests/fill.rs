@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use lowwater::cache::{Origin, RejectReason};
+use lowwater::cache::{Origin, RejectReason, TenantKey};
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
 
@@ -51,6 +51,19 @@ fn a_hit_by_reference_clones_no_key_and_a_miss_is_counted_once() {
     assert_eq!(cache.try_get_or_insert_with_ref::<_, &str>(&Key(2), || Ok(8)), Ok(8));
     assert_eq!(cache.try_get_or_insert_with_ref::<_, &str>(&Key(2), || panic!("it is there")), Ok(8));
     assert_eq!(CLONES.load(Ordering::Relaxed), 3);
+
+    // The same in the name spaces of tenants.
+    let cache = Cache::<TenantKey<Key>, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let group = runtime.group("tenant").unwrap();
+    let (tenant, other) = (cache.tenant(&group).unwrap(), cache.tenant(runtime.root()).unwrap());
+    for _ in 0..10 {
+        assert_eq!(tenant.get_or_insert_with_ref(&Key(1), load), 7);
+    }
+    assert_eq!((loads.get(), CLONES.load(Ordering::Relaxed)), (2, 4));
+    assert_eq!((cache.stats().hits, cache.stats().misses, cache.len_of(&group)), (9, 1, 1));
+    assert_eq!(other.try_get_or_insert_with_ref(&Key(1), || Err("no")), Err("no"));
+    assert_eq!(other.try_get_or_insert_with_ref::<_, &str>(&Key(1), || Ok(8)), Ok(8));
+    assert_eq!((tenant.get(&Key(1)), other.get(&Key(1))), (Some(7), Some(8)));
 }
 
 #[test]

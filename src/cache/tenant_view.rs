@@ -7,6 +7,8 @@
 //! A key holds a handle on its group, not the group's id: an id belongs to its group until the last
 //! handle is dropped, so a new group never finds the entries of an ended one.
 
+mod by_ref;
+
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
@@ -268,7 +270,10 @@ where
 
     /// Returns the value of `key`. Clones no handle on the group, although a load does: hits by
     /// threads of one tenant would otherwise all write the group's reference count.
-    fn hit(&self, key: &K) -> Option<V> {
+    fn hit<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
         self.cache.get_hit(&self.key_ref(key))
     }
 }

@@ -91,9 +91,8 @@ impl Service {
         let (Ok(pages), Ok(rows)) = (self.pages.tenant(&group), self.rows.tenant(&group)) else {
             return Response::Forbidden;
         };
-        let url = request.url.clone();
-        let page = pages.try_get_or_insert_with_async(request.url, async {
-            let hash = url.bytes().fold(7, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
+        let page = pages.try_get_or_insert_with_ref_async(&request.url, async {
+            let hash = request.url.bytes().fold(7, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
             // The memory first: a charge that is refused is known before the load.
             let bytes = 500 + (hash >> 8) as usize % 16_000;
             let charge = self.runtime.charge_guard(&group, size(bytes))?;
