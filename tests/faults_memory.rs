@@ -343,6 +343,7 @@ const OPERATIONS: [Operation; 19] = [
         let told = failing(nth, || cache.entry(1_500).group(&group).insert(value).is_err());
         cache_is_exact(&cache);
         assert_eq!(cache.peek(&1_500).is_some(), !told);
+        assert_eq!(cache.stats().rejected, u64::from(told), "an insert without memory counts as rejected");
         told
     }),
     ("cache get", |nth| {

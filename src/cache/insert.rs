@@ -311,7 +311,10 @@ where
         let record = self.inner.core.index.slab().alloc(Record::new(key, value, expires.at, bytes), self.inner.node());
         match record {
             Ok(record) => Ok(NewRecord { record, cost, queue: None, floor: expires.floor, paid: ByteSize::ZERO }),
-            Err(Record { key, value, .. }) => Err(Rejected { reason: Some(no_memory(group)), key, value }),
+            Err(Record { key, value, .. }) => {
+                self.inner.core.counters.rejected();
+                Err(Rejected { reason: Some(no_memory(group)), key, value })
+            }
         }
     }
 
@@ -355,14 +358,14 @@ where
                     new.paid = new.record.charge();
                     return Ok(new);
                 }
-                Err(reason) => {
-                    self.inner.core.counters.rejected();
-                    Some(reason)
-                }
+                Err(reason) => Some(reason),
             },
             Refusal::FoundAnother => None,
             Refusal::NoMemory => Some(no_memory(group)),
         };
+        if reason.is_some() {
+            self.inner.core.counters.rejected();
+        }
         Err(new.into_rejected(reason))
     }
 

@@ -20,11 +20,12 @@ use super::removal::RemovalCause;
 pub struct CacheStats {
     /// Lookups that found a live entry, or returned a stale one.
     pub hits: u64,
-    /// Lookups that found none.
+    /// Lookups that found no entry, or only an expired one that was not returned.
     pub misses: u64,
-    /// Inserted values.
+    /// Values that were inserted, including those that replaced another.
     pub inserts: u64,
-    /// Values that were rejected.
+    /// Inserts that were rejected: for lack of room or of memory, or because they named a group of
+    /// another runtime.
     pub rejected: u64,
     /// Entries that were evicted because their memory was needed.
     pub evictions: u64,
@@ -32,7 +33,7 @@ pub struct CacheStats {
     pub expired: u64,
     /// Entries that were removed by a call, or with their group.
     pub removed: u64,
-    /// Entries whose value was replaced.
+    /// Entries that were removed because another value was inserted under their key.
     pub replaced: u64,
     /// Loads by `get_or_insert_with` and other loads, reloads included.
     pub loads: u64,
