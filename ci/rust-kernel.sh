@@ -8,7 +8,7 @@
 # add and a del with those of the same cache in C.
 #
 # ci/rust-kernel.sh          a bounded run (3 loads); skipped if the kernel is not built yet
-# ci/rust-kernel.sh --build  builds the kernel first: about ten minutes of processor time, once
+# ci/rust-kernel.sh --build  builds the kernel first: about 15 minutes of processor time, once
 # ci/rust-kernel.sh --all    with --build: 20 loads, more objects, 10,000 groups with 1,000 caches,
 #                            and each of the variants in ci/rust-kernel: lockdep with DEBUG_LIST
 #                            (debug), PREEMPT_RT (rt), KASAN (kasan)
@@ -47,7 +47,7 @@ fail() {
 [ "$(uname -m)" = x86_64 ] || skip "an x86-64 machine"
 for variant in "${variants[@]}"; do
     [ "$build" = yes ] || [ -e "$(kernel_dir "$variant")/built" ] ||
-        skip "the guest's kernel, which is not built yet; \`ci/rust-kernel.sh --build\` builds it, in about ten minutes of processor time"
+        skip "the guest's kernel, which is not built yet; \`ci/rust-kernel.sh --build\` builds it, in about 15 minutes of processor time"
 done
 for tool in qemu-system-x86_64 busybox cpio make gcc-12; do
     command -v "$tool" >/dev/null || packages qemu-system-x86 busybox-static cpio make gcc-12 || true

@@ -87,7 +87,7 @@ kernel_configure() {
     touch "$dir/configured"
 }
 
-# kernel_build VARIANT: builds the kernel if it is not there, in about ten minutes of processor time.
+# kernel_build VARIANT: builds the kernel if it is not there, in about 15 minutes of processor time.
 kernel_build() {
     local variant="$1" dir source began=$SECONDS
     dir="$(kernel_dir "$variant")"
