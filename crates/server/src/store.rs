@@ -1,12 +1,16 @@
-//! The cache, as the commands use it: the only module that depends on how values are stored.
+//! The cache, as the commands use it: no other module inserts into the cache or looks up in it.
 //!
 //! Each tenant is a group of a [`Runtime`], and each value is an entry of one [`Cache`], charged to
-//! its key's tenant. There are no other memory limits: the share of each tenant follows from the
-//! budget, the tenants' limits, and their use of the cache.
+//! its key's tenant. The share of each tenant follows from the budget, the tenants' limits, and
+//! their use of the cache. Three other limits are the server's: `item_bytes_max` for one value,
+//! `receive_budget.rs` for all values that are being received, and `PIECES_PERCENT_MAX`
+//! (`store/update.rs`) for the pieces of all values, evicted ones included.
 //!
-//! The keys of the cache are hashes (`store/key_hash.rs`), and each value contains its key. All
-//! memory rules are the library's; here are only the names of tenants, flushing, and the waits of
-//! stores. No method may return a value of another tenant's key.
+//! Reclaim is the library's. Here are tenants, flushing, the checks before a store, its waits, and
+//! statistics.
+//!
+//! The keys of the cache are hashes (`store/key_hash.rs`), and each value contains its key. A
+//! change must ensure that no method returns a value of another key, or a flushed one.
 
 mod edit;
 mod guarantees;
@@ -109,17 +113,17 @@ impl Store {
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
         let removal_stats = Arc::new(RemovalStats::default());
         let started = Instant::now();
-        let (bereaved, noted) = (Arc::clone(&tenants), Arc::clone(&removal_stats));
+        let (tenants_of_evicted, stats) = (Arc::clone(&tenants), Arc::clone(&removal_stats));
         let cache = Cache::<KeyHash, Value>::builder(&runtime)
             .name("values")
             .hasher(BuildIdentityHasher::default())
             .weigher(|_, value| weight(value))
             .eviction_listener(move |hash, value, cause| match cause {
                 RemovalCause::Size => {
-                    bereaved.count_eviction(value.key());
-                    noted.evicted(value.key(), value, idle_seconds(value, started));
+                    tenants_of_evicted.count_eviction(value.key());
+                    stats.evicted(value.key(), value, idle_seconds(value, started));
                 }
-                RemovalCause::Expired => noted.expired(*hash, value),
+                RemovalCause::Expired => stats.expired(*hash, value),
                 _ => {}
             })
             .build()
@@ -203,8 +207,8 @@ impl Store {
         keys
     }
 
-    /// Calls `look` for the next part of all values; to be called until [`Visit::is_done`]. Does not
-    /// count as a use of the values.
+    /// Calls `look` for the next part of all values; to be called until [`Visit::is_done`]. Does
+    /// not count as a use of the values.
     pub fn visit(&self, at: &mut Visit, mut look: impl FnMut(&Value)) {
         self.cache.visit(at, |_, value| {
             if self.is_live(value) {
@@ -215,6 +219,7 @@ impl Store {
 
     /// Removes all expired values.
     pub fn reap_expired(&self) {
+        // `retain` removes expired entries by itself.
         self.cache.retain(|_, _| true);
     }
 
@@ -225,7 +230,8 @@ impl Store {
     }
 
     /// Sets the expiry of the value under `key`, as [`touch`](Self::touch) does, but leaves its
-    /// last access unchanged.
+    /// last access unchanged. The caller has just found the value: neither the key nor a flush is
+    /// checked.
     pub fn set_expiry(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
@@ -239,7 +245,8 @@ impl Store {
         self.take(key).is_some()
     }
 
-    /// Removes the value under `key`, and returns it.
+    /// Removes the value under `key`, and returns it. A flushed value, or one of another key with
+    /// this hash, is removed too, and counts as none.
     pub fn take(&self, key: &[u8]) -> Option<Value> {
         self.cache.remove(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key))
     }
@@ -275,8 +282,8 @@ impl Store {
         guarantees::check(mins, budget, self.item_bytes_max)
     }
 
-    /// Returns a permit for a connection of this namespace's tenant, which is created if it does not
-    /// exist; `None` if the tenant has as many connections as it may have.
+    /// Returns a permit for a connection of this namespace's tenant, which is created if it does
+    /// not exist; `None` if the tenant has as many connections as it may have.
     pub fn admit_connection(&self, namespace: &Namespace) -> Option<TenantPermit> {
         TenantPermit::acquire(&self.tenants.named(namespace.tenant_name()).traffic)
     }
@@ -287,7 +294,8 @@ impl Store {
     }
 
     /// Sets the limits of these tenants, all or none, and creates those that do not exist; usage
-    /// above the limits is reclaimed in the background. O(all tenants).
+    /// above the limits is reclaimed in the background. Tenants that were created before an error
+    /// remain, without new limits. O(all tenants).
     ///
     /// # Errors
     ///
@@ -301,6 +309,7 @@ impl Store {
         let tenants: Vec<_> = changes.iter().map(|(name, _)| tenant(name)).collect::<Result<_, _>>()?;
         for (tenant, (_, limits)) in tenants.iter().zip(changes) {
             tenant.set_limits(*limits);
+            // Wakes the reclaimer if the usage is near the new `max` or above the new `high`.
             self.runtime.reclaimer().charged(&tenant.group);
         }
         Ok(())
@@ -311,8 +320,8 @@ impl Store {
         &self.removal_stats.watchers
     }
 
-    /// Makes all values that were stored before absent, at once. Their memory is freed by
-    /// [`drop_flushed`](Self::drop_flushed).
+    /// Makes all values that were created before absent, at once, stored or not. Their memory is
+    /// freed by [`drop_flushed`](Self::drop_flushed).
     pub fn flush(&self) {
         // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
         // number counts.
@@ -346,8 +355,9 @@ impl Store {
 
     /// Returns whether `value` is not flushed.
     fn is_live(&self, value: &Value) -> bool {
-        // Acquire: pairs with the Release in `flush`. A thread that learns of a flush from the
-        // thread that did it treats all earlier values as flushed.
+        // Acquire: pairs with the Release in `flush`. A thread that was told of a flush by the
+        // thread that made it reads the number of that flush or of a later one, and so treats all
+        // values that were created before the flush as flushed.
         value.serial() > self.flushed.load(Ordering::Acquire)
     }
 

@@ -1,10 +1,13 @@
 //! The metrics of tenants in `/metrics`, for `--metrics-tenants NUM`.
 //!
-//! A tenant that was listed once stays listed: otherwise the counters of the others' sum would fall
-//! when a tenant leaves it. While there is room, a scrape lists all tenants, the largest first.
+//! While fewer than `names_max` are listed, a scrape adds the tenants that are not listed yet, the
+//! largest first. A tenant stays listed. If it were replaced by another one, the other one's counts
+//! would be subtracted from the sum of the others, and a counter would fall. Tenants are never
+//! removed, and their counts are never reset (`store/tenant.rs`, `Store::reset_stats`).
 //!
-//! The number of listed tenants is bounded since each is a time series for the scraper. A change
-//! must ensure that no counter ever falls.
+//! The number of listed tenants is bounded, because each adds several time series, which never end.
+//!
+//! A change must ensure that no counter of a tenant, or of the sum of the others, ever falls.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +16,8 @@ use parking_lot::Mutex;
 use crate::store::TenantReport;
 use crate::traffic::TrafficCounts;
 
-/// The label of the sum of all tenants that are not listed. A tenant of this name belongs to it.
+/// The label of the sum of all tenants that are not listed. A tenant with this name is never
+/// listed; it is part of the sum.
 pub const OTHERS: &str = "other";
 
 /// The tenants that are listed by name.

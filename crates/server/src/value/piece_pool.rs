@@ -10,7 +10,16 @@
 //! the allocator; the pool is not charged.
 //!
 //! The pool counts the pieces in use by the cache, by values that are being received, and by the
-//! output of clients that do not read, even if the cache has evicted their values.
+//! output of clients that do not read, even if the cache has evicted their values. The store reads
+//! this count: it refuses long values while too many pieces are in use (`store/update.rs`).
+//!
+//! A change must ensure that:
+//!
+//! - each piece that was taken is returned once, or the count is wrong from then on;
+//! - a buffer is a piece exactly if its capacity is `PIECE_BYTES`: the capacity alone decides
+//!   whether the buffer returns to the pool;
+//! - each box in the pool has exactly `PIECE_BYTES` bytes, which become the capacity of a later
+//!   buffer.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +40,8 @@ const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 pub struct PiecePool {
     pieces: Mutex<Vec<Box<[u8]>>>,
     pieces_max: usize,
-    /// Number of pieces in use.
+    /// Number of pieces that were taken and not returned, including those of evicted values that
+    /// the output of a client still holds.
     outstanding: AtomicUsize,
 }
 
@@ -45,7 +55,8 @@ impl PiecePool {
         }
     }
 
-    /// Returns an empty buffer with the capacity of a piece.
+    /// Returns an empty buffer with the capacity of a piece. The caller returns it once: by
+    /// [`put_back`](Self::put_back), or in a [`PooledBuffer`].
     pub fn take(&self) -> Vec<u8> {
         // Relaxed: the count guards no other memory.
         self.outstanding.fetch_add(1, Ordering::Relaxed);
@@ -65,7 +76,8 @@ impl PiecePool {
         }
     }
 
-    /// Returns pieces to the pool, and frees those for which the pool has no room.
+    /// Returns pieces to the pool, and frees those for which the pool has no room. Each box was
+    /// [taken](Self::take) from the pool and has exactly [`PIECE_BYTES`] bytes.
     pub fn put_back(&self, mut given: Vec<Box<[u8]>>) {
         // Relaxed: the count guards no other memory.
         self.outstanding.fetch_sub(given.len(), Ordering::Relaxed);
@@ -78,7 +90,8 @@ impl PiecePool {
         drop(given);
     }
 
-    /// Returns the bytes of all pieces in use.
+    /// Returns the bytes of all pieces in use, so that a store can refuse a long value while there
+    /// are too many.
     pub fn outstanding_bytes(&self) -> u64 {
         // Relaxed: the count guards no other memory.
         (self.outstanding.load(Ordering::Relaxed) * block_bytes(PIECE_BYTES)) as u64
@@ -106,7 +119,8 @@ impl PooledBuffer {
         Self::new(bytes, pool)
     }
 
-    /// Wraps a buffer that was [taken](PiecePool::take_for) from `pool`.
+    /// Wraps a buffer that was [taken](PiecePool::take_for) from `pool`. Its capacity must not have
+    /// changed: a capacity of [`PIECE_BYTES`] marks a piece.
     pub fn new(bytes: Vec<u8>, pool: &Arc<PiecePool>) -> Self {
         Self { bytes, pool: Arc::clone(pool) }
     }
@@ -159,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stash_is_bounded_and_hands_out_empty_pieces() {
+    fn a_pool_is_bounded_and_hands_out_empty_pieces() {
         let pool = PiecePool::new(3 * PIECE_BYTES as u64);
         let mut taken: Vec<_> = (0..5).map(|_| pool.take()).collect();
         assert_eq!(pool.outstanding_bytes(), 5 * 4096);
