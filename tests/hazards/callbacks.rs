@@ -1,18 +1,20 @@
-//! Closures that panic, or use their caller.
+//! Closures that panic, or call the cache that has called them.
 //!
-//! Callbacks run without a lock of the cache, so they may call anything; a panic reaches the caller
-//! and leaves the cache consistent.
+//! The closures tested here run without a lock of the cache (`Hash` and `Eq` of keys do not), so
+//! they may call anything; a panic reaches the caller and leaves the cache consistent.
 //!
-//! A new callback needs a case for each fault.
+//! A new closure needs two cases: it panics, and it uses the cache. A panic in `and_compute` is
+//! tested in `tests/faults_cache.rs`, one in a load in `tests/loads.rs`.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};
 use lowwater::cache::{Computed, Meta, Op, Visit};
 use lowwater::{ByteSize, Runtime};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Uses a cache and its runtime in every possible way.
+/// Uses a cache and its runtime in one of 14 ways, which `n` selects.
 fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
     match n % 12 {
         0 => drop(cache.insert(n, vec![9; 30])),
@@ -22,6 +24,7 @@ fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
         4 => drop(cache.entry(n).and_compute(|current| if current.is_some() { Op::Remove } else { Op::Put(vec![1]) })),
         5 => drop(cache.collect()),
         6 => drop(runtime.reclaim(runtime.root(), ByteSize::kib(1))),
+        // Removes one entry in 50, so that a walk that calls this still finds entries.
         7 => cache.retain(|key, _| key % 50 != 7),
         8 => drop((cache.clone(), cache.stats(), cache.footprint(), runtime.stats())),
         9 => {
@@ -32,7 +35,7 @@ fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
         }
         10 => {
             let other = filled(runtime, 3);
-            // An error while the last group of that name is being dropped.
+            // Fails while the previous group with this name is still being dropped.
             let Ok(group) = runtime.group("other") else { return };
             let _ = other.entry(9).group(&group).insert(vec![1]);
             let _ = runtime.drop_group(&group);
@@ -54,6 +57,8 @@ fn callbacks_of_walks_may_use_the_cache_in_all_ways() {
         let calls = Cell::new(0);
         let call = |cache: &Numbers| {
             calls.set(calls.get() + 1);
+            // 12 calls in a row, for all remainders of `n % 12` in `anything`, then 85 in which the
+            // walk is left alone. 97 is coprime to 5, so that the last arms get each `n % 5`.
             if calls.get() % 97 < 12 {
                 anything(&runtime, cache, calls.get());
             }
@@ -165,6 +170,8 @@ fn a_compute_may_use_the_cache() {
                 assert_eq!(current.as_ref().map(|current| current.value().clone()), before, "a borrowed value stays");
                 Op::Put(vec![n as u8])
             });
+            // Twice because of the change above; once more if a thread of the runtime evicts or
+            // copies the entry meanwhile.
             assert!(asked.get() <= 3, "called {} times", asked.get());
             assert!(matches!(computed, Ok(Computed::Inserted | Computed::Replaced(_))));
             assert_eq!(cache.get(&n), Some(vec![n as u8]));
@@ -192,9 +199,11 @@ fn borrowed_values_outlive_the_removal_of_all_entries() {
         cache.collect();
         assert!(some.iter().enumerate().all(|(n, value)| **value == vec![n as u8; 100]));
         assert!(first.iter().all(|(key, value)| **value == vec![**key as u8; 100]));
-        // Entries that the iterator had read when all were removed are complete; none is shown
-        // twice.
-        assert!(iter.all(|(key, value)| *value == vec![*key as u8; 100]));
+        // The iterator may return entries that it had read when all were removed. They are
+        // complete, and none is returned twice.
+        let mut keys: BTreeSet<u64> = first.iter().map(|(key, _)| **key).collect();
+        assert_eq!(keys.len(), first.len());
+        assert!(iter.all(|(key, value)| *value == vec![*key as u8; 100] && keys.insert(*key)));
         drop((some, first));
         drop(pinned);
         assert_whole(&runtime, &cache);
@@ -202,7 +211,7 @@ fn borrowed_values_outlive_the_removal_of_all_entries() {
 }
 
 #[test]
-fn a_load_may_drop_its_cache_handle() {
+fn a_load_may_drop_another_handle_of_its_cache() {
     within("loads", || {
         let runtime = runtime(ByteSize::mib(4));
         let cache = cache(&runtime);

@@ -104,8 +104,9 @@ impl Store {
         object.token.check("removed");
     }
 
-    /// Objects found under a guard that is never dropped: they may be read for ever, on any thread.
-    pub fn found_for_ever(self: &Arc<Self>) -> Vec<&'static Token> {
+    /// Leaks a guard, and returns the tokens of all objects found under it: they may be read for
+    /// ever, on any thread.
+    pub fn found_under_leaked(self: &Arc<Self>) -> Vec<&'static Token> {
         let store: &'static Arc<Self> = Box::leak(Box::new(Arc::clone(self)));
         let guard: &'static Guard = Box::leak(Box::new(pin()));
         let find = |key| store.index.get(hash_of(key), guard, |object| object.token.tag().key == key);

@@ -45,20 +45,20 @@ pub fn all(world: &Arc<World>, steps: &[Step]) {
 
 /// Checks the invariants after a step.
 fn check(world: &World) {
-    let found = world.for_ever.lock().unwrap().clone();
+    let found = world.found_under_leaked.lock().unwrap().clone();
     found.iter().for_each(|token| token.check("borrowed under a guard that was forgotten"));
     let root = &world.root;
     if !world.model.lock().unwrap().is_lossy && root.usage() > root.max() {
         fail(&format!("the usage {} is above the budget {}", root.usage(), root.max()));
     }
-    if world.is_alone() && !is_inside() && world.on.has(crate::feature::Feature::TwoTrees) {
+    if world.is_alone() && !is_inside() && world.features.has(crate::feature::Feature::TwoTrees) {
         counts(world);
     }
 }
 
 /// Checks that each list counts the boxes of each group exactly, of both trees.
 fn counts(world: &World) {
-    let mut groups: Vec<Memcg> = world.places_of_groups();
+    let mut groups: Vec<Memcg> = world.all_groups();
     groups.push(world.root.clone());
     groups.extend(world.other.lock().unwrap().as_ref().map(|other| other.root().clone()));
     groups.retain(Memcg::is_online);
@@ -108,7 +108,7 @@ pub fn run(world: &Arc<World>, step: &Step) {
         Step::Arm { callback, after, action } => {
             if *callback == Callback::KeyHash {
                 // An entry stays if its key cannot be hashed.
-                world.is_lossy();
+                world.set_lossy();
             }
             world.arm(Armed { callback: *callback, after: *after, action: action.clone() });
         }

@@ -1,9 +1,10 @@
-//! The objects of a program. Slots are locked for access, and never while the library runs.
+//! The objects of a program, in slots with a lock each.
 //!
 //! A step takes an object out of its slot, or clones it, and releases the slot's lock before it
-//! calls the library: callbacks use the slots as well.
+//! uses the object: callbacks use the slots as well, and would wait for the lock for ever.
 //!
-//! A change must ensure that no slot is locked while the library runs.
+//! A change must ensure that, while a slot is locked, only calls of the library are made that run
+//! no callback: a clone of a handle, the creation of a tree, a push to or a pop from an `Isolated`.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, RwLock};
@@ -25,11 +26,13 @@ use crate::token::Token;
 pub type Place<T> = Mutex<Option<T>>;
 
 pub struct World {
-    pub on: Features,
+    /// The features that this program may use.
+    pub features: Features,
     pub runtime: Place<Runtime>,
-    /// Another tree, with groups that are foreign to the runtime.
+    /// A second tree, with groups that are foreign to the runtime. Created by the first step that
+    /// needs it.
     pub other: Place<MemcgTree>,
-    /// The root of the first runtime, which outlives it.
+    /// The root of the runtime. This handle keeps the root after the runtime was dropped.
     pub root: Memcg,
     pub caches: Vec<Place<Box<dyn AnyCache>>>,
     pub groups: Vec<Place<Memcg>>,
@@ -42,21 +45,26 @@ pub struct World {
     pub hook: Place<HookId>,
     pub store: Arc<Store>,
     pub tables: Tables,
-    /// Objects found under leaked guards.
-    pub for_ever: Mutex<Vec<&'static Token>>,
+    /// The tokens of objects that were found under guards that are leaked: these objects are valid
+    /// for ever, which is checked after each step.
+    pub found_under_leaked: Mutex<Vec<&'static Token>>,
     pub armed: Mutex<Vec<Armed>>,
     pub model: Mutex<Model>,
     /// Whether one thread runs all steps, so that the model is exact.
     is_alone: AtomicBool,
-    /// Whether a guard was leaked: the objects that it holds back are never dropped.
+    /// Whether a guard was leaked. Objects that are retired afterwards are then never dropped.
     pub has_leaked: AtomicBool,
-    /// Whether a `Drop` panicked.
+    /// Whether a `Drop` other than a list item's panicked: a value that was being returned is then
+    /// leaked (rust-lang/rust#47949).
     pub may_leak: AtomicBool,
+    /// The number of the next cache, by which the model knows it.
     next_cache: AtomicU32,
+    /// The executions of [`Action::Always`] so far; see [`ALWAYS_MAX`].
     always: AtomicU32,
 }
 
-/// The most executions of actions that are always executed.
+/// How often [`Action::Always`] is executed in one program, all such actions together. After that
+/// each is executed once more, and removed.
 const ALWAYS_MAX: u32 = 3000;
 
 static CURRENT: RwLock<Option<Arc<World>>> = RwLock::new(None);
@@ -85,15 +93,17 @@ pub fn at<T>(places: &[Place<T>], at: u8) -> &Place<T> {
 }
 
 impl World {
-    /// Creates the world of a program: its runtime, a second tree, and empty slots.
-    pub fn new(on: Features, shape: &RuntimeChoices, is_alone: bool) -> Self {
+    /// Creates the world of a program: its runtime and empty slots. The second tree is created by
+    /// the first step that needs it.
+    pub fn new(features: Features, shape: &RuntimeChoices, is_alone: bool) -> Self {
         let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
         let budget = ByteSize::kib(shape.budget_kib.into());
         let runtime = Runtime::builder().budget(budget).topology(topology).build().expect("it has a budget");
         let mut model = Model::default();
+        // Below 1 GiB a program may fill the budget, so entries may be evicted.
         model.is_lossy = shape.budget_kib < 1 << 20;
         Self {
-            on,
+            features,
             root: runtime.root().clone(),
             runtime: Mutex::new(Some(runtime)),
             other: Mutex::new(None),
@@ -108,7 +118,7 @@ impl World {
             hook: Mutex::default(),
             store: Arc::new(Store::new()),
             tables: Tables::new(),
-            for_ever: Mutex::default(),
+            found_under_leaked: Mutex::default(),
             armed: Mutex::default(),
             model: Mutex::new(model),
             is_alone: AtomicBool::new(is_alone),
@@ -131,31 +141,34 @@ impl World {
         self.next_cache.fetch_add(1, SeqCst)
     }
 
-    /// The group of this slot, or the root.
+    /// Returns the group of a slot, or the root if the slot is empty.
     pub fn group(&self, group: u8) -> Memcg {
         at(&self.groups, group).lock().unwrap().clone().unwrap_or_else(|| self.root.clone())
     }
 
-    /// A group for lists: of this tree, unless two trees may share a list.
+    /// Returns a group to which a list item may be added: the group of a slot. If it is foreign to
+    /// the runtime and the program may not use [`Feature::TwoTrees`](crate::feature::Feature), the
+    /// root.
     pub fn group_of_lists(&self, group: u8) -> Memcg {
         let group = self.group(group);
-        if group.is_in_tree_of(&self.root) || self.on.has(crate::feature::Feature::TwoTrees) {
+        if group.is_in_tree_of(&self.root) || self.features.has(crate::feature::Feature::TwoTrees) {
             return group;
         }
         self.root.clone()
     }
 
-    /// The groups in all slots.
-    pub fn places_of_groups(&self) -> Vec<Memcg> {
+    /// Returns the groups of all slots that are not empty.
+    pub fn all_groups(&self) -> Vec<Memcg> {
         self.groups.iter().filter_map(|place| place.lock().unwrap().clone()).collect()
     }
 
-    /// The value of the field.
+    /// Returns whether one thread runs all steps at present, so that the model is exact.
     pub fn is_alone(&self) -> bool {
         self.is_alone.load(SeqCst)
     }
 
-    /// While the result is held, several threads run steps.
+    /// Makes [`is_alone`](Self::is_alone) false until the result is dropped: the caller starts
+    /// threads that run steps.
     pub fn together(&self) -> impl Drop + '_ {
         struct Together<'a>(&'a AtomicBool, bool);
         impl Drop for Together<'_> {
@@ -202,8 +215,8 @@ impl World {
         Some(action)
     }
 
-    /// From now on entries may be evicted at any time.
-    pub fn is_lossy(&self) {
+    /// Tells the model that from now on entries may be evicted at any time.
+    pub fn set_lossy(&self) {
         self.model.lock().unwrap().is_lossy = true;
     }
 }

@@ -2,7 +2,8 @@
 //! are leaked or dropped late, callbacks that call back, policies that lie. Nothing hangs, nothing
 //! panics unless documented, and no other shrinker's objects are hidden from reclaim.
 //!
-//! Each was possible by safe code alone; a new public function needs a case here or in `hazards`.
+//! Each case uses safe code only. A new public function needs a case here or, if the case may hang
+//! or abort, in `hazards`, which has deadlines and processes for it.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -84,7 +85,8 @@ fn an_invalid_node_hides_no_objects_and_never_panics() {
     assert_eq!(registry.pay_debts(root, N9, &mut Work::unlimited()), (Progress::default(), 0));
     assert_eq!(registry.reclaim_selected(&Select::all().node(N9), ByteSize::new(100)), ByteSize::ZERO);
     assert_eq!(registry.owed(root, N9, registration.id()), 0);
-    // The lists have more nodes than the registry: their reports count for the last node.
+    // The shelf reports a node that the registry does not have: the report sets the bit of the
+    // registry's last node.
     shelf.occupied(root, N9);
     let group = root.create("g").unwrap();
     shelf.occupied(&group, N9);
@@ -107,7 +109,7 @@ fn leaked_handles_do_not_affect_other_shrinkers() {
     // A registration: the shrinker stays registered, and is called.
     std::mem::forget(registration);
     assert_eq!(registry.drop_caches(), 10);
-    // An id: it stays allocated, and its bits cost a lookup.
+    // An id: it stays allocated. A pass finds its bits, looks the id up, and finds no shrinker.
     let prepared = registry.builder("leaked").alloc().unwrap();
     let id = prepared.id();
     prepared.occupancy().occupied(tree.root(), N0);
@@ -126,7 +128,8 @@ fn leaked_handles_do_not_affect_other_shrinkers() {
     std::mem::forget(tree);
 }
 
-/// Dropped when its thread ends, after thread-locals that were created earlier.
+/// Dropped when its thread ends, after thread-locals that were first used later: destructors run in
+/// the reverse order of first use.
 struct Late {
     registry: Registry,
     shelf: Arc<Shelf>,
@@ -156,7 +159,7 @@ fn a_registry_works_in_the_destructor_of_a_thread_local() {
     let freed = Arc::new(AtomicU64::new(0));
     let again = Arc::clone(&freed);
     std::thread::spawn(move || {
-        // Created before this thread has used the library, so its destructor may run after the
+        // First used before this thread has used the library, so its destructor runs after the
         // library's own thread-locals are destroyed.
         LATE.with(|late| drop(late.borrow_mut().take()));
         let (tree, registry, shelf, registration) = one_shelf();
@@ -172,7 +175,7 @@ fn a_registry_works_in_the_destructor_of_a_thread_local() {
 }
 
 #[test]
-fn a_callback_may_call_everything_but_reclaim() {
+fn a_callback_may_call_everything_and_reclaim_does_nothing() {
     let (tree, registry, shelf, _registration) = one_shelf();
     let (inside, root) = (registry.clone(), tree.root().clone());
     let (other, made) = (Arc::new(Shelf::new()), Arc::new(Mutex::new(Vec::new())));
@@ -198,7 +201,7 @@ fn a_callback_may_call_everything_but_reclaim() {
         memcg.uncharge(ByteSize::new(10));
         group.uncharge(ByteSize::new(10));
         group.offline().unwrap();
-        // Shrinkers are registered and ended, also another one.
+        // A new shrinker is registered, and the registration of another one is dropped.
         let shelf = Arc::new(Shelf::new());
         let registration = shelf.register(inside.builder("made").alloc().unwrap());
         shelf.add(&root, N0, 1);
@@ -344,7 +347,7 @@ fn a_panicking_policy_or_listener_keeps_no_lock_and_no_in_flight() {
     registration.unregister().unwrap();
 }
 
-/// Reads the registry's statistics of itself while it is dropped.
+/// While it is dropped, looks for itself in the registry's statistics, and allocates an id.
 struct Dying {
     registry: Registry,
     id: Arc<AtomicU64>,
@@ -370,7 +373,7 @@ impl Drop for Dying {
 }
 
 #[test]
-fn s17_an_id_is_reused_only_after_its_shrinker_is_dropped() {
+fn an_id_is_reused_only_after_its_shrinker_is_dropped() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let (id, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
@@ -379,7 +382,11 @@ fn s17_an_id_is_reused_only_after_its_shrinker_is_dropped() {
     id.store(registration.id().get().into(), Relaxed);
     let own = registration.id();
     registration.unregister().unwrap();
-    assert_eq!(*seen.lock().unwrap(), Some((false, false)), "withdrawn before the drop, the id free after it");
+    assert_eq!(
+        *seen.lock().unwrap(),
+        Some((false, false)),
+        "it was withdrawn before it was dropped, and its id was still in use"
+    );
     assert_eq!(registry.builder("next").alloc().unwrap().id(), own);
 }
 
@@ -393,6 +400,7 @@ fn a_list_reports_only_to_its_own_registry() {
     assert_eq!((second.drop_caches(), registry.drop_caches()), (0, 10));
     registration.unregister().unwrap();
 }
+
 #[test]
 fn dropped_registries_leave_no_hooks_in_the_tree() {
     let tree = MemcgTree::new(0);

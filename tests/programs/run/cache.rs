@@ -42,7 +42,7 @@ pub fn handles(world: &Arc<World>, step: &Step) {
             let Some(runtime) = world.runtime() else { return };
             let group = choices.group.map(|group| world.group(group));
             if !matches!(choices.life, Life::Default | Life::Forever) {
-                world.is_lossy();
+                world.set_lossy();
             }
             let built = cache::build(&runtime, world.next_cache(), choices, group.as_ref());
             if built.is_none() && group.is_none_or(|group| group.is_in_tree_of(&world.root)) {
@@ -76,7 +76,7 @@ pub fn handles(world: &Arc<World>, step: &Step) {
 
 fn times(world: &World, life: Life) {
     if !matches!(life, Life::Default | Life::Forever) {
-        world.is_lossy();
+        world.set_lossy();
     }
 }
 
@@ -93,7 +93,7 @@ pub fn keys(world: &Arc<World>, step: &Step) {
             let Some(cache) = world.cache(*cache) else { return };
             let group = group.map(|group| world.group(group));
             // Many entries of one key's weight may come near the budget.
-            world.is_lossy();
+            world.set_lossy();
             for key in 0..u32::from(*count) {
                 let tag = Tag::new(cache.id(), 2 * WILD + wild() * 10 + key);
                 let _inserted = cache.insert(tag, group.as_ref(), Life::Default);

@@ -4,9 +4,9 @@
 //! Slots 0 to 5 of `World::groups` are for groups of the runtime's tree, the others for groups of
 //! `World::other`, which are foreign to the runtime. `World::group` returns the root for an empty
 //! slot; `tree_group` also does for a foreign group. A step that may evict entries calls
-//! `World::is_lossy` first: the model then permits missing entries.
+//! `World::set_lossy` first: the model then permits missing entries.
 //!
-//! A change must ensure that a step that may evict calls `World::is_lossy` first.
+//! A change must ensure that a step that may evict calls `World::set_lossy` first.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub fn groups(world: &Arc<World>, step: &Step) {
         }
         Step::Limits(group, limit, kib) => {
             let (group, bytes) = (tree_group(world, *group), ByteSize::kib((*kib).into()));
-            world.is_lossy();
+            world.set_lossy();
             match limit {
                 GroupLimit::Min => group.set_min(bytes),
                 GroupLimit::Low => group.set_low(bytes),
@@ -84,7 +84,7 @@ pub fn groups(world: &Arc<World>, step: &Step) {
         Step::Offline(group) => drop(world.group(*group).offline()),
         Step::DropGroup(group) => {
             let Some(runtime) = world.runtime() else { return };
-            world.is_lossy();
+            world.set_lossy();
             let _dropped = runtime.drop_group(&world.group(*group));
         }
         Step::ForgetGroup(group) => drop(swap(at(&world.groups, *group), None)),

@@ -26,7 +26,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
                         return;
                     };
                     let lists = Arc::new(Lists::new(Some(prepared.occupancy())));
-                    if *how == 3 && world.on.has(crate::feature::Feature::Shrinkers) {
+                    if *how == 3 && world.features.has(crate::feature::Feature::Shrinkers) {
                         let foreign = Foreign { lists: Arc::clone(&lists), how: 0, captured: captured() };
                         let registration = prepared.register(Arc::new(foreign));
                         drop(swap(at(&world.registrations, *place), Some(registration)));
@@ -67,7 +67,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
             let removed = lists.shared.del_with_memcg(&item);
             if world.is_alone()
                 && whose.is_some() != removed.is_some()
-                && world.on.has(crate::feature::Feature::Shrinkers)
+                && world.features.has(crate::feature::Feature::Shrinkers)
             {
                 // A shrinker on another thread may have removed it first.
                 drop(whose);

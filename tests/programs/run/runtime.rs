@@ -1,6 +1,7 @@
 //! Steps on a runtime: pressure, maintenance, charges.
 //!
-//! After a step that may evict, the model no longer demands that entries exist (`World::is_lossy`).
+//! After a step that may evict, the model no longer demands that entries exist
+//! (`World::set_lossy`).
 //!
 //! A step that is added and may evict must set it.
 
@@ -20,31 +21,31 @@ pub fn pressure(world: &Arc<World>, step: &Step) {
     let Some(runtime) = world.runtime() else { return };
     match step {
         Step::Budget(kib) => {
-            world.is_lossy();
+            world.set_lossy();
             runtime.set_budget(ByteSize::kib((*kib).into()));
         }
         Step::Reclaim(group, kib) => {
-            world.is_lossy();
+            world.set_lossy();
             runtime.reclaim(&world.group(*group), ByteSize::kib((*kib).into()));
         }
         Step::DropCaches => {
-            world.is_lossy();
+            world.set_lossy();
             runtime.drop_caches();
         }
         Step::Shrink(group, node, priority) => {
-            world.is_lossy();
+            world.set_lossy();
             let (group, node, mut work) = (tree_group(world, *group), node_of(&runtime, *node), Work::unlimited());
             runtime.registry().shrink(&group, node, *priority, Reclaim::FOREGROUND, &mut work);
         }
         Step::Direct(group) => {
-            world.is_lossy();
+            world.set_lossy();
             runtime.registry().direct_reclaim(&tree_group(world, *group), Reclaim::FOREGROUND, &|| {
                 enter(Callback::Done);
                 false
             });
         }
         Step::PayDebts(group, node) => {
-            world.is_lossy();
+            world.set_lossy();
             let (group, node, mut work) = (tree_group(world, *group), node_of(&runtime, *node), Work::objects(1000));
             runtime.registry().pay_debts(&group, node, &mut work);
         }
@@ -56,7 +57,7 @@ fn node_of(runtime: &Runtime, node: u8) -> lowwater::NodeId {
     World::node(node % runtime.topology().nodes() as u8)
 }
 
-/// A group of the first runtime.
+/// Returns the group of a slot, or the root if it is foreign to the runtime.
 pub fn tree_group(world: &World, group: u8) -> Memcg {
     let group = world.group(group);
     if group.is_in_tree_of(&world.root) {

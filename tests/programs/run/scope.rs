@@ -21,8 +21,8 @@ use crate::world::World;
 pub fn keep(world: &Arc<World>, what: Keep, storage: Storage) {
     if matches!(storage, Storage::Leak) {
         world.has_leaked.store(true, SeqCst);
-        let found = world.store.found_for_ever();
-        world.for_ever.lock().unwrap().extend(found);
+        let found = world.store.found_under_leaked();
+        world.found_under_leaked.lock().unwrap().extend(found);
     }
     let kept = match what {
         Keep::Guard => Some(Stored::Guard(pin())),
@@ -67,7 +67,7 @@ pub fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
             let runtime = world.runtime();
             let scope = runtime.as_ref().map(|runtime| runtime.registry().no_reclaim_scope());
             // A charge that may not reclaim may be refused.
-            world.is_lossy();
+            world.set_lossy();
             all(world, steps);
             drop(scope);
         }

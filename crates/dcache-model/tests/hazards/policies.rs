@@ -1,9 +1,11 @@
-//! Policies for negatives that panic, return wrong values, or call every operation.
+//! Policies for negative dentries (cached names that do not exist) that panic, return wrong values,
+//! or call every operation.
 //!
-//! A policy is the user's code and runs on the thread that looks up a name, without a lock on a
-//! name or list.
+//! A policy is the user's code. It runs on the thread that looks up, unlinks or renames a name. No
+//! `d_lock` and no list lock is held; the `rwsem` of the directory may be.
 //!
-//! A new method of the policy trait needs a case here for each fault.
+//! A new method that runs during an operation needs a case for a panic, a wrong result, and
+//! re-entry.
 
 use crate::hazard::within;
 use crate::{builder, fixture};
@@ -19,7 +21,8 @@ struct PolicyCalls {
     panics: AtomicBool,
 }
 
-/// Calls every operation on a negative, and returns alternating answers.
+/// Calls every operation on a negative. The results of `has_own_lists` and `can_keep_removed`
+/// depend on the number of calls so far, even or odd.
 #[derive(Debug)]
 struct Busy(Arc<PolicyCalls>);
 
@@ -47,7 +50,7 @@ impl NegativePolicy for Busy {
         let _ = (negative.on_probation(), negative.positives(), format!("{negative:?}"));
     }
 
-    /// Only returns: no trim is allowed while the directory's lock is held.
+    /// Does not trim: the directory's `rwsem` is held, and the trait forbids it.
     fn can_keep_removed(&self, removed: &NewNegative<'_>) -> bool {
         let _ = (removed.on_probation(), removed.positives());
         let call = self.0.calls.fetch_add(1, Relaxed);
@@ -106,7 +109,8 @@ fn a_policy_that_panics_keeps_no_lock() {
         for n in 0..7 {
             for name in ["there", "missing"] {
                 let path = format!("/d/{name}{n}");
-                // A later call gets an answer.
+                // These calls return: no lock was left locked. The results depend on the calls that
+                // panicked.
                 let _ = (fixture.mount.lookup(path.as_bytes()).unwrap(), fixture.mount.unlink(path.as_bytes()));
                 drop(fixture.mount.create(path.as_bytes()).unwrap());
                 fixture.mount.unlink(path.as_bytes()).unwrap();
@@ -117,7 +121,7 @@ fn a_policy_that_panics_keeps_no_lock() {
 }
 
 #[test]
-fn policies_at_the_ends_of_their_numbers_keep_something() {
+fn policies_at_the_ends_of_their_numbers_leave_the_cache_valid() {
     within("policies", || {
         let ends = [0, 1, u64::MAX];
         let mut policies: Vec<Box<dyn NegativePolicy>> = vec![Box::new(Unbounded), Box::new(ThreeInARow)];
