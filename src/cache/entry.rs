@@ -71,9 +71,10 @@ pub enum Op<V> {
     /// Inserts this value, with the time that the current value has left. For the group that is
     /// charged, see [`Entry::group`].
     Update(V),
-    /// Removes the current value.
+    /// Removes the current value; the removal listener gets [`RemovalCause::Explicit`]. Without a
+    /// current value, changes nothing: the result is [`Computed::Kept`].
     Remove,
-    /// Changes nothing.
+    /// Changes nothing. The call does not count as a use of the entry.
     Keep,
 }
 
@@ -91,7 +92,9 @@ pub enum Computed<V> {
 }
 
 impl<K, V> Current<'_, K, V> {
-    /// The value.
+    /// Returns the value of the entry at the time of the call of the closure. If another thread
+    /// replaces or removes the entry before the operation is carried out, the closure is called
+    /// again.
     pub fn value(&self) -> &V {
         &self.record.value
     }

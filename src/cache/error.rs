@@ -25,9 +25,9 @@ pub enum CacheBuildError {
          cache's; leave one out, and give entries that are to live for a fixed time theirs with Entry::time_to_live"
     )]
     TwoTimes {
-        /// The configured time to live.
+        /// The value given to [`CacheBuilder::time_to_live`](super::CacheBuilder::time_to_live).
         time_to_live: Duration,
-        /// The configured idle time.
+        /// The value given to [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle).
         time_to_idle: Duration,
     },
     /// The last part of an entry's time, in which it is reloaded, would be all of it.
@@ -36,9 +36,9 @@ pub enum CacheBuildError {
          reloaded again as soon as it was reloaded"
     )]
     RefreshTooEarly {
-        /// The configured time before the deadline.
+        /// The value given to [`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead).
         refresh_ahead: Duration,
-        /// The configured time to live.
+        /// The value given to [`CacheBuilder::time_to_live`](super::CacheBuilder::time_to_live).
         time_to_live: Duration,
     },
     /// A limit of the cache itself is 0.
@@ -55,11 +55,11 @@ pub enum CacheBuildError {
     LimitsOutOfOrder {
         /// The name of the lower limit: `min`, `low` or `high`.
         lower: &'static str,
-        /// The bytes of the lower limit.
+        /// The value given to the builder for the lower limit.
         lower_bytes: ByteSize,
         /// The name of the limit that the lower one must not exceed: `low`, `high` or `max`.
         upper: &'static str,
-        /// The bytes of the upper limit.
+        /// The value given to the builder for the upper limit.
         upper_bytes: ByteSize,
     },
     /// A limit of the cache is above the budget, or above the `max` of an ancestor group.
@@ -67,19 +67,19 @@ pub enum CacheBuildError {
     LimitTooLarge {
         /// The limit's name: `min`, `low`, `high` or `max`.
         limit: &'static str,
-        /// The bytes of the limit.
+        /// The value given to the builder for this limit.
         bytes: ByteSize,
         /// The group with the smaller `max`; `/` for the budget.
         group: String,
-        /// The `max` of that group.
+        /// The `max` of that group, or the configured budget.
         max: ByteSize,
     },
     /// The own group of a cache with limits cannot be made.
     #[error("the cache's own group cannot be made below group {parent}: {error}")]
     OwnGroup {
-        /// The intended parent of the group.
+        /// The path of the group below which the new group was to be created.
         parent: String,
-        /// The cause.
+        /// The reason for which the group cannot be created, such as [`MemcgError::TooDeep`].
         #[source]
         error: MemcgError,
     },
@@ -94,9 +94,9 @@ pub enum RejectReason {
     TooLarge {
         /// The bytes that the entry would be charged.
         bytes: ByteSize,
-        /// The group with the limit.
+        /// The path of the group with the limit: the group to be charged, or an ancestor.
         group: String,
-        /// The limit.
+        /// The `max` of that group.
         max: ByteSize,
     },
     /// No memory can be freed for the entry now: the present entries are protected, in use, or not
@@ -106,7 +106,7 @@ pub enum RejectReason {
     NoRoom {
         /// The bytes that the entry would be charged.
         bytes: ByteSize,
-        /// The group that is full.
+        /// The path of the group that is full: the group to be charged, or an ancestor.
         group: String,
     },
     /// Readers hold back so much memory of removed entries that nothing can be added: see
@@ -130,13 +130,13 @@ pub enum RejectReason {
     /// The group belongs to another runtime.
     #[error("the group {group} is not of the cache's runtime: take one from there, with Runtime::group")]
     ForeignGroup {
-        /// The group.
+        /// The path of the group that was to be charged.
         group: String,
     },
     /// The system has no memory for the entry, its list, or its index slot.
     #[error("no memory for an entry of group {group}")]
     NoMemory {
-        /// The group.
+        /// The path of the group that was to be charged.
         group: String,
     },
 }
@@ -145,9 +145,9 @@ pub enum RejectReason {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InsertError<V> {
-    /// The reason.
+    /// The reason for which the insert was rejected, with the group and the bytes.
     pub reason: RejectReason,
-    /// The rejected value.
+    /// The rejected value, for the caller to use or to drop. The key was dropped.
     pub value: V,
 }
 

@@ -156,12 +156,13 @@ where
         &self.inner.group
     }
 
-    /// The runtime.
+    /// Returns the runtime with which the cache was built: its budget, groups and reclaimer are
+    /// those of the cache.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
     }
 
-    /// The counters since the cache was made.
+    /// Returns the counters since the cache was built. O(1), takes no lock.
     pub fn stats(&self) -> CacheStats {
         self.inner.core.stats()
     }

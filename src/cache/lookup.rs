@@ -115,7 +115,8 @@ where
         self.find(key, |record, _, _| record.value.clone())
     }
 
-    /// Returns whether `key` is present. Does not count as a use.
+    /// Returns whether the cache has an entry under `key` that has not expired. Counts neither a
+    /// use nor a hit or miss.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -123,7 +124,8 @@ where
         self.find(key, |_, _, _| ()).is_some()
     }
 
-    /// Removes `key` and returns its value.
+    /// Removes the entry of `key` and returns a clone of its value. An entry that has expired is
+    /// removed as well, but `None` is returned.
     pub fn remove<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,

@@ -141,7 +141,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The group of the tenant.
+    /// Returns the group of the tenant, to which new entries of this view are charged.
     pub fn group(&self) -> &'a Memcg {
         self.group
     }

@@ -78,12 +78,14 @@ impl Runtime {
 }
 
 impl Charge {
-    /// Returns the charged group.
+    /// Returns the group that was charged, as given to [`Runtime::charge_guard`]. It may have
+    /// ended: see [`Charge`].
     pub fn group(&self) -> &Memcg {
         &self.group
     }
 
-    /// Returns the charged bytes.
+    /// Returns the bytes that are charged now, and that the drop uncharges. [`grow`](Self::grow),
+    /// [`shrink`](Self::shrink), [`resize`](Self::resize) and [`split`](Self::split) change them.
     pub fn bytes(&self) -> ByteSize {
         self.bytes
     }

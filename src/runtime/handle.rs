@@ -117,7 +117,7 @@ pub struct RuntimeStats {
     pub pressure: Option<PressureStats>,
     /// The number of groups, including the root.
     pub groups: usize,
-    /// Statistics of each node's reclaimer thread.
+    /// Statistics of each node's reclaimer thread, in the order of the node numbers.
     pub reclaimers: Vec<NodeStats>,
     /// Statistics of the shrinkers, and of the map that records the groups for which each shrinker
     /// holds objects.
@@ -178,12 +178,15 @@ impl Runtime {
         self.pressure().map_or_else(|| self.root().max(), Monitor::asked_budget)
     }
 
-    /// Returns the tree of groups.
+    /// Returns the tree of this runtime's groups, for methods that [`Runtime`] does not have: a
+    /// group by its id ([`MemcgTree::get`]), or a hook for groups that go offline
+    /// ([`MemcgTree::add_hook`]).
     pub fn tree(&self) -> &MemcgTree {
         &self.inner.tree
     }
 
-    /// Returns the topology of NUMA nodes.
+    /// Returns the topology that assigns threads to NUMA nodes: the one given to
+    /// [`RuntimeBuilder::topology`](super::RuntimeBuilder::topology), or that of this machine.
     pub fn topology(&self) -> &Arc<dyn Topology> {
         &self.inner.topology
     }

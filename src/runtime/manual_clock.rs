@@ -97,7 +97,8 @@ impl ManualClock {
         self.step(time);
     }
 
-    /// Returns the time by which the clock was advanced.
+    /// Returns the sum of all calls of [`advance`](Self::advance), on this handle and its clones:
+    /// at most 30 years.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds())
     }

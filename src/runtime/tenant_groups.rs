@@ -178,7 +178,7 @@ impl TenantGroups {
         self.len() == 0
     }
 
-    /// Returns the parent of all groups.
+    /// Returns the parent of all tenants' groups. Its limits bound all tenants together.
     pub fn parent(&self) -> &Memcg {
         &self.parent
     }

@@ -1,7 +1,7 @@
 //! Runs one load of the cache for `ci/instructions.sh`, which counts the instructions of
 //! [`counted`]. Seeds, keys and their order are fixed. The watermarks are equal to the budget, so
-//! that the reclaimer does not run and the inserting thread itself evicts: it executes all
-//! instructions.
+//! that the reclaimer does not run, and the inserting thread itself evicts. Then all the work of an
+//! eviction is done by the thread that is counted.
 //!
 //! `committed.txt` has the counts that the script compares with; a change of a load here makes them
 //! invalid and needs `--commit`.
@@ -40,15 +40,15 @@ enum Load {
     Miss,
     /// `insert` of a new key into a full cache.
     Insert,
-    /// The same for 10 groups, 64 inserts for each in turn.
+    /// `Insert` for 10 groups, 64 inserts for each in turn.
     Insert10,
-    /// The same for 1,000 groups.
+    /// `Insert10` for 1,000 groups.
     Insert1000,
     /// `get`, and `insert` after a miss; Zipf 0.99, ten keys for each entry.
     Mix,
-    /// The same with `get_or_insert_with`.
+    /// `Mix` with `get_or_insert_with` in place of `get` and `insert`.
     GetOrInsert,
-    /// The mix in a cache of 1,000 entries.
+    /// `Mix` in a cache of 1,000 entries.
     SmallMix,
     /// `insert` of a present key.
     Overwrite,
@@ -128,7 +128,11 @@ impl Zipf {
     }
 }
 
-/// Applies `operation` to all `items`. Instructions are counted in this function only.
+/// Applies `operation` to all `items`.
+///
+/// Instructions are counted while this function runs. `ci/instructions.sh` finds it by its name
+/// (`*counted*`): it must not be inlined, and no function that is called inside, and is not
+/// inlined, may have `counted` in its name.
 #[inline(never)]
 fn counted<T: Copy>(items: &[T], mut operation: impl FnMut(T)) {
     items.iter().for_each(|item| operation(*item));
@@ -143,7 +147,7 @@ fn insert_new(groups_max: u64, operations: u64) {
         let entry = group.into_iter().fold(entry, |entry, group| entry.group(group));
         entry.insert(number).expect("room for an entry");
     };
-    // Every group once before the count, so that all of them have lists and tallies.
+    // Inserts for every group, so that the lists and counters of each group exist before the count.
     let first = 2 * ENTRIES + groups_max * INSERTS_IN_A_ROW;
     (2 * ENTRIES..first).for_each(insert);
     let numbers: Vec<u64> = (first..first + operations).collect();
@@ -166,9 +170,8 @@ fn get_then_insert(cache: &TestCache, key: u64) {
 
 fn main() {
     let Options { load, operations } = Options::parse();
-    let present = |setup: &Setup| -> Vec<u64> {
-        setup.present().into_iter().cycle().take(operations as usize).collect()
-    };
+    let present =
+        |setup: &Setup| -> Vec<u64> { setup.present().into_iter().cycle().take(operations as usize).collect() };
     match load {
         Load::Hit => {
             let (setup, mut hits) = (Setup::full(), 0);

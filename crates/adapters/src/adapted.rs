@@ -25,7 +25,7 @@ use crate::Evict;
 /// The unit in which the runtime asks for memory: a scan of one page evicts a page's worth.
 const PAGE: u64 = 4096;
 
-/// A cache that cannot be adapted.
+/// The error of [`adapt`] and [`adapt_in`]. The cache that was passed is dropped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdaptError {

@@ -1,6 +1,9 @@
 //! `foyer::Cache`, the cache in memory, which can evict only by a lower capacity.
 //!
-//! A change must ensure that the capacity is set back after each eviction, also after a panic.
+//! A change must ensure that each eviction tries to set the capacity back, also after a panic. The
+//! attempt may fail: after a panic foyer does not wait for its other threads, which may then set
+//! the lower capacity last, and the second call can fail, too. Then shards stay small until the
+//! next eviction.
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -11,12 +14,15 @@ use lowwater::ByteSize;
 use crate::Evict;
 
 /// The weighter must return bytes. Build the cache with a capacity above the budget (1 << 40), so
-/// that the runtime alone decides; a lower capacity stays in effect.
+/// that the runtime alone decides; a lower capacity is a second bound beside the runtime.
 ///
-/// An eviction resizes the cache and sets the capacity with which it was built again: a program's
-/// own `resize` lasts until then. Inserts of other threads meanwhile meet the lower capacity. foyer
-/// resizes on a new thread for each shard, so few shards are better: eight by default. If a thread
-/// cannot be started or an event listener panics, the rest is not evicted.
+/// An eviction resizes the cache, and then resizes it back to the capacity with which it was built.
+/// A capacity that the program set by its own `resize` is lost then. Inserts of other threads
+/// meanwhile meet the lower capacity. foyer resizes on a new thread for each shard, so few shards
+/// are better: eight by default. If a thread cannot be started, the shards after it are not
+/// evicted. If an event listener panics, it is not called for the rest of that shard.
+///
+/// After such a failure, shards may keep the lower capacity until the next eviction.
 impl<K, V, S> Evict for Cache<K, V, S, CacheProperties>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -28,8 +34,9 @@ where
     }
 
     fn shrink_to(&self, target: ByteSize) {
-        // An error or a panic (no thread, a listener) leaves shards as they are: the runtime asks
-        // again. The second call must follow, or the cache would stay small.
+        // After an error or a failed start of a thread, shards may be left as they are: the runtime
+        // asks again. The second call must follow also after a panic (no thread, a listener), or
+        // the cache would stay small.
         let resize = |capacity| drop(catch_unwind(AssertUnwindSafe(|| self.resize(capacity))));
         let capacity = self.capacity();
         resize(usize::try_from(target.get()).unwrap_or(usize::MAX));

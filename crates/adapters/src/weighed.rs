@@ -15,16 +15,16 @@ use crate::Evict;
 
 /// A cache of one thread that can remove its oldest entry, for [`Weighed`].
 pub trait OldestFirst: Send + 'static {
-    /// The keys.
+    /// The type of the keys, which are weighed together with the values.
     type Key;
-    /// The values.
+    /// The type of the values.
     type Value;
 
     /// Inserts an entry, as the youngest. Returns the entry that it replaced, or that the cache
     /// evicted for it.
     fn push(&mut self, key: Self::Key, value: Self::Value) -> Option<(Self::Key, Self::Value)>;
 
-    /// Removes the oldest entry.
+    /// Removes and returns the oldest entry; `None` if the cache is empty.
     fn pop_oldest(&mut self) -> Option<(Self::Key, Self::Value)>;
 }
 

@@ -64,10 +64,10 @@ pub struct CompactBytes<T> {
     shares: PhantomData<Arc<T>>,
 }
 
-/// The contents of a [`CompactBytes`].
+/// The contents of a [`CompactBytes`], borrowed by [`CompactBytes::get`].
 #[derive(Debug)]
 pub enum Kept<'a, T> {
-    /// Owned bytes.
+    /// Bytes that this value alone owns, at most [`CompactBytes::BYTES_MAX`]. A clone copies them.
     Own(&'a [u8]),
     /// A value shared with its clones.
     Shared(&'a T),
@@ -85,7 +85,7 @@ unsafe impl<T: Send + Sync> Send for CompactBytes<T> {}
 unsafe impl<T: Send + Sync> Sync for CompactBytes<T> {}
 
 impl<T> CompactBytes<T> {
-    /// The maximum number of owned bytes.
+    /// The maximum number of owned bytes: 65,534. Longer values must be shared.
     pub const BYTES_MAX: usize = SHARED as usize - 1;
 
     /// Creates a value of owned bytes, with a note. O(1), allocates nothing.
@@ -116,7 +116,7 @@ impl<T> CompactBytes<T> {
         Self { pointer, len, note, shares: PhantomData }
     }
 
-    /// Returns the contents. O(1).
+    /// Returns the bytes or the shared value, without a copy. O(1).
     #[inline]
     pub fn get(&self) -> Kept<'_, T> {
         match self.len {
@@ -133,13 +133,13 @@ impl<T> CompactBytes<T> {
         ptr::slice_from_raw_parts_mut(self.pointer.as_ptr(), usize::from(self.len))
     }
 
-    /// Returns the note.
+    /// Returns the note: 16 bits, given at the creation or by [`set_note`](Self::set_note).
     #[inline]
     pub fn note(&self) -> u16 {
         self.note
     }
 
-    /// Sets the note.
+    /// Replaces the note. The contents do not change, and clones keep their own notes.
     #[inline]
     pub fn set_note(&mut self, note: u16) {
         self.note = note;

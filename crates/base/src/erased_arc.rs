@@ -22,7 +22,7 @@ use core::ptr::NonNull;
 /// The marker exists without the bounds of the state's type, as a struct with a field
 /// `PhantomData<fn(T) -> T>` does; only the implementation of this trait has the bounds.
 pub trait HasState {
-    /// The state.
+    /// The type of the state to which the pointers of the marker point.
     type State;
 }
 

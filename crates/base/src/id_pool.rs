@@ -50,7 +50,8 @@ impl IdPool {
         Self { levels: Vec::new(), end }
     }
 
-    /// Takes the lowest free id.
+    /// Takes the lowest free id. O(log highest id), and may allocate. Returns [`NoId`] if all ids
+    /// are in use or there is no memory.
     pub fn take(&mut self) -> Result<u32, NoId> {
         let full = self.levels.last().map(|top| top.first() == Some(&u64::MAX));
         if full != Some(false) {
@@ -86,7 +87,8 @@ impl IdPool {
         Ok(id)
     }
 
-    /// Releases an id.
+    /// Releases an id, which must be in use (checked with debug assertions). The memory is kept.
+    /// O(log highest id).
     pub fn put(&mut self, id: u32) {
         debug_assert!(self.is_used(id), "id {id} is released, but is not in use");
         let mut at = id as usize;

@@ -17,17 +17,17 @@ impl NodeId {
     /// The first node; the only one of most machines.
     pub const ZERO: Self = Self(0);
 
-    /// Returns the id of node number `n`.
+    /// Returns the id of node number `n`, which need not exist on this machine.
     pub const fn new(n: u16) -> Self {
         Self(n)
     }
 
-    /// Returns the number, as an index.
+    /// Returns the number as a `usize`, to index a table with one element for each node.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Returns the number, as it is stored.
+    /// Returns the number in the type in which it is stored and displayed.
     pub const fn get(self) -> u16 {
         self.0
     }

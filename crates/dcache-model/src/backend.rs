@@ -28,7 +28,7 @@ use std::io;
 pub struct InodeInfo {
     /// The number, unique among the inodes that exist at one time.
     pub inode: u64,
-    /// The kind.
+    /// The kind of the inode. Only a [`Kind::Directory`] is entered.
     pub kind: Kind,
 }
 
@@ -42,13 +42,16 @@ pub struct InodeInfo {
 /// A backend that changes by itself makes cached answers stale. The owner of the mount has to
 /// detect such changes and call [`Mount::invalidate`](crate::Mount::invalidate).
 pub trait Backend: Send + Sync {
-    /// Returns the root directory.
+    /// Returns the inode of the root directory. Called once for each mount, by
+    /// [`Dcache::mount`](crate::Dcache::mount), which returns an error of this call.
     fn root(&self) -> io::Result<InodeInfo>;
 
     /// Returns the inode of `name` in the directory `dir`; `None` if it does not exist.
     fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>>;
 
-    /// Creates a file or directory.
+    /// Creates `name` in the directory `dir`, and returns the new inode. Called only for names that
+    /// do not exist, according to the cache or to [`lookup`](Self::lookup), and never with
+    /// [`Kind::Other`].
     fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo>;
 
     /// Removes a name. A directory must be empty, or this is [`io::ErrorKind::DirectoryNotEmpty`].
@@ -57,9 +60,12 @@ pub trait Backend: Send + Sync {
     /// Renames `from` to `to`, and replaces `to` if it exists.
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()>;
 
-    /// Creates a further name for a file.
+    /// Creates `name` in the directory `dir` as a further name of the inode `file`, which is no
+    /// directory. Called only for names that do not exist, according to the cache or to
+    /// [`lookup`](Self::lookup).
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()>;
 
-    /// Returns the names in a directory.
+    /// Returns all names in the directory `dir`, in any order, with their inodes.
+    /// [`Mount::readdir`](crate::Mount::readdir) returns the same list, which is not cached.
     fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>>;
 }

@@ -64,7 +64,7 @@ pub struct Dcache {
     policy: std::sync::Arc<dyn NegativePolicy>,
 }
 
-/// The settings of a [`Dcache`].
+/// The settings of a [`Dcache`], from [`Dcache::builder`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
     buckets: usize,
@@ -79,7 +79,8 @@ pub struct Builder {
 const BUCKETS_DEFAULT: usize = 1 << 16;
 
 impl Dcache {
-    /// Returns a builder.
+    /// Returns a builder with the defaults: 65,536 buckets, the policy [`Probation`], the topology
+    /// of this machine, removed names kept as negatives, and no charges.
     pub fn builder() -> Builder {
         Builder {
             buckets: BUCKETS_DEFAULT,
@@ -145,12 +146,13 @@ impl Dcache {
         self.core.counters.read()
     }
 
-    /// Returns the policy for negatives.
+    /// Returns the policy that decides which negatives stay cached. It is chosen by the builder and
+    /// does not change.
     pub fn policy(&self) -> &dyn NegativePolicy {
         &*self.policy
     }
 
-    /// Returns the number of buckets of the hash table.
+    /// Returns the number of buckets of the hash table: a power of two, which does not change.
     pub fn buckets(&self) -> usize {
         self.core.chains.buckets()
     }

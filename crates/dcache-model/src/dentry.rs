@@ -1,21 +1,30 @@
 //! Dentries: a name below a directory, with the inode it refers to, or without one if it is
 //! negative.
 //!
+//! A lookup from the cache takes no lock: it reads the fields of a dentry as atomics, and validates
+//! them with the dentry's sequence count. Therefore the fields that a lookup reads are apart from
+//! those that only `d_lock` protects.
+//!
+//! A change must ensure that each field is written as the table says, and that locks are taken in
+//! the order below it. `check.rs` checks the invariants; a new one belongs there, too.
+//!
 //! # Locking
 //!
 //! | field | written under | read |
 //! |---|---|---|
 //! | `lru` | the list's lock | |
 //! | `link` | the bucket's lock | by lookups, inside a `Reader` |
-//! | `words`, `len`, `hash`, `parent`, `number`, the type in `flags` | `d_lock`, between `seq` odd and even | by lookups, validated with `seq` |
-//! | `flags`, the rest | `d_lock`; `REFERENCED` without a lock | by any thread |
+//! | `words`, `hash`, `parent` (the address), `number`, the type and the name's length in `flags` | `d_lock`, between `seq` odd and even | by lookups, validated with `seq` |
+//! | all other bits of `flags` | `d_lock`; `REFERENCED` without a lock | by any thread |
+//! | `LockedFields`: `parent` (the handle), `inode`, `tail` | `d_lock` | under `d_lock` |
 //! | `count` | no lock | by any thread |
-//! | `child_index` | the parent's children lock | under the same lock |
+//! | `child_index` | the parent's children lock; once without it, by the thread that allocates the dentry | under the same lock; without it as a sample, when the dentry is dead |
 //! | `dir` | no lock, once | by any thread |
+//! | `Dir`: `children`, `in_lookup` | their own locks | under the same lock |
 //!
-//! Lock order: the rename mutex, a directory's `rwsem` (ancestors first), `d_lock` (by address for
-//! two dentries), the parent's `children`, a bucket's lock, a list's lock. A walk of a list holds
-//! that list's lock, so it only *tries* `d_lock`.
+//! Lock order: the rename mutex, a directory's `rwsem` (ancestors first), its `in_lookup`, the
+//! rename lock, `d_lock` (by address for two dentries), the parent's `children`, a bucket's lock, a
+//! list's lock. A walk of a list holds that list's lock, so it only *tries* `d_lock`.
 //!
 //! # Invariants
 //!
@@ -25,7 +34,7 @@
 //!    `LRU_LIST` and without `SHRINK_LIST` (D9).
 //! 3. Each child is counted as a user of its parent (D12).
 //! 4. A dentry that is hashed, not dead and not in use is on a list; or its last user is about to
-//!    add it to one, or, with `DONTCACHE`, to kill it.
+//!    add it to one, or to kill it, if `DONTCACHE` is set or the list cannot take it.
 //! 5. `CHARGED` is set exactly while the bytes of the dentry, with its current name, are charged to
 //!    its memcg; a rename adjusts the charge.
 //!
@@ -37,7 +46,7 @@ use crate::flag;
 use crate::inode::Inode;
 use crate::kind::{kind_of, Kind};
 use crate::lockref::LockRef;
-use crate::qstr::{unpack, Name, QStr, INLINE_MAX, WORDS};
+use crate::qstr::{unpack, QStr, INLINE_MAX, WORDS};
 use crate::seqcount::SeqCount;
 use crate::stats::{CounterDelta, Counters};
 use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -47,12 +56,13 @@ use lowwater_store::hash_chains::HashLink;
 use lowwater_store::hash_node;
 use once_cell::race::OnceBox;
 
-/// A dentry; the module's table lists the lock that protects each field.
+/// A dentry; the module's table lists the locks of the fields that change.
 #[doc(alias = "struct dentry")]
 pub(crate) struct Dentry {
     link: HashLink<Dentry>,
     pub(crate) seq: SeqCount,
     hash: AtomicU32,
+    /// The address of the parent, as part of the name that lookups compare.
     parent: AtomicUsize,
     words: [AtomicU64; WORDS],
     /// The inode number, valid while the dentry is positive.
@@ -76,6 +86,7 @@ hash_node!(impl[] for Dentry { link });
 /// The fields of a dentry that `d_lock` protects.
 #[doc(alias = "d_lock")]
 pub(crate) struct LockedFields {
+    /// A handle of the parent. `None` for the root and for a dead dentry.
     pub(crate) parent: Option<Arc<Dentry>>,
     pub(crate) inode: Option<Arc<Inode>>,
     /// The bytes of a long name after the first 32. Boxed twice, so that the field takes 8 bytes:
@@ -150,10 +161,12 @@ impl Dentry {
 
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
-        // Relaxed: the caller validates with `seq`, holds `d_lock`, or issues a fence.
+        // Relaxed: the caller validates with `seq`, holds `d_lock`, issues a fence, or holds the
+        // `rwsem` under which the flag is set, or reads a hint.
         self.flags.load(Ordering::Relaxed)
     }
 
+    /// Returns whether any of these flags is set.
     #[inline]
     pub(crate) fn has(&self, flags: u32) -> bool {
         self.flags() & flags != 0
@@ -186,7 +199,8 @@ impl Dentry {
         }
     }
 
-    /// Sets the inode. The caller holds `d_lock`, and `seq` is odd.
+    /// Sets the inode; the caller sets the type by [`update_flags`](Self::update_flags). The caller
+    /// holds `d_lock`, and `seq` is odd.
     #[doc(alias = "__d_set_inode_and_type")]
     pub(crate) fn set_inode(&self, locked: &mut LockedFields, inode: Arc<Inode>) {
         // Relaxed: the sequence count orders the store.
@@ -219,8 +233,8 @@ impl Dentry {
         self.dir.get_or_init(|| Box::new(Dir::new()))
     }
 
-    /// Compares with `qstr` without `d_lock`. Returns the sequence count with which the caller
-    /// validates a match.
+    /// Compares with `qstr` without `d_lock`, except for the tail of a long name. Returns the
+    /// sequence count with which the caller validates a match.
     #[doc(alias = "dentry_cmp")]
     #[inline]
     pub(crate) fn matches(&self, qstr: &QStr<'_>) -> Option<u32> {
@@ -233,8 +247,10 @@ impl Dentry {
         self.is_same_name(qstr).then_some(seq)
     }
 
-    /// Returns whether the dentry is hashed under this name. The caller holds `d_lock`, or
-    /// validates with `seq`.
+    /// Returns whether the dentry is hashed under this name. The caller validates with `seq`. It
+    /// does not hold `d_lock`, unless the name has at most [`INLINE_MAX`] bytes: the tail of a
+    /// longer name is compared under `d_lock`. With `d_lock` held, call
+    /// [`is_same_name_locked`](Self::is_same_name_locked).
     #[doc(alias = "d_same_name")]
     #[inline]
     pub(crate) fn is_same_name(&self, qstr: &QStr<'_>) -> bool {
@@ -254,9 +270,8 @@ impl Dentry {
 
     /// As [`is_same_name`](Self::is_same_name), for a caller that holds `d_lock`.
     pub(crate) fn is_same_name_locked(&self, locked: &LockedFields, qstr: &QStr<'_>) -> bool {
-        let short = QStr { name: Name::checked(&qstr.name.bytes()[..qstr.len().min(INLINE_MAX)]), ..*qstr };
         if qstr.len() <= INLINE_MAX {
-            return self.is_same_name(&short);
+            return self.is_same_name(qstr);
         }
         let flags = self.flags();
         // Relaxed: the lock is held.
@@ -280,8 +295,8 @@ impl Dentry {
         unpack(words, len, locked.tail.as_ref().map_or(&[], |tail| tail))
     }
 
-    /// Replaces the name and the parent. The caller holds `d_lock`, `seq` is odd, and the dentry is
-    /// on no chain.
+    /// Replaces the name, its hash and the parent's address; the caller replaces `locked.parent`.
+    /// The caller holds `d_lock`, `seq` is odd, and the dentry is on no chain.
     pub(crate) fn set_name(&self, locked: &mut LockedFields, qstr: &QStr<'_>) {
         // Relaxed: the sequence count orders these stores.
         self.parent.store(qstr.parent, Ordering::Relaxed);

@@ -68,7 +68,8 @@ impl Error {
         Self { kind, path: path.into() }
     }
 
-    /// Returns the reason.
+    /// Returns the reason of the failure, with the backend's own error if there is one
+    /// ([`ErrorKind::Backend`]).
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }

@@ -9,9 +9,9 @@ use crate::flag;
 /// The kind of the inode that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// A file.
+    /// A regular file. It can have several names ([`Mount::link`](crate::Mount::link)).
     File,
-    /// A directory.
+    /// A directory: the only kind that has names below it.
     Directory,
     /// Anything else: a symbolic link, a device, a socket. It is not followed.
     Other,

@@ -31,7 +31,7 @@ pub struct Mount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "dirent")]
 pub struct DirEntry {
-    /// The name.
+    /// The name in its directory, without a path: bytes of no particular encoding.
     pub name: Box<[u8]>,
     /// The kind of its inode.
     pub kind: Kind,
@@ -44,9 +44,9 @@ pub struct DirEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stat {
-    /// The kind.
+    /// The kind of the inode.
     pub kind: Kind,
-    /// The number.
+    /// The number that the backend gave the inode, unique among the inodes that exist at one time.
     pub inode: u64,
 }
 
@@ -128,7 +128,8 @@ impl DentryRef<'_> {
         self.dentry.kind().unwrap_or(Kind::Other)
     }
 
-    /// Returns the number of the inode.
+    /// Returns the number that the backend gave the inode, unique among the inodes that exist at
+    /// one time.
     pub fn inode(&self) -> u64 {
         self.dentry.number()
     }

@@ -41,7 +41,7 @@ impl<'a> Name<'a> {
         Ok(Self(bytes))
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the name: 1 to [`NAME_MAX`] bytes of no particular encoding.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }

@@ -100,7 +100,7 @@ impl DirectoryWatch<'_> {
         self.visited
     }
 
-    /// Returns the directory.
+    /// Returns the watched directory, which stays in the cache as long as the watch exists.
     pub fn directory(&self) -> &DentryRef<'_> {
         &self.directory
     }

@@ -161,7 +161,7 @@ pub enum AddError<H> {
 }
 
 impl<H> AddError<H> {
-    /// Returns the item.
+    /// Returns the handle of the item that was not added, whatever the reason.
     pub fn into_handle(self) -> H {
         match self {
             Self::Linked(handle) | Self::NoMemory(handle) | Self::Full(handle) => handle,

@@ -82,7 +82,7 @@ pub enum TriggerError {
     Stall {
         /// The requested stall time.
         stall: Duration,
-        /// The window.
+        /// The requested window.
         window: Duration,
     },
 }
@@ -196,7 +196,8 @@ impl Psi {
         Self { file: PsiFile::At(path.into()), trigger }
     }
 
-    /// Returns the trigger.
+    /// Returns the trigger that is written to the PSI file when the watch begins: the stall time
+    /// and the window at which the kernel sends an event.
     pub fn trigger(&self) -> Trigger {
         self.trigger
     }

@@ -34,7 +34,8 @@ pub(super) use system::{OpenSource, Poller};
 pub enum Source {
     /// The kernel, when tasks waited too long for memory.
     Psi(Psi),
-    /// The service manager.
+    /// The file that the service manager has assigned to this service; each event is
+    /// [`Level::Medium`].
     Systemd(Watch),
 }
 
@@ -57,7 +58,7 @@ pub enum SourceError {
     /// The file cannot be opened.
     #[error("{file} cannot be opened: {source}; {advice}")]
     Open {
-        /// The file.
+        /// The path of the file.
         file: String,
         /// The system's error.
         source: io::Error,
@@ -67,7 +68,7 @@ pub enum SourceError {
     /// The kernel rejects the trigger.
     #[error("{file} does not take the trigger \"{trigger}\": {source}; {advice}")]
     Trigger {
-        /// The file.
+        /// The path of the file.
         file: String,
         /// The trigger that was written there.
         trigger: Trigger,
@@ -79,7 +80,7 @@ pub enum SourceError {
     /// The bytes of `$MEMORY_PRESSURE_WRITE` cannot be written.
     #[error("{file} does not take the bytes of $MEMORY_PRESSURE_WRITE: {source}; correct the unit, or unset it")]
     Write {
-        /// The file.
+        /// The path of the file.
         file: String,
         /// The system's error.
         source: io::Error,
@@ -87,7 +88,7 @@ pub enum SourceError {
     /// The path is of a type that cannot report pressure.
     #[error("{file} is neither a PSI file nor a FIFO nor an AF_UNIX socket; correct the path")]
     Kind {
-        /// The file.
+        /// The path of the file.
         file: String,
     },
     /// The cgroup (v2) of this process has no visible directory.
@@ -99,19 +100,19 @@ pub enum SourceError {
     /// The file is gone, because its group was removed.
     #[error("{file} is gone, as a removed cgroup's files are; this source has stopped")]
     Gone {
-        /// The file.
+        /// The path of the file.
         file: String,
     },
     /// The peer closed the file.
     #[error("{file} was closed by its other end; this source has stopped")]
     Closed {
-        /// The file.
+        /// The path of the file.
         file: String,
     },
     /// The file can no longer be read.
     #[error("{file} cannot be read any more: {source}; this source has stopped")]
     Read {
-        /// The file.
+        /// The path of the file.
         file: String,
         /// The system's error.
         source: io::Error,
@@ -119,7 +120,7 @@ pub enum SourceError {
     /// This operating system has no such files.
     #[error("{file} is a file of Linux: leave it out on other systems")]
     Unsupported {
-        /// The file.
+        /// The path of the file.
         file: String,
     },
 }

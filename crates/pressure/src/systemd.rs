@@ -28,7 +28,8 @@ pub const WATCH_VARIABLE: &str = "MEMORY_PRESSURE_WATCH";
 /// The environment variable with the bytes to write to the path first.
 pub const WRITE_VARIABLE: &str = "MEMORY_PRESSURE_WRITE";
 
-/// The service manager's setting.
+/// The service manager's setting for memory pressure, parsed from [`WATCH_VARIABLE`] and
+/// [`WRITE_VARIABLE`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Systemd {
     /// The variable is not set: the process is not a service, or its manager does not implement the

@@ -138,7 +138,8 @@ impl Target {
         }
     }
 
-    /// Returns the limit for usage now.
+    /// Returns the limit for usage now. Events lower it, and [`tick`](Self::tick) raises it, up to
+    /// the [`budget`](Self::budget).
     pub fn ceiling(&self) -> ByteSize {
         self.ceiling
     }
@@ -148,7 +149,7 @@ impl Target {
         self.budget
     }
 
-    /// Returns the level of pressure.
+    /// Returns the level of pressure. Events raise it, and [`tick`](Self::tick) lowers it.
     pub fn level(&self) -> Level {
         self.level
     }

@@ -176,7 +176,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         is_it
     }
 
-    /// Removes and retires the value.
+    /// Removes the value, if there is one. It is dropped after its grace period.
     pub fn clear(&self, guard: &Guard) {
         // Acquire: pairs with the Release in `replace`, since retiring writes to the value's
         // header.

@@ -45,7 +45,7 @@ pub(crate) fn pin() -> Guard {
     Guard(PhantomData)
 }
 
-/// A cookie for a grace period.
+/// A cookie for a grace period, from [`start_poll`].
 #[derive(Clone, Debug)]
 pub struct GracePeriod(());
 

@@ -1,9 +1,10 @@
 //! The read side for systems without `membarrier`: crossbeam-epoch.
 //!
-//! Same interface as `membarrier.rs`. It may abort without memory and frees later, so tests that
-//! count frees or fail allocations are not built with it (`lowwater_epoch`).
+//! Same interface as the other backends (`guard.rs` names them), without `heavy_fences`. It may
+//! abort without memory and frees later, so tests that count frees or fail allocations are left out
+//! with `--cfg lowwater_epoch`.
 //!
-//! A change of the interface must be made in both.
+//! A change of the interface must be made in all of them.
 
 use crate::retired::Retired;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -22,9 +23,12 @@ pub(crate) fn pin() -> Guard {
 #[derive(Clone, Debug)]
 pub struct GracePeriod(Arc<AtomicBool>);
 
-/// Starts a grace period. An object may be freed once [`poll`](GracePeriod::poll) returns true if
-/// it was made unreachable before this call, inside the read side, by this thread or under a lock
-/// that this thread took since. O(1), takes a lock.
+/// Starts a grace period.
+///
+/// An object may be freed once [`poll`](GracePeriod::poll) returns true, if it was made unreachable
+/// before this call, by a thread that was inside the read side. If another thread made it
+/// unreachable, that thread must have done so under a lock which this thread has taken afterwards.
+/// Allocates, and may free retired objects.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let past = Arc::new(AtomicBool::new(false));
@@ -38,11 +42,13 @@ pub fn start_poll() -> GracePeriod {
 
 impl GracePeriod {
     /// Returns whether [`poll`](Self::poll) can be called without a fence on every processor.
+    /// Always true: `poll` runs a fence on this processor only.
     pub fn is_fenced(&self) -> bool {
         true
     }
 
-    /// Returns whether all readers that were inside when the grace period started have left.
+    /// Returns whether all readers that were inside when the grace period started have left. May
+    /// return false for some time after they have left.
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         // The collector advances its epoch only when threads pin.
@@ -53,7 +59,7 @@ impl GracePeriod {
 }
 
 /// Hands this thread's retired objects to the collector, which frees them when their grace period
-/// is over.
+/// is over. Unlike Linux' `rcu_barrier`, does not wait for that.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {
     crossbeam_epoch::pin().flush();

@@ -136,7 +136,7 @@ fn pin_slow() -> Guard {
     Guard { local: NonNull::from(&STRAY) }
 }
 
-/// A cookie for a grace period.
+/// A cookie for a grace period, from [`start_poll`].
 #[derive(Clone, Debug)]
 pub struct GracePeriod(u64);
 

@@ -56,19 +56,20 @@ struct Waiting<G> {
 }
 
 impl<G: Garbage> ReaderCount<G> {
-    /// Creates a count of zero.
+    /// Creates a count of zero readers, with `garbage` as the objects that wait.
     #[cfg(not(lowwater_loom))]
     pub const fn new(garbage: G) -> Self {
         Self { active: AtomicUsize::new(0), waiting: Mutex::new(Waiting { garbage, is_freeing: false }) }
     }
 
-    /// Creates a count of zero.
+    /// Creates a count of zero readers, with `garbage` as the objects that wait.
     #[cfg(lowwater_loom)]
     pub fn new(garbage: G) -> Self {
         Self { active: AtomicUsize::new(0), waiting: Mutex::new(Waiting { garbage, is_freeing: false }) }
     }
 
-    /// Enters the read side.
+    /// Enters the read side: until the matching [`leave`](Self::leave), no object that this reader
+    /// can reach is freed. Aborts the process if more than `isize::MAX` readers are inside.
     pub fn enter(&self) {
         // Acquire: pairs with the Release in `leave`; see the module's table.
         let ordering = if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };

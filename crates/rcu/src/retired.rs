@@ -18,7 +18,7 @@ pub struct RetiredKind {
 }
 
 impl RetiredKind {
-    /// Returns the kind of `T`.
+    /// Creates the kind of `T`, for the one `static` that [`Retired::kind`] returns.
     pub const fn of<T: Retired>() -> Self {
         Self {
             next: next::<T>,
@@ -43,7 +43,7 @@ pub unsafe trait Retired: Send + Sized + 'static {
     /// Whether a single object of this type justifies a heavy fence.
     const IS_LARGE: bool = false;
 
-    /// Returns the kind of this type.
+    /// Returns the `static` with the kind of this type, the same at every call.
     fn kind() -> &'static RetiredKind;
 
     /// Returns the link by which retired objects are queued.

@@ -56,7 +56,8 @@ impl CallbackScope {
     /// True if this build can tell threads apart.
     pub(crate) const KNOWN: bool = cfg!(any(feature = "std", lowwater_loom));
 
-    /// Enters a scope.
+    /// Enters a scope on the calling thread, until the returned value is dropped. Scopes nest. Has
+    /// no effect without `std`.
     #[inline]
     pub fn enter() -> Self {
         #[cfg(any(feature = "std", lowwater_loom))]

@@ -19,7 +19,8 @@ impl ShrinkerId {
         Self(n)
     }
 
-    /// Returns the number.
+    /// Returns the number, as in the debugfs name `<name>-<id>`. A later shrinker may have the same
+    /// one, after this registration has ended.
     pub const fn get(self) -> u32 {
         self.0
     }

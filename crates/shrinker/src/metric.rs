@@ -5,7 +5,7 @@
 
 use metrics::{counter, describe_counter, describe_gauge, gauge, Label, Unit};
 
-/// A metric of the `metrics` facade.
+/// A metric of the `metrics` facade: a counter or a gauge, with its name, unit and description.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     name: &'static str,
@@ -15,12 +15,13 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Creates a counter.
+    /// Creates a counter: a total that never falls, which [`set`](Self::set) sets.
     pub const fn counter(name: &'static str, unit: Unit, description: &'static str) -> Self {
         Self { name, unit, description, is_counter: true }
     }
 
-    /// Creates a gauge.
+    /// Creates a gauge: a value that may rise and fall, which [`set`](Self::set) or
+    /// [`set_float`](Self::set_float) sets.
     pub const fn gauge(name: &'static str, unit: Unit, description: &'static str) -> Self {
         Self { name, unit, description, is_counter: false }
     }

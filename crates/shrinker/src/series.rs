@@ -62,7 +62,7 @@ impl LabelTable {
         }
     }
 
-    /// Returns the label of an id.
+    /// Returns the label of an id; `None` if the last [`update`](Self::update) did not have the id.
     pub fn get(&self, id: u32) -> Option<&str> {
         self.by_id.get(&id).map(|labelled| &*labelled.label)
     }

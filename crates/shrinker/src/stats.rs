@@ -1,7 +1,12 @@
-//! Statistics, updated once per visit of a shrinker, not per batch.
+//! The statistics of a registry and its shrinkers.
 //!
-//! Counters only grow, until the registration ends. A new field needs a line in docs/GUIDE.md if it
-//! becomes a metric.
+//! A *visit* is one count of a shrinker for a group and a node, and the scans that follow it. A
+//! *live pair* is a shrinker with a (group, node) of which it may hold objects.
+//!
+//! Counts are added once per visit of a shrinker, not per batch, so a batch costs nothing for them.
+//!
+//! A change must ensure that a shrinker's counts only grow, until its registration ends. A new
+//! field needs a line in docs/GUIDE.md if it becomes a metric.
 //!
 //! Numbers such as S25 are those of docs/INVARIANTS.md.
 
@@ -19,10 +24,11 @@ use lowwater_lru_core::{ByteSize, Memcg};
 
 use crate::id::ShrinkerId;
 
-/// The statistics of one shrinker at the time of a
-/// [`Registry::snapshot`](crate::Registry::snapshot). Counts are since its registration, in objects
-/// unless stated otherwise; read one after the other, so they need not be consistent while reclaim
-/// runs.
+/// The statistics of one shrinker, at the time of the call that returned them.
+///
+/// Counts begin at its registration. They are in objects unless stated otherwise. Shrinkers are
+/// read one after the other, so the counts of several need not be of one moment. A visit is one
+/// count of the shrinker for a group and a node, and the scans that follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShrinkerStats {
@@ -30,7 +36,8 @@ pub struct ShrinkerStats {
     pub id: ShrinkerId,
     /// Its name.
     pub name: String,
-    /// Calls of `count_objects`.
+    /// Calls of `count_objects` in visits. Other calls, for example those of a survey, are not
+    /// counted.
     pub callbacks: u64,
     /// Objects requested from `scan_objects`.
     pub requested: u64,
@@ -54,7 +61,7 @@ pub struct ShrinkerStats {
     pub last_run_ns: Option<u64>,
     /// True if it is quarantined after a panic: it is not called again.
     pub quarantined: bool,
-    /// Callbacks in flight.
+    /// Threads inside a visit or another call of the shrinker.
     pub in_flight: usize,
 }
 
@@ -64,14 +71,14 @@ pub struct ShrinkerStats {
 pub struct RegistryStats {
     /// The registered shrinkers, by id.
     pub shrinkers: Vec<ShrinkerStats>,
-    /// The live pairs: each shrinker with each group and node of which it may hold objects, in no
-    /// particular order.
+    /// The live pairs, in no particular order. A live pair is a shrinker with a (group, node) of
+    /// which it may hold objects.
     pub pairs: Vec<PairStats>,
     /// The registry's clock; 0 without one.
     pub now_ns: u64,
-    /// The number of (group, node, shrinker) triples that may have objects.
+    /// The number of live pairs.
     pub live_pairs: usize,
-    /// The number of (group, node) pairs that may have objects.
+    /// The number of different (group, node) in the live pairs; a group counts once per node.
     pub live_groups: usize,
     /// Bytes of the map: O(live pairs) (`docs/INVARIANTS.md`, S25).
     pub map_bytes: ByteSize,
@@ -85,7 +92,7 @@ impl ShrinkerStats {
 }
 
 impl RegistryStats {
-    /// Returns the `n` largest pairs: by bytes where shrinkers know them, then by objects.
+    /// Returns the `n` largest live pairs: by bytes where shrinkers know them, then by objects.
     pub fn top(&self, n: usize) -> Vec<&PairStats> {
         let mut pairs: Vec<_> = self.pairs.iter().collect();
         pairs.sort_by_key(|pair| Reverse((pair.bytes, pair.count)));
@@ -106,7 +113,8 @@ impl RegistryStats {
         groups
     }
 
-    /// Returns the shrinker of a pair.
+    /// Returns the statistics of the shrinker with this id; `None` if no such shrinker was
+    /// registered at the time of the snapshot. O(shrinkers).
     pub fn shrinker(&self, id: ShrinkerId) -> Option<&ShrinkerStats> {
         self.shrinkers.iter().find(|shrinker| shrinker.id == id)
     }

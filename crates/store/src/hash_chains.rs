@@ -109,7 +109,7 @@ impl<T: HashNode> HashChains<T> {
         }
     }
 
-    /// Returns the number of chains.
+    /// Returns the number of chains: a power of two, which does not change.
     pub fn buckets(&self) -> usize {
         self.heads.len()
     }

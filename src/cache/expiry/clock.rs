@@ -1,10 +1,13 @@
 //! The clock of a cache, and the times to live of its records.
 //!
 //! One reading of the clock costs as much as a lookup, so a lookup reads it only for a record with
-//! a deadline. Times are rounded up: a record never expires early.
+//! a deadline. Times are rounded up, so that a record does not expire early. There is one
+//! exception: a thread that is held up for an hour while it stores a deadline encodes the deadline
+//! again (`Clock::lasting`), and may store it in another record of the same hash bits
+//! (`reaper.rs`).
 //!
 //! A change must ensure that times are rounded up, and that the floor is read before the time and
-//! never falls: otherwise a record could expire early.
+//! never falls: otherwise more records could expire early.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::LazyLock;
@@ -36,7 +39,8 @@ pub(crate) struct Clock {
     rare: Option<Box<Rare>>,
     /// The floor for which deadlines are encoded and decoded; see `deadline.rs`. Only increases.
     floor: AtomicU32,
-    /// The floor to which the sweep in progress will raise `floor`, or the last sweep has.
+    /// The upper bound of the floor to which the sweep in progress, or the last one, raises
+    /// `floor`.
     announced: AtomicU32,
 }
 
@@ -56,7 +60,7 @@ impl Clock {
         let is_rare = manual.is_some() || refresh != RefreshTimes::default();
         let rare = is_rare.then(|| Box::new(Rare { manual: manual.cloned(), refresh }));
         let mut clock = Self { rare, floor, announced };
-        // No record has a deadline yet.
+        // No record has a deadline yet, so the floor may begin at the present time.
         let floor = Floor::of(clock.now());
         (*clock.floor.get_mut(), *clock.announced.get_mut()) = (floor.0, floor.0);
         clock
@@ -72,7 +76,7 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Now {
-        // Before the time, which is not earlier then.
+        // The floor is read before the time, so that it is not later than the time.
         let floor = self.floor();
         let at = match self.rare.as_ref().and_then(|rare| rare.manual.as_ref()) {
             None => START.elapsed().as_nanos() as u64,
@@ -82,29 +86,30 @@ impl Clock {
     }
 
     pub(crate) fn floor(&self) -> Floor {
-        // Acquire: pairs with the Release in `raise_floor`. A reader that has an older floor all the
-        // same may take a live record for expired, and checks again under the segment's lock before
-        // it removes the record.
+        // Acquire: pairs with the Release in `raise_floor`. A thread may still read an older floor,
+        // and take a live record for expired. Before it removes the record, it checks the deadline
+        // again under the segment's lock.
         Floor(self.floor.load(Ordering::Acquire))
     }
 
-    /// Announces the floor of a sweep. Before the sweep's fence
+    /// Announces the floor of a sweep. The sweep calls it before its fence
     /// ([`reset`](lowwater_base::EarliestDeadline::reset)).
     pub(crate) fn announce_floor(&self, floor: Floor) {
         // Relaxed: ordered by the sweep's fence.
         self.announced.store(floor.0, Ordering::Relaxed);
     }
 
-    /// Raises the floor: no record in the index has a deadline before `floor`. Called under the
-    /// sweep's lock.
+    /// Raises the floor. The caller has ensured that no record in the index has a deadline before
+    /// it, and holds the sweep's lock.
     pub(crate) fn raise_floor(&self, floor: Floor) {
         // Release: pairs with the Acquire in `floor`.
         self.floor.fetch_max(floor.0, Ordering::Release);
     }
 
-    /// Returns another encoding of a deadline that was stored, and registered with the sweeps, if
-    /// its count means another time for the floor of the last sweep: the thread was held up between
-    /// both for half of the count's range.
+    /// Returns the deadline in seconds, if the announced floor is so far from the floor for which
+    /// the deadline was encoded that its count means another time. Called after the deadline was
+    /// stored and registered: a thread that is held up before that, for half of the count's range,
+    /// has stored such a count.
     pub(crate) fn lasting(&self, expires: Expires) -> Option<Deadline> {
         // Relaxed: ordered by the fence of the registration. Either this load returns the sweep's
         // floor, or the sweep visits the record.
@@ -113,21 +118,21 @@ impl Clock {
         (at != expires.at.nanoseconds(floor)).then(|| Deadline::in_seconds(u64::try_from(at).unwrap_or(0)))
     }
 
-    /// Returns the first deadline of a record that is to live for at least `time` from now;
-    /// [`Deadline::NEVER`] if that is too far off to be encoded.
+    /// Returns the deadline of a record that expires in `time`, rounded up, and with the stale time
+    /// added. It is [`Deadline::NEVER`] if it would be too far off to be encoded.
     pub(crate) fn after(&self, time: Duration) -> Expires {
         let now = self.now();
         Expires { at: Deadline::at(self.refresh().end(u128::from(now.at) + time.as_nanos()), now), floor: now.floor }
     }
 
-    /// Returns whether a record with this deadline has expired: it may still be stale.
+    /// Returns whether a record with this deadline has expired. It may still be kept as stale.
     #[inline]
     pub(crate) fn has_expired(&self, at: Deadline) -> bool {
         !at.is_never() && self.has_passed(at)
     }
 
-    /// [`has_expired`](Self::has_expired), for a deadline that is not never. Out of line, so that the
-    /// path for a record without a deadline is short.
+    /// [`has_expired`](Self::has_expired), for a deadline that is not never. Out of line, so that
+    /// the path for a record without a deadline is short.
     #[inline(never)]
     fn has_passed(&self, at: Deadline) -> bool {
         self.has_expired_at(at, self.now())
@@ -138,7 +143,7 @@ impl Clock {
         !at.is_never() && self.refresh().left(at, now) <= 0
     }
 
-    /// Returns whether a record with this deadline is to be removed.
+    /// Returns whether a record with this deadline has expired and is not kept as stale.
     pub(crate) fn is_gone(&self, at: Deadline) -> bool {
         !at.is_never() && at.is_past(self.now())
     }
@@ -156,7 +161,7 @@ impl Clock {
         at.time_left(now).map(|left| left.saturating_sub(self.refresh().stale_time(at)))
     }
 
-    /// Returns the deadline of a record with this time to live, which is not computed.
+    /// Returns the deadline of a record with this time to live. `ttl` must not be `Computed`.
     #[inline]
     pub(crate) fn deadline_of(&self, ttl: Ttl) -> Expires {
         match ttl {
@@ -175,8 +180,9 @@ impl Clock {
         }
     }
 
-    /// Returns the deadline of a record that expires in `left`, and that a use extends to `idle`,
-    /// if given. [`Deadline::NEVER`] if `left` is `None`, or if a time is too long to be encoded.
+    /// Returns the deadline of a record that expires in `left`. If `idle` is given, it is an idle
+    /// deadline, which a use extends to that time. It is [`Deadline::NEVER`] if `left` is `None`,
+    /// or if a time is too long to be encoded.
     pub(crate) fn deadline_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Expires {
         let Some(left) = left else { return Expires::NEVER };
         let Some(idle) = idle else { return self.after(left) };
@@ -185,21 +191,22 @@ impl Clock {
         Expires { at: self.idle(idle, left, now), floor: now.floor }
     }
 
-    /// Returns the idle deadline of a record that expires in `left`; a fixed one, if the count of
-    /// units does not reach from the floor.
+    /// Returns the idle deadline of a record that expires in `left`. It is a fixed deadline if the
+    /// deadline is too far from the floor for its count of units.
     fn idle(&self, idle: CompactDuration, left: Duration, now: Now) -> Deadline {
         let at = Deadline::idle(idle, left, now);
         if at.is_idle() {
             return at;
         }
+        // A fixed deadline contains the stale time, which `Deadline::idle` does not add.
         let left = left.min(Duration::from_nanos(idle.nanoseconds()));
         let end = self.refresh().end(u128::from(now.at) + left.as_nanos());
         Deadline::in_seconds(u64::try_from(end).unwrap_or(u64::MAX))
     }
 
-    /// Returns the extended deadline of a record that was used just now. `None` if `at` is no idle
-    /// deadline, has passed, or was extended so recently that the whole idle time is still left:
-    /// then the use writes nothing.
+    /// Returns the extended deadline of a record that was used just now. It is `None`, and the use
+    /// writes nothing, if `at` is no idle deadline, has passed, or was extended so recently that
+    /// the whole idle time is still left.
     pub(crate) fn extended(&self, at: Deadline) -> Option<Deadline> {
         let (idle, now) = (at.idle_time()?, self.now());
         let is_due = at.nanoseconds_from(now) < idle.nanoseconds() as i64 && !at.is_past(now);
@@ -215,19 +222,19 @@ mod tests {
 
     const DAY: u64 = 86_400 * SECOND;
 
-    /// Returns a time at which the floor has followed.
+    /// Returns the time `at`, with the floor raised to it.
     fn now(at: u64) -> Now {
         let floor = Floor::of(Now { at, floor: Floor::default() });
         Now { at, floor }
     }
 
-    /// Returns a time at which the floor is still that of `then`.
+    /// Returns the time `at`, with the floor still that of `then`.
     fn long_after(then: u64, at: u64) -> Now {
         Now { at, ..now(then) }
     }
 
     #[test]
-    fn a_deadline_is_at_most_a_tick_late_and_never_early() {
+    fn a_deadline_is_less_than_two_ticks_late_and_never_early() {
         for begin in [0, 1, 3 * TICK + 7, 49 * DAY + 5, 50 * DAY, 98 * DAY + 5, 99 * DAY, 500 * DAY + 11] {
             for time in [0, 1, TICK, 5_000_000, 100 * SECOND, 19 * DAY, 21 * DAY, 3_000 * DAY] {
                 let at = Deadline::at(u128::from(begin + time), now(begin));
@@ -329,7 +336,8 @@ mod tests {
                 let idle = CompactDuration::at_least(Duration::from_nanos(time)).expect("below the maximum");
                 Deadline::idle(idle, Duration::MAX, now(begin))
             });
-            // The ranges of the counts: two hours, 24 and 49 days, 34 years; and steps beside.
+            // The steps are the ranges of the counts (two hours, 49 days, 34 years), half of the
+            // second (24 days), multiples of it, and times beside these.
             for step in [DAY / 12, 24 * DAY, 25 * DAY, 49 * DAY, 50 * DAY, 75 * DAY, 98 * DAY, 34 * 365 * DAY] {
                 for at in fixed.into_iter().chain(idle) {
                     let jump = at.until(now(begin)).expect("a deadline is not never").as_nanos() as u64 + step;

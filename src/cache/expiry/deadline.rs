@@ -1,9 +1,10 @@
 //! Deadlines: when records expire, in four bytes.
 //!
-//! Time is counted since the cache was made: in ticks of 4 ms for deadlines within 20 days, in
-//! seconds for later ones. A deadline is rounded up, so a record lives at least as long as
-//! requested, and at most a tick longer. Seconds last for 34 years; a deadline further off is
-//! stored as never.
+//! Time is counted since the first clock of the process began, or from a manual clock's 0: in ticks
+//! of 4 ms for deadlines within 20 days, in seconds for later ones. A deadline is rounded up, so a
+//! record lives at least as long as requested. It lives less than two ticks longer: a count of 0
+//! would mean never, and is stored as 1. A deadline in seconds is less than a second late.
+//! Seconds last for 34 years; a deadline further off is stored as never.
 //!
 //! One bit marks an idle deadline, which a use extends. Ten bits beside it encode the idle time, so
 //! that each record can have its own, and so that extending the deadline, or replacing it with a
@@ -12,9 +13,9 @@
 //!
 //! # The floor
 //!
-//! The counts of ticks and of units wrap: after 49 days, and after 32,000 times the idle time or two
-//! hours. So a stored count is not compared with the current time, which may have advanced by any
-//! step, but decoded relative to the clock's floor: it is the deadline with this count that is
+//! The counts of ticks and of units wrap: after 49 days, and after 32,000 times the idle time or
+//! two hours. So a stored count is not compared with the current time, which may have advanced by
+//! any step, but decoded relative to the clock's floor: it is the deadline with this count that is
 //! nearest to the floor. The floor advances only after a sweep has removed the records that had
 //! expired when the sweep began, to that time at most (`reaper.rs`). So a record that has expired
 //! stays expired, however long no thread has looked at it.
@@ -61,8 +62,7 @@ pub(crate) struct Deadline(u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Floor(pub(crate) u32);
 
-/// The current time: nanoseconds since the clock was started; and the clock's floor, which is not
-/// later.
+/// The current time, in nanoseconds since the clock's 0, and the clock's floor, which is not later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) at: u64,
@@ -92,7 +92,7 @@ impl Expires {
 }
 
 impl Floor {
-    /// The last floor that is not after `now`.
+    /// Returns the last floor that is not after `now`.
     pub(crate) fn of(now: Now) -> Self {
         Self(u32::try_from(now.at / SECOND).unwrap_or(u32::MAX))
     }
@@ -136,8 +136,9 @@ impl Deadline {
         !self.is_never() && self.nanoseconds_from(now) <= 0
     }
 
-    /// Returns the time left: at most one tick too short, and never longer than requested; none for
-    /// never. The units added to an idle deadline ([`EXTENDED_BY`]) are subtracted.
+    /// Returns the time left; none for never. The most by which the deadline was rounded up is
+    /// subtracted (a tick or a second; for an idle deadline a unit and those of [`EXTENDED_BY`]),
+    /// so that the time is not longer than requested; only a count of 0, stored as 1, adds a tick.
     pub(crate) fn time_left(self, now: Now) -> Option<Duration> {
         if self.is_never() {
             return None;
@@ -194,8 +195,8 @@ impl Deadline {
         self.nanoseconds(now.floor).saturating_sub(now.at as i64)
     }
 
-    /// Returns the deadline, which is not never, in nanoseconds since the clock was started.
-    /// Negative for a count before the start, which no record has.
+    /// Returns the deadline, which is not never, in nanoseconds since the clock's 0. It is negative
+    /// for a count before that, which no record has.
     pub(crate) fn nanoseconds(self, floor: Floor) -> i64 {
         if let Some(idle) = self.idle_time() {
             let unit = idle.unit();

@@ -1,7 +1,10 @@
-//! Variable expiry: the times of single entries, from a function of the user.
+//! A user's function computes the times of single entries (variable expiry).
 //!
-//! The function is called without a lock, and pinned, as it reads the value in the cache. A change
-//! must ensure that the cache's own time counts where the function changes nothing.
+//! The function is called without a lock, as it may take any time, and pinned: on a use it reads
+//! the value in the cache.
+//!
+//! A change must ensure both, and the meaning of [`Lifetime::Unchanged`]: a new or reloaded entry
+//! gets the cache's own time, and an existing one keeps its deadline.
 
 use std::time::Duration;
 
@@ -12,9 +15,9 @@ use super::clock::Ttl;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpiryEvent {
-    /// The entry is new.
+    /// The entry is new, or its value was reloaded.
     Create,
-    /// The value replaces another one.
+    /// A call replaces the value.
     Update {
         /// The time that the replaced entry had left; none if it does not expire.
         time_left: Option<Duration>,

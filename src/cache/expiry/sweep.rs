@@ -1,11 +1,12 @@
 //! The progress of the reaper's sweep over the index, and the earliest deadline that was registered
-//! since the last sweep.
+//! since the last sweep began.
 //!
-//! Apart from `reaper.rs`, because inserts register deadlines here while a sweep runs. Either the
-//! sweep visits the inserted record, or its deadline is left for the next sweep
+//! In a file of its own, because inserts register deadlines here while `reaper.rs` sweeps. Either
+//! the sweep visits the inserted record, or its deadline is left for the next sweep
 //! (`base::earliest_deadline`).
 //!
-//! A change must ensure that no deadline is missed.
+//! A change must ensure that no deadline is missed: a record is in the index before its deadline is
+//! registered.
 
 use std::time::Instant;
 
@@ -16,13 +17,13 @@ use parking_lot::Mutex;
 
 use super::deadline::{Deadline, Floor};
 
-/// The time of the next sweep, and the sweep in progress. Small as long as no record has a
-/// deadline.
+/// The time of the next sweep, and the sweep in progress. The sweep is allocated with the first
+/// deadline, so that a cache without deadlines is small.
 #[derive(Default)]
 pub(crate) struct SweepSchedule {
     /// The earliest deadline registered since the last sweep began.
     pub(crate) earliest: EarliestDeadline,
-    /// The sweep's state; none before the first sweep.
+    /// The sweep's state; none before its first use (see [`sweep`](Self::sweep)).
     pub(crate) sweep: OnceBox<Mutex<Sweep>>,
 }
 
@@ -37,9 +38,11 @@ pub(crate) struct Sweep {
     pub(crate) began: Option<Instant>,
     /// When the sweep began, by the cache's clock (`clock.rs`).
     pub(crate) began_at: u64,
-    /// The value of `began_at` of the last sweep that has ended: all records that had expired by
-    /// then are removed. None before the first.
+    /// The value of `began_at` of the last sweep that has ended; none before the first. Of the
+    /// records that were in the index at its begin, all records whose deadline, stale time
+    /// included, had passed by then are removed.
     pub(crate) swept_to: Option<u64>,
+    /// The sweep has removed a record: its end releases memory.
     pub(crate) freed: bool,
     /// Removed records are retained for a reader: their memory is to be collected later.
     pub(crate) has_retained: bool,
@@ -60,16 +63,17 @@ impl Default for Sweep {
 }
 
 impl SweepSchedule {
-    /// Registers a deadline. Returns whether it is the earliest: then the housekeeper must be
-    /// notified. `floor` is the clock's, relative to which deadlines are compared (`deadline.rs`).
+    /// Registers a deadline. Returns true if it is the earliest; the caller then notifies the
+    /// housekeeper. The record must be in the index already. `floor` is the clock's, relative to
+    /// which deadlines are compared (`deadline.rs`).
     #[inline]
     pub(crate) fn lower(&self, at: Deadline, floor: Floor) -> bool {
         let is_earlier = |ours, stored| Deadline::from_raw(ours).is_before(Deadline::from_raw(stored), floor);
         !at.is_never() && self.earliest.lower(at.raw(), is_earlier)
     }
 
-    /// Returns the sweep; none as long as no deadline was registered and no memory is to be
-    /// collected.
+    /// Returns the sweep; none until a deadline was registered, memory had to be collected, or a
+    /// manual clock was advanced.
     pub(crate) fn sweep(&self) -> Option<&Mutex<Sweep>> {
         match self.earliest_registered() {
             Deadline::NEVER => self.sweep.get(),

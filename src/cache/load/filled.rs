@@ -13,17 +13,17 @@ use crate::cache::error::RejectReason;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Filled<V> {
-    /// The value.
+    /// The value that was found or loaded. It is returned even if the cache rejected it.
     pub value: V,
-    /// Where it came from.
+    /// The way in which the value was obtained, and whether the cache has kept it.
     pub origin: Origin,
 }
 
-/// The origin of a [`Filled`] value.
+/// The origin of a [`Filled`] value: the cache, a load by this caller, or a load by another caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The cache had it.
+    /// The cache had it, not past its deadline.
     Cached,
     /// The cache had it past its deadline, as a stale value
     /// ([`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate)).

@@ -40,7 +40,7 @@ use crate::cache::record::Record;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Hit<K, V, S = DefaultHashBuilder> {
-    /// The value.
+    /// A clone of the cached value.
     pub value: V,
     /// Whether the value is past its deadline
     /// ([`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate)).

@@ -1,14 +1,21 @@
-//! The stamps of ghosts: the times of evictions, in ticks of a tenant's clock, and the sample of
-//! keys that have ghosts while their tenant scans.
+//! The stamps of ghosts, and the sample of keys that have ghosts while their tenant scans.
 //!
-//! Keys that are evicted together are stamped from one reading of the clock. A change must ensure
-//! that inserts and evictions use the same sample, as otherwise ghosts are inserted that no lookup
-//! finds.
+//! A ghost is the hash of an evicted key, kept for a while (`runtime/ghosts.rs`). Its stamp is the
+//! time of the eviction, in ticks of the tenant's clock. Keys that are evicted together are stamped
+//! from one reading of that clock.
+//!
+//! A tenant scans if almost none of its inserts is of a key with a ghost (`Tenant::is_scanning`).
+//! Then only a sample of its keys get ghosts: all tenants share the ghost table, and a scan that
+//! filled it would overwrite the ghosts of the others. The sample still detects the end of the
+//! scan.
+//!
+//! A change must ensure that evictions (which record ghosts) and inserts of entries (which look
+//! them up) use the same sample. Otherwise ghosts are recorded that no insert finds.
 
 use crate::runtime::{Ghost, GHOST_TIMES_MAX};
 
-/// While a tenant scans, ghosts are inserted and looked up only for the keys of one hash in
-/// `SCANNING_ONE_IN`: a sample that detects the end of the scan.
+/// While a tenant scans, ghosts are recorded and looked up only for the keys of one hash in
+/// `SCANNING_ONE_IN`.
 pub(super) const SCANNING_ONE_IN: u32 = 64;
 
 /// The stamps of the ghosts of keys that are evicted together.
@@ -16,9 +23,11 @@ pub(super) const SCANNING_ONE_IN: u32 = 64;
 pub(crate) struct GhostStamps {
     /// The tenant's clock at the first eviction.
     pub(super) first: u32,
-    /// The evictions of one tick, as a power of two.
+    /// One tick is 2^`shift` evictions.
     pub(super) shift: u32,
+    /// Whether the keys are evicted from the main queue, and not from probation.
     pub(super) is_main: bool,
+    /// Whether the tenant scans, so that only sampled keys get ghosts.
     pub(super) is_scanning: bool,
 }
 
@@ -32,7 +41,7 @@ impl GhostStamps {
     }
 }
 
-/// Returns the tick of a clock with ticks of 2^`shift` evictions.
+/// Returns the tick of a clock that counts evictions, with ticks of 2^`shift` evictions.
 #[inline]
 pub(super) fn ticks(clock: u32, shift: u32) -> u32 {
     (clock >> shift) % GHOST_TIMES_MAX

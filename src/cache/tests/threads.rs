@@ -1,9 +1,11 @@
 //! Many threads on one small cache: byte counts are exact, no entry is lost, and no thread waits
 //! for ever.
 //!
-//! Interleavings are random, so a failure may need several runs to show again.
+//! Interleavings are random, so a failure may need several runs to show again. The waits at the end
+//! fail by an assertion. A thread that waits for ever hangs the test.
 //!
-//! A test must fail by an assertion and not by a hang.
+//! A change must ensure that the threads insert, read, update and remove the same keys, and that
+//! the counts are compared exactly after the threads have ended.
 
 use super::{cache_of, eventually};
 use crate::cache::Op;
@@ -35,8 +37,8 @@ fn concurrent_operations_leave_exact_byte_counts() {
                         }
                         8..=11 => {
                             let value = vec![key as u8; (rng >> 50) as usize % 700 + 1];
-                            // May be rejected: with four threads, the freed memory may be used by
-                            // another one.
+                            // May be rejected: another thread may take the memory that this insert
+                            // has freed.
                             let _ = cache.entry(key).group(&group).insert(value);
                         }
                         12 => drop(cache.remove(&key)),
@@ -58,7 +60,8 @@ fn concurrent_operations_leave_exact_byte_counts() {
             });
         }
     });
-    // The reclaimer may still have isolated entries; it puts them back or evicts them soon.
+    // Each entry is on a list of one of the queues by which entries are evicted. The reclaimer may
+    // still have isolated entries; it puts them back or evicts them soon.
     let queues = &cache.inner.core.queues;
     eventually(PATIENCE, "every entry is on a list", || queues.count_node(crate::NodeId::ZERO) == cache.len() as u64);
     eventually(PATIENCE, "the entries are the inserts less the removals", || {
@@ -68,6 +71,7 @@ fn concurrent_operations_leave_exact_byte_counts() {
     });
     queues.assert_valid();
     cache.clear();
+    // Bytes that a processor holds in stock count as usage until they are drained.
     eventually(PATIENCE, "an empty cache has no charge", || {
         runtime.tree().drain_stock();
         runtime.root().usage() == ByteSize::ZERO

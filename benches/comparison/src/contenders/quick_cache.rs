@@ -1,14 +1,15 @@
-//! The contender quick_cache, its synchronous cache bounded by entries, as its documentation
+//! quick_cache's synchronous cache, bounded by its number of entries and built as its documentation
 //! recommends.
 //!
-//! It may be changed as the documentation of its library recommends, and in no other way.
+//! Change it only in ways that the library's documentation recommends, so that the comparison stays
+//! fair.
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::UnitWeighter;
 
 use crate::contender::{hasher, Contender, Hash};
 
-/// quick_cache's synchronous cache, by number of entries.
+/// quick_cache's synchronous cache, bounded by its number of entries.
 pub struct QuickCache(Cache<u64, u64, UnitWeighter, Hash>);
 
 impl Contender for QuickCache {

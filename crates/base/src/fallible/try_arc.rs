@@ -44,7 +44,8 @@ unsafe impl<T: Send + Sync> Send for TryArc<T> {}
 unsafe impl<T: Send + Sync> Sync for TryArc<T> {}
 
 impl<T> TryArc<T> {
-    /// The size of the allocation in bytes.
+    /// The bytes that one value takes on the heap, with its count of handles and without the
+    /// allocator's rounding.
     pub const BYTES: usize = size_of::<Counted<T>>();
 
     /// Allocates `value` with a first handle; `None` if there is no memory, and then `value` is

@@ -51,7 +51,8 @@ pub struct ChunkLayout {
 }
 
 impl ChunkLayout {
-    /// Returns the layout of chunks of `T`s.
+    /// Returns the layout of chunks of `T`s. A full chunk has 64 KiB, or the next power of two that
+    /// holds at least 16 slots. Panics if a `T` is smaller than a pointer.
     pub const fn of<T>() -> Self {
         assert!(size_of::<T>() >= size_of::<*const ()>(), "a free slot holds a pointer");
         let slot = size_of::<T>();

@@ -51,7 +51,7 @@ impl<T> Mutex<T> {
         self.0.try_lock().ok().map(|g| MutexGuard(Some(g)))
     }
 
-    /// Returns the value.
+    /// Consumes the mutex and returns its value.
     pub fn into_inner(self) -> T {
         self.0.into_inner().expect("loom mutexes are not poisoned")
     }

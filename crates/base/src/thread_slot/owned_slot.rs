@@ -9,15 +9,16 @@ use crate::hash::GOLDEN_RATIO;
 use crate::sync::Mutex;
 use core::cell::Cell;
 
-/// The number of slots that can be owned.
+/// The number of slots that can be owned at one time, in the whole process.
 pub const OWNED_MAX: usize = 16;
 
 /// The slot of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadSlot {
-    /// No other thread has this slot.
+    /// No other thread has this slot until this thread ends. The number is below [`OWNED_MAX`].
     Owned(usize),
-    /// Other threads may have this slot as well.
+    /// Other threads may have this slot as well. The number is below 65,536; its user reduces it to
+    /// the number of shared slots that there are.
     Shared(usize),
 }
 
@@ -37,7 +38,8 @@ std::thread_local! {
     static END: End = const { End };
 }
 
-/// Returns the calling thread's slot.
+/// Returns the calling thread's slot. The first call of a thread takes the lowest free slot under a
+/// lock, or chooses a shared one; later calls only read a thread-local.
 #[inline]
 pub fn current() -> ThreadSlot {
     match HERE.get() {

@@ -24,18 +24,19 @@ pub struct ListHome(());
 ///    took its items over. `next` and `prev` are accessed only under the lock of the list that
 ///    holds the object.
 /// 3. `home` is `Hook::PRIVATE`: the object is on an [`Isolated`](crate::Isolated), and only its
-///    owner accesses `next` and `prev`.
+///    owner accesses `next` and `prev`; or on an `EagerListLru`, which does not use them.
 /// 4. `home` is `Hook::MARK`: the links are a walk's cursor and belong to no object.
 /// 5. Transitions: null -> list under that list's lock; list -> null and list -> private under the
 ///    lock of the list that holds the object; null -> private, private -> null and private -> list
-///    (under that list's lock) by the owner of the `Isolated`.
+///    (under that list's lock) by the owner of the `Isolated`; null -> private and private -> null
+///    by an `EagerListLru`.
 #[derive(Debug)]
 pub struct Hook {
     home: AtomicPtr<ListHome>,
 }
 
 impl Hook {
-    /// The home of an object on an [`Isolated`](crate::Isolated).
+    /// The home of an object on an [`Isolated`](crate::Isolated), or on an `EagerListLru`.
     pub(crate) const PRIVATE: *mut ListHome = ptr::without_provenance_mut(1);
 
     /// The home of a walk's cursor, which is no object's.
@@ -57,14 +58,14 @@ impl Hook {
         self.home.load(Ordering::Relaxed) == Self::MARK
     }
 
-    /// Returns whether the object is on a list; an `Isolated` counts as one. The result may be
-    /// outdated when it is returned.
+    /// Returns whether the object is on a list; an `Isolated` or `EagerListLru` counts as one. The
+    /// result may be outdated when it is returned.
     pub fn is_linked(&self) -> bool {
         // Relaxed: a result that may be outdated orders nothing.
         !self.home.load(Ordering::Relaxed).is_null()
     }
 
-    /// Returns whether the object is on a list other than an `Isolated`.
+    /// Returns whether the object is on a list other than an `Isolated` or `EagerListLru`.
     pub(crate) fn is_on_a_list(&self) -> bool {
         // Relaxed: a result that may be outdated orders nothing.
         let home = self.home.load(Ordering::Relaxed);

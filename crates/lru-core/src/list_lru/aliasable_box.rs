@@ -35,7 +35,8 @@ impl<T> Deref for AliasableBox<T> {
 
 impl<T> Drop for AliasableBox<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from a box in `From::from`, and is turned back once, here.
+        // SAFETY: the pointer came from a box in `From::from`, and is turned back once, here. The
+        // owner has drained the lists, so no other pointer is used any more.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -1,13 +1,17 @@
 //! A simple reference implementation of [`ListLru`](super::ListLru): a list for every id on every
 //! node, allocated together, under one lock.
 //!
-//! Linux worked like this until 5.17, with two known problems: the lists of a group that never used
-//! them cost as much as those of one that did, and ids grow in bulk, never shrink, and outlive
-//! their group. The tests run this slow and obvious type beside `ListLru` as an oracle, and the
-//! benches use it as the "before".
+//! Linux allocated its lists like this until 5.17, with a lock for each node, and with two known
+//! problems. The lists of a group that never used them cost as much as those of a group that did.
+//! And the number of ids with lists grows in bulk and never falls, and the lists of an id stay when
+//! its group has ended.
 //!
-//! A change must ensure that this type shares no list code with `ListLru`, and stays simple enough
-//! to be right by inspection: it is the oracle.
+//! The tests of `ListLru` run this slow and obvious type beside it as an oracle; the benches and
+//! `examples/containers` use it as the "before"; `crates/store/tests` test its misuse.
+//!
+//! A change must ensure that this type shares no list code with `ListLru` except the `Hook`, by
+//! which an item is on one list at a time, and that it stays simple enough to be right by
+//! inspection: it is the oracle.
 
 use super::AddError;
 use crate::list::{Handle, Hook, Linked};
@@ -44,7 +48,7 @@ pub struct EagerListLru<T: Linked> {
     state: Mutex<Lists<T>>,
 }
 
-/// Indexed by id, then by node.
+/// The list of an id on a node is at `id * nodes + node`.
 struct Lists<T: Linked>(Vec<VecDeque<Item<T>>>);
 
 /// An item that a list owns, as the pointer that `Handle::into_raw` returned.
@@ -70,8 +74,9 @@ impl<T: Linked> EagerListLru<T> {
         Self { nodes, state: Mutex::new(Lists(Vec::new())) }
     }
 
-    /// Returns the bytes of the lists themselves once `ids` groups, the root included, have
-    /// existed: exact, and never less afterwards.
+    /// Returns the bytes of the lists themselves once an item was added for a group with the id
+    /// `ids - 1` (the root has id 0), if no group with a higher id got an item. Never less
+    /// afterwards.
     pub fn bytes_for(nodes: usize, ids: usize) -> ByteSize {
         ByteSize::new((nodes * cache_ids(ids) * size_of::<VecDeque<Item<T>>>()) as u64)
     }
@@ -90,12 +95,15 @@ impl<T: Linked> EagerListLru<T> {
         let object = item.into_raw();
         // SAFETY: `into_raw` returned a pointer to a live object, which we own.
         let links = unsafe { T::links(object) };
+        // `PRIVATE`: `ListLru::del` then finds the item on no list of its own.
         // SAFETY: the object is live: we own it by the raw handle.
         if !unsafe { links.as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
             // SAFETY: `into_raw` returned this pointer above, and no list took ownership.
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }
         let mut lists = self.state.lock();
+        // Read under the lock: `offline` takes the lock after the group became dying, so it moves
+        // an item that was added before.
         let memcg = memcg.nearest_online();
         lists.grow(memcg.id().index(), self.nodes);
         lists.of(&memcg, node, self.nodes).expect("the lists were made just now").push_back(Item(object));
@@ -113,7 +121,8 @@ impl<T: Linked> EagerListLru<T> {
     /// See [`ListLru::count_one`](super::ListLru::count_one).
     pub fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let mut lists = self.state.lock();
-        // The id of a dying group has an empty list until the id is reused.
+        // A dying group counts 0, also before the hook has moved its items to the parent. (In
+        // `ListLru` they count until they are moved.)
         let own = memcg.is_online().then(|| lists.of(memcg, node, self.nodes)).flatten();
         own.map_or(0, |list| list.len() as u64)
     }
@@ -130,8 +139,9 @@ impl<T: Linked> EagerListLru<T> {
     /// See [`ListLru::walk_one`](super::ListLru::walk_one); the removed items are returned at the
     /// end.
     ///
-    /// `callback` runs under the lock of all lists: it must not use them, nor drop an item that
-    /// does. If it panics, the items removed so far are dropped, and all others stay.
+    /// `callback` runs under the lock of all lists. It must not use these lists, and must not drop
+    /// an item whose `Drop` uses them. If it panics, the items removed so far are dropped, and all
+    /// others stay.
     pub fn walk_one(
         &self,
         memcg: &Memcg,
@@ -204,6 +214,7 @@ where
             if !items.is_empty() {
                 lists.grow(parent.id().index(), self.nodes);
                 let parents = lists.of(parent, node, self.nodes).expect("the lists were made just now");
+                // The items of the dying group become the oldest of the parent's, as in `ListLru`.
                 items.append(parents);
                 *parents = items;
             }

@@ -113,7 +113,7 @@ pub trait OfflineHook: Send + Sync {
     fn offline(&self, dying: &Memcg, parent: &Memcg);
 }
 
-/// The state of a group.
+/// The state of a group. It changes at most once, from online to dying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcgState {
     /// The group can be found, and can have lists and children.
@@ -153,7 +153,8 @@ impl Memcg {
         TryArc::try_new(core).map(Self).ok_or(MemcgError::NoMemory)
     }
 
-    /// Returns the number of this group.
+    /// Returns the id of this group. It never changes, and no other group of the tree has it before
+    /// the last handle of this group is dropped.
     pub fn id(&self) -> MemcgId {
         self.0.id
     }

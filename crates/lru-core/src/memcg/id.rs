@@ -39,12 +39,12 @@ impl MemcgId {
         Self(n)
     }
 
-    /// Returns the number.
+    /// Returns the number, as it is displayed and as [`new`](Self::new) takes it.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// Returns the number, as an index.
+    /// Returns the number as a `usize`, to index a table that is as long as the highest id in use.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

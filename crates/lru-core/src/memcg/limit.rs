@@ -7,25 +7,33 @@
 //! | `high` | max | charges above it succeed, and report that reclaim should begin |
 //! | `max` | max | charges that would exceed it fail |
 //!
-//! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name, and
-//! that `set_max` stores a lower `max` before it drains the stock (invariant 4 of `stock.rs`).
+//! `min` and `low` do not protect the group at which the reclaim starts, and they protect a group
+//! below it only as far as its ancestors' `min` and `low` allow (`protection.rs`).
+//!
+//! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name, but for
+//! `high`, which throttles no thread; and that `set_max` stores a lower `max` before it drains the
+//! stock (invariant 4 of `stock.rs`).
 
 use super::group::Memcg;
 use lowwater_base::ByteSize;
 
 /// # Limits
 ///
-/// In bytes, as cgroup v2's `memory.min`, `.low`, `.high` and `.max`. Each may be set at any time
-/// and to any value; where two contradict each other, the stricter one applies.
+/// In bytes, as cgroup v2's `memory.min`, `.low`, `.high` and `.max`, but `high` throttles no
+/// thread. Each may be set at any time and to any value. All apply at once: a `max` below `min`
+/// still refuses charges, and a `low` adds nothing to a `min` that protects as much.
 impl Memcg {
-    /// Returns the usage below which reclaim does not touch the group. 0 unless set.
+    /// Returns the usage up to which reclaim does not touch the group, unless the reclaim starts at
+    /// the group, and as far as its ancestors' `min` allows ([`protection`](Self::protection)). 0
+    /// unless set.
     #[doc(alias = "memory.min")]
     pub fn min(&self) -> ByteSize {
         ByteSize::new(self.limits().min.setting())
     }
 
-    /// Returns the usage below which reclaim touches the group only when nothing else gives enough.
-    /// 0 unless set.
+    /// Returns the usage up to which reclaim touches the group only when nothing else gives enough,
+    /// unless the reclaim starts at the group, and as far as its ancestors' `low` allows
+    /// ([`protection`](Self::protection)). 0 unless set.
     #[doc(alias = "memory.low")]
     pub fn low(&self) -> ByteSize {
         ByteSize::new(self.limits().low.setting())

@@ -18,7 +18,7 @@ pub enum TopologyError {
     /// A file does not exist or cannot be read.
     #[error("cannot read {}: {source}", file.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -26,11 +26,11 @@ pub enum TopologyError {
     /// The content of a file is malformed.
     #[error("{} says {text:?}: {reason}", file.display())]
     Malformed {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// Its content, without white space at the end.
         text: String,
-        /// The reason.
+        /// The rule of the format that the content violates.
         reason: TextError,
     },
     /// hwloc cannot detect the machine, or does not understand a description.

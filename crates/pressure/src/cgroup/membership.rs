@@ -19,9 +19,9 @@ use crate::text::TextError;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The group in the unified hierarchy.
+    /// The path of the group in the unified hierarchy (v2), if there is one.
     pub v2: Option<String>,
-    /// The group in the v1 hierarchy with the memory controller, if there is one.
+    /// The path of the group in the v1 hierarchy with the memory controller, if there is one.
     pub v1_memory: Option<String>,
 }
 

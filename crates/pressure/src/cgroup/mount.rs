@@ -22,11 +22,11 @@ pub enum Version {
 /// A mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its version.
+    /// The version of the hierarchy.
     pub version: Version,
     /// The group that is visible at the mount point: `/`, except in the view of a container.
     pub root: String,
-    /// The mount point.
+    /// The path of the directory at which the hierarchy is mounted.
     pub point: String,
 }
 
@@ -100,17 +100,18 @@ impl CgroupPath {
         Some(Self { version, top, directory })
     }
 
-    /// Returns the version of the group.
+    /// Returns the version of the hierarchy to which the group belongs.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Returns the directory of the group.
+    /// Returns the path of the group's directory, without a slash at the end.
     pub fn directory(&self) -> &str {
         &self.directory
     }
 
-    /// Returns the directory of the topmost visible group.
+    /// Returns the path of the topmost visible group's directory: the mount point, without a slash
+    /// at the end.
     pub fn top(&self) -> &str {
         &self.top
     }

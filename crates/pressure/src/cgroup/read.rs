@@ -1,9 +1,13 @@
 //! Reads the memory files of a control group: limits, usage and events.
 //!
-//! The only file of this module that touches the file system; all parsing is in the others. A
-//! missing file means no limit, an unreadable one is an error.
+//! The only file of this module that touches the file system; all parsing is in the others, so that
+//! it can be tested and fuzzed without one.
 //!
-//! A change must ensure that difference.
+//! A missing file is never an error: no limit, not reported, or no group. An unreadable or
+//! malformed file is an error. A change must keep this difference.
+//!
+//! Paths are strings. Bytes of a group's name that are not UTF-8 are replaced, so the files of such
+//! a group, and of the groups below it, count as missing; the limits of its ancestors are read.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -50,7 +54,8 @@ impl Limit {
     }
 
     /// Returns an error if the group that has the limit no longer exists, or its directory cannot
-    /// be read.
+    /// be read. For a limit that is no longer found: a removed group has no files either, so the
+    /// missing file may only mean that the group is gone (`monitor/limit.rs`).
     pub(crate) fn group_must_be_there(&self) -> Result<(), CgroupError> {
         let Some(directory) = self.directory() else { return Ok(()) };
         fs::metadata(directory).map(drop).map_err(|source| CgroupError::Read { file: directory.into(), source })
@@ -80,8 +85,8 @@ pub enum CgroupError {
 }
 
 impl Cgroup {
-    /// Returns the group of this process with the memory controller: v1's if there is one,
-    /// otherwise v2's. `None` if no such group is visible.
+    /// Returns the group of this process: that of v1's memory controller if it is visible,
+    /// otherwise that of v2, which may lack the controller. `None` if neither is visible.
     ///
     /// # Errors
     ///
@@ -238,7 +243,8 @@ fn path(directory: &str) -> &Path {
 /// Reads a file that may be missing.
 fn optional(file: &Path) -> Result<Option<String>, CgroupError> {
     match fs::read(file) {
-        // A group's name may be any bytes; the parsers need only the ASCII parts.
+        // A group's name may be any bytes, and must not make the other lines unreadable. See the
+        // module for names that are not UTF-8.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).to_string())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(CgroupError::Read { file: file.into(), source }),

@@ -16,16 +16,19 @@ use crate::{PressureConfig, Source, SourceError, Trim};
 /// no source: the level is raised manually only.
 #[derive(Clone, Debug)]
 pub struct MonitorConfig {
-    /// The reaction to pressure.
+    /// The reaction to pressure: how far the ceiling falls at each level, and how soon it rises
+    /// again.
     pub pressure: PressureConfig,
-    /// The sources.
+    /// The sources to watch; none by default. If one of them cannot be watched, the start of the
+    /// monitor fails ([`MonitorError::Source`]).
     pub sources: Vec<Source>,
     /// Watches, in addition, the sources that this machine has: the service manager's file, stalls
     /// in this process's control group and in the whole system (150 ms of 2 s), and the control
     /// group's limit, if [`cgroup`](Self::cgroup) names none. A missing source is no error:
     /// [`PressureStats::missing`](crate::PressureStats::missing) has the reason.
     pub auto: bool,
-    /// The control group that is a limit, if any.
+    /// The control group that is a limit: it bounds the budget, and a usage near it is pressure.
+    /// `None` by default.
     pub cgroup: Option<CgroupLimit>,
     /// The most memory of this process that is to be in RAM, if any
     /// ([`resident_memory`](crate::resident_memory)). It bounds the budget, and a usage near it is

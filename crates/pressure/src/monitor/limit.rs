@@ -57,7 +57,8 @@ impl CgroupLimit {
         Self::default()
     }
 
-    /// Uses another group.
+    /// Uses `cgroup` instead of the group of this process, with the default
+    /// [`margin`](Self::margin). The limits of its visible ancestors count as well.
     pub fn of(cgroup: Cgroup) -> Self {
         Self { margin: None, cgroup: Some(cgroup) }
     }
@@ -69,7 +70,8 @@ impl CgroupLimit {
         self
     }
 
-    /// Returns the part of a limit that is left as budget.
+    /// Returns `limit` less the margin, at least 0; [`ByteSize::MAX`], which is no limit, is
+    /// returned as it is. Reads no file.
     pub fn budget(&self, limit: ByteSize) -> ByteSize {
         if limit == ByteSize::MAX {
             return limit;

@@ -16,9 +16,10 @@ use crate::Level;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PressureStats {
-    /// The level.
+    /// The level of pressure at the time of the snapshot.
     pub level: Level,
-    /// The limit for usage now.
+    /// The limit for usage now. Pressure lowers it below [`budget`](Self::budget); it rises again
+    /// in steps.
     pub ceiling: ByteSize,
     /// The limit for usage without pressure: the budget, or the part of it that the control group
     /// and the maximum of the resident memory leave.
@@ -41,7 +42,7 @@ pub struct PressureStats {
     /// The sources that [`MonitorConfig::auto`](crate::MonitorConfig::auto) did not find: why each
     /// of them cannot be watched.
     pub missing: Vec<String>,
-    /// Calls of the trim hook.
+    /// Calls of the trim hook that have returned or panicked.
     pub trims: u64,
     /// Calls of the trim hook that panicked.
     pub trims_failed: u64,
@@ -65,7 +66,8 @@ pub struct SourceStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResidentStats {
-    /// The maximum.
+    /// The maximum that was configured:
+    /// [`MonitorConfig::resident_max`](crate::MonitorConfig::resident_max).
     pub max: ByteSize,
     /// The resident memory at the last reading.
     pub usage: ByteSize,
@@ -79,9 +81,10 @@ pub struct ResidentStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CgroupStats {
-    /// Its directory.
+    /// The path of the directory of the watched group.
     pub directory: String,
-    /// The effective limit.
+    /// The lowest limit of the group and its visible ancestors, at the last reading;
+    /// [`ByteSize::MAX`] if there is none.
     pub limit: ByteSize,
     /// The usage at the last reading, of the group whose limit is closest, less the pages that the
     /// kernel can drop.

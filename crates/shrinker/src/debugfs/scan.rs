@@ -18,7 +18,7 @@ const COMMAND_BYTES_MAX: usize = 71;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct ScanRequest {
-    /// The group.
+    /// The id of the group, which may not exist.
     pub memcg: MemcgId,
     /// The number of the node, which may not exist.
     pub node: u16,
@@ -38,7 +38,7 @@ pub enum ScanError {
     /// The node number is too large.
     #[error("there is no such node: the second number must be below {nodes}")]
     NoNode {
-        /// The number of nodes.
+        /// The number of nodes of the registry, which the node number must be below.
         nodes: usize,
     },
     /// The shrinker is memcg-aware, and no online group has this id.

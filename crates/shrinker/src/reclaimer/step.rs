@@ -123,7 +123,7 @@ impl Job {
         Self { target: None, ..Self::new(memcg, ByteSize::ZERO) }
     }
 
-    /// Returns the group.
+    /// Returns the group that was given to [`new`](Self::new) or [`debts`](Self::debts).
     pub fn memcg(&self) -> &Memcg {
         &self.memcg
     }

@@ -87,13 +87,13 @@ struct NodeThread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
-    /// The node.
+    /// The node from which the thread reclaims.
     pub node: NodeId,
     /// The number of times that the thread had something to do.
     pub wakeups: u64,
     /// The number of passes.
     pub steps: u64,
-    /// Objects freed.
+    /// Objects that these passes freed.
     pub freed: u64,
     /// The number of groups given up for the moment, because nothing more could be freed.
     pub exhausted: u64,
@@ -183,12 +183,13 @@ impl Reclaimer {
         }
     }
 
-    /// Returns the watermarks.
+    /// Returns the watermarks that were given to [`start`](Self::start). They do not change while
+    /// the reclaimer runs.
     pub fn watermarks(&self) -> Watermarks {
         self.watermarks
     }
 
-    /// Returns the statistics of each node's thread.
+    /// Returns the statistics of each node's thread, in the order of the node numbers. O(nodes).
     pub fn stats(&self) -> Vec<NodeStats> {
         self.nodes.iter().map(|(shared, _)| shared.stats()).collect()
     }

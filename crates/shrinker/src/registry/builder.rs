@@ -136,7 +136,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Returns the id.
+    /// Returns the id of the future shrinker. It is free again if this is dropped without
+    /// `register`.
     pub fn id(&self) -> ShrinkerId {
         ShrinkerId::new(self.claim.state().key.id)
     }

@@ -92,7 +92,7 @@ impl RegistryConfig {
         }
     }
 
-    /// Sets the policy that decides how many objects are scanned.
+    /// Sets the policy that decides how many objects a visit scans; [`Fair`] by default.
     #[must_use]
     pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
         self.policy = Some(policy);

@@ -73,7 +73,8 @@ impl Registry {
         Self::with_config(tree, RegistryConfig::new(nodes))
     }
 
-    /// Creates a registry for the groups of `tree` with this configuration.
+    /// Creates a registry for the groups of `tree` with this configuration. Aborts the process if
+    /// there is no memory.
     pub fn with_config(tree: &MemcgTree, config: RegistryConfig) -> Self {
         Self::try_with_config(tree, config)
             .unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<RegistryCore>()))

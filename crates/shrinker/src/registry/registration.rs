@@ -1,7 +1,11 @@
 //! The registration of a shrinker, and its end.
 //!
-//! When `unregister` returns, no callback runs or will run (S14); inside a callback nothing waits,
-//! and the last thread inside finishes the end. The order of the steps in `end` is the guarantee.
+//! When `unregister` returns `Ok`, no callback runs or will run (S14). With `std`, nothing waits
+//! inside a callback, since two threads could wait for each other: the last thread that leaves a
+//! visit completes the end. Without `std` it is unknown whether a thread is inside a callback, so a
+//! drop never waits, and `unregister` always does.
+//!
+//! A change must keep the order of the steps in `end`; its comments state the reason of each.
 //!
 //! Numbers such as S14 are those of docs/INVARIANTS.md.
 
@@ -25,13 +29,13 @@ use crate::stats::ShrinkerStats;
 /// | ended by | where | state when it returns |
 /// |---|---|---|
 /// | drop, [`unregister`](Self::unregister) | outside of callbacks | no callback runs or will run; the end is complete |
-/// | drop | inside a callback of any shrinker of any registry, or another [`CallbackScope`](crate::CallbackScope) | as below |
-/// | [`unregister_nowait`](Self::unregister_nowait) | anywhere | no visit of the shrinker begins any more; the visits in flight (a count and the scans after it) finish, and the last thread to leave one completes the end |
+/// | drop | inside a callback of any shrinker of any registry, or another [`CallbackScope`](crate::CallbackScope) | as in the next row |
+/// | [`unregister_nowait`](Self::unregister_nowait) | anywhere | no visit of the shrinker begins any more; a visit in flight ends before its next batch, and the last thread to leave one completes the end |
 ///
 /// So an end outside of callbacks waits for callbacks in flight, and for nothing else. An end
 /// inside a callback does not wait, because two threads could wait for each other's callbacks for
-/// ever; if no callback of the shrinker is in flight, there is no difference. A thread that waits
-/// must hold no lock that the shrinker's callbacks take.
+/// ever. If no callback of the shrinker is in flight, the end is complete when the call returns. A
+/// thread that waits must hold no lock that the shrinker's callbacks take.
 ///
 /// Without `std` there is no thread identity: the drop never waits, and `unregister` always does.
 #[must_use = "dropping the registration ends it"]
@@ -60,8 +64,8 @@ impl Registration {
         self.registered().stats()
     }
 
-    /// Ends the registration: when this returns, no callback runs or will run. Waits for callbacks
-    /// in flight.
+    /// Ends the registration. When this returns `Ok`, no callback runs or will run. Waits for
+    /// callbacks in flight.
     ///
     /// # Errors
     ///
@@ -77,10 +81,10 @@ impl Registration {
         }
     }
 
-    /// Ends the registration without waiting: when this returns, no visit of the shrinker begins
-    /// any more. A visit in flight ends before its next batch: at most one scan and one count
-    /// follow the present callback. The last thread to leave a visit completes the end; if none is
-    /// in flight, this call completes it.
+    /// Ends the registration without waiting. When this returns, no visit of the shrinker (a count,
+    /// and the scans that follow it) begins any more. A visit in flight ends before its next batch:
+    /// at most one scan and one count follow the present callback. The last thread to leave a visit
+    /// completes the end; if none is in flight, this call completes it.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -127,17 +131,20 @@ impl Registration {
         Ok(())
     }
 
-    /// Ends the registration. If callbacks are in flight, the last thread that returns from one
-    /// completes the end.
+    /// Ends the registration without waiting. If callbacks are in flight, the last thread that
+    /// leaves a visit completes the end.
     fn end(&mut self) {
         let Some((registered, claim)) = self.live.take() else { return };
         // First, while the claim holds the id: after the claim has ended, the slot may belong to
         // another shrinker.
         claim.core().withdraw(&registered);
         let state = registered.state.clone();
-        // The registry's last handle on the shrinker, unless callbacks are in flight.
+        // Before `kill`, which may free the id: the id is reused only after the shrinker was
+        // dropped. With callbacks in flight, the last guard drops the shrinker.
         drop(registered);
+        // The claim goes to the last thread inside, or comes back if no thread is inside.
         let end = state.in_flight.kill(claim);
+        // Frees the id, outside of the lock of `in_flight`.
         drop(end);
     }
 
@@ -151,6 +158,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         // Without `std` it is unknown whether waiting is safe.
         if !CallbackScope::KNOWN || self.wait().is_err() {
+            // Inside a callback: end without waiting.
             self.end();
         }
     }

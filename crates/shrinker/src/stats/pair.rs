@@ -80,11 +80,13 @@ impl PairCountsOf {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PairStats {
-    /// The shrinker.
+    /// The id of the shrinker.
     pub shrinker: ShrinkerId,
-    /// The group.
+    /// The group for which the shrinker counts the objects; the root if the shrinker is not
+    /// memcg-aware.
     pub memcg: Memcg,
-    /// The node.
+    /// The node for which the shrinker counts the objects; node 0 if the shrinker is not
+    /// NUMA-aware.
     pub node: NodeId,
     /// The objects that could be freed: at the last visit in a
     /// [`snapshot`](crate::Registry::snapshot) (`None` before the first visit), at present in a

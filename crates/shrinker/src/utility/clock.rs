@@ -1,7 +1,9 @@
-//! The clock by which tallies decay: evicted bytes, in fractions of the budget.
+//! The clock by which tallies (`tallies.rs`) decay. It counts evicted bytes, in fractions of the
+//! budget.
 //!
 //! Time is measured in evicted bytes, not seconds: an idle system forgets nothing, and a busy one
-//! adapts as fast as it evicts. Lost updates do no harm.
+//! adapts as fast as it evicts. A race may delay a correction of `left` or count an epoch twice;
+//! neither matters.
 //!
 //! A change must ensure that only evicted bytes advance it.
 
@@ -17,8 +19,9 @@ pub(crate) const HALF_LIFE: u32 = 4;
 #[derive(Default)]
 pub(crate) struct EvictionClock {
     epoch: AtomicU32,
-    /// Bytes until the next epoch: an `i64` in two's complement, because targets without 64-bit
-    /// atomics provide no signed type.
+    /// Bytes until the next epoch. They begin at 0, so the first call of `advance` ends an epoch at
+    /// once. An `i64` in two's complement, because targets without 64-bit atomics provide no signed
+    /// type.
     left: AtomicU64,
 }
 
@@ -31,12 +34,13 @@ impl EvictionClock {
 
     /// Advances the clock by `bytes` evicted under a budget of `budget` bytes.
     pub(crate) fn advance(&self, bytes: u64, budget: u64) {
+        // A number above `i64::MAX` counts as a quarter of it, so that `left` does not wrap.
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 4);
         let (bytes, epoch) = (signed(bytes), signed(budget / EPOCHS_PER_BUDGET).max(1));
         let before = self.left.load(Ordering::Relaxed);
         if before as i64 > epoch {
-            // The budget was larger before. If another thread was faster, the next call checks
-            // again.
+            // The budget was larger before. If another thread changed `left` first, the next call
+            // corrects it.
             let _ = self.left.compare_exchange(before, epoch as u64, Ordering::Relaxed, Ordering::Relaxed);
         }
         let left = (self.left.fetch_sub(bytes as u64, Ordering::Relaxed) as i64).saturating_sub(bytes);
@@ -77,7 +81,7 @@ mod tests {
     fn a_budget_below_sixteen_bytes_has_an_epoch_for_each_byte() {
         let clock = EvictionClock::default();
         clock.advance(5, 15);
-        assert_eq!(clock.epoch(), 6);
+        assert_eq!(clock.epoch(), 6, "one for each byte, and the first, which ends at once");
     }
 
     #[test]
@@ -89,6 +93,6 @@ mod tests {
         }
         let clock = EvictionClock::default();
         (0..10).for_each(|_| clock.advance(u64::MAX, u64::MAX));
-        assert_eq!(clock.epoch(), 21, "each is clamped to a quarter of `i64::MAX`, and an epoch is an eighth");
+        assert_eq!(clock.epoch(), 21, "`u64::MAX` counts as a quarter of `i64::MAX`; an epoch is an eighth");
     }
 }

@@ -28,12 +28,14 @@ impl Miss {
         Self { distance, cost: COST_ONE, weight: 1 }
     }
 
-    /// Sets the cost, in 16ths.
+    /// Sets the cost of the miss, in 16ths of the average cost over all shrinkers of the registry;
+    /// 16 by default.
     pub const fn cost(self, cost: u32) -> Self {
         Self { cost, ..self }
     }
 
-    /// Sets the weight.
+    /// Sets the number of misses that this report represents, for example 8 if one of 8 misses is
+    /// reported; 1 by default. The miss counts this number of times.
     pub const fn weight(self, weight: u32) -> Self {
         Self { weight, ..self }
     }

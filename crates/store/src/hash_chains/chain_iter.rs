@@ -84,7 +84,8 @@ impl<'g, T: HashNode> Found<'g, T> {
         self.object()
     }
 
-    /// Returns an `Arc` on the object.
+    /// Returns an `Arc` on the object, for use after the reader has left. Costs one atomic
+    /// increment.
     #[inline]
     pub fn to_arc(&self) -> Arc<T> {
         let raw = self.raw.as_ptr().cast_const();

@@ -12,7 +12,8 @@ use crate::sync::UnsafeCell;
 use core::fmt;
 use core::ptr;
 
-/// The tag bit in an object's `next`, set while the object is on a chain (invariant 1).
+/// The tag bit in an object's `next`, set while the object is on a chain (invariant 1). Bit 0 is
+/// free: the object contains an `AtomicPtr`, so its address is even.
 const LINKED: usize = 1;
 
 /// A field of each object that can be on a chain. 8 bytes.
@@ -123,16 +124,18 @@ impl<T> HashLink<T> {
     /// Claims the object for a chain with `head` as its first object; returns false if it is on a
     /// chain already (invariant 1).
     pub(super) fn claim(&self, head: *mut T) -> bool {
-        // Relaxed: only compared.
+        // Relaxed: the value is only tested, and expected by the exchange.
         let old = self.next.load(Ordering::Relaxed);
-        // AcqRel: Acquire pairs with the Release in `leave` of the thread that last removed the
-        // object. Release: readers that have stood on the object since then follow this store to
-        // `head`. Relaxed on failure: nothing was claimed.
+        // AcqRel: Acquire pairs with the Release in `take_off` of the thread that last removed the
+        // object. Release: a reader that still stands on the object, from its earlier chain, reads
+        // this `next` and goes on to `head`, which it must see as inserted. Relaxed on failure:
+        // nothing was claimed.
         old.addr() & LINKED == 0
             && self.next.compare_exchange(old, tagged(head), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Unlinks the object: `before` is the head or the `next` that names it. The bucket's lock is
+    /// Unlinks the object. `before` points to the object: it is the bucket's head (stored without
+    /// the tag), or the `next` of the object before (stored with the tag). The bucket's lock is
     /// held.
     pub(super) fn leave(&self, before: &AtomicPtr<T>, before_is_head: bool) {
         // Relaxed: the lock is held (invariant 2).
@@ -143,9 +146,11 @@ impl<T> HashLink<T> {
         self.take_off();
     }
 
-    /// Marks the object as being on no chain and returns the next object. No head or `next` leads
-    /// to the object any more. The bucket's lock is held, or the caller has exclusive access to the
-    /// table.
+    /// Marks the object as being on no chain and returns the next object.
+    ///
+    /// No head or `next` of a linked object leads to the object any more, or the table is being
+    /// dropped. The `next` of removed objects may still lead to it, for readers that stand on them.
+    /// The bucket's lock is held, or the caller has exclusive access to the table.
     pub(super) fn take_off(&self) -> *mut T {
         // Relaxed: no other thread changes it (invariant 2).
         let next = untagged(self.next.load(Ordering::Relaxed));

@@ -23,7 +23,8 @@ impl RetiredBytes {
         Self(AtomicU64::new(0))
     }
 
-    /// Returns the current number of bytes.
+    /// Returns the bytes that are retired and not yet dropped, as exact as the type says. 0 while
+    /// the sum is negative, because thread caches have reported removals first.
     #[inline]
     pub fn get(&self) -> ByteSize {
         // Relaxed: a statistic. Two thread caches may report an object's addition and removal in

@@ -17,7 +17,7 @@ use lowwater_lru_core::Linked;
 /// `state` always returns the same [`SlotState`], a field of the object itself, which no other
 /// object returns.
 pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
-    /// Returns the object's byte of state.
+    /// Returns the field with the state, which the slab, the index and the owner share.
     fn state(&self) -> &SlotState;
 
     /// Returns the approximate number of bytes that are freed with the object. Called once, when

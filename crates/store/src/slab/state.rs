@@ -22,7 +22,7 @@ const SEEN: u8 = 1 << 6;
 pub struct SlotState(AtomicU8);
 
 impl SlotState {
-    /// The owner's bits.
+    /// The mask of the six bits that belong to the owner: the six lower ones.
     pub const OWN: u8 = SEEN - 1;
 
     /// Creates the state of an object that is in no index; of `bits` only [`OWN`](Self::OWN) are
@@ -32,7 +32,8 @@ impl SlotState {
         Self(AtomicU8::new(bits & Self::OWN))
     }
 
-    /// Returns the owner's bits.
+    /// Returns the owner's six bits; the two bits of the slab read as 0. The load is relaxed: it
+    /// does not order accesses to other memory.
     #[inline]
     pub fn bits(&self) -> u8 {
         // Relaxed: hints; data that must be seen with them has its own ordering.

@@ -1,12 +1,16 @@
-//! Two threads and a chain of two objects. Each model checks all executions within seconds.
+//! Model checks of the chains: two threads, one or two tables, and at most two objects, so that all
+//! executions with at most three preemptions (`ci/loom.sh`) are checked within seconds.
 //!
-//! A `fails_with_` test repeats a check with one ordering weakened, and must fail.
+//! A `fails_with_` test repeats a check with one ordering weakened, or without the wait for
+//! readers, and must fail. A change must keep one such test for each ordering that the checks
+//! cover.
 
 use super::*;
 use crate::sync::{thread, with_mutant};
 
-/// A reader walks the chain while the object that it finds is removed, and its successor inserted.
-fn check() {
+/// A reader walks a chain of one object, while a second object is inserted in front of the first,
+/// and then the first is removed.
+fn a_reader_beside_insert_and_remove() {
     crate::sync::model(|| {
         let table = Arc::new(HashChains::<Item>::new(1));
         let old = item(1);
@@ -15,6 +19,8 @@ fn check() {
             let table = table.clone();
             thread::spawn(move || {
                 let new = item(2);
+                // The model checker sees this as a write before the insert. If the insert is
+                // published with Relaxed, the reader's read of `seen` races with it.
                 new.link.seen.with_mut(|_| ());
                 table.insert(0, new).ok().unwrap();
                 assert!(table.remove(0, &old));
@@ -34,35 +40,35 @@ fn check() {
 
 #[test]
 fn a_found_object_is_whole_and_alive() {
-    check();
+    a_reader_beside_insert_and_remove();
 }
 
 #[test]
 #[should_panic]
 fn fails_with_chain_publish_relaxed() {
-    with_mutant("chain_publish_relaxed", check);
+    with_mutant("chain_publish_relaxed", a_reader_beside_insert_and_remove);
 }
 
 #[test]
 #[should_panic]
 fn fails_with_chain_release_at_once() {
-    with_mutant("chain_release_at_once", check);
+    with_mutant("chain_release_at_once", a_reader_beside_insert_and_remove);
 }
 
 #[test]
 #[should_panic]
 fn fails_with_unpin_relaxed() {
-    with_mutant("unpin_relaxed", check);
+    with_mutant("unpin_relaxed", a_reader_beside_insert_and_remove);
 }
 
 #[test]
 #[should_panic]
 fn fails_with_collect_relaxed() {
-    with_mutant("collect_relaxed", check);
+    with_mutant("collect_relaxed", a_reader_beside_insert_and_remove);
 }
 
 /// A reader of one table, while another thread moves the reader's object to another table and drops
-/// that table.
+/// that table. From the moved object the reader may follow to the object of the other table.
 fn a_reader_beside_the_end_of_another_table() {
     let (table, other) = (Arc::new(HashChains::<Item>::new(1)), HashChains::<Item>::new(1));
     let moved = item(1);

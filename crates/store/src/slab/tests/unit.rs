@@ -45,7 +45,8 @@ fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUs
     slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
 }
 
-/// Keeps the test's thread on one processor, so that it always uses the same thread cache.
+/// Keeps the test's thread on one processor, so that a slab has only two further thread caches:
+/// their number depends on the processors on which the thread may run.
 fn stay_on_one_processor() {
     #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
     {
@@ -62,7 +63,7 @@ fn shared<T: Slotted>(slab: &Slab<T>) -> &SharedSlab<T> {
     slab.shared().expect("objects were made")
 }
 
-/// Readers of other tests may delay a condition.
+/// Waits until `is` returns true. Readers of other tests may delay it.
 fn eventually(mut is: impl FnMut() -> bool) {
     while !is() {
         crate::sync::yield_now();
@@ -76,6 +77,8 @@ fn an_empty_slab_and_one_with_an_object_take_little_memory() {
     assert!(slab.collect() == slab.waiting() && slab.begin_compaction() == 0, "there is nothing");
     slab.end_compaction();
     let _thing = thing(&slab, 1, &dropped);
+    // The allowance: 600 bytes for the shared part, 1 KiB for the first chunk, and 512 bytes for
+    // the tables of chunks and nodes.
     assert!(slab.footprint().get() < 600 + 1536, "{:?}", slab.footprint());
 }
 
@@ -100,7 +103,7 @@ fn each_object_is_dropped_once_and_its_memory_returned() {
     slab.assert_valid();
 }
 
-/// Some two objects per 2 MiB remain in the second half, so that no span is released as a whole.
+/// About two objects per 2 MiB remain in the second half, so that no span is released as a whole.
 #[test]
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 fn a_bounded_number_of_empty_chunks_is_kept() {
@@ -118,11 +121,13 @@ fn a_bounded_number_of_empty_chunks_is_kept() {
     let spared = slab.footprint().get();
     eventually(|| slab.collect().get() == 0);
     let spare = spared - slab.footprint().get();
+    // At most 32 chunks (2 MiB), and at most one in 16 of all mapped chunks: the last span is
+    // mapped as a whole, also if only a part of it is in use.
     let most = (2 << 20).min(full / 16 + (2 << 20) / 16);
     assert!(spare >= CHUNK && spare <= most, "{spare} of {full} bytes are spare");
     assert!(slab.footprint().get() < full * 6 / 10, "{:?} of {full}", slab.footprint());
-    // Some chunks become spare again, at least half of the maximum; objects that find no room in
-    // other chunks go there first.
+    // More chunks become spare. When there are too many, at least half of the maximum is kept.
+    // Objects that find no room in other chunks are put into spare chunks first, so these suffice.
     number = 0;
     things.retain(|_| {
         number += 1;
@@ -170,6 +175,7 @@ fn objects_that_a_reader_held_back_are_dropped_after_it_left() {
         let large = Large { links: CompressedLinks::new(), state: SlotState::new(0), dropped: Arc::clone(&dropped) };
         slab.alloc(large, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
     };
+    // So many slots that a bag may have hundreds of objects: its bytes limit it to 16.
     let kept: Vec<_> = (0..20_000).map(|_| large()).collect();
     let mut retired = 2_000;
     {
@@ -177,7 +183,8 @@ fn objects_that_a_reader_held_back_are_dropped_after_it_left() {
         (0..retired).for_each(|_| drop(large()));
     }
     let started = std::time::Instant::now();
-    // Eight bags of 16 objects.
+    // At most eight bags of 16 objects (128 KiB of 8 KiB each) may wait: an open, a sealed and a
+    // few ready ones.
     while retired - dropped.load(Ordering::Relaxed) > 128 {
         drop(large());
         retired += 1;
@@ -195,18 +202,18 @@ fn a_bounded_collection_drops_at_most_that_many() {
     drop(guard);
     let count = || dropped.load(Ordering::Relaxed);
     let stays = |count: usize| ((5_000 - count) * size_of::<Thing>()) as u64;
+    // Readers of other tests may hold some bags back, so one call may drop fewer objects.
     eventually(|| {
-        slab.collect_some(100);
-        count() > 0
+        slab.collect_some(100 - count());
+        count() >= 100
     });
     assert_eq!(count(), 100);
-    // Readers of other tests may hold some bags back.
     let mut waiting = 0;
     eventually(|| {
         waiting = slab.collect_some(200 - count()).get();
         count() >= 200
     });
-    assert_eq!((waiting, count()), (stays(200), 200), "what is not dropped yet is there");
+    assert_eq!((waiting, count()), (stays(200), 200), "all other objects are still waiting");
     // As for a caller that goes over several slabs.
     slab.seal();
     let mut more = 0;
@@ -224,6 +231,8 @@ fn slabs_add_their_retired_bytes_to_a_shared_counter() {
     let (total, dropped) = (Arc::new(RetiredBytes::new()), Arc::default());
     let slabs = [0, 1].map(|_| Slab::with_retired(Arc::clone(&total)));
     let of = |number: usize| (number * size_of::<Thing>()) as u64;
+    // The thread cache of each slab may hold back 4 KiB from the counter; one such step more as a
+    // margin.
     let near = |bytes: u64| total.get().get().abs_diff(bytes) <= 3 * (4 << 10);
     let guard = pin();
     for slab in &slabs {
@@ -240,7 +249,7 @@ fn slabs_add_their_retired_bytes_to_a_shared_counter() {
     assert_eq!(
         (total.get().get(), dropped.load(Ordering::Relaxed)),
         (of(3_000), 3_000),
-        "its end drops what is its own"
+        "a dropped slab drops its own retired objects only"
     );
     drop(guard);
     let kept = thing(&second, 0, &dropped);
@@ -257,6 +266,7 @@ fn an_object_that_was_never_indexed_can_be_moved_out() {
     let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("no reader saw it");
     assert_eq!((inner.number, dropped.load(Ordering::Relaxed)), (7, 0));
     let seen = thing(&slab, 8, &dropped);
+    // As if it had been inserted into an index and removed from it.
     seen.state.enter();
     assert!(!seen.state.leave());
     assert!(seen.into_inner().is_err());
@@ -309,8 +319,8 @@ fn a_slab_may_be_dropped_by_the_drop_of_its_object() {
     };
     eventually(pass);
     *place.lock() = Some(slab);
-    // Two other objects are retired, of which the first drops the slab and everything else, so that
-    // these two return their slots last.
+    // This retires `last` and drops a ready object, whose drop drops the slab, and with it all
+    // other objects, `last` included. The shared part must exist until the last slot is free.
     drop(last);
     assert_eq!(Arc::strong_count(&place), 1, "everything was dropped");
 }
@@ -344,12 +354,12 @@ fn objects_are_prefetched_in_the_order_of_their_drops() {
     assert_eq!(
         [pop(&mut thread_cache), pop(&mut thread_cache)],
         [third, fourth],
-        "the prefetch cursor skips removed objects"
+        "removed objects do not move the cursor"
     );
     let left = thread_cache.ready.len();
     for _ in 0..2 {
-        // The last prefetched object is gone: prefetching restarts at the first object, proceeds to
-        // the last, and restarts.
+        // The object at the cursor was popped, so prefetching begins at the first object; after the
+        // last one it begins again.
         let asked = core::iter::from_fn(|| thread_cache.ready.prefetch_next(shape)).count();
         assert_eq!(asked, left as usize);
     }
@@ -360,7 +370,7 @@ fn objects_are_prefetched_in_the_order_of_their_drops() {
 #[test]
 fn handles_of_several_slabs_are_dropped_in_one_call() {
     let (slabs, dropped) = ([Slab::new(), Slab::new(), Slab::new()], Arc::default());
-    // Runs of 1, 20 and 3 objects of a slab, so that a batch is filled, and also cut short.
+    // Runs shorter than, equal to and longer than a batch of 8 (`RETIRE_MAX`).
     let runs = [(0, 1), (1, 20), (0, 3), (2, 8), (1, 1)];
     let handles = runs.iter().flat_map(|&(slab, len)| (0..len).map(move |n| (slab, n)));
     let handles: Vec<_> = handles.map(|(slab, n)| thing(&slabs[slab], n, &dropped)).collect();
@@ -467,14 +477,14 @@ fn threads_that_allocate_and_retire_leak_no_object() {
     slab.assert_valid();
 }
 
-/// One object of twelve remains, distributed over all chunks, on each of `nodes` nodes.
+/// Of all objects, one in twelve remains on each of `nodes` nodes, distributed over all chunks.
 #[cfg(not(miri))]
 fn scattered(slab: &Slab<Thing>, nodes: u16, dropped: &Arc<AtomicUsize>) -> Vec<Slot<Thing>> {
     thinned(slab, nodes, dropped, |at| at % 12 < usize::from(nodes))
 }
 
 /// Of many objects on `nodes` nodes, those remain for which `stays` returns true; its argument is
-/// the index in the order of allocation.
+/// the number in the order of allocation, from 1.
 #[cfg(not(miri))]
 fn thinned(
     slab: &Slab<Thing>,
@@ -494,6 +504,7 @@ fn thinned(
     things
 }
 
+/// Returns the object's node if its chunk is being evacuated.
 #[cfg(not(miri))]
 fn leaves(slot: &Slot<Thing>) -> Option<NodeId> {
     // SAFETY: the object has its handle, so its slot is not free.
@@ -561,7 +572,7 @@ fn cached_slots_of_evacuated_chunks_are_not_allocated() {
         thread_cache.ready.len() > 0
     });
     things.truncate(things.len() - 200);
-    assert!(shared(&slab).thread_caches.local().lock().free.len() >= 200, "one came back for each that was dropped");
+    assert!(shared(&slab).thread_caches.local().lock().free.len() >= 200, "each drop has freed at least one slot");
     assert!(slab.begin_compaction() > 0);
     for number in 0..200 {
         things.push(thing(&slab, number, &dropped));
@@ -585,7 +596,11 @@ fn compaction_selects_no_more_objects_than_fit_elsewhere() {
         if leaves(slot).is_some() {
             *slot = thing(&slab, slot.number, &dropped);
         }
-        assert!(slab.footprint().get() <= before, "none is made for them: {:?}, {before} before", slab.footprint());
+        assert!(
+            slab.footprint().get() <= before,
+            "no chunk is added for the copies: {:?}, {before} before",
+            slab.footprint()
+        );
     }
     eventually(|| slab.collect().get() == 0);
     slab.end_compaction();
