@@ -102,7 +102,9 @@ impl<T> ListLru<T> {
             unsafe { lru.write_bytes(0, 1) };
             // SAFETY: `slot` is memory for the lists, and the shrinker is alive. A null key means
             // the lock class that all list_lrus share.
-            to_result(unsafe { bindings::__list_lru_init(lru, memcg_aware, ptr::null_mut(), shrinker) })
+            to_result(unsafe {
+                bindings::__list_lru_init(lru, memcg_aware, ptr::null_mut(), shrinker)
+            })
         };
         // SAFETY: The closure initializes the lists at `slot`, or returns an error.
         let lru = unsafe { pin_init_from_closure(init) };
@@ -186,18 +188,24 @@ impl<T> ListLru<T> {
         unsafe { bindings::list_lru_count_one(lru, node.0, MemCgroup::as_ptr(memcg)) as u64 }
     }
 
+    /// Returns the number of objects of all groups on a node. O(1).
+    pub(crate) fn count_node(&self, node: NodeId) -> u64 {
+        // SAFETY: The lists are initialized.
+        unsafe { bindings::list_lru_count_node(self.inner.lru.get(), node.0) as u64 }
+    }
+
     /// Returns the number of objects of all groups on all nodes. O(nodes).
     pub(crate) fn count(&self) -> u64 {
-        let lru = self.inner.lru.get();
-        // SAFETY: The lists are initialized.
-        NodeId::all()
-            .map(|node| unsafe { bindings::list_lru_count_node(lru, node.0) as u64 })
-            .sum()
+        NodeId::all().map(|node| self.count_node(node)).sum()
     }
 
     /// Walks the objects of a group on a node, oldest first, and asks `callback` for a verdict on
-    /// each, under the list's lock. Ends after `nr_to_walk` visits, which are subtracted from it.
-    /// Returns the number of removed objects.
+    /// each, under the list's lock. Ends after `nr_to_walk` visits, or as many as there are objects
+    /// at the start, so rotated ones are not visited again; the visits are subtracted from
+    /// `nr_to_walk`. Returns the number of removed objects.
+    ///
+    /// The callback must not sleep, and must not use these lists: their lock is held. So it must
+    /// allocate nothing, as reclaim could walk them. A callback that has unlocked may do both.
     #[inline]
     pub(crate) fn walk_one<F>(
         &self,
@@ -210,7 +218,8 @@ impl<T> ListLru<T> {
         F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     {
         let lru = self.inner.lru.get();
-        walk(nr_to_walk, &mut callback, |isolate, arg, left| {
+        let present = self.count_one(memcg, node);
+        walk(nr_to_walk, present, &mut callback, |isolate, arg, left| {
             let memcg = MemCgroup::as_ptr(memcg);
             // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, and `isolate`
             // fits to `arg` (clause of `walk`).
@@ -224,14 +233,15 @@ impl<T> ListLru<T> {
         F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     {
         let lru = self.inner.lru.get();
-        walk(nr_to_walk, &mut callback, |isolate, arg, left| {
+        let present = self.count_node(node);
+        walk(nr_to_walk, present, &mut callback, |isolate, arg, left| {
             // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, and `isolate`
             // fits to `arg` (clause of `walk`).
             unsafe { bindings::list_lru_walk_node(lru, node.0, Some(isolate), arg, left) }
         })
     }
 
-    /// Removes all objects.
+    /// Removes the objects that are on the lists at the start.
     pub(crate) fn clear(&self) {
         for node in NodeId::all() {
             let mut old = Isolated::new();

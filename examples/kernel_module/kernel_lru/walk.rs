@@ -177,16 +177,22 @@ pub(super) type IsolateFn = unsafe extern "C" fn(
 /// Runs a walk of C, `run`, with `callback`, and returns the number of removed objects. `run` is
 /// called with a function, its argument and the number of visits; the function may be called for
 /// the objects of a `list_lru` that consists of `LruItem<T>`, during `run` only.
+///
+/// A walk of C goes on until it has made its visits: it visits rotated objects again. `present`,
+/// the number of objects at the start, bounds the visits, so that this does not happen, and a walk
+/// that only rotates ends.
 #[inline]
 pub(super) fn walk<T, F>(
     nr_to_walk: &mut u64,
+    present: u64,
     callback: &mut F,
     run: impl FnOnce(IsolateFn, *mut c_void, *mut usize) -> usize,
 ) -> u64
 where
     F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
 {
-    let mut left = *nr_to_walk as usize;
+    let visits = present.min(*nr_to_walk);
+    let mut left = visits as usize;
     let left: *mut usize = &mut left;
     let mut walk = Walk {
         callback,
@@ -195,7 +201,7 @@ where
     };
     let removed = run(isolate::<T, F>, (&raw mut walk).cast(), left);
     // SAFETY: `left` points to this function's variable.
-    *nr_to_walk = (unsafe { *left } + walk.stopped) as u64;
+    *nr_to_walk -= visits - (unsafe { *left } + walk.stopped) as u64;
     removed as u64
 }
 
