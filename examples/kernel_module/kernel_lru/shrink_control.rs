@@ -79,8 +79,11 @@ impl<'a> ShrinkControl<'a> {
 
     /// Reports how many objects were scanned, if it differs from the requested number.
     pub(crate) fn set_nr_scanned(&mut self, objects: u64) {
+        // C subtracts the number from a signed one, and repeats the scan until nothing is left: a
+        // number that is negative there would let it repeat for ever.
+        let objects = (objects as usize).min(usize::MAX / 4);
         // SAFETY: By the type invariant, the request is valid and not shared.
-        unsafe { (*self.raw).nr_scanned = objects as usize };
+        unsafe { (*self.raw).nr_scanned = objects };
     }
 }
 

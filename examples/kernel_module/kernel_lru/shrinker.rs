@@ -17,7 +17,8 @@ const SHRINKER_MEMCG_AWARE: u32 = 1 << 3;
 ///
 /// Both methods are called on any thread, several at once, for different groups and nodes or the
 /// same ones. They must not start reclaim: allocate nothing, or only with `GFP_NOWAIT`. They must
-/// not drop their own [`Registration`], which waits for them.
+/// not drop their own [`Registration`], which waits for them, nor create or drop another one: that
+/// takes a lock under which the kernel allocates.
 pub(crate) trait Shrinker: Send + Sync {
     /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and
     /// must not return [`Count::Empty`] while a list has objects.
