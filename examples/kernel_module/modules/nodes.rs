@@ -3,19 +3,21 @@
 //! The machine's nodes, as lowwater's registry sees them.
 //!
 //! The kernel places the objects and names the node of each scan, so lowwater needs only the number
-//! of nodes, and no current one.
+//! of node ids, and no current node.
 //!
 //! A change must ensure that a node has the same number on both sides.
 
 use super::kernel_lru;
 use lowwater_lru_core::{NodeId, Topology};
 
-/// The machine's nodes. Only their number is needed: entries and scans come with a node.
+/// The machine's nodes. Only the number of their ids is needed, which may have gaps: entries and
+/// scans come with a node.
 pub(crate) struct Nodes(u16);
 
 impl Nodes {
     pub(crate) fn of_machine() -> Self {
-        Self(kernel_lru::NodeId::all().count() as u16)
+        let last = kernel_lru::NodeId::all().map(|node| node.index()).max();
+        Self(last.map_or(1, |last| last as u16 + 1))
     }
 }
 
