@@ -9,3 +9,11 @@ component rustfmt
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
 cargo fmt --manifest-path benches/comparison/Cargo.toml --check
+
+# The files that a kernel tree compiles, in its style. Each through the standard input: otherwise
+# rustfmt follows their modules to files that user space compiles, too.
+unformatted=0
+for file in examples/kernel_module/{kernel_lru,modules,template}/*.rs; do
+    rustfmt --config-path examples/kernel_module/kernel_lru <"$file" | diff "$file" - || { echo "$file is not formatted"; unformatted=1; }
+done
+exit "$unformatted"

@@ -48,7 +48,9 @@ impl NodeId {
         let nodes = unsafe { bindings::nr_node_ids };
         #[cfg(not(CONFIG_NUMA))]
         let nodes = 1;
-        (0..nodes as i32).filter(|node| Self::is_possible(*node)).map(NodeId)
+        (0..nodes as i32)
+            .filter(|node| Self::is_possible(*node))
+            .map(NodeId)
     }
 
     #[cfg(CONFIG_NUMA)]

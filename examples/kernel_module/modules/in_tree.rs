@@ -17,8 +17,6 @@ mod drain;
 #[path = "../rust/src/kernel.rs"]
 mod embedder;
 mod groups;
-#[path = "in_tree_registry.rs"]
-mod registry;
 #[path = "../kernel_lru/mod.rs"]
 mod kernel_lru;
 #[path = "../one_cache/lists_lowwater.rs"]
@@ -29,6 +27,8 @@ mod nodes;
 #[path = "place_kernel.rs"]
 mod place;
 mod proc;
+#[path = "in_tree_registry.rs"]
+mod registry;
 #[path = "sys_kernel.rs"]
 mod sys;
 

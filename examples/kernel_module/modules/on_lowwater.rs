@@ -14,10 +14,10 @@ mod kernel_lru;
 
 #[path = "../one_cache/cache.rs"]
 mod cache;
+mod drain;
 #[allow(unreachable_pub)]
 #[path = "../rust/src/kernel.rs"]
 mod embedder;
-mod drain;
 mod groups;
 #[path = "../one_cache/lists_lowwater.rs"]
 mod lists;
@@ -55,6 +55,11 @@ impl kernel::Module for OnLowwater {
         let groups = groups::begin().map_err(|_| ENOMEM)?;
         let cache = registry::register(groups.tree()).ok_or(ENOMEM)?;
         let file = proc::ProcFile::new(c_str!("on_lowwater"), load::Load::new(cache))?;
-        Ok(Self { _file: file, _groups: groups, _drained: drain::Drained, _end: at_end::End })
+        Ok(Self {
+            _file: file,
+            _groups: groups,
+            _drained: drain::Drained,
+            _end: at_end::End,
+        })
     }
 }

@@ -9,8 +9,8 @@
 use super::at_end::AtEnd;
 use super::cache::Cache;
 use super::kernel_lru;
-use super::load::{NUMBERS_PER_WORKER, WORKERS};
 use super::lists::ListLru;
+use super::load::{NUMBERS_PER_WORKER, WORKERS};
 use super::nodes::{node_of, Nodes};
 use ::alloc::sync::Arc;
 use core::ops::Deref;
@@ -37,7 +37,13 @@ impl kernel_lru::Shrinker for Bridge {
     fn scan_objects(&self, sc: &mut kernel_lru::ShrinkControl<'_>) -> kernel_lru::Scan {
         // A bounded pass over the groups of the node, which continues where the last one stopped.
         let mut work = Work::objects(sc.nr_to_scan());
-        let done = self.registry.shrink(&self.root, node_of(sc), /* priority */ 0, Reclaim::KSWAPD, &mut work);
+        let done = self.registry.shrink(
+            &self.root,
+            node_of(sc),
+            /* priority */ 0,
+            Reclaim::KSWAPD,
+            &mut work,
+        );
         sc.set_nr_scanned(done.scanned);
         kernel_lru::Scan::Freed(done.freed)
     }
@@ -67,8 +73,19 @@ pub(crate) fn register(tree: &MemcgTree) -> Option<Registered> {
     let lists = ListLru::try_with_occupancy(prepared.try_occupancy().ok()?).ok()?;
     let cache = try_arc(Cache::try_new(WORKERS * NUMBERS_PER_WORKER, lists).ok()?)?;
     let lowwater = prepared.try_register(Arc::clone(&cache) as _).ok()?;
-    let bridge = Bridge { registry, root: tree.root().clone(), cache: Arc::clone(&cache) };
-    let prepared = kernel_lru::Builder::new(c_str!("on_lowwater")).memcg_aware(false).alloc().ok()?;
+    let bridge = Bridge {
+        registry,
+        root: tree.root().clone(),
+        cache: Arc::clone(&cache),
+    };
+    let prepared = kernel_lru::Builder::new(c_str!("on_lowwater"))
+        .memcg_aware(false)
+        .alloc()
+        .ok()?;
     let kernel = prepared.register(kernel::sync::Arc::new(bridge, GFP_KERNEL).ok()?);
-    Some(Registered { _kernel: kernel, _lowwater: lowwater, cache: AtEnd(cache) })
+    Some(Registered {
+        _kernel: kernel,
+        _lowwater: lowwater,
+        cache: AtEnd(cache),
+    })
 }
