@@ -49,6 +49,7 @@ use crate::lockref::LockRef;
 use crate::qstr::{unpack, QStr, INLINE_MAX, WORDS};
 use crate::seqcount::SeqCount;
 use crate::stats::{CounterDelta, Counters};
+use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use lowwater_base::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use lowwater_lru_core::{linked, Links, Memcg, NodeId};
@@ -372,9 +373,66 @@ impl Dir {
             lookup_done: Condvar::new(),
         }
     }
+
+    /// Waits while `is_busy`: another thread is killing a child, or has frozen it. The caller holds
+    /// the children lock, which the wait releases.
+    pub(crate) fn wait_while(
+        &self,
+        children: &mut MutexGuard<'_, Children<Arc<Dentry>>>,
+        is_busy: impl Fn(&Children<Arc<Dentry>>) -> bool,
+    ) {
+        while is_busy(children) {
+            self.child_changed.wait(children);
+        }
+    }
+
+    /// Wakes up the threads that wait at a child that is no longer frozen.
+    pub(crate) fn wake_at_unfrozen(&self) {
+        // A thread that saw the child frozen holds this lock until it waits, so it is notified.
+        if !mutated!("unfreeze_without_lock") {
+            drop(self.children.lock());
+        }
+        self.child_changed.notify_all();
+    }
 }
 
 fn boxed_tail(qstr: &QStr<'_>) -> Option<Box<Box<[u8]>>> {
     let tail = qstr.tail();
     (!tail.is_empty()).then(|| Box::new(tail.into()))
+}
+
+#[cfg(all(test, lowwater_loom))]
+mod loom {
+    use super::*;
+    use lowwater_base::sync::{model, thread, with_mutant};
+
+    /// A child is unfrozen while a thread that holds the children lock waits at it: loom finds a
+    /// thread that waits for ever. Two threads, all executions.
+    fn a_wait_beside_unfreeze() {
+        model(|| {
+            let shared = Arc::new((Dir::new(), LockRef::new(1)));
+            assert!(shared.1.freeze(), "it has one user");
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.1.unfreeze();
+                    shared.0.wake_at_unfrozen();
+                })
+            };
+            let (dir, count) = &*shared;
+            dir.wait_while(&mut dir.children.lock(), |_| count.users().is_none());
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn d22_a_wait_ends_with_unfreeze() {
+        a_wait_beside_unfreeze();
+    }
+
+    #[test]
+    #[should_panic]
+    fn fails_with_unfreeze_without_lock() {
+        with_mutant("unfreeze_without_lock", a_wait_beside_unfreeze);
+    }
 }

@@ -306,9 +306,7 @@ impl DcacheCore {
         dentry.count.unfreeze();
         let parent = dentry.lock().parent.clone();
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
-            // A thread that saw the dentry frozen holds this lock until it waits.
-            drop(dir.children.lock());
-            dir.child_changed.notify_all();
+            dir.wake_at_unfrozen();
         }
     }
 

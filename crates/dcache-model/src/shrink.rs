@@ -288,12 +288,10 @@ impl DcacheCore {
                 None => {
                     // Another thread is killing the child, or has frozen it. When it is done, the
                     // slot is empty or holds another child, or the child has users again.
-                    while locked.next(at, ChildFilter::All).is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) {
-                        if child.count.users().is_some() {
-                            break;
-                        }
-                        children.child_changed.wait(&mut locked);
-                    }
+                    children.wait_while(&mut locked, |slots| {
+                        let there = slots.next(at, ChildFilter::All);
+                        there.is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) && child.count.users().is_none()
+                    });
                 }
                 Some(0) => {
                     drop(locked);
