@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lowwater::cache::TenantKey;
 use lowwater::runtime::ManualClock;
 use lowwater::{ByteSize, Cache, Runtime};
 use tokio::sync::{oneshot, Notify};
@@ -23,6 +24,20 @@ use tokio::task::JoinSet;
 fn cache() -> Cache<u64, u64> {
     let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
     Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_tenants_load_by_reference_is_charged_to_the_tenant_and_counted_once() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let cache = Cache::<TenantKey<String>, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let group = runtime.group("tenant").unwrap();
+    let tenant = cache.tenant(&group).unwrap();
+    for _ in 0..3 {
+        assert_eq!(tenant.get_or_insert_with_ref_async("a", async { 7 }).await, 7);
+    }
+    assert_eq!(tenant.try_get_or_insert_with_ref_async("b", async { Err("no") }).await, Err("no"));
+    assert_eq!(tenant.try_get_or_insert_with_ref_async("b", async { Ok::<_, &str>(8) }).await, Ok(8));
+    assert_eq!((cache.stats().hits, cache.stats().misses, cache.len_of(&group)), (2, 3, 2));
 }
 
 #[tokio::test]
