@@ -227,7 +227,8 @@ impl<T> ListLru<T> {
         })
     }
 
-    /// As [`walk_one`](Self::walk_one), for all groups on a node.
+    /// As [`walk_one`](Self::walk_one), for all groups on a node, one after the other. Rotated
+    /// objects of a group may be visited again, and use up the visits of the groups after it.
     pub(crate) fn walk_node<F>(&self, node: NodeId, nr_to_walk: &mut u64, mut callback: F) -> u64
     where
         F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,

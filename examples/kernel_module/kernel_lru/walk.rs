@@ -179,8 +179,8 @@ pub(super) type IsolateFn = unsafe extern "C" fn(
 /// the objects of a `list_lru` that consists of `LruItem<T>`, during `run` only.
 ///
 /// A walk of C goes on until it has made its visits: it visits rotated objects again. `present`,
-/// the number of objects at the start, bounds the visits, so that this does not happen, and a walk
-/// that only rotates ends.
+/// the number of objects at the start, bounds the visits, so that a walk that only rotates ends; in
+/// a walk of one list it visits no rotated object again.
 #[inline]
 pub(super) fn walk<T, F>(
     nr_to_walk: &mut u64,
