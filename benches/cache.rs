@@ -1,5 +1,5 @@
 //! The cost of a get and an insert of the keyed cache, compared with a concurrent map without
-//! bookkeeping or eviction, against the number of threads and against the number of entries.
+//! bookkeeping or eviction, against the number of threads, of entries, and of tenants.
 //!
 //! | row | operation |
 //! |---|---|
@@ -32,6 +32,8 @@ const VALUE_BYTES: u64 = 100;
 const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// One operation in this many of `mixed` is an insert.
 const INSERT_ONE_IN: u64 = 20;
+/// Groups of the curves against the tenants.
+const TENANTS: [usize; 4] = [1, 10, 100, 1_000];
 
 type Value = Arc<[u8]>;
 
@@ -196,11 +198,40 @@ fn sizes(criterion: &mut Criterion) {
     }
 }
 
+/// Measures one thread's operations against the number of tenants that share the cache, each in turn.
+fn tenants(criterion: &mut Criterion) {
+    let mut rows = criterion.benchmark_group("tenants");
+    rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
+    for count in TENANTS {
+        let cache = empty_cache(KEYS);
+        let runtime = cache.runtime();
+        let groups: Vec<_> = (0..count).map(|n| runtime.group(&n.to_string()).expect("a valid name")).collect();
+        let insert = |key: u64| {
+            let group = &groups[key as usize % count];
+            drop(cache.entry(key).group(group).insert(value()));
+        };
+        (0..2 * KEYS).for_each(insert);
+        let mut fresh = 2 * KEYS;
+        rows.bench_function(BenchmarkId::new("evict", count), |b| {
+            b.iter(|| {
+                insert(fresh);
+                fresh += 1;
+            });
+        });
+        // The newest entries are there: each was inserted once, so the oldest have left.
+        let mut reads = random(0).map(|number| fresh - 1 - number % (KEYS / 10));
+        rows.bench_function(BenchmarkId::new("get", count), |b| {
+            b.iter(|| black_box(cache.get(&reads.next().expect("it has no end"))));
+        });
+    }
+}
+
 fn main() {
     let mut criterion = settings::criterion(20);
     get(&mut criterion);
     insert(&mut criterion);
     mixed(&mut criterion);
     sizes(&mut criterion);
+    tenants(&mut criterion);
     criterion.final_summary();
 }

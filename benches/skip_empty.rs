@@ -1,7 +1,9 @@
 //! The cost of a pass when most groups and caches are empty. It should depend on the non-empty
 //! pairs, not on all that exist.
 //!
-//! Three curves: against the number of groups, of non-empty pairs, and of nodes.
+//! Three curves: against the number of groups, of non-empty pairs, and of nodes. Two more against the
+//! number of threads: `pass, threads`, in which each thread makes whole passes, and `map, threads`, in
+//! which each makes pairs of its own non-empty and empty again, in one map of non-empty pairs.
 //!
 //! N groups, 100 caches, and a few (group, cache) pairs with ten objects each. The objects are in
 //! use, so a pass scans them and frees none, and the next pass finds the same state.
@@ -14,10 +16,11 @@
 //! A change must ensure that the number of non-empty pairs is the same in all rows.
 
 mod settings;
+mod threads;
 
 use std::sync::Arc;
 
-use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration};
+use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput};
 use lowwater::{
     linked, Count, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry, Scan, ShrinkControl,
     Shrinker,
@@ -61,8 +64,9 @@ impl Shrinker for Pool {
 /// Fields are dropped in this order: the registrations before the registry.
 struct World {
     _registrations: Vec<Registration>,
+    pools: Vec<Arc<Pool>>,
     registry: Registry,
-    _groups: Vec<Memcg>,
+    groups: Vec<Memcg>,
     _tree: MemcgTree,
 }
 
@@ -85,7 +89,7 @@ fn world(groups: usize, caches: usize, live: usize, nodes: usize) -> World {
             pools[n % caches].0.add(item, group, NodeId::ZERO).expect("a new object is on no list");
         }
     }
-    World { _registrations: registrations, registry, _groups: groups, _tree: tree }
+    World { _registrations: registrations, pools, registry, groups, _tree: tree }
 }
 
 /// Registers the rows of one curve: a world for each value on its axis.
@@ -117,8 +121,42 @@ fn skip_empty(criterion: &mut Criterion) {
     curve(criterion, "pass, nodes", &nodes, |_| LIVE);
 }
 
+/// Measures passes that several threads make at once, and changes to the map that they make at once.
+fn against_threads(criterion: &mut Criterion) {
+    threads::print_control();
+    let world = world(1_000, CACHES, LIVE, 1);
+    let mut rows = criterion.benchmark_group("pass, threads");
+    for threads in threads::counts() {
+        let root = world.registry.root();
+        let pass = || world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited());
+        rows.throughput(Throughput::Elements(threads as u64));
+        rows.bench_function(BenchmarkId::new("lowwater", threads), |b| {
+            b.iter_custom(|passes| threads::timed(threads, |_| (0..passes).for_each(|_| _ = pass())));
+        });
+    }
+    rows.finish();
+    let mut rows = criterion.benchmark_group("map, threads");
+    for threads in threads::counts() {
+        rows.throughput(Throughput::Elements(threads as u64));
+        rows.bench_function(BenchmarkId::new("lowwater", threads), |b| {
+            b.iter_custom(|times| threads::timed(threads, |thread| fill_and_empty(&world, thread, times)));
+        });
+    }
+}
+
+/// Adds an object to an empty list and takes it off, `times` times, on lists that no other thread uses.
+fn fill_and_empty(world: &World, thread: usize, times: u64) {
+    let item = Arc::new(Item { links: Links::new() });
+    let lists = world.pools.iter().skip(LIVE).cycle();
+    for (pool, group) in lists.zip(world.groups.iter().skip(thread).step_by(64).cycle()).take(times as usize) {
+        pool.0.add(Arc::clone(&item), group, NodeId::ZERO).expect("it is on no list");
+        pool.0.del(&item).expect("it was just put there");
+    }
+}
+
 fn main() {
     let mut criterion = settings::criterion(10);
     skip_empty(&mut criterion);
+    against_threads(&mut criterion);
     criterion.final_summary();
 }

@@ -18,8 +18,8 @@ cargo bench -- --quick
 report="${CARGO_TARGET_DIR:-target}/criterion"
 missing=0
 # The names of folders, in which criterion replaces some characters.
-for group in "add+del" "add+del, groups" "add+del, nodes" "walk, objects" "pass, groups" "pass, non-empty pairs" "pass, nodes" \
-    get insert mixed entries "dcache, threads" "dcache, names" "dcache, negatives in a watched directory" \
+for group in "add+del" "add+del, groups" "add+del, nodes" "walk, objects" "pass, groups" "pass, non-empty pairs" "pass, nodes" "pass, threads" "map, threads" \
+    get insert mixed entries tenants "dcache, threads" "dcache, names" "dcache, negatives in a watched directory" \
     "registration, threads" "registration, shrinkers" "registration, groups" "one call, objects owed" footprint; do
     grep -q "$group" "$report/report/index.html" || { echo "$group is not in the report"; missing=1; }
     # With one processor, a curve against threads is a point.
