@@ -14,6 +14,13 @@ OURS = "lowwater"
 BETTER, RATIOS = "Where another is better", "Hit ratio, %"
 TENANTS = "Hit ratio, %, of 1000 tenants x 10000 keys in 200000 entries;"
 RATIO_TO_OURS = "How many times as much lowwater does as the contender: "
+FIRST_LATENCY = "Inserts of new keys into a full cache, 1 thread"
+LATENCIES = {
+    "insert into a full cache, 1 thread": FIRST_LATENCY,
+    "2 threads": "Inserts of new keys into a full cache, 2 threads",
+    "get, and insert on a miss, Zipf 0.99, 2 threads": "Zipf 0.99, a tenth of the keys fits, get or get and insert",
+}
+ENTRIES, CACHES, TENANT = "Resident bytes beyond the payload", "Resident bytes of a cache", "Resident bytes of a tenant"
 # Of a trace's distinct keys.
 SIZES = "caches for 0.1, 1, 5 and 10 % of the keys"
 
@@ -111,56 +118,80 @@ def better(rows):
 
 
 def hit_ratios(columns, rows):
-    """Returns the table of hit ratios with a row for each trace, and its sizes in one cell."""
+    """Returns the table of hit ratios with a row for each trace: the means of its sizes."""
     traces = {}
     for place, *ratios in rows:
-        name, size = place.split(", ")
-        traces.setdefault(name, []).append([size.split(" = ")[1], *(f"{float(ratio):.1f}" for ratio in ratios)])
-    columns = ["trace: entries", *(column.removeprefix("ref: ") for column in columns[1:])]
-    cells = {name: [" ".join(column) for column in zip(*found)] for name, found in traces.items()}
-    return table(columns, [[f"{name}: {sizes}", *ratios] for name, (sizes, *ratios) in cells.items()])
+        traces.setdefault(place.split(", ")[0], []).append([float(ratio) for ratio in ratios])
+    columns = ["trace", *(column.removeprefix("ref: ") for column in columns[1:])]
+    means = {name: [sum(column) / len(column) for column in zip(*found)] for name, found in traces.items()}
+    return table(columns, [[name, *(f"{mean:.1f}" for mean in found)] for name, found in means.items()])
 
 
-def without_refused(found):
-    """Returns columns and rows of a table, without the column `refused` if all are 0."""
-    columns, rows = found["columns"], found["rows"]
-    is_left_out = columns[-1] == "refused" and {row[-1] for row in rows} == {"0"}
-    return (columns[:-1], [row[:-1] for row in rows]) if is_left_out else (columns, rows)
+def without(found, *left_out):
+    """Returns columns and rows of a table without some columns."""
+    kept = [number for number, column in enumerate(found["columns"]) if column not in left_out]
+    return [found["columns"][number] for number in kept], [[row[number] for number in kept] for row in found["rows"]]
 
 
 def tenants(alone, beside):
     """Returns the tables without and with a scan as one."""
-    columns, rows = without_refused(alone)
-    beside_columns, beside_rows = without_refused(beside)
+    columns, rows = without(alone, "held", "refused")
+    beside_columns, beside_rows = without(beside, "held", "refused")
     return table([*columns, *(f"{column}, scan" for column in beside_columns[1:])], [[*row, *other[1:]] for row, other in zip(rows, beside_rows)])
+
+
+def latencies(figures):
+    """Returns the tables of latencies as one, with the figures of a load in one cell."""
+    at, columns = Tables(figures), ["p50 us", "p99 us", "p99.9 us", "max unpreempted us"]
+    loads = {name: at.rows(title) for name, title in LATENCIES.items()}
+    return table(["cache", *loads], [[cache, *(", ".join(rows[cache][column] for column in columns) for rows in loads.values())] for cache in at.rows(FIRST_LATENCY)])
+
+
+def memory(figures):
+    """Returns the tables of bytes for an entry and for a cache as one, and a line about tenants."""
+    at = Tables(figures)
+    caches, tenant = at.rows(CACHES), at.rows(TENANT)[OURS]
+    rows = [[cache, found["bytes an entry"], found["held"], *(caches.get(cache, {}).get(column, "") for column in ("empty", "its first entry adds"))]
+            for cache, found in at.rows(ENTRIES).items()]
+    return [
+        *table(["cache", "an entry", "held", "an empty cache", "its first entry adds"], rows), "",
+        f"A tenant, the mean of 10,000 in one cache: {tenant['the group itself']} bytes for its group, {tenant['a cache beside them adds, each']} for a cache "
+        f"without its entries, {tenant['its first entry adds']} for its first entry.",
+    ]
 
 
 def section(found, figures):
     """Returns the heading, the table and the plots of one section of the comparison."""
     title, columns, rows, plots = found["title"], found["columns"], found["rows"], [found["plot"]]
+
+    def plots_of(titles):
+        return [other["plot"] for other in figures["tables"] if other["title"].startswith(tuple(titles))]
+
     if title == BETTER:
         lines = better(rows)
     elif title == RATIOS:
-        title, lines = f"{RATIOS}, of {SIZES}", hit_ratios(columns, rows)
+        title, lines = f"{RATIOS}, means of {SIZES}", hit_ratios(columns, rows)
     elif title.startswith(TENANTS):
         beside = next(other for other in figures["tables"] if other["title"].startswith(TENANTS) and other is not found)
         title, lines = f"{TENANTS} without a scan, and beside one with half of all requests", tenants(found, beside)
         plots.append(beside["plot"])
+    elif title.startswith(FIRST_LATENCY):
+        title, lines, plots = "p50, p99, p99.9 and the longest that was not preempted, us; 1000000 entries", latencies(figures), plots_of(LATENCIES.values())
+    elif title.startswith(ENTRIES):
+        title, lines, plots = f"{title}, and those of a cache, the mean of 1000", memory(figures), plots_of([ENTRIES, CACHES, TENANT])
     else:
-        lines = table(*without_refused(found))
+        lines = table(*without(found, "refused", "held", "reads", "max us", "cpu ns/op, 4", "hit %, 4"))
     pictures = [" ".join(f"![plot]({plot})" for plot in plots)] if plots[0] else []
     return ["", f"#### {title}", "", *lines, *([""] if pictures else []), *pictures]
 
 
 def render(figures):
     lines = [f"Versions: {figures['about']}", "", *targets(figures)]
-    is_beside = False
+    # The ratios of throughputs follow from the tables before them.
+    in_others = (RATIO_TO_OURS, CACHES, TENANT, f"{TENANTS} one more scans", *list(LATENCIES.values())[1:])
     for found in figures["tables"]:
-        # The ratios of throughputs follow from the tables before them.
-        if found["title"].startswith(RATIO_TO_OURS) or (found["title"].startswith(TENANTS) and is_beside):
-            continue
-        is_beside |= found["title"].startswith(TENANTS)
-        lines += section(found, figures)
+        if not found["title"].startswith(in_others):
+            lines += section(found, figures)
     return lines
 
 

@@ -14,8 +14,8 @@ use crossbeam_utils::CachePadded;
 /// The number of stripes of each set of counters.
 const STRIPES: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
 
-/// `N` counters, each of which is a sum over stripes. The sums are exact; a sum that is read while
-/// counters change may miss changes.
+/// `N` counters, each of which is a sum over stripes. No change is lost; a sum that is read while
+/// counters change may miss the latest ones.
 pub struct StripedCounters<const N: usize>(Box<[CachePadded<[AtomicU64; N]>]>);
 
 impl<const N: usize> StripedCounters<N> {

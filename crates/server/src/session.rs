@@ -4,7 +4,7 @@
 //! decodes. Counts are published before replies are written: a client that has read a reply finds
 //! its command counted.
 //!
-//! A change must keep this order.
+//! A change must ensure that counts are published before the replies are written.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub struct Session {
     /// Bytes that were received since the last command, if the tenant is limited: they are charged
     /// with the next one.
     pub received: u64,
-    /// The time in which nothing is to be read, as the tenant is above a limit; 0: none.
+    /// How long the connection must not read, as its tenant is above a limit; zero if it may.
     pub pause: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! A vector of one word while it is empty, the usual case: ten thousand groups have one each.
+//! A vector of one word while it is empty, for fields of structures that exist for each (group,
+//! node) and whose vectors are mostly empty.
 //!
 //! The crate `thin-vec` has the same layout, but cannot report a failed allocation; see
 //! `tests/thin_vec.rs`.

@@ -2,9 +2,9 @@
 //! entries are still being removed.
 //!
 //! A use does not move the tenant in the queue, since uses are frequent. So the time of an entry is
-//! only a lower bound of the tenant's last use. The caller compares the tenant that is first in the
-//! queue with its real time, and pushes it again if it was used since; that happens at most once
-//! for each use.
+//! only a lower bound of the tenant's last use. The caller removes the first tenant, reads its last
+//! use, and pushes it again with that time if it was used since; that happens at most once for each
+//! use.
 //!
 //! A change must ensure that the time of an entry is not later than the tenant's last use.
 
@@ -28,8 +28,8 @@ impl IdleQueue {
         self.by_use.push(Reverse((used, name)));
     }
 
-    /// Removes and returns a tenant with a time of at most `limit`, so that it is possible that it
-    /// was not used later.
+    /// Removes and returns the first tenant, if its time in the queue is at most `limit`. The caller
+    /// must check its last use, which may be later.
     pub(super) fn pop_until(&mut self, limit: u64) -> Option<Arc<str>> {
         if self.oldest_use()? > limit {
             return None;

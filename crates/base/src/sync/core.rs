@@ -32,11 +32,11 @@ mod locks {
 
 pub use locks::{RawMutex, RawRwLock};
 
-/// [`lock_api::Mutex`] over the spin lock.
+/// [`lock_api::Mutex`] over the lock of this build.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// A guard that gives access to the value of a [`Mutex`].
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-/// [`lock_api::RwLock`] over the spin lock.
+/// [`lock_api::RwLock`] over the lock of this build.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 /// A guard that gives read access to the value of an [`RwLock`].
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;

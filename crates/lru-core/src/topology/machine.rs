@@ -56,8 +56,8 @@ impl Machine {
     }
 }
 
-/// Returns the node that serves the processors of `node`: itself if it has memory, else the nearest
-/// node that has.
+/// Returns the node that serves the processors of `node`: itself if it has memory, as its distance
+/// to itself is the least, else the nearest node that has.
 #[doc(alias = "numa_mem_id")]
 fn nearest_with_memory(nodes: &[NumaNode], node: &NumaNode) -> NodeId {
     let candidates = nodes.iter().zip(&node.distances).enumerate().filter(|(_, (other, _))| other.has_memory);

@@ -135,7 +135,7 @@ fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     (whole_names && !climbs).then_some(rest)
 }
 
-/// Decodes the octal escapes of blanks and backslashes.
+/// Decodes octal escapes of ASCII characters, as `\040` for a space. Other backslashes stay.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

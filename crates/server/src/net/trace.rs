@@ -5,10 +5,11 @@
 
 use crate::log::SENT_BYTES_MAX;
 
-/// Maximum of lines that are kept of a command: the log of a long reply has the number of the others.
+/// The most lines that are kept of a command's reply. Of a longer reply, the log has these, and the
+/// number of those that were left out.
 const LINES_MAX: usize = 8;
 
-/// The lines that an output has got since the last [`take`](Self::take).
+/// The reply lines that were added to an output since the last [`take`](Self::take).
 #[derive(Debug, Default)]
 pub struct Trace {
     lines: Vec<String>,
