@@ -74,6 +74,7 @@ assert figures["reclaimed_bytes"] >= figures["wanted_bytes"] > 0, figures
 import json, sys
 assert json.loads(sys.stdin.readline())["policy"] == "default"
 ' || fail "replay does not run in another directory"
+cargo run --quiet --release -p lowwater-adapters --example adapters -- --help >/dev/null || fail "adapters does not answer --help"
 cargo run --quiet --release -p lowwater-adapters --example adapters -- --rounds 16 --json | python3 -c '
 import json, sys
 rows = [json.loads(line) for line in sys.stdin]

@@ -56,7 +56,8 @@ pub struct EvictBy<W, S> {
 /// For memory that can be resized and is no cache of keys and values: a pool of buffers, the free
 /// memory of an allocator (jemalloc's `stats.allocated` and `arena.N.purge`), the page cache of a
 /// database (`Cache::set_capacity` of RocksDB, `PRAGMA cache_size` of SQLite). If only its capacity
-/// can be set, the weight is the capacity.
+/// can be set, the weight is the capacity. redb 4.6 cannot take part: its cache gets its size when
+/// the database is opened.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};

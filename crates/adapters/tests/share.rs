@@ -212,7 +212,7 @@ fn takes_its_share<C: Kind>(name: &str) {
         }
         let share = held[0] as f64 / (held[0] + held[1]) as f64;
         println!("{name}: share {share:.2}, first {is_first}");
-        assert!((0.35..=0.65).contains(&share), "{name} holds {share} of both, first {is_first}");
+        assert!((0.40..=0.60).contains(&share), "{name} holds {share} of both, first {is_first}");
     }
 }
 
@@ -267,10 +267,14 @@ fn each_cache_gives_way() {
     gives_way::<Fifo>("closures");
 }
 
-/// Not for foyer: filled first, it held 68 % of both in equal use.
+/// Not for foyer, which evicts on threads of its own: it held 30 to 75 % of both. An `lru` whose
+/// evictions start two threads held 69 to 80 %.
 #[test]
-fn quick_cache_takes_its_share() {
+fn each_cache_but_foyer_takes_its_share() {
     takes_its_share::<Quick>("quick_cache");
+    takes_its_share::<Lru>("lru");
+    takes_its_share::<Hashlink>("hashlink");
+    takes_its_share::<Fifo>("closures");
 }
 
 /// A change of capacity for each eviction loses ghosts. Beside it, a cache of a fixed capacity. The
