@@ -144,6 +144,25 @@ fn absent_keys_are_loaded_by_one_call_each_once() {
 }
 
 #[test]
+fn the_origin_of_each_of_many_values_is_told() {
+    let runtime = runtime(ByteSize::kib(64));
+    let cache = cache(&runtime);
+    cache.insert(1, vec![1]).unwrap();
+    let filled = cache.get_or_fill_many([1, 2, 3, 4, 3], |keys| {
+        assert_eq!(keys, [2, 3, 4]);
+        cache.insert(4, vec![4]).unwrap();
+        Ok::<_, &str>(vec![vec![2], vec![0; 1 << 20], vec![9]])
+    });
+    let filled = filled.unwrap();
+    let is_rejected = |at: usize| matches!(filled[at].origin, Origin::Rejected(RejectReason::TooLarge { .. }));
+    assert!(is_rejected(2) && is_rejected(4), "{:?}", filled[2].origin);
+    assert_eq!([0, 1, 3].map(|at| filled[at].origin.clone()), [Origin::Cached, Origin::Loaded, Origin::Outrun]);
+    assert_eq!([0, 1, 3].map(|at| filled[at].value.clone()), [1, 2, 9].map(|value| vec![value]));
+    assert_eq!([1, 2, 3, 4].map(|key| cache.get(&key)), [Some(vec![1]), Some(vec![2]), None, Some(vec![4])]);
+    assert_eq!(cache.stats().rejected, 1);
+}
+
+#[test]
 #[should_panic(expected = "the load of 2 keys returned 1 values")]
 fn a_load_that_returns_too_few_values_is_a_fault() {
     let runtime = runtime(ByteSize::mib(1));

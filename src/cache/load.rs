@@ -9,7 +9,7 @@
 mod by_ref;
 pub(crate) mod fill;
 pub(crate) mod filled;
-mod many;
+pub(crate) mod many;
 pub(crate) mod refresh;
 pub(crate) mod retry_times;
 pub(crate) mod single_flight;

@@ -8,6 +8,7 @@
 //! handle is dropped, so a new group never finds the entries of an ended one.
 
 mod by_ref;
+mod many;
 
 #[cfg(feature = "async")]
 use std::future::Future;
@@ -21,6 +22,7 @@ use lowwater_lru_core::{Memcg, MemcgError};
 use super::entry::Entry;
 use super::error::InsertError;
 use super::handle::Cache;
+use super::load::refresh::Hit;
 
 /// A key in the name space of one tenant; from [`TenantView::key`].
 ///
@@ -186,6 +188,15 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.cache.peek(&self.key_ref(key))
+    }
+
+    /// See [`Cache::get_or_refresh`]. The new value is charged to the group of the old one.
+    pub fn get_or_refresh<Q>(&self, key: &Q) -> Option<Hit<TenantKey<K>, V, S>>
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.cache.get_or_refresh(&self.key_ref(key))
     }
 
     /// See [`Cache::contains_key`].

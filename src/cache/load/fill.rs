@@ -14,12 +14,18 @@ use std::hash::{BuildHasher, Hash};
 use lowwater_rcu::pin;
 
 use super::filled::{Filled, Origin};
+#[cfg(feature = "async")]
+use super::refresh::OldValue;
+#[cfg(feature = "async")]
+use super::refresh::Refresh;
 use super::refresh::Revalidation;
 use super::single_flight::Join;
 use super::ticket::LoadTicket;
 use crate::cache::entry::Entry;
+use crate::cache::expiry::clock::Ttl;
 use crate::cache::handle::Cache;
 use crate::cache::insert::Expect;
+use crate::cache::payer::Payer;
 
 /// The next step of a caller that misses a key.
 pub(crate) enum FillStep<K, V> {
@@ -99,16 +105,7 @@ where
                     let running = ticket.run();
                     let value = load()?;
                     drop(running);
-                    cache.inner.core.counters.loaded();
-                    let mut origin = Origin::Loaded;
-                    let value = ticket.finish(value, |key, value| {
-                        if let Err(rejected) =
-                            cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, None)
-                        {
-                            origin = rejected.reason.map_or(Origin::Outrun, Origin::Rejected);
-                        }
-                    });
-                    return Ok(Filled { value, origin });
+                    return Ok(BegunLoad { cache, ticket, hash, payment: (payer, ttl) }.finish(value));
                 }
                 FillStep::Retry(key) => self = Self { cache, key, payer, ttl, is_refresh },
             }
@@ -140,35 +137,111 @@ where
     ///
     /// The error of `load`. Then nothing is inserted, and a follower runs its own load.
     #[cfg(feature = "async")]
-    pub async fn or_try_insert_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
+    pub async fn or_try_insert_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
+        // Not by `or_try_fill_with_async`: see `begin_fill`.
+        let filled = match self.begin_fill().await {
+            BegunFill::Done(filled) => filled,
+            BegunFill::Reload(refresh, old) => {
+                refresh.try_fill_with_async(load).await.or_else(|error| old.or(error))?
+            }
+            BegunFill::Load(begun) => {
+                let value = super::single_flight::run_task(|| begun.ticket.run(), load).await?;
+                begun.finish(value)
+            }
+        };
+        Ok(filled.value)
+    }
+
+    /// The async form of [`or_try_fill_with`](Self::or_try_fill_with): as
+    /// [`or_try_insert_with_async`](Self::or_try_insert_with_async), and also returns where the value
+    /// came from, and why the cache has rejected it, if it has.
+    ///
+    /// ```
+    /// use lowwater::cache::Origin;
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::kib(64)).build()?;
+    /// let pages = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, page| page.capacity()).build()?;
+    /// let executor = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let load = async { Ok::<_, std::io::Error>(vec![0; 1 << 20]) };
+    /// // A value that is larger than the budget is returned, and not cached.
+    /// let large = executor.block_on(pages.entry(1).or_try_fill_with_async(load))?;
+    /// assert!(matches!(large.origin, Origin::Rejected(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then nothing is inserted, and a follower runs its own load.
+    #[cfg(feature = "async")]
+    pub async fn or_try_fill_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
+        match self.begin_fill().await {
+            BegunFill::Done(filled) => Ok(filled),
+            BegunFill::Reload(refresh, old) => refresh.try_fill_with_async(load).await.or_else(|error| old.or(error)),
+            BegunFill::Load(begun) => {
+                let value = super::single_flight::run_task(|| begun.ticket.run(), load).await?;
+                Ok(begun.finish(value))
+            }
+        }
+    }
+
+    /// Returns the value, or the load that this task is to run. Does not take the load's future: each
+    /// async function through which a future passes holds it twice, so loads within loads would grow.
+    #[cfg(feature = "async")]
+    async fn begin_fill(mut self) -> BegunFill<'a, K, V, S> {
         let hash = self.cache.inner.core.hash(&self.key);
         if self.is_refresh {
             match self.find_to_refresh(hash) {
-                Revalidation::Hit(found) => return Ok(found.value),
-                Revalidation::Reload(refresh, old) => {
-                    let loaded = refresh.try_load_with_async(load).await;
-                    return loaded.or_else(|error| Ok(old.or(error)?.value));
-                }
+                Revalidation::Hit(found) => return BegunFill::Done(found),
+                Revalidation::Reload(refresh, old) => return BegunFill::Reload(refresh, old),
                 Revalidation::Miss(entry) => self = entry,
             }
         }
         loop {
             if let Some(value) = self.cache.get(&self.key) {
-                return Ok(value);
+                return BegunFill::Done(Filled { value, origin: Origin::Cached });
             }
             let Self { cache, key, payer, ttl, is_refresh } = self;
             match cache.fill_step(hash, cache.inner.core.inflight.join_async(hash, key).await) {
-                FillStep::Done(value) => return Ok(value),
+                FillStep::Done(value) => return BegunFill::Done(Filled { value, origin: Origin::Shared }),
                 FillStep::Load(ticket) => {
-                    let value = super::single_flight::run_task(|| ticket.run(), load).await?;
-                    cache.inner.core.counters.loaded();
-                    return Ok(ticket.finish(value, |key, value| {
-                        let _kept = cache.insert_record(key, value, hash, (payer, ttl), &Expect::Vacant, None);
-                    }));
+                    return BegunFill::Load(BegunLoad { cache, ticket, hash, payment: (payer, ttl) })
                 }
                 FillStep::Retry(key) => self = Self { cache, key, payer, ttl, is_refresh },
             }
         }
+    }
+}
+
+/// The begin of a task's read-through.
+#[cfg(feature = "async")]
+enum BegunFill<'a, K, V, S> {
+    Done(Filled<V>),
+    Reload(Refresh<K, V, S>, OldValue<'a, K, V, S>),
+    Load(BegunLoad<'a, K, V, S>),
+}
+
+/// A load that a caller is to run, and the payment for its value.
+struct BegunLoad<'a, K, V, S> {
+    cache: &'a Cache<K, V, S>,
+    ticket: LoadTicket<K, V>,
+    hash: u64,
+    payment: (Payer<'a>, Ttl),
+}
+
+impl<K, V, S> BegunLoad<'_, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Inserts the loaded value, and completes the load.
+    fn finish(self, value: V) -> Filled<V> {
+        let Self { cache, ticket, hash, payment } = self;
+        cache.inner.core.counters.loaded();
+        let mut origin = Origin::Loaded;
+        let value = ticket.finish(value, |key, value| origin = cache.keep_loaded(key, value, hash, payment));
+        Filled { value, origin }
     }
 }
 
@@ -231,6 +304,15 @@ where
         load: impl Future<Output = Result<V, E>>,
     ) -> Result<V, E> {
         self.entry(key).or_try_insert_with_async(load).await
+    }
+
+    /// Inserts a loaded value, unless another one was inserted meanwhile, which is younger and stays.
+    /// Returns whether the cache has it.
+    pub(super) fn keep_loaded(&self, key: K, value: V, hash: u64, payment: (Payer<'_>, Ttl)) -> Origin {
+        match self.insert_record(key, value, hash, payment, &Expect::Vacant, None) {
+            Ok(_) => Origin::Loaded,
+            Err(rejected) => rejected.reason.map_or(Origin::Outrun, Origin::Rejected),
+        }
     }
 
     /// Returns the next step after joining a load.

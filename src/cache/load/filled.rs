@@ -9,7 +9,9 @@
 use crate::cache::error::RejectReason;
 
 /// A value that was found or loaded, and whether the cache has kept it; from
-/// [`Entry::or_try_fill_with`](crate::cache::Entry::or_try_fill_with).
+/// [`Entry::or_try_fill_with`](crate::cache::Entry::or_try_fill_with),
+/// [`Cache::get_or_fill_many`](crate::Cache::get_or_fill_many) and
+/// [`Refresh::try_fill_with`](crate::cache::Refresh::try_fill_with).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Filled<V> {

@@ -5,12 +5,79 @@
 //! A change must ensure that the absent keys are loaded by one call, each of them once.
 
 use std::collections::HashMap;
+#[cfg(feature = "async")]
+use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 
 use equivalent::Equivalent;
 
+use super::filled::{Filled, Origin};
+use crate::cache::entry::Entry;
 use crate::cache::handle::Cache;
-use crate::cache::insert::Expect;
+
+/// A lookup of many keys: the values that were found, and the absent keys, each of them once.
+pub(in crate::cache) struct ManyLookup<K, V> {
+    pub(in crate::cache) absent: Vec<K>,
+    /// For each key its value, or the number of its absent key.
+    places: Vec<Result<V, usize>>,
+}
+
+impl<K: Eq, V: Clone> ManyLookup<K, V> {
+    /// Looks all keys up by `find`.
+    pub(in crate::cache) fn new(
+        keys: impl IntoIterator<Item = K>,
+        mut find: impl FnMut(&K) -> Option<V>,
+        hash: impl Fn(&K) -> u64,
+    ) -> Self {
+        let mut numbers: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut absent: Vec<K> = Vec::new();
+        let mut place = |key: K| {
+            if let Some(value) = find(&key) {
+                return Ok(value);
+            }
+            let same_hash = numbers.entry(hash(&key)).or_default();
+            let known = same_hash.iter().copied().find(|number| absent[*number] == key);
+            Err(known.unwrap_or_else(|| {
+                same_hash.push(absent.len());
+                absent.push(key);
+                absent.len() - 1
+            }))
+        };
+        let places = keys.into_iter().map(&mut place).collect();
+        Self { absent, places }
+    }
+
+    /// Passes each absent key and its loaded value to `keep`, and returns all values in the order of
+    /// the keys.
+    pub(in crate::cache) fn finish(self, loaded: Vec<V>, mut keep: impl FnMut(K, V) -> Origin) -> Vec<Filled<V>> {
+        let (expected, got) = (self.absent.len(), loaded.len());
+        assert!(expected == got, "the load of {expected} keys returned {got} values");
+        let keep = |(key, value): (K, V)| Filled { origin: keep(key, value.clone()), value };
+        let filled: Vec<_> = self.absent.into_iter().zip(loaded).map(keep).collect();
+        let found = |value| Filled { value, origin: Origin::Cached };
+        self.places.into_iter().map(|place| place.map_or_else(|number| filled[number].clone(), found)).collect()
+    }
+}
+
+/// Returns the values alone.
+pub(in crate::cache) fn values_of<V>(filled: Vec<Filled<V>>) -> Vec<V> {
+    filled.into_iter().map(|filled| filled.value).collect()
+}
+
+impl<K, V, S> Entry<'_, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Inserts a value that was loaded for this entry, unless another one was inserted meanwhile.
+    pub(in crate::cache) fn keep_loaded(self, value: V) -> Origin {
+        let Self { cache, key, payer, ttl, .. } = self;
+        let hash = cache.inner.core.hash(&key);
+        cache.inner.core.counters.loaded();
+        cache.keep_loaded(key, value, hash, (payer, ttl))
+    }
+}
 
 impl<K, V, S> Cache<K, V, S>
 where
@@ -45,7 +112,7 @@ where
     ///
     /// The load is not shared with other callers: two that miss the same keys at the same time both
     /// load them, and the first insert of a key stays. A value that the cache rejects is returned
-    /// all the same.
+    /// all the same; [`get_or_fill_many`](Self::get_or_fill_many) also returns the reason.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};
@@ -73,39 +140,104 @@ where
         keys: impl IntoIterator<Item = K>,
         load: impl FnOnce(&[K]) -> Result<Vec<V>, E>,
     ) -> Result<Vec<V>, E> {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let found = self.get_many(&keys);
-        // The place of each key's value: in `found`, or the number of its load.
-        let mut missing: Vec<K> = Vec::new();
-        let mut places = Vec::with_capacity(keys.len());
-        {
-            let mut numbers: HashMap<u64, Vec<usize>> = HashMap::new();
-            for (key, value) in keys.into_iter().zip(found) {
-                places.push(match value {
-                    Some(value) => Ok(value),
-                    None => {
-                        let same_hash = numbers.entry(self.inner.core.hash(&key)).or_default();
-                        let known = same_hash.iter().copied().find(|number| missing[*number] == key);
-                        Err(known.unwrap_or_else(|| {
-                            same_hash.push(missing.len());
-                            missing.push(key);
-                            missing.len() - 1
-                        }))
-                    }
-                });
-            }
-        }
-        let loaded = if missing.is_empty() { Vec::new() } else { load(&missing)? };
-        let (expected, got) = (missing.len(), loaded.len());
-        assert!(expected == got, "the load of {expected} keys returned {got} values");
-        for (key, value) in missing.into_iter().zip(&loaded) {
-            self.inner.core.counters.loaded();
-            let hash = self.inner.core.hash(&key);
-            let entry = self.entry(key);
-            // A value that was inserted meanwhile is younger, and stays.
-            let _kept =
-                self.insert_record(entry.key, value.clone(), hash, (entry.payer, entry.ttl), &Expect::Vacant, None);
-        }
-        Ok(places.into_iter().map(|place| place.unwrap_or_else(|number| loaded[number].clone())).collect())
+        self.get_or_fill_many(keys, load).map(values_of)
+    }
+
+    /// As [`get_or_load_many`](Self::get_or_load_many), and also returns for each value where it came
+    /// from: a caller sees which values the cache has rejected, and why.
+    ///
+    /// ```
+    /// use lowwater::cache::{Origin, RejectReason};
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::kib(64)).build()?;
+    /// let pages = Cache::<usize, Vec<u8>>::builder(&runtime).weigher(|_, page| page.capacity()).build()?;
+    /// pages.insert(1, vec![0])?;
+    /// let load = |sizes: &[usize]| Ok::<_, std::io::Error>(sizes.iter().map(|size| vec![0; *size]).collect());
+    /// let filled = pages.get_or_fill_many([1, 2, 1 << 20], load)?;
+    /// assert_eq!((&filled[0].origin, &filled[1].origin), (&Origin::Cached, &Origin::Loaded));
+    /// assert!(matches!(filled[2].origin, Origin::Rejected(RejectReason::TooLarge { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then nothing is inserted.
+    ///
+    /// # Panics
+    ///
+    /// If `load` returns fewer or more values than it got keys.
+    pub fn get_or_fill_many<E>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        load: impl FnOnce(&[K]) -> Result<Vec<V>, E>,
+    ) -> Result<Vec<Filled<V>>, E> {
+        let many = ManyLookup::new(keys, |key| self.get(key), |key| self.inner.core.hash(key));
+        let loaded = if many.absent.is_empty() { Vec::new() } else { load(&many.absent)? };
+        Ok(many.finish(loaded, |key, value| self.entry(key).keep_loaded(value)))
+    }
+
+    /// The async form of [`get_or_load_many`](Self::get_or_load_many): `load` is called once with
+    /// clones of all absent keys, and its future is awaited. If this future is dropped before that
+    /// one is ready, nothing is inserted.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    ///
+    /// async fn query(ids: Vec<u64>) -> std::io::Result<Vec<String>> {
+    ///     Ok(ids.iter().map(|id| format!("row {id}")).collect())
+    /// }
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let rows = Cache::<u64, String>::builder(&runtime).weigher(|_, row| row.capacity()).build()?;
+    /// let executor = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let two = executor.block_on(rows.get_or_load_many_async([1, 2], query))?;
+    /// assert_eq!(two, ["row 1", "row 2"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then nothing is inserted.
+    ///
+    /// # Panics
+    ///
+    /// If `load` returns fewer or more values than it got keys.
+    #[cfg(feature = "async")]
+    pub async fn get_or_load_many_async<E, F>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        load: impl FnOnce(Vec<K>) -> F,
+    ) -> Result<Vec<V>, E>
+    where
+        K: Clone,
+        F: Future<Output = Result<Vec<V>, E>>,
+    {
+        self.get_or_fill_many_async(keys, load).await.map(values_of)
+    }
+
+    /// The async form of [`get_or_fill_many`](Self::get_or_fill_many); for `load`, see
+    /// [`get_or_load_many_async`](Self::get_or_load_many_async).
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then nothing is inserted.
+    ///
+    /// # Panics
+    ///
+    /// If `load` returns fewer or more values than it got keys.
+    #[cfg(feature = "async")]
+    pub async fn get_or_fill_many_async<E, F>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        load: impl FnOnce(Vec<K>) -> F,
+    ) -> Result<Vec<Filled<V>>, E>
+    where
+        K: Clone,
+        F: Future<Output = Result<Vec<V>, E>>,
+    {
+        let many = ManyLookup::new(keys, |key| self.get(key), |key| self.inner.core.hash(key));
+        let loaded = if many.absent.is_empty() { Vec::new() } else { load(many.absent.clone()).await? };
+        Ok(many.finish(loaded, |key, value| self.entry(key).keep_loaded(value)))
     }
 }

@@ -339,17 +339,59 @@ where
     /// The error of `load`. Then the old value stays.
     #[cfg(feature = "async")]
     pub async fn try_load_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
+        // Not by `try_fill_with_async`: a future inside of another one makes the outer one larger, twice.
         self.leader.begin();
         let value = super::single_flight::run_task(|| Some(self.leader.run()), load).await?;
         Ok(self.finish(value).value)
     }
 
-    /// [`try_load_with`](Self::try_load_with), and also returns whether the cache has kept the value.
-    pub(super) fn try_fill_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
+    /// As [`try_load_with`](Self::try_load_with), and also returns whether the cache has the new value:
+    /// [`Origin::Loaded`], [`Origin::Outrun`] if the entry was changed meanwhile, or
+    /// [`Origin::Rejected`] with the reason; then the old value stays.
+    ///
+    /// ```
+    /// use lowwater::cache::Origin;
+    /// use lowwater::runtime::ManualClock;
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let runtime = Runtime::builder().budget(ByteSize::kib(64)).clock(&clock).build()?;
+    /// let pages = Cache::<u64, Vec<u8>>::builder(&runtime)
+    ///     .weigher(|_, page| page.capacity())
+    ///     .time_to_live(Duration::from_secs(60))
+    ///     .refresh_ahead(Duration::from_secs(10))
+    ///     .build()?;
+    /// pages.insert(7, vec![1])?;
+    /// clock.advance(Duration::from_secs(55));
+    /// let refresh = pages.get_or_refresh(&7).and_then(|hit| hit.refresh).expect("the entry is due");
+    /// let filled = refresh.try_fill_with(|| Ok::<_, std::io::Error>(vec![2; 1 << 20]))?;
+    /// assert!(matches!(filled.origin, Origin::Rejected(_)));
+    /// assert_eq!(pages.get(&7), Some(vec![1]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then the old value stays.
+    pub fn try_fill_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
         self.leader.begin();
         let running = self.leader.run();
         let value = load()?;
         drop(running);
+        Ok(self.finish(value))
+    }
+
+    /// The async form of [`try_fill_with`](Self::try_fill_with). The load runs in the task that awaits
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then the old value stays.
+    #[cfg(feature = "async")]
+    pub async fn try_fill_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
+        self.leader.begin();
+        let value = super::single_flight::run_task(|| Some(self.leader.run()), load).await?;
         Ok(self.finish(value))
     }
 

@@ -12,7 +12,8 @@ mod loads;
 mod model;
 
 use crate::cache::{
-    CacheBuildError, CacheBuilder, Computed, ExpiryEvent, Hit, Lifetime, Op, Origin, Refresh, RemovalCause,
+    CacheBuildError, CacheBuilder, Computed, ExpiryEvent, Hit, Lifetime, Op, Origin, Refresh, RejectReason,
+    RemovalCause,
 };
 use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime};

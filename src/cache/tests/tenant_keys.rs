@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use super::cache_of;
-use crate::cache::{Computed, Meta, Op, RejectReason, TenantKey, TenantView};
+use crate::cache::{Computed, Meta, Op, Origin, RejectReason, TenantKey, TenantView};
+use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Memcg, Runtime};
 use lowwater_lru_core::MemcgError;
 
@@ -299,4 +300,56 @@ fn tasks_load_for_the_name_space_of_their_tenant() {
         assert_eq!(of_b.try_get_or_insert_with_async(1, async { Ok::<_, ()>(2) }).await, Ok(2));
         assert_eq!(of_a.get_or_insert_with_async(1, async { 9 }).await, 1);
     });
+}
+
+#[test]
+fn many_keys_of_a_tenant_are_loaded_by_one_call_and_charged_to_the_tenant() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let cache = Cache::<TenantKey<String>, u64>::builder(&runtime)
+        .weigher(|_, value| if *value == 0 { ByteSize::mib(2) } else { ByteSize::ZERO })
+        .build()
+        .unwrap();
+    let groups = [runtime.group("a").unwrap(), runtime.group("b").unwrap()];
+    let [a, b] = [0, 1].map(|at| cache.tenant(&groups[at]).unwrap());
+    b.insert("x".into(), 9).unwrap();
+    a.insert("y".into(), 1).unwrap();
+    assert_eq!(a.get_many(["x", "y"]), [None, Some(1)]);
+    let keys = || ["x", "y", "z", "x"].map(String::from);
+    let filled = a.get_or_fill_many(keys(), |absent| {
+        assert_eq!(absent, ["x", "z"]);
+        Ok::<_, &str>(vec![2, 0])
+    });
+    let filled = filled.unwrap();
+    assert_eq!([0, 1, 2, 3].map(|at| filled[at].value), [2, 1, 0, 2]);
+    assert_eq!((&filled[0].origin, &filled[1].origin), (&Origin::Loaded, &Origin::Cached));
+    let Origin::Rejected(RejectReason::TooLarge { group, .. }) = &filled[2].origin else {
+        panic!("{:?}", filled[2].origin)
+    };
+    assert_eq!(group, "/", "the budget");
+    assert_eq!([&groups[0], &groups[1]].map(|group| cache.len_of(group)), [2, 1]);
+    assert_eq!([a.get("x"), b.get("x")], [Some(2), Some(9)]);
+    assert_eq!(a.get_or_load_many(keys(), |_| Err("away")), Err("away"));
+    assert_eq!(a.get_or_load_many(["y".to_string()], |_| Err("not called")), Ok(vec![1]));
+}
+
+#[test]
+fn a_tenant_reloads_its_own_entry() {
+    let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(&clock).build().unwrap();
+    let cache = Cache::<TenantKey<String>, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(10 * second)
+        .refresh_ahead(3 * second)
+        .build()
+        .unwrap();
+    let groups = [runtime.group("a").unwrap(), runtime.group("b").unwrap()];
+    let [a, b] = [0, 1].map(|at| cache.tenant(&groups[at]).unwrap());
+    a.insert("x".into(), 1).unwrap();
+    b.insert("x".into(), 2).unwrap();
+    assert!(a.get_or_refresh("x").is_some_and(|hit| hit.refresh.is_none()));
+    clock.advance(8 * second);
+    let hit = a.get_or_refresh("x").unwrap();
+    assert_eq!((hit.value, hit.refresh.unwrap().load_with(|| 3)), (1, 3));
+    assert_eq!([a.get("x"), b.get("x")], [Some(3), Some(2)]);
+    assert!(a.get_or_refresh("y").is_none());
 }

@@ -34,6 +34,30 @@ fn a_failed_reload_is_tried_again_a_second_later() {
 }
 
 #[test]
+fn a_reload_tells_whether_the_cache_has_kept_its_value() {
+    let clock = ManualClock::new();
+    let cache = cache(&clock);
+    let fill = |value: u64| move || Ok::<_, &str>(value);
+    let kept = begun(&cache, &clock, 8).try_fill_with(fill(2)).unwrap();
+    assert_eq!((kept.value, kept.origin, cache.get(&1)), (2, Origin::Loaded, Some(2)));
+    let rejected = begun(&cache, &clock, 8).try_fill_with(fill(TOO_LARGE)).unwrap();
+    assert!(matches!(rejected.origin, Origin::Rejected(RejectReason::TooLarge { .. })), "{:?}", rejected.origin);
+    assert_eq!((rejected.value, cache.get(&1)), (TOO_LARGE, Some(1)));
+    clock.advance(SECOND);
+    let outrun = begun(&cache, &clock, 8).try_fill_with(|| {
+        cache.insert(1, 3).unwrap();
+        fill(2)()
+    });
+    assert_eq!((outrun.unwrap().origin, cache.get(&1)), (Origin::Outrun, Some(3)));
+    let removed = begun(&cache, &clock, 8).try_fill_with(|| {
+        cache.remove(&1);
+        fill(2)()
+    });
+    assert_eq!((removed.unwrap().origin, cache.get(&1)), (Origin::Outrun, None));
+    assert_eq!(begun(&cache, &clock, 8).try_fill_with(|| Err("away")), Err("away"));
+}
+
+#[test]
 fn an_error_is_returned_when_the_old_value_may_not_be_used_any_more() {
     let clock = ManualClock::new();
     let cache = cache(&clock);
