@@ -85,6 +85,19 @@ impl<H> AddError<H> {
     }
 }
 
+/// The number of objects that [`ListLru::clear`] removes and drops without a pause.
+const CLEAR_BATCH: u64 = 1024;
+
+/// Lets other tasks run, where the kernel does not preempt a task by itself.
+fn cond_resched() {
+    // A kernel with preemption has no such function.
+    #[cfg(not(CONFIG_PREEMPTION))]
+    // SAFETY: No lock is held, so the task may sleep.
+    unsafe {
+        bindings::__cond_resched()
+    };
+}
+
 impl<T> ListLru<T> {
     /// Creates lists that report to the shrinker of `occupancy` when one of them goes from empty to
     /// non-empty: only then is the shrinker called for a group and node.
@@ -242,11 +255,22 @@ impl<T> ListLru<T> {
         })
     }
 
-    /// Removes the objects that are on the lists at the start.
+    /// Removes as many objects of each node as are on its lists at the start, and drops their
+    /// handles. Takes a list's lock for at most [`CLEAR_BATCH`] objects at a time, and sleeps between
+    /// them, so the caller must hold no spin lock.
     pub(crate) fn clear(&self) {
         for node in NodeId::all() {
-            let mut old = Isolated::new();
-            self.walk_node(node, &mut u64::MAX.clone(), |it| it.isolate(&mut old));
+            let mut left = self.count_node(node);
+            while left > 0 {
+                let (mut batch, mut old) = (left.min(CLEAR_BATCH), Isolated::new());
+                left -= batch;
+                let removed = self.walk_node(node, &mut batch, |it| it.isolate(&mut old));
+                drop(old);
+                cond_resched();
+                if removed == 0 {
+                    break;
+                }
+            }
         }
     }
 }
