@@ -6,7 +6,12 @@
 //! dropped cache. A change must keep this order.
 
 use super::{Count, Scan, ShrinkControl};
-use core::{cell::Cell, mem::ManuallyDrop, ptr::NonNull};
+use core::{
+    cell::Cell,
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 use kernel::{bindings, c_str, fmt, prelude::*, str::CString, sync::Arc};
 
 // `BIT()` macros, which bindgen does not evaluate.
@@ -160,6 +165,9 @@ impl Drop for Prepared {
     }
 }
 
+/// The number of slab caches that the module has named.
+static SLAB_CACHES: AtomicUsize = AtomicUsize::new(0);
+
 /// The listener by which lists report to a shrinker that they are not empty any more.
 #[derive(Clone, Copy)]
 pub(crate) struct Occupancy<'a> {
@@ -168,14 +176,15 @@ pub(crate) struct Occupancy<'a> {
 
 impl Occupancy<'_> {
     /// Counts one more `ListLru` of the shrinker, and returns the name of its slab cache: that of
-    /// the shrinker, with a number from the second one on. Two caches of one name would be an error
-    /// in the kernel's log.
+    /// the shrinker, with a number from the module's second `ListLru` on. Two caches of one name
+    /// would be an error in the kernel's log, also those of two shrinkers.
     pub(super) fn slab_name(&self) -> Result<CString> {
-        let (name, number) = (self.prepared.name, self.prepared.lists.get() + 1);
-        self.prepared.lists.set(number);
-        match number {
-            1 => CString::try_from_fmt(fmt!("{name}")),
-            _ => CString::try_from_fmt(fmt!("{name}-{number}")),
+        let (name, lists) = (self.prepared.name, &self.prepared.lists);
+        lists.set(lists.get() + 1);
+        // Relaxed: each number is given out once, which needs no order.
+        match SLAB_CACHES.fetch_add(1, Ordering::Relaxed) {
+            0 => CString::try_from_fmt(fmt!("{name}")),
+            before => CString::try_from_fmt(fmt!("{name}-{}", before + 1)),
         }
     }
 
