@@ -11,7 +11,7 @@ use kernel::{c_str, prelude::*, sync::Arc};
 
 #[path = "../kernel_lru/mod.rs"]
 mod kernel_lru;
-#[allow(dead_code)] // As `sys` below.
+#[allow(dead_code, unused_imports)] // As `sys` below.
 #[path = "lists_kernel.rs"]
 mod lists;
 #[path = "many.rs"]
