@@ -94,7 +94,9 @@ impl Deref for Registered {
 
 /// Creates the cache and registers it; `None` without memory.
 pub(crate) fn register(tree: &MemcgTree) -> Option<Registered> {
-    let prepared = kernel_lru::Builder::new(c_str!("in_tree")).alloc().ok()?;
+    let prepared = kernel_lru::ShrinkerBuilder::new(c_str!("in_tree"))
+        .alloc()
+        .ok()?;
     let lists = ListLru::try_with_occupancy(try_arc(Bit(prepared.id()))?).ok()?;
     let cache = try_arc(Cache::try_new(WORKERS * NUMBERS_PER_WORKER, lists).ok()?)?;
     let bridge = Bridge {

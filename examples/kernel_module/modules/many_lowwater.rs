@@ -112,7 +112,7 @@ fn register(groups: &groups::Owner) -> Option<Registered> {
         registry,
         root: tree.root().clone(),
     };
-    let prepared = kernel_lru::Builder::new(c_str!("many_on_lowwater"))
+    let prepared = kernel_lru::ShrinkerBuilder::new(c_str!("many_on_lowwater"))
         .memcg_aware(false)
         .alloc()
         .ok()?;

@@ -6,7 +6,7 @@
 //! must not. A change must keep the texts, which `guest.sh` searches for.
 
 use kernel::{c_str, prelude::*};
-use kernel_lru::{Builder, Isolate, ListLru, LruStatus, NodeId};
+use kernel_lru::{Isolate, ListLru, LruStatus, NodeId, ShrinkerBuilder};
 
 #[path = "../kernel_lru/mod.rs"]
 mod kernel_lru;
@@ -54,7 +54,7 @@ where
 
 impl kernel::Module for Walks {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let prepared = Builder::new(c_str!("walks")).alloc()?;
+        let prepared = ShrinkerBuilder::new(c_str!("walks")).alloc()?;
         let lru = ListLru::try_with_occupancy(prepared.occupancy())?;
         for number in 0..OBJECTS {
             let object = lru.alloc(number, GFP_KERNEL)?;
