@@ -8,7 +8,7 @@
 # not compile (examples/kernel_module/refused). Then compares the instructions of an add and a del with
 # those of the same cache in C.
 #
-# ci/rust-kernel.sh          a bounded run (3 loads); skipped if the kernel is not built yet
+# ci/rust-kernel.sh          a bounded run (1 load); skipped if the kernel is not built yet
 # ci/rust-kernel.sh --build  builds the kernel first: about 15 minutes of processor time, once
 # ci/rust-kernel.sh --all    with --build: 20 loads, more objects, 10,000 groups with 1,000 caches,
 #                            and each of the variants in ci/rust-kernel: lockdep with DEBUG_LIST
@@ -25,7 +25,7 @@ cd "$(dirname "$0")/.."
 . ci/tools/guest.bash
 . ci/tools/rust-kernel.bash
 
-nodes_of_guests=(${RUST_KERNEL_NODES:-1 2 4}) loads=${RUST_KERNEL_LOADS:-3} objects=${RUST_KERNEL_OBJECTS:-40000}
+nodes_of_guests=(${RUST_KERNEL_NODES:-1 2 4}) loads=${RUST_KERNEL_LOADS:-1} objects=${RUST_KERNEL_OBJECTS:-2000}
 variants=(${RUST_KERNEL_VARIANTS:-plain}) build=no rounds=2 pairs=10000 many=${RUST_KERNEL_MANY:-0} built_for=
 case "${1:-}" in
 --build) build=yes ;;
