@@ -4,10 +4,11 @@
 # each in a control group of its own, then use its cache while everything is dropped with
 # `echo 2 > /proc/sys/vm/drop_caches`. The module is unloaded in the middle of both: an open file of
 # /proc holds no reference on it. KFENCE searches for memory that is used after it was freed. At the
-# end no entry may be left, and the kernel's log must be clean. Then compares the instructions of an
-# add and a del with those of the same cache in C.
+# end no entry may be left, and the kernel's log must be clean. Walks that return wrong verdicts must
+# not compile (examples/kernel_module/refused). Then compares the instructions of an add and a del with
+# those of the same cache in C.
 #
-# ci/rust-kernel.sh          a bounded run (3 loads); skipped if the kernel is not built yet
+# ci/rust-kernel.sh          a bounded run (1 load); skipped if the kernel is not built yet
 # ci/rust-kernel.sh --build  builds the kernel first: about 15 minutes of processor time, once
 # ci/rust-kernel.sh --all    with --build: 20 loads, more objects, 10,000 groups with 1,000 caches,
 #                            and each of the variants in ci/rust-kernel: lockdep with DEBUG_LIST
@@ -24,7 +25,7 @@ cd "$(dirname "$0")/.."
 . ci/tools/guest.bash
 . ci/tools/rust-kernel.bash
 
-nodes_of_guests=(${RUST_KERNEL_NODES:-1 2 4}) loads=${RUST_KERNEL_LOADS:-3} objects=${RUST_KERNEL_OBJECTS:-40000}
+nodes_of_guests=(${RUST_KERNEL_NODES:-1 2 4}) loads=${RUST_KERNEL_LOADS:-1} objects=${RUST_KERNEL_OBJECTS:-2000}
 variants=(${RUST_KERNEL_VARIANTS:-plain}) build=no rounds=2 pairs=10000 many=${RUST_KERNEL_MANY:-0} built_for=
 case "${1:-}" in
 --build) build=yes ;;
@@ -94,6 +95,37 @@ build_modules() {
     (cd "$root" && stat -c 'built %n, %s bytes' ./*.ko)
 }
 
+# check_sources VARIANT: compiles the example of kernel_lru's documentation; and each of the walks in
+# refused/, of which each must fail with the one error that it names.
+check_sources() {
+    local build file message
+    build="$(kernel_dir "$1")/build"
+    mkdir "$work/modules/example"
+    {
+        echo 'use kernel::{c_str, prelude::*, sync::Arc};'
+        echo '#[path = "../kernel_lru/mod.rs"]'
+        echo 'mod kernel_lru;'
+        echo 'pub(crate) fn example() -> Result<(), Error> {'
+        sed -n '/^\/\/! ```$/,/^\/\/! ```$/ { s,^//! \{0\,1\}\(# \)\{0\,1\},,; /^```$/d; p }' examples/kernel_module/kernel_lru/mod.rs
+        echo '}'
+    } >"$work/modules/example/example.rs"
+    grep -q 'impl Shrinker for' "$work/modules/example/example.rs" || fail "no example in kernel_lru/mod.rs"
+    echo 'obj-m := example.o' >"$work/modules/example/Kbuild"
+    "${kernel_make[@]}" -C "$build" "M=$work/modules/example" example.o >"$work/make" 2>&1 ||
+        { cat "$work/make" >&2; fail "the example of kernel_lru does not compile"; }
+    echo "ok: the example of kernel_lru compiles"
+    for file in "$work"/modules/refused/*.rs; do
+        message="$(sed -n 's,^// error,error,p' "$file")"
+        file="$(basename "$file" .rs)"
+        [ -n "$message" ] || fail "refused/$file.rs names no error"
+        ! "${kernel_make[@]}" -C "$build" "M=$work/modules/refused" "$file.o" >"$work/make" 2>&1 || fail "refused/$file.rs compiles"
+        grep '^error' "$work/make" | grep -v '^error: aborting' >"$work/errors"
+        [ "$(wc -l <"$work/errors")" -eq 1 ] && grep -qF "$message" "$work/errors" ||
+            { cat "$work/make" >&2; fail "refused/$file.rs fails with another error than \"$message\""; }
+        echo "ok: refused/$file.rs does not compile, $message"
+    done
+}
+
 # guest VARIANT NODES PROCESSORS OPTION...: boots a guest. Its figures are in $work/figures
 # afterwards, the kernel's log in $work/console.
 guest() {
@@ -109,6 +141,7 @@ for variant in "${variants[@]}"; do
     SECONDS=0
     build_modules "$variant"
     echo "modules for \"$variant\": $SECONDS s"
+    [ "$variant" != "${variants[0]}" ] || check_sources "$variant"
     for nodes in "${nodes_of_guests[@]}"; do
         echo "== $variant kernel, $nodes nodes, $loads loads, $objects objects"
         guest "$variant" "$nodes" 4 kfence.sample_interval=1 "lw.loads=$loads" "lw.objects=$objects" "lw.modules=${modules// /,}"
@@ -145,6 +178,12 @@ for variant in "${variants[@]}"; do
         # A shrinker of two lists reclaims from both.
         expect two_lists.objects '==' 5000
         expect two_lists.objects_left '==' 0
+        # Walks that keep all objects visit each once, and `clear` removes more than one batch.
+        for walk in rotate skip; do
+            expect "walks.$walk" '==' 2500
+            expect "walks.${walk}_at_most" '==' 1
+        done
+        expect walks.after_clear '==' 0
         expect template.first '==' 10000
         expect template.after_drop '<' 100
     done

@@ -24,7 +24,6 @@ kernel_environment() {
     export LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu:$root/usr/lib"
     export PATH="$cache/bindgen/bin:$PATH"
     kernel_make=(make "CC=$compiler" HOSTCC=gcc-12 "RUSTC=$root/usr/bin/rustc" "RUSTDOC=$root/usr/bin/rustdoc" BINDGEN=bindgen)
-    rust_library="$(echo "$root"/usr/src/rustc-*/library)"
 }
 
 # kernel_tools: installs what compiling a kernel needs, and provides the compiler and bindgen.

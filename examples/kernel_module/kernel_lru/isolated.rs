@@ -8,10 +8,9 @@
 use super::lru_arc::{LruArc, LruItem};
 use core::ptr::NonNull;
 
-/// A private list of isolated objects, which it owns: dropping it drops the handles on it.
+/// A private list of isolated objects, which it owns: dropping it drops the objects still on it.
 ///
-/// An object on it counts as linked: no other thread can add it to a list, or remove it from this
-/// one.
+/// An object on it counts as linked: no other thread can add it to a list or remove it from this one.
 ///
 /// # Invariants
 ///
@@ -67,6 +66,7 @@ impl<T> Isolated<T> {
     /// Removes and returns the object that was isolated first.
     pub(crate) fn pop(&mut self) -> Option<LruArc<T>> {
         let item = self.first?;
+        // INVARIANT: The list begins with the object after it, whose reference it keeps.
         // SAFETY: By the type invariant, the object is alive and its `next` is ours.
         self.first = unsafe { *item.as_ref().next.get() };
         if self.first.is_none() {
@@ -80,11 +80,23 @@ impl<T> Isolated<T> {
     }
 }
 
+impl<T> Default for Isolated<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> ExactSizeIterator for Isolated<T> {}
+
 impl<T> Iterator for Isolated<T> {
     type Item = LruArc<T>;
 
     fn next(&mut self) -> Option<LruArc<T>> {
         self.pop()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len, Some(self.len))
     }
 }
 

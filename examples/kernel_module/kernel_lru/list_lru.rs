@@ -64,20 +64,21 @@ impl<T> PinnedDrop for Inner<T> {
 /// When a group is removed, the kernel moves its objects to its parent's list.
 ///
 /// C header: [`include/linux/list_lru.h`](srctree/include/linux/list_lru.h)
+#[doc(alias = "list_lru")]
 pub(crate) struct ListLru<T> {
     inner: Arc<Inner<T>>,
 }
 
 /// An object that could not be added; each variant returns the handle.
 pub(crate) enum AddError<H> {
-    /// A list or an [`Isolated`] owns the object already.
+    /// The object is on a list already, or on an [`Isolated`].
     Linked(H),
     /// The object was allocated by another `ListLru`.
     Foreign(H),
 }
 
 impl<H> AddError<H> {
-    /// Returns the handle.
+    /// Returns the handle of the object that was not added, whatever the reason.
     pub(crate) fn into_handle(self) -> H {
         match self {
             Self::Linked(handle) | Self::Foreign(handle) => handle,
@@ -85,9 +86,26 @@ impl<H> AddError<H> {
     }
 }
 
+/// The number of objects that [`ListLru::clear`] removes and drops without a pause.
+const CLEAR_BATCH: u64 = 1024;
+
+/// Lets other tasks run, where the kernel does not preempt a task by itself.
+fn cond_resched() {
+    // A kernel with preemption has no such function.
+    #[cfg(not(CONFIG_PREEMPTION))]
+    // SAFETY: No lock is held, so the task may sleep.
+    unsafe {
+        bindings::__cond_resched()
+    };
+}
+
 impl<T> ListLru<T> {
     /// Creates lists that report to the shrinker of `occupancy` when one of them goes from empty to
-    /// non-empty: only then is the shrinker called for a group and node.
+    /// non-empty: only then is the shrinker called for a group and node. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is no memory; `EINVAL` for objects of more than 4 GiB.
     pub(crate) fn try_with_occupancy(occupancy: Occupancy<'_>) -> Result<Self>
     where
         T: Send + Sync,
@@ -124,6 +142,10 @@ impl<T> ListLru<T> {
 
     /// Allocates an object that can be added to these lists. Its memory, and that of the current
     /// group's lists, is charged to the current task's group.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] if there is no memory, or the group is at its `memory.max`; `value` is dropped.
     pub(crate) fn alloc(&self, value: T, flags: Flags) -> Result<LruArc<T>, AllocError> {
         // SAFETY: The lists are initialized by the invariant of `Inner`.
         let item = unsafe {
@@ -145,6 +167,7 @@ impl<T> ListLru<T> {
     ///
     /// [`AddError`] with the handle. Of several threads that add the same object, exactly one
     /// succeeds.
+    #[doc(alias = "list_lru_add_obj")]
     #[inline]
     pub(crate) fn add_obj(&self, item: LruArc<T>) -> Result<(), AddError<LruArc<T>>> {
         if !Arc::ptr_eq(&item.item().inner, &self.inner) {
@@ -165,6 +188,7 @@ impl<T> ListLru<T> {
     ///
     /// Returns `None` if the object is on no list, on another `ListLru`'s, or isolated by a walk.
     /// Of several threads that remove the same object, exactly one gets the handle.
+    #[doc(alias = "list_lru_del_obj")]
     #[inline]
     pub(crate) fn del(&self, item: &LruArc<T>) -> Option<LruArc<T>> {
         if !Arc::ptr_eq(&item.item().inner, &self.inner) {
@@ -181,14 +205,17 @@ impl<T> ListLru<T> {
         Some(unsafe { LruArc::from_item(item.as_item()) })
     }
 
-    /// Returns the number of objects of a group on a node. O(1).
+    /// Returns the number of objects on the group's own list on `node`, without a lock. O(1). Returns
+    /// 0 once the group is dying and its objects are its parent's.
+    #[doc(alias = "list_lru_count_one")]
     pub(crate) fn count_one(&self, memcg: Option<&MemCgroup>, node: NodeId) -> u64 {
         let lru = self.inner.lru.get();
         // SAFETY: The lists are initialized, and the group is alive.
         unsafe { bindings::list_lru_count_one(lru, node.0, MemCgroup::as_ptr(memcg)) as u64 }
     }
 
-    /// Returns the number of objects of all groups on a node. O(1).
+    /// Returns the number of objects of all groups on `node`, without a lock. O(1).
+    #[doc(alias = "list_lru_count_node")]
     pub(crate) fn count_node(&self, node: NodeId) -> u64 {
         // SAFETY: The lists are initialized.
         unsafe { bindings::list_lru_count_node(self.inner.lru.get(), node.0) as u64 }
@@ -199,13 +226,14 @@ impl<T> ListLru<T> {
         NodeId::all().map(|node| self.count_node(node)).sum()
     }
 
-    /// Walks the objects of a group on a node, oldest first, and asks `callback` for a verdict on
-    /// each, under the list's lock. Ends after `nr_to_walk` visits, or as many as there are objects
+    /// Walks the group's list on `node`, oldest first, and does with each object what `callback`
+    /// returns (the table is in [`walk`](super::walk)), under the list's lock. Ends after `nr_to_walk` visits, or as many as there are objects
     /// at the start, so rotated ones are not visited again; the visits are subtracted from
     /// `nr_to_walk`. Returns the number of removed objects.
     ///
     /// The callback must not sleep, and must not use these lists: their lock is held. So it must
     /// allocate nothing, as reclaim could walk them. A callback that has unlocked may do both.
+    #[doc(alias = "list_lru_walk_one")]
     #[inline]
     pub(crate) fn walk_one<F>(
         &self,
@@ -229,6 +257,7 @@ impl<T> ListLru<T> {
 
     /// As [`walk_one`](Self::walk_one), for all groups on a node, one after the other. Rotated
     /// objects of a group may be visited again, and use up the visits of the groups after it.
+    #[doc(alias = "list_lru_walk_node")]
     pub(crate) fn walk_node<F>(&self, node: NodeId, nr_to_walk: &mut u64, mut callback: F) -> u64
     where
         F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
@@ -242,11 +271,22 @@ impl<T> ListLru<T> {
         })
     }
 
-    /// Removes the objects that are on the lists at the start.
+    /// Removes as many objects of each node as are on its lists at the start, and drops their
+    /// handles. Takes a list's lock for at most [`CLEAR_BATCH`] objects at a time, and sleeps between
+    /// them, so the caller must hold no spin lock.
     pub(crate) fn clear(&self) {
         for node in NodeId::all() {
-            let mut old = Isolated::new();
-            self.walk_node(node, &mut u64::MAX.clone(), |it| it.isolate(&mut old));
+            let mut left = self.count_node(node);
+            while left > 0 {
+                let (mut batch, mut old) = (left.min(CLEAR_BATCH), Isolated::new());
+                left -= batch;
+                let removed = self.walk_node(node, &mut batch, |it| it.isolate(&mut old));
+                drop(old);
+                cond_resched();
+                if removed == 0 {
+                    break;
+                }
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ impl MemCgroup {
     ///
     /// `raw` is null or a group that is valid for `'a`.
     pub(super) unsafe fn from_raw<'a>(raw: *mut bindings::mem_cgroup) -> Option<&'a Self> {
+        // INVARIANT: By the safety requirements, the group is valid for `'a`.
         // SAFETY: By the safety requirements `raw` is null or valid for `'a`; `MemCgroup` is
         // transparent over `Opaque`, which has no requirements on its content.
         unsafe { raw.cast::<Self>().as_ref() }

@@ -15,14 +15,38 @@
 //! | `walk.rs` | [`Isolate`]: the walk's callback and its verdicts |
 //! | `isolated.rs` | [`Isolated`]: objects off their list, to be freed without a lock |
 //! | `slab_cache.rs` | the `kmem_cache` of a list's objects |
-//! | `shrinker.rs` | [`Shrinker`], [`Builder`] and [`Registration`] |
+//! | `shrinker.rs` | [`Shrinker`], [`ShrinkerBuilder`] and [`Registration`] |
 //! | `shrink_control.rs` | [`ShrinkControl`], [`Count`] and [`Scan`] |
 //! | `memcg.rs` | [`MemCgroup`] and [`NodeId`] |
+//!
+//! # Differences from the crates
+//!
+//! Those that the kernel's lists and shrinkers cause; README.md has what they mean for a cache.
+//!
+//! | here | in the crates |
+//! |---|---|
+//! | [`ListLru::alloc`], [`LruArc`] | a type with `Links`, and a `Handle`: here objects are in a slab cache, which knows their group |
+//! | [`ListLru::add_obj`]`(handle)` | `add(handle, memcg, node)`, `add_batch`, `prepare` |
+//! | [`ListLru::del`]`(&LruArc<T>)` | `del(&T)`, `del_batch`, `del_with_memcg` |
+//! | [`AddError::Foreign`] | `AddError::NoMemory`, `AddError::Full`: here `alloc` has made the list, without a bound |
+//! | [`ListLru::try_with_occupancy`]`(Occupancy<'_>)` | an `Arc<dyn Occupancy>`; `new` and `with_occupancy`, which abort without memory |
+//! | `Option<&`[`MemCgroup`]`>` | `&Memcg`: a kernel without groups has none |
+//! | [`NodeId::all`]: 32 bits, numbers with gaps | `NodeId::new`, `get`: 16 bits, without gaps |
+//! | [`ListLru::count`], [`ListLru::clear`] | a sum over the nodes; a drop |
+//! | [`ShrinkerBuilder::new`]`(name)` | `Registry::builder(name)`: here the registry is the kernel |
+//! | [`Prepared::register`]`(Arc<S>)`, [`Registration<S>`](Registration) | `Arc<dyn Shrinker>` |
+//! | | `promote`, `replace`, `isolate_oldest`, `Isolated::push`: no counterpart in C |
+//! | | `ShrinkControl::will_defer`, `back_off`, `Shrinker::weigh_objects`, `numa_aware`, `reports_misses`, `Reclaim::BACKGROUND` |
+//!
+//! # Kernels
+//!
+//! Linux 6.12 with `CONFIG_RUST=y`. It needs no `CONFIG_PREEMPT`; modules on lowwater's crates need it,
+//! since the read side of RCU is a function that modules can call only there.
 //!
 //! # Examples
 //!
 //! ```
-//! use kernel_lru::{Builder, Count, Isolated, ListLru, Scan, ShrinkControl, Shrinker};
+//! use kernel_lru::{ShrinkerBuilder, Count, Isolated, ListLru, Scan, ShrinkControl, Shrinker};
 //!
 //! struct Cache {
 //!     pages: ListLru<u64>,
@@ -41,7 +65,7 @@
 //!     }
 //! }
 //!
-//! let prepared = Builder::new(c_str!("pages")).alloc()?;
+//! let prepared = ShrinkerBuilder::new(c_str!("pages")).alloc()?;
 //! let pages = ListLru::try_with_occupancy(prepared.occupancy())?;
 //! let registration = prepared.register(Arc::new(Cache { pages }, GFP_KERNEL)?);
 //! # Ok::<(), Error>(())
@@ -65,6 +89,6 @@ pub(crate) use self::{
     lru_arc::LruArc,
     memcg::{MemCgroup, NodeId},
     shrink_control::{Count, Reclaim, Scan, ShrinkControl},
-    shrinker::{Builder, Occupancy, Prepared, Registration, Shrinker},
+    shrinker::{Occupancy, Prepared, Registration, Shrinker, ShrinkerBuilder},
     walk::{Isolate, LruStatus, Unlocked},
 };

@@ -10,15 +10,18 @@ use core::marker::PhantomData;
 use kernel::bindings;
 
 /// Rights of the reclaiming thread, from its `gfp_mask`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reclaim(u32);
 
 impl Reclaim {
-    /// May sleep on a lock. C name: `__GFP_DIRECT_RECLAIM`.
+    /// May sleep on a lock.
+    #[doc(alias = "__GFP_DIRECT_RECLAIM")]
     pub(crate) const MAY_BLOCK: Self = Self(1 << bindings::___GFP_DIRECT_RECLAIM_BIT);
-    /// May start I/O and wait for it. C name: `__GFP_IO`.
+    /// May start I/O and wait for it.
+    #[doc(alias = "__GFP_IO")]
     pub(crate) const MAY_IO: Self = Self(1 << bindings::___GFP_IO_BIT);
-    /// May take the cache's locks: the reclaiming thread holds none of them. C name: `__GFP_FS`.
+    /// May take the cache's locks: the reclaiming thread holds none of them.
+    #[doc(alias = "__GFP_FS")]
     pub(crate) const MAY_FS: Self = Self(1 << bindings::___GFP_FS_BIT);
 
     /// Returns whether all rights of `other` are included.
@@ -51,7 +54,7 @@ impl<'a> ShrinkControl<'a> {
         }
     }
 
-    /// The group to reclaim from.
+    /// Returns the group to reclaim from. Shrinkers that are not memcg-aware get the root or `None`.
     pub(crate) fn memcg(&self) -> Option<&'a MemCgroup> {
         // SAFETY: By the type invariant, the request is valid.
         let memcg = unsafe { (*self.raw).memcg };
@@ -59,25 +62,28 @@ impl<'a> ShrinkControl<'a> {
         unsafe { MemCgroup::from_raw(memcg) }
     }
 
-    /// The node to reclaim from.
+    /// Returns the node to reclaim from.
+    #[doc(alias = "nid")]
     pub(crate) fn node(&self) -> NodeId {
         // SAFETY: By the type invariant, the request is valid.
         NodeId(unsafe { (*self.raw).nid })
     }
 
-    /// The rights of the reclaiming thread.
+    /// Returns the rights of the reclaiming thread.
+    #[doc(alias = "gfp_mask")]
     pub(crate) fn flags(&self) -> Reclaim {
         // SAFETY: By the type invariant, the request is valid.
         Reclaim(unsafe { (*self.raw).gfp_mask })
     }
 
-    /// The number of objects to scan; 0 while counting.
+    /// Returns the number of objects to scan; 0 while counting.
     pub(crate) fn nr_to_scan(&self) -> u64 {
         // SAFETY: By the type invariant, the request is valid.
         unsafe { (*self.raw).nr_to_scan as u64 }
     }
 
-    /// Reports how many objects were scanned, if it differs from the requested number.
+    /// Reports how many objects were scanned, which may be more or fewer than requested. 0 together
+    /// with [`Scan::Freed`] is answered as [`Scan::Stop`], so that the kernel's loop ends.
     pub(crate) fn set_nr_scanned(&mut self, objects: u64) {
         // C subtracts the number from a signed one, and repeats the scan until nothing is left: a
         // number that is negative there would let it repeat for ever.
@@ -91,7 +97,8 @@ impl<'a> ShrinkControl<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     /// No objects, and none will be added without a list that goes from empty to non-empty. The
-    /// shrinker is not called again for this group and node until then. C name: `SHRINK_EMPTY`.
+    /// shrinker is not called again for this group and node until then.
+    #[doc(alias = "SHRINK_EMPTY")]
     Empty,
     /// Unknown, or none at the moment. Nothing is scanned; the shrinker is called again in the next
     /// pass.
@@ -101,6 +108,14 @@ pub(crate) enum Count {
 }
 
 impl Count {
+    /// Returns the number of objects; 0 if it is unknown.
+    pub(crate) const fn objects(self) -> u64 {
+        match self {
+            Self::Objects(objects) => objects,
+            Self::Empty | Self::Unknown => 0,
+        }
+    }
+
     /// The value that C expects.
     pub(super) fn into_raw(self) -> usize {
         match self {
@@ -116,8 +131,8 @@ impl Count {
 pub(crate) enum Scan {
     /// This number of objects was freed; 0 if all were scanned and none could be freed yet.
     Freed(u64),
-    /// No progress is possible in this context. The rest is left to the background. C name:
-    /// `SHRINK_STOP`.
+    /// No progress is possible in this context. The rest is left to the background.
+    #[doc(alias = "SHRINK_STOP")]
     Stop,
 }
 

@@ -6,7 +6,12 @@
 //! dropped cache. A change must keep this order.
 
 use super::{Count, Scan, ShrinkControl};
-use core::{cell::Cell, mem::ManuallyDrop, ptr::NonNull};
+use core::{
+    cell::Cell,
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 use kernel::{bindings, c_str, fmt, prelude::*, str::CString, sync::Arc};
 
 // `BIT()` macros, which bindgen does not evaluate.
@@ -16,9 +21,11 @@ const SHRINKER_MEMCG_AWARE: u32 = 1 << 3;
 /// A cache that gives memory back on request.
 ///
 /// Both methods are called on any thread, several at once, for different groups and nodes or the
-/// same ones. They must not start reclaim: allocate nothing, or only with `GFP_NOWAIT`. They must
+/// same ones. They may use the lists and locks of their own cache as far as
+/// [`ShrinkControl::flags`] allows. They must not start reclaim: allocate nothing, or only with `GFP_NOWAIT`. They must
 /// not drop their own [`Registration`], which waits for them, nor create or drop another one: that
 /// takes a lock under which the kernel allocates.
+#[doc(alias = "struct shrinker")]
 pub(crate) trait Shrinker: Send + Sync {
     /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and
     /// must not return [`Count::Empty`] while a list has objects.
@@ -30,15 +37,18 @@ pub(crate) trait Shrinker: Send + Sync {
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan;
 }
 
-/// The options of a shrinker, which is NUMA-aware.
-pub(crate) struct Builder {
+/// The first of two steps: the options of a shrinker.
+///
+/// The shrinker is NUMA-aware, as a `list_lru` has a list for each node in any case.
+#[must_use = "a builder does nothing until `alloc`"]
+pub(crate) struct ShrinkerBuilder {
     name: &'static CStr,
     memcg_aware: bool,
     batch: i64,
     seeks: i32,
 }
 
-impl Builder {
+impl ShrinkerBuilder {
     /// Begins a shrinker of this name.
     pub(crate) fn new(name: &'static CStr) -> Self {
         Self {
@@ -49,8 +59,9 @@ impl Builder {
         }
     }
 
-    /// Sets whether the shrinker is called for each group with objects on its lists (the default),
-    /// or once for all groups and only when the machine needs memory.
+    /// Sets whether the shrinker distinguishes groups. True by default; if false, it is called once
+    /// for all groups, and only when the machine needs memory.
+    #[doc(alias = "SHRINKER_MEMCG_AWARE")]
     pub(crate) fn memcg_aware(self, aware: bool) -> Self {
         Self {
             memcg_aware: aware,
@@ -58,24 +69,31 @@ impl Builder {
         }
     }
 
-    /// Sets the number of objects of one scan; 0: the kernel's default.
-    pub(crate) fn batch(self, batch: u32) -> Self {
+    /// Sets the number of objects in one call of `scan_objects`, 128 by default; 0 means the
+    /// default.
+    pub(crate) fn batch(self, objects: u64) -> Self {
         Self {
-            batch: batch.into(),
+            batch: objects.min(i64::MAX as u64 / 4) as i64,
             ..self
         }
     }
 
-    /// Sets the cost of creating an object again; 2 by default, and 0 for objects that cost
-    /// nothing.
-    pub(crate) fn seeks(self, seeks: u16) -> Self {
+    /// Sets the cost of recreating an object, 2 by default: a cache with objects that cost twice as
+    /// much gives up half as many. 0 for objects that cost nothing.
+    pub(crate) fn seeks(self, seeks: u32) -> Self {
         Self {
-            seeks: seeks.into(),
+            seeks: seeks.min(i32::MAX as u32) as i32,
             ..self
         }
     }
 
-    /// Allocates the shrinker and its number, by which lists report to it. May sleep.
+    /// Allocates an id. The shrinker is not called yet, but its lists can be created and filled:
+    /// their reports are kept. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    #[doc(alias = "shrinker_alloc")]
     pub(crate) fn alloc(self) -> Result<Prepared> {
         let memcg_aware = if self.memcg_aware {
             SHRINKER_MEMCG_AWARE
@@ -101,11 +119,12 @@ impl Builder {
     }
 }
 
-/// A shrinker that is not registered yet.
+/// An id without a shrinker, between the two steps. Dropping this frees the id.
 ///
 /// # Invariants
 ///
 /// `raw` was allocated by `shrinker_alloc`, is not registered, and is owned by `self`.
+#[must_use = "without `register` the shrinker is never called"]
 pub(crate) struct Prepared {
     raw: NonNull<bindings::shrinker>,
     name: &'static CStr,
@@ -114,14 +133,15 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// The kernel's number of the shrinker, by which lists other than `list_lru` set its bit.
+    /// Returns the id of the future shrinker, by which lists other than `list_lru` set its bit. It is
+    /// free again if this is dropped without `register`.
     pub(crate) fn id(&self) -> i32 {
         // SAFETY: The shrinker is alive, and its number is set by `alloc` only.
         unsafe { (*self.raw.as_ptr()).id }
     }
 
-    /// The listener of this shrinker's lists, for
-    /// [`ListLru::try_with_occupancy`](super::ListLru::try_with_occupancy).
+    /// Returns the occupancy to create the shrinker's lists with, so that the shrinker is called for
+    /// groups and nodes where they hold objects.
     ///
     /// Several `ListLru`s may report to one shrinker, which should count the objects of all of them.
     /// A group whose first list is empty may have objects on the second one, so the answer
@@ -132,7 +152,9 @@ impl Prepared {
         Occupancy { prepared: self }
     }
 
-    /// Registers the shrinker: from now on it is called, until the registration is dropped.
+    /// Registers the shrinker: it may be called from any thread, from now until the registration is
+    /// dropped.
+    #[doc(alias = "shrinker_register")]
     pub(crate) fn register<S: Shrinker + 'static>(self, shrinker: Arc<S>) -> Registration<S> {
         let this = ManuallyDrop::new(self);
         let raw = this.raw;
@@ -160,6 +182,9 @@ impl Drop for Prepared {
     }
 }
 
+/// The number of slab caches that the module has named.
+static SLAB_CACHES: AtomicUsize = AtomicUsize::new(0);
+
 /// The listener by which lists report to a shrinker that they are not empty any more.
 #[derive(Clone, Copy)]
 pub(crate) struct Occupancy<'a> {
@@ -168,14 +193,15 @@ pub(crate) struct Occupancy<'a> {
 
 impl Occupancy<'_> {
     /// Counts one more `ListLru` of the shrinker, and returns the name of its slab cache: that of
-    /// the shrinker, with a number from the second one on. Two caches of one name would be an error
-    /// in the kernel's log.
+    /// the shrinker, with a number from the module's second `ListLru` on. Two caches of one name
+    /// would be an error in the kernel's log, also those of two shrinkers.
     pub(super) fn slab_name(&self) -> Result<CString> {
-        let (name, number) = (self.prepared.name, self.prepared.lists.get() + 1);
-        self.prepared.lists.set(number);
-        match number {
-            1 => CString::try_from_fmt(fmt!("{name}")),
-            _ => CString::try_from_fmt(fmt!("{name}-{number}")),
+        let (name, lists) = (self.prepared.name, &self.prepared.lists);
+        lists.set(lists.get() + 1);
+        // Relaxed: each number is given out once, which needs no order.
+        match SLAB_CACHES.fetch_add(1, Ordering::Relaxed) {
+            0 => CString::try_from_fmt(fmt!("{name}")),
+            before => CString::try_from_fmt(fmt!("{name}-{}", before + 1)),
         }
     }
 
@@ -195,7 +221,9 @@ impl Occupancy<'_> {
 /// must be dropped before the module's code is unloaded, so it belongs into the module's struct.
 ///
 /// **Never forget it** (`mem::forget`, a `static`, a cycle of `Arc`s): the kernel would call code that
-/// is unloaded. This kernel's Rust interface has nothing that prevents it.
+/// is unloaded. This kernel's Rust interface has nothing that prevents it: a module's struct is moved
+/// out of its `init`, so nothing can be pinned in it, and a registration that held a reference of its
+/// module would keep it from ever being unloaded.
 ///
 /// # Invariants
 ///

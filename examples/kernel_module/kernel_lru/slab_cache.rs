@@ -8,7 +8,8 @@
 use core::{alloc::Layout, mem, ptr::NonNull};
 use kernel::{alloc::Flags, bindings, prelude::*};
 
-/// A slab cache. Its objects are charged to the allocating task's memory control group.
+/// A slab cache. Its objects are charged to the allocating task's memory control group, and are
+/// counted as reclaimable memory (`SReclaimable` in `/proc/meminfo`).
 ///
 /// C header: [`include/linux/slab.h`](srctree/include/linux/slab.h)
 ///
@@ -33,9 +34,10 @@ impl SlabCache {
         let account = 1 << bindings::_slab_flag_bits__SLAB_ACCOUNT;
         #[cfg(not(CONFIG_MEMCG))]
         let account = 0;
+        let flags = account | 1 << bindings::_slab_flag_bits__SLAB_RECLAIM_ACCOUNT;
         // SAFETY: The name is a C string, which the kernel copies, and the arguments are valid.
         let cache = unsafe {
-            bindings::__kmem_cache_create_args(name.as_char_ptr(), size, &mut args, account)
+            bindings::__kmem_cache_create_args(name.as_char_ptr(), size, &mut args, flags)
         };
         // INVARIANT: The cache was made above.
         Ok(Self(NonNull::new(cache).ok_or(ENOMEM)?))

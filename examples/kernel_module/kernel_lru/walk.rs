@@ -6,13 +6,23 @@
 //! Here a verdict can only be had from an [`Isolate`], by a method that leaves the lock in the
 //! state which the verdict names, so a wrong one does not compile.
 //!
-//! A change must ensure that no verdict can be created otherwise.
+//! | kernel | here | the lock |
+//! |---|---|---|
+//! | `LRU_REMOVED` | [`it.isolate(&mut private)`](Isolate::isolate) | kept |
+//! | `LRU_ROTATE` | [`it.rotate()`](Isolate::rotate) | kept |
+//! | `LRU_SKIP` | [`it.skip()`](Isolate::skip) | kept |
+//! | `LRU_RETRY` | [`it.unlock().retry()`](Unlocked::retry) | released |
+//! | `LRU_REMOVED_RETRY` | [`it.remove()`](Isolate::remove), then `.retry()` | released |
+//! | `LRU_STOP` | [`it.unlock().stop()`](Unlocked::stop) | released |
+//!
+//! A change must ensure that no verdict can be created otherwise; `../refused` has those that must
+//! not compile.
 
 use super::{
     lru_arc::{LruArc, LruItem},
     Isolated,
 };
-use core::{marker::PhantomData, ptr::NonNull};
+use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{bindings, ffi::c_void};
 
 /// Ties the values of one call of a callback together: invariant in `'a`.
@@ -31,7 +41,8 @@ pub(crate) struct Isolate<'a, T> {
     call: Call<'a>,
 }
 
-/// The verdict on an object, from [`Isolate`] or [`Unlocked`]. C name: `enum lru_status`.
+/// The verdict on an object, from [`Isolate`] or [`Unlocked`].
+#[doc(alias = "lru_status")]
 #[must_use = "the walk needs a verdict"]
 pub(crate) struct LruStatus<'a> {
     verdict: Verdict,
@@ -69,6 +80,14 @@ impl<'a, T> Isolate<'a, T> {
         unsafe { self.item.as_ref() }.value()
     }
 
+    /// Returns a new handle on the object, to use it after the lock is released.
+    pub(crate) fn arc(&self) -> LruArc<T> {
+        // SAFETY: By the type invariant, the object is on the list, which owns a reference.
+        // `ManuallyDrop` keeps this handle, which stands for the list's reference, from dropping it.
+        let lists = ManuallyDrop::new(unsafe { LruArc::from_item(self.item) });
+        LruArc::clone(&lists)
+    }
+
     /// Takes the object off its list. The caller takes over the list's reference.
     #[inline]
     fn unlink(&mut self) {
@@ -76,8 +95,8 @@ impl<'a, T> Isolate<'a, T> {
         unsafe { bindings::list_lru_isolate(self.list, LruItem::links(self.item)) };
     }
 
-    /// Moves the object to a private list, to be freed after the lock is released. C name:
-    /// `LRU_REMOVED`.
+    /// Moves the object to a private list, to be freed after the lock is released.
+    #[doc(alias = "LRU_REMOVED")]
     #[inline]
     pub(crate) fn isolate(mut self, to: &mut Isolated<T>) -> LruStatus<'a> {
         self.unlink();
@@ -89,7 +108,8 @@ impl<'a, T> Isolate<'a, T> {
         }
     }
 
-    /// Keeps the object, as the youngest. C name: `LRU_ROTATE`.
+    /// Keeps the object, as the youngest.
+    #[doc(alias = "LRU_ROTATE")]
     pub(crate) fn rotate(self) -> LruStatus<'a> {
         LruStatus {
             verdict: Verdict::Rotate,
@@ -97,7 +117,8 @@ impl<'a, T> Isolate<'a, T> {
         }
     }
 
-    /// Keeps the object where it is. C name: `LRU_SKIP`.
+    /// Keeps the object where it is.
+    #[doc(alias = "LRU_SKIP")]
     pub(crate) fn skip(self) -> LruStatus<'a> {
         LruStatus {
             verdict: Verdict::Skip,
@@ -115,7 +136,8 @@ impl<'a, T> Isolate<'a, T> {
         }
     }
 
-    /// Removes the object and releases the lock. C name: `LRU_REMOVED_RETRY`.
+    /// Removes the object and releases the lock.
+    #[doc(alias = "LRU_REMOVED_RETRY")]
     pub(crate) fn remove(mut self) -> (LruArc<T>, Unlocked<'a>) {
         self.unlink();
         // SAFETY: The list's reference keeps the object alive.
@@ -136,7 +158,8 @@ impl<'a, T> Isolate<'a, T> {
 
 impl<'a> Unlocked<'a> {
     /// Continues the walk. The kernel's lists have no cursor: it begins again at the oldest object,
-    /// and each visit counts against `nr_to_walk`, so the walk ends. C name: `LRU_RETRY`.
+    /// and each visit counts against `nr_to_walk`, so the walk ends.
+    #[doc(alias = "LRU_RETRY")]
     pub(crate) fn retry(self) -> LruStatus<'a> {
         LruStatus {
             verdict: Verdict::Retry {
@@ -146,7 +169,8 @@ impl<'a> Unlocked<'a> {
         }
     }
 
-    /// Ends the walk. C name: `LRU_STOP`.
+    /// Ends the walk.
+    #[doc(alias = "LRU_STOP")]
     pub(crate) fn stop(self) -> LruStatus<'a> {
         LruStatus {
             verdict: Verdict::Stop {

@@ -53,12 +53,19 @@ struct Groups {
 /// A group with its control group; `None` once it has ended.
 type Known = Option<(ControlGroup, Memcg)>;
 
-/// The control groups of lowwater's first groups, by the id of the group; null if there is none.
-static CONTROL_GROUPS: [AtomicPtr<c_void>; 1024] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+/// The number of groups of lowwater that can stand for a control group, by their id.
+const MAX_GROUPS: usize = 1 << 14;
+
+/// The control groups of lowwater's groups, by the id of the group; null if there is none.
+static CONTROL_GROUPS: [AtomicPtr<c_void>; MAX_GROUPS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_GROUPS];
+
+/// One more than the largest id in `CONTROL_GROUPS`, to bound a search.
+static IDS: AtomicUsize = AtomicUsize::new(0);
 
 impl Groups {
-    /// Creates the group of a control group, named by its number.
+    /// Creates the group of a control group, named by its number. Fails without memory, and for more
+    /// than `MAX_GROUPS` groups, which the kernel's log reports.
     fn create(&self, known: &mut KVVec<Known>, of: ControlGroup) -> Result<Memcg, NoMemory> {
         let name = CString::try_from_fmt(kernel::fmt!(
             "{}",
@@ -67,7 +74,13 @@ impl Groups {
         .map_err(|_| NoMemory)?;
         let name = name.to_str().map_err(|_| NoMemory)?;
         let group = self.tree.root().create(name).map_err(|_| NoMemory)?;
-        let memcg = of.0;
+        let (memcg, id) = (of.0, group.id().index());
+        // Its list could not set the shrinker's bit, so its entries would not be reclaimed.
+        if !memcg.is_null() && id >= MAX_GROUPS {
+            pr_err!("more than {MAX_GROUPS} control groups\n");
+            let _ = group.offline();
+            return Err(NoMemory);
+        }
         let new = Some((of, group.clone()));
         if let Some(free) = known.iter_mut().find(|it| it.is_none()) {
             *free = new;
@@ -75,9 +88,11 @@ impl Groups {
             let _ = group.offline();
             return Err(error.into());
         }
-        if let Some(at) = CONTROL_GROUPS.get(group.id().index()) {
+        if let Some(at) = CONTROL_GROUPS.get(id) {
             // Release: pairs with the load in `control_group_of`.
             at.store(memcg, Ordering::Release);
+            // Release: pairs with the load in `of`.
+            IDS.fetch_max(id + 1, Ordering::Release);
         }
         Ok(group)
     }
@@ -165,11 +180,24 @@ pub(crate) fn of(memcg: *mut c_void) -> Option<Memcg> {
     if memcg.is_null() {
         return None;
     }
+    // Acquire: pairs with `fetch_max` in `create`.
+    let ids = IDS.load(Ordering::Acquire);
     // Acquire: pairs with the store in `create`.
-    let id = CONTROL_GROUPS
+    let id = CONTROL_GROUPS[..ids]
         .iter()
         .position(|at| at.load(Ordering::Acquire) == memcg)?;
     groups.tree.get(MemcgId::new(id as u32))
+}
+
+/// Whether a control group is the root, to which lowwater's root corresponds.
+///
+/// # Safety
+///
+/// `memcg` is null or a control group that lives during the call.
+#[allow(dead_code)] // A module uses the parts that it needs.
+pub(crate) unsafe fn is_root(memcg: *mut c_void) -> bool {
+    // SAFETY: By the safety requirements.
+    unsafe { lowwater_memcg_is_root(memcg) }
 }
 
 /// Ends the group of a control group that has ended. May sleep.

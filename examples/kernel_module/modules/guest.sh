@@ -171,6 +171,16 @@ if [ "$loads" -gt 0 ]; then
     echo "two_lists.objects_left $(said 'two_lists: \([0-9]*\) objects left\(\)')"
     log_bad
 fi
+if [ "$loads" -gt 0 ]; then
+    insmod /walks.ko || echo "failed walks"
+    rmmod walks
+    for walk in rotate skip; do
+        echo "walks.$walk $(said "walks: $walk \([0-9]*\) visits\(\)")"
+        echo "walks.${walk}_at_most $(said "walks: $walk [0-9]* visits of [0-9]*, at most \([0-9]*\)\(\)")"
+    done
+    echo "walks.after_clear $(said 'walks: \([0-9]*\) objects after\(\)')"
+    log_bad
+fi
 if [ -e /template.ko ] && [ "$loads" -gt 0 ]; then
     for drop in 0 2; do
         insmod /template.ko

@@ -4,7 +4,7 @@
 //! is called for each control group, and its groups end with theirs.
 //!
 //! It needs a kernel with `../in-tree.patch`, which exports to modules what the kernel's own code
-//! has. A change must keep the differences from `on_lowwater.rs` in `in_tree_registry.rs` and in the
+//! has. A change must keep the differences from `on_lowwater.rs` in `in_tree_shrinker.rs` and in the
 //! notifier.
 
 use kernel::{c_str, prelude::*};
@@ -23,12 +23,13 @@ mod kernel_lru;
 mod lists;
 #[path = "../one_cache/load.rs"]
 mod load;
+#[allow(dead_code)] // There is no registry of lowwater.
 mod nodes;
 #[path = "place_kernel.rs"]
 mod place;
 mod proc;
-#[path = "in_tree_registry.rs"]
-mod registry;
+#[path = "in_tree_shrinker.rs"]
+mod shrinker;
 #[path = "sys_kernel.rs"]
 mod sys;
 
@@ -41,7 +42,7 @@ module! {
 }
 
 /// The cache and its shrinker.
-type Registered = registry::Registered;
+type Registered = shrinker::Registered;
 
 extern "C" {
     fn lowwater_notifier_register() -> i32;
@@ -87,16 +88,18 @@ struct InTree {
 
 impl kernel::Module for InTree {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        // Dropped last also if a later step fails.
+        let (end, drained) = (at_end::End, drain::Drained);
         let groups = groups::begin().map_err(|_| ENOMEM)?;
         let notifier = Notifier::register()?;
-        let cache = registry::register(groups.tree()).ok_or(ENOMEM)?;
+        let cache = shrinker::register(groups.tree()).ok_or(ENOMEM)?;
         let file = proc::ProcFile::new(c_str!("in_tree"), load::Load::new(cache))?;
         Ok(Self {
             _file: file,
             _notifier: notifier,
             _groups: groups,
-            _drained: drain::Drained,
-            _end: at_end::End,
+            _drained: drained,
+            _end: end,
         })
     }
 }

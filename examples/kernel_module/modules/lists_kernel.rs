@@ -9,8 +9,11 @@ use super::sys::NoMemory;
 use kernel::prelude::*;
 
 pub(crate) use super::kernel_lru::{
-    Count, Isolated, ListLru, LruArc as Ref, Scan, ShrinkControl, Shrinker,
+    Count, Isolated, ListLru, LruArc as Ref, NodeId, Scan, ShrinkControl, Shrinker,
 };
+
+/// The group of a list.
+pub(crate) type Group<'a> = Option<&'a super::kernel_lru::MemCgroup>;
 
 /// Allocates an entry, charged to the current group.
 pub(crate) fn alloc<T>(lists: &ListLru<T>, value: T) -> Result<Ref<T>, NoMemory> {

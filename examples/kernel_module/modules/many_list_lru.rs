@@ -11,7 +11,7 @@ use kernel::{c_str, prelude::*, sync::Arc};
 
 #[path = "../kernel_lru/mod.rs"]
 mod kernel_lru;
-#[allow(dead_code)] // As `sys` below.
+#[allow(dead_code, unused_imports)] // As `sys` below.
 #[path = "lists_kernel.rs"]
 mod lists;
 #[path = "many.rs"]
@@ -48,7 +48,7 @@ impl kernel::Module for Many {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let mut caches = KVVec::with_capacity(load::CACHES, GFP_KERNEL)?;
         for _ in 0..load::CACHES {
-            let prepared = kernel_lru::Builder::new(c_str!("many_on_list_lru")).alloc()?;
+            let prepared = kernel_lru::ShrinkerBuilder::new(c_str!("many_on_list_lru")).alloc()?;
             let entries = kernel_lru::ListLru::try_with_occupancy(prepared.occupancy())?;
             let cache = Arc::new(load::Few { entries }, GFP_KERNEL)?;
             caches.push(prepared.register(cache), GFP_KERNEL)?;

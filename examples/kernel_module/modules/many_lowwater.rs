@@ -21,7 +21,7 @@ mod embedder;
 mod groups;
 #[path = "../kernel_lru/mod.rs"]
 mod kernel_lru;
-#[allow(dead_code)] // As `sys` below.
+#[allow(dead_code, unused_imports)] // As `sys` below.
 #[path = "../one_cache/lists_lowwater.rs"]
 mod lists;
 #[path = "many.rs"]
@@ -64,7 +64,9 @@ struct Bridge {
 
 impl kernel_lru::Shrinker for Bridge {
     fn count_objects(&self, _: &kernel_lru::ShrinkControl<'_>) -> kernel_lru::Count {
-        kernel_lru::Count::Objects(load::alive())
+        // One more than there are: the kernel does not call `scan_objects` for none, and a pass of the
+        // registry over its empty caches is a part of what is measured.
+        kernel_lru::Count::Objects(load::alive() + 1)
     }
 
     fn scan_objects(&self, sc: &mut kernel_lru::ShrinkControl<'_>) -> kernel_lru::Scan {
@@ -110,7 +112,7 @@ fn register(groups: &groups::Owner) -> Option<Registered> {
         registry,
         root: tree.root().clone(),
     };
-    let prepared = kernel_lru::Builder::new(c_str!("many_on_lowwater"))
+    let prepared = kernel_lru::ShrinkerBuilder::new(c_str!("many_on_lowwater"))
         .memcg_aware(false)
         .alloc()
         .ok()?;
@@ -131,6 +133,8 @@ struct Many {
 
 impl kernel::Module for Many {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        // Dropped last also if a later step fails.
+        let (end, drained) = (load::End, drain::Drained);
         let groups = groups::begin().map_err(|_| ENOMEM)?;
         groups.create_idle(IDLE).map_err(|_| ENOMEM)?;
         pr_info!("{} KiB of groups\n", allocated() / 1024);
@@ -140,8 +144,8 @@ impl kernel::Module for Many {
         Ok(Self {
             _file: file,
             _groups: groups,
-            _drained: drain::Drained,
-            _end: load::End,
+            _drained: drained,
+            _end: end,
         })
     }
 }

@@ -51,7 +51,7 @@ struct OnListLru {
 
 impl kernel::Module for OnListLru {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let prepared = kernel_lru::Builder::new(c_str!("on_list_lru")).alloc()?;
+        let prepared = kernel_lru::ShrinkerBuilder::new(c_str!("on_list_lru")).alloc()?;
         let lists = kernel_lru::ListLru::try_with_occupancy(prepared.occupancy())?;
         let numbers = load::WORKERS * load::NUMBERS_PER_WORKER;
         let cache = cache::Cache::try_new(numbers, lists).map_err(|_| ENOMEM)?;

@@ -52,14 +52,16 @@ struct OnLowwater {
 
 impl kernel::Module for OnLowwater {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        // Dropped last also if a later step fails.
+        let (end, drained) = (at_end::End, drain::Drained);
         let groups = groups::begin().map_err(|_| ENOMEM)?;
         let cache = registry::register(groups.tree()).ok_or(ENOMEM)?;
         let file = proc::ProcFile::new(c_str!("on_lowwater"), load::Load::new(cache))?;
         Ok(Self {
             _file: file,
             _groups: groups,
-            _drained: drain::Drained,
-            _end: at_end::End,
+            _drained: drained,
+            _end: end,
         })
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn register(tree: &MemcgTree) -> Option<Registered> {
         root: tree.root().clone(),
         cache: Arc::clone(&cache),
     };
-    let prepared = kernel_lru::Builder::new(c_str!("on_lowwater"))
+    let prepared = kernel_lru::ShrinkerBuilder::new(c_str!("on_lowwater"))
         .memcg_aware(false)
         .alloc()
         .ok()?;

@@ -8,7 +8,9 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use kernel::{c_str, prelude::*, sync::Arc};
-use kernel_lru::{Builder, Count, Isolated, ListLru, Registration, Scan, ShrinkControl, Shrinker};
+use kernel_lru::{
+    Count, Isolated, ListLru, Registration, Scan, ShrinkControl, Shrinker, ShrinkerBuilder,
+};
 
 #[path = "../kernel_lru/mod.rs"]
 mod kernel_lru;
@@ -56,7 +58,7 @@ struct TwoLists {
 
 impl kernel::Module for TwoLists {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let prepared = Builder::new(c_str!("two_lists")).alloc()?;
+        let prepared = ShrinkerBuilder::new(c_str!("two_lists")).alloc()?;
         let cache = Cache {
             first: ListLru::try_with_occupancy(prepared.occupancy())?,
             second: ListLru::try_with_occupancy(prepared.occupancy())?,

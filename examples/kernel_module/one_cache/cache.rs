@@ -9,7 +9,7 @@
 //! shard of the index is taken before the lock of a list. A walk, which holds the list's lock, only
 //! isolates; the slots of isolated entries are emptied after it.
 
-use super::lists::{self, Count, Isolated, ListLru, Ref, Scan, ShrinkControl, Shrinker};
+use super::lists::{self, Count, Group, Isolated, ListLru, NodeId, Ref, Scan, ShrinkControl, Shrinker};
 use super::sys::{now_ns, try_table, Lock, NoMemory, Table};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -120,6 +120,29 @@ impl Cache {
         Ok((done, now_ns() - begin))
     }
 
+    /// Evicts from the list of one group on one node: visits up to `nr_to_scan` entries. Returns the
+    /// number of evicted entries and that of the visited ones.
+    pub(crate) fn evict(&self, group: Group<'_>, node: NodeId, nr_to_scan: u64) -> (u64, u64) {
+        let (mut left, mut old) = (nr_to_scan, Isolated::new());
+        self.entries.walk_one(group, node, &mut left, |it| {
+            // A second chance for entries that were read.
+            match it.item().used.swap(false, Relaxed) {
+                true => it.rotate(),
+                false => it.isolate(&mut old),
+            }
+        });
+        let evicted = old.len() as u64;
+        for entry in old {
+            let slot = self.with_slot(entry.number, |slot| match slot {
+                Some(same) if lists::is_same(same, &entry) => slot.take(),
+                _ => None,
+            });
+            // Dropped without a lock, as is `entry`.
+            drop(slot);
+        }
+        (evicted, nr_to_scan - left)
+    }
+
     /// Returns the number of values on lists.
     pub(crate) fn listed(&self) -> u64 {
         lists::count(&self.entries)
@@ -140,24 +163,8 @@ impl Shrinker for Cache {
     }
 
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        let (mut left, mut old) = (sc.nr_to_scan(), Isolated::new());
-        self.entries.walk_one(sc.memcg(), sc.node(), &mut left, |it| {
-            // A second chance for entries that were read.
-            match it.item().used.swap(false, Relaxed) {
-                true => it.rotate(),
-                false => it.isolate(&mut old),
-            }
-        });
-        sc.set_nr_scanned(sc.nr_to_scan() - left);
-        let freed = old.len() as u64;
-        for entry in old {
-            let slot = self.with_slot(entry.number, |slot| match slot {
-                Some(same) if lists::is_same(same, &entry) => slot.take(),
-                _ => None,
-            });
-            // Dropped without a lock, as is `entry`.
-            drop(slot);
-        }
-        Scan::Freed(freed)
+        let (evicted, visited) = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
+        sc.set_nr_scanned(visited);
+        Scan::Freed(evicted)
     }
 }

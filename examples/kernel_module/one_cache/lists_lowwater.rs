@@ -9,8 +9,9 @@
 use super::place::{self, Shared};
 use super::sys::NoMemory;
 use core::ops::Deref;
-use lowwater_lru_core::{linked, Links, Memcg, NodeId};
+use lowwater_lru_core::{linked, Links, Memcg};
 
+pub(crate) use lowwater_lru_core::NodeId;
 pub(crate) use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
 
 /// An entry, its links, and its place.
@@ -33,6 +34,8 @@ impl<T> Deref for Item<T> {
 
 /// A shared handle on an entry.
 pub(crate) type Ref<T> = Shared<Item<T>>;
+/// The group of a list.
+pub(crate) type Group<'a> = &'a Memcg;
 /// The lists of the entries.
 pub(crate) type ListLru<T> = lowwater_lru_core::ListLru<Item<T>>;
 /// Entries off their list.

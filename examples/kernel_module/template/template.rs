@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use kernel::{c_str, prelude::*, sync::Arc};
 use kernel_lru::{
-    Builder, Count, Isolated, ListLru, LruArc, Registration, Scan, ShrinkControl, Shrinker,
+    Count, Isolated, ListLru, LruArc, Registration, Scan, ShrinkControl, Shrinker, ShrinkerBuilder,
 };
 
 #[path = "../kernel_lru/mod.rs"]
@@ -77,7 +77,7 @@ struct Template {
 
 impl kernel::Module for Template {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let prepared = Builder::new(c_str!("template")).alloc()?;
+        let prepared = ShrinkerBuilder::new(c_str!("template")).alloc()?;
         let pages = ListLru::try_with_occupancy(prepared.occupancy())?;
         let cache = prepared.register(Arc::new(Cache { pages }, GFP_KERNEL)?);
         for number in 0..10_000 {
