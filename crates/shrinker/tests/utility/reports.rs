@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use lowwater_lru_core::{ByteSize, Memcg, MemcgTree};
-use lowwater_shrinker::{Miss, MissReporter, PairHint, Progress, Reclaim, Registry, RegistryConfig, ShrinkControl};
+use lowwater_shrinker::{
+    Miss, MissReporter, PairHint, Progress, Reclaim, Registry, RegistryConfig, ShrinkControl, Work,
+};
 
 use super::common::Shelf;
 use super::{
@@ -58,6 +60,81 @@ fn extreme_reports_neither_panic_nor_have_value() {
         batch(&registry, tree.root(), Reclaim::FOREGROUND);
         batch(&registry, tree.root(), Reclaim::KSWAPD);
     }
+}
+
+/// Each pair holds 1,000 objects. A miss counts if the pair could hold as many more as its distance
+/// says, within the lowest limit of its group and the groups above it.
+#[test]
+fn a_miss_counts_only_if_its_distance_is_attainable() {
+    for limited in 0..3 {
+        let (tree, registry) = world(1);
+        let parent = tree.root().create("parent").unwrap();
+        let group = parent.create("group").unwrap();
+        let limit = BUDGET.get() >> limited;
+        [tree.root(), &parent, &group][limited].set_max(ByteSize::new(limit));
+        let pools = two_pools(&tree, &registry, &group);
+        pools[0].misses(&group, 16);
+        let far = |held: u64| {
+            let miss = Miss::at(ByteSize::new(limit - held * OBJECT)).weight(10_000);
+            (0..8).for_each(|_| pools[1].reporter.miss(&group, miss));
+        };
+        far(900);
+        assert_second_pays(&registry, tree.root(), [&pools[0], &pools[1]], "100 objects too far");
+        far(1_100);
+        assert_second_pays(&registry, tree.root(), [&pools[1], &pools[0]], "near enough by 100 objects");
+    }
+}
+
+/// A group's own limit does not change the value of its misses.
+#[test]
+fn a_distance_is_a_fraction_of_the_whole_budget() {
+    let (tree, registry) = world(1);
+    let pools = ["small", "large"].map(|name| {
+        let group = tree.root().create(name).unwrap();
+        let pool = Pool::with(&tree, &registry, name, shelf(None, None, honest_weight));
+        pool.shelf.add(&group, N0, 1_000);
+        (group, pool)
+    });
+    let [(small, first), (large, second)] = &pools;
+    small.set_max(ByteSize::new(BUDGET.get() / 8));
+    batch(&registry, tree.root(), Reclaim::KSWAPD);
+    let near = Miss::at(ByteSize::new(BUDGET.get() / 64));
+    (0..80).for_each(|_| first.reporter.miss(small, near));
+    (0..40).for_each(|_| second.reporter.miss(large, near));
+    assert_second_pays(&registry, tree.root(), [first, second], "twice the misses");
+}
+
+#[test]
+fn a_pair_that_needs_memory_is_a_candidate_among_many() {
+    let (tree, registry) = world(1);
+    let pool = Pool::new(&tree, &registry, "pool");
+    let groups: Vec<_> = (0..40).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    groups.iter().for_each(|group| pool.shelf.add(group, N0, 100));
+    batch(&registry, tree.root(), Reclaim::KSWAPD);
+    let needy = &groups[35];
+    groups.iter().filter(|group| *group != needy).for_each(|group| pool.misses(group, 16));
+    let hint = PairHint::default();
+    assert!(pool.reporter.is_known(&hint, needy));
+    let before = pool.shelf.len(needy, N0);
+    registry.shrink_least_useful(tree.root(), Some(&hint), Reclaim::FOREGROUND, &mut Work::one_batch(64));
+    assert!(pool.shelf.len(needy, N0) < before, "it is the only one without misses");
+}
+
+#[test]
+fn a_miss_counts_by_the_seeks_of_its_shrinker() {
+    let (tree, registry) = world(1);
+    let pools = [("dear", 16), ("cheap", 2)].map(|(name, seeks)| {
+        let shelf = Arc::new(shelf(None, None, honest_weight));
+        let prepared = registry.builder(name).seeks(seeks).reports_misses(true).alloc().unwrap();
+        let reporter = prepared.miss_reporter();
+        let registration = shelf.register(prepared);
+        shelf.add(tree.root(), N0, 1_000);
+        Pool { shelf, registration, reporter }
+    });
+    batch(&registry, tree.root(), Reclaim::KSWAPD);
+    pools[0].misses(tree.root(), 40);
+    pools[1].misses(tree.root(), 80);
+    assert_second_pays(&registry, tree.root(), [&pools[0], &pools[1]], "half the misses, eight times as dear");
 }
 
 #[test]
