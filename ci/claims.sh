@@ -3,13 +3,19 @@
 # docs/MIGRATING.md, and that the test, script, figure or constant that shows it exists; that every
 # paragraph with a number has a row; and that the methods named in MIGRATING exist.
 #
-# ci/claims.sh run: also runs the tests of the table, package by package. `ci/test.sh` runs them all.
+# ci/claims.sh run: also runs the tests of the table, package by package, and fails if one did not run.
+# `ci/test.sh` runs all tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python3 ci/tools/claims.py
 [ "${1-}" = run ] || exit 0
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
 python3 ci/tools/claims.py tests | while IFS= read -r command; do
     echo "$command"
-    $command </dev/null
+    $command </dev/null | tee "$log"
+    for name in ${command##* -- }; do
+        grep -qE "^test (.*::)?$name( - should panic)? \.\.\. ok" "$log" || { echo "$name did not run"; exit 1; }
+    done
 done

@@ -2,8 +2,9 @@
 # Checks that every package can be published: its manifest is complete, its files are those that a
 # user needs, and it builds from them alone.
 #
-# ci/publish.sh: manifests and lists of files, without a build. ci/publish.sh build: also packs and
-# builds each package from its archive, in order (`cargo publish --dry-run` of the workspace).
+# ci/publish.sh: manifests, lists of files, and a dry run of publishing all packages in order, in
+# which each is packed and resolved against the others' archives. ci/publish.sh build: the dry run
+# also builds each package from its archive.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +14,7 @@ fail() {
 }
 
 packages="$(cargo metadata --no-deps --format-version 1 | python3 -c '
-import json, sys
+import json, re, sys
 for package in json.load(sys.stdin)["packages"]:
     if package["publish"] == []:
         continue
@@ -24,6 +25,11 @@ for package in json.load(sys.stdin)["packages"]:
     for key, least, most in (("keywords", 1, 5), ("categories", 1, 5)):
         if not least <= len(package[key]) <= most:
             sys.exit(f"{name}: {len(package[key])} {key}, not {least} to {most}")
+    for keyword in package["keywords"]:
+        if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_+-]{0,19}", keyword):
+            sys.exit(f"{name}: crates.io refuses the keyword {keyword}")
+    if not (package["metadata"] or {}).get("docs", {}).get("rs"):
+        sys.exit(f"{name}: no [package.metadata.docs.rs] in its Cargo.toml")
     if len(package["description"]) > 150:
         sys.exit(f"{name}: the description is longer than 150 characters")
     # A dependency by path needs a version, or it cannot be published.
@@ -44,5 +50,8 @@ for package in $packages; do
     echo "$package: $(wc -l <<<"$files") files"
 done
 
-[ "${1-}" = build ] || exit 0
-cargo publish --workspace --dry-run --allow-dirty
+verify=--no-verify
+[ "${1-}" != build ] || verify=
+# shellcheck disable=SC2086
+cargo publish --workspace --dry-run --allow-dirty --quiet $verify
+echo "$(wc -l <<<"$packages") packages can be published"

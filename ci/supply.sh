@@ -7,7 +7,8 @@
 # | powerset | every combination of features builds (hwloc where its headers are installed) | cargo-hack |
 # | deny | licenses, sources, duplicates: deny.toml | cargo-deny |
 # | api | ci/API.txt equals the public items that rustdoc lists; `api write` writes it | cargo-public-api, nightly |
-# | semver REV | no item of REV was removed or changed; for the last release: `semver v0.1.0` | cargo-semver-checks |
+# | removed REV | no line of REV's ci/API.txt is gone, unless the version says that programs may break | git |
+# | semver REV | no item of REV was removed or changed, with all features; for the last release: `semver v0.1.0` | cargo-semver-checks, libhwloc-dev, libudev-dev |
 #
 # ci/supply.sh [PART...]: without arguments `minimal`, and the parts whose program is installed.
 # Building a program takes up to a quarter of an hour, so only parts named as arguments build
@@ -69,6 +70,25 @@ api() {
     echo "$(grep -c '^pub' ci/API.txt) public names"
 }
 
+removed() {
+    local gone old new
+    git rev-parse --quiet --verify "$1^{commit}" >/dev/null || { echo "no revision $1"; return 1; }
+    gone="$(comm -23 <(git show "$1:ci/API.txt" | grep -v '^#' | sort -u) <(grep -v '^#' ci/API.txt | sort -u))"
+    # Of 0.x versions, those with one x are compatible; later, those with one major number.
+    old="$(git show "$1:Cargo.toml" | compatible)" new="$(compatible <Cargo.toml)"
+    if [ -n "$gone" ]; then
+        echo "$gone"
+        echo "$(wc -l <<<"$gone") lines of ci/API.txt in $1 are gone; $1 is $old.*, this is $new.*"
+        [ "$old" != "$new" ]
+        return
+    fi
+    echo "no public item of $1 is gone"
+}
+
+compatible() {
+    sed -nE 's/^version = "(0\.[0-9]+|[1-9][0-9]*)\..*/\1/p' | head -1
+}
+
 semver() {
     tool cargo-semver-checks
     cargo semver-checks --workspace --baseline-rev "$1"
@@ -87,7 +107,7 @@ while [ $# -gt 0 ]; do
     case "$part" in
     minimal | powerset | deny) "$part" ;;
     api) if [ "${1-}" = write ]; then shift; api write; else api; fi ;;
-    semver) semver "${1:?a revision to compare with}"; shift ;;
+    removed | semver) "$part" "${1:?a revision to compare with}"; shift ;;
     *) echo "ci/supply.sh: no part $part"; exit 2 ;;
     esac
 done

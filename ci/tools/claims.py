@@ -15,7 +15,12 @@ TEST = re.compile(r"#\[(?:\w+::)?test\]\s*(?:(?://[^\n]*|#\[[^\n]*\])\s*)*(?:asy
 PROPTEST = re.compile(r"#\[test\]\s*fn (\w+)\(")
 # The second cell begins at the last bar before a backquote, as a quote may contain bars.
 ROW = re.compile(r"\| (.+) \| (`.+`) \|")
-ITEM = re.compile(r"`([^`]+)`")
+# A quoted text of a file may contain code: an item ends at a backquote before a comma or the end.
+ITEM = re.compile(r"`(.+?)`(?=, `|$)")
+CODE = re.compile(r"`([^`]+)`")
+STEPS = re.search(r"(?m)^steps=\((.*)\)", (root / ".ci/run").read_text()).group(1).split()
+# The tests of these packages that need a feature.
+FEATURES = {"lowwater": "async,metrics", "lowwater-server": "tls"}
 faults, evidence, tests = [], 0, {}
 
 
@@ -38,6 +43,16 @@ def blocks(document):
             yield words(block)
 
 
+def check_tables(quotes):
+    """Every row of README's comparison has a row in the table, whose figures and words it quotes."""
+    document = "README.md"
+    section = re.search(r"(?ms)^## Comparison$(.*?)^## ", read(document)).group(1)
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    for row in rows:
+        if not any(quote in words(row) for quote in quotes[document]):
+            faults.append(f"{document}: no row of ci/claims.md quotes '{row}'")
+
+
 def packages():
     return sorted(((file.parent.relative_to(root), re.search(r'name = "([^"]+)"', file.read_text()).group(1))
                    for file in [root / "Cargo.toml", *root.glob("crates/*/Cargo.toml")]), key=lambda pair: -len(str(pair[0])))
@@ -50,7 +65,11 @@ def check_item(item, fault):
     if text is None:
         fault(f"no file {path}")
     elif not colon:
-        if not os.access(root / path, os.X_OK):
+        by_hand = re.search(rf"`{path}[^|]*\| by hand", read("CONTRIBUTING.md"))
+        if os.access(root / path, os.X_OK):
+            if pathlib.PurePath(path).stem not in STEPS and not by_hand:
+                fault(f"{path} is no step of .ci/run, and CONTRIBUTING.md does not say that it is run by hand")
+        else:
             fault(f"{path} cannot be executed; a file that is no program needs `: ` and a text or a test")
     elif path.endswith(".rs") and re.fullmatch(r"[a-z0-9_]{8,}", name):
         if name in TEST.findall(text) or name in PROPTEST.findall(text):
@@ -109,7 +128,7 @@ def check_methods():
     for line in read("docs/MIGRATING.md").splitlines():
         cells = re.split(r"(?<!\\)\|", line)
         if line.startswith("| ") and len(cells) >= 4:
-            for code in ITEM.findall(cells[2]):
+            for code in CODE.findall(cells[2]):
                 named |= set(re.findall(r"(?<!\w\()(?:^|[ .:!])([a-z][a-z_]{3,})\(", code))
     unknown = sorted(named - public - ALIEN)
     faults.extend(f"docs/MIGRATING.md names {name}(), which ci/API.txt does not list" for name in unknown)
@@ -121,6 +140,7 @@ ALIEN = {"clone", "to_owned", "ok_or", "matches", "init", "find", "unwrap", "cha
 
 quotes = {document: [] for document in DOCUMENTS}
 check_table(quotes)
+check_tables(quotes)
 blocks_checked = check_numbers(quotes)
 methods = check_methods()
 if faults:
@@ -128,7 +148,8 @@ if faults:
     sys.exit(f"FAILED: {len(faults)} faults")
 if sys.argv[1:] == ["tests"]:
     for package, names in sorted(tests.items()):
-        print(f"cargo test -p {package} -- {' '.join(sorted(names))}")
+        features = f" --features {FEATURES[package]}" if package in FEATURES else ""
+        print(f"cargo test -p {package}{features} -- {' '.join(sorted(names))}")
     sys.exit()
 total = sum(map(len, quotes.values()))
 print(f"{total} claims with {evidence} pieces of evidence, {sum(map(len, tests.values()))} of them tests; "

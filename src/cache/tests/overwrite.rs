@@ -73,11 +73,17 @@ fn only_the_difference_of_two_charges_is_charged() {
 
 #[test]
 fn an_overwrite_keeps_the_place_and_counts_as_a_use() {
+    assert_write_is_a_use(|cache, key| drop(cache.insert(key, 1)));
+    assert_write_is_a_use(|cache, key| drop(cache.entry(key).and_compute(|_| Op::Put(1))));
+    assert_write_is_a_use(|cache, key| drop(cache.entry(key).and_compute(|_| Op::Update(1))));
+}
+
+fn assert_write_is_a_use(write: impl Fn(&Cache<u64, u64>, u64)) {
     let (runtime, cache, _) = full(Eviction::SecondChance);
     cache.clear();
     (0..3_000).for_each(|key| drop(cache.insert(key, 0)));
     // Overwritten entries are passed over once; the others leave, oldest first.
-    (0..10).for_each(|key| drop(cache.insert(key, 1)));
+    (0..10).for_each(|key| write(&cache, key));
     let evict = |entries: u64| {
         runtime.reclaim(runtime.root(), ByteSize::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get()));
     };
