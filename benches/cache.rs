@@ -208,7 +208,7 @@ fn tenants(criterion: &mut Criterion) {
         let groups: Vec<_> = (0..count).map(|n| runtime.group(&n.to_string()).expect("a valid name")).collect();
         let insert = |key: u64| {
             let group = &groups[key as usize % count];
-            drop(cache.entry(key).group(group).insert(value()));
+            cache.entry(key).group(group).insert(value()).expect("older entries can be evicted");
         };
         (0..2 * KEYS).for_each(insert);
         let mut fresh = 2 * KEYS;
@@ -220,9 +220,12 @@ fn tenants(criterion: &mut Criterion) {
         });
         // The newest entries are there: each was inserted once, so the oldest have left.
         let mut reads = random(0).map(|number| fresh - 1 - number % (KEYS / 10));
+        let before = cache.stats();
         rows.bench_function(BenchmarkId::new("get", count), |b| {
             b.iter(|| black_box(cache.get(&reads.next().expect("it has no end"))));
         });
+        let (hits, misses) = (cache.stats().hits - before.hits, cache.stats().misses - before.misses);
+        assert!(misses <= hits / 100, "{count} tenants: {hits} hits, {misses} misses");
     }
 }
 

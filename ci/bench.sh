@@ -13,9 +13,11 @@ if [ $# -gt 0 ]; then
     exec cargo bench --bench "$bench" -- "$@"
 fi
 cargo bench --no-run
+report="${CARGO_TARGET_DIR:-target}/criterion"
+# Curves of an earlier run must not pass for those of this one.
+rm -rf "$report"
 SECONDS=0
 cargo bench -- --quick
-report="${CARGO_TARGET_DIR:-target}/criterion"
 missing=0
 # The names of folders, in which criterion replaces some characters.
 for group in "add+del" "add+del, groups" "add+del, nodes" "walk, objects" "pass, groups" "pass, non-empty pairs" "pass, nodes" "pass, threads" "map, threads" \

@@ -119,7 +119,8 @@ check_sources() {
         file="$(basename "$file" .rs)"
         [ -n "$message" ] || fail "refused/$file.rs names no error"
         ! "${kernel_make[@]}" -C "$build" "M=$work/modules/refused" "$file.o" >"$work/make" 2>&1 || fail "refused/$file.rs compiles"
-        grep '^error' "$work/make" | grep -v '^error: aborting' >"$work/errors"
+        # Without such a line the test below fails, and prints the output.
+        grep '^error' "$work/make" | grep -v '^error: aborting' >"$work/errors" || true
         [ "$(wc -l <"$work/errors")" -eq 1 ] && grep -qF "$message" "$work/errors" ||
             { cat "$work/make" >&2; fail "refused/$file.rs fails with another error than \"$message\""; }
         echo "ok: refused/$file.rs does not compile, $message"

@@ -71,9 +71,11 @@ api() {
 }
 
 removed() {
-    local gone old new
+    local before gone old new
     git rev-parse --quiet --verify "$1^{commit}" >/dev/null || { echo "no revision $1"; return 1; }
-    gone="$(comm -23 <(git show "$1:ci/API.txt" | grep -v '^#' | sort -u) <(grep -v '^#' ci/API.txt | sort -u))"
+    before="$(git show "$1:ci/API.txt")" || { echo "$1 has no ci/API.txt"; return 1; }
+    # The headings are the lines that begin with "# "; attributes of items begin with "#[".
+    gone="$(comm -23 <(grep -v '^# ' <<<"$before" | sort -u) <(grep -v '^# ' ci/API.txt | sort -u))"
     # Of 0.x versions, those with one x are compatible; later, those with one major number.
     old="$(git show "$1:Cargo.toml" | compatible)" new="$(compatible <Cargo.toml)"
     if [ -n "$gone" ]; then
@@ -82,7 +84,7 @@ removed() {
         [ "$old" != "$new" ]
         return
     fi
-    echo "no public item of $1 is gone"
+    echo "no public item of $1 with default features is gone"
 }
 
 compatible() {

@@ -544,8 +544,14 @@ async fn a_reload_that_panics_leaves_the_old_value_and_the_next_one_tells_why_it
     clock.advance(Duration::from_secs(1));
     let filled = cache.entry(1).refresh().or_try_fill_with_async(async { Ok::<_, ()>(TOO_LARGE) }).await.unwrap();
     assert!(matches!(filled.origin, Origin::Rejected(_)), "{:?}", filled.origin);
-    let failed = cache.entry(1).refresh().or_try_fill_with_async(async { Err::<u64, _>("away") }).await.unwrap();
-    assert_eq!((failed.value, failed.origin), (1, Origin::Stale));
+    clock.advance(Duration::from_secs(1));
+    let mut is_polled = false;
+    let fails = async {
+        is_polled = true;
+        Err::<u64, _>("away")
+    };
+    let failed = cache.entry(1).refresh().or_try_fill_with_async(fails).await.unwrap();
+    assert_eq!((failed.value, failed.origin, is_polled), (1, Origin::Stale, true));
 }
 
 #[tokio::test]

@@ -7,12 +7,11 @@
 
 use lowwater::cache::RejectReason;
 use lowwater::{ByteSize, Cache, Runtime};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn memory_held_back_by_readers_is_bounded() {
-    let runtime =
-        Runtime::builder().budget(ByteSize::mib(2)).direct_time_max(Duration::from_millis(2)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(2)).direct_time_max(Duration::ZERO).build().unwrap();
     let weigher = |_: &u64, value: &Vec<u8>| ByteSize::new(value.capacity() as u64);
     let cache = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(weigher).build().unwrap();
     cache.insert(7, vec![7]).unwrap();
@@ -21,6 +20,10 @@ fn memory_held_back_by_readers_is_bounded() {
     let refused = (100..100_000).find_map(|key| cache.insert(key, vec![0; 4_000]).err().map(|error| (key, error)));
     let (key, error) = refused.expect("16 MiB wait for us at most");
     assert!(matches!(error.reason, RejectReason::HeldByReaders { .. }) && error.value.len() == 4_000, "{error}");
+    // Without time for reclaim an insert waits for readers all the same, as they may be about to leave.
+    let begin = Instant::now();
+    cache.insert(key, vec![0; 4_000]).expect_err("the reader is still there");
+    assert!(begin.elapsed() >= Duration::from_micros(800), "eight waits of 100 us: {:?}", begin.elapsed());
     assert!((4_000..6_000).contains(&key), "{key} values of 4 kB: 2 MiB in the cache, 16 MiB behind it");
     assert!(cache.collect() >= ByteSize::mib(16));
     // An overwrite that needs no more bytes than the old value is held to the same bound.

@@ -128,8 +128,9 @@ def hit_ratios(columns, rows):
 
 
 def without(found, *left_out):
-    """Returns columns and rows of a table without some columns."""
-    kept = [number for number, column in enumerate(found["columns"]) if column not in left_out]
+    """Returns columns and rows of a table without some columns; `refused` is left out only if nothing was refused."""
+    is_left_out = lambda number, column: column in left_out and (column != "refused" or {row[number] for row in found["rows"]} == {"0"})
+    kept = [number for number, column in enumerate(found["columns"]) if not is_left_out(number, column)]
     return [found["columns"][number] for number in kept], [[row[number] for number in kept] for row in found["rows"]]
 
 
@@ -144,6 +145,7 @@ def latencies(figures):
     """Returns the tables of latencies as one, with the figures of a load in one cell."""
     at, columns = Tables(figures), ["p50 us", "p99 us", "p99.9 us", "max unpreempted us"]
     loads = {name: at.rows(title) for name, title in LATENCIES.items()}
+    assert all(row.get("refused", "0") == "0" for rows in loads.values() for row in rows.values()), "this table has no room for refused inserts"
     return table(["cache", *loads], [[cache, *(", ".join(rows[cache][column] for column in columns) for rows in loads.values())] for cache in at.rows(FIRST_LATENCY)])
 
 

@@ -196,7 +196,7 @@ where
         K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.cache.get_or_refresh(&self.key_ref(key))
+        self.cache.get_or_refresh_for(&self.key_ref(key), self.group)
     }
 
     /// See [`Cache::contains_key`].

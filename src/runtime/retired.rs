@@ -184,3 +184,21 @@ impl Retired {
         caches.get(at.checked_rem(caches.len())?)?.upgrade()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lowwater_lru_core::MemcgTree;
+
+    use super::*;
+
+    #[test]
+    fn the_low_mark_is_a_quarter_of_the_allowance() {
+        let tree = MemcgTree::default();
+        let retired = Retired::new(tree.root().clone());
+        assert_eq!((retired.allowance(), retired.low()), (ByteSize::MAX, ByteSize::MAX), "no budget");
+        tree.root().set_max(ByteSize::mib(8));
+        assert_eq!((retired.allowance(), retired.low()), (ByteSize::mib(16), ByteSize::mib(4)));
+        tree.root().set_max(ByteSize::gib(1));
+        assert_eq!((retired.allowance(), retired.low()), (ByteSize::mib(256), ByteSize::mib(64)));
+    }
+}

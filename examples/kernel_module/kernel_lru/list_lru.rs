@@ -91,8 +91,8 @@ const CLEAR_BATCH: u64 = 1024;
 
 /// Lets other tasks run, where the kernel does not preempt a task by itself.
 fn cond_resched() {
-    // A kernel with preemption has no such function.
-    #[cfg(not(CONFIG_PREEMPTION))]
+    // The kernel has the function if it does not preempt, or selects at its start whether it does.
+    #[cfg(any(not(CONFIG_PREEMPTION), CONFIG_PREEMPT_DYNAMIC))]
     // SAFETY: No lock is held, so the task may sleep.
     unsafe {
         bindings::__cond_resched()

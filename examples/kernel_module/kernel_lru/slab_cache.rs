@@ -34,7 +34,11 @@ impl SlabCache {
         let account = 1 << bindings::_slab_flag_bits__SLAB_ACCOUNT;
         #[cfg(not(CONFIG_MEMCG))]
         let account = 0;
-        let flags = account | 1 << bindings::_slab_flag_bits__SLAB_RECLAIM_ACCOUNT;
+        #[cfg(not(CONFIG_SLUB_TINY))]
+        let reclaim = 1 << bindings::_slab_flag_bits__SLAB_RECLAIM_ACCOUNT;
+        #[cfg(CONFIG_SLUB_TINY)]
+        let reclaim = 0;
+        let flags = account | reclaim;
         // SAFETY: The name is a C string, which the kernel copies, and the arguments are valid.
         let cache = unsafe {
             bindings::__kmem_cache_create_args(name.as_char_ptr(), size, &mut args, flags)

@@ -15,7 +15,7 @@
 use super::sys::NoMemory;
 use core::{
     ptr,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
 use kernel::{ffi::c_void, new_mutex, prelude::*, str::CString, sync::Mutex};
 use lowwater_lru_core::{Memcg, MemcgId, MemcgTree};
@@ -53,7 +53,8 @@ struct Groups {
 /// A group with its control group; `None` once it has ended.
 type Known = Option<(ControlGroup, Memcg)>;
 
-/// The number of groups of lowwater that can stand for a control group, by their id.
+/// One more than the largest id of a group of lowwater that can stand for a control group. The root
+/// has id 0; an ended group keeps its id until its last entry is freed.
 const MAX_GROUPS: usize = 1 << 14;
 
 /// The control groups of lowwater's groups, by the id of the group; null if there is none.
@@ -63,9 +64,12 @@ static CONTROL_GROUPS: [AtomicPtr<c_void>; MAX_GROUPS] =
 /// One more than the largest id in `CONTROL_GROUPS`, to bound a search.
 static IDS: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the log has a line about too many groups.
+static IS_FULL_REPORTED: AtomicBool = AtomicBool::new(false);
+
 impl Groups {
-    /// Creates the group of a control group, named by its number. Fails without memory, and for more
-    /// than `MAX_GROUPS` groups, which the kernel's log reports.
+    /// Creates the group of a control group, named by its number. Fails without memory, and without an
+    /// id below `MAX_GROUPS`, which the kernel's log reports once.
     fn create(&self, known: &mut KVVec<Known>, of: ControlGroup) -> Result<Memcg, NoMemory> {
         let name = CString::try_from_fmt(kernel::fmt!(
             "{}",
@@ -77,7 +81,9 @@ impl Groups {
         let (memcg, id) = (of.0, group.id().index());
         // Its list could not set the shrinker's bit, so its entries would not be reclaimed.
         if !memcg.is_null() && id >= MAX_GROUPS {
-            pr_err!("more than {MAX_GROUPS} control groups\n");
+            if !IS_FULL_REPORTED.swap(true, Ordering::Relaxed) {
+                pr_err!("{MAX_GROUPS} groups exist or have entries: inserts of more groups fail\n");
+            }
             let _ = group.offline();
             return Err(NoMemory);
         }

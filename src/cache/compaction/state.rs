@@ -76,3 +76,16 @@ impl Compacted {
         self.entries >= COLLECT_EVERY || self.bytes >= COLLECT_BYTES
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_records_or_many_bytes_are_enough() {
+        let is_enough = |entries, bytes| Compacted { entries, bytes }.is_enough();
+        assert!(!is_enough(COLLECT_EVERY - 1, COLLECT_BYTES - ByteSize::new(1)));
+        assert!(is_enough(COLLECT_EVERY, ByteSize::ZERO));
+        assert!(is_enough(0, COLLECT_BYTES));
+    }
+}

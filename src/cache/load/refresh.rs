@@ -169,13 +169,23 @@ where
         K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
+        self.get_or_refresh_for(key, &self.inner.group)
+    }
+
+    /// As [`get_or_refresh`](Self::get_or_refresh). The group `otherwise` is charged for the new value
+    /// if the entry is on no list of a group, because reclaim has isolated it.
+    pub(in crate::cache) fn get_or_refresh_for<Q>(&self, key: &Q, otherwise: &Memcg) -> Option<Hit<K, V, S>>
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
         let hash = self.inner.core.hash(key);
         let find = |record: &Record<K, V>, is_due: bool| (record.value.clone(), is_due.then(|| record.key.clone()));
         let Some(((value, due), freshness, _)) = self.find_usable(key, hash, find) else {
             // Counts the miss, and removes an entry that is gone.
             return self.get(key).map(|value| Hit { value, is_stale: false, refresh: None });
         };
-        let refresh = due.and_then(|key| self.begin_refresh(hash, key, None, self.inner.ttl));
+        let refresh = due.and_then(|key| self.begin_refresh(hash, key, None, otherwise, self.inner.ttl));
         Some(Hit { value, is_stale: freshness == Freshness::Stale, refresh })
     }
 
@@ -209,8 +219,16 @@ where
     }
 
     /// Begins a reload of the record of `key`, unless another one is in progress, or has begun too
-    /// recently, or the record has changed and is not due any more.
-    fn begin_refresh(&self, hash: u64, key: K, named: Option<&Memcg>, ttl: Ttl) -> Option<Refresh<K, V, S>> {
+    /// recently, or the record has changed and is not due any more. The new value is charged to the
+    /// group `named`, or to that of the old record, or `otherwise`.
+    fn begin_refresh(
+        &self,
+        hash: u64,
+        key: K,
+        named: Option<&Memcg>,
+        otherwise: &Memcg,
+        ttl: Ttl,
+    ) -> Option<Refresh<K, V, S>> {
         let core = &self.inner.core;
         if !core.inflight.retries().try_begin(hash, core.clock.now()) {
             return None;
@@ -231,7 +249,7 @@ where
             core.inflight.retries().forget(hash);
             return None;
         };
-        let group = named.cloned().or(owner).unwrap_or_else(|| self.inner.group.clone());
+        let group = named.cloned().or(owner).unwrap_or_else(|| otherwise.clone());
         Some(Refresh { cache: self.clone(), leader, hash, group, is_named: named.is_some(), ttl })
     }
 }
@@ -252,7 +270,7 @@ where
         let origin = if freshness == Freshness::Stale { Origin::Stale } else { Origin::Cached };
         let found = Filled { value, origin };
         let named = payer.is_named.then_some(payer.group);
-        match is_due.then(|| cache.begin_refresh(hash, key, named, ttl)).flatten() {
+        match is_due.then(|| cache.begin_refresh(hash, key, named, payer.group, ttl)).flatten() {
             Some(refresh) => Revalidation::Reload(refresh, OldValue { cache, found, deadline }),
             None => Revalidation::Hit(found),
         }

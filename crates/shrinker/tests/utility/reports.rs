@@ -120,6 +120,22 @@ fn a_pair_that_needs_memory_is_a_candidate_among_many() {
     assert!(pool.shelf.len(needy, N0) < before, "it is the only one without misses");
 }
 
+/// The pairs were scored just now, so that no other pair is counted again before the choice.
+#[test]
+fn the_latest_misses_of_a_pair_that_needs_memory_count() {
+    let (tree, registry) = world(1);
+    let pools = two_pools(&tree, &registry, tree.root());
+    pools[0].misses(tree.root(), 16);
+    batch(&registry, tree.root(), Reclaim::KSWAPD);
+    pools[1].misses(tree.root(), 40);
+    let hint = PairHint::default();
+    assert!(pools[1].reporter.is_known(&hint, tree.root()));
+    let before = [0, 1].map(|at: usize| pools[at].shelf.len(tree.root(), N0));
+    registry.shrink_least_useful(tree.root(), Some(&hint), Reclaim::FOREGROUND, &mut Work::one_batch(64));
+    let after = [0, 1].map(|at: usize| pools[at].shelf.len(tree.root(), N0));
+    assert!(after[0] < before[0] && after[1] == before[1], "{before:?} {after:?}");
+}
+
 #[test]
 fn a_miss_counts_by_the_seeks_of_its_shrinker() {
     let (tree, registry) = world(1);

@@ -85,3 +85,36 @@ impl Bag {
         unsafe { self.queue.first(shape) }.map(|node| node.at)
     }
 }
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use lowwater_lru_core::list::Linked;
+    use lowwater_lru_core::{linked, Links};
+
+    struct Object {
+        links: Links,
+    }
+
+    linked!(impl[] for Object { links, handle: alloc::boxed::Box<Object> });
+
+    #[test]
+    fn a_moved_object_counts_in_its_new_bag_alone() {
+        let shape = LinkLayout::ANYWHERE;
+        let objects = [(); 3].map(|()| Object { links: Links::new() });
+        let (mut from, mut to) = (Bag::new(), Bag::new());
+        let links = objects.each_ref().map(|object| {
+            // SAFETY: `object` is live, and is in no bag yet.
+            let links = unsafe { Object::links(NonNull::from(object)) };
+            // SAFETY: as above; the objects outlive the bags, which drop nothing.
+            unsafe { from.push(shape, links, 1) };
+            links
+        });
+        assert_eq!(from.move_first(shape, &mut to), Some(links[0]));
+        assert_eq!((from.len, to.len), (2, 1));
+        assert_eq!(from.move_first(shape, &mut to), Some(links[1]));
+        assert_eq!((from.len, to.len), (1, 2));
+        assert_eq!((to.pop(shape), to.pop(shape), to.pop(shape)), (Some(links[0]), Some(links[1]), None));
+        assert_eq!((from.first(shape), to.len), (Some(links[2]), 0));
+    }
+}
