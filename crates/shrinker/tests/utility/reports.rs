@@ -127,7 +127,8 @@ fn the_latest_misses_of_a_pair_that_needs_memory_count() {
     let pools = two_pools(&tree, &registry, tree.root());
     pools[0].misses(tree.root(), 16);
     batch(&registry, tree.root(), Reclaim::KSWAPD);
-    pools[1].misses(tree.root(), 40);
+    // One miss alone computes no score.
+    pools[1].reporter.miss(tree.root(), Miss::at(ByteSize::new(10 * OBJECT)).weight(10_000));
     let hint = PairHint::default();
     assert!(pools[1].reporter.is_known(&hint, tree.root()));
     let before = [0, 1].map(|at: usize| pools[at].shelf.len(tree.root(), N0));
