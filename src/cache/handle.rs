@@ -1,7 +1,8 @@
 //! The public handle of a cache.
 //!
-//! It is a share of the state in `inner.rs`. The methods are in the files of the operations
-//! (`lookup.rs`, `insert.rs`, ..). A change must keep the types of the module free of bounds.
+//! A handle is a reference-counted pointer to the state in `inner.rs`. The methods are in the files
+//! of the operations (`lookup.rs`, `insert.rs`, ..). A change must keep [`Cache`], its `Clone` and
+//! its `Debug` free of bounds.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -49,9 +50,9 @@ use crate::Runtime;
 /// # Code of keys and values
 ///
 /// Listener, weigher, load and the `Drop` of values run without any lock, and may use the cache. A
-/// key's `Hash` and `Eq` may run under a lock of the cache, so they must not use it, nor drop the
-/// last handle on any cache. A value's `Clone` runs inside a read-side section: while it blocks, no
-/// cache of the process frees removed entries.
+/// key's `Hash` and `Eq` may run under a lock of the cache, so they must not use the cache, wait
+/// for a thread that uses it, or drop the last handle on any cache. A value's `Clone` runs inside a
+/// read-side section: while it blocks, no cache of the process frees removed entries.
 ///
 /// # Memory
 ///
@@ -70,12 +71,10 @@ use crate::Runtime;
 /// not find its entry. The entry stays charged until it is found, evicted or expires; at the latest
 /// until [`clear`](Self::clear), the drop of its group by [`drop_group`](Runtime::drop_group), or
 /// the drop of the cache. If a full cache consists of such entries only, inserts are refused.
-/// `Hash` and `Eq` may run under a lock of a part of the cache, so they must neither use the cache
-/// nor wait for a thread that uses it.
 ///
-/// When less than half of the memory of a node's entries is used, because most entries have left,
-/// the runtime's housekeeper compacts it: clones of the keys and values of the remaining entries
-/// take their places, the old ones are dropped, and the free memory is returned to the system. The
+/// When less than half of the memory for entries on a node is used, because most entries have left,
+/// the runtime's housekeeper compacts it: clones of the keys and values of some entries take their
+/// places, the old ones are dropped, and the free memory is returned to the system. The
 /// listener is not called for these moves. A value that is changed in place should therefore share
 /// its state between clones, as an `Arc` does: otherwise a change during the move is lost.
 ///
@@ -117,27 +116,27 @@ where
         stays
     }
 
-    /// The memory that the cache itself has from the system: entries, the free slots between them,
-    /// and the index. Not included: memory that keys and values own, the groups, the cache's
-    /// registration in the runtime, loads in progress, times of failed reloads, and the ghosts, which
-    /// belong to the runtime ([`RuntimeStats::ghosts`](crate::runtime::RuntimeStats::ghosts)).
-    /// O(entries / 500).
+    /// Returns the memory that the cache itself has from the system: entries, the free slots
+    /// between them, and the index. Not included: memory that keys and values own, the groups, the
+    /// cache's registration in the runtime, loads in progress, times of failed reloads, and the
+    /// ghosts, which belong to the runtime
+    /// ([`RuntimeStats::ghosts`](crate::runtime::RuntimeStats::ghosts)). O(entries / 500).
     pub fn footprint(&self) -> ByteSize {
         self.inner.core.footprint()
     }
 
-    /// The number of entries, including expired ones that are not removed yet. O(1).
+    /// Returns the number of entries, including expired ones that are not removed yet. O(1).
     pub fn len(&self) -> usize {
         self.inner.core.counters.len()
     }
 
-    /// Returns whether the cache has no entries.
+    /// Returns whether the cache has no entries, not even expired ones.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of entries that `group` itself has in this cache; 0 for a group of another
-    /// runtime. O(nodes).
+    /// Returns the number of entries that `group` itself has in this cache; 0 for a group of
+    /// another runtime. O(nodes).
     pub fn len_of(&self, group: &Memcg) -> u64 {
         if !group.is_in_tree_of(&self.inner.group) {
             return 0;
@@ -146,7 +145,8 @@ where
         (0..self.inner.runtime.registry().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
     }
 
-    /// The group of new entries that name no other group. Its [`usage`](Memcg::usage) is in bytes.
+    /// Returns the group of new entries that name no other group. Its [`usage`](Memcg::usage) is in
+    /// bytes.
     ///
     /// This is the cache's own group if the builder has set a limit
     /// ([`CacheBuilder::low`](super::CacheBuilder::low)): its limits are the cache's, and may be

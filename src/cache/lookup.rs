@@ -1,8 +1,9 @@
 //! Lookups: get, peek, touch, remove.
 //!
 //! The fast path of the crate: `get` is written so that a hit runs few instructions and everything
-//! rare is in another function, not inlined. `ci/instructions.sh` counts them; a change that adds
-//! some must have a reason.
+//! rare is in another function, not inlined. `ci/instructions.sh` counts the instructions; a change
+//! that adds some must have a reason. A change must also ensure that a removal is finished, which
+//! runs user code, after the guard is dropped.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -27,8 +28,9 @@ where
     /// counts as used.
     ///
     /// Takes no lock, and writes no memory that other readers write, except for the first few uses
-    /// of an entry. For many lookups, or for a reference instead of a clone, see
-    /// [`pin`](Self::pin).
+    /// of an entry, and for the counters of hits beyond 16 live threads. Locks are taken only to
+    /// move an entry in LRU order, to change its deadline, and to remove an expired entry. For many
+    /// lookups, or for a reference instead of a clone, see [`pin`](Self::pin).
     #[inline]
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
@@ -55,8 +57,9 @@ where
         self.get_overflowed(key, guard)
     }
 
-    /// [`get`](Self::get), for a found record with a deadline or in a cache in LRU order; none if
-    /// the record has expired.
+    /// [`get`](Self::get), for a found record with a deadline, in a cache that acts on uses (LRU
+    /// order, computed deadlines), or on a thread without counters of its own; `None` if the record
+    /// has expired.
     #[cold]
     fn get_expiring(&self, record: &Record<K, V>, hash: u64) -> Option<V> {
         let core = &self.inner.core;
@@ -76,7 +79,8 @@ where
         None
     }
 
-    /// [`get`](Self::get), if the key is not in its home bucket, and may be in a following one.
+    /// [`get`](Self::get), if the key is not in its home bucket, and may be in a following one; or
+    /// if the record found there has expired.
     #[cold]
     fn get_overflowed<Q>(&self, key: &Q, guard: Guard) -> Option<V>
     where
@@ -150,8 +154,8 @@ where
         value
     }
 
-    /// Sets the time to live of `key`, none for no deadline; the entry counts as used. Returns
-    /// false if the key is absent. The new time replaces an idle time of the entry, and uses do not
+    /// Sets the time to live of `key`; `None`: no deadline. The entry counts as used. Returns false
+    /// if the key is absent. The new time replaces an idle time of the entry, and uses do not
     /// extend it.
     pub fn touch<Q>(&self, key: &Q, time_to_live: Option<Duration>) -> bool
     where

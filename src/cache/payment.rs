@@ -1,8 +1,8 @@
 //! The bytes that a group was charged for a record that is not in the cache yet.
 //!
 //! They are uncharged when the payment is dropped: on every return that does not insert the record,
-//! and if user code panics. A change must ensure that a record which is inserted settles its payment
-//! under the lock of its segment, as from there on another thread may uncharge the record.
+//! and if user code panics. A change must ensure that the insert of a record settles the payment
+//! under the lock of the record's segment: after that, another thread may uncharge the record.
 
 use lowwater_lru_core::{ByteSize, Memcg};
 
@@ -22,8 +22,8 @@ impl<'a> Payment<'a> {
         self.group
     }
 
-    /// Raises the payment to `bytes`, if `charge` returns true for the bytes that are missing.
-    /// Returns whether the payment is as high now.
+    /// Raises the payment to at least `bytes`, if `charge` returns true for the missing bytes.
+    /// Returns false if `charge` does.
     #[inline]
     pub(super) fn raise_to(&mut self, bytes: ByteSize, charge: impl FnOnce(&Memcg, ByteSize) -> bool) -> bool {
         let more = bytes.saturating_sub(self.bytes);
@@ -34,14 +34,14 @@ impl<'a> Payment<'a> {
         is_paid
     }
 
-    /// Gives `bytes` to a record that was inserted. If it replaced another one, the payment takes over
-    /// the `old` one's bytes first.
+    /// Takes the `bytes` of an inserted record out of the payment, after adding the `old` bytes of
+    /// the record in whose place it was put: zero if the removal of that record uncharges it.
     #[inline]
     pub(super) fn settle(&mut self, old: ByteSize, bytes: ByteSize) {
         self.bytes = self.bytes.saturating_add(old).saturating_sub(bytes);
     }
 
-    /// Leaves only `bytes` of the payment, as the others were uncharged elsewhere.
+    /// Reduces the payment to `bytes`: a value that readers hold has taken over the rest.
     pub(super) fn reduce_to(&mut self, bytes: ByteSize) {
         self.bytes = bytes;
     }

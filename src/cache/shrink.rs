@@ -29,8 +29,9 @@ const AHEAD: usize = 8;
 /// The result of an eviction.
 #[derive(Default)]
 pub(super) struct Evicted {
-    /// Scanned records, and those of them that were evicted.
+    /// Records that were scanned.
     pub(super) scanned: u64,
+    /// Scanned records that were evicted.
     pub(super) freed: u64,
     /// Scanned records that were put back on their list, as they could not be found in the
     /// index.
@@ -39,19 +40,21 @@ pub(super) struct Evicted {
     pub(super) bytes: ByteSize,
 }
 
-/// The group from which records are evicted.
+/// The origin of isolated records that are to be evicted.
 #[derive(Clone, Copy)]
 pub(super) struct EvictionSource<'a> {
+    /// The group of the records.
     pub(super) memcg: &'a Memcg,
     /// The queue from which the records were isolated.
     pub(super) queue: Queue,
     /// The number of the group's records before the eviction, for the age of ghosts.
     pub(super) entries: u64,
-    /// Records ghosts of the evicted keys, if present.
+    /// Remembers the evicted keys as ghosts; `None` for evictions that leave no ghosts.
     pub(super) ghost_recorder: Option<&'a GhostRecorder<'a>>,
 }
 
 impl Evicted {
+    /// Counts an evicted record.
     fn one(&mut self, charge: ByteSize) {
         self.freed += 1;
         self.bytes = self.bytes.saturating_add(charge);
@@ -113,8 +116,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Scans up to `nr` of the oldest records of a group on a node, and evicts those that were not
-    /// used.
+    /// Scans up to `nr` of the oldest records of a group on a node, evicts those that were not used
+    /// or have expired, and uncharges the group for them.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
         // Read at the first record with a deadline: a reading of the clock costs as much as a lookup.
         let now = OnceCell::new();
@@ -133,8 +136,8 @@ where
         let ghost_recorder = self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().budget().get());
         let mut all = Evicted::default();
         while all.scanned < nr {
-            // Relaxed, here and below: a hint. If a whole batch was put back, the other queue is
-            // tried next, as it may have records that can be evicted.
+            // Relaxed, here and below: a hint. If records of a batch were put back and none was
+            // evicted, the other queue is tried next, as it may have records that can be evicted.
             let swapped = self.is_stuck.load(Ordering::Relaxed) && self.is_stuck.swap(false, Ordering::Relaxed);
             let EvictionBatch { old, moved, to, entries, scanned } =
                 self.queues.isolate_batch(memcg, node, nr - all.scanned, is_expired, swapped);
@@ -165,8 +168,8 @@ where
         all
     }
 
-    /// Moves a record that a walk isolated from one queue to the other. Returns the record if
-    /// another thread has removed it from the index, or there is no memory for a list.
+    /// Moves an isolated record to `queue`. Returns the record if it is not found in the index, as
+    /// another thread has removed it or its key cannot be hashed, or cannot be added to the list.
     fn move_to(&self, queue: Queue, record: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Option<Handle<K, V>> {
         let Some(hash) = self.hash_again(&record.key) else { return Some(record) };
         let mut record = Some(record);
@@ -188,9 +191,9 @@ where
 
     /// Evicts isolated records of a group in batches of `AHEAD`: removes them from the index,
     /// unless another thread was faster, and finishes their removal; counts them in `gone`. The
-    /// cache lines of a whole batch are prefetched before its first record is removed. A record
-    /// that is still marked as indexed and is not found by its hash, as the key's `Hash` panics or
-    /// is inconsistent, goes back on its list.
+    /// caller uncharges the group. The cache lines of a whole batch are prefetched before its first
+    /// record is removed. A record that is still marked as indexed and is not found by its hash, as
+    /// the key's `Hash` panics or is inconsistent, goes back on its list.
     pub(super) fn evict_batch(
         &self,
         mut old: Isolated<Record<K, V>>,
@@ -226,6 +229,7 @@ where
                 } else if record.is_indexed() {
                     place.take().into_iter().for_each(|record| put_aside(&mut lost, record));
                 }
+                // No ghost: the record has expired, was removed by another thread, or is put back.
                 *hash = None;
             }
             if let Some(ghost_recorder) = source.ghost_recorder {

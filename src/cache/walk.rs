@@ -2,8 +2,11 @@
 //! `retain`.
 //!
 //! A walk holds no lock between parts and needs no memory for its position, so entries may change
-//! meanwhile: an entry that stays is visited exactly once. Removals go by position, not by hash, so
-//! that entries with misbehaving keys are reached as well.
+//! meanwhile: an entry that stays is visited exactly once. A removal that does not find its entry
+//! by hash uses the walk's position, so that entries with misbehaving keys are reached as well.
+//!
+//! A change must ensure that user code runs without a lock, and that removals are finished, which
+//! calls the listener, after the guard is dropped.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -149,7 +152,8 @@ where
                         gone.extend(removal);
                         break;
                     }
-                    // Another thread has unlinked the record, or a copy has taken its place.
+                    // Another thread has unlinked the record, or compaction has put a copy in its
+                    // place, for which `keep` is called again.
                     let hash = record.was_moved().then(|| core.hash_again(&record.key)).flatten();
                     let moved = hash.and_then(|hash| core.index.get(hash, &guard, |there| there.key == record.key));
                     let Some(there) = moved else { break };

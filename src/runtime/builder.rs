@@ -239,19 +239,19 @@ impl RuntimeBuilder {
     }
 
     /// Bounds the memory of this process that is in RAM, by pressure: the budget bounds charged bytes
-    /// only, and the allocator keeps free memory between used blocks. Memory that is in RAM is read ten
-    /// times a second, without pages of mapped files. When at most a 32nd of the maximum is left, the allocator is [trimmed](Self::trim);
-    /// if that does not help, the caches free memory until it does. Memory that is allocated within a
-    /// second may exceed the maximum for about that long; and if the caches are at the floor of
-    /// [`PressureConfig`], they have no more to give.
+    /// only, and the allocator keeps free memory between used blocks. The memory that is in RAM,
+    /// without pages of mapped files, is read ten times a second. When at most a 32nd of the
+    /// maximum is left, the allocator is [trimmed](Self::trim); if that does not help, the caches
+    /// free memory. Memory that is allocated within a second may exceed the maximum for about that
+    /// long; and if the caches are at the floor of [`PressureConfig`], they have no more to give.
     ///
     /// The memory is that of the whole process: with several runtimes, set the maximum in one, as
-    /// otherwise each of them gives way for the same excess.
+    /// otherwise each of them frees the same excess.
     ///
     /// The budget is at most the maximum. With another allocator than glibc's, set a
-    /// [`trim`](Self::trim) that returns its memory at once: otherwise the caches give way to memory
-    /// that is free. [`build`](Self::build) fails where the resident memory cannot be read: outside
-    /// Linux.
+    /// [`trim`](Self::trim) that returns its memory at once: otherwise the caches shrink because of
+    /// memory that the allocator keeps free. [`build`](Self::build) fails where the resident memory
+    /// cannot be read: outside Linux.
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};
@@ -279,9 +279,9 @@ impl RuntimeBuilder {
     }
 
     /// Sets the function that makes the allocator return freed memory to the system after a large
-    /// shrink. By default it is [`Trim::system`]: `malloc_trim` where the C library is glibc. It
-    /// starts the monitor, as [`pressure`](Self::pressure) does; in a runtime without a monitor
-    /// nothing is trimmed.
+    /// shrink. By default it is [`Trim::system`]: `malloc_trim` where the C library is glibc. This
+    /// choice starts the monitor, as [`pressure`](Self::pressure) does; in a runtime without a
+    /// monitor nothing is trimmed.
     ///
     /// ```
     /// use lowwater::{pressure::Trim, ByteSize, Runtime};

@@ -1,8 +1,8 @@
 //! Groups by path: created on first use, ended, dropped.
 //!
-//! A table from paths to groups, so that a lookup of a tenant's group takes no lock of the tree. A
-//! dropped group keeps its name until its entries are gone; a new group of that name is refused
-//! meanwhile.
+//! A table has the groups by path, so that [`Runtime::group`] takes no lock of the tree for a group
+//! that it has returned before. A dropped group keeps its name until its entries are gone; a new
+//! group of that name is refused meanwhile.
 //!
 //! A change must ensure that a name is free again only when the dropped group's entries are gone.
 
@@ -18,13 +18,13 @@ impl Runtime {
     /// Returns the group of this path (`shop`, `/shop/carts`; `/` is the root), and creates the
     /// group and missing groups above it. A name has at most 255 bytes.
     ///
-    /// O(1) if the group exists.
+    /// O(1) if an earlier call has returned the group.
     ///
     /// # Errors
     ///
     /// [`MemcgError::BadName`] if a name on the path is empty or too long, [`MemcgError::TooDeep`]
     /// if the path has more than [`DEPTH_MAX`](Memcg::DEPTH_MAX) names; in both cases no group is
-    /// created. [`MemcgError::Dying`] if a group above it is ending, or the group itself is being
+    /// created. [`MemcgError::Dying`] if a group on the path is ending, or is being
     /// [dropped](Self::drop_group).
     pub fn group(&self, path: &str) -> Result<Memcg, MemcgError> {
         if path == ROOT {
@@ -50,8 +50,8 @@ impl Runtime {
             }
         }
         self.inner.groups.insert(path.into(), group.clone());
-        // Another thread may have dropped or ended the group since the check above. A drop ends by the
-        // group being offline, so that is tested last.
+        // Another thread may have dropped or ended the group since the check above. A group is
+        // offline before it is no longer listed as being dropped, so `is_online` is tested last.
         if self.inner.housekeeper.is_dropping(&group) || !group.is_online() {
             self.forget_group(&group);
             return Err(MemcgError::Dying);
@@ -133,7 +133,8 @@ impl Runtime {
         if self.inner.housekeeper.is_dropping(group) || !group.is_online() {
             return Err(MemcgError::AlreadyDying);
         }
-        // Before the housekeeper starts: a cache in which the group is found empty stays so.
+        // Before the housekeeper starts: where it finds no entry of the group, none is inserted
+        // later.
         group.set_max(ByteSize::ZERO);
         if !self.inner.housekeeper.drop_group(group) {
             return Err(MemcgError::AlreadyDying);
@@ -142,8 +143,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Ends the group that a cache has created for its limits. If a program has created children of
-    /// that group, it ends in the background, after the last of them; until then the entries of
+    /// Ends the group that a cache has created for its limits. A group in which a program has
+    /// created children ends in the background, after the last child; until then the entries of
     /// other caches in the group stay there.
     pub(crate) fn end_own_group(&self, group: &Memcg) {
         // A hook of the tree may panic, and the caller may be unwinding.

@@ -1,13 +1,12 @@
 //! The source of truth behind the cache: a trait, a tree in memory, a directory of the operating
 //! system.
 //!
-//! The cache calls it for every name that it does not have, from many threads, with a lock of the
-//! directory held. It may fail, block or panic; its answers are cached and never checked again,
-//! except by invalidation.
+//! The cache calls a backend for every name that is not cached, from many threads. A backend may
+//! fail, block or panic; its answers are cached and never checked again, except by invalidation.
 //!
 //! A change must ensure that a backend is called with no locks but those that a cached answer never
-//! needs: `rwsem`s of directories and, for a rename, `rename_mutex`. So a backend that blocks
-//! delays no lookup that is answered from the cache.
+//! needs: none in `root` and `read_dir`, otherwise `rwsem`s of directories and, for a rename,
+//! `rename_mutex`. So a backend that blocks delays no lookup that is answered from the cache.
 
 // On Unix only, where file names are bytes.
 #[cfg(unix)]
@@ -35,9 +34,9 @@ pub struct InodeInfo {
 /// The source of truth behind the cache: a file system, an object store, a zone.
 ///
 /// For one directory, `lookup` may run on several threads at a time; a call that changes names runs
-/// on one thread, without concurrent lookups. An implementation must not use the mount above it,
-/// because its calls run while the directory's `rwsem` is held. A panic propagates to the caller of
-/// the mount, and leaves the cache consistent.
+/// on one thread, without concurrent lookups; `read_dir` may run at any time. An implementation
+/// must not use the mount above it, because calls run while the directory's `rwsem` is held. A
+/// panic propagates to the caller of the mount, and leaves the cache consistent.
 ///
 /// A backend that changes by itself makes cached answers stale. The owner of the mount has to
 /// detect such changes and call [`Mount::invalidate`](crate::Mount::invalidate).
@@ -49,9 +48,9 @@ pub trait Backend: Send + Sync {
     /// Returns the inode of `name` in the directory `dir`; `None` if it does not exist.
     fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>>;
 
-    /// Creates `name` in the directory `dir`, and returns the new inode. Called only for names that
-    /// do not exist, according to the cache or to [`lookup`](Self::lookup), and never with
-    /// [`Kind::Other`].
+    /// Creates `name` in the directory `dir`, and returns the new inode. Called for a name that is
+    /// not cached, without a [`lookup`](Self::lookup) before, or that is cached as absent; a name
+    /// that exists must be [`io::ErrorKind::AlreadyExists`]. Never called with [`Kind::Other`].
     fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo>;
 
     /// Removes a name. A directory must be empty, or this is [`io::ErrorKind::DirectoryNotEmpty`].
@@ -61,8 +60,7 @@ pub trait Backend: Send + Sync {
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()>;
 
     /// Creates `name` in the directory `dir` as a further name of the inode `file`, which is no
-    /// directory. Called only for names that do not exist, according to the cache or to
-    /// [`lookup`](Self::lookup).
+    /// directory. Called for the same names as [`create`](Self::create).
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()>;
 
     /// Returns all names in the directory `dir`, in any order, with their inodes.

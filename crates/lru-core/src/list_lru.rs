@@ -52,6 +52,9 @@
 //! 6. A contended list is split; in the kernel a list always has one lock.
 //!
 //! Numbers such as L4 are those of docs/INVARIANTS.md.
+//!
+//! A change must ensure that an item is on at most one list (L5), that a list which holds items has
+//! notified its listener (L10), and that nothing is allocated under a list's lock.
 
 mod aliasable_box;
 #[cfg(any(test, feature = "baseline"))]
@@ -132,7 +135,7 @@ use refusable::try_box;
 /// ```
 #[doc(alias = "list_lru")]
 pub struct ListLru<T: Linked> {
-    // Boxed at a fixed address: the lists hold pointers to it.
+    // Boxed, so that its address is fixed: the lists hold pointers to this structure.
     raw: AliasableBox<RawListLru>,
     items: PhantomData<T::Handle>,
 }
@@ -185,8 +188,8 @@ impl<H> fmt::Debug for AddError<H> {
 pub struct AllocError;
 
 impl<T: Linked> ListLru<T> {
-    /// Creates lists without a listener. Aborts when there is no memory; see
-    /// [`try_new`](Self::try_new).
+    /// Creates an empty set of lists without a listener ([`Occupancy`]). Aborts when there is no
+    /// memory; see [`try_new`](Self::try_new).
     pub fn new() -> Self {
         Self { raw: Box::new(RawListLru::new(None, T::LAYOUT)).into(), items: PhantomData }
     }
@@ -211,7 +214,8 @@ impl<T: Linked> ListLru<T> {
         Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
-    /// Creates lists that call `occupancy` when one of them goes from empty to non-empty.
+    /// Creates an empty set of lists that calls `occupancy` when a list goes from empty to
+    /// non-empty.
     pub fn with_occupancy(occupancy: Arc<dyn Occupancy>) -> Self {
         Self { raw: Box::new(RawListLru::new(Some(occupancy), T::LAYOUT)).into(), items: PhantomData }
     }
@@ -293,11 +297,11 @@ impl<T: Linked> ListLru<T> {
     /// returns (the table is in [`walk`]). Returns the number of removed items. A split list is
     /// walked shard by shard ([module](self)).
     ///
-    /// At most `nr_to_walk` items are visited. It falls by one for each visited item, removed or
-    /// not: it counts scanned items, not freed ones (`docs/INVARIANTS.md`, L11). An item is not
-    /// visited twice unless the callback returns a retry. A walk whose callback released the lock
-    /// resumes at its position. The callback runs under the list's lock: it must be short, must not
-    /// block, and must not use this `ListLru` unless it releases the lock first.
+    /// At most `nr_to_walk` items are visited. `nr_to_walk` falls by one for each visited item,
+    /// removed or not: scanned items are counted, not freed ones (`docs/INVARIANTS.md`, L11). An
+    /// item is not visited twice unless the callback returns a retry. A walk whose callback
+    /// released the lock resumes at its position. The callback runs under the list's lock: it must
+    /// be short, must not block, and must not use this `ListLru` unless it releases the lock first.
     #[doc(alias = "list_lru_walk_one")]
     pub fn walk_one(
         &self,

@@ -116,7 +116,7 @@ impl Monitor {
     /// # Errors
     ///
     /// [`MonitorError`], which names the file and suggests a remedy. Then no source is watched, and
-    /// `max` is unchanged.
+    /// `max` is unchanged, unless the thread could not be started.
     pub fn start(
         memcg: &Memcg,
         budget: ByteSize,
@@ -243,7 +243,7 @@ impl Drop for Monitor {
 
 impl MonitorShared {
     /// Runs the thread's loop until the state is stopped. An event names its source by the index in
-    /// `sources`, so a failed source leaves `None` there.
+    /// `sources`, so a failed source is replaced by `None`.
     fn run(&self, mut sources: Vec<Option<OpenSource>>, trim: &Trim) {
         loop {
             let Some(pause) = self.state.lock().pause(self.now()) else { return };
@@ -274,8 +274,8 @@ impl MonitorShared {
         }
     }
 
-    /// Reads the control group's files, if they are due or an event asks for it (`at_once`). The
-    /// state's lock is not held during the reads.
+    /// Reads the control group's files, if they are due or an event of `memory.events` has come
+    /// (`at_once`). The state's lock is not held during the reads.
     fn look(&self, at_once: bool) {
         let Some(mut watched) = self.state.lock().take_watched(self.now(), at_once) else { return };
         let seen = watched.look(self.now());
@@ -297,6 +297,7 @@ impl MonitorShared {
         self.state.lock().trimmed(called.is_some(), began.elapsed());
     }
 
+    /// Returns the nanoseconds since the epoch.
     fn now(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

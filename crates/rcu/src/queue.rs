@@ -1,8 +1,8 @@
 //! Queues of retired objects, linked through the objects themselves: retiring needs no memory.
 //!
 //! Objects of at most eight types (`KINDS_MAX`) are queued, one list for each type, so that a link
-//! is one pointer and the free function is stored once. A change must ensure: `push` and `append`
-//! neither allocate nor fail.
+//! is one pointer and the free function is stored once. A change must ensure that `push` and
+//! `append` neither allocate nor fail, except for the panic at a ninth type.
 
 use crate::retired::{Retired, RetiredKind};
 use core::ptr;
@@ -15,6 +15,7 @@ pub const KINDS_MAX: usize = 8;
 struct Queue {
     /// `None`: no object was queued here yet.
     kind: Option<&'static RetiredKind>,
+    /// Null if the queue is empty.
     first: *mut (),
     len: usize,
 }
@@ -24,7 +25,10 @@ fn too_many_kinds() -> ! {
     panic!("a process can retire objects of at most {KINDS_MAX} types (`KINDS_MAX`), and this is one more")
 }
 
-/// Retired objects of all kinds.
+/// Retired objects of all kinds. A drop leaks the objects; [`free`](Self::free) frees them.
+///
+/// Queues get their kinds from the first to the last, and keep them: the first queue without a kind
+/// ends a search.
 pub(crate) struct Queues([Queue; KINDS_MAX]);
 
 // SAFETY: the queues own their objects, which are `Send` (a bound of `Retired`).

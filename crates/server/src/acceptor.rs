@@ -1,10 +1,10 @@
 //! The acceptor: opens listeners, hands connections to worker threads, and closes them at the end.
 //!
 //! One task accepts for each listener and hands the socket, detached from its event loop, to the
-//! next worker. A client beyond the limit gets an error instead of silence; no client may delay the
-//! next `accept`.
+//! next worker. A client above a limit of connections gets an error instead of silence.
 //!
-//! A change must ensure that no client waits without an answer.
+//! A change must ensure that no client waits without an answer, and that no client delays the next
+//! `accept`, except by a bounded refusal while the process is out of file descriptors.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ use crate::{banner, connection, http, reload, snapshot};
 #[cfg(unix)]
 use crate::{service_manager, start};
 
-/// Pause before the next `accept` after one failed, for example because no file descriptor is left.
+/// Pause before the next `accept` after one failed, and the bound on each step of the refusal of a
+/// client for whom no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The refusal of a client above `-c`, with memcached's text.
@@ -43,14 +44,15 @@ pub struct Listeners {
     http: Option<TcpListener>,
 }
 
-/// Serves until SIGTERM, SIGINT or SIGUSR1; where there are no unix signals, until Ctrl-C. SIGHUP
-/// reads the files of the settings again. Values are loaded before the first client is accepted, and
-/// saved after the last one, unless SIGINT ends the server.
+/// Serves until SIGTERM, SIGINT, SIGUSR1 or the command `shutdown`; where there are no unix
+/// signals, until Ctrl-C or `shutdown`. SIGHUP reads the files of the settings again. Values are
+/// loaded before the first client is accepted, and saved after the last one has left, if SIGTERM,
+/// SIGUSR1 or `shutdown graceful` ends the server.
 ///
 /// # Errors
 ///
-/// A message for the user, if an address cannot be listened on, the cache cannot be created, or the
-/// values cannot be saved.
+/// A message for the user, if an address cannot be listened on, the cache cannot be created, a file
+/// of the settings cannot be used, or the values cannot be saved.
 pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), String> {
     let signal = stop_signal()?;
     let inherited = inherited()?;
@@ -67,8 +69,8 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), St
             open_with(Server::new(settings)?, inherited).await?
         }
     };
-    // Locked until the values are saved. Taken before the file of `-P` is written: a second server
-    // must not replace the first one's.
+    // Locked until the values are saved, and before the file of `-P` is written: a second server
+    // must not replace the first one's file.
     let save_file = on_blocking_thread(&server, lock_save_file).await??.map(Arc::new);
     #[cfg(unix)]
     let _pid_file = server.settings.pid_file.as_deref().map(start::PidFile::write).transpose()?;

@@ -2,8 +2,8 @@
 //! run.
 //!
 //! A connection that was refused a command for its rate decodes and reads nothing more until a
-//! command would be admitted again. So a client that ignores the errors cannot take the thread's time
-//! from the others: it gets one error for each pause.
+//! command would be admitted again, or for [`PAUSE_MAX`]. So a client that ignores the errors
+//! cannot take the thread's time from the others: each pause follows a single error.
 //!
 //! A change must ensure that a refused command has no effect, and that the stream stays in step: a
 //! store is refused together with its value.
@@ -17,15 +17,15 @@ use crate::protocol::command_set::{CommandKind, CommandSet};
 use crate::session::Session;
 use crate::traffic::Refusal;
 
-/// The shortest pause of a connection: so many commands may then be admitted together, since the
-/// burst of a rate is longer.
+/// The shortest pause of a connection. A pause that is longer than necessary does not lower the
+/// rate, as the commands of a longer time, the burst of a rate, may be admitted together.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// The longest pause of a connection. A command that comes after it may be refused again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Returns whether the limits of the session's tenant admit the command of `step`; otherwise answers
-/// with an error.
+/// Returns whether the limits of the session's tenant admit the command of `step`. Otherwise
+/// answers with an error, and above a rate sets the session's pause.
 pub fn admit(session: &mut Session, step: &Step<'_>) -> bool {
     let Some(traffic) = session.limited_traffic() else { return true };
     let store = CommandSet::default().with(CommandKind::Set);
@@ -42,7 +42,7 @@ pub fn admit(session: &mut Session, step: &Step<'_>) -> bool {
         Step::Error(refused) => (1, CommandSet::default(), refused.noreply),
     };
     let admitted = traffic.admit(requests, commands);
-    // The bytes of the command itself are charged after it is admitted: it may be longer than a burst.
+    // The bytes of a command are charged after its admission, as they may be more than a burst.
     // Those of a command above a limit are not charged: a client that tries again at once would
     // otherwise never be admitted.
     if !matches!(admitted, Err(Refusal::OverLimit { .. })) {

@@ -10,9 +10,10 @@
 //! | `/debug/shrinker/<name>/count` | a shrinker's objects, as in the kernel's debugfs: group id, then objects on each node |
 //!
 //! Responses contain numbers, names of shrinkers and group ids, and tenants' names in `/state.json`
-//! and, with `--metrics-tenants`, in `/metrics`. The page and its state are served only if the
-//! `Host` header is an address, and not to the scripts of other sites: no CORS header allows them
-//! to read a response, and [`POLICY`] limits what the page itself may load and run.
+//! and, with `--metrics-tenants`, in `/metrics`. The page and its data are served only if the
+//! `Host` header is an address or `localhost`, or absent ([`Request::is_by_address`]). No CORS
+//! header allows the scripts of other sites to read a response, and [`POLICY`] limits what the page
+//! itself may load and run.
 //!
 //! The cache port is not disturbed: there are at most [`CONNECTIONS_MAX`] HTTP connections at a
 //! time, each with one request that is bounded in bytes and time; and requests are answered on
@@ -64,7 +65,7 @@ const PAGE: [(&str, &str, &str); 3] = [
     ("/page.js", "text/javascript; charset=utf-8", include_str!("http/page/page.js")),
 ];
 
-/// A response.
+/// A response, to which [`handle`] adds the headers.
 #[derive(Debug)]
 struct Response {
     status: &'static str,
@@ -114,7 +115,8 @@ async fn keep_history(server: Arc<Server>, mut closing: watch::Receiver<()>) {
             _ = closing.changed() => return,
             _ = ticks.tick() => {
                 let sampled = Arc::clone(&server);
-                // An error means that the server is shutting down.
+                // An error means that the server is shutting down, or that the sample panicked and
+                // is left out.
                 let _ = tokio::task::spawn_blocking(move || sampled.history.add(state::figures(&sampled))).await;
             }
         }

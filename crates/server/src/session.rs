@@ -1,10 +1,10 @@
 //! A client's session: the output, counts and namespace that its commands use.
 //!
 //! Apart from `connection.rs`, so that commands can be called without the code that reads and
-//! decodes. Counts are published before replies are written: a client that has read a reply finds
-//! its command counted.
+//! decodes.
 //!
-//! A change must ensure that counts are published before the replies are written.
+//! A change must ensure that counts are published before the replies are written: a client that has
+//! read a reply finds its command counted.
 
 use std::io;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ pub struct Session {
     pub output: Output,
     pub counts: PendingCounts,
     pub server: Arc<Server>,
-    /// The keys that its commands can access.
+    /// The keys that the client's commands can access.
     pub namespace: Namespace,
     /// Carries no message: the server drops the sender at shutdown.
     pub closing: watch::Receiver<()>,
     pub stream: Stream,
-    /// Its entry in the table of open connections.
+    /// The connection's entry in the table of open connections.
     pub entry: ConnectionEntry,
-    /// Its permit as a connection of its tenant; `None` before a login.
+    /// The connection's permit from its tenant; `None` before a login.
     pub permit: Option<TenantPermit>,
-    /// Bytes that were received since the last command, if the tenant is limited: they are charged
-    /// with the next one.
+    /// Bytes that were received since the last command, if the tenant is limited; charged with the
+    /// next command.
     pub received: u64,
-    /// How long the connection must not read, as its tenant is above a limit; zero if it may.
+    /// How long the connection must neither decode nor read, as its tenant is above a limit.
     pub pause: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Session {
 
     /// Publishes the counts, and writes the replies.
     pub async fn flush(&mut self) -> io::Result<()> {
-        // Published first, so that a client that has read a reply finds its command counted.
+        // First: see the module.
         self.publish_counts();
         self.entry.set_state(ConnectionState::Write);
         let written = self.output.flush(&mut self.stream).await?;
@@ -79,8 +79,8 @@ impl Session {
         self.permit.as_ref().map(TenantPermit::traffic).filter(|traffic| traffic.is_limited())
     }
 
-    /// Logs a line that the client has sent and the reply lines that were added since the last call:
-    /// from verbosity 2 on all, below only errors. The output must be recording.
+    /// Logs a line that the client has sent and the reply lines that were added since the last
+    /// call: from verbosity 2 on all, below only errors. [`Output::set_trace`] must be on.
     #[cold]
     pub fn log_exchange(&mut self, sent: Option<&[u8]>) {
         let (number, all) = (self.entry.number(), self.server.verbosity() >= 2);

@@ -3,7 +3,8 @@
 //! Metrics are set when [`Registry::publish_metrics`] is called (from a timer, or before a scrape),
 //! not at each visit, so a visit costs nothing for them.
 //!
-//! A change must ensure that a visit does not touch the recorder; a new metric is described once.
+//! A change must ensure that a visit does not touch the recorder, and that each metric is described
+//! before it is set.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub enum Labels {
     Groups,
 }
 
+/// The counters of a shrinker, in the order of [`counts`].
 const COUNTERS: [Metric; NR_COUNTERS] = [
     Metric::counter("lowwater_shrinker_callbacks_total", Unit::Count, "Calls that counted a shrinker's objects"),
     Metric::counter("lowwater_shrinker_requested_total", Unit::Count, "Objects that a shrinker was requested to scan"),
@@ -61,6 +63,7 @@ const OWED: Metric = Metric::gauge(
     "Objects that a shrinker has yet to scan for a group on a node",
 );
 
+/// Returns the values of [`COUNTERS`], in the same order.
 fn counts(stats: &ShrinkerStats) -> [u64; NR_COUNTERS] {
     let ShrinkerStats {
         callbacks,
@@ -116,6 +119,8 @@ impl Registry {
         }
     }
 
+    /// Sets the metrics of the live pairs. A number of objects that the shrinker does not know is
+    /// set as 0.
     fn publish_pairs(&self) {
         OBJECTS.describe();
         OWED.describe();
@@ -137,7 +142,8 @@ impl Registry {
     fn shrinker_totals(&self) -> Vec<(String, [u64; NR_COUNTERS])> {
         let mut published = self.core.published.lock();
         let published = &mut *published;
-        // Read under the lock: counts that fall then belong to another shrinker.
+        // Read under the lock, so that concurrent calls add counts in the order in which they read
+        // them: then counts that fall belong to another shrinker (`Totals::add`).
         let shrinkers = self.core.shrinker_stats();
         published.labels.update(shrinkers.iter().map(|shrinker| (shrinker.id.get(), &*shrinker.name)));
         published.totals.begin_round();
@@ -146,7 +152,7 @@ impl Registry {
             let Some(label) = published.labels.get(shrinker.id.get()) else { continue };
             all.push((label.to_owned(), published.totals.add(label, None, counts(shrinker))));
         }
-        // All live shrinkers were added above.
+        // All live shrinkers were added above, so each of the others has ended.
         published.totals.end_round(|_| false);
         all
     }

@@ -6,16 +6,19 @@
 //!     Slot --> the one handle of an object; dropped: the object is retired
 //! ```
 //!
+//! A change must ensure that an object is dropped only after every reader has left that may have
+//! found it, and that no `Drop` and no weigher runs under a lock of the slab.
+//!
 //! # How an object is dropped
 //!
 //! An object's handle is dropped when no new reader can find the object any more. Earlier readers
 //! may still use the object, so it waits for them in a bag of the thread cache, together with other
 //! objects. A bag is sealed when it is full (1/64 of the slots, 16 to 4,096 objects, or 128 KiB). A
 //! sealed bag is ready when all readers have left that were inside when it was sealed. Detecting
-//! this takes a fence on every processor that runs a thread of this process, 20 us if there is
-//! another one; so the fence is issued for the second sealed bag, or a fence that another thread
+//! this takes a fence on every processor that runs a thread of this process, 20 us if another
+//! thread runs; so the fence is issued for the second sealed bag, or a fence that another thread
 //! issued is used. Afterwards each retired object drops one or two ready objects, so that no call
-//! drops a thousand. [`Slab::collect`] drops all of them at once.
+//! drops a thousand. [`Slab::collect`] drops all ready objects at once.
 //!
 //! Objects are weighed without a lock on the thread that drops the handle, and dropped without a
 //! lock on whichever thread retires objects or collects; with `std` a panic is caught and counted.
@@ -30,8 +33,8 @@
 //!
 //! # How much memory waits
 //!
-//! For each thread cache (two per processor, in a slab of a thousand slots or more) an open bag, a
-//! sealed bag, and two or three ready bags; and everything that a reader holds back.
+//! For each thread cache (one, and about two per processor once the slab has 1,024 slots) an open
+//! bag, a sealed bag, and two or three ready bags; and everything that a reader holds back.
 //! [`Slab::waiting`] returns the bytes. Several slabs can share a counter, [`RetiredBytes`]: an
 //! owner with a memory limit reads it before it allocates more.
 //!
@@ -96,7 +99,8 @@ unsafe impl<T: Slotted> Send for Slab<T> {}
 unsafe impl<T: Slotted> Sync for Slab<T> {}
 
 impl<T: Slotted> Slab<T> {
-    /// Creates an empty slab: one pointer, and about 400 bytes after the first object.
+    /// Creates an empty slab: two pointers, and about 400 bytes beside its chunks from the first
+    /// object on.
     pub fn new() -> Self {
         Self { shared: AtomicPtr::new(ptr::null_mut()), retired: None }
     }
@@ -110,7 +114,7 @@ impl<T: Slotted> Slab<T> {
     /// Returns the shared part; `None` before the first object.
     #[inline]
     pub(crate) fn shared(&self) -> Option<&SharedSlab<T>> {
-        // SAFETY: the shared part lives at least until this slab closes it, when it is dropped.
+        // SAFETY: the shared part lives at least until the drop of this slab closes it.
         self.pointer().map(|shared| unsafe { shared.as_ref() })
     }
 
@@ -119,7 +123,7 @@ impl<T: Slotted> Slab<T> {
         // Acquire: pairs with the Release in `begin`, so that the shared part is seen initialized.
         let shared = NonNull::new(self.shared.load(Ordering::Acquire))?;
         #[cfg(lowwater_loom)]
-        // SAFETY: the shared part lives at least until this slab closes it, when it is dropped.
+        // SAFETY: the shared part lives at least until the drop of this slab closes it.
         unsafe { shared.as_ref() }.assert_made();
         Some(shared)
     }
@@ -174,14 +178,14 @@ impl<T: Slotted> Slab<T> {
     }
 
     /// As [`collect`](Self::collect), but drops at most `objects` objects, for callers with limited
-    /// time: later retirements drop the rest, two for each retired object. The slab also keeps a
-    /// few empty chunks, up to 2 MiB, for new objects. O(`objects`).
+    /// time: later retirements drop the rest, one or two for each retired object. The slab also
+    /// keeps a few empty chunks, about 2 MiB, for new objects. O(`objects`).
     pub fn collect_some(&self, objects: usize) -> ByteSize {
         ByteSize::new(self.shared().map_or(0, |shared| shared.collect(objects)))
     }
 
-    /// Returns true if most of the slab's memory is unused, so that a
-    /// [compaction](Self::begin_compaction) would return much of it. O(nodes).
+    /// Returns true if less than half of the slots of some node are in use, so that a
+    /// [compaction](Self::begin_compaction) would return much memory. O(nodes).
     pub fn is_sparse(&self) -> bool {
         self.shared().is_some_and(SharedSlab::is_sparse)
     }
@@ -261,9 +265,9 @@ impl<T: Slotted> Default for Slab<T> {
 }
 
 impl<T: Slotted> Drop for Slab<T> {
-    /// Objects that still have a handle live on until it is dropped, and are then dropped at once.
-    /// If this runs inside the `Drop` of an object of this type, the retired objects are dropped
-    /// after that `Drop`.
+    /// Objects that still have a handle live on, and are dropped at once when the handle is. If
+    /// this runs inside the `Drop` of an object of this type, the retired objects are dropped after
+    /// that `Drop`.
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {

@@ -1,13 +1,12 @@
-//! An idle time in ten bits: five bits of precision, rounded up.
+//! An idle time in ten bits: in ticks below 64 ticks, else rounded up by at most a 32nd.
 //!
-//! It shares a record's four bytes with the deadline. Rounded up: an idle time is never shorter
-//! than requested.
+//! It shares a record's four bytes with the deadline (`deadline.rs`).
 //!
 //! A change must ensure that an idle time is never shorter than requested, and stays in ten bits.
 
 use std::time::Duration;
 
-/// Nanoseconds in a tick.
+/// Nanoseconds in a tick, the smallest unit of deadlines and idle times.
 pub(crate) const TICK: u64 = 4_000_000;
 /// The length of a tick.
 pub(crate) const TICK_TIME: Duration = Duration::from_nanos(TICK);
@@ -26,13 +25,13 @@ impl CompactDuration {
         self.0
     }
 
-    /// The idle time that [`raw`](Self::raw) has encoded.
+    /// Decodes the result of [`raw`](Self::raw).
     pub(crate) fn from_raw(raw: u32) -> Self {
         Self(raw)
     }
 
-    /// The shortest encodable idle time of at least `time`; none if `time` is longer than eight
-    /// years.
+    /// Returns the shortest encodable idle time of at least `time`; `None` if `time` is longer than
+    /// the longest one, which is 8.5 years.
     pub(crate) fn at_least(time: Duration) -> Option<Self> {
         let ticks = u64::try_from(time.as_nanos().div_ceil(TICK.into())).ok()?;
         let steps = u64::from(Self::STEPS);
@@ -48,7 +47,7 @@ impl CompactDuration {
         (idle < 1 << (2 * Self::STEP_BITS)).then_some(Self(idle as u32))
     }
 
-    /// Nanoseconds of the idle time's unit.
+    /// Returns the nanoseconds of the idle time's unit.
     pub(crate) fn unit(self) -> u64 {
         TICK << (self.0 >> Self::STEP_BITS).saturating_sub(1)
     }

@@ -26,11 +26,13 @@ use crate::sync::{Mutex, MutexGuard};
 use core::ptr;
 use leaf::{Leaf, LEAF_BITS, LEAVES};
 
+/// The number of entries of a leaf.
 const LEAF: usize = 1 << LEAF_BITS;
 
 /// The table from chunk numbers to chunks; see the module.
 #[doc(alias = "PageMap")]
 pub struct ChunkTable {
+    /// The leaves, by the high bits of a number; null until the leaf is needed.
     root: [AtomicPtr<Leaf>; LEAVES],
     free: Mutex<Free>,
 }
@@ -73,7 +75,7 @@ impl ChunkTable {
         &CHUNKS
     }
 
-    /// Returns the number of different numbers that the process has needed, for tests.
+    /// Returns the lowest number that was never used, for tests.
     #[doc(hidden)]
     #[cfg(not(lowwater_loom))]
     pub fn numbers_made() -> u32 {
@@ -87,9 +89,8 @@ impl ChunkTable {
     /// The number was [registered](Self::register), and is not unregistered meanwhile.
     #[inline]
     pub unsafe fn get(&self, number: u32) -> *mut u8 {
-        // Relaxed: a thread that has the number of an object got it, by a Release and an Acquire or
-        // by a lock, from a thread that had it after the chunk was stored here, and the leaf before
-        // the chunk.
+        // Relaxed: leaf and chunk were stored before `register` returned the number, and a number
+        // reaches another thread only by a Release and an Acquire, or by a lock.
         // SAFETY: a registered number belongs to a leaf whose index is less than `LEAVES`.
         let leaf = unsafe { self.root.get_unchecked(leaf_of(number)) }.load(Ordering::Relaxed);
         // In a mutant the number may arrive too early; that must fail the assertion, not crash the
@@ -105,8 +106,8 @@ impl ChunkTable {
         chunk
     }
 
-    /// Registers a chunk under a number below `end`. `None`: there is no free number, or no memory
-    /// for a leaf.
+    /// Registers a chunk under a number below `end`. `None`: the number that was released last, or
+    /// else the lowest unused one, is not below `end`; or there is no memory for a leaf.
     pub fn register(&self, chunk: *mut u8, end: u32) -> Option<u32> {
         let end = end.min((LEAVES * LEAF) as u32);
         let mut free = self.free.lock();
@@ -133,7 +134,7 @@ impl ChunkTable {
         Some(number)
     }
 
-    /// Releases a number.
+    /// Releases a number, which is reused before all others.
     ///
     /// # Safety
     ///
@@ -146,6 +147,7 @@ impl ChunkTable {
         }
     }
 
+    /// Returns the entry of a number; `None` if its leaf does not exist yet.
     fn entry(&self, number: u32) -> Option<&AtomicPtr<u8>> {
         let leaf = self.root.get(leaf_of(number))?.load(Ordering::Relaxed);
         // SAFETY: a pointer in the root is null or that of a leaf, which is never freed.
@@ -154,7 +156,8 @@ impl ChunkTable {
     }
 
     /// Creates the leaf of the lowest number that was never used. Releases the lock while the leaf
-    /// is allocated, and returns with the lock.
+    /// is allocated: another thread may create it meanwhile, and then this one is freed. `None`
+    /// without memory.
     fn make_leaf<'a>(&'a self, free: MutexGuard<'a, Free>) -> Option<MutexGuard<'a, Free>> {
         drop(free);
         let leaf = leaf::make()?;

@@ -1,8 +1,8 @@
 //! The hook, with which all links begin: the list that the object is on.
 //!
-//! An item names its list, so a removal needs neither the group nor the node. `claim` decides which
-//! of several concurrent adds wins; docs/ORDERINGS.md lists the orderings of `home`, `claim` and
-//! `set_home`, which must stay.
+//! An item names its list (its home), so a removal needs neither the group nor the node. `claim`
+//! decides which of several concurrent adds wins; docs/ORDERINGS.md lists the orderings of `home`,
+//! `claim` and `set_home`, which must stay.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use core::ptr;
@@ -75,12 +75,13 @@ impl Hook {
     /// Returns the list to which the object was added; null if it is on none.
     #[inline]
     pub(crate) fn home(&self) -> *mut ListHome {
-        // Acquire: pairs with the Release in `claim`, so that the contents of the list are visible.
+        // Acquire: pairs with the Release in `claim` and in `set_home`, so that the contents of the
+        // list are visible.
         self.home.load(Ordering::Acquire)
     }
 
-    /// Sets the home to `home` if the object is on no list, and returns whether it did. `unique`:
-    /// no other thread can reach the object.
+    /// Sets the home to `home` if the object is on no list, and returns whether it was on none.
+    /// `unique`: no other thread can reach the object.
     #[inline]
     pub(crate) fn claim(&self, home: *mut ListHome, unique: bool) -> bool {
         if unique {
@@ -101,7 +102,7 @@ impl Hook {
     /// a list for an object that only the caller can reach (invariant 5).
     #[inline]
     pub(crate) fn set_home(&self, home: *mut ListHome) {
-        // Release: pairs with the Acquire in `claim`.
+        // Release: pairs with the Acquire in `claim` and, for a list, with that in `home`.
         self.home.store(home, if crate::mutated!("unlink_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }
 }

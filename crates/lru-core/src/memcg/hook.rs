@@ -1,7 +1,10 @@
 //! The hooks of a tree, which are called when a group goes offline.
 //!
-//! Hooks run without the lock, so that they may call the tree; the list is copied on each change
-//! for that reason. A removal without memory only marks its entry.
+//! A hook may call the tree, so hooks run without the lock: a call takes a reference to the list,
+//! and each change replaces the list by a copy. Without memory for the copy, an addition fails, and
+//! a removal only marks the entry.
+//!
+//! A change must ensure that no hook is called or dropped under the lock.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,7 +36,8 @@ enum SharedHook<H: ?Sized> {
 struct HookEntry<H: ?Sized> {
     id: HookId,
     hook: SharedHook<H>,
-    /// Whether the hook was removed. Without memory for a list without it, its entry stays.
+    /// Whether the hook was removed. Set for calls that still use this list, and for the list that
+    /// stays because there is no memory for a shorter one.
     removed: AtomicBool,
 }
 
@@ -59,16 +63,13 @@ impl<H: ?Sized> HookEntry<H> {
     }
 
     fn is_removed(&self) -> bool {
-        // Relaxed: written and read under the lock, except by concurrent calls of `for_each`, which
-        // may or may not see the store.
+        // Relaxed: written and read under the lock, but for the reads of `for_each`, which may or
+        // may not see a concurrent removal.
         self.removed.load(Ordering::Relaxed)
     }
 }
 
-/// The hooks of a tree, called in the order in which they were added.
-///
-/// The list is copied on change, so that a call takes its own copy with one reference and calls the
-/// hooks without a lock.
+/// The hooks of a tree, called in the order in which they were added; see the module.
 pub(super) struct Hooks<H: ?Sized>(Mutex<HookList<H>>);
 
 /// The list of hooks, and the number of the next hook.
@@ -130,8 +131,8 @@ impl<H: ?Sized> Hooks<H> {
         drop(old);
     }
 
-    /// Calls `call` with every hook that is in the list now, without a lock. If one panics, the
-    /// others are called all the same.
+    /// Calls `call` with every hook that is in the list now, without a lock. If a call panics, the
+    /// other hooks are called all the same, and then the panic goes on.
     pub(super) fn for_each(&self, call: impl Fn(&H)) {
         let list = self.0.lock().list.clone();
         let mut hooks = list.iter().flat_map(|list| list.iter()).filter(|entry| !entry.is_removed());

@@ -1,6 +1,6 @@
 //! The configuration of a monitor, and the errors of its start.
 //!
-//! Plain data: `Monitor::start` reads it once. A new source needs a default that leaves it off.
+//! Plain data, passed to `Monitor::start`. A new source needs a default that leaves it off.
 
 use alloc::vec::Vec;
 use std::io;
@@ -32,10 +32,11 @@ pub struct MonitorConfig {
     pub cgroup: Option<CgroupLimit>,
     /// The most memory of this process that is to be in RAM, if any
     /// ([`resident_memory`](crate::resident_memory)). It bounds the budget, and a usage near it is
-    /// pressure. Without a [`trim`](Self::trim) that returns memory at once, the caches give way to
-    /// memory that is free.
+    /// pressure. Without a [`trim`](Self::trim) that returns memory at once, the caches shrink
+    /// because of memory that the allocator keeps free.
     pub resident_max: Option<ByteSize>,
-    /// The hook that is called after a large shrink, and near the maximum of the resident memory; [`Trim::system`] by default.
+    /// The hook that is called after a large shrink, and near the maximum of the resident memory;
+    /// [`Trim::system`] by default.
     pub trim: Trim,
 }
 

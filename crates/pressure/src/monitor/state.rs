@@ -1,11 +1,13 @@
 //! The state of a monitor, behind its lock.
 //!
-//! Every decision of a monitor that needs its history is made here, with the time as an argument,
-//! so tests step it without a thread. `monitor.rs` adds clock, thread and files.
+//! Every decision of a monitor that needs its history is made here, with the time as an argument
+//! (nanoseconds of any monotonic clock), so tests step the state without a thread. `monitor.rs`
+//! adds clock, thread and files.
 //!
-//! Invariant: after `apply`, `max` of the group is at least the ceiling, and it is above the ceiling
-//! only while the usage was above it at the last reading. Then it follows the usage down and is not
-//! raised with it, so that a charge has to free only as much as it takes.
+//! A change must keep this invariant: after `apply`, `max` of the group is at least the ceiling,
+//! and is above the ceiling only if the usage was above the ceiling at the last reading. Then `max`
+//! follows the usage down and is not raised with it, so that a charge has to free only as much as
+//! it takes.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -36,15 +38,17 @@ const TRIM_SOON_NS: u64 = 100_000_000;
 /// While a trim that the resident memory needs is due later than this, the caches may not grow.
 const TRIM_LATE_NS: u64 = 1_500_000_000;
 
+/// The state of a monitor; see the module.
 #[derive(Debug)]
 pub(super) struct MonitorState {
+    /// The group whose `max` follows the ceiling.
     memcg: Memcg,
     reclaimer: Arc<dyn BackgroundReclaim>,
     target: Target,
     /// The budget that was set, regardless of the control group.
     asked: ByteSize,
-    /// The budget that the control group's limit left at the last reading, and at most the maximum of
-    /// the resident memory; [`ByteSize::MAX`] without either.
+    /// The budget that the control group's limit left at the last reading, and at most the maximum
+    /// of the resident memory; [`ByteSize::MAX`] without either.
     left: ByteSize,
     trim: TrimSchedule,
     /// `Some` while a usage above the ceiling falls.
@@ -52,7 +56,7 @@ pub(super) struct MonitorState {
     /// `None` without a control group, and while the thread reads the control group's files.
     watched: Option<WatchedCgroup>,
     resident: Option<ResidentLimit>,
-    /// The cgroup was too close to its limit at the last reading.
+    /// The cgroup was too close to its limit at the last reading, so a trim comes earlier.
     urgent: bool,
     stats: MonitorCounts,
     stop: bool,
@@ -63,7 +67,9 @@ pub(super) struct MonitorState {
 struct UsageFall {
     /// The usage at the last reading.
     usage: ByteSize,
+    /// The time between the last reading and the next.
     pause_ns: u64,
+    /// The time of the next reading.
     due: u64,
 }
 
@@ -72,10 +78,11 @@ struct UsageFall {
 pub(super) struct SourceFiles {
     /// The paths of the files that are watched.
     pub(super) watched: Vec<String>,
-    /// Why others are not.
+    /// The reasons why other sources are not watched.
     pub(super) missing: Vec<String>,
 }
 
+/// The parts of [`PressureStats`] that are not in other fields of the state.
 #[derive(Debug, Default)]
 struct MonitorCounts {
     lowered: u64,
@@ -102,8 +109,9 @@ impl Pause {
 }
 
 impl MonitorState {
-    /// Creates the state at level calm, with the budget `asked`, or what the control group's limit
-    /// leaves if that is less. The group's `max` is set by [`apply`](Self::apply).
+    /// Creates the state at level calm, with the budget `asked`, or the part that the control
+    /// group's limit and the maximum of the resident memory leave. The group's `max` is set by
+    /// [`apply`](Self::apply).
     pub(super) fn new(
         memcg: Memcg,
         reclaimer: Arc<dyn BackgroundReclaim>,
@@ -217,7 +225,8 @@ impl MonitorState {
         let Some(usage) = usage else {
             stats.failed += 1;
             limit.failed(now_ns);
-            // The ceiling does not rise while nothing is known.
+            // Starts the quiet time again, so that the level does not fall while nothing is known.
+            // At level calm this does nothing, and a lowered ceiling goes on rising.
             self.target.raise_to(now_ns, self.target.level(), ByteSize::ZERO, ByteSize::MAX);
             return;
         };

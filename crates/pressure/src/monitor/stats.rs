@@ -1,8 +1,8 @@
 //! Statistics of a monitor.
 //!
-//! A copy of the state at one time; reading it has no effect on the monitor.
+//! A snapshot is a copy of the state at one time; reading it has no effect on the monitor.
 //!
-//! A field that is added must be filled by the state in one place.
+//! A new field must be filled in `MonitorState::stats` alone.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -39,8 +39,8 @@ pub struct PressureStats {
     /// [`MonitorConfig::auto`](crate::MonitorConfig::auto); the control group's `memory.events`
     /// last.
     pub sources: Vec<SourceStats>,
-    /// The sources that [`MonitorConfig::auto`](crate::MonitorConfig::auto) did not find: why each
-    /// of them cannot be watched.
+    /// For each source that [`MonitorConfig::auto`](crate::MonitorConfig::auto) did not find, the
+    /// reason why it cannot be watched.
     pub missing: Vec<String>,
     /// Calls of the trim hook that have returned or panicked.
     pub trims: u64,
@@ -54,11 +54,11 @@ pub struct PressureStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceStats {
-    /// The path of its file.
+    /// The path of the source's file.
     pub file: String,
     /// Events so far.
     pub events: u64,
-    /// The reason why it has stopped, if it has.
+    /// The reason why the source is not watched any more; `None` while it is.
     pub error: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct CgroupStats {
     pub usage: ByteSize,
     /// Readings that found the usage too close to the limit.
     pub events: u64,
-    /// The reason why the last reading failed, if it has. The last limit stays in effect, and the
-    /// group is read again after two seconds.
+    /// The reason why the last reading failed; `None` if it succeeded. After a failure the last
+    /// limit stays in effect, and the group is read again after two seconds.
     pub error: Option<String>,
 }

@@ -17,7 +17,7 @@ const MEGABYTES_MIN: u32 = 8;
 const MEGABYTES_MAX: u32 = 1_000_000_000;
 
 /// `cache_memlimit`: changes the budget at once. Usage above the new budget is reclaimed in the
-/// background; stores wait for room until then.
+/// background; a store that finds no room meanwhile waits (`store/update.rs`).
 pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
     let budget = ByteSize::mib(u64::from(megabytes));
     let text = if megabytes < MEGABYTES_MIN {
@@ -47,6 +47,11 @@ pub fn tenant_set(session: &mut Session, name: &[u8], limits: Words<'_>) {
     }
 }
 
+/// Changes the given limits of a tenant.
+///
+/// # Errors
+///
+/// A sentence with the reason; then no limit is changed.
 fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> {
     let text =
         |bytes| std::str::from_utf8(bytes).map_err(|_| String::from("a tenant and its limits are written in UTF-8"));

@@ -101,15 +101,18 @@ pub fn text(server: &Server) -> String {
     page.0
 }
 
+/// The text of the metrics so far.
 struct Page(String);
 
 impl Page {
+    /// Adds a metric with one value and no label.
     fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.head(name, kind, help);
         // Writing to a `String` does not fail, here and below.
         let _ = writeln!(self.0, "{name} {value}");
     }
 
+    /// Adds a metric with a value for each value of `label`.
     fn many<L: Display, V: Display>(
         &mut self,
         name: &str,

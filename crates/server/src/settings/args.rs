@@ -1,9 +1,10 @@
 //! The command line, with memcached's flags.
 //!
-//! Names and defaults are memcached's, so that its start scripts work. The comments of the fields
-//! are the text of `--help`.
+//! Names are memcached's, and so are defaults except those of `-l` and `-t`, so that its start
+//! scripts work. The comments of the fields are the text of `--help`.
 //!
-//! A new flag must not reuse a letter that memcached has.
+//! A new flag must not reuse a letter that memcached has. The `value_name` of a path must be `file`
+//! or `path`, by which shells complete it (`manual.rs`).
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -19,11 +20,12 @@ use super::memcached_flags::MemcachedFlags;
 use super::users::Users;
 use super::{extended, limits, Files, Settings};
 
-/// memcached's bounds for `-I`.
+/// memcached's bounds for `-I`, in bytes.
 const ITEM_BYTES_MIN: u64 = 1 << 10;
 const ITEM_BYTES_LIMIT: u64 = 1 << 30;
 
-/// memcached warns from this number of threads on, as more of them only compete with each other.
+/// The maximum for `-t`. memcached has none, but warns above 64: more threads only compete with
+/// each other.
 const THREADS_MAX: usize = 256;
 
 /// A memcached-compatible server: many tenants share one memory budget; each keeps its `low`, the
@@ -148,7 +150,7 @@ struct Args {
     #[arg(long = "http", value_name = "addr")]
     http: Option<String>,
 
-    /// Shows numbers of up to this many tenants in /metrics, each with its name, and the sum of all
+    /// Show numbers of up to this many tenants in /metrics, each with its name, and the sum of all
     /// others as `other`; 0 to 1000 [default: 0]
     #[arg(long = "metrics-tenants", default_value_t = 0, hide_default_value = true, value_name = "num", value_parser = clap::value_parser!(u16).range(0..=1000))]
     metrics_tenants: u16,
@@ -164,8 +166,8 @@ struct Args {
     config: Option<PathBuf>,
 }
 
-/// Reads the command line. `-h`, `-V`, `-i` and flags that cannot be parsed end the process with a
-/// message.
+/// Reads the command line. `-h`, `-V`, `-i`, `--print` and flags that cannot be parsed end the
+/// process with a text.
 ///
 /// # Errors
 ///
@@ -174,13 +176,13 @@ pub fn read() -> Result<Settings, String> {
     parse(std::env::args_os()).unwrap_or_else(|why| exit(&why))
 }
 
-/// Ends the process with the text of `why`. Texts of `-i` and `--print` are no errors, and are printed
-/// without clap's word for one.
+/// Ends the process with the text of `why`. Texts of `-i` and `--print` are no errors, and are
+/// printed without the `error: ` that clap puts before them.
 fn exit(why: &clap::Error) -> ! {
     let text = why.to_string();
     match text.strip_prefix("error: ") {
         Some(text) if why.kind() == ErrorKind::DisplayVersion => {
-            // A closed stdout is no reason for another error.
+            // An error means that stdout is closed, so the text cannot be delivered.
             let _ = std::io::stdout().write_all(text.as_bytes());
             std::process::exit(0)
         }
@@ -192,7 +194,8 @@ const LICENSE: &str = "MIT or Apache-2.0, at your choice: https://opensource.org
     https://www.apache.org/licenses/LICENSE-2.0\n";
 
 /// Parses `words`, the program's name first. The outer error is clap's: flags that cannot be
-/// parsed, `-h`, `-V` and `-i`; the inner one is a sentence about settings that are invalid.
+/// parsed, `-h`, `-V`, `-i` and `--print`; the inner one is a sentence about settings that are
+/// invalid.
 pub fn parse<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<Result<Settings, String>, clap::Error> {
@@ -277,7 +280,8 @@ impl Args {
     }
 }
 
-/// Returns the largest item; without `-I`, 1 MiB or half of the budget, whichever is less.
+/// Returns the size of the largest item in bytes; without `-I`, 1 MiB or half of the budget,
+/// whichever is less.
 fn item_bytes(text: Option<&str>, budget: ByteSize) -> Result<usize, String> {
     let half = budget.get() / 2;
     let Some(text) = text else {
@@ -301,8 +305,8 @@ fn mode(text: &str) -> Result<u32, String> {
     mode.ok_or_else(|| format!("-a: the socket's permissions are three octal digits such as 700, not {text:?}"))
 }
 
-/// Parses the address for HTTP: an address with a port, or a port of 127.0.0.1. Port 0 means any
-/// free port, which is printed at startup.
+/// Parses the address for HTTP: an address, or a port of 127.0.0.1. Port 0, or none, means any free
+/// port, which is printed at startup.
 fn http_address(text: &str) -> Result<String, String> {
     match text.parse::<u16>() {
         Ok(port) => Ok(format!("127.0.0.1:{port}")),

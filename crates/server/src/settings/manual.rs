@@ -1,9 +1,8 @@
 //! `--print`: the manual page and completions for shells, from the definition of the flags.
 //!
-//! The Debian package contains these texts, and prints them when it is built.
+//! The Debian package contains these texts: `ci/package.sh` writes them by `--print`.
 //!
-//! A change must ensure that flags come from the definition alone, so that no text can be
-//! forgotten.
+//! A change must ensure that flags come from the definition alone, so that no text lacks a flag.
 
 use std::fmt::Write;
 
@@ -31,11 +30,13 @@ pub fn text(printed: Printed, command: &mut Command) -> String {
     }
 }
 
+/// A flag, as the texts need it.
 struct Flag {
     short: Option<char>,
     long: Option<String>,
-    /// The name of its value, if it takes one.
+    /// The name of the flag's value, if the flag takes one.
     value: Option<String>,
+    /// The text of `--help`, on one line.
     help: String,
 }
 
@@ -57,7 +58,7 @@ impl Flag {
         short.into_iter().chain(self.long.as_ref().map(|long| format!("--{long}"))).collect()
     }
 
-    /// Returns whether the value is a path.
+    /// Returns whether the value is a path, which its name tells.
     fn has_path(&self) -> bool {
         self.value.as_deref().is_some_and(|value| matches!(value, "file" | "path"))
     }
@@ -90,10 +91,11 @@ fn man(command: &Command, flags: &[Flag]) -> String {
     page
 }
 
-/// Returns `text` with the characters escaped that have a meaning in a manual page.
+/// Returns `text`, which is one line, with the characters escaped that have a meaning in a manual
+/// page.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
-    // A line that begins with one of these is a request.
+    // A line that begins with one of these characters is a request.
     if text.starts_with(['.', '\'']) {
         return format!("\\&{text}");
     }
@@ -133,7 +135,8 @@ fn zsh(name: &str, flags: &[Flag]) -> String {
 }
 
 /// Returns `text` for the brackets of a specification of `_arguments`, in single quotes. The quotes
-/// come last: the backslashes that they need are the shell's.
+/// in `text` are escaped last: the shell removes their backslashes before `_arguments` reads the
+/// others.
 fn quoted_for_zsh(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,8 +1,8 @@
 //! The limits of a tenant's connections: requests and bytes per second, their number, and the
 //! commands that are denied.
 //!
-//! They are fields of the tenant's line in `--config` and of `tenant set`, beside the limits of its
-//! memory. A change must ensure that a printed field can be read again.
+//! These limits are fields of the tenant's line in `--config` and of `tenant set`, beside the
+//! limits of the tenant's memory. A change must ensure that a printed field can be read again.
 
 use lowwater::ByteSize;
 
@@ -35,7 +35,7 @@ impl TrafficLimits {
     ///
     /// # Errors
     ///
-    /// A sentence, if the amount is none of this limit.
+    /// A sentence, if `amount` is not valid for this limit.
     pub fn set(&mut self, kind: &str, amount: &str) -> Result<bool, String> {
         match kind {
             "requests" => self.requests = count(amount)?,
@@ -54,7 +54,7 @@ impl TrafficLimits {
     }
 }
 
-/// Parses a number of at least 1; `max` is none.
+/// Parses a number of at least 1; `max`: no limit.
 fn count(text: &str) -> Result<Option<u64>, String> {
     match text {
         "max" => Ok(None),

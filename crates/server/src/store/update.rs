@@ -4,6 +4,9 @@
 //! An update may be decided again if another client changed the value in between, so a decision
 //! must have no effects. A store that finds no room waits for the reclaimer for a bounded time,
 //! since the budget is mostly exhausted for milliseconds only.
+//!
+//! Two keys with one hash share an entry of the cache (`key_hash.rs`). A change must ensure that a
+//! value is shown to an edit, or removed, only if its key is the requested one.
 
 use std::time::Duration;
 
@@ -17,13 +20,14 @@ use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveCharge;
 use crate::value::Value;
 
-/// While there is no room, a store waits for the reclaimer: this long, [`ROOM_TRIES_MAX`] times.
+/// The time for which a store without room waits before it tries again.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// The most tries of a store.
 pub const ROOM_TRIES_MAX: u32 = 500;
 
-/// Maximum of the memory in pieces, in per cent of the budget; above it, no long value is stored.
-/// Pieces beyond the budget belong to values that the cache has evicted: most are held by the
-/// output of clients that do not read, some wait for a grace period.
+/// Maximum of the memory in pieces (`value/piece_pool.rs`), in per cent of the budget; above it, no
+/// long value is stored. Pieces beyond the budget belong to values that the cache has evicted: most
+/// are held by the output of clients that do not read, some wait for a grace period.
 const PIECES_PERCENT_MAX: u64 = 150;
 
 /// Maximum length of a value that is stored regardless of `PIECES_PERCENT_MAX`: the size of a
@@ -50,9 +54,9 @@ impl Store {
         self.update_received(key, expiry, ReceiveCharge::default(), edit).await
     }
 
-    /// Stores a value of `bytes` under `key` at once, whatever is there, and returns whether it is
-    /// stored. If not, [`update`](Self::update) stores it, or refuses it: there is no room now, it
-    /// expires at once, or nothing may be evicted. `bytes` are at most 16 KiB.
+    /// Stores a value of `bytes` under `key` at once, whatever is there. Returns false if there is
+    /// no room now, the value expires at once, or nothing may be evicted: then the caller uses
+    /// [`update`](Self::update). `bytes` are at most `SHORT_BYTES_MAX`, as pieces are not counted.
     pub fn try_set(&self, key: &[u8], expiry: Expiry, flags: u32, bytes: &[u8]) -> bool {
         if !self.evict || expiry == Expiry::Past {
             return false;
@@ -95,7 +99,11 @@ impl Store {
     }
 
     /// Tries once to update the value under `key`: reads it, calls `edit`, and replaces it in one
-    /// step of the cache. An error means that there is no room now.
+    /// step of the cache.
+    ///
+    /// # Errors
+    ///
+    /// The cache's reason; or `NoRoom`, if pieces or tenant have no room for the value.
     fn try_update<R>(
         &self,
         key: &[u8],

@@ -1,9 +1,9 @@
 //! The handle of a registry: its constructors, and access to its parts.
 //!
-//! The other calls of the handle are in `reclaim.rs` and `inspect.rs`. Clones share one
-//! `RegistryCore`; the last one ends it.
+//! The other calls of the handle are in `reclaim.rs` and `inspect.rs`. Clones and registrations
+//! share one `RegistryCore`, which ends with the last of them.
 //!
-//! A change must ensure that only the last handle ends it.
+//! A change must ensure that the core does not end while a clone or a registration exists.
 
 use alloc::sync::Arc;
 use core::alloc::Layout;
@@ -106,7 +106,8 @@ impl Registry {
     }
 
     /// Keeps this thread from reclaiming through this registry until the guard is dropped: for code
-    /// that holds locks that a shrinker's callback takes.
+    /// that holds locks that a shrinker's callback takes. Aborts the process if there is no memory
+    /// to record the thread.
     pub fn no_reclaim_scope(&self) -> NoReclaim<'_> {
         self.core.scopes.enter()
     }

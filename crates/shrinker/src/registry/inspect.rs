@@ -1,6 +1,7 @@
 //! The calls of a registry that show its state.
 //!
-//! None of these changes a bit, a debt or an object; only `survey` calls shrinkers.
+//! A change must ensure that none of these calls changes a bit, a debt or an object, and that only
+//! `survey` calls shrinkers.
 //!
 //! Numbers such as S25 are those of docs/INVARIANTS.md.
 
@@ -27,9 +28,9 @@ impl Registry {
     }
 
     /// Returns true if a thread, this one included, is inside a callback of a registered shrinker.
-    /// It may hold objects that no count shows and that are not freed yet: a caller that found
-    /// nothing to free should try again once the call has ended. If this returns false, the caller
-    /// sees everything that the ended calls freed. O(shrinkers).
+    /// The thread may hold objects that no count shows and that are not freed yet: a caller that
+    /// found nothing to free should try again once the callback has ended. If this returns false,
+    /// the caller sees everything that the ended callbacks freed. O(shrinkers).
     pub fn has_calls_in_flight(&self) -> bool {
         self.core.has_calls_in_flight()
     }
@@ -56,9 +57,9 @@ impl Registry {
         stats
     }
 
-    /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is
-    /// O(live pairs) (`docs/INVARIANTS.md`, S25), whatever the number of groups. Exact; without the
-    /// shrinkers themselves, the handles returned by
+    /// Returns the bytes allocated for the registry: its shrinkers' entries and names, and the map,
+    /// which is O(live pairs) (`docs/INVARIANTS.md`, S25), whatever the number of groups. Exact;
+    /// without the shrinkers themselves, the handles returned by
     /// [`Prepared::occupancy`](crate::Prepared::occupancy), the objects passed in the
     /// configuration, the entries of threads inside callbacks, and the labels of metrics.
     pub fn footprint(&self) -> ByteSize {
@@ -67,7 +68,7 @@ impl Registry {
         self.core.map.footprint().saturating_add(ByteSize::new((self.core.bytes() + counted) as u64))
     }
 
-    /// Objects that `id` owes for `memcg` on `node`; 0 if none.
+    /// Returns the number of objects whose scan `id` owes (deferred objects) for `memcg` on `node`.
     #[doc(alias = "nr_deferred")]
     pub fn owed(&self, memcg: &Memcg, node: NodeId, id: ShrinkerId) -> u64 {
         match self.core.knows(memcg, node) {
@@ -76,8 +77,8 @@ impl Registry {
         }
     }
 
-    /// Returns the number of objects of `memcg` and its descendants on `node`, as of the last
-    /// visits. O(live pairs on the node), no callback.
+    /// Returns the number of objects of `memcg` and its descendants on `node`, as counted at the
+    /// last visits. O(live pairs on the node), no callback.
     pub(crate) fn held(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.core.map.held(memcg, node)
     }

@@ -10,12 +10,12 @@
 //! ```
 //!
 //! Lists keep the shrinker's state and the map alive, but not the core, so a list that outlives its
-//! registry does no harm. `lookup` enters the shrinker before it releases the lock of the slots;
-//! otherwise the shrinker could end in between.
+//! registry does no harm.
 //!
 //! Numbers such as S17 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that a shrinker is entered before the lock of the slots is released.
+//! A change must ensure that `lookup` enters a shrinker before it releases the lock of the slots:
+//! otherwise the shrinker could end in between.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -49,24 +49,24 @@ pub(crate) type RegisteredOccupancy = OccupancyHandle<IdClaim>;
 pub(crate) struct RegistryCore {
     pub(crate) map: TryArc<Map>,
     pub(crate) root: Memcg,
-    /// The hook in the tree, removed when this is dropped.
+    /// The hook in the tree, removed by the core's drop.
     hook: HookId,
     pub(crate) config: RegistryConfig,
     pub(crate) scopes: Scopes,
     debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
-    /// The number of foreground calls of reclaim; the background paces the scan of deferred objects
-    /// by it.
+    /// The number of foreground calls of reclaim so far: while it grows, the reclaimer scans
+    /// deferred objects at a slower pace.
     foreground_calls: AtomicU64,
     ids: Mutex<IdPool>,
     /// The registered shrinkers, by id. A lookup enters the shrinker before it releases the lock.
-    /// So a thread that has killed the shrinker and then held the write lock can rely on no lookup
-    /// having a handle.
+    /// So after a thread has killed a shrinker and then taken the write lock, no other thread has a
+    /// reference to the shrinker without being inside it.
     slots: RwLock<Vec<Option<TryArc<Registered>>>>,
     #[cfg(feature = "metrics")]
     pub(crate) published: Mutex<crate::series::PublishedSeries>,
 }
 
-/// A claimed id with its bits and debts; freed clean when this is dropped (S17).
+/// A claimed id. Its drop clears the id's bits and debts, and frees the id (S17).
 pub(crate) struct IdClaim {
     core: TryArc<RegistryCore>,
     state: TryArc<RegisteredState>,
@@ -115,9 +115,9 @@ impl RegistryCore {
         TryArc::try_new(core)
     }
 
-    /// Returns the right to call the shrinker with this id. `None` if it is not registered yet or
-    /// any more, is quarantined, or the thread is inside it: its bit then stays unchanged, and is
-    /// cleared when the id ends.
+    /// Returns the right to call the shrinker with this id. `None` if the shrinker is not
+    /// registered yet or any more, or is quarantined; if the thread is inside it; or without memory
+    /// to record the thread. The caller then leaves the shrinker's bit as it is.
     pub(crate) fn lookup(&self, id: u32) -> Option<CallGuard> {
         let slots = self.slots.read();
         Registered::try_get(slots.get(id as usize)?.as_ref()?)
@@ -147,7 +147,7 @@ impl RegistryCore {
         self.foreground_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notifies the listener, if there is one.
+    /// Notifies the debt listener, if there is one: without the lock, as it is user code.
     pub(crate) fn notify_of_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
         let listener = self.debt_listener.read().clone();
         if let Some(listener) = listener {
@@ -165,7 +165,7 @@ impl RegistryCore {
         self.slots.read().len() as u32
     }
 
-    /// Closes an id and frees it without bits and debts (S17).
+    /// Clears the bits and debts of an id, and frees the id (S17).
     pub(crate) fn close(&self, key: Key) {
         self.map.close(key);
         let mut ids = self.ids.lock();
@@ -201,11 +201,12 @@ impl RegistryCore {
             try_shrink(&mut slots, twice);
         }
         drop(slots);
+        // Without the lock: this may drop the shrinker, which is user code.
         drop(gone);
     }
 
-    /// Allocates an id with these options: its bits can be set from here on. The error says whether
-    /// ids or memory ran out.
+    /// Allocates an id for a shrinker with these options: the id's bits can be set from here on.
+    /// The error tells whether ids or memory ran out.
     pub(crate) fn alloc(this: &TryArc<Self>, options: ShrinkerOptions) -> Result<IdClaim, ShrinkerAllocError> {
         let id = this.ids.lock().take().map_err(|no_id| match no_id {
             NoId::AllUsed => ShrinkerAllocError::OutOfIds,
@@ -222,7 +223,7 @@ impl RegistryCore {
         Ok(IdClaim { core: this.clone(), state })
     }
 
-    /// Replaces the listener and returns the previous one.
+    /// Replaces the debt listener, and returns the previous one, to be dropped without a lock.
     pub(crate) fn replace_debt_listener(
         &self,
         listener: Option<Arc<dyn DebtListener>>,
@@ -252,7 +253,8 @@ impl RegistryCore {
         self.slots.read().iter().flatten().count()
     }
 
-    /// Bytes allocated for the core, the shrinkers' states and names, and ids; without the map.
+    /// Returns the bytes allocated for the core, the shrinkers' states and names, ids, and scopes;
+    /// without the map.
     pub(crate) fn bytes(&self) -> usize {
         let slots = self.slots.read();
         let entries: usize = slots.iter().flatten().map(|registered| registered.bytes()).sum();

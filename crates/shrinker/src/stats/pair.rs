@@ -1,9 +1,9 @@
 //! Statistics of one shrinker for one group on one node.
 //!
-//! A pair's counts are kept beside its bit and vanish with it, so their memory follows the live
-//! pairs.
+//! A pair's counts are kept beside its bit and vanish with the bit, so their memory follows the
+//! live pairs.
 //!
-//! A change of its size is a change of the memory of each pair.
+//! A change of the size of `PairCounts` changes the memory of each visited pair.
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
@@ -15,15 +15,18 @@ use crate::thin_vec::ThinVec;
 /// whatever its number of batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PairCounts {
+    /// The objects that the last visit counted.
     pub(crate) counted: u64,
     pub(crate) requested: u64,
     pub(crate) freed: u64,
     pub(crate) deferred: u64,
     pub(crate) time_ns: u64,
+    /// On the registry's clock; 0 without a clock.
     pub(crate) last_run_ns: u64,
 }
 
 impl PairCounts {
+    /// Adds a visit that counted `counted` objects.
     fn add(&mut self, counted: u64, visited: &VisitCounts) {
         let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
         add(&mut self.requested, visited.requested);
@@ -103,7 +106,7 @@ pub struct PairStats {
     /// Objects owed now.
     #[doc(alias = "nr_deferred")]
     pub owed: u64,
-    /// Nanoseconds in the shrinker's callbacks; 0 without a clock.
+    /// Nanoseconds of the pair's visits: the callbacks and the work around them; 0 without a clock.
     pub time_ns: u64,
     /// The time of the last visit, on the registry's clock; `None` before the first visit, or
     /// without a clock.

@@ -7,10 +7,13 @@
 use crate::slab::{SharedSlab, Slot, Slotted};
 use core::ptr::NonNull;
 
-/// An object that was removed from the index and has no handle any more: dropping this retires it.
+/// An object that was removed from the index and has no handle any more, if there is one: dropping
+/// this retires the object.
 pub(super) struct Removed<T: Slotted>(pub(super) Option<NonNull<T>>);
 
 impl<T: Slotted> Removed<T> {
+    /// Removes the object's mark as indexed; without a handle, the object is then this guard's.
+    ///
     /// # Safety
     ///
     /// The object belongs to this index; this thread removed it, or marked it as indexed without
@@ -36,15 +39,16 @@ impl<T: Slotted> Drop for Removed<T> {
     }
 }
 
-/// An object that is marked as indexed but not yet inserted.
+/// An object that is marked as indexed but not inserted: dropping this removes the mark, and
+/// retires the object if it has no handle.
 pub(super) struct Entered<T: Slotted>(pub(super) Option<NonNull<T>>);
 
 impl<T: Slotted> Entered<T> {
     /// Marks an object as indexed and calls `add` with its handle. Returns the object's number,
     /// which the caller stores in the index, and the result of `add`.
     ///
-    /// If `add` panics, or returns a handle that it must not return, the object stays in `self`,
-    /// whose drop ends its life if there is no handle.
+    /// The object stays in `self` if `add` panics, returns another object's handle, or refuses an
+    /// object that was in an index before and whose state readers may therefore change.
     #[inline]
     pub(super) fn enter<R>(
         &mut self,
@@ -56,8 +60,7 @@ impl<T: Slotted> Entered<T> {
         let number = unsafe { SharedSlab::number(object) };
         let was_seen = slot.state().was_seen();
         slot.state().enter();
-        // Covers an `add` that refuses or panics: the object may have been marked as indexed,
-        // whatever `add` did with the handle.
+        // Before `add`, which may refuse or panic: the mark is removed in any case.
         self.0 = Some(object);
         match add(slot) {
             Ok(added) => {

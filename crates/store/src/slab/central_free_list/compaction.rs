@@ -1,20 +1,22 @@
 //! Selection of the chunks to evacuate, so that few objects in many chunks take fewer chunks.
 //!
-//! Objects cannot move by themselves. The selection only marks chunks; the owner (a cache's
-//! housekeeper) then replaces each object in a marked chunk by a copy elsewhere. A change must
-//! ensure that no more objects are in the selected chunks than the other chunks have free slots.
+//! The slab cannot move objects, as readers access them. The selection only marks chunks; the owner
+//! of the objects (a cache, on the housekeeper's thread) then replaces each object in a marked
+//! chunk by a copy elsewhere. A change must ensure that no more objects are in the selected chunks
+//! than the other chunks have free slots.
 
 use super::sum::Sum;
 use super::CentralFreeList;
 use crate::sync::atomic::Ordering;
 use lowwater_base::slots::ChunkHeader;
 
-/// A node is compacted only if at most 1/`SPARSE_PARTS` of its slots is in use.
+/// A node is compacted only if less than 1/`SPARSE_PARTS` of its slots is in use.
 const SPARSE_PARTS: usize = 2;
-/// And only if it has at least this many chunks.
+/// The minimum number of chunks of a node that is compacted.
 const CHUNKS_MIN: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
-/// The number of fullness steps that are told apart. Coarse, so that among chunks of about the same
-/// fullness adjacent ones are selected: a span returns to the system only as a whole.
+/// The number of steps of fullness by which chunks are selected. Coarse, so that among chunks of
+/// about the same fullness those with the lowest numbers are selected, which mostly share spans: an
+/// empty span is unmapped as a whole.
 const STEPS: usize = 8;
 
 impl CentralFreeList {
@@ -30,8 +32,8 @@ impl CentralFreeList {
         (0..self.nodes.len()).map(|node| self.begin_on(node)).sum()
     }
 
-    /// Selects chunks of one node, if the node is sparse. Returns the number of used slots in them,
-    /// which is at most the number of free slots in the others.
+    /// Selects chunks of one node, if the node is sparse. Returns the number of used slots in the
+    /// selected chunks, which is at most the number of free slots in the others.
     fn begin_on(&mut self, node: usize) -> usize {
         let mut rest = self.nodes[node].all;
         if !is_sparse(rest) {
@@ -68,12 +70,14 @@ impl CentralFreeList {
         }
     }
 
+    /// Marks a chunk as evacuating, or not any more: in this list, and in the chunk's header for
+    /// threads that do not hold the lock.
     fn set_leaving(&mut self, at: usize, evacuating: bool) {
         self.chunks[at].is_evacuating = evacuating;
         self.rebin(at as u32);
         let Some(memory) = &self.chunks[at].memory else { return };
-        // SAFETY: a chunk's memory begins with its header, and exists while the pool's lock is
-        // held.
+        // SAFETY: a chunk's memory begins with its header, and is not freed while this list is
+        // borrowed.
         let header = unsafe { memory.base.cast::<ChunkHeader>().as_ref() };
         // Relaxed: a hint. A thread that misses it puts one more object into the chunk, or leaves
         // one there.
