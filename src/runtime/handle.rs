@@ -52,8 +52,9 @@ use super::retired::Retired;
 ///
 /// A reclaimer per NUMA node, and two housekeeper threads, which reap expired entries, empty
 /// dropped groups and compact. One of the two is the standby: when a listener or a value's drop
-/// blocks the other for 250 ms, the standby takes over the work for all other caches. The threads
-/// sleep while there is nothing to do.
+/// blocks the other for 250 ms, the standby takes over the work for all other caches. These threads
+/// sleep while there is nothing to do. A runtime that watches for [pressure](Self::pressure) has
+/// one thread more, which also reads the control group at fixed intervals.
 ///
 /// ```
 /// use lowwater::{ByteSize, Runtime};
