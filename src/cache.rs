@@ -7,14 +7,14 @@
 //!            -> index, and the list of (group, node), under one segment's lock
 //!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first
 //!            (`policy` gives the order). Used since the last walk: kept, younger on its list.
-//!            Else: off the list; lock dropped; out of the index; listener; retired
+//!            Else: off the list; lock dropped; out of the index; uncharged; listener; retired
 //! ```
 //!
 //! # Modules, from the lowest to the highest
 //!
 //! | module | contents |
 //! |---|---|
-//! | `error`, `removal`, `thread`, `stats` | errors; removal causes; thread numbers; counters |
+//! | `error`, `removal`, `stats` | errors; removal causes; counters |
 //! | `expiry` | deadlines in four bytes; the clock; computed times; the reaper, a background sweep |
 //! | `policy` | eviction orders: queues, tenants, miss costs; which ghosts a record leaves |
 //! | `record` | one cached item: key, value, deadline, charge, use count, links |
@@ -24,7 +24,7 @@
 //! | `inner`, `shared` | the state that handles share, and their pointer to it |
 //! | `handle`, `figures` | the public handle; footprint and counts |
 //! | `lookup`, `pinned` | lookups |
-//! | `charge`, `payer` | charging an insert; the group that is charged |
+//! | `charge`, `payer`, `payment` | charging an insert; the group that is charged; its paid bytes |
 //! | `insert`, `overwrite`, `entry` | inserting; replacing a value in its place; the public entry API |
 //! | `load` | single-flight loads; reloads of present entries |
 //! | `tenant_view` | name spaces: keys that belong to a tenant |

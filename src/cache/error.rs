@@ -1,9 +1,8 @@
-//! Errors of building a cache and of inserting; an insert's error returns the value.
+//! Errors of building a cache and of inserting.
 //!
-//! Each message names the limit or group and its bytes. An insert that fails returns the value,
-//! since it may exist nowhere else.
-//!
-//! A new error must keep both rules.
+//! A change must ensure that each message names what the caller can change, such as a setting, a
+//! limit or a group, with its value; and that an insert that fails returns the value, since it may
+//! exist nowhere else.
 
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub enum CacheBuildError {
         /// The value given to [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle).
         time_to_idle: Duration,
     },
-    /// The last part of an entry's time, in which it is reloaded, would be all of it.
+    /// The part of an entry's time to live in which it is reloaded would be all of that time.
     #[error(
         "refresh_ahead ({refresh_ahead:?}) must be shorter than time_to_live ({time_to_live:?}): an entry would be \
          reloaded again as soon as it was reloaded"
@@ -124,7 +123,7 @@ pub enum RejectReason {
         bytes: ByteSize,
         /// The bytes of entries that have left the runtime's caches and are not dropped yet.
         retired: ByteSize,
-        /// The most bytes that may be held back when all of the budget is used.
+        /// The maximum of `retired` while the budget is used up; see [`Runtime`](crate::Runtime).
         allowed: ByteSize,
     },
     /// The group belongs to another runtime.

@@ -1,9 +1,9 @@
 //! Overwrites: a new value takes the place of a present one, in the index and on its list.
 //!
-//! The new record gets the position, the uses and the charge of the old one; only a difference of
-//! their charges is charged or uncharged. Nothing is evicted, and no list changes its length. The
-//! general insert, which adds the new record to its queue and removes the old one, remains for all
-//! other cases:
+//! The new record gets the position and the uses of the old one, and one use more. It takes over
+//! the charge, so only the difference of both charges is charged or uncharged. Nothing is evicted,
+//! and no list changes its length. The general insert, which adds the new record to its queue and
+//! removes the old one, is used in these cases:
 //!
 //! ```text
 //!     the entry moves to another group            the old record has expired
@@ -13,8 +13,8 @@
 //!     readers hold back much memory
 //! ```
 //!
-//! A change must ensure that an entry is the same after either way, that each of these cases is
-//! refused, and that a refused record is returned as it was.
+//! A change must ensure that either way leaves the same key, value, group and deadline, that each
+//! of these cases is refused, and that a refused record is returned as it was.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
@@ -33,10 +33,10 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Returns whether a new record of `group` takes the place of `old`, the record of the same key,
-    /// whose memory is on `node`. The caller holds the lock of their segment. Stores the old record's
-    /// group in `owner` if it is another: its handle may be the last one, and is to be dropped
-    /// without the lock.
+    /// Returns whether a new record of `group` may take the place of `old`, the record of the same
+    /// key, whose memory is on `node`. The caller holds the lock of their segment. If the old
+    /// record's group was looked up, its handle is stored in `owner`: it may be the last one, and
+    /// the caller drops it without the lock.
     #[inline]
     fn may_overwrite(
         &self,
@@ -62,8 +62,8 @@ where
         is_within_limits(group)
     }
 
-    /// Puts a new record of this hash in the place of `old` on its list, and settles its payment. As for
-    /// [`may_overwrite`](Self::may_overwrite).
+    /// Puts a new record of this hash in the place of `old` on its list, and settles its payment.
+    /// For `node`, `owner` and the lock see [`may_overwrite`](Self::may_overwrite).
     ///
     /// # Errors
     ///

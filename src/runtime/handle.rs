@@ -1,9 +1,7 @@
 //! [`Runtime`]: the public handle, and the state that its clones share.
 //!
-//! Fields are dropped in the order of their declaration, and that order is the guarantee: threads
-//! end before the parts that they use.
-//!
-//! A field that is added must be placed by that order.
+//! The state drops its fields in the order of their declaration, so this order decides that threads
+//! end before the parts that they use. A change must place a new field by this order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +52,9 @@ use super::retired::Retired;
 ///
 /// A reclaimer per NUMA node, and two housekeeper threads, which reap expired entries, empty
 /// dropped groups and compact. One of the two is the standby: when a listener or a value's drop
-/// blocks the other for 250 ms, the standby takes over the work for all other caches. The threads
-/// sleep while there is nothing to do.
+/// blocks the other for 250 ms, the standby takes over the work for all other caches. These threads
+/// sleep while there is nothing to do. A runtime that watches for [pressure](Self::pressure) has
+/// one thread more, which also reads the control group at fixed intervals.
 ///
 /// ```
 /// use lowwater::{ByteSize, Runtime};
@@ -72,9 +71,10 @@ pub struct Runtime {
     pub(super) inner: Arc<RuntimeInner>,
 }
 
+/// The state that all clones of a [`Runtime`] share. No thread of the runtime holds a handle on it,
+/// so the drop of the last clone ends the threads.
 pub(super) struct RuntimeInner {
-    // Fields are dropped in this order. The housekeeper's threads are joined before the parts that
-    // they use are dropped; they hold no handle on `RuntimeInner`.
+    // The housekeeper's threads are joined before the parts that they use are dropped.
     pub(super) housekeeper: Housekeeper,
     // The monitor's thread has a handle on the reclaimer, so it is joined before the reclaimer is
     // dropped.
@@ -82,13 +82,14 @@ pub(super) struct RuntimeInner {
     // The reclaimer's threads are joined before the registry and the tree are dropped.
     pub(super) reclaimer: Arc<Reclaimer>,
     pub(super) registry: Registry,
+    /// Groups by path, so that a lookup of a group takes no lock of the tree (`groups.rs`).
     pub(super) groups: DashMap<Box<str>, Memcg>,
     pub(super) topology: Arc<dyn Topology>,
     pub(super) direct_time_max: Duration,
     pub(super) retired: Arc<Retired>,
     /// The clock of the deadlines; `None`: the system's.
     pub(super) clock: Option<ManualClock>,
-    /// The series that were published so far.
+    /// The metric series that were published so far.
     #[cfg(feature = "metrics")]
     pub(super) published: parking_lot::Mutex<super::published::PublishedSeries>,
     pub(super) tree: MemcgTree,
@@ -103,8 +104,8 @@ pub struct RuntimeStats {
     /// The effective budget: less than the configured one under memory pressure, or if the limit of
     /// the control group is lower.
     pub budget: ByteSize,
-    /// Bytes of entries that were removed and are not dropped yet, in addition to the usage. If
-    /// they are many, readers hold most of them back. Usage and retired bytes together exceed the
+    /// Bytes of entries that were removed and are not dropped yet, in addition to the usage. A high
+    /// number means that readers hold entries back. Usage and retired bytes together exceed the
     /// budget by a quarter of it at most, or by 16 MiB if that is more: see [`Runtime`].
     pub retired: ByteSize,
     /// Bytes of the ghost table, which records evicted keys and shows which tenants would use more
@@ -240,8 +241,8 @@ impl Runtime {
         dropped
     }
 
-    /// Reports freed bytes to the pressure monitor, if there is one: it trims the allocator when
-    /// they are many.
+    /// Reports freed bytes to the pressure monitor, if there is one: the monitor trims the
+    /// allocator after many freed bytes.
     fn freed(&self, bytes: ByteSize) {
         if let Some(pressure) = self.pressure() {
             pressure.freed(bytes);

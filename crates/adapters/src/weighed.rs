@@ -1,4 +1,4 @@
-//! Weights and a lock, for caches that count entries and are used by one thread.
+//! Weights and a lock, for caches that count entries and are made for one thread.
 //!
 //! Such a cache reports no weight. So each entry is weighed when it enters and when it leaves, and
 //! the sum is kept beside the cache, under one lock.
@@ -58,6 +58,7 @@ pub struct Weighed<C: OldestFirst> {
 
 struct WeighedState<C> {
     cache: C,
+    /// The sum of the weights of the entries.
     weight: ByteSize,
 }
 
@@ -79,8 +80,8 @@ impl<C: OldestFirst> Weighed<C> {
         }
     }
 
-    /// Inserts an entry, as the youngest. Returns the entry that it replaced. Call it in
-    /// [`Adapted::update`](crate::Adapted::update).
+    /// Inserts an entry, as the youngest. Returns the entry that it replaced, or that the cache
+    /// evicted for it. Call it in [`Adapted::update`](crate::Adapted::update).
     pub fn insert(&self, key: C::Key, value: C::Value) -> Option<(C::Key, C::Value)> {
         let weight = (self.weigher)(&key, &value);
         let mut state = self.lock();
@@ -96,8 +97,8 @@ impl<C: OldestFirst> Weighed<C> {
         self.forget(old)
     }
 
-    /// Calls `f` with the cache, under the lock: for lookups. Entries that `f` inserts or removes
-    /// are not weighed.
+    /// Calls `f` with the cache, under the lock: for lookups. `f` must not insert or remove
+    /// entries: they would not be weighed then, and an inserted entry is weighed when it leaves.
     pub fn with<R>(&self, f: impl FnOnce(&mut C) -> R) -> R {
         f(&mut self.lock().cache)
     }
@@ -110,7 +111,7 @@ impl<C: OldestFirst> Weighed<C> {
         Some((key, value))
     }
 
-    /// A panic inside the lock leaves at most a wrong weight.
+    /// Locks the state, even after a panic under the lock, which leaves at most a wrong weight.
     fn lock(&self) -> MutexGuard<'_, WeighedState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!     index   0  1  2  3  ...  63 | 64 ...            a page has 64 slots, two words of bits
-//!     used    1  1  0  1        1 |
-//!     positive 0  1  0  0       0 |                   pages with a used, positive, negative slot: a bitmap each
+//!     used      1  1  0  1       1 |
+//!     positive  0  1  0  0       0 |                  pages with a used, positive, negative slot: a bitmap each
 //! ```
 //!
 //! A proposed kernel patch (`sweep_negative`) keeps negatives behind the positives on one list of
@@ -22,6 +22,8 @@
 //!
 //! The cost is 8 bytes and two bits per child; the kernel's two list pointers take 16 bytes.
 //!
+//! A change must keep a child's index for as long as it is a child, and the order of D15.
+//!
 //! Numbers such as D14 are those of docs/INVARIANTS.md.
 
 mod bitmap;
@@ -32,7 +34,7 @@ use bitmap::HierarchicalBitmap;
 
 /// Slots of a page.
 const PAGE: usize = 64;
-/// A page with no more children than this takes new ones again.
+/// A page takes new children until it is full, and again when it has no more than this.
 const REOPEN_AT: u32 = PAGE as u32 / 2;
 
 /// The children that a walk visits.
@@ -54,7 +56,9 @@ struct PageSummary {
 /// 64 slots for children.
 struct ChildPage<T> {
     slots: Vec<Option<T>>,
+    /// One bit for each slot with a child.
     used: u64,
+    /// One bit for each slot with a positive child.
     positive: u64,
     /// The page is in `open`, or is the page that is being filled.
     open: bool,
@@ -72,14 +76,19 @@ impl<T> ChildPage<T> {
 #[doc(alias = "d_subdirs")]
 pub(crate) struct Children<T> {
     pages: Vec<ChildPage<T>>,
+    /// One bit for each page: it has a child.
     used: HierarchicalBitmap,
+    /// One bit for each page: it has a positive child.
     positive: HierarchicalBitmap,
+    /// One bit for each page: it has a negative child.
     negative: HierarchicalBitmap,
     /// The page that is being filled.
     filling: Option<u32>,
-    /// Pages with free slots.
+    /// The pages to fill next: those that have fallen to [`REOPEN_AT`] children.
     open: Vec<u32>,
+    /// The number of children.
     len: usize,
+    /// The number of positive children.
     positives: usize,
     /// Negatives on the protected list.
     pub(crate) protected: usize,
@@ -135,7 +144,7 @@ impl<T> Children<T> {
         (p * PAGE + at) as u32
     }
 
-    /// Removes the child at `index`.
+    /// Removes the child at `index`; `None` if there is none. Its index may be used again.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let (p, at) = page_and_slot(index);
         let page = self.pages.get_mut(p)?;
@@ -250,6 +259,7 @@ impl<T> Children<T> {
         self.negative.set(p, now.negative);
     }
 
+    /// Returns the number of the page that takes the next child.
     fn page_with_free_slot(&mut self) -> usize {
         loop {
             if let Some(p) = self.filling {

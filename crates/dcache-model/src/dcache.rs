@@ -3,7 +3,7 @@
 //! The public entry of the crate; `dcache_core.rs` has the state behind it. The settings are fixed
 //! at `build`, because the hash table and the ghost table are sized by them.
 //!
-//! A setting that is added needs a default with a reason, and a builder method with an example.
+//! A change that adds a setting must give it a default, and a builder method that states it.
 
 use crate::backend::Backend;
 use crate::dcache_core::{DcacheCore, OnUnlink};
@@ -74,8 +74,8 @@ pub struct Builder {
     charges: bool,
 }
 
-/// Default number of buckets: 2^16 chains take half a megabyte. Linux's default on a large machine,
-/// 32 MiB of table, would be too much for a guest.
+/// The default number of buckets, whose heads take 512 KiB. Linux's default on a machine of 32 GiB,
+/// a table of 32 MiB, would be too much for a guest.
 const BUCKETS_DEFAULT: usize = 1 << 16;
 
 impl Dcache {
@@ -100,8 +100,8 @@ impl Dcache {
     ///
     /// # Errors
     ///
-    /// The error of the backend's `root`; [`ErrorKind::TooManyReferences`] with more than 65,536
-    /// mounts, or when the registry has no shrinker id left.
+    /// The error of the backend's `root`; [`ErrorKind::TooManyReferences`] if the cache has 65,536
+    /// mounts, or the registry has no shrinker id or no memory left.
     pub fn mount(&self, backend: Arc<dyn Backend>, registry: &Registry, group: &Memcg) -> Result<Mount, crate::Error> {
         self.try_mount(backend, registry, group).map_err(|kind| kind.at(b"/"))
     }
@@ -181,9 +181,9 @@ impl Dcache {
         lengths
     }
 
-    /// Returns the number of buckets that Linux allocates for so much memory: one for every 8 KiB
-    /// up to 64 GiB; above that, the memory for each bucket doubles with every factor of 4. A power
-    /// of two.
+    /// Returns the number of buckets that Linux allocates on a machine with this memory: one for
+    /// every 8 KiB up to 64 GiB; the memory for each bucket doubles above 64 GiB, and again with
+    /// each factor of 4. A power of two.
     #[doc(alias = "alloc_large_system_hash")]
     pub fn kernel_buckets(memory: ByteSize) -> u64 {
         const SCALE: u32 = 13;
@@ -249,7 +249,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// If so many buckets exceed the address space.
+    /// If the table of buckets would exceed the address space.
     pub fn build(self) -> Dcache {
         let chains = HashChains::new(self.buckets);
         let ghosts = if self.policy.has_own_lists() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };

@@ -21,6 +21,7 @@
 //! | `child_index` | the parent's children lock; once without it, by the thread that allocates the dentry | under the same lock; without it as a sample, when the dentry is dead |
 //! | `dir` | no lock, once | by any thread |
 //! | `Dir`: `children`, `in_lookup` | their own locks | under the same lock |
+//! | `sb`, `node`, `memcg` | never, after the allocation | by any thread |
 //!
 //! Lock order: the rename mutex, a directory's `rwsem` (ancestors first), its `in_lookup`, the
 //! rename lock, `d_lock` (by address for two dentries), the parent's `children`, a bucket's lock, a
@@ -62,9 +63,11 @@ use once_cell::race::OnceBox;
 pub(crate) struct Dentry {
     link: HashLink<Dentry>,
     pub(crate) seq: SeqCount,
+    /// The high half of the name's hash.
     hash: AtomicU32,
     /// The address of the parent, as part of the name that lookups compare.
     parent: AtomicUsize,
+    /// The first [`INLINE_MAX`] bytes of the name, padded with zeros.
     words: [AtomicU64; WORDS],
     /// The inode number, valid while the dentry is positive.
     number: AtomicU64,
@@ -73,8 +76,11 @@ pub(crate) struct Dentry {
     /// The index among the children of the parent.
     #[doc(alias = "d_sib")]
     pub(crate) child_index: AtomicU32,
+    /// The id of the superblock.
     pub(crate) sb: u16,
+    /// The NUMA node, which chooses the list.
     pub(crate) node: NodeId,
+    /// Set when the dentry first becomes a directory; stays when it turns negative.
     dir: OnceBox<Dir>,
     d_lock: Mutex<LockedFields>,
     lru: Links,
@@ -117,6 +123,7 @@ pub(crate) struct Dir {
 #[doc(alias = "in_lookup_hashtable")]
 pub(crate) struct InLookup {
     pub(crate) dentries: Vec<Arc<Dentry>>,
+    /// Threads that wait at `lookup_done`.
     pub(crate) waiters: usize,
 }
 
@@ -125,7 +132,7 @@ const _: () =
     assert!(size_of::<Dentry>() <= 152, "a dentry with both counts of its Arc is 168 bytes (DESIGN: cost table)");
 
 impl Dentry {
-    /// Returns a negative dentry that is not hashed and has one user.
+    /// Creates a negative dentry that is not hashed and has one user. `flags` are set in addition.
     #[doc(alias = "d_alloc")]
     pub(crate) fn new(
         qstr: &QStr<'_>,
@@ -248,10 +255,9 @@ impl Dentry {
         self.is_same_name(qstr).then_some(seq)
     }
 
-    /// Returns whether the dentry is hashed under this name. The caller validates with `seq`. It
-    /// does not hold `d_lock`, unless the name has at most [`INLINE_MAX`] bytes: the tail of a
-    /// longer name is compared under `d_lock`. With `d_lock` held, call
-    /// [`is_same_name_locked`](Self::is_same_name_locked).
+    /// Returns whether the dentry is hashed under this name. The caller validates with `seq`, and
+    /// does not hold `d_lock`: the tail of a name of more than [`INLINE_MAX`] bytes is compared
+    /// under it. With `d_lock` held, call [`is_same_name_locked`](Self::is_same_name_locked).
     #[doc(alias = "d_same_name")]
     #[inline]
     pub(crate) fn is_same_name(&self, qstr: &QStr<'_>) -> bool {
@@ -386,9 +392,11 @@ impl Dir {
         }
     }
 
-    /// Wakes up the threads that wait at a child that is no longer frozen.
+    /// Wakes up the threads that wait for a child that is no longer frozen. The caller does not
+    /// hold the children lock.
     pub(crate) fn wake_at_unfrozen(&self) {
-        // A thread that saw the child frozen holds this lock until it waits, so it is notified.
+        // A thread that saw the child frozen holds the children lock until it waits. So after this
+        // acquisition the thread waits, and is notified.
         if !mutated!("unfreeze_without_lock") {
             drop(self.children.lock());
         }

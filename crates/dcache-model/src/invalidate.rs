@@ -3,7 +3,8 @@
 //!
 //! Both calls hold the directory's `rwsem` exclusively. So every backend lookup that was in flight
 //! in the directory has completed, and its answer is cached, before the scan begins; an answer that
-//! remains after the scan was requested from the backend after the call began.
+//! remains after the scan was requested from the backend after the call began. A change must keep
+//! this guarantee, whether or not a dentry is in use.
 
 use crate::children::ChildFilter;
 use crate::error::{Error, ErrorKind};
@@ -77,8 +78,8 @@ impl Mount {
         self.try_invalidate_negatives(dir).map_err(|kind| kind.at(dir))
     }
 
-    /// Unhashes the negatives of a directory, [`STEP`] children for each acquisition of its lock;
-    /// the put of an unhashed one kills it. Returns how many.
+    /// Unhashes the negatives of a directory, [`STEP`] for each acquisition of its `rwsem`; the
+    /// last put of an unhashed dentry kills it. Returns how many.
     fn try_invalidate_negatives(&self, dir: &[u8]) -> Result<u64, ErrorKind> {
         let Some(dir) = self.resolve(dir, &self.sb.group)? else { return Ok(0) };
         dir.dentry.directory()?;

@@ -5,8 +5,8 @@
 //! up to 32 bytes is compared with four loads. In a dentry the words are atomics, so that a lookup
 //! may read them while a rename writes, and discard the result.
 //!
-//! A change must ensure that equal names have equal hashes, and that unequal names never compare as
-//! equal.
+//! A change must ensure that equal names below one directory have equal hashes, and that unequal
+//! names never compare as equal. Padding keeps them apart because a name has no byte 0.
 
 use crate::error::ErrorKind;
 use lowwater_base::hash::GOLDEN_RATIO;
@@ -64,9 +64,11 @@ impl fmt::Debug for Name<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QStr<'a> {
     pub(crate) name: Name<'a>,
+    /// The first [`INLINE_MAX`] bytes, little-endian, padded with zeros.
     pub(crate) words: [u64; WORDS],
-    /// The address of the directory, which is unique while the directory has children.
+    /// The address of the directory, unique while the directory has children; 0 for a root.
     pub(crate) parent: usize,
+    /// The hash of secret, parent and name. A dentry stores its high half.
     pub(crate) hash: u64,
 }
 

@@ -1,12 +1,13 @@
-//! Sequence counts: readers write nothing, and discard the values that they read during a write.
+//! Sequence counts: the count is odd during a write, so readers, which write nothing, detect that a
+//! write has overlapped with their reads, and discard the values.
 //!
 //! # Orderings
 //!
 //! ```text
-//!     write_begin   seq = odd   (Relaxed)        begin   s = seq      (Acquire)
-//!                   fence(Release)                       data         (Relaxed)
-//!                   data        (Relaxed)        retry   fence(Acquire)
-//!     write_end     seq = even  (Release)                seq == s?    (Relaxed)
+//!     write   seq = odd   (Relaxed)        begin   s = seq      (Acquire)
+//!             fence(Release)                       data         (Relaxed)
+//!             data        (Relaxed)        retry   fence(Acquire)
+//!             seq = even  (Release)                seq == s?    (Relaxed)
 //! ```
 //!
 //! - A reader that saw data of a write also sees, by the two fences, the odd count of that write,
@@ -16,7 +17,7 @@
 //!
 //! The model checks below verify both claims, and fail without either fence.
 //!
-//! A change must keep these orderings.
+//! A change must keep these orderings. Data that a reader may read during a write must be atomic.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{fence, AtomicU32, Ordering};
@@ -32,8 +33,8 @@ impl SeqCount {
         Self(AtomicU32::new(0))
     }
 
-    /// Begins a read. Never waits: an odd count is returned as even, so that [`retry`](Self::retry)
-    /// returns true.
+    /// Begins a read, and returns the count for [`retry`](Self::retry). Never waits: an odd count
+    /// is returned less 1, so that `retry` returns true.
     #[inline]
     #[doc(alias = "raw_seqcount_begin")]
     pub(crate) fn begin(&self) -> u32 {
@@ -41,7 +42,7 @@ impl SeqCount {
         self.0.load(Ordering::Acquire) & !1
     }
 
-    /// Returns whether a write happened since `begin`.
+    /// Returns whether a write overlapped with the time since `begin`, which returned `begun`.
     #[inline]
     #[doc(alias = "read_seqcount_retry")]
     pub(crate) fn retry(&self, begun: u32) -> bool {

@@ -6,8 +6,11 @@
 //! sets its own flag (D17); negatives never need it. The kernel walks all children under the
 //! directory's lock, which has locked up machines with 200 million negatives in a directory.
 //!
-//! When the last watch is dropped, the flags stay, and are cleared when their dentries change, as
-//! in Linux since 6.12.
+//! When the last watch is dropped, the flags stay, and are cleared when their dentries are moved or
+//! turn negative, as in Linux since 6.12.
+//!
+//! A change must increment the counter before the walk begins: a child that turns positive where
+//! the walk has been is marked only because of the counter.
 //!
 //! Numbers such as D17 are those of docs/INVARIANTS.md.
 
@@ -18,15 +21,17 @@ use crate::flag;
 use crate::mount::{DentryRef, Mount};
 use lowwater_base::sync::Arc;
 
-/// Children that are collected for each acquisition of the directory's lock.
+/// Children that are collected for each acquisition of the directory's children lock.
 const STEP: usize = 64;
 
 /// A watch on a directory; dropping it ends the watch.
 #[doc(alias = "fsnotify_mark")]
 pub struct DirectoryWatch<'m> {
     directory: DentryRef<'m>,
-    /// The next index to mark; `None` when all children are marked.
+    /// The index among the children at which the next step begins; `None` when all positive
+    /// children are marked.
     next: Option<u32>,
+    /// The number of positive children that the steps have collected.
     visited: u64,
 }
 

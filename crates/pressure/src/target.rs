@@ -29,7 +29,7 @@
 //! 1. `min(floor, budget) <= ceiling <= budget`.
 //! 2. An event never raises the ceiling, and time never lowers it.
 //! 3. The ceiling does not rise before `quiet` has passed since the last event.
-//! 4. Without events the ceiling reaches the budget again after a bounded number of ticks.
+//! 4. Without events the ceiling reaches the budget again within a bounded time.
 //!
 //! A change must ensure that the four invariants hold for any order of events, times and budgets.
 
@@ -42,7 +42,7 @@ use super::Level;
 #[cfg(test)]
 mod tests;
 
-/// The number of steps in which the ceiling rises back to the budget.
+/// The divisor of the budget for one step of the rising ceiling.
 const STEPS: u64 = 16;
 /// The divisor of the budget for the default floor.
 const FLOOR_PARTS: u64 = 16;
@@ -185,12 +185,15 @@ impl Target {
         self.lower(at_most, usage.min(self.ceiling))
     }
 
+    /// Raises the level for an event, and restarts the quiet time.
     fn note(&mut self, now_ns: u64, level: Level) {
         self.level = self.level.max(level);
         // INVARIANT 3: the quiet time starts again with each event, also with a debounced one.
         self.since = self.since.max(now_ns);
     }
 
+    /// Lowers the ceiling to `to`, but not below the floor. `from` is the usage under the ceiling.
+    /// Returns whether the ceiling fell.
     fn lower(&mut self, to: ByteSize, from: ByteSize) -> bool {
         let lowered = to.max(self.floor());
         if lowered >= self.ceiling {
@@ -207,7 +210,8 @@ impl Target {
     /// Returns whether the ceiling rose.
     pub fn tick(&mut self, now_ns: u64) -> bool {
         let before = self.ceiling;
-        // Terminates: each iteration lowers the level or makes one of `STEPS` steps.
+        // Terminates: each iteration lowers the level or makes one of fewer than 2 * `STEPS` steps,
+        // as a step is rounded down.
         while let Some(due) = self.due().filter(|due| *due <= now_ns) {
             self.since = due;
             if self.level > Level::Calm {

@@ -2,10 +2,10 @@
 //! this process.
 //!
 //! `membarrier` is that fence. If the first pin finds that the system does not have it, readers
-//! execute fences of their own, and this module is not used. A filter of system calls that is
-//! installed later, as servers do when they drop privileges, can refuse `membarrier` to a process
-//! whose readers rely on it. From then on the visitor, a thread of this library, [runs on every
-//! processor](Processors::visit) on which a reader may run:
+//! execute fences of their own, and no fence of this module is run. A filter of system calls that
+//! is installed later, as servers do when they drop privileges, can refuse `membarrier` to a
+//! process whose readers rely on it. From then on the visitor, a thread of this library, [runs on
+//! every processor](Processors::visit) on which a reader may run:
 //!
 //! ```text
 //!     reader on processor c                    visitor
@@ -34,8 +34,8 @@
 //!   more load in each pin.
 //!
 //! A kernel that accepts `sched_setaffinity` without moving the thread would make the visit
-//! ineffective as a fence. gVisor does so, and is recognized by its release name; an emulation that
-//! has `membarrier` and reports a release before 4.14, in which `membarrier` was introduced, is not
+//! ineffective as a fence. gVisor does so, and is recognized by its release name. An emulation that
+//! has the expedited `membarrier` and reports a release before 4.14, which introduced it, is not
 //! Linux either. On these systems the fence is refused. It is refused as well if the processors of
 //! a reader cannot be determined, or if the visitor may not run on one of them.
 //!
@@ -60,8 +60,8 @@ mod system {
         gettid()
     }
 
-    /// Registers the process for `membarrier`, before the first [`run`]. Returns true if the system
-    /// has it.
+    /// Registers the process for the expedited `membarrier`, before the first [`run`]. Returns true
+    /// if the system has it.
     pub(crate) fn register() -> bool {
         membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
     }

@@ -3,7 +3,7 @@
 //! All memory of a connection is bounded: the input by the longest line (values leave the input as
 //! they arrive), the value in progress by `-I` and by the [`receive_budget`](crate::receive_budget)
 //! of all connections together, the output by [`Output::is_full`]. A connection that waits for its
-//! client holds no input buffer.
+//! client holds an input buffer only if a part of a command is in it.
 //!
 //! At shutdown, input that has already been received is still read and answered; an incomplete
 //! command is dropped.
@@ -83,8 +83,8 @@ pub async fn serve(
         Connection { session, login, decoder, input: Input::default(), is_first: true, sent: None, is_refused: false };
     let reason = connection.run().await.unwrap_or_else(CloseReason::Error);
     if connection.session.stream.has_tls() && !matches!(reason, CloseReason::Error(_)) {
-        // Without the end of TLS, a client could not tell it from an attack. An error means that the
-        // client has left, or does not read.
+        // Without the close message of TLS, a client could not tell the end from a truncation
+        // attack. An error means that the client has left, or does not read.
         let _ = tokio::time::timeout(CLOSE_TIME_MAX, connection.session.stream.shutdown()).await;
     }
     end(&server, &connection.session.entry, &reason);
@@ -123,13 +123,14 @@ async fn shake_hands(
     shaken
 }
 
+/// A connection that is served; see the module.
 struct Connection {
     session: Session,
     /// `Some` until the client has logged in, if a login is required.
     login: Option<LoginDecoder>,
     decoder: Decoder,
     input: Input,
-    /// No command was decoded yet.
+    /// The first byte, which tells the binary protocol, was not examined yet.
     is_first: bool,
     /// A line that is to be logged with its reply.
     sent: Option<Box<[u8]>>,
@@ -198,7 +199,7 @@ impl Connection {
                 }
                 read = self.read().await;
             }
-            // The rest of the input comes before a read.
+            // Input that came before the pause is served before the next read.
             while !self.session.pause.is_zero() {
                 self.pause().await;
                 if self.serve_input().await?.is_break() {
@@ -328,7 +329,7 @@ impl Connection {
                     }
                 }
                 if is_logged {
-                    // Not what was sent, which has a password.
+                    // Without the line, which has a password.
                     self.session.log_exchange(None);
                 }
                 continue;
@@ -360,8 +361,8 @@ impl Connection {
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
                 Step::Set { command, value } => commands::set(&mut self.session, command, value).await,
-                // As for a complete value: waits for room, and is refused after `ROOM_TRIES_MAX`
-                // pauses.
+                // As for a complete value: the request waits for room, and is refused after
+                // `ROOM_TRIES_MAX` pauses.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
                     waits += 1;
                     self.session.flush().await?;

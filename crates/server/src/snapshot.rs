@@ -9,6 +9,9 @@
 //! used least are written first, so that they are the first to be evicted if the next server has
 //! less memory. Time passes while the server does not run: values may expire meanwhile.
 //!
+//! A change must keep this order of the steps, and must ensure that a damaged file is kept and that
+//! values before the damage are loaded.
+//!
 //! ```text
 //!   chunk      the file: a header and chunks, each with its length and a checksum
 //!   item       a value in a chunk

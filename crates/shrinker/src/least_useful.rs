@@ -2,9 +2,9 @@
 //! least utility.
 //!
 //! The *rank* of a pair is its score at the present epoch: the higher, the more its memory is
-//! worth. A caller that needs memory sets a bound. Where no victim can be selected, because every
-//! pair is protected or no pair is known, a proportional pass over all pairs
-//! ([`pass`](crate::pass)) is the fallback.
+//! worth. The caller's [`Work`] bounds the scanned objects and the time. Where no victim can be
+//! selected, because every pair is protected or no pair is known, the caller falls back to a
+//! proportional pass over all pairs ([`pass`](crate::pass)) or to [direct reclaim](crate::direct).
 //!
 //! Numbers such as S21 are those of docs/INVARIANTS.md.
 //!
@@ -39,7 +39,7 @@ pub(crate) struct LeastUseful<'a> {
     pub(crate) core: &'a RegistryCore,
     /// Only pairs of this group and of groups below it are victims.
     pub(crate) limit: &'a Memcg,
-    /// The slot of the pair that needs the memory.
+    /// The slot of the pair that needs the memory, if a pair does.
     pub(crate) needy: Option<u32>,
     pub(crate) flags: Reclaim,
 }
@@ -86,6 +86,7 @@ impl LeastUseful<'_> {
                 total += progress;
                 freed = u64::saturating_add(freed, progress.freed);
                 if outcome != Outcome::Freed {
+                    // The slot of a pair that is gone may belong to another pair by now.
                     failed[failures] = if outcome == Outcome::Gone { NO_SLOT } else { victim.slot };
                     failures += 1;
                 }
@@ -120,8 +121,8 @@ impl LeastUseful<'_> {
         pair.into_iter().for_each(|pair| pair.set_state(PairState::Empty(pairs.clock.epoch() as u16)));
     }
 
-    /// Begins a round: selects the candidate of the least score that is not protected. If no
-    /// candidate is known to hold objects, counts all of them again.
+    /// Begins a round: selects candidates, without the `failed` ones, and of these the victim with
+    /// the least rank. If there is none, counts the candidates without a score and tries once more.
     fn choose(&self, scorer: &Scorer<'_>, round: &mut Round, failed: &[u32]) -> Option<Victim> {
         let pairs = scorer.pairs;
         // The background has time for more candidates; and below a group only few of them may be
@@ -139,7 +140,7 @@ impl LeastUseful<'_> {
         None
     }
 
-    /// Ranks the candidates; with `again`, candidates that were marked empty are counted first.
+    /// Ranks the candidates; with `again`, all candidates without a score are counted first.
     fn rank(&self, scorer: &Scorer<'_>, Round { candidates, ranks, rank_end }: &mut Round, again: bool) {
         let pairs = scorer.pairs;
         let (epoch, budget) = (pairs.clock.epoch(), scorer.budget());

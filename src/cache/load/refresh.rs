@@ -6,9 +6,10 @@
 //! load in flight, and use the old value. A load that misses the key meanwhile follows the reload if
 //! that has begun, and otherwise takes its place.
 //!
-//! The record is marked when the right to reload it is given. A call that removes or replaces a marked
-//! record stops the reload; an eviction and an expiry do not. It does so under the lock of the record's
-//! segment, because the insert of the new value checks under the same lock whether it was stopped.
+//! The record is marked when the right to reload it is given. A call that removes or replaces a
+//! marked record stops the reload, under the lock of the record's segment, because the insert of
+//! the new value checks under the same lock whether the reload was stopped. An eviction and an
+//! expiry do not stop it.
 //!
 //! A change must ensure that at most one reload of a key may still insert its value, and that a reloaded
 //! value never replaces a younger one.
@@ -53,10 +54,10 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 /// [`Cache::get_or_refresh`].
 ///
 /// It holds a handle on the cache and borrows nothing, so it can be sent to another thread, or to a
-/// task of an executor. There is one for a key at a time: until its load has ended, or it is dropped,
-/// other callers get the old value. When that one may not be used any more, loads of the key
-/// (`get_or_insert_with`) wait for this load, if it has begun; otherwise one of them takes its place, and
-/// the value of this load is returned and not inserted.
+/// task of an executor. There is one for a key at a time: until its load has ended, or it is
+/// dropped, other callers get the old value. When the old value may not be used any more, loads of
+/// the key (`get_or_insert_with`) wait for this load, if it has begun; otherwise one of them takes
+/// its place, and the value of this load is returned and not inserted.
 ///
 /// * **The new value** replaces the old one, with the cache's own time or that of
 ///   [`lifetime`](Self::lifetime), and is charged to the group of the old one. A function of
@@ -66,13 +67,13 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 ///   If a call has removed the entry ([`Cache::remove`], [`Cache::clear`], and the like), the new value
 ///   is not inserted. If the entry was evicted, has expired or was dropped with its group, the new value
 ///   is inserted.
-/// * **If the load fails**, panics, or is dropped, or the cache rejects the new value, the old one stays
-///   until it expires, or until it is stale no more. Another caller gets the right to reload it at the
-///   earliest one second after this one did, by the runtime's clock.
+/// * **If the load fails**, panics, or is dropped, or the cache rejects the new value, the old one
+///   stays until it expires, or until the end of its stale time. Another caller gets the right to
+///   reload it one second after this caller did at the earliest, by the runtime's clock.
 ///
-/// A `Refresh` that is leaked ([`std::mem::forget`]) keeps its handle on the cache, and no other caller
-/// reloads the entry until a load that misses the key has taken the place of this reload. For a task that is leaked while it loads,
-/// see `Entry::or_insert_with_async`.
+/// A `Refresh` that is leaked ([`std::mem::forget`]) keeps its handle on the cache, and no other
+/// caller reloads the entry until a load that misses the key has taken the place of this reload.
+/// For a task that is leaked while it loads, see `Entry::or_insert_with_async`.
 ///
 /// ```
 /// use lowwater::runtime::ManualClock;
@@ -105,8 +106,9 @@ pub struct Refresh<K, V, S = DefaultHashBuilder> {
     leader: Leader<K, V>,
     cache: Cache<K, V, S>,
     hash: u64,
-    /// The group that is charged if the entry was evicted meanwhile, or in any case if it was named.
+    /// The group that is charged if the entry was evicted meanwhile, or in any case if `is_named`.
     group: Memcg,
+    /// Whether the caller has named the group; otherwise it is the old entry's.
     is_named: bool,
     ttl: Ttl,
 }
@@ -218,8 +220,8 @@ where
         Some((f(record, is_due), freshness, deadline))
     }
 
-    /// Begins a reload of the record of `key`, unless another one is in progress, or has begun too
-    /// recently, or the record has changed and is not due any more. The new value is charged to the
+    /// Begins a reload of the record of `key`, unless another one is in progress, or began too recently
+    /// (`retry_times.rs`), or the record has changed and is not due any more. The new value is charged to the
     /// group `named`, or to that of the old record, or `otherwise`.
     fn begin_refresh(
         &self,

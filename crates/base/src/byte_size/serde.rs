@@ -5,7 +5,7 @@
 //! | for people (JSON, TOML) | a number of bytes, or `"max"` | a number of bytes, or a text such as `"64 MiB"` or `"max"` |
 //! | compact | a `u64` | a `u64` |
 //!
-//! `max` is a text because TOML has no integer of 64 bits without a sign.
+//! `max`, which is `u64::MAX`, is a text because TOML's integers have a sign and 64 bits.
 //!
 //! A change must ensure that every text and number that was once written is still read.
 

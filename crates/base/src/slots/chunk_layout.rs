@@ -1,24 +1,25 @@
 //! The layout of a chunk: a header, then slots of one size. A chunk is aligned to the size of a
 //! full one, so that masking a slot's address gives the header's.
 //!
-//! Slots of one size and chunks of an aligned size make a 32-bit number out of a pointer and back
-//! (`ptr_compressor.rs`). A change must keep `numbers_end` within the range of a `u32`.
+//! Because of the equal slots and the alignment, a pointer to a slot converts to a 32-bit number
+//! and back (`ptr_compressor.rs`). A change must ensure that the number of a chunk and the number
+//! of a slot in its chunk together fit into 32 bits.
 
 use crate::node_id::NodeId;
 use crate::sync::atomic::AtomicBool;
 
 /// The minimum size of a full chunk.
 const FULL_MIN: usize = 64 << 10;
-/// The size of a slab's first chunk; each further one is as large as all before together, up to a
-/// full one.
+/// The minimum size of a slab's first chunk; each further one is as large as all before together,
+/// up to a full one.
 const FIRST: usize = 1 << 10;
-/// The minimum number of slots in a chunk.
+/// The minimum number of slots in a first chunk.
 const SLOTS_MIN: usize = 4;
 
 /// The header at the beginning of a chunk, found from the address of each of its slots. Except for
 /// `evacuating` it never changes while the chunk lives.
 pub struct ChunkHeader {
-    /// The slab that the chunk belongs to, as `*const Shared<T>`.
+    /// The slab that the chunk belongs to, as `*const SharedSlab<T>`.
     pub slab: *const (),
     /// The number of the chunk in its slab.
     pub number: u32,
@@ -26,7 +27,7 @@ pub struct ChunkHeader {
     pub table_number: u32,
     /// The node of the chunk's memory.
     pub node: NodeId,
-    /// Whether the chunk is being evacuated, so that no slots should be allocated in it.
+    /// Whether the chunk is being evacuated, so that its free slots should not be allocated.
     pub evacuating: AtomicBool,
 }
 

@@ -1,10 +1,10 @@
-//! Isolated items: taken off their list by a walk and collected on a private list, to be freed when
-//! no lock is held.
+//! Private lists: of items that a walk took off their list, to be freed when no lock is held, or of
+//! items to be added in one batch.
 //!
 //! Destructors run arbitrary code, so a walk must not drop an item under the list's lock: it
 //! collects the items here, and the caller drops them afterwards. A change must ensure that an item
-//! on an `Isolated` is marked private, so that no other thread can add or remove it, and that
-//! collecting allocates nothing.
+//! on an `Isolated` is marked private (`Hook::PRIVATE`), so that no other thread can add or remove
+//! it, and that collecting allocates nothing.
 
 use super::AddError;
 use crate::list::{handle_of, Handle, Hook, LinkNode, Linked, RawQueue};
@@ -15,7 +15,7 @@ use core::ptr;
 
 /// A private list of isolated items, which it owns: dropping it drops the items still on it.
 ///
-/// An item on it counts as linked: no other thread can add it to a list or remove it from this one.
+/// An item on an `Isolated` counts as linked: no other thread can add it to a list or remove it.
 #[doc(alias = "list_lru_isolate_move")]
 #[doc(alias = "dispose")]
 pub struct Isolated<T: Linked> {
@@ -97,7 +97,7 @@ impl<T: Linked> Isolated<T> {
         self.len += 1;
     }
 
-    /// Removes and returns the item that was isolated first.
+    /// Removes and returns the first item, which is on no list from then on.
     pub fn pop(&mut self) -> Option<T::Handle> {
         let links = self.pop_links()?;
         // SAFETY: the list owned the item, and the handle is still ours, so the object is live.

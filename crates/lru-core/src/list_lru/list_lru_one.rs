@@ -28,6 +28,8 @@
 //!    this group as long as the list is in the table, which counts in `refs`. The id alone does
 //!    not, since a group of another tree may have the same id.
 //!
+//! A change must keep these invariants, and the size of one cache line.
+//!
 //! Numbers such as L1 are those of docs/INVARIANTS.md.
 
 use super::chain_links::ChainLinks;
@@ -49,11 +51,13 @@ pub(crate) struct ListLruOne {
     pub(super) lock: RawLock,
     pub(super) state: UnsafeCell<ListState>,
     pub(super) node: NodeId,
+    /// Written under `lock`, and read without it.
     pub(super) nr_items: AtomicU32,
     pub(super) refs: UnsafeCell<u64>,
     pub(super) list: UnsafeCell<RawList>,
     pub(super) memcg: HeldMemcg,
-    /// Never changes; a cell only so that model checks detect a read before publication.
+    /// The head of the `ListLru` that the list belongs to. Never changes; a cell only so that model
+    /// checks detect a read before publication.
     owner: UnsafeCell<*const ListsHead>,
     /// Guarded by the lock of the group's chain (`memcg::attached`) until the list is dead.
     /// Afterwards `next` is `forward`, guarded by `lock`, and `prev` links released lists, owned by

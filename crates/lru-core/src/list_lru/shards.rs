@@ -54,7 +54,7 @@ pub(crate) struct ShardSet {
     key: Key,
     /// The list that was split.
     whole: *const ListLruOne,
-    /// Their number is a power of two.
+    /// Their number is a power of two: see [`shards_wanted`].
     shards: Vec<NonNull<Shard>>,
     /// Guarded by the lock of the split list.
     walks: UnsafeCell<WalkState>,
@@ -163,7 +163,8 @@ impl ShardSet {
         unsafe { self.shards[n & (self.shards.len() - 1)].as_ref() }
     }
 
-    /// Returns the list of the shard that this thread uses, for an add. It may be dead.
+    /// Returns the list of the shard that this thread uses, for an add, and counts the add. The
+    /// list may be dead.
     #[inline]
     pub(super) fn own_shard(&self) -> &ListLruOne {
         self.shard(cpu_hint::get()).count_add()
@@ -236,7 +237,7 @@ impl ShardSet {
 }
 
 /// Returns the number of shards to create for a list: the number of processors that the process may
-/// use, rounded up to a power of two.
+/// use, rounded up to a power of two, 2 at least and [`SHARDS_MAX`] at most.
 pub(super) fn shards_wanted() -> usize {
     lowwater_base::cpu::allowed().next_power_of_two().clamp(2, SHARDS_MAX)
 }

@@ -19,19 +19,19 @@ use super::margin::Margin;
 use crate::cgroup::{Cgroup, CgroupError, Limit};
 use crate::Level;
 
-/// The default margin: this part of the limit, plus a fixed size for overhead that does not grow
-/// with it.
+/// The default margin: the limit divided by this, plus a fixed size for overhead that does not grow
+/// with the limit.
 const MARGIN_PARTS: u64 = 8;
 const MARGIN_FIXED: ByteSize = ByteSize::mib(16);
-/// The margin is at most this part of the limit, so that a small limit leaves a budget.
+/// The default margin is at most the limit divided by this, so that a small limit leaves a budget.
 const MARGIN_PARTS_MIN: u64 = 2;
 
 /// The time between two readings of the usage: two small files, about 30 us.
 const USAGE_EVERY: Duration = Duration::from_millis(100);
 /// The time between two readings of the usage while it is too close to the limit.
 const USAGE_EVERY_TIGHT: Duration = Duration::from_millis(10);
-/// The time between two readings of the limits, which change only when an operator changes them, and
-/// after a reading that failed.
+/// The time between two readings of the limits, which change only when an operator changes them,
+/// and the time to the next reading after one that failed.
 const LIMIT_EVERY: Duration = Duration::from_secs(2);
 
 /// Makes the control group of this process a limit of a monitor.
@@ -120,9 +120,11 @@ pub(super) struct WatchedCgroup {
     config: CgroupLimit,
     cgroup: Cgroup,
     limits: Vec<Limit>,
-    /// At the last reading a limit of `limits` was missing.
+    /// Whether a limit of `limits` was missing at the last reading, and is kept until the next one.
     doubted: bool,
+    /// The time of the next reading of the limits, in nanoseconds of the monitor's clock.
     limit_due: u64,
+    /// The time of the next reading of the usage.
     usage_due: u64,
 }
 
@@ -185,7 +187,8 @@ impl WatchedCgroup {
         self.limit_due = self.usage_due;
     }
 
-    /// Reads the files that are due, and returns the level of pressure.
+    /// Reads the limits if they are due, and the usage under each, and returns the level of
+    /// pressure with the excess.
     pub(super) fn look(&mut self, now_ns: u64) -> Result<CgroupReading, CgroupError> {
         if now_ns >= self.limit_due {
             let every = self.look_at_limits()?;

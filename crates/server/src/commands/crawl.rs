@@ -1,7 +1,7 @@
 //! `lru_crawler`: visits all values in small batches, while other clients are served.
 //!
 //! Output is written batch by batch, so a dump of millions of keys needs no memory for them and
-//! delays no other client. A listed key must never break its line.
+//! delays no other client. A change must ensure that a listed key never breaks its line.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,8 +18,9 @@ use crate::session::Session;
 use crate::store::{Existing, ListedKey};
 use crate::value::Value;
 
-/// Writes a line for each value, or removes expired values. A value that is stored during the whole
-/// crawl is shown exactly once.
+/// Writes a line for each value, or removes expired values; nothing unless `everything`: the
+/// command selects all values or none, as there is one slab class. A value that is present during
+/// the whole crawl is shown exactly once.
 pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) -> io::Result<()> {
     let server = std::sync::Arc::clone(&session.server);
     if crawl == CrawlAction::Expire {

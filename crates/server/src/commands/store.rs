@@ -1,9 +1,8 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms`, which has a mode for each of
 //! them.
 //!
-//! `decide` is the heart: from the verb, the CAS number and the existing value it derives the edit
-//! and the outcome, without effects. The store then applies the edit atomically
-//! (`store/update.rs`).
+//! `decide` derives the edit and the outcome from the verb, the CAS number and the existing value,
+//! without effects. The store then applies the edit atomically (`store/update.rs`).
 //!
 //! A change must ensure that `decide` may be called more than once for a request: all counts,
 //! events and replies are outside of it.
@@ -166,10 +165,11 @@ pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()>
     ControlFlow::Continue(())
 }
 
+/// Answers a store command for which there is no memory.
 fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &OutOfMemory) {
     let full_key = session.namespace.qualify(key);
-    // As in memcached: a failed `set` removes the old value, as its client regards that value as
-    // replaced.
+    // As in memcached: a failed `set`, and an `ms` of any mode, removes the old value, as its
+    // client regards that value as replaced.
     if verb == StoreVerb::Set || is_meta {
         session.server.store.remove(&full_key);
     }
@@ -195,9 +195,12 @@ pub fn too_large(session: &mut Session, verb: StoreVerb, key: &[u8], noreply: bo
     ControlFlow::Continue(())
 }
 
+/// A store command, as [`decide`] needs it.
 struct New {
     verb: StoreVerb,
+    /// The CAS number that the value must have; 0 if the request has none.
     unique: u64,
+    /// The client flags.
     flags: u32,
     item_flags: ItemFlags,
     /// Flag `I`: if the request's number is older than the value's, store the value all the same,

@@ -26,7 +26,8 @@ use super::number::{signed, unsigned, unsigned32};
 use super::words::Words;
 use super::{base64, field};
 
-/// A line with this many words after its name is refused; memcached accepts one word less.
+/// A line with this many words after its name is refused; as in memcached, one word less is
+/// accepted.
 const WORDS_MAX: usize = 19;
 
 /// Maximum length of an opaque, including its `O`.
@@ -47,6 +48,7 @@ pub fn command<'a>(name: &[u8], line: &'a [u8]) -> Result<Command<'a>, RefusedLi
     }
 }
 
+/// Parses an `mg`, `md` or `ma`.
 fn flagged<'a>(verb: MetaVerb, mut words: Words<'a>) -> Result<MetaCommand<'a>, RefusedLine> {
     let count = words.clone().take(WORDS_MAX).count();
     let key = words.next().ok_or(ProtocolError::Unknown)?;
@@ -57,6 +59,7 @@ fn flagged<'a>(verb: MetaVerb, mut words: Words<'a>) -> Result<MetaCommand<'a>, 
     if count == WORDS_MAX {
         return Err(if is_get { MetaError::TooManyFlagsToGet } else { MetaError::TooManyFlags }.into());
     }
+    // As in memcached: `md` and `ma` have one text for all faults of their flags.
     let options = options(words.clone(), key).map_err(|error| match is_get {
         true => error,
         false => ProtocolError::Meta(MetaError::InvalidOrDuplicateFlag),
@@ -74,8 +77,8 @@ fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
     let key = words.next().ok_or(ProtocolError::Unknown)?;
     let length = words.next().ok_or(ProtocolError::Format)?;
     let length = field::value_length(length);
-    // As with the classic commands: if the length is valid, the block is discarded with a refused
-    // line, whatever the error is.
+    // As with the classic commands: if the length is valid, the block (with its CRLF) is discarded
+    // with a refused line, whatever the error is.
     let swallow = length.map_or(0, |length| length + 2);
     let refused = |why| RefusedLine { why, noreply: false, swallow };
     if key.len() > KEY_BYTES_MAX {
@@ -138,8 +141,8 @@ fn check_opaque(mut flags: Words<'_>) -> Result<(), MetaError> {
     }
 }
 
-/// Parses the flags. Parsing stops at an unknown flag; of several other errors, the last is
-/// reported. Both as in memcached.
+/// Parses the flags. As in memcached, parsing stops at an unknown or duplicate flag; of several
+/// other errors the last is reported, except that a bad `F` replaces no earlier error.
 fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
     let mut options = MetaOptions::default();
     let mut seen = 0u128;
@@ -195,6 +198,7 @@ fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
     error.map_or(Ok(options), Err)
 }
 
+/// Stores a parsed token. Returns `error` if there is none.
 fn read<T>(token: Option<T>, option: &mut Option<T>, error: MetaError) -> Option<MetaError> {
     *option = token;
     option.is_none().then_some(error)

@@ -1,5 +1,5 @@
-//! The header of a stored item, 16 bits in its entry: the lengths of the block's parts, and the
-//! item flags.
+//! The header of a stored item: the lengths of the parts of its block, and the item flags, in 16
+//! bits of the entry.
 //!
 //! ```text
 //!     bit 0        9              10           13                    15
@@ -9,8 +9,8 @@
 //! The lengths are here and not in the block, as the block's size is rounded up to 16 bytes. The
 //! layout is private to `value`: it is never saved.
 //!
-//! A change must ensure that the fields share no bit, and that each length is that of the block's
-//! part: a wrong one would show the bytes of another part.
+//! A change must ensure that the fields share no bit, and that each length is that of the part in
+//! the block: with a wrong length a reply would show bytes of another part.
 
 use super::item_flags::ItemFlags;
 use super::item_number::ItemNumber;
@@ -20,8 +20,8 @@ use crate::protocol::item::STORED_KEY_BYTES_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemHeader(pub u16);
 
-/// The possible widths of a serial number: the first that it fits into. The number grows with each
-/// store, so mostly the width is 4 or 5.
+/// The possible widths of a serial number in bytes; the first that it fits into is used. The number
+/// grows with each store, so mostly the width is 4 or 5.
 const SERIAL_BYTES: [usize; 4] = [4, 5, 6, 8];
 
 /// Bytes of a CAS number that a client has given.

@@ -9,21 +9,22 @@
 //! ```text
 //!     Map::offline                            a round
 //!       begun += 1                              mark = finished (Acquire)
-//!       take the group's unit out (lock)        visit the groups that have a unit (lock)
+//!       remove the ShrinkerInfo (lock)          visit the groups with a ShrinkerInfo (lock)
 //!       set the bit at the parent               begun != mark? an end overlapped
 //!       finished += 1 (Release)
 //! ```
 //!
 //! - If the end finished before the mark, the round sees the parent's bit: Release and Acquire.
 //! - Otherwise, if the round does not find the group's [`ShrinkerInfo`](super::shrinker_info), the
-//!   lock makes the increment of `begun` visible.
+//!   shard's lock makes the increment of `begun` visible.
 //! - Otherwise the round visits the group itself. A group that is dying, before or after its visit,
 //!   is reported as an end of its own ([`Ends::met_dying`]): its lists may have moved although the
 //!   map does not record the end yet.
 //!
 //! Numbers such as S22 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that an end is counted at its begin and at its finish.
+//! A change must ensure that an end is counted as begun before the `ShrinkerInfo` is removed, and
+//! as finished after the parent has the bits.
 
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{AtomicU64, Ordering};
@@ -84,7 +85,7 @@ impl Ends {
 
     /// Returns true if an end overlapped with the time since the mark.
     pub(crate) fn overlapped(&self, mark: EndsMark) -> bool {
-        // Relaxed: the lock orders it, see `begin`.
+        // Relaxed: the shard's lock orders the load, see `begin`.
         self.begun.load(Ordering::Relaxed) != mark.0
     }
 }

@@ -1,8 +1,11 @@
-//! The inverse of the map: for each shrinker, the pairs with a set bit.
+//! The inverse of the map: for each shrinker, the (node, group) pairs with a set bit.
 //!
 //! Without the index, dropping a registration would have to search every live group for its bits
 //! and debts, or leave them to the next owner of the id, as Linux does. The index changes only when
-//! a bit changes, which is at most once between two passes, not when an object is added.
+//! a bit changes: an `add` sets a bit at most once between two passes.
+//!
+//! A change must ensure that a bit and its pair change under one hold of the index shard's lock
+//! (invariant 4 of the map), and that a key whose id was closed inserts nothing.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;
@@ -34,12 +37,15 @@ pub(super) struct Index(Box<[Mutex<Shard>]>);
 /// The shrinkers of one shard.
 #[derive(Default)]
 pub(super) struct Shard {
+    /// The ids in use, with their pairs.
     open: HashMap<u32, Pairs, IdHasher>,
+    /// The last serial number that was given.
     serial: u64,
 }
 
 /// The set bits of one shrinker.
 struct Pairs {
+    /// The serial number in the owner's [`Key`].
     serial: u64,
     set: Set,
 }
@@ -156,6 +162,7 @@ impl Set {
         }
     }
 
+    /// Returns the pairs. Allocates nothing.
     fn take(self) -> impl Iterator<Item = Pair> {
         let (one, many) = match self {
             Self::None => (None, None),
@@ -204,11 +211,12 @@ impl Index {
         Some(Self(fallible::try_slice(SHARDS, |_| Mutex::new(Shard::default()))?))
     }
 
+    /// Locks the shard of an id.
     pub(super) fn lock(&self, id: u32) -> impl DerefMut<Target = Shard> + '_ {
         self.0[id as usize % SHARDS].lock()
     }
 
-    /// Opens an id; `None` without memory.
+    /// Opens an id for a new owner, whose key is returned; `None` without memory.
     pub(super) fn open(&self, id: u32) -> Option<Key> {
         let mut shard = self.lock(id);
         shard.open.try_reserve(1).ok()?;
@@ -240,6 +248,7 @@ impl Index {
         }
     }
 
+    /// Closes all ids and discards their pairs, when the registry is dropped.
     pub(super) fn shut(&self) {
         for shard in &self.0 {
             shard.lock().open = HashMap::default();
@@ -277,7 +286,7 @@ impl Shard {
         }
     }
 
-    /// Removes a pair. Returns the key of the id's current owner.
+    /// Removes a pair of the id's current owner, and returns the owner's key.
     pub(super) fn remove(&mut self, id: u32, node: NodeId, memcg: MemcgId) -> Option<Key> {
         let pairs = self.open.get_mut(&id)?;
         pairs.set.remove((node, memcg));

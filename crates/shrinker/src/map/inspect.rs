@@ -1,7 +1,8 @@
-//! Statistics of the map: the visits of its pairs, and its size.
+//! Counts of the map: visits of its pairs, objects as of the last visits, and its size.
 //!
-//! For statistics only: the results may be outdated when they are returned, and nothing here
-//! changes a bit.
+//! For statistics, and for the reclaimer's bound on scans that free nothing ([`held`](Map::held)).
+//! So the results may be outdated when they are returned. A change must ensure that no function
+//! here changes a bit.
 
 use alloc::vec::Vec;
 
@@ -14,7 +15,7 @@ use crate::stats::{PairStats, VisitCounts};
 use crate::utility::Pairs;
 
 impl Map {
-    /// Records a visit, unless the pair was found empty and is gone.
+    /// Records a visit that counted `counted` objects, unless the pair was found empty and is gone.
     pub(crate) fn note(&self, memcg: &Memcg, node: NodeId, id: u32, counted: u64, visited: &VisitCounts) {
         let infos = self.node(node).shard(memcg.id()).read();
         if let Some(info) = infos.get(memcg.id()).filter(|info| info.words.contains(id)) {
@@ -83,7 +84,7 @@ impl Map {
         })
     }
 
-    /// Bytes allocated. O(live pairs).
+    /// Returns the bytes of the map, the index and the table of utilities. O(live pairs).
     pub(crate) fn footprint(&self) -> ByteSize {
         let nodes: usize = self.nodes.iter().map(NodeMap::bytes).sum();
         let pairs = self.by_utility().map_or(0, |pairs| core::mem::size_of::<Pairs>() + pairs.bytes());

@@ -1,7 +1,7 @@
 //! Memory of the segments of a large index: chunks of 64 KiB, each for segments of one size class.
 //!
 //! ```text
-//!     chunk    one line with the header, and 60 units of 17 lines: 60 segments of one unit, 30 of two, 20, 15 or 10
+//!     chunk    a header of one cache line, and 60 units of 17 lines: 60 segments of one unit, or 40, 30, 20, 15 or 10
 //! ```
 //!
 //! Hashes are spread evenly, so all segments of an index grow at about the same time. The segments
@@ -18,12 +18,12 @@
 //!
 //! # Locks
 //!
-//! The pool has one lock. It is taken after every other lock, and only to allocate or free a
-//! segment. Memory of the pool is written without the lock, except the header of a segment: the
-//! header is written under the lock, so that the search for a segment to evacuate can read it.
+//! The pool has one lock, which is taken after every other lock and held for bookkeeping only.
+//! Buckets are written without it. The fixed fields of a segment's header are written and dropped
+//! under it, so that the search for a segment to evacuate can read them.
 //!
-//! A change must keep this order of locks, and that a chunk's memory is returned only when no
-//! segment is allocated in it.
+//! A change must keep this order of locks, and must return a chunk's memory only when no segment is
+//! allocated in it.
 
 mod chunk;
 mod chunk_format;
@@ -46,8 +46,8 @@ use lowwater_base::poison::poison;
 use lowwater_base::poison::unpoison;
 use size_class::SizeClass;
 
-/// Small spans. The memory that an index points to is five times its own, so the part that it
-/// leaves unused of huge pages is as small, relative to all memory, as a slab's.
+/// The number of spans without huge pages, half of a slab's: entries take five times the memory of
+/// their index, so what the index leaves unused of huge pages is as small a part of all memory.
 const BLOCKS_SMALL: usize = 2;
 
 /// A pool of memory for segments; see the module.
@@ -55,11 +55,13 @@ pub(super) struct SegmentPool(Mutex<PoolState>);
 
 struct PoolState {
     blocks: Spans,
+    /// By number. A released chunk leaves an element without memory.
     chunks: Vec<SegmentChunk>,
-    /// The head of the list of chunk numbers without a chunk, linked by their `group_link`.
+    /// The head of the list of elements without memory, linked by their `group_link`.
     unused: u32,
-    /// The number of chunks.
+    /// The number of elements with memory.
     nr: usize,
+    /// By [`place`].
     size_classes: [SizeClass; SIZE_CLASSES],
     /// True after the index has been dropped.
     closed: bool,
@@ -238,7 +240,7 @@ impl PoolState {
         }
     }
 
-    /// Adds a chunk.
+    /// Adds a chunk for segments of a class, and returns its number; `None` without memory.
     fn add(&mut self, class: Class) -> Option<u32> {
         let at = match self.unused {
             NONE => {

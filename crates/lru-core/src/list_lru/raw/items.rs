@@ -3,9 +3,11 @@
 //! Numbers such as R3 are those of docs/INVARIANTS.md.
 //!
 //! The group passed to `add` decides only where the search for a list begins: the item goes to the
-//! list of the nearest group that is not dying, and its home records that list. A change must
-//! ensure that a removal goes by the home and never by the group, and that the listener is called
-//! with the group of the list that the item is on (R3).
+//! list of the nearest group that is not dying and whose list exists or can be created. The item's
+//! home records that list. A change must ensure that a removal goes by the home and never by the
+//! group, and that the listener is called with the group of the list that the item is on (R3).
+//!
+//! The parameter `UNIQUE` of the adds says that no other thread can reach the object.
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
@@ -44,7 +46,8 @@ impl RawListLru {
         self.add_slow::<UNIQUE>(object, memcg, node, missed, &guard)
     }
 
-    /// Takes the slow path of `add`: the list does not exist (any more), or its lock is taken.
+    /// Takes the slow path of `add`: the list does not exist (any more), or its lock is taken
+    /// (`missed`).
     #[cold]
     #[inline(never)]
     fn add_slow<const UNIQUE: bool>(
@@ -64,8 +67,9 @@ impl RawListLru {
         self.add_to::<UNIQUE>(list, object)
     }
 
-    // `inline(always)`: as a call, the guard would be passed in memory, and the lock word be
-    // reloaded before it is written, which costs more than all the rest.
+    /// Adds an object to a locked list, and reports the list if it was empty.
+    // `inline(always)`: as a call, `list` would be passed in memory, and the lock word be reloaded
+    // before it is written, which costs more than all the rest.
     #[inline(always)]
     fn add_to<const UNIQUE: bool>(&self, mut list: LockedList<'_>, object: LinkNode) -> Result<(), Refused> {
         // SAFETY: the caller owns the object, so it is live.
@@ -97,8 +101,8 @@ impl RawListLru {
         Ok(())
     }
 
-    /// Adds an object that is on the caller's private list, from which `take` removes it. `false`:
-    /// the list is full.
+    /// Adds an object that is on the caller's private list, from which `take` removes it. Returns
+    /// false, and removes nothing, if `list` is full.
     pub(in super::super) fn add_private(
         &self,
         list: &mut LockedList<'_>,
@@ -131,8 +135,8 @@ impl RawListLru {
         self.lock_home(links, None, guard)
     }
 
-    /// Locks the list that an object is on, if it belongs to this `ListLru`. Returns `held` if it
-    /// is that list already.
+    /// Locks the list that an object is on, if that list belongs to this `ListLru`. Returns `held`
+    /// if `held` is the object's home, and unlocks it otherwise.
     pub(in super::super) fn lock_home<'a>(
         &self,
         links: &Hook,
@@ -156,12 +160,12 @@ impl RawListLru {
             if ptr::eq(links.home().cast(), home) {
                 return Some(list);
             }
-            // The object moved: retry. Lock-free, since another thread made progress.
+            // Another thread removed the object meanwhile, or added it elsewhere: retry.
         }
     }
 
-    /// Unlinks an object if it is on one of these lists, and returns the reference by which it was
-    /// pushed.
+    /// Unlinks an object if it is on a list of this `ListLru`, and returns the reference by which
+    /// it was pushed.
     ///
     /// # Safety
     ///
@@ -175,7 +179,8 @@ impl RawListLru {
         Some(self.take_off(list, links, &guard))
     }
 
-    /// Returns the home of an object, if it is one of these lists. The caller is in the read side.
+    /// Returns the home of an object, if it is a list of this `ListLru`. The caller is in the read
+    /// side.
     #[inline]
     fn home_of(&self, links: &Hook) -> Option<*const ListLruOne> {
         let home = links.home();
@@ -189,13 +194,13 @@ impl RawListLru {
         ptr::eq(owner, self.as_owner()).then_some(home)
     }
 
-    /// Unlinks an object that is on this list.
-    #[inline(always)] // As a call, the guard would be passed in memory, as for `add_to`.
+    /// Unlinks an object that is on `list`.
+    #[inline(always)] // As a call, `list` would be passed in memory, as for `add_to`.
     fn take_off(&self, mut list: LockedList<'_>, links: NonNull<Hook>, _guard: &Guard) -> LinkRef {
         #[cfg(lowwater_loom)]
         if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
-            // Injects the bug of R6, which Linux had until 5.16: the id refers to the parent
-            // already, and so does the count that is lowered.
+            // Injects a bug that Linux had until 5.16: the group's id already refers to the parent,
+            // so the parent's count is lowered although the item is still on this list.
             if let Some(parent) = self.parent_of(&list.memcg(), list.one().node(), _guard) {
                 list.move_count_to(parent);
             }

@@ -1,7 +1,8 @@
 //! Allocation of slots: from the thread cache, which is refilled from the central free list.
 //!
-//! The common case takes the lock of one thread cache and pops a slot. A change must ensure that it
-//! neither touches the central free list nor reads the object that it prefetches.
+//! The common case takes the lock of one thread cache, prefetches the next object that is ready to
+//! be dropped, and pops a slot. A change must ensure that this case neither locks the central free
+//! list nor reads the prefetched object.
 
 use super::super::central_free_list::CentralFreeList;
 use super::super::free::Free;
@@ -15,14 +16,15 @@ use lowwater_base::poison::unpoison;
 use lowwater_base::prefetch::prefetch;
 use lowwater_base::NodeId;
 
-/// Slots that a thread cache takes or returns at once.
+/// The most slots that a thread cache takes from the central free list at once.
 const REFILL_MAX: usize = 128;
 /// The number of slots from which a slab has several thread caches.
 const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
 
 impl<T: Slotted> SharedSlab<T> {
-    /// Puts an object into a slot. `this` is a raw pointer, not a reference, because it is stored
-    /// in the headers of chunks, where the last handle uses it to free the shared part.
+    /// Moves an object into a free slot; returns the object if there is no memory. `this` is a raw
+    /// pointer, not a reference, because a new chunk's header stores it, and the last handle frees
+    /// the shared part by it.
     ///
     /// # Safety
     ///
@@ -68,8 +70,8 @@ impl<T: Slotted> SharedSlab<T> {
     ) -> Option<NonNull<Free>> {
         let mut pool = self.pool.lock();
         if thread_cache.node != node {
-            // Relaxed: once set it stays; a thread that misses it may put one slot into a cache of
-            // the wrong node.
+            // Relaxed: once set, `mixed` stays. A thread that does not see it yet may free one slot
+            // into the thread cache of another node.
             self.mixed.store(true, Ordering::Relaxed);
             self.flush(thread_cache, &mut pool, 0);
             thread_cache.node = node;
