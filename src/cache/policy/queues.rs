@@ -35,7 +35,8 @@
 //!
 //! The other orders ([`Eviction`]) do not adapt, and use the same lists differently:
 //!
-//! - [`S3Fifo`](Eviction::S3Fifo): the two queues with a fixed share.
+//! - [`S3Fifo`](Eviction::S3Fifo): the two queues with a fixed share; "soon" means that fewer
+//!   records were evicted meanwhile than the tenant has.
 //! - [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru): all entries are in main.
 //! - [`Sieve`](Eviction::Sieve): one list holds the entries that the hand has yet to pass in this
 //!   lap, the other those that it has passed. The lists swap roles after each lap.
