@@ -3,7 +3,8 @@
 //! A publish reads all figures first and sets them at the recorder afterwards, so that no lock of
 //! the runtime is held while the recorder runs.
 //!
-//! A metric that is added is described there once, with its unit.
+//! A change must ensure that each metric has a unit, is described in each publish (`describe`), and
+//! is in the table of [`Runtime::publish_metrics`].
 
 #[cfg(test)]
 mod tests;
@@ -116,12 +117,13 @@ type Groups = BTreeMap<String, Memcg>;
 /// entries in each group that has any.
 type ReadCache<'a> = (MaintenanceId, CacheFigures, BTreeMap<&'a str, u64>);
 
-/// The values of a cache's series.
+/// The values of the series of one cache.
 struct CacheSeries {
     label: String,
     totals: [u64; NR_COUNTERS],
     gauges: [u64; CACHE_GAUGES.len()],
-    /// Entries by group; 0 for a group that had entries at the last publish and has none now.
+    /// The path and entries of each group; 0 for a group that had entries at the last publish and
+    /// has none now.
     entries: Vec<(String, u64)>,
 }
 
@@ -256,9 +258,9 @@ impl Runtime {
     /// call to 0.
     fn update_groups(&self) -> Groups {
         GROUP_USAGE.describe();
-        // The lock is held until the set of groups is stored, so that a group that another
-        // publisher adds is not lost. No other lock is taken under the tree's locks, and no user
-        // code runs under this one.
+        // The lock of `published` is held until the set of groups is stored, so that a group that
+        // another publisher adds is not lost. The tree's locks are taken under it, and no lock
+        // under those; no user code runs.
         let mut published = self.inner.published.lock();
         let mut groups = Groups::new();
         for path in &published.groups {

@@ -6,8 +6,8 @@
 //! entries that another thread has added meanwhile.
 //!
 //! A change must ensure that no lock of `Balance` or `Eviction` is held while the cache is weighed
-//! or changed, and that all bytes are charged, or evicted because there is no room for
-//! them, once the last update has returned.
+//! or changed, and that once the last update has returned, all bytes are charged, or evicted
+//! because there is no room for them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,7 +22,8 @@ use crate::balance::Balance;
 use crate::eviction::{Eviction, Turn};
 use crate::Evict;
 
-/// The unit in which the runtime asks for memory: a scan of one page evicts a page's worth.
+/// The bytes of one object of this shrinker: the cache counts, and is scanned, in pages and not in
+/// entries.
 const PAGE: u64 = 4096;
 
 /// The error of [`adapt`] and [`adapt_in`]. The cache that was passed is dropped.
@@ -111,7 +112,7 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
 /// callback of a shrinker it does not wait: the last thread to leave the cache uncharges them. The
 /// group stays: [`Runtime::end_group`] ends it.
 pub struct Adapted<C: Evict> {
-    /// Before the member: no callback is in the cache when it is dropped.
+    /// Dropped before `member`, as the first field: then no callback is in the cache any more.
     registration: Registration,
     member: Arc<Member<C>>,
 }
@@ -183,7 +184,8 @@ struct Member<C> {
 }
 
 impl<C: Evict> Member<C> {
-    /// Makes the charge follow the weight. Weighs once, unless something is charged or uncharged.
+    /// Raises or lowers the charge to the weight. Weighs once, unless something is charged or
+    /// uncharged.
     fn settle(&self) {
         let weight = self.cache.weight();
         if weight > ByteSize::ZERO {
@@ -207,8 +209,8 @@ impl<C: Evict> Member<C> {
         if !self.balance.lower_to(weight) {
             return;
         }
-        // Another thread's entries may have been uncharged with the rest. The charge
-        // does not reclaim, because this thread may be evicting.
+        // Another thread's entries may have been uncharged with the rest. The charge does not
+        // reclaim, because this thread may be inside a scan.
         let weight = self.cache.weight();
         if self.balance.try_raise_to(weight).is_err() {
             self.evict_to_charge();

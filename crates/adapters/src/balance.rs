@@ -1,11 +1,11 @@
 //! The bytes that are charged to a group for one foreign cache.
 //!
 //! A foreign cache changes its weight by itself. So after each update and each eviction the charge
-//! is *settled*: raised or lowered to the present weight. The charge moves in steps, so that most
-//! updates compare two numbers and write nothing:
+//! is *settled*: raised or lowered to the present weight. The charge moves in steps of [`STEP`]
+//! bytes, so that most updates compare two numbers and write nothing:
 //!
 //! ```text
-//!     weight <= charged <= weight + 2 steps     after a settlement, if no other thread updates
+//!     weight <= charged < weight + 2 steps      after a settlement, if no other thread updates
 //! ```
 //!
 //! `charged` is never more than the bytes that are charged to the group: a raise charges first and
@@ -32,7 +32,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lowwater::lru_core::OverLimit;
 use lowwater::{ByteSize, Memcg, Runtime};
 
-/// The charge is a multiple of this.
+/// The charge is a multiple of this number of bytes.
 pub(crate) const STEP: u64 = 16 << 10;
 
 /// The charge of one foreign cache.
@@ -62,7 +62,7 @@ impl Balance {
         self.raise_by(weight, |steps| self.runtime.charge(&self.group, steps))
     }
 
-    /// As [`raise_to`](Self::raise_to), without reclaim: for a thread that is evicting.
+    /// As [`raise_to`](Self::raise_to), without reclaim: for a thread that may be inside a scan.
     pub(crate) fn try_raise_to(&self, weight: ByteSize) -> Result<(), OverLimit> {
         self.raise_by(weight, |steps| self.group.try_charge(steps).map(|_above| ()))
     }
@@ -92,12 +92,12 @@ impl Balance {
     }
 
     /// Uncharges the bytes that a cache of this weight does not need. Returns whether there were
-    /// any: the caller compares the weight again then.
+    /// any: then the caller compares the weight again.
     pub(crate) fn lower_to(&self, weight: ByteSize) -> bool {
         let keep = ByteSize::new(weight.get().div_ceil(STEP).saturating_mul(STEP));
         let mut charged = self.lock();
         let excess = *charged - keep;
-        // A step more than needed is kept, so that an insert after an eviction charges nothing.
+        // An excess of one step is kept, so that an insert after an eviction charges nothing.
         let spare = if keep == ByteSize::ZERO { 0 } else { STEP };
         if excess.get() <= spare {
             return false;
@@ -108,7 +108,7 @@ impl Balance {
         true
     }
 
-    /// A panic inside the lock changes nothing.
+    /// Locks `charged`. Ignores poison: no panic leaves `charged` half changed.
     fn lock(&self) -> MutexGuard<'_, ByteSize> {
         self.charged.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,10 +1,10 @@
-//! Calls of user code that may panic: [`caught`] stops the panic, `to_the_end` and `AtEnd` finish
-//! other work before the panic is resumed.
+//! Calls of user code that may panic: [`caught`] stops the panic, [`to_the_end`] and [`AtEnd`]
+//! finish other work before the panic continues.
 //!
 //! While a thread unwinds, no second panic may leave a `Drop`: that aborts the process. Without
-//! `std` no panic can be caught.
+//! `std` no panic can be caught. When a model check of loom fails, its unwinding skips the work.
 //!
-//! A change must ensure that the first panic is the one that is resumed.
+//! A change must ensure that the first panic is the one that continues.
 
 /// Calls `f`. Returns `None` if it panicked; a panic of the payload's own `Drop` is caught, too.
 ///
@@ -43,7 +43,7 @@ pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
 ///
 /// # Panics
 ///
-/// With the first panic of `step`, after the last call.
+/// With the first panic of `step`, after the last call, unless the thread unwinds already.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub fn to_the_end(mut step: impl FnMut() -> bool) {
     use core::panic::AssertUnwindSafe;
@@ -66,7 +66,7 @@ pub fn to_the_end(mut step: impl FnMut() -> bool) {
 }
 
 /// Calls `step` until it returns false. A call that panics is treated as one that returns true, so
-/// `step` must have made progress before it panics.
+/// `step` must have made progress before it panics. A second panic aborts, as none can be caught.
 #[cfg(not(all(feature = "std", not(lowwater_loom))))]
 pub fn to_the_end(step: impl FnMut() -> bool) {
     struct Steps<F: FnMut() -> bool>(F);
@@ -76,7 +76,7 @@ pub fn to_the_end(step: impl FnMut() -> bool) {
         }
     }
     impl<F: FnMut() -> bool> Drop for Steps<F> {
-        // Has work only while a panic of a step unwinds: otherwise no steps are left.
+        // Runs only while a panic of a step unwinds: otherwise `steps` is forgotten.
         fn drop(&mut self) {
             #[cfg(lowwater_loom)]
             if crate::sync::unwinding() {

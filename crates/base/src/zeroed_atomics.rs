@@ -1,8 +1,8 @@
-//! Large arrays of atomic words that are initially zero and take memory on first access: for tables
-//! whose contents are only hints.
+//! Large arrays of atomic words that are initially zero and take memory on first access.
 //!
-//! The ghost table is such an array: it would otherwise be cleared as a whole by the insert that
-//! allocates it. A change must keep `footprint` exact.
+//! The ghost table is such an array: otherwise, the insert that allocates the table would clear all
+//! of it. A change must ensure that `len` never exceeds the words that are still allocated, and
+//! that `footprint` is the size of these words.
 
 use crate::sync::atomic::AtomicU64;
 use alloc::alloc::{alloc_zeroed, dealloc};
@@ -88,14 +88,14 @@ impl ZeroedAtomics {
         let len = core::mem::take(&mut self.len);
         #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
         if self.is_mapped {
-            // SAFETY: the array is a mapping of this many bytes, and since `len` is 0 now, it is
-            // not accessed any more.
+            // SAFETY: the array is a mapping of this many bytes, and since `len` is 0 now, no word
+            // is accessed any more.
             return unsafe { mapped::free(self.first.cast(), len * size_of::<AtomicU64>()) };
         }
-        let layout = layout(len).expect("as when they were made");
+        let layout = layout(len).expect("the layout of the allocation");
         if layout.size() != 0 {
             // SAFETY: the memory came from the allocator with this layout, and since `len` is 0
-            // now, it is not accessed any more.
+            // now, no word is accessed any more.
             unsafe { dealloc(self.first.as_ptr().cast(), layout) };
         }
     }

@@ -1,10 +1,11 @@
 //! Inodes of positive dentries. An inode stays cached for a while after its last dentry left the
 //! cache.
 //!
-//! Inodes are found by number, in one of a few sharded maps. The user count of an inode changes
-//! only under its map's lock, so a count of 0 does not change while a thread holds that lock. Lock
-//! order: a dentry's `d_lock`, the map's lock, the list's lock; a walk of the list only *tries* the
-//! map's lock.
+//! Inodes are found by number, in one of [`SHARDS`] maps. Lock order: a dentry's `d_lock`, the
+//! map's lock, the list's lock; a walk of the list only *tries* the map's lock.
+//!
+//! A change must ensure that the user count of an inode changes only under its map's lock, so that
+//! a count of 0 does not change while a thread holds that lock, and must keep the lock order.
 
 use crate::kind::Kind;
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,16 +21,19 @@ pub(crate) struct Inode {
     pub(crate) kind: Kind,
     /// Dentries that refer to the inode, and calls that use it. Protected by the map's lock.
     users: AtomicU32,
-    /// The inode was used again since it was added to the list.
+    /// The inode was used again since it was added to the list, or since the last scan. Protected
+    /// by the map's lock.
     referenced: AtomicBool,
-    /// The last name was removed: the last put frees the inode.
+    /// The inode's last name was removed: the last put frees the inode.
     unlinked: AtomicBool,
+    /// The group and node on whose list the inode is.
     memcg: Memcg,
     node: NodeId,
 }
 
 linked!(impl[] for Inode { lru, handle: Arc<Inode> });
 
+/// The number of maps of a mount.
 const SHARDS: u64 = if cfg!(lowwater_loom) { 1 } else { 16 };
 
 type Map = HashMap<u64, Arc<Inode>>;
@@ -37,6 +41,7 @@ type Map = HashMap<u64, Arc<Inode>>;
 /// The inodes of a mount.
 pub(crate) struct Inodes {
     maps: Box<[Mutex<Map>]>,
+    /// Cached inodes: those without users, and some that are in use again.
     pub(crate) lru: ListLru<Inode>,
 }
 

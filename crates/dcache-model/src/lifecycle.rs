@@ -2,19 +2,18 @@
 //!
 //! # The last put and the walk
 //!
-//! The last put of a dentry that is on a list leaves it there, and should not take `d_lock` only to
-//! find that out. A walk removes dentries in use from their list. So each side writes its own
-//! state, issues a fence, and then reads the state of the other:
+//! The last put of a dentry that is on a list leaves the dentry there, and does not take `d_lock`
+//! if the dentry is marked as referenced already. A walk removes dentries in use from their list.
+//! So each side writes its own state, issues a fence, and then reads the state of the other:
 //!
 //! ```text
-//!     put (last user)                   dispose (dentry isolated, lock held)
+//!     put_one (last user)               dispose_one (dentry isolated, `d_lock` held)
 //!       count = 0                         clear LRU_LIST
 //!       fence(SeqCst)                     fence(SeqCst)
-//!       LRU_LIST clear? slow path         count == 0? try to kill it again
+//!       LRU_LIST clear? slow path         count == 0? try to kill the dentry again
 //! ```
 //!
-//! - If the fence of the put comes first, the walk reads a count of 0, and does not lose the
-//!   dentry.
+//! - If the fence of the put comes first, the walk reads a count of 0, and kills the dentry.
 //! - If the fence of the walk comes first, the put reads `LRU_LIST` clear, and adds the dentry to a
 //!   list.
 //!
@@ -71,8 +70,8 @@ impl DcacheCore {
         debug_assert!(inserted.is_ok(), "an unhashed dentry is on no chain");
     }
 
-    /// Turns a negative into a positive with this inode. The caller has already added the dentry to
-    /// the users of `inode`.
+    /// Turns a negative dentry into a positive one with this inode. The caller has already added
+    /// the dentry to the users of `inode`.
     #[doc(alias = "d_instantiate")]
     pub(crate) fn instantiate(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, inode: Arc<Inode>) {
         let kind = inode.kind;
@@ -102,8 +101,8 @@ impl DcacheCore {
         drop(listed);
     }
 
-    /// Removes the inode of a dentry that only the caller uses and that the caller has frozen: the
-    /// name does not exist any more.
+    /// Turns a positive dentry negative, because its name does not exist any more. The caller is
+    /// the only user, and has frozen the dentry.
     #[doc(alias = "dentry_unlink_inode")]
     pub(crate) fn turn_negative(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
@@ -174,6 +173,7 @@ impl DcacheCore {
             let set = flag::LRU_LIST | if is_new_negative { flag::POLICY_SEEN } else { 0 };
             dentry.update_flags(&mut locked, 0, set, &self.counters);
             let list = sb.list(dentry.flags());
+            // Without memory for the list the dentry is killed.
             if let Err(error) = list.add(Arc::clone(dentry), &dentry.memcg, dentry.node) {
                 dentry.update_flags(&mut locked, flag::LRU_LIST, 0, &self.counters);
                 drop(error);
@@ -218,8 +218,8 @@ impl DcacheCore {
         listed
     }
 
-    /// Kills a dentry if it is an unused negative on a list, and not referenced unless
-    /// `even_if_referenced` (D19). Returns whether it was killed.
+    /// Kills a dentry if it is an unused negative on a list. Spares a referenced one, unless
+    /// `even_if_referenced` (D19). Returns whether the dentry was killed.
     #[doc(alias = "trim_negative")]
     pub(crate) fn kill_negative(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, even_if_referenced: bool) -> bool {
         let locked = dentry.lock();
@@ -234,6 +234,7 @@ impl DcacheCore {
         true
     }
 
+    /// Kills `dentry`, as [`kill`](Self::kill) does, and puts its parent.
     pub(crate) fn kill_and_put_parent(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, locked: DentryGuard<'_>) {
         let mut delta = CounterDelta::default();
         self.kill_batched(sb, dentry, locked, &mut delta);
@@ -291,7 +292,11 @@ impl DcacheCore {
         parent
     }
 
-    /// Returns the parent directory, with one more user; the root for the root.
+    /// Returns the parent directory, with one more user; for the root, the root itself.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] if the parent takes no more users.
     #[doc(alias = "dget_parent")]
     pub(crate) fn parent(&self, dentry: &Arc<Dentry>) -> Result<Arc<Dentry>, ErrorKind> {
         let locked = dentry.lock();

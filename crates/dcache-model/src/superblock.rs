@@ -3,8 +3,8 @@
 //! Each mount has its own lists and inodes, so an unmount frees exactly its own dentries; the hash
 //! table is the cache's.
 //!
-//! A change must ensure that the flags by which `list` chooses do not change while a dentry is on a
-//! list: its removal would look on another list.
+//! A change must ensure that the flags by which [`SuperBlock::list`] chooses do not change while a
+//! dentry is on a list: its removal would look on another list.
 
 use crate::backend::Backend;
 use crate::dentry::Dentry;
@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 /// A superblock: one mounted backend.
 #[doc(alias = "struct super_block")]
 pub(crate) struct SuperBlock {
+    /// The number of the superblock in its cache.
     pub(crate) id: u16,
     pub(crate) backend: Arc<dyn Backend>,
     /// Unused dentries: the positive ones, and the negative ones unless `has_negative_lists`.
@@ -56,8 +57,7 @@ impl SuperBlock {
         assert!(self.root.set(root).is_ok(), "a superblock gets its root once");
     }
 
-    /// Returns the list for a dentry with these flags. The flags that choose it do not change while
-    /// the dentry is listed.
+    /// Returns the list for a dentry with these flags.
     pub(crate) fn list(&self, flags: u32) -> &ListLru<Dentry> {
         match flags & (flag::TYPE | flag::PROTECTED) {
             0 if self.has_negative_lists => &self.probation,
@@ -66,8 +66,8 @@ impl SuperBlock {
         }
     }
 
-    /// Counts the dentries and inodes that could be freed: `[positive, probation, protected,
-    /// inodes]`.
+    /// Counts the dentries and inodes that could be freed: `[dentries, probation, protected,
+    /// inodes]`, as the lists are named.
     pub(crate) fn counts(&self, memcg: &Memcg, node: NodeId) -> [u64; 4] {
         [
             self.dentries.count_one(memcg, node),

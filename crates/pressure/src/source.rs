@@ -1,9 +1,9 @@
 //! Sources of pressure outside the process, and their events.
 //!
-//! `linux.rs` opens and polls them; on other systems (`other.rs`) there are none. Error texts tell
+//! `linux.rs` opens and polls the sources; other systems (`other.rs`) have none. Error texts tell
 //! the operator how to resolve the error.
 //!
-//! Both modules must have the same names.
+//! A change must keep the names in `linux.rs` and `other.rs` the same.
 
 use alloc::format;
 use alloc::string::String;
@@ -43,7 +43,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems have no sources"))]
 pub(super) enum SourceEvent {
-    /// No event: our own written bytes, or a stall from before the watch began.
+    /// No event: the bytes that this process wrote itself, or a stall from before the watch began.
     Nothing,
     /// The control group's counters changed: its usage is to be read.
     Look,
@@ -117,7 +117,7 @@ pub enum SourceError {
         /// The system's error.
         source: io::Error,
     },
-    /// This operating system has no such files.
+    /// This operating system has no such sources.
     #[error("{file} is a file of Linux: leave it out on other systems")]
     Unsupported {
         /// The path of the file.
@@ -136,8 +136,8 @@ impl Source {
     }
 }
 
-/// Returns the path of `memory.pressure` of this process's cgroup. On many kernels the top group
-/// has none; the system's file has the same content.
+/// Returns the path of `memory.pressure` of this process's cgroup. On many kernels the root cgroup
+/// has no such file; the system's file has the same content.
 fn own_pressure_file() -> Result<String, SourceError> {
     let group = super::cgroup::Cgroup::own_unified()?.ok_or(SourceError::NoCgroup)?;
     let file = group.pressure_file();

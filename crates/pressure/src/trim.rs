@@ -6,7 +6,7 @@
 //! often.
 //!
 //! A change must ensure that freed bytes are counted until a trim begins, and that no trim begins
-//! before the interval since the last one is over.
+//! before the interval since the start of the last trim is over.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -68,16 +68,16 @@ impl Trim {
         Self::new(system)
     }
 
-    /// Sets the bytes that have to be freed since the last call. Default: 4 MiB. A call because of the
-    /// resident memory does not wait for them.
+    /// Sets the bytes that have to be freed since the last call of the hook. Default: 4 MiB. A call
+    /// because of the resident memory does not wait for them.
     pub fn threshold(mut self, bytes: ByteSize) -> Self {
         self.threshold = bytes;
         self
     }
 
-    /// Sets the least time between two calls. Default: 1 s. While the cgroup is close to its limit,
-    /// a twentieth of it applies. A call that took long is followed by a pause of 19 times that, and
-    /// of once that while the cgroup is close to its limit.
+    /// Sets the least time between the starts of two calls. Default: 1 s. While the cgroup is close
+    /// to its limit, a twentieth of this time applies. A call that took long is followed by a pause
+    /// of 19 times its duration, and of once its duration while the cgroup is close to its limit.
     pub fn interval(mut self, time: Duration) -> Self {
         self.interval = time;
         self
@@ -112,9 +112,11 @@ fn system() {}
 pub(super) struct TrimSchedule {
     threshold: ByteSize,
     interval_ns: u64,
+    /// The bytes freed since the last trim began.
     freed: ByteSize,
     /// A trim is necessary, however little was freed.
     requested: bool,
+    /// The time in nanoseconds at which the last trim began.
     last: Option<u64>,
     /// The duration of the last trim.
     took_ns: u64,
@@ -131,7 +133,7 @@ impl TrimSchedule {
         self.freed = self.freed.saturating_add(bytes);
     }
 
-    /// Demands a trim, regardless of the freed bytes.
+    /// Requests a trim, regardless of the freed bytes.
     pub(super) fn request(&mut self) {
         self.requested = true;
     }
@@ -141,7 +143,8 @@ impl TrimSchedule {
         self.took_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    /// Returns the time from which [`open`](Self::open) returns true; `None` until enough is freed or a trim is requested.
+    /// Returns the time in nanoseconds from which [`open`](Self::open) returns true; `None` until
+    /// enough is freed or a trim is requested. `urgent`: the cgroup is close to its limit.
     pub(super) fn due(&self, urgent: bool) -> Option<u64> {
         let (interval, cost_parts) =
             if urgent { (self.interval_ns / URGENT_PARTS, COST_PARTS_URGENT) } else { (self.interval_ns, COST_PARTS) };
@@ -150,7 +153,8 @@ impl TrimSchedule {
         enough.then(|| self.last.map_or(0, |last| last.saturating_add(interval)))
     }
 
-    /// Returns whether a trim is due, and if so starts the next interval.
+    /// Returns whether a trim is due. If so, the caller begins it now, and the next interval
+    /// starts.
     pub(super) fn open(&mut self, now_ns: u64, urgent: bool) -> bool {
         let open = self.due(urgent).is_some_and(|due| due <= now_ns);
         if open {

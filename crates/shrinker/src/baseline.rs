@@ -1,13 +1,12 @@
 //! The baseline of tests and benches: a scan that ignores the map's bits and calls every shrinker.
 //! Behind the feature `baseline`.
 //!
-//! Implements the contract of the registry's own pass in the most obvious code: every group, every
-//! shrinker, one after the other. It is the oracle in tests and the "before" in benches: 4,000
-//! groups and 4,000 shrinkers are 16 million calls a pass.
+//! Implements the contract of the registry's own pass (`pass.rs`) in the most obvious code: every
+//! group, every shrinker, one after the other. The scan is the oracle in tests and the "before" in
+//! benches: 4,000 groups and 4,000 shrinkers are 16 million calls a pass.
 //!
-//! Its value is that it is obviously right: do not make it faster.
-//!
-//! It must stay obvious; a contract that the pass gains must be added here in the simplest way.
+//! A change must keep the code obviously right, not make it faster. A rule that the pass gains is
+//! added here in the simplest way.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -17,7 +16,7 @@ use crate::registry::{Registry, RegistryCore};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
-/// A view of a registry that calls every shrinker for every group, ignoring the map's bits.
+/// A view of a registry that calls every shrinker for every group, whatever the map's bits.
 #[derive(Clone, Copy)]
 pub struct FullScan<'a> {
     core: &'a RegistryCore,
@@ -85,6 +84,8 @@ impl<'a> FullScan<'a> {
         progress
     }
 
+    /// Visits one shrinker, unless it does not exist, or keeps the objects of this group and node
+    /// under another group or node.
     fn ask(
         &self,
         memcg: &Memcg,

@@ -5,9 +5,9 @@
 //! ignored, so a call costs the same whatever other threads deferred (S23); objects that cannot be
 //! scanned in this context are left as a debt for the background.
 //!
-//! Linux runs one pass at high priority instead: its cost grows with the number of objects and with
-//! the debts, and a single thread pays for all. Here the bounds are in objects and in time, both
-//! configurable.
+//! Linux runs whole passes of rising pressure instead, at a cost that grows with the number of
+//! objects and with the debts: a single thread pays for all. Here a call is bounded in objects and,
+//! if there is a clock, in time; both bounds are configurable.
 //!
 //! Numbers such as S23 are those of docs/INVARIANTS.md.
 //!
@@ -22,8 +22,8 @@ use crate::registry::{RegistryCore, ShrinkerFilter};
 use crate::shrink::ScanAmount;
 use crate::work::{Bound, Progress, Work};
 
-/// The maximum number of laps in a row that scan something and free nothing: if objects get a
-/// second chance, the first lap may only clear it.
+/// The maximum number of laps (over all nodes and groups) in a row that scan something and free
+/// nothing: if objects get a second chance, the first lap may only clear it.
 const IDLE_LAPS_MAX: u32 = 3;
 
 /// The outcome of one call of direct reclaim.
@@ -51,11 +51,11 @@ pub enum DirectStop {
     ScanBound,
     /// The maximum time of one call has passed.
     TimeBound,
-    /// The thread is inside a callback, or in a scope that forbids it.
+    /// The thread is inside a callback, or in a scope that forbids reclaim.
     InScope,
 }
 
-/// Reclaims until `enough` returns true or a bound is reached, lap by lap over all nodes; see the
+/// Reclaims until `done` returns true or a bound is reached, lap by lap over all nodes; see the
 /// module.
 pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
     let mut total = Progress::default();

@@ -35,8 +35,8 @@ struct Labelled {
 }
 
 impl LabelTable {
-    /// Updates the table to the ids and names that live `now`. New ids get their labels in the
-    /// order of ids.
+    /// Updates the table to the ids and names of the objects that are live `now`. New ids get their
+    /// labels in the order of ids.
     pub fn update<'a>(&mut self, now: impl IntoIterator<Item = (u32, &'a str)>) {
         let now: BTreeMap<u32, &str> = now.into_iter().collect();
         self.by_id.retain(|id, labelled| now.get(id).is_some_and(|name| **name == labelled.name));
@@ -80,7 +80,8 @@ pub(crate) struct PublishedSeries {
     pub(crate) totals: Totals<NR_COUNTERS>,
 }
 
-/// Counter totals: `N` for each label, each the sum over all owners that the label has had.
+/// Counter totals: `N` for each label, each the sum over all owners (shrinkers or caches) that the
+/// label has had.
 #[derive(Debug)]
 pub struct Totals<const N: usize> {
     series: BTreeMap<String, Series<N>>,
@@ -89,6 +90,7 @@ pub struct Totals<const N: usize> {
 
 #[derive(Debug)]
 struct Series<const N: usize> {
+    /// The number of the current owner, if owners have numbers.
     owner: Option<u64>,
     /// The last counts of earlier owners, summed.
     before: [u64; N],
@@ -114,10 +116,10 @@ impl<const N: usize> Totals<N> {
     /// Adds the current counts of the label's owner, and returns the label's totals, which never
     /// fall.
     ///
-    /// `owner` is a number that is used only once. With it, counts that were read earlier may be
-    /// added later, but never after those of the label's next owner: they would be counted twice.
-    /// `None` if there is no such number: then counts that fall are taken to be another owner's,
-    /// and each read must be added before the next.
+    /// `owner` is a number that no other owner ever has. With this number, counts may be added
+    /// later than younger counts of the same owner, but never after those of the label's next
+    /// owner: they would be counted twice. With `None`, counts that fall are taken to be another
+    /// owner's, and counts must be added in the order in which they were read.
     pub fn add(&mut self, label: &str, owner: Option<u64>, counts: [u64; N]) -> [u64; N] {
         let round = self.round;
         let series = self.series.entry(label.to_owned()).or_insert_with(|| Series {

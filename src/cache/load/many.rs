@@ -18,12 +18,12 @@ use crate::cache::handle::Cache;
 /// A lookup of many keys: the values that were found, and the absent keys, each of them once.
 pub(in crate::cache) struct ManyLookup<K, V> {
     pub(in crate::cache) absent: Vec<K>,
-    /// For each key its value, or the number of its absent key.
+    /// For each key in the caller's order: its value, or its index in `absent`.
     places: Vec<Result<V, usize>>,
 }
 
 impl<K: Eq, V: Clone> ManyLookup<K, V> {
-    /// Looks all keys up by `find`.
+    /// Looks all keys up by `find`. `hash` serves to recognize repeated keys.
     pub(in crate::cache) fn new(
         keys: impl IntoIterator<Item = K>,
         mut find: impl FnMut(&K) -> Option<V>,
@@ -102,13 +102,14 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized + 'q,
     {
-        // Not inside one read-side section: an expired key runs the removal listener.
+        // Not inside one read-side section: the lookup of an expired entry runs the removal
+        // listener.
         keys.into_iter().map(|key| self.get(key)).collect()
     }
 
     /// Returns the values of many keys, in their order. `load` is called once with all keys that
     /// are absent, each of them once, and returns their values in that order, which are inserted.
-    /// It is not called if all keys are present.
+    /// If all keys are present, `load` is not called.
     ///
     /// The load is not shared with other callers: two that miss the same keys at the same time both
     /// load them, and the first insert of a key stays. A value that the cache rejects is returned
@@ -178,8 +179,8 @@ where
     }
 
     /// The async form of [`get_or_load_many`](Self::get_or_load_many): `load` is called once with
-    /// clones of all absent keys, and its future is awaited. If this future is dropped before that
-    /// one is ready, nothing is inserted.
+    /// clones of all absent keys, and its future is awaited. If the returned future is dropped
+    /// before that of `load` is ready, nothing is inserted.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};

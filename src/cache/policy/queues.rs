@@ -22,7 +22,8 @@
 //! displace no used entry (the S3-FIFO queues, with a share that adapts as in ARC). A read only
 //! increments the record's use count and moves no record. A new value for a present key takes the
 //! position of the old record, with one use more ([`overwrite`](crate::cache::overwrite)); if that
-//! is not possible, the new record becomes the youngest of the old record's queue, with its uses.
+//! is not possible, the new record gets the old one's uses and becomes the youngest of main if the
+//! old one was there, else of the queue of a new entry.
 //!
 //! Each tenant has its own queues, share and clock ([`tenant`](super::tenant)), so that the reads
 //! of one tenant do not change the order of another.
@@ -34,7 +35,8 @@
 //!
 //! The other orders ([`Eviction`]) do not adapt, and use the same lists differently:
 //!
-//! - [`S3Fifo`](Eviction::S3Fifo): the two queues with a fixed share.
+//! - [`S3Fifo`](Eviction::S3Fifo): the two queues with a fixed share; "soon" means that fewer
+//!   records were evicted meanwhile than the tenant has.
 //! - [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru): all entries are in main.
 //! - [`Sieve`](Eviction::Sieve): one list holds the entries that the hand has yet to pass in this
 //!   lap, the other those that it has passed. The lists swap roles after each lap.
@@ -62,15 +64,15 @@ use super::tenants::Tenants;
 use crate::cache::record::{Handle, Record};
 use crate::runtime::{Ghost, Ghosts, KnownGhosts};
 
-/// Uses on probation after which an entry moves to main. If the limit of probation is at most
-/// `FEW` records, one use is enough, because records stay there only briefly.
+/// Uses on probation after which an entry moves to main. If the limit of an adaptive probation is
+/// at most `FEW` records, one use is enough, because records stay there only briefly.
 const PROMOTE_USES: u8 = 2;
 const PROMOTE_USES_OF_FEW: u8 = 1;
 const FEW: u64 = 16;
 /// The cache's records are counted again after evictions of 1 / `EVICTIONS_PER_COUNT` of them.
 const EVICTIONS_PER_COUNT: u32 = 64;
-/// The least number of records that a walk over probation may visit, so that evictions from a queue
-/// that is barely over its limit still come in batches.
+/// A walk over probation may visit at least this number of records, if so many are requested: then
+/// evictions from a queue that is barely over its limit still come in batches.
 const PROBATION_BATCH_MIN: u64 = 8;
 /// The least limit of probation, in entries of a group on a node: without it, the limit of a tenant
 /// with three entries would be 0, and the entry just written would be its next victim.
@@ -103,7 +105,8 @@ pub(crate) struct SoughtGhost {
     weight: u32,
 }
 
-/// The number of records that a walk evicts regardless of their uses, after too many were spared.
+/// The number of records that a walk evicts regardless of their uses, after the tenant's last walks
+/// have spared too many ([`Tenant::has_spared_many`]).
 const FORCED: u32 = 16;
 
 /// The decision of a walk on one record.
@@ -323,8 +326,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.lists(record.queue()).add(record, memcg, node)
     }
 
-    /// Replaces `old` by `new` at the same position of its queue, with the uses of `old`. The
-    /// caller holds the lock of their segment. Returns the old record.
+    /// Replaces `old` by `new` at the same position of its queue. `new` gets the uses of `old`,
+    /// unless it has more. The caller holds the lock of their segment. Returns the old record.
     ///
     /// # Errors
     ///
@@ -426,8 +429,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Walks up to `nr` records of a queue, oldest first, and applies `decide` to their use counts.
-    /// Expired records are evicted whatever the decision, and so are all records after many were
-    /// spared.
+    /// Expired records are evicted whatever the decision, and so are the first [`FORCED`] records
+    /// if the last walks have spared many.
     fn walk(
         &self,
         queue: Queue,

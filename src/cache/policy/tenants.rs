@@ -1,8 +1,9 @@
 //! The directory of a cache's tenants, indexed by the ids of their groups.
 //!
-//! A directory indexed by id needs no lock for a lookup. Its parts double in length and never move,
-//! so a reference to a tenant stays valid while others are added. A change must ensure that a
-//! removed group's tenant is reset before its id can be reused.
+//! A directory that is indexed by id needs no lock for a lookup. It has parts, a part has pages,
+//! and a page has tenants. The parts double in length and never move, so a reference to a tenant
+//! stays valid while others are added. A change must ensure that a removed group's tenant is reset
+//! before the group's id can be reused.
 
 use std::sync::OnceLock;
 
@@ -73,6 +74,7 @@ struct TenantIndex {
 impl TenantIndex {
     #[inline]
     fn of(id: MemcgId) -> Self {
+        // Page numbers begin at `PART_FIRST`, so that part n has those of one power of two.
         let (page, at) = (id.get() as usize / PAGE + PART_FIRST, id.get() as usize % PAGE);
         let part = (page.ilog2() - PART_FIRST.ilog2()) as usize;
         Self { part, page: page - (PART_FIRST << part), at }

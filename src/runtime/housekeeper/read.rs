@@ -1,9 +1,9 @@
 //! Reading the caches' figures, beside the housekeeper's own threads.
 //!
-//! Figures are read on the caller's thread, so a cache may not end meanwhile: it is marked as in
-//! use, and its end waits.
+//! Figures are read on the caller's thread, without the housekeeper's lock, and the cache must not
+//! end meanwhile: its id is in `being_read`, and its end waits for the id's removal.
 //!
-//! A change must ensure that mark for as long as the figures are read.
+//! A change must keep the id in `being_read` until the reader has dropped its handle of the cache.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ impl Housekeeper {
         self.shared.state.lock().caches.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Runs `f`, which runs no user code, on each cache that `is_wanted`, oldest first, without the
-    /// lock. The drop of a cache's last handle waits for it.
+    /// Calls `f`, which must not run user code, for each cache for which `is_wanted` returns true,
+    /// oldest first, without the lock. The drop of a cache's last handle waits for `f`.
     pub(crate) fn read_each(
         &self,
         is_wanted: impl Fn(MaintenanceId) -> bool,

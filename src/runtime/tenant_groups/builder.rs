@@ -39,23 +39,23 @@ impl Runtime {
 }
 
 impl TenantGroupsBuilder {
-    /// Sets the maximum number of tenants; 1,000 by default.
+    /// Sets the maximum number of tenants, ended ones with entries included; 1,000 by default.
     pub fn count_max(mut self, count: usize) -> Self {
         self.count_max = count;
         self
     }
 
     /// Sets how long a tenant may go without a request before it ends; an hour by default. An idle
-    /// tenant ends at the next request of another tenant. At most 64 ended tenants are in the state
-    /// in which their entries are still being removed.
+    /// tenant ends at a later request of another tenant. The entries of at most 64 ended tenants
+    /// are being removed at a time; further idle tenants end after that.
     pub fn idle_time(mut self, time: Duration) -> Self {
         self.idle_time = time;
         self
     }
 
     /// Sets a function that is called with each new tenant's name and group, to set limits. It is
-    /// called under a lock, so it must not use the [`TenantGroups`]. If it panics, a group that was
-    /// created for the call ends.
+    /// called under a lock, so it must not use the [`TenantGroups`]. If it panics, the group ends,
+    /// unless the program had created it before.
     pub fn setup(mut self, setup: impl Fn(&str, &Memcg) + Send + Sync + 'static) -> Self {
         self.setup = Some(Box::new(setup));
         self

@@ -1,10 +1,10 @@
 //! Compression of pointers into slots to 32-bit numbers.
 //!
-//! Links of 4 instead of 8 bytes save 8 bytes in each cache entry. A number is valid only while its
-//! chunk is registered in the chunk table; 0 is never the number of a slot.
+//! The two links of a cache entry take 4 bytes each instead of 8. A number is valid only while its
+//! chunk is registered in the chunk table.
 //!
 //! A change must ensure that `decompress` returns the pointer that `compress` was given, and that 0
-//! stays the number of no slot.
+//! stays the number of no slot: the chunk table gives no chunk the number 0.
 
 use crate::prefetch::prefetch_at;
 use crate::slots::chunk_layout::{ChunkHeader, ChunkLayout};
@@ -18,7 +18,8 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug)]
 #[doc(alias = "CompressedPtr")]
 pub struct PtrCompressor {
-    /// The layout of the slots, except that `first` is the offset of the field in the first slot.
+    /// The layout of the slots, except that `first` is the offset in a chunk of the first slot's
+    /// field.
     layout: ChunkLayout,
     /// The offset of the field in a slot.
     offset: usize,

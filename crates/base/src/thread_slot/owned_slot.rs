@@ -1,9 +1,9 @@
 //! Small slot numbers for threads: a thread owns its slot as long as the thread lives, while there
 //! are free slots. The other threads share slots.
 //!
-//! A change must ensure: a thread that owns a slot is the only writer of the data that the slot
-//! indexes, until the thread ends. The thread-locals have no destructor except `END`, so that they
-//! can be used late in a thread's life.
+//! A change must ensure that a thread that owns a slot is the only writer of the data that the slot
+//! indexes, until `END` is dropped; the lock of `OWNED` orders the writes of successive owners. The
+//! thread-locals have no destructor except `END`, so that they can be used late in a thread's life.
 
 use crate::hash::GOLDEN_RATIO;
 use crate::sync::Mutex;
@@ -17,8 +17,8 @@ pub const OWNED_MAX: usize = 16;
 pub enum ThreadSlot {
     /// No other thread has this slot until this thread ends. The number is below [`OWNED_MAX`].
     Owned(usize),
-    /// Other threads may have this slot as well. The number is below 65,536; its user reduces it to
-    /// the number of shared slots that there are.
+    /// Other threads may have this slot as well. The number is below 65,536; a structure takes it
+    /// modulo the number of its shared slots.
     Shared(usize),
 }
 
@@ -31,8 +31,8 @@ const _: () = assert!(OWNED_MAX == u16::BITS as usize, "a bit for each slot");
 const NONE: usize = usize::MAX;
 
 std::thread_local! {
-    /// This thread's slot; values of at least [`OWNED_MAX`] are shared slots. Without a destructor,
-    /// so that an access needs no check.
+    /// This thread's slot: [`NONE`], an owned slot, or [`OWNED_MAX`] plus a shared one. Without a
+    /// destructor, so that an access needs no check.
     static HERE: Cell<usize> = const { Cell::new(NONE) };
     /// Releases the slot when the thread ends.
     static END: End = const { End };

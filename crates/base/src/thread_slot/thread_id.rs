@@ -1,12 +1,16 @@
 //! The identity of a thread. Available with `std` (and under loom); without `std` threads cannot be
 //! distinguished.
 //!
-//! The shrinkers query it several times per visit, so it must be cheap. `thread::current().id()`
-//! increments and decrements a reference count; a number in a thread-local is a load and a
-//! comparison. The address of a thread-local would not work: a later thread may get the same
-//! address, and would inherit a scope that was leaked.
+//! A visit of a shrinker reads the identity several times, so the read must be cheap.
+//! `thread::current().id()` increments and decrements a reference count; a number in a thread-local
+//! is a load and a comparison. The address of a thread-local would not work: a later thread may get
+//! the same address, and would inherit a scope that was leaked.
+//!
+//! A change must ensure that no number is given to two threads, and that `current` works in
+//! destructors of thread-locals.
 
-/// The identity of a thread: a number that no other thread has or ever had.
+/// The identity of a thread: a number that no other thread has or ever had. Without `std`, all
+/// threads have the same identity ([`KNOWN`](Self::KNOWN)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadId(#[cfg(any(feature = "std", lowwater_loom))] Id);
 
@@ -49,8 +53,8 @@ fn current() -> Id {
 fn number() -> Id {
     use core::sync::atomic::{AtomicUsize, Ordering};
     static LAST: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: the number only has to be unique. Ends: of two consecutive numbers at least one is
-    // not 0.
+    // Relaxed: the number only has to be unique. Terminates: of two consecutive numbers at least
+    // one is not 0.
     loop {
         if let Some(number) = Id::new(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)) {
             NUMBER.set(number.get());

@@ -1,23 +1,24 @@
 //! Arrays that are mapped from the system.
 //!
-//! Memory is returned one huge page at a time, because a munmap of a part of one splits it and
-//! interrupts all processors.
+//! Memory is returned one huge page at a time, because a munmap of a part of a huge page splits the
+//! page and interrupts all processors.
 //!
-//! A change must ensure that an element whose page was returned reads as zero.
+//! A change must ensure that a new array reads as zero, and that [`shrink`] unmaps nothing but the
+//! end that it excludes from the returned length.
 
 use crate::mapped_memory::{map_aligned, HUGE};
 use core::ptr::NonNull;
 use rustix::mm::{madvise, munmap, Advice};
 
-/// The minimum size in bytes at which a mapping is worth its system calls: the threshold at which
-/// the allocator maps memory itself.
+/// The minimum size in bytes at which a mapping is worth its system calls: the size from which
+/// glibc's allocator, by default, maps memory itself.
 pub(super) const FROM: usize = 128 << 10;
 /// The maximum number of bytes that one call frees: one huge page, and never a part of one.
 pub(super) const STEP: usize = HUGE;
-/// The upper bound of the size of normal pages.
+/// The largest size of normal pages; lengths of mappings are multiples of it on every system.
 const PAGE: usize = 64 << 10;
 
-/// Maps `bytes` bytes; `None` if the system refuses.
+/// Maps `bytes` zero bytes; `None` if the system refuses.
 pub(super) fn make(bytes: usize) -> Option<NonNull<u8>> {
     let base = map_aligned(pages(bytes))?;
     // An incomplete huge page at the end is never a huge page, so the array takes no more memory

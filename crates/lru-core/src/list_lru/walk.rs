@@ -19,8 +19,8 @@
 //! each a share proportional to its length. The shards are not joined meanwhile, unless the group
 //! dies, which ends the walk.
 //!
-//! A verdict is bound to its callback invocation by a lifetime, so that it cannot be kept for
-//! later:
+//! A verdict (an [`LruStatus`]) is bound to its callback invocation by a lifetime, so that it
+//! cannot be kept for later:
 //!
 //! ```compile_fail
 //! # use lowwater_lru_core::{linked, Links, ListLru, Memcg, NodeId};
@@ -59,8 +59,8 @@ use core::ptr::NonNull;
 /// longer lifetime fits.
 type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
-/// An item under its list's lock, on which the callback must decide. If this is leaked, the lock
-/// stays taken, as with any lock guard, and all later operations on the list block for ever.
+/// An item under its list's lock, on which the callback must decide. If the value is leaked, the
+/// lock stays taken, as with any lock guard, and all later operations on the list block for ever.
 #[must_use = "the walk needs a verdict"]
 pub struct Isolate<'a, T: Linked> {
     list: LockedList<'a>,
@@ -89,7 +89,7 @@ enum Then<'a> {
     Stop,
 }
 
-/// Proof that the callback released the lock.
+/// Proof that the callback released the lock; becomes a verdict.
 #[must_use = "the walk needs a verdict"]
 pub struct Unlocked<'a> {
     removed: bool,
@@ -107,7 +107,7 @@ impl<'a, T: Linked> Isolate<'a, T> {
         unsafe { object.as_ref() }
     }
 
-    /// Moves the item to a private list, to be freed after the lock is released. It counts as
+    /// Moves the item to a private list, to be freed after the lock is released. The item counts as
     /// removed.
     #[doc(alias = "LRU_REMOVED")]
     pub fn isolate(mut self, to: &mut Isolated<T>) -> LruStatus<'a> {
@@ -169,9 +169,9 @@ impl<T: Linked<Handle = Arc<T>>> Isolate<'_, T> {
 
 impl<'a> Unlocked<'a> {
     /// Continues the walk: takes the lock again and visits the same item, or if that is gone, the
-    /// one after it; never an item that was visited before. Each visit counts against `nr_to_walk`,
-    /// so the walk ends (`docs/INVARIANTS.md`, L12). If the group died meanwhile, the walk is over
-    /// (R7).
+    /// one after it; no other item that was visited before. Each visit counts against `nr_to_walk`,
+    /// so the walk ends (`docs/INVARIANTS.md`, L12). The walk is over if the group died meanwhile
+    /// (R7), or if there was no memory for the walk's cursor.
     #[doc(alias = "LRU_RETRY")]
     pub fn retry(self) -> LruStatus<'a> {
         LruStatus { removed: self.removed, then: Then::Retry, call: PhantomData }
@@ -246,6 +246,7 @@ impl RawListLru {
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> ControlFlow<()> {
         let cursor = Cursor::new(T::LAYOUT);
+        // The value of `left` at the last retry; `None` before the first.
         let mut begun = None;
         'relock: while *nr_to_walk > 0 {
             let guard = pin();
@@ -260,7 +261,8 @@ impl RawListLru {
                     (list, next, left)
                 }
             };
-            // Rotated items come up again at the end; `left` keeps them from being visited twice.
+            // Rotated items come up again at the end; `left`, the number of items at the start that
+            // are not yet visited, keeps them from being visited twice.
             // SAFETY: `next` is none, or refers to links on this list, and we hold the list's lock.
             while let (Some(links), true, true) = (unsafe { T::LAYOUT.find(next) }, left > 0, *nr_to_walk > 0) {
                 // SAFETY: the links are on this list, and we hold the list's lock.
@@ -284,6 +286,7 @@ impl RawListLru {
                     Then::Stop => return ControlFlow::Break(()),
                 }
             }
+            // The next walk begins at `next`, which is prefetched.
             // SAFETY: `next` is none, or refers to links on this list, and we hold the list's lock.
             list.with_list(|l, shape| unsafe { l.expect(shape, next) });
             break;

@@ -1,11 +1,12 @@
 //! The settings of one group, and the sums derived from them.
 //!
-//! Relaxed atomics: a limit is read without a lock by each charge, and a charge that reads an old
-//! one counts as having come before the change.
+//! Relaxed atomics: each charge reads limits without a lock, and a charge that reads an old limit
+//! counts as having come before the change. A change must keep the order of `swap_max` and the
+//! drain of the stock after it, and of `setting` and the usage (see "Orderings" in `protection`).
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// The settings of one group, in bytes.
+/// The settings of one group, in bytes; `u64::MAX` in `high` and `max` is no limit.
 pub(super) struct Limits {
     pub(super) min: Guarantee,
     pub(super) low: Guarantee,
@@ -15,6 +16,7 @@ pub(super) struct Limits {
 
 /// `min` or `low` of one group, in bytes.
 pub(super) struct Guarantee {
+    /// The value that the user has set.
     pub(super) setting: AtomicU64,
     /// The part of the setting that the parent counts: `min(usage, setting)` when no change is in
     /// progress, 0 for a dying group.
@@ -51,7 +53,8 @@ impl Limits {
     /// Sets `max` and returns the previous value.
     pub(super) fn swap_max(&self, max: u64) -> u64 {
         // Relaxed: a single number on which no other data depends. A thread that fills a stock slot
-        // reads it under that slot's lock, which the drain takes after this store.
+        // reads `max` under that slot's lock, which the drain takes after this store: either the
+        // thread reads the new `max`, or the drain finds its bytes.
         self.max.swap(max, Ordering::Relaxed)
     }
 }

@@ -1,7 +1,8 @@
 //! The nodes of a machine, as sysfs or hwloc describe them.
 //!
 //! Shared by `sysfs.rs` and `hwloc.rs`, so that both assign processors of a memoryless node in the
-//! same way. `current` must stay a lookup in a table: every charge and add calls it.
+//! same way: to the nearest node with memory. A change must keep `current` a lookup in a table:
+//! with more than one node, each insert into a cache calls it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -14,8 +15,9 @@ use lowwater_base::NodeId;
 /// A NUMA node as the system reports it.
 #[derive(Debug)]
 pub(super) struct NumaNode {
+    /// The operating system's numbers of the node's processors.
     pub(super) cpus: Vec<usize>,
-    /// The distances to all nodes, in their order.
+    /// The distances to all nodes, in their order; 10 is local.
     pub(super) distances: Vec<u32>,
     pub(super) has_memory: bool,
 }
@@ -44,7 +46,8 @@ impl Machine {
         Self { nodes: nodes.into(), node_of_cpu: node_of_cpu.into() }
     }
 
-    /// Returns the node from which a thread on this processor gets its memory.
+    /// Returns the node from which a thread on this processor gets its memory; the first node if
+    /// the processor is unknown.
     #[inline]
     pub(super) fn node_of(&self, cpu: Option<usize>) -> NodeId {
         cpu.and_then(|cpu| self.node_of_cpu.get(cpu)).copied().unwrap_or(NodeId::ZERO)
@@ -56,8 +59,9 @@ impl Machine {
     }
 }
 
-/// Returns the node that serves the processors of `node`: itself if it has memory, as its distance
-/// to itself is the least, else the nearest node that has.
+/// Returns the node that serves the processors of `node`: `node` itself if it has memory, as the
+/// distance to itself is the least, else the nearest node with memory; the first node if there is
+/// none.
 #[doc(alias = "numa_mem_id")]
 fn nearest_with_memory(nodes: &[NumaNode], node: &NumaNode) -> NodeId {
     let candidates = nodes.iter().zip(&node.distances).enumerate().filter(|(_, (other, _))| other.has_memory);

@@ -1,9 +1,8 @@
 //! Received bytes that are not decoded yet.
 //!
-//! A connection holds a buffer only while a part of a command is in it.
-//!
-//! The decoder reads from it and `advance`s it. Its growth per read is bounded; its total is
-//! bounded by the longest line that the decoder accepts.
+//! The decoder reads from the input and `advance`s it. A connection holds a buffer only while a
+//! part of a command is in it; empty buffers are in the thread's [`buffer_pool`]. The buffer's
+//! growth per read is bounded; its size is bounded by the longest line that the decoder accepts.
 //!
 //! A change must ensure that an empty input holds no buffer.
 
@@ -39,7 +38,8 @@ impl Input {
         read
     }
 
-    /// Returns whether the buffer is full, so that the last read may have left input behind.
+    /// Returns whether the buffer is full, so that the last read may have left bytes in the socket;
+    /// also true without a buffer.
     pub fn is_full(&self) -> bool {
         self.0.len() == self.0.capacity()
     }
@@ -50,7 +50,7 @@ impl Input {
         self.rest();
     }
 
-    /// Returns the buffer to the pool if it is empty.
+    /// Returns the buffer to the pool if it is empty. A buffer that has grown is freed there.
     fn rest(&mut self) {
         if self.0.is_empty() {
             buffer_pool::give(std::mem::take(&mut self.0));

@@ -1,16 +1,17 @@
-//! `-o`: memcached's extended options. Most of them tune its slab allocator and segmented LRU,
-//! which this server does not have. Those are accepted without effect, so that a command line for
-//! memcached works here as well. Options whose effect would be missed are refused by name.
+//! `-o`: memcached's extended options. Most of them tune memcached's slab allocator and segmented
+//! LRU, which this server does not have. Such options are accepted without effect, so that a
+//! command line for memcached works here as well. Options whose effect would be missed are refused
+//! by name.
 //!
-//! Every option of memcached 1.6.18 must be in one of the lists; an unknown option is an error, as
-//! in memcached.
+//! A change must keep every option of memcached 1.6.18 in one of the two lists or among those with
+//! an effect ([`Extended`]); an unknown option is an error, as in memcached.
 
 use std::time::Duration;
 
 use super::tls::TlsOptions;
 
-/// Options for slabs, their LRUs and maintenance threads, or for buffers that this server bounds in
-/// other ways.
+/// Options that tune parts of memcached that this server does not have or bounds in other ways
+/// (slabs, LRUs, crawler, buffers), or that request the only behaviour of this server.
 const WITHOUT_EFFECT: &[&str] = &[
     "hash_algorithm",
     "hashpower",
@@ -51,7 +52,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "worker_logbuf_size",
 ];
 
-/// Options with an effect that this server does not have.
+/// Options with an effect that this server does not have; also all that begin with `ext_`.
 const REFUSED: &[&str] = &[
     "drop_privileges",
     "ext_path",
@@ -98,11 +99,11 @@ pub fn parse(options: &[String]) -> Result<Extended, String> {
     Ok(extended)
 }
 
-/// Checks the name of an option without an effect.
+/// Accepts the name of an option that is without effect here.
 ///
 /// # Errors
 ///
-/// A sentence with the option's name.
+/// A sentence with the option's name, if the option is refused or unknown.
 fn check(name: &str) -> Result<(), String> {
     if WITHOUT_EFFECT.contains(&name) {
         return Ok(());

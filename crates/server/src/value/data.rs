@@ -6,18 +6,19 @@
 //! pieces of one size, which any other value can use next (see [`PiecePool`]), and a tail.
 //!
 //! Benefits: resident memory stays near the charged bytes with the standard allocator; a value of a
-//! megabyte needs no contiguous megabyte; it is written to the socket without a copy. Costs: a
+//! megabyte needs no contiguous megabyte; values are written to the socket without a copy. Costs: a
 //! pointer for each piece, which is charged.
 //!
-//! A change must ensure that all pieces but the tail have one size, and that each is charged.
+//! A change must ensure that all pieces but the tail have one size, that each is charged, and that
+//! each returns to the pool once.
 
 use std::sync::Arc;
 
 use super::malloc::block_bytes;
 use super::piece_pool::{PiecePool, PooledBuffer, PIECE_BYTES};
 
-/// Maximum number of pieces for which the table is allocated in advance, according to the announced
-/// length: 1 MiB of pieces.
+/// Maximum number of pieces for which the table of pieces is allocated in advance: 1 MiB of pieces.
+/// A client may announce a longer value and not send it.
 const TABLE_TRUST_MAX: usize = 257;
 
 /// Received bytes, in pieces: all pieces are full except the tail.
@@ -96,8 +97,10 @@ impl Drop for FullPieces {
 /// Builds [`Data`] from bytes as they are received.
 #[derive(Debug)]
 pub struct DataBuilder {
+    /// The announced bytes of the value.
     length: usize,
     full: Vec<Box<[u8]>>,
+    /// The piece in progress, or the tail.
     piece: Vec<u8>,
     pool: Arc<PiecePool>,
 }
@@ -108,7 +111,8 @@ impl DataBuilder {
         Self { length, full: Vec::new(), piece: Vec::new(), pool: Arc::clone(pool) }
     }
 
-    /// Consumes the missing bytes from the front of `bytes`, and returns their number.
+    /// Copies bytes from the front of `bytes` until the value is complete, and returns their
+    /// number.
     pub fn extend(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && !self.is_complete() {
@@ -155,6 +159,7 @@ impl DataBuilder {
 /// Returns the pieces of an abandoned value to the pool.
 impl Drop for DataBuilder {
     fn drop(&mut self) {
+        // A tail of this capacity was taken from the pool as well.
         if self.piece.capacity() == PIECE_BYTES {
             self.piece.resize(PIECE_BYTES, 0);
             self.full.push(std::mem::take(&mut self.piece).into_boxed_slice());

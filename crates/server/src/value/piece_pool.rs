@@ -1,4 +1,5 @@
-//! A pool of free pieces, which dropped values leave to later values.
+//! A pool of free pieces (of a value, see [`data`](super::data)), which dropped values leave to
+//! later values.
 //!
 //! glibc's allocator gives each thread a heap of its own, and freed memory returns to the heap it
 //! came from, whichever thread frees it. A server whose memory is always full is the worst case:
@@ -104,7 +105,7 @@ impl PiecePool {
     }
 }
 
-/// Bytes in one block. A block that is a piece returns to its pool on drop.
+/// Bytes in one block: a piece, which returns to its pool on drop, or a block of another size.
 #[derive(Debug)]
 pub struct PooledBuffer {
     bytes: Vec<u8>,

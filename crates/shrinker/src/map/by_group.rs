@@ -2,16 +2,15 @@
 //! stored a second time: nearly all groups of a large tree have an entry, so a word for each
 //! matters.
 //!
-//! A change must ensure: the handle in a value keeps the group's id from being reused while the
-//! value is in the table.
+//! A change must ensure that each value holds a handle of its group: this keeps the id, which is
+//! the key, from being reused while the value is in the table.
 
 use hashbrown::HashTable;
 use lowwater_lru_core::{Memcg, MemcgId};
 
 use crate::hash::hash_of;
 
-/// A value that contains its group's handle. The handle keeps the id from being reused while the
-/// value is in the table.
+/// A value that contains its group's handle.
 pub(super) trait HasMemcg {
     fn memcg(&self) -> &Memcg;
 }
@@ -49,7 +48,8 @@ impl<T: HasMemcg> ByGroup<T> {
         has_room
     }
 
-    /// Removes a group's value, and shrinks the table like [`crate::hash::shrink_after_removal`].
+    /// Removes a group's value, and shrinks the table as [`crate::hash::shrink_after_removal`]
+    /// does.
     pub(super) fn remove(&mut self, id: MemcgId) -> Option<T> {
         let there = self.0.find_entry(hash_of(id), |there| there.memcg().id() == id);
         let (gone, _) = there.ok()?.remove();
@@ -57,7 +57,7 @@ impl<T: HasMemcg> ByGroup<T> {
             self.0 = HashTable::new();
         } else if self.0.len() < self.0.capacity() / 16 {
             let mut smaller = Self::default();
-            // Without memory for the smaller table it stays as it is.
+            // Without memory for the smaller table, the large one stays.
             if smaller.0.try_reserve(self.0.len() * 2, hash).is_ok() {
                 self.0.drain().for_each(|thing| {
                     smaller.0.insert_unique(hash(&thing), thing, hash);

@@ -1,11 +1,12 @@
-//! The deferred objects of the map's pairs.
+//! The deferred objects of the map's pairs, which are a pair's debt ([`Debt`]): objects that are
+//! owed a scan, and a carried fraction of an object.
 //!
-//! A debt is taken out before it is paid, so two threads never pay the same objects. Without memory
-//! a debt is forgiven, which loses work and no object.
+//! A debt is taken out of the map before the objects are scanned. Without memory a debt is
+//! forgiven, which loses work and no object.
 //!
 //! Numbers such as S5 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that two threads never pay the same objects (S5), and that a debt of a
+//! A change must ensure that two threads never scan for the same debt (S5), and that a debt of a
 //! group that has ended is added to that of its nearest online ancestor (S18).
 
 use alloc::vec::Vec;
@@ -19,8 +20,8 @@ use super::Map;
 use crate::deferred::Debt;
 
 impl Map {
-    /// Takes the deferred objects out, so that no other thread scans them as well (S5). Without
-    /// `all`, takes only the carried fraction.
+    /// Takes the debt out, so that no other thread scans its objects as well (S5). Without `all`,
+    /// takes only the carried fraction.
     pub(crate) fn take_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool) -> Debt {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -39,9 +40,9 @@ impl Map {
             .map_or(0, |visit_state| visit_state.nr_deferred.lock().take_owed(id, max))
     }
 
-    /// Adds to a debt, up to `owed_max`; if the group has died, to that of its nearest online
-    /// ancestor. If the bit is clear, no objects exist that could pay, and the debt is forgiven.
-    /// Returns the owed objects afterwards.
+    /// Adds to a debt, up to `owed_max` owed objects; if the group has died, to the debt of its
+    /// nearest online ancestor. If the pair's bit is clear, no objects exist that could pay, and
+    /// the debt is forgiven. Returns the owed objects afterwards.
     pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
         if debt.is_none() {
             return 0;
@@ -55,13 +56,14 @@ impl Map {
                     // Without memory the debt is forgiven.
                     let Some(visit_state) = info.visit_state_to_write() else { return 0 };
                     let owed = visit_state.nr_deferred.lock().add(id, debt, owed_max);
-                    // Relaxed: see `collect`. Never cleared: a group with all its deferred objects
-                    // scanned is checked in vain until its `ShrinkerInfo` is removed.
+                    // Relaxed: see `Map::collect`. Never cleared: a group whose debts are all paid
+                    // is checked in vain until its `ShrinkerInfo` is removed.
                     visit_state.has_deferred.store(true, Ordering::Relaxed);
                     return owed;
                 }
                 Some(_) => return 0,
-                // Checked under the lock, as in `set_slow`.
+                // Checked under the lock, as in `set_slow`: `offline` removes the `ShrinkerInfo`
+                // under the same lock.
                 None if at.is_online() => return 0,
                 None => {}
             }
@@ -76,7 +78,7 @@ impl Map {
         let infos = self.node(node).shard(memcg.id()).read();
         let mut ids = Vec::new();
         if let Some(visit_state) = infos.get(memcg.id()).and_then(ShrinkerInfo::visit_state) {
-            // As far as there is memory: the others are scanned next time.
+            // As far as there is memory: the other shrinkers are scanned next time.
             let _ = visit_state.nr_deferred.lock().ids_owing().try_for_each(|id| fallible::try_push(&mut ids, id));
         }
         ids

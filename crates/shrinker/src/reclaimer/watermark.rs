@@ -7,10 +7,11 @@
 //!                       reclaim stops        starts      charges are refused
 //! ```
 //!
-//! The gap between start and stop is hysteresis: without it the thread would be woken for every
+//! The gap between start and stop is hysteresis: without it the reclaimer would be woken for every
 //! object.
 //!
-//! A change must keep the order of the marks.
+//! A change must keep the order of the marks: target, low, min, max. The mark min is in the middle
+//! between low and max ([`Watermarks::is_min`]).
 
 use lowwater_lru_core::ByteSize;
 
@@ -38,11 +39,11 @@ use lowwater_lru_core::ByteSize;
 #[doc(alias = "WMARK_LOW")]
 #[doc(alias = "WMARK_HIGH")]
 pub struct Watermarks {
-    /// Reclaim starts when usage is above `max` less this; [`ByteSize::MAX`] stands for 1/32 of
+    /// Reclaim starts when usage is above `max` less this gap; [`ByteSize::MAX`] stands for 1/32 of
     /// each `max`.
     pub low_gap: ByteSize,
-    /// Reclaim stops when usage is at most `max` less this; taken as `low_gap` if it is less.
-    /// [`ByteSize::MAX`] stands for a 16th of each `max`.
+    /// Reclaim stops when usage is at most `max` less this gap, or less `low_gap` if that is
+    /// larger. [`ByteSize::MAX`] stands for 1/16 of each `max`.
     pub high_gap: ByteSize,
 }
 
@@ -64,14 +65,14 @@ impl Watermarks {
         Self { low_gap: ByteSize::new(budget.get() / LOW_PARTS), high_gap: ByteSize::new(budget.get() / HIGH_PARTS) }
     }
 
-    /// Returns true if it is time to start, with `usage` under a limit `max`. Never without a
+    /// Returns true if reclaim should start, with `usage` under a limit `max`. Never without a
     /// limit.
     pub fn is_low(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > self.low(max)
     }
 
     /// Returns true if the reclaimer has fallen behind: usage is above the middle between the
-    /// reclaimer's start and `max`. From here on threads that need memory use direct reclaim.
+    /// reclaimer's start and `max`. Above it, threads that need memory reclaim some themselves.
     #[doc(alias = "WMARK_MIN")]
     pub fn is_min(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2))

@@ -1,14 +1,13 @@
 //! The threads inside one shrinker's callbacks, and the kill that admits no further threads.
 //!
-//! An atomic count with a flag would not answer two questions that need to know *which* threads are
-//! inside: may this thread enter (not twice: it may hold the cache's locks), and may this thread
-//! wait for all threads to leave (not from inside: it would wait for itself). So the threads are in
-//! a short list under a lock that is held for a few instructions, never while a callback runs.
+//! An atomic count with a flag would not tell whether the calling thread is inside already: such a
+//! thread must not enter again, as it may hold the cache's locks. So the threads are in a short
+//! list under a lock that is held for a few instructions, never while a callback runs.
 //!
 //! [`InFlight::kill_and_wait`] waits for the threads inside, not for a grace period: with no thread
-//! inside it costs one lock. A thread inside a callback must not wait, because a thread that it
-//! waits for may wait for it. Such a thread calls [`InFlight::kill`] and leaves the end of the
-//! shrinker to the last thread inside, which drops it.
+//! inside it costs one lock. A thread inside a callback of any shrinker ([`CallbackScope`]) must
+//! not wait: it would wait for itself, or for a thread that waits for it. Such a thread calls
+//! [`InFlight::kill`], and the last thread to leave drops the end of the registration (`E`).
 //!
 //! The same lock guards the statistics: a thread that leaves adds its counts, once per visit, at
 //! the cost of a few additions.
@@ -48,8 +47,9 @@ pub(crate) struct InFlight<E> {
 struct InFlightState<E> {
     killed: bool,
     inside: CallerSet,
+    /// The sum over all visits of threads that have left.
     counted: VisitCounts,
-    /// The end of a kill that did not wait; `None` while no thread is inside.
+    /// The end that a kill without a wait has left to the last thread inside.
     end: Option<E>,
 }
 
@@ -70,7 +70,7 @@ impl<E> Default for InFlight<E> {
 #[derive(Default)]
 struct CallerSet {
     one: Option<ThreadId>,
-    #[expect(clippy::box_collection, reason = "one word instead of three in each gate, for what hardly ever happens")]
+    #[expect(clippy::box_collection, reason = "one word instead of three, for what hardly ever happens")]
     more: Option<Box<Vec<ThreadId>>>,
 }
 
@@ -91,7 +91,7 @@ impl CallerSet {
         self.more.as_mut().is_some_and(|more| fallible::try_push(more, caller).is_ok())
     }
 
-    /// Removes a thread that is inside.
+    /// Removes a thread.
     fn remove(&mut self, caller: &ThreadId) {
         if self.one.as_ref() == Some(caller) {
             self.one = None;
@@ -130,8 +130,8 @@ impl<E> InFlight<E> {
         state.inside.try_push(caller)
     }
 
-    /// Lets the calling thread leave. Returns the end if this is the last thread and the end was
-    /// left to it.
+    /// Lets the calling thread leave, and adds the counts of its visit. Returns the end if a kill
+    /// has left it to the last thread, and this is the last.
     #[must_use = "the end is dropped without this lock"]
     #[doc(alias = "shrinker_put")]
     pub(crate) fn put(&self, visited: &VisitCounts) -> Option<E> {

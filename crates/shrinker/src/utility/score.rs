@@ -1,8 +1,12 @@
-//! A pair's utility and size in one word, comparable with those of other pairs at any time.
+//! The score of a pair (a shrinker and a group): its utility and size in one word, comparable with
+//! those of other pairs at any time.
 //!
 //! Choosing a victim reads the scores of up to 66 pairs, so a score must be one word and need no
 //! update as time passes: the logarithm of a decaying utility plus a term for the epoch does not
-//! change.
+//! change. Logarithms are to the base 2, in units of 1/[`ONE`].
+//!
+//! A change must ensure that [`PairState::unpack`] inverts [`PairState::pack`], except as said
+//! there, and that a rank does not depend on the epoch in which its score was stored.
 
 use super::clock::HALF_LIFE;
 use super::log2::{log2, ONE};
@@ -12,9 +16,10 @@ use super::log2::{log2, ONE};
 const SIZE_PENALTY_PARTS: i32 = 10;
 /// The decrease of the logarithm of a utility in one epoch.
 const DECAY_PER_EPOCH: i32 = ONE / HALF_LIFE as i32;
-/// A utility of this many binary places below one hit in the whole budget counts as none.
+/// A pair without hits has a utility of this many binary places below one hit in the whole budget.
 const NONE_PLACES: i32 = 6;
-/// Stored in place of a size_penalty.
+/// Marks [`PairState::Empty`] in a packed word, in the place of a size penalty, which is never
+/// above 0.
 const EMPTY_TAG: u64 = 1;
 /// Among pairs without utility, a pair with inserts is selected before an idle one: its score is
 /// lower by at most this many binary places.
@@ -25,7 +30,8 @@ const RATE_PLACES: i32 = 8;
 pub(crate) enum PairState {
     /// Not counted yet.
     Unknown,
-    /// The pair had no objects, or freed none, in the epoch with these low bits.
+    /// The pair had no objects, freed none, or could not be counted, in the epoch with these low
+    /// bits.
     Empty(u16),
     /// The pair has objects.
     Scored(Score),
@@ -45,8 +51,8 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Returns the score of a pair with `held` bytes and this logarithm of its utility in this
-    /// epoch. It was last counted in the epoch `counted`.
+    /// Returns the score of a pair with `held` bytes, which was last counted in the epoch
+    /// `counted`. `utility` is the logarithm of its utility in `epoch`.
     pub(crate) fn new(utility: i32, held: u64, epoch: u32, counted: u32) -> Self {
         let age = (epoch as i32).wrapping_mul(DECAY_PER_EPOCH);
         Self {
@@ -63,8 +69,8 @@ impl Score {
         none(budget) - rate.unwrap_or(0).clamp(0, RATE_PLACES * ONE)
     }
 
-    /// Returns a number that is greater for the pair that should keep its memory, among scores of
-    /// the same epoch and budget.
+    /// Returns a number that is greater for the pair that should keep its memory, if both numbers
+    /// are computed for the same present `epoch` and `budget`.
     pub(crate) fn rank(self, epoch: u32, budget: u64) -> i32 {
         let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(DECAY_PER_EPOCH));
         decayed.max(none(budget) - RATE_PLACES * ONE) + i32::from(self.size_penalty)
@@ -76,7 +82,7 @@ impl Score {
     }
 }
 
-/// Returns the logarithm of a utility that counts as none.
+/// Returns the logarithm of the utility of a pair without hits and inserts.
 fn none(budget: u64) -> i32 {
     -log2(budget.max(1)) - NONE_PLACES * ONE
 }
@@ -96,11 +102,12 @@ impl PairState {
         }
     }
 
-    /// Packs the state into one word.
+    /// Packs the state into one word. A score whose parts are all 0 packs as `Unknown`: its pair is
+    /// counted again.
     pub(crate) fn pack(self) -> u64 {
         match self {
             Self::Unknown => 0,
-            // The size_penalty of any held size is negative, or 0 for one byte, so `EMPTY_TAG` is
+            // The size penalty of any held size is negative, or 0 for one byte, so `EMPTY_TAG` is
             // unambiguous.
             Self::Empty(counted) => EMPTY_TAG << 16 | u64::from(counted),
             Self::Scored(Score { utility, size_penalty, counted }) => {

@@ -1,10 +1,10 @@
-//! The statistics of one pair: its ghost hits by distance, objects that scans kept, and its
-//! turnover.
+//! The statistics of one pair (a shrinker and a group): its ghost hits by distance, objects that
+//! scans kept, and its turnover.
 //!
 //! One of the inputs of the victim choice; `utility.rs` describes the algorithm, DESIGN "How a
-//! utility is measured" the reasons. Hits are counted in seven classes of distance, so that a pair
-//! takes 72 bytes and not a histogram. Everything is an estimate: a race may lose a step, but no
-//! sum may wrap.
+//! utility is measured" the reasons. Hits are counted in seven classes of distance, so that a
+//! pair's tallies take 72 bytes and not a histogram. Everything is an estimate: a race may lose a
+//! step, but no sum may wrap. Logarithms are those of [`log2`].
 //!
 //! A change of the classes or of the decay must be compared with the oracle (`tests/one_budget`).
 
@@ -46,18 +46,23 @@ const STALE_PARTS_SMALL: u64 = 4;
 pub(crate) struct Tallies {
     /// The epoch to which the decaying tallies are up to date.
     epoch: AtomicU32,
+    /// Objects that scans kept, each [`KEPT`] times its relative cost; decays.
     kept: AtomicU32,
+    /// Ghost hits by class of distance, the nearest first, each [`HIT`] times its weight and
+    /// relative cost; decays.
     hits: [AtomicU32; DISTANCES],
-    /// The mean bytes of an object at the last count.
+    /// The mean bytes of an object: from the last count if the shrinker weighs its objects, else an
+    /// estimate, which scans move. 0 before the first count.
     mean: AtomicU32,
     /// The number of scans in a row without a fall in the group's usage.
     scans_without_fall: AtomicU16,
-    /// The number of hits since the score was computed.
+    /// The number of hits since the last reset, modulo 256.
     hits_since: AtomicU8,
-    /// True if the shrinker weighs its objects; otherwise the mean is an estimate.
+    /// True if the shrinker weighs its objects.
     is_weighed: AtomicBool,
-    /// The number of objects at the last count, and of those freed since then.
+    /// The number of objects at the last count.
     held: AtomicU64,
+    /// The number of objects freed since the last count.
     freed: AtomicU64,
     /// The number of objects inserted; decays.
     inserted: AtomicU64,
@@ -100,7 +105,7 @@ impl Tallies {
     }
 
     /// Counts a ghost hit, under a budget of `budget` bytes. Returns whether the score should be
-    /// computed again.
+    /// computed again: at every [`HITS_PER_SCORE`]th hit.
     pub(crate) fn hit(&self, miss: Miss, epoch: u32, budget: u64) -> bool {
         self.decay_to(epoch);
         let parts = budget / miss.distance.get().max(1);
@@ -113,15 +118,16 @@ impl Tallies {
         since % HITS_PER_SCORE == 0
     }
 
-    /// Counts a scan that freed `freed` objects and kept `kept`.
+    /// Counts a scan that freed `freed` objects and kept `kept`, of this relative `cost` each, in
+    /// units of 1/[`COST_ONE`].
     pub(crate) fn scanned(&self, freed: u64, kept: u64, cost: u32, epoch: u32) {
         self.decay_to(epoch);
         self.freed.store(self.freed.load(Ordering::Relaxed).saturating_add(freed), Ordering::Relaxed);
         add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / u64::from(COST_ONE));
     }
 
-    /// Records by how much the group's usage fell in a scan that freed `freed` objects. Returns the
-    /// bytes of these objects, as far as they are known.
+    /// Records that the group's usage fell by `fall` bytes in a scan that freed `freed` objects.
+    /// Returns the estimated bytes of these objects.
     pub(crate) fn note_fall(&self, freed: u64, fall: u64) -> u64 {
         let scans_without_fall =
             if fall > 0 { 0 } else { self.scans_without_fall.load(Ordering::Relaxed).saturating_add(1) };
@@ -141,13 +147,14 @@ impl Tallies {
         self.scans_without_fall.load(Ordering::Relaxed)
     }
 
-    /// Resets that number: the pair has fewer objects now, so the scans did free some.
+    /// Resets [`scans_without_fall`](Self::scans_without_fall): the pair has fewer objects now, so
+    /// the scans did free some.
     pub(crate) fn reset_scans_without_fall(&self) {
         self.scans_without_fall.store(0, Ordering::Relaxed);
     }
 
-    /// Records the pair's present number of objects, their weight, if the shrinker knows it, and
-    /// the usage of the whole group.
+    /// Records the pair's present number of objects, and their weight in bytes, if the shrinker
+    /// knows it. If not, `usage`, that of the whole group, bounds their mean.
     pub(crate) fn counted(&self, held: u64, weight: Option<u64>, usage: u64, epoch: u32) {
         self.decay_to(epoch);
         let freed = self.freed.swap(0, Ordering::Relaxed);
@@ -171,8 +178,8 @@ impl Tallies {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns true if so much was freed since the last count that the pair's size is no longer
-    /// known; inserts since then are unknown, too.
+    /// Returns true if the pair had no objects at the last count, or so many were freed since then
+    /// that its size is no longer known; inserts since then are unknown, too.
     pub(crate) fn is_stale(&self) -> bool {
         let held = self.objects();
         let freed_max = (held / STALE_PARTS).max(STALE_MIN.min(held / STALE_PARTS_SMALL)).max(1);
@@ -189,8 +196,8 @@ impl Tallies {
         self.objects().saturating_mul(self.mean())
     }
 
-    /// Returns the logarithm of the utility: the best hits per byte over all distances. `None`
-    /// without hits.
+    /// Returns the logarithm of the utility: the best hits per byte over all distances, with kept
+    /// objects as hits. `None` without either.
     pub(crate) fn utility(&self, epoch: u32, budget: u64) -> Option<i32> {
         self.decay_to(epoch);
         let mut hits = u64::from(self.kept.load(Ordering::Relaxed));
@@ -205,8 +212,8 @@ impl Tallies {
         best
     }
 
-    /// Returns the logarithm of the recently inserted bytes, in 64ths of the budget. `None` if
-    /// nothing was inserted.
+    /// Returns the logarithm of the recently inserted bytes, measured in 64ths of the budget.
+    /// `None` if nothing was inserted.
     pub(crate) fn insert_rate(&self, epoch: u32, budget: u64) -> Option<i32> {
         self.decay_to(epoch);
         match self.inserted.load(Ordering::Relaxed).saturating_mul(self.mean()) {
@@ -232,6 +239,7 @@ fn per_byte(hits: u64, bytes: u64) -> Option<i32> {
     (hits > 0).then(|| log2(hits) - log2(HIT.into()) - log2(bytes))
 }
 
+/// Adds to a tally, which saturates.
 fn add(tally: &AtomicU32, n: u64) {
     let sum = u64::from(tally.load(Ordering::Relaxed)).saturating_add(n);
     tally.store(u32::try_from(sum).unwrap_or(u32::MAX), Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! Memory of chunks. Full chunks lie in spans of 2 MiB from the system, to which empty chunks are
-//! returned; smaller chunks, and all chunks on other targets, come from the global allocator.
+//! Memory of chunks. On Linux, full chunks of up to 2 MiB lie in spans of 2 MiB from the system, to
+//! which empty chunks are returned; other chunks, and all chunks elsewhere, come from the global
+//! allocator.
 //!
 //! A general allocator would keep freed chunks. A span is a single mapping, however its chunks are
 //! used, and can be one huge page.
@@ -26,6 +27,7 @@ use lowwater_base::slots::ChunkLayout;
 pub(crate) struct Memory {
     pub(crate) base: NonNull<u8>,
     pub(crate) bytes: usize,
+    /// The number of the chunk's span; `None` if the memory came from the global allocator.
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
     block: Option<u32>,
 }
@@ -37,8 +39,9 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Creates an empty set of spans. The first `small` spans that exist at one time do not use
-    /// huge pages; the unused memory in later spans is then a bounded fraction of the used memory.
+    /// Creates an empty set of spans. A span that is mapped while fewer than `small` spans exist
+    /// uses no huge page: the memory that huge pages leave unused is then a bounded fraction of
+    /// all.
     pub(crate) const fn new(small: usize) -> Self {
         #[cfg(not(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri))))]
         let _ = small;
