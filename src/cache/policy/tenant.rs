@@ -7,7 +7,7 @@
 //!
 //! A tenant takes 80 bytes, in pages of 8 tenants with neighbouring ids. The page of a tenant is
 //! allocated at its first eviction and stays until the cache is dropped. The directory of pages
-//! (`tenants.rs`) costs at most two bytes for each id up to the highest one in use.
+//! (`tenants.rs`) costs a kilobyte, and at most four bytes for each id up to the highest in use.
 //!
 //! All fields are statistics that improve an estimate. All accesses are Relaxed: a lost update only
 //! makes an estimate less exact, and no other memory is published through them.

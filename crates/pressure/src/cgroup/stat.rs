@@ -88,8 +88,8 @@ impl Stat {
         Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
     }
 
-    /// Returns the bytes that the kernel can drop, or write back and drop: shared memory is not,
-    /// as it can only be swapped out.
+    /// Returns the bytes that the kernel can drop, or write back and drop. Shared memory does not
+    /// count: it can only be swapped out.
     pub fn droppable(&self) -> ByteSize {
         self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
     }
