@@ -1,5 +1,5 @@
 //! `/state.json`: the data of the server's web page, as of now. Counters grow until the server
-//! restarts, or `stats reset` sets those that `stats` shows to 0; the page computes rates from them.
+//! restarts, or `stats reset` sets some of them to 0; the page computes rates from them.
 //!
 //! Tenants' names are included, for administrators: the [`TENANTS_MAX`] tenants that hold most, and
 //! the sum of the rest. Keys and values are never included.
