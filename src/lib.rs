@@ -13,7 +13,7 @@
 //!
 //! Start with [`Runtime::builder`] and [`Cache::builder`], as in the program below. The page
 //! `docs/GUIDE.md` of the repository is a tour of the crate; `docs/INVARIANTS.md` lists the
-//! guarantees of its lists and shrinkers, by number.
+//! guarantees of the lists and shrinkers, by number.
 //!
 //! ```
 //! use lowwater::{ByteSize, Cache, Runtime};
@@ -68,6 +68,7 @@
 //! [`Runtime`] (the drop of the last handle waits for the threads): it must call `exec` or `_exit`.
 //! A server that forks its workers must build a runtime in each worker.
 
+// The packages below this one have the unsafe code (docs/DESIGN.md, section 2).
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -1,11 +1,14 @@
 //! Name spaces: keys that belong to a tenant, and a view of a cache restricted to them.
 //!
-//! A group of [`Entry::group`](super::Entry::group) is charged and is no part of the key. Here the
-//! group is a part of the key, by type: a cache of [`TenantKey`]s has a view for each tenant, and a
-//! cache of other keys has no overhead.
+//! The group that [`Entry::group`](super::Entry::group) names is charged, and is no part of the
+//! key. In a [`TenantKey`] the group is a part of the key: a cache of such keys has a view for each
+//! tenant, and a cache of other keys has no overhead.
 //!
 //! A key holds a handle on its group, not the group's id: an id belongs to its group until the last
 //! handle is dropped, so a new group never finds the entries of an ended one.
+//!
+//! A change must ensure that a [`TenantKeyRef`] has the hash of the `TenantKey`s that are equal to
+//! it: both derive `Hash`, with the same fields in the same order.
 
 mod by_ref;
 mod many;
@@ -45,7 +48,8 @@ pub struct TenantKeyRef<'a, Q: ?Sized> {
 /// The entries of one tenant in a cache of [`TenantKey`]s: a name space; from [`Cache::tenant`].
 ///
 /// The same key of two tenants is two entries. New entries are charged to the tenant. A view is two
-/// references and is made without an allocation. Lookups clone no key.
+/// references and is made without an allocation. Lookups clone no key, except for the right to
+/// reload of [`get_or_refresh`](Self::get_or_refresh).
 ///
 /// ```
 /// use lowwater::cache::TenantKey;
@@ -85,14 +89,14 @@ pub struct TenantView<'a, K, V, S = DefaultHashBuilder> {
 }
 
 impl<K> TenantKey<K> {
-    /// The tenant to which the key belongs. Inserts by a [`TenantView`] are charged to this group.
+    /// Returns the tenant to which the key belongs. Inserts by a [`TenantView`] are charged to it.
     /// Inserts by [`Cache::insert`] and other methods of the cache are not: see
     /// [`TenantView::key`].
     pub fn group(&self) -> &Memcg {
         &self.group
     }
 
-    /// The key in the tenant's name space.
+    /// Returns the key in the tenant's name space.
     pub fn key(&self) -> &K {
         &self.key
     }
@@ -148,7 +152,7 @@ where
         self.group
     }
 
-    /// The cache, with the keys of all tenants.
+    /// Returns the cache, with the keys of all tenants.
     pub fn cache(&self) -> &'a Cache<TenantKey<K>, V, S> {
         self.cache
     }
@@ -279,8 +283,9 @@ where
         }
     }
 
-    /// Returns the value of `key`. Clones no handle on the group, although a load does: hits by
-    /// threads of one tenant would otherwise all write the group's reference count.
+    /// Returns the value of `key`, and counts a hit, but no miss, as the caller's entry counts it.
+    /// Unlike the entry, `hit` clones no handle on the group: otherwise all hits of one tenant
+    /// would write the group's reference count.
     fn hit<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,

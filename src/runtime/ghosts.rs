@@ -27,7 +27,11 @@
 //! ghosts are recorded when memory is short, and then there is no room for another charge. A large
 //! table is mapped from the system, in huge pages that are cleared on first touch, so that no
 //! insert waits until the whole table is cleared. The memory of a replaced table is returned in
-//! parts. A reader of the table writes to no shared line except the bucket that it changes.
+//! parts. A reader of the table writes to no shared line except the bucket that it changes, and a
+//! counter while a replaced table's memory is being returned.
+//!
+//! Buckets have no lock. A change must ensure that any mixture of concurrent writes to a bucket is
+//! a valid bucket, and that only an empty slot is zero.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -48,8 +52,8 @@ pub(crate) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER
 const SLACK_MAX: usize = 2;
 /// Buckets of the smallest table.
 const BUCKETS_MIN: usize = 32;
-/// One part of a replaced table is returned to the system for so many recorded ghosts. An insert
-/// that evicts a batch records as many, so it returns one part and not several: a part may take 50
+/// One part of a replaced table is returned to the system for this many recorded ghosts. An insert
+/// that evicts a batch records as many, and so returns one part and not several: a part may take 50
 /// us, and interrupts other processors.
 const GHOSTS_PER_PART: u32 = 8;
 /// The number of different times of a ghost; the clock then starts again at 0.
@@ -72,6 +76,7 @@ pub(crate) struct Ghosts {
     entries: AtomicUsize,
 }
 
+/// A table of buckets. Its size never changes: a table of another size replaces it, empty.
 struct Table {
     words: ZeroedAtomics,
     waste: Arc<Waste>,
@@ -87,7 +92,7 @@ struct Waste {
     ghosts: AtomicU32,
 }
 
-/// The table that was current when this was loaded; usable while the guard is held.
+/// The ghosts of the table that was current when this was loaded; usable while the guard is held.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'g>(Option<&'g Table>);
 
@@ -133,8 +138,8 @@ impl Ghosts {
         }
     }
 
-    /// Returns the bytes of the table and of replaced tables that are not returned yet. A replaced
-    /// table is in neither until its grace period is over.
+    /// Returns the bytes of the table, and of replaced tables that are not returned to the system
+    /// yet, except for those whose grace period is not over.
     pub(crate) fn footprint(&self) -> usize {
         let guard = pin();
         self.table
@@ -187,6 +192,7 @@ impl Drop for Table {
 }
 
 impl Waste {
+    /// Adds the memory of a replaced table.
     fn take(&self, words: ZeroedAtomics) {
         self.tables.lock().push(words);
         // Relaxed, here and below: a hint; the lock protects the tables.
@@ -200,6 +206,7 @@ impl Waste {
         }
     }
 
+    /// Returns a part of the memory, once in [`GHOSTS_PER_PART`] calls.
     #[cold]
     fn free_some_slow(&self) {
         if self.ghosts.fetch_add(1, Ordering::Relaxed) % GHOSTS_PER_PART != 0 {
@@ -229,13 +236,14 @@ impl Table {
         Bucket(words.expect("the number of words is a multiple of WORDS"))
     }
 
-    /// The number of buckets.
+    /// Returns the number of buckets.
     #[inline]
     fn buckets(&self) -> usize {
         self.words.len() / WORDS
     }
 }
 
+/// Returns the number of buckets for `len` entries.
 fn buckets_for(len: usize) -> usize {
     len.div_ceil(ENTRIES_PER_BUCKET).max(BUCKETS_MIN)
 }
@@ -290,6 +298,7 @@ impl Bucket<'_> {
 /// Bits of a slot.
 const SLOT: u32 = u64::BITS / SLOTS_OF_WORD as u32;
 const SLOT_MASK: u64 = (1 << SLOT) - 1;
+/// The bit of the queue, above those of the time; set for main.
 const QUEUE: u64 = TIMES as u64;
 const TAG_SHIFT: u32 = QUEUE.ilog2() + 1;
 const TAG: u64 = SLOT_MASK >> TAG_SHIFT << TAG_SHIFT;

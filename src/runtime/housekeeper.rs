@@ -1,13 +1,13 @@
 //! The housekeeper: a background thread that maintains all caches of a runtime. It reaps expired
-//! records, empties dropped groups, compacts sparse caches, and notifies the caches of groups that
-//! end.
+//! records, empties dropped groups, and compacts sparse caches. Its hook in the tree tells the
+//! caches about groups that end, on the thread that ends the group.
 //!
-//! The thread sleeps while there is nothing to do. It works for half a millisecond at a time, and
-//! rests in between. The rest is a multiple of the time worked:
+//! The thread sleeps while there is nothing to do. It works for half a millisecond at a time in
+//! each cache, and rests in between. The rest is a multiple of the time worked:
 //!
 //! | work | rest | processor time |
 //! |---|---|---|
-//! | empties a group, compacts | 1 time | a half |
+//! | empties groups, compacts | 1 time | a half |
 //! | sweeps for expired records, of which it finds many | 3 times | a quarter |
 //! | sweeps for expired records, of which it finds few | 19 times | a twentieth |
 //!
@@ -27,7 +27,7 @@
 //! themselves are inside a scope for as long as they run. No panic ends them: neither one of a
 //! cache's callbacks or of the values that these have captured, nor one of the tree's hooks.
 //!
-//! A change must ensure that no lock of it is held while a cache runs user code.
+//! A change must ensure that no lock of the housekeeper is held while a cache runs user code.
 
 mod dropped_groups;
 mod lease;
@@ -52,16 +52,18 @@ use lease::Lease;
 use shared::{DroppedGroup, HousekeeperShared};
 use threads::spawn;
 
-/// The threads that maintain a runtime's caches. Stopped and joined when this is dropped.
+/// The threads that maintain a runtime's caches. Its drop stops them, and joins them unless it is
+/// inside a callback.
 #[doc(alias = "maintenance")]
 pub(crate) struct Housekeeper {
     shared: Arc<HousekeeperShared>,
 }
 
-/// Notifies the housekeeper of something to do.
+/// A cache's handle on its housekeeper, and on the state that the caches of a runtime share.
 pub(crate) struct Notifier(Arc<HousekeeperShared>);
 
 impl Housekeeper {
+    /// Starts the two threads; `nodes` is the number of NUMA nodes.
     pub(crate) fn start(nodes: usize, retired: Arc<Retired>) -> std::io::Result<Self> {
         let (notified, callback_done, callback_begun) = (Condvar::new(), Condvar::new(), Condvar::new());
         let shared = HousekeeperShared {
@@ -75,7 +77,8 @@ impl Housekeeper {
             mean_cost: MeanCost::default(),
         };
         let housekeeper = Self { shared: Arc::new(shared) };
-        // Locked until both handles are stored; the threads' first step takes the lock.
+        // Locked until both threads' join handles are stored; the threads' first step takes the
+        // lock.
         let mut state = housekeeper.shared.state.lock();
         let shared = Arc::clone(&housekeeper.shared);
         let first = spawn("lowwater/maint", move || shared.run(Some(Lease::default())))?;
@@ -86,6 +89,7 @@ impl Housekeeper {
         has_standby.map(|()| housekeeper)
     }
 
+    /// Begins the maintenance of a cache, until [`remove`](Self::remove).
     pub(crate) fn add(&self, maintenance: Arc<dyn Maintenance>) -> MaintenanceId {
         let mut state = self.shared.state.lock();
         state.last_id += 1;
@@ -108,12 +112,12 @@ impl Housekeeper {
         drop(removed);
     }
 
-    /// Returns the hook that notifies the caches of groups that end.
+    /// Returns the hook that makes the caches forget groups that end.
     pub(crate) fn hook(&self) -> Arc<dyn OfflineHook> {
         Arc::clone(&self.shared) as _
     }
 
-    /// Returns a notifier, for an owner that does not have the housekeeper.
+    /// Returns a notifier, for a cache.
     pub(crate) fn notifier(&self) -> Notifier {
         Notifier(Arc::clone(&self.shared))
     }
@@ -130,7 +134,7 @@ impl Housekeeper {
         let _is_new = self.end_in_background(group, false);
     }
 
-    /// Queues a group to be ended; `evicts`: its records are evicted first. Returns false if the
+    /// Queues a group to be ended; if `evicts`, its records are evicted first. Returns false if the
     /// call changes nothing, because the group is queued already.
     fn end_in_background(&self, group: &Memcg, evicts: bool) -> bool {
         let mut state = self.shared.state.lock();

@@ -3,6 +3,9 @@
 //! This crate is an implementation part of lowwater. `lowwater` and `lowwater-lru-core` re-export
 //! the items that a program needs. Start at [`sync`], which all other crates build on.
 //!
+//! A change must ensure that the crate builds without `std`, and depends on no other crate of the
+//! workspace.
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`sync`] | every lock, atomic and thread of the workspace, in three builds: user space, bare metal, model check |

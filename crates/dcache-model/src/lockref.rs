@@ -1,15 +1,17 @@
 //! The user count of a dentry, which also tells whether the dentry is dead or frozen.
 //!
-//! | value | meaning | left by |
+//! | value | meaning | changed by |
 //! |---|---|---|
 //! | 0 | unused, cached | `get` to 1; `kill` to dead |
-//! | 1 .. 2^31 - 2 | users, children among them | `get`, `put` |
+//! | 1 .. 2^31 - 2 | users, children among them | `get`, `put`; 1 also by `freeze` |
 //! | 2^31 - 1 | saturated: no longer counted, never freed (D25) | no operation |
-//! | 2^31 | dead: no user is added any more (D7); or frozen, briefly, by the only user | for a frozen dentry: `unfreeze`, or the kill of the dentry |
+//! | 2^31 | dead: no user is added any more (D7); or frozen by the only user, until it kills the dentry or unfreezes it | `unfreeze` to 1 |
 //!
 //! The kernel keeps the dentry's lock and this count in one word, so that the count does not change
 //! while the lock is held. Here the compare-exchange to dead is the decision itself: it needs no
 //! lock, and no lock keeps users out.
+//!
+//! A change must ensure that the count of a dead dentry never changes.
 //!
 //! Numbers such as D25 are those of docs/INVARIANTS.md.
 
@@ -62,7 +64,7 @@ impl LockRef {
         }
     }
 
-    /// Removes a user. Returns true for the last one.
+    /// Removes a user. Returns true if no user is left.
     #[inline]
     #[doc(alias = "lockref_put_return")]
     pub(crate) fn put(&self) -> bool {
@@ -73,7 +75,7 @@ impl LockRef {
             if n == SATURATED {
                 return false;
             }
-            // Release: pairs with the Acquire in `get` and in `kill`.
+            // Release: pairs with the Acquire in `get`, `kill` and `freeze`.
             match self.0.compare_exchange_weak(n, n - 1, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return n == 1,
                 Err(now) => n = now,
@@ -81,7 +83,7 @@ impl LockRef {
         }
     }
 
-    /// Marks the dentry dead if it has no user. Returns true to exactly one caller.
+    /// Marks the dentry dead if it has no user. Of all calls for a dentry, one returns true.
     #[doc(alias = "lockref_mark_dead")]
     pub(crate) fn kill(&self) -> bool {
         if mutated!("kill_without_exchange") {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!     for each name:   find the child on its chain    child.seq begun; name, parent, type read
-//!                      parent.seq unchanged?          it was the parent's child at that time (D6)
+//!                      parent.seq unchanged?          the parent had this child at that time (D6)
 //!     at the end:      take a count, or copy number and kind; child.seq unchanged?
 //! ```
 //!
@@ -57,7 +57,7 @@ impl Mount {
     /// on the way, does not exist.
     ///
     /// If every name on the way is cached, the lookup takes no lock and writes no shared cache line
-    /// but the dentry's own; [`stat`](Self::stat) does not write that either.
+    /// but the dentry's own, which [`stat`](Self::stat) only reads, except for a referenced flag.
     ///
     /// # Errors
     ///
@@ -149,8 +149,8 @@ impl Mount {
         }
     }
 
-    /// Walks without locks. `take` extracts the result from the positive dentry at the end, or
-    /// returns `None` for a retry. The result is dropped if the dentry changed meanwhile.
+    /// Walks without locks (RCU-walk). `take` extracts the result from the positive dentry at the
+    /// end, or returns `None` for a retry. The result is dropped if the dentry changed meanwhile.
     #[inline]
     #[doc(alias = "LOOKUP_RCU")]
     fn rcu_walk<T>(
@@ -209,6 +209,7 @@ impl Mount {
         }
     }
 
+    /// Walks with locks and references (ref-walk). Calls the backend for names that are not cached.
     #[cold]
     fn ref_walk(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         match self.ref_walk_components(path, group) {
@@ -220,7 +221,8 @@ impl Mount {
 
     fn ref_walk_components(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         let root = self.sb.root();
-        // Cannot fail: the mount is a user of its root, so the root is not dead.
+        // The user that `here` puts. Cannot fail: the mount is a user of its root, so the root is
+        // not dead.
         root.count.get();
         let mut here = self.dentry_ref(Arc::clone(root));
         let mut rest = path;
@@ -314,6 +316,7 @@ impl Mount {
             self.core.instantiate(&self.sb, dentry, inode);
         }
         self.core.rehash(dentry);
+        // A user for the caller; the guard's drop puts the other one, with which `alloc` began.
         dentry.count.get();
         Ok(Arc::clone(dentry))
     }
@@ -337,8 +340,8 @@ impl DentryRef<'_> {
 }
 
 impl Dentry {
-    /// Returns whether this name is looked up in the backend. The dentry is not hashed yet, so
-    /// `UNHASHED` is not compared.
+    /// Returns whether this dentry, which is in its directory's `InLookup` list, has this name. The
+    /// dentry is not hashed yet, so `UNHASHED` is not compared.
     fn is_in_lookup_for(&self, qstr: &QStr<'_>) -> bool {
         // A dentry keeps the upper half of its hash.
         self.hash() == qstr.hash >> 32 << 32 && *self.name() == *qstr.name.bytes()

@@ -3,7 +3,8 @@
 //! Pure functions on bytes. Symbolic links are not followed, so a path is resolved by its
 //! components alone; `..` is one of them.
 //!
-//! A change must ensure that no bytes make it panic.
+//! A change must ensure that no bytes make a function panic, and that [`next_component`] passes
+//! only valid names to `Name::checked`.
 
 use crate::error::ErrorKind;
 use crate::qstr::{Name, NAME_MAX};
@@ -19,7 +20,7 @@ pub(crate) enum Component<'a> {
     ParentDir,
 }
 
-/// Checks a path as a whole. Empty components and `.` are allowed and skipped.
+/// Checks the length of a path; [`next_component`] checks the components.
 #[inline]
 pub(crate) fn check_path(path: &[u8]) -> Result<(), ErrorKind> {
     if path.is_empty() {
@@ -31,8 +32,8 @@ pub(crate) fn check_path(path: &[u8]) -> Result<(), ErrorKind> {
     Ok(())
 }
 
-/// Splits off the next component. Returns it and the rest of the path, `None` at the end of the
-/// path.
+/// Splits off the next component, skipping empty ones and `.`. Returns the component and the rest
+/// of the path; `None` at the end of the path.
 #[inline]
 pub(crate) fn next_component(mut path: &[u8]) -> Result<Option<(Component<'_>, &[u8])>, ErrorKind> {
     loop {
@@ -65,7 +66,8 @@ pub(crate) fn is_end(rest: &[u8]) -> bool {
     rest.iter().all(|&b| b == b'/')
 }
 
-/// Splits off the last name: returns the path of its directory, and the name.
+/// Splits off the last name. Returns the path of its directory, which is empty for a name without a
+/// slash, and the name.
 #[doc(alias = "filename_parentat")]
 pub(crate) fn split_last(path: &[u8]) -> Result<(&[u8], Name<'_>), ErrorKind> {
     check_path(path)?;

@@ -4,8 +4,8 @@
 //! Start at [`ListLru`] and [`MemcgTree`], as in the program below. Numbers such as L4 are those of
 //! the guarantees in `docs/INVARIANTS.md` of the repository.
 //!
-//! The crate does not depend on shrinkers: a list calls its listener ([`Occupancy`]) when it
-//! becomes non-empty.
+//! The crate does not depend on shrinkers: a list that becomes non-empty calls its listener
+//! ([`Occupancy`]).
 //!
 //! The modules, in the order in which an object passes through them:
 //!

@@ -13,7 +13,7 @@
 //! | state | found by name, walk, children | id refers to | may be charged | may get lists |
 //! |---|---|---|---|---|
 //! | Online | yes | itself | yes | yes |
-//! | Dying | no | its nearest online ancestor | yes (its ancestors carry it) | no, its parent gets them |
+//! | Dying | no | its nearest online ancestor | yes (its ancestors carry the bytes) | no, its parent gets them |
 //! | gone | no | no group, or a new one | | |
 //!
 //! A dying group lives as long as an object, a list or a child holds a handle on it. Its bytes stay
@@ -21,8 +21,8 @@
 //!
 //! # Files
 //!
-//! In dependency order, lowest first. `group` contains the types that refer to each other; the
-//! files after it contain their behaviour.
+//! In dependency order, lowest first: a file uses only files above it. `group` contains the types
+//! that refer to each other; the files after `group` contain their behaviour.
 //!
 //! | file | contents |
 //! |---|---|

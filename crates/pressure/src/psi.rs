@@ -7,7 +7,8 @@
 //!
 //! This module only parses and formats; [`Source`](super::Source) opens and polls the files.
 //!
-//! A change must keep the text of a trigger as the kernel expects it.
+//! A change must keep the text of a trigger as the kernel expects it, and parse any text without a
+//! panic.
 
 use alloc::format;
 use alloc::string::String;
@@ -29,7 +30,7 @@ const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// its own fixed interval.
 const WINDOW_UNPRIVILEGED: Duration = Duration::from_secs(2);
 
-/// The tasks whose stalls count.
+/// The kind of stall that counts: that of any task, or of all tasks at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallKind {
     /// Time in which at least one task waited for memory.
@@ -88,8 +89,8 @@ pub enum TriggerError {
 }
 
 impl Trigger {
-    /// Returns a trigger for windows in which at least one task waited for `stall`, which is
-    /// [`Level::Medium`]. Both times count in whole microseconds.
+    /// Returns a trigger for windows in which at least one task waited for the time `stall`; its
+    /// events mean [`Level::Medium`]. Both times count in whole microseconds.
     ///
     /// Without `CAP_SYS_RESOURCE` the kernel accepts only windows of 2, 4, 6, 8 and 10 s.
     ///
@@ -101,8 +102,8 @@ impl Trigger {
         Self::new(StallKind::Some, stall, window)
     }
 
-    /// Returns a trigger for windows in which all tasks waited for `stall`, which is
-    /// [`Level::Critical`]; otherwise as [`some`](Self::some).
+    /// Returns a trigger for windows in which all tasks waited for the time `stall`; its events
+    /// mean [`Level::Critical`]. Otherwise as [`some`](Self::some).
     ///
     /// # Errors
     ///
@@ -121,7 +122,7 @@ impl Trigger {
         Ok(Self { kind, stall, window })
     }
 
-    /// Returns which tasks' stalls count.
+    /// Returns the kind of stall that counts.
     pub fn kind(&self) -> StallKind {
         self.kind
     }
@@ -169,9 +170,11 @@ pub struct Psi {
     pub(super) trigger: Trigger,
 }
 
+/// The PSI file to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PsiFile {
     At(String),
+    /// That of the process's cgroup, which is looked up when the watch begins.
     OwnCgroup,
 }
 

@@ -1,17 +1,18 @@
 //! Counters of `stats`, with memcached's field names where it has one.
 //!
 //! Each connection counts in [`PendingCounts`] of its own, and adds them to the shared [`Counters`]
-//! before it writes its replies. So a `get` writes no shared cache line, and a client that has read
-//! a reply finds its command counted.
+//! before it writes its replies. So commands that arrive together write the shared counters once,
+//! and a client that has read a reply finds its command counted.
 //!
-//! A new counter needs its field in both types and its line in `stats`.
+//! A new counter is a line of `counters!`, which `stats` and `/metrics` then show, and of
+//! `NOT_ALWAYS` if memcached has no such field. `PendingCounts::counted` needs a bit for each.
 
 use lowwater_base::striped_counters::StripedCounters;
 use lowwater_base::thread_slot;
 
 macro_rules! counters {
     ($($counter:ident $name:literal,)*) => {
-        /// A counter.
+        /// A counter; its number is the index of its name in `NAMES`.
         #[derive(Clone, Copy, Debug)]
         pub enum Counter {
             $($counter,)*
@@ -56,8 +57,8 @@ counters! {
     SslNewSessions "ssl_new_sessions",
 }
 
-/// The names that memcached does not have, and those that it shows only with TLS: they are not in
-/// `stats`, whose lines tools parse, but in `/metrics`.
+/// The names that memcached does not have, and those that it shows only with TLS. `/metrics` has
+/// all of them; `stats`, whose lines tools parse, has those of TLS if TLS is on.
 const NOT_ALWAYS: [&str; 4] = ["refused_requests", "denied_commands", "ssl_handshake_errors", "ssl_new_sessions"];
 
 /// The server's counters, striped over threads.
@@ -76,7 +77,7 @@ pub struct PendingCounts {
 const _: () = assert!(NAMES.len() <= u32::BITS as usize);
 
 impl Counters {
-    /// Adds one to `counter`.
+    /// Adds one to `counter`, for an event that belongs to no [`PendingCounts`].
     pub fn count(&self, counter: Counter) {
         self.0.add(thread_slot::spread(), counter as usize, 1);
     }
@@ -105,12 +106,12 @@ impl Counters {
         self.0.reset();
     }
 
-    /// Returns all counters that memcached has as well, without those of TLS.
+    /// Returns name and value of all counters that memcached has as well, without those of TLS.
     pub fn memcacheds(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.all().filter(|(name, _)| !NOT_ALWAYS.contains(name))
     }
 
-    /// Returns all counters.
+    /// Returns name and value of all counters.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         NAMES.iter().enumerate().map(|(counter, name)| (*name, self.sum(counter)))
     }
@@ -122,6 +123,7 @@ impl PendingCounts {
         self.add(counter, 1);
     }
 
+    /// Adds `amount` to `counter`.
     pub fn add(&mut self, counter: Counter, amount: u64) {
         self.counts[counter as usize] += amount;
         self.counted |= 1 << counter as usize;

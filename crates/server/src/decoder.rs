@@ -1,9 +1,9 @@
 //! The decoder: turns a stream of bytes into commands and values.
 //!
 //! Each step consumes a part of the input and returns the number of consumed bytes; the caller
-//! presents the rest again, with more input behind it. The decoder stores no input except a data
-//! block in progress, so a connection's memory is one line, one value and this struct. A short
-//! value that has arrived as a whole is not stored either: [`Step::Set`].
+//! presents the rest again, with more input behind it. The decoder stores no input except the key
+//! and the data block of a store in progress, so a connection's memory is one line, one value and
+//! this struct. A short value that has arrived as a whole is not stored either: [`Step::Set`].
 //!
 //! # Invariants
 //!
@@ -32,11 +32,11 @@ use crate::receive_budget::{ReceiveBudget, ReceiveCharge};
 use crate::value::data::{Data, DataBuilder};
 use crate::value::piece_pool::PiecePool;
 
-/// The longest line, except for gets; memcached has the same limit.
+/// The longest line, except for retrieval commands ([`is_get`]); memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// The longest line of a get, which has room for 1,000 keys of the maximum length. memcached has no
-/// limit here.
+/// The longest line of a retrieval command, which has room for 1,000 keys of the maximum length.
+/// memcached has no limit here.
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The longest value that is taken out of the input as a whole: what a connection's buffer has room
@@ -60,10 +60,13 @@ pub struct Decoder {
     searched: usize,
 }
 
+/// The meaning of the next input byte.
 #[derive(Debug)]
 enum DecoderState {
     Line,
+    /// A data block is being received.
     Value(Box<StoreRequest>),
+    /// This many bytes of a data block are still to be discarded; more than 0.
     Swallow(usize),
     /// After [`ProtocolError::LineTooLong`]: all further input is discarded.
     Closed,
@@ -76,7 +79,7 @@ pub enum Step<'a> {
     More,
     /// A command without a data block.
     Command(Command<'a>),
-    /// A store command with its value.
+    /// A store command whose data block is complete.
     Store(Box<StoreRequest>),
     /// A plain `set` whose value, a short one, was in the input as a whole.
     Set { command: PlainSet<'a>, value: &'a [u8] },
@@ -89,7 +92,7 @@ pub enum Step<'a> {
     Error(RefusedLine),
 }
 
-/// A store command and the value that follows it.
+/// A store command and the value that follows it. Public fields are those of [`StoreCommand`].
 #[derive(Debug)]
 pub struct StoreRequest {
     pub verb: StoreVerb,
@@ -108,7 +111,8 @@ pub struct StoreRequest {
 }
 
 impl StoreRequest {
-    /// Returns the complete value and its charge.
+    /// Returns the value and its charge. The request comes from [`Step::Store`], so the value is
+    /// complete.
     pub fn into_data(self) -> (Data, ReceiveCharge) {
         (self.value.finish(), self.charge)
     }
@@ -164,7 +168,8 @@ impl Decoder {
         }
     }
 
-    /// Abandons the value that is being received: later steps discard the rest of it.
+    /// Abandons the value that is being received, and returns its request; later steps discard the
+    /// rest of the data block.
     pub fn abandon_value(&mut self) -> Option<Box<StoreRequest>> {
         match std::mem::replace(&mut self.state, DecoderState::Line) {
             DecoderState::Value(request) => {
@@ -274,8 +279,8 @@ impl Decoder {
     }
 }
 
-/// Returns the value of `length` bytes at the front of `input`, if it is short and complete: then
-/// it needs no memory of its own until it is stored.
+/// Returns the value of `length` bytes at the front of `input`, if the value is short, and complete
+/// with its line end: then it needs no memory of its own until it is stored.
 fn complete_value(length: usize, input: &[u8]) -> Option<&[u8]> {
     let (value, rest) = input.split_at_checked(length)?;
     (length <= COMPLETE_BYTES_MAX && rest.starts_with(LINE_END)).then_some(value)

@@ -4,14 +4,13 @@
 //! each: more under higher pressure (a lower priority number), less from caches with objects that
 //! are expensive to recreate (`seeks`). Objects that do not fill a batch, or cannot be scanned in
 //! the current context, are recorded as a [`Debt`]. Scanning owed objects later *pays* the debt.
-//! The thread that pays, and when, decides about latency and starvation, so it is behind a small
-//! trait:
+//! Latency and starvation depend on which caller pays, and when. A [`Policy`] decides this:
 //!
 //! | policy | debts are paid by | a small cache | most objects that a foreground caller scans in one call |
 //! |---|---|---|---|
 //! | [`Fair`] (default) | the background only | scanned within a stated number of passes (S26) | its own part |
 //! | [`Proportional`], Linux since 5.13 | the next caller, `debt >> priority` | below `(batch / 4) << priority` objects never | grows with the debt |
-//! | [`Windup`], Linux to 5.12 | the next caller, all of it | scanned eventually | half the cache |
+//! | [`Windup`], Linux to 5.12 | the next caller, all of it | scanned eventually | half the cache; at high pressure, all of it twice |
 //!
 //! Numbers such as S26 are those of docs/INVARIANTS.md.
 //!
@@ -40,7 +39,7 @@ pub const SEEKS_DEFAULT: u32 = 2;
 #[doc(alias = "SHRINK_BATCH")]
 pub const BATCH_DEFAULT: u64 = 128;
 
-/// The input of a policy: one shrinker, one group, one node.
+/// The input of a policy, about one shrinker, one group and one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanInput {
     /// The number of objects that the shrinker counted.
@@ -58,11 +57,11 @@ pub struct PlanInput {
 /// The result of a policy: scan in batches of `batch` while at least `scan_min` of `total` is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The part of this pass itself, without debts.
+    /// The objects that this pass requests itself, without the owed ones.
     pub delta: u64,
-    /// The number of objects to scan.
+    /// The number of objects to scan, owed ones included.
     pub total: u64,
-    /// The smallest number of objects that is worth a call.
+    /// The smallest number of objects that is worth a call of `scan_objects`.
     pub scan_min: u64,
     /// The fraction of an object by which `delta` was rounded down, in 65,536ths: carried to the
     /// next pass.
@@ -131,8 +130,8 @@ fn delta(input: &PlanInput) -> u64 {
     u64::try_from(part * 4 / u128::from(input.seeks)).unwrap_or(u64::MAX)
 }
 
-/// Returns the bound of `total`: twice the existing objects: once round the list to age them, once
-/// more to free them (S2).
+/// Returns the bound of [`Plan::total`], twice the existing objects: once round the list to age
+/// them, once more to free them (S2).
 fn total_max(freeable: u64) -> u64 {
     freeable.saturating_mul(2)
 }

@@ -6,8 +6,8 @@
 //! again (`Clock::lasting`), and may store it in another record of the same hash bits
 //! (`reaper.rs`).
 //!
-//! A change must ensure that times are rounded up, and that the floor is read before the time and
-//! never falls: otherwise more records could expire early.
+//! A change must ensure that times are rounded up, and that the floor (see `deadline.rs`) is read
+//! before the time and never falls: otherwise more records could expire early.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::LazyLock;
@@ -55,6 +55,7 @@ struct Rare {
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
+    /// Creates the clock of a new, empty cache.
     pub(crate) fn start(manual: Option<&ManualClock>, refresh: RefreshTimes) -> Self {
         let (floor, announced) = (AtomicU32::new(0), AtomicU32::new(0));
         let is_rare = manual.is_some() || refresh != RefreshTimes::default();
@@ -70,7 +71,7 @@ impl Clock {
         self.rare.as_ref().map(|rare| rare.refresh).unwrap_or_default()
     }
 
-    /// Bytes that the clock has allocated.
+    /// Returns the bytes that the clock has allocated.
     pub(crate) fn footprint(&self) -> usize {
         self.rare.as_deref().map_or(0, size_of_val)
     }
@@ -106,10 +107,10 @@ impl Clock {
         self.floor.fetch_max(floor.0, Ordering::Release);
     }
 
-    /// Returns the deadline in seconds, if the announced floor is so far from the floor for which
-    /// the deadline was encoded that its count means another time. Called after the deadline was
-    /// stored and registered: a thread that is held up before that, for half of the count's range,
-    /// has stored such a count.
+    /// Returns the deadline encoded in seconds, whose count does not wrap, if the announced floor
+    /// is so far from the floor for which the deadline was encoded that the count now means another
+    /// time. Called after the deadline was stored and registered: a thread that was held up between
+    /// the encoding and the registration, for half of the count's range, has stored such a count.
     pub(crate) fn lasting(&self, expires: Expires) -> Option<Deadline> {
         // Relaxed: ordered by the fence of the registration. Either this load returns the sweep's
         // floor, or the sweep visits the record.
@@ -176,7 +177,7 @@ impl Clock {
             Ttl::Forever => Expires::NEVER,
             Ttl::Fixed(time) => self.after(time),
             Ttl::Idle(time) => self.deadline_after(Some(time), Some(time)),
-            Ttl::Computed => unreachable!("the function was called before"),
+            Ttl::Computed => unreachable!("the cache's `Expiry` has computed the time to live before"),
         }
     }
 
@@ -191,8 +192,8 @@ impl Clock {
         Expires { at: self.idle(idle, left, now), floor: now.floor }
     }
 
-    /// Returns the idle deadline of a record that expires in `left`. It is a fixed deadline if the
-    /// deadline is too far from the floor for its count of units.
+    /// Returns the idle deadline of a record that expires in `left`, or a fixed deadline if the
+    /// floor is too far away for a count of units.
     fn idle(&self, idle: CompactDuration, left: Duration, now: Now) -> Deadline {
         let at = Deadline::idle(idle, left, now);
         if at.is_idle() {

@@ -1,4 +1,4 @@
-//! Freshness: how far a record is from its deadline, for calls that reload it.
+//! Freshness: how far a record is from its expiry, for calls that reload it.
 //!
 //! A record expires when its time to live has passed, and is stale for a further time of the cache's
 //! choice, in which only calls that reload it return its value. So the stored deadline of a record
@@ -14,12 +14,12 @@ use super::deadline::{Deadline, Now};
 /// The longest stale time; see [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate).
 const STALE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// The times around a deadline in which a call may reload a record, in nanoseconds.
+/// The times around a record's expiry in which a call may reload the record, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RefreshTimes {
-    /// Before the deadline.
+    /// The time before the expiry.
     ahead: i64,
-    /// After the deadline.
+    /// The time from the expiry to the stored deadline.
     stale: i64,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct RefreshTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Fresh,
-    /// Live, and so near to its deadline that it is to be reloaded.
+    /// Live, and so near to its expiry that it is to be reloaded.
     Due,
     /// Expired, and kept for calls that reload it.
     Stale,
-    /// To be removed.
+    /// Past its stored deadline: to be removed.
     Gone,
 }
 

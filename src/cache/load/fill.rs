@@ -1,10 +1,10 @@
 //! Read-through: returns a key's value, or loads it in one of the callers that miss it.
 //!
-//! A miss joins the load of its key (`single_flight.rs`); the leader runs the user's closure
-//! without a lock and publishes the value; the others get a clone. A panic, an error or a dropped
-//! future passes the lead to another caller.
+//! A caller that misses a key joins the key's load (`single_flight.rs`). One caller, the leader,
+//! runs the user's closure without a lock and publishes the value; the others, the followers, get a
+//! clone. A panic, an error or a dropped future passes the lead to a follower.
 //!
-//! A change must ensure that each waiting caller is woken however the load ends.
+//! A change must ensure that each follower is woken however the load ends.
 
 use std::convert::Infallible;
 #[cfg(feature = "async")]
@@ -117,8 +117,8 @@ where
     ///
     /// A task that is dropped while it loads leaves the load to a follower, which may be a task or
     /// a thread. A task that is neither polled again nor dropped ([`std::mem::forget`]) never ends
-    /// its load: follower tasks wait until they are dropped, follower threads for ever. There is no timeout; after an
-    /// [`insert`](Cache::insert), later callers find the value.
+    /// its load: follower tasks wait until they are dropped, follower threads for ever. There is no
+    /// timeout; after an [`insert`](Cache::insert), later callers find the value.
     ///
     /// Cycles of loads that wait for each other are detected as in [`Cache::get_or_insert_with`],
     /// if the load itself awaits the other load, and not a task that it has spawned.
@@ -213,15 +213,16 @@ where
     }
 }
 
-/// The begin of a task's read-through.
+/// The result of the first part of a task's read-through, which needs no load.
 #[cfg(feature = "async")]
 enum BegunFill<'a, K, V, S> {
     Done(Filled<V>),
+    /// Reload the old value; it is returned if the reload fails before the value is gone.
     Reload(Refresh<K, V, S>, OldValue<'a, K, V, S>),
     Load(BegunLoad<'a, K, V, S>),
 }
 
-/// A load that a caller is to run, and the payment for its value.
+/// A load that a caller is to run; `payment` is the group to charge and the time to live.
 struct BegunLoad<'a, K, V, S> {
     cache: &'a Cache<K, V, S>,
     ticket: LoadTicket<K, V>,
@@ -307,7 +308,7 @@ where
     }
 
     /// Inserts a loaded value, unless another one was inserted meanwhile, which is younger and stays.
-    /// Returns whether the cache has it.
+    /// Returns `Loaded`, or the reason why the cache does not have the value.
     pub(super) fn keep_loaded(&self, key: K, value: V, hash: u64, payment: (Payer<'_>, Ttl)) -> Origin {
         match self.insert_record(key, value, hash, payment, &Expect::Vacant, None) {
             Ok(_) => Origin::Loaded,

@@ -6,9 +6,8 @@
 //! enter main, by the lap time of main's hand ([`lap`](super::lap)).
 //!
 //! A tenant takes 80 bytes, in pages of 8 tenants with neighbouring ids. The page of a tenant is
-//! allocated at its first eviction and stays until the cache is dropped. The directory of pages is
-//! allocated in parts, each twice as long as the one before, with 16 bytes per page, so that the
-//! memory for the first tenant hardly depends on its id.
+//! allocated at its first eviction and stays until the cache is dropped. The directory of pages
+//! (`tenants.rs`) costs a kilobyte, and at most four bytes for each id up to the highest in use.
 //!
 //! All fields are statistics that improve an estimate. All accesses are Relaxed: a lost update only
 //! makes an estimate less exact, and no other memory is published through them.
@@ -68,7 +67,7 @@ const FRACTION_SHORT: u32 = ONE / 20;
 /// The largest length of one tick of a ghost's clock, in evictions, as a power of two.
 const SHIFT_MAX: u32 = 24;
 
-/// The number of records that walks may spare in a row.
+/// The number of records that eviction walks may keep in a row because of their uses.
 const SPARED_MAX: u16 = 512;
 
 /// The result of a ghost hit.
@@ -76,8 +75,8 @@ const SPARED_MAX: u16 = 512;
 pub(crate) struct GhostHit {
     /// The key returned so soon that its record belongs in main.
     pub(crate) is_soon: bool,
-    /// The tenant's evictions since the ghost's: with this many entries more in its share, the
-    /// lookup would have hit.
+    /// The tenant's evictions since the key's own: with this many entries more, the tenant would
+    /// still have the key.
     pub(crate) evictions: u64,
 }
 
@@ -88,7 +87,7 @@ pub(crate) struct Tenant {
     evictions: AtomicU32,
     /// Probation's fraction minus [`FRACTION_FIRST`], so that a zeroed tenant starts there.
     probation_fraction: AtomicU32,
-    /// Recent evictions, by queue; recent inserts, and the ghost hits among them.
+    /// Recent evictions, by queue; recent inserts; and the hits that their ghost hits represent.
     recent_evictions: [AtomicU32; 2],
     recent_inserts: AtomicU32,
     recent_ghost_hits: AtomicU32,
@@ -135,8 +134,9 @@ impl Tenant {
         }
     }
 
-    /// Counts `nr` evictions from `queue`, of a tenant with `entries` records. Their ghosts count
-    /// until `reach` more evictions. Returns the stamps of the ghosts.
+    /// Counts `nr` evictions from `queue`, of a tenant with `entries` records. `reach` is the age
+    /// limit of ghosts in evictions: the entries that fit in the budget. Returns the stamps of the
+    /// ghosts.
     pub(crate) fn on_evictions(&self, nr: u32, queue: Queue, entries: u64, reach: u64) -> GhostStamps {
         let first = add(&self.evictions, nr);
         add(&self.recent_evictions[queue as usize], nr);
@@ -179,6 +179,7 @@ impl Tenant {
         }
         let is_soon = match learns {
             true => {
+                // The time since the key's last insert: its stay on probation and its absence.
                 let away = evictions + self.probation_limit(entries);
                 let is_short = entries <= FEW_RECORDS && self.fraction() < FRACTION_SHORT;
                 let margin = if is_short { MARGIN_HALVES_OF_FEW } else { MARGIN_HALVES };
@@ -209,9 +210,9 @@ impl Tenant {
         self.probation_fraction.store(fraction.wrapping_sub(FRACTION_FIRST), Ordering::Relaxed);
     }
 
-    /// Returns whether the last [`SPARED_MAX`] records that walks visited were all spared because
-    /// of their uses. The next walk evicts regardless of uses: an insert that waits for memory
-    /// must not go through the whole cache because all of it is used.
+    /// Returns whether the last [`SPARED_MAX`] records that walks visited were all kept because of
+    /// their uses. The next walk evicts regardless of uses: an insert that waits for memory must
+    /// not go through the whole cache because all of it is used.
     pub(crate) fn has_spared_many(&self) -> bool {
         self.spared.load(Ordering::Relaxed) >= SPARED_MAX
     }
@@ -248,6 +249,7 @@ impl Tenant {
         let of_probation = u64::from(self.recent_evictions[Queue::Probation as usize].load(Ordering::Relaxed));
         // The time that a record stays on probation, from one end to the other, in evictions.
         let stay = walk.probation.max(1) * u64::from(self.recent().max(1)) / of_probation.max(1);
+        // A short idle time, as in the first lap, would make main's uses look too frequent.
         let idle = self.lap.idle(clock).max(entries.max(SIZE_MIN) / NEAR_PARTS);
         let uses_per_eviction = |queue: Queue, evictions: u64| {
             self.mean_uses[queue as usize].get() * u64::from(ONE) / MeanUses::ONE / evictions.max(1)
@@ -255,6 +257,7 @@ impl Tenant {
         let earned = uses_per_eviction(Queue::Probation, stay);
         let lost = uses_per_eviction(Queue::Main, idle).saturating_sub(earned);
         if lost > 0 {
+            // A twentieth of the difference for each eviction.
             self.move_line(-((lost * walk.evicted / NEAR_PARTS / 2) as i64));
         }
     }
@@ -296,8 +299,9 @@ impl Tenant {
         Some(u64::from(self.mean_charge.load(Ordering::Relaxed))).filter(|mean| *mean > 0)
     }
 
-    /// Returns whether the tenant scans: fewer than 1 / [`HITS_ONE_IN`] of its recent inserts are
-    /// of recently evicted keys, so that more memory would bring it almost no hits.
+    /// Returns whether the tenant scans: it had enough recent inserts, and fewer than
+    /// 1 / [`HITS_ONE_IN`] of them were of recently evicted keys, so that more memory would bring
+    /// the tenant almost no hits.
     ///
     /// Only the tenant's own inserts count, at most one per eviction. Evictions alone are no sign
     /// of a scan, because the inserts of other tenants may cause them.
@@ -340,14 +344,18 @@ impl Tenant {
         }
     }
 
+    /// Returns the length of one tick of the ghosts' clock, in evictions, as a power of two.
     fn shift(&self) -> u32 {
         u32::from(self.shift.load(Ordering::Relaxed))
     }
 
+    /// Converts a time in evictions to ticks.
     fn ticks(&self, clock: u32) -> u32 {
         ticks(clock, self.shift())
     }
 
+    /// Resets the tenant of a group that ends, for the next group of this id. `pair` may stay, as a
+    /// hint that is checked at each use.
     pub(crate) fn forget(&self) {
         let all = [&self.probation_fraction, &self.recent_ghost_hits, &self.entries, &self.scan_min];
         let all = all.into_iter().chain([&self.recent_inserts, &self.mean_charge, &self.matched_evictions]);

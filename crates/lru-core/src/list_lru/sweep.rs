@@ -1,9 +1,10 @@
 //! The sweep: frees lists that have been empty for a while.
 //!
 //! A group that no longer uses a list would keep 64 bytes and a table slot for it until the group
-//! or the `ListLru` ends. So an idle reclaimer sweeps all groups. A sweep marks each empty list,
-//! and frees each list that the previous sweep marked and that got no item since. Two sweeps are
-//! needed so that a list that fills and empties all the time is not recreated again and again.
+//! or the `ListLru` ends. So an idle reclaimer thread sweeps all groups. A sweep marks each empty
+//! list, and frees each list that the previous sweep marked and that got no item since. With one
+//! sweep instead of two, a list that fills and empties all the time would be freed and recreated
+//! again and again.
 //!
 //! A sweep also joins the shards of lists that are no longer contended ([`shards`](super::shards)),
 //! and resets the counts of adds that found the lock taken.
@@ -12,7 +13,7 @@
 //! ([`chain`](super::chain)).
 //!
 //! A change must ensure that a list is freed only if it was empty at two sweeps in a row, and after
-//! the lists of its children.
+//! the lists of its group's children on the same node.
 
 use super::chain::Chain;
 use super::locked::Idleness;
@@ -75,6 +76,7 @@ pub fn sweep(root: &Memcg) -> Swept {
     swept
 }
 
+/// Sweeps the lists of one group: those on its chain.
 pub(super) fn sweep_group(memcg: &Memcg, swept: &mut Swept) {
     let guard = pin();
     let mut chain = Chain::lock(memcg);
@@ -91,9 +93,11 @@ pub(super) fn sweep_group(memcg: &Memcg, swept: &mut Swept) {
         // lock, which we hold, so it is live.
         let owner = unsafe { RawListLru::of(one) };
         match owner.sweep(one, &mut chain, &guard) {
+            // A list that stays on the chain keeps its owner live, so the owner's table can be
+            // shrunk here.
             Idleness::Busy => owner.shrink_table(&guard),
             Idleness::Marked => swept.marked += 1,
-            // From here on the owner may be dropped.
+            // The list is off the chain: its owner may be dropped from here on.
             Idleness::Idle => swept.given_back += 1,
         }
     }

@@ -1,7 +1,8 @@
-//! The owner of a tree of groups.
+//! The owner of a tree of groups, which is the way to the tree's ids, hooks and stock.
 //!
-//! Embedders and `lowwater::Runtime` create one tree for all tenants. The drop ends the groups'
-//! reference cycle with the table, so it must run even if a hook panics.
+//! Embedders and `lowwater::Runtime` create one tree for all tenants. Groups and the tree's table
+//! refer to each other. A change must ensure that the owner's drop breaks this cycle, even if a
+//! hook panics.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -44,7 +45,7 @@ impl MemcgTree {
     /// charged bytes in stock (see [`Memcg::try_charge`]). The number of processors is the best
     /// value; with 0, [`usage`](Memcg::usage) is exact at all times. Aborts if there is no memory.
     ///
-    /// A slot costs 128 bytes, and may hold back up to 32 KiB of one group.
+    /// A slot costs 128 bytes, and may hold up to 32 KiB that count as used by one group.
     pub fn new(stock_slots: usize) -> Self {
         Self::try_new(stock_slots).unwrap_or_else(|_| abort::<Tree>())
     }
@@ -173,6 +174,7 @@ impl Drop for MemcgTree {
         // Runs also if a hook panics in its own `Drop`: otherwise tree and groups would keep each
         // other alive for ever.
         let _close = AtEnd(|| {
+            // Without the lock, which the drop of a group's last handle takes.
             let groups = tree.table().write().close();
             drop(groups);
         });

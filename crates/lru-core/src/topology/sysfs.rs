@@ -7,8 +7,10 @@
 //! | `nodeN/distance` | the distances to the online nodes, in their order | 10 to itself, 20 to others |
 //! | `has_memory` | the nodes that have memory | all have |
 //!
-//! Nodes and processors that come or go later are not noticed: a thread on a processor that was not
-//! online at the time counts as on the first node. That costs speed, not correctness.
+//! A [`NodeId`] is a position in `online`, so node ids have no gaps.
+//!
+//! The files are read once: a thread on a processor that comes online later counts as on the first
+//! node. The wrong node costs speed, not correctness.
 //!
 //! A change must ensure that a malformed file is an error and not a guess.
 
@@ -41,6 +43,7 @@ mod tests;
 #[derive(Debug)]
 pub struct Sysfs {
     machine: Machine,
+    /// The operating system's number of each node.
     os_nodes: Vec<usize>,
 }
 
@@ -49,7 +52,8 @@ impl Sysfs {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Read`] if the kernel was built without NUMA or `/sys` is not mounted.
+    /// [`TopologyError::Read`] if the kernel was built without NUMA or `/sys` is not mounted;
+    /// [`TopologyError::Malformed`] if a file is not in Linux's format.
     pub fn detect() -> Result<Self, TopologyError> {
         Self::read(Path::new("/sys/devices/system/node"))
     }

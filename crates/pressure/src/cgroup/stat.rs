@@ -1,9 +1,10 @@
-//! `memory.events` and `memory.stat`: names and numbers.
+//! Parsers of a control group's `memory.events` and `memory.stat`: lines of a name and a number.
 //!
-//! Unknown names are skipped, as kernels add fields. Memory that the kernel can drop by itself is
-//! no pressure, so it is subtracted from the usage.
+//! Memory that the kernel can drop by itself is no pressure, so `cgroup/read.rs` subtracts
+//! [`Stat::droppable`] from the group's usage.
 //!
-//! A change must ensure that an unknown name is no error.
+//! A change must ensure that an unknown name is no error, as kernels add fields, and that a line
+//! without a number is one.
 
 use lowwater_lru_core::ByteSize;
 
@@ -30,7 +31,7 @@ pub struct Events {
     pub max: u64,
     /// Times the group was at its `max` with nothing to reclaim.
     pub oom: u64,
-    /// Processes killed.
+    /// Processes of the group that an OOM killer has killed.
     pub oom_kill: u64,
 }
 
@@ -87,7 +88,8 @@ impl Stat {
         Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
     }
 
-    /// Returns the bytes that the kernel can drop, or write back and drop.
+    /// Returns the bytes that the kernel can drop, or write back and drop. Shared memory does not
+    /// count: it can only be swapped out.
     pub fn droppable(&self) -> ByteSize {
         self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
     }

@@ -20,7 +20,7 @@ use crate::value::Value;
 pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 pub(super) const NO_MEMORY: &str = "SERVER_ERROR out of memory";
 
-/// The change of a number.
+/// An amount to add to a number, or without `increment` to subtract from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delta {
     pub increment: bool,
@@ -42,6 +42,7 @@ pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply
             Some(Some((value, number))) => (Edit::Change(value), ArithmeticOutcome::Done(number)),
         };
     let full_key = session.namespace.qualify(key);
+    // The expiry is not used: `Edit::Change` keeps the time left of the existing value.
     let outcome = session.server.store.update(&full_key, Expiry::Never, decide).await;
     let (hits, misses) = delta.counters();
     match outcome {

@@ -1,5 +1,5 @@
-//! `/state.json`: the data of the page, as of now. Counters grow until the server restarts; the
-//! page computes rates from them.
+//! `/state.json`: the data of the server's web page, as of now. Counters grow until the server
+//! restarts, or `stats reset` sets some of them to 0; the page computes rates from them.
 //!
 //! Tenants' names are included, for administrators: the [`TENANTS_MAX`] tenants that hold most, and
 //! the sum of the rest. Keys and values are never included.
@@ -37,7 +37,7 @@ pub fn json(server: &Server) -> Value {
     state
 }
 
-/// Returns the figures of the whole server as one JSON object.
+/// Returns the figures of the whole server as one JSON object. Sizes are in bytes.
 pub fn figures(server: &Server) -> Value {
     let totals = server.store.totals();
     let stats = server.store.runtime().stats();
@@ -60,7 +60,7 @@ pub fn figures(server: &Server) -> Value {
         "misses": count(Counter::GetMisses),
         "sets": count(Counter::CmdSet),
         "refused": count(Counter::StoreNoMemory),
-        // Values evicted by the reclaimer ahead of need, and by stores that needed room at once.
+        // Values evicted ahead of need, and by stores that needed room at once.
         "freed_in_background": in_background,
         "freed_in_foreground": freed.saturating_sub(in_background),
         "pressure": stats.pressure.as_ref().map(|pressure| json!({

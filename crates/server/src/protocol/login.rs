@@ -1,5 +1,5 @@
-//! Parser of the stream before a login: `set <any> <any> <any> <length>` and a block of
-//! `user password`.
+//! Decoder of the stream before a login. A login is memcached's: `set <any> <any> <any> <length>`
+//! and a block of `user password`.
 //!
 //! All other lines are answered with an error and discarded.
 //!
@@ -8,13 +8,14 @@
 use super::number::unsigned;
 use super::words::Words;
 
-/// Maximum length of a login's line, and of its block.
+/// Maximum length of an input without a line end, and of a login's block.
 const LOGIN_BYTES_MAX: usize = 2048;
 
 /// Decodes the stream until the client has logged in.
 #[derive(Debug, Default)]
 pub struct LoginDecoder {
-    /// The length of the block that follows, after a valid line.
+    /// The length of the block that is to follow, without its line end; `None` at the beginning of
+    /// a line.
     block: Option<usize>,
 }
 
@@ -27,7 +28,7 @@ pub enum LoginStep<'a> {
     Login { user: &'a [u8], password: &'a [u8] },
     /// Any other line or block, and the reply to it.
     Error(&'static str),
-    /// A line without an end: the connection closes.
+    /// More than [`LOGIN_BYTES_MAX`] bytes without a line end: the connection closes.
     LineTooLong,
 }
 
@@ -66,6 +67,7 @@ impl LoginDecoder {
     }
 }
 
+/// Parses a login's block, which includes the two bytes of its line end.
 fn login(block: &[u8]) -> LoginStep<'_> {
     let Some(block) = block.strip_suffix(b"\r\n") else {
         return LoginStep::Error("CLIENT_ERROR bad command line termination");

@@ -18,9 +18,9 @@ const PLAIN: &str = "notls:";
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// The tenant that its clients are restricted to; `None`: they can access all tenants.
+    /// The tenant to which the address restricts its clients; `None`: they can access all tenants.
     pub tenant: Option<String>,
-    /// Its clients use no TLS, even if it is on.
+    /// Whether the clients use no TLS, even if the server has TLS on.
     pub is_plain: bool,
     pub endpoint: Endpoint,
 }
@@ -28,14 +28,15 @@ pub struct ListenAddress {
 /// A TCP address or a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// `host:port`
+    /// `host:port`, the host of an IPv6 address in brackets.
     Tcp(String),
-    /// A unix socket with its path and permission bits.
+    /// The path of a unix socket (`-s`), and its permission bits.
     Unix { path: PathBuf, mode: u32 },
 }
 
 impl ListenAddress {
-    /// Parses one `-l`; `port` is the default port.
+    /// Parses one address of `-l`. `port` is used if the address has none; `delimiter` ends the
+    /// tenant's name in a key, so no tag may contain it.
     ///
     /// # Errors
     ///
@@ -63,7 +64,8 @@ fn split_tag(text: &str) -> Option<(&str, &str)> {
     old.or_else(|| text.strip_prefix("tag[").and_then(|text| text.split_once("]:")))
 }
 
-/// Converts `host`, `host:port`, `[v6]`, `[v6]:port` or plain `v6` to `host:port`.
+/// Converts `host`, `host:port`, `[v6]`, `[v6]:port` or plain `v6` to `host:port`. `flag` is named
+/// in errors.
 pub fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
     let is_v6 = |host: &str| host.parse::<std::net::Ipv6Addr>().is_ok();
     let (host, own_port) = if is_v6(text) {

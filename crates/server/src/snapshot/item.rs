@@ -1,12 +1,14 @@
-//! A value in a snapshot.
+//! A value in a snapshot: its encoding and decoding.
 //!
 //! ```text
-//!   key's length, 2 | item flags and what else there is, 1 | heat, 1 | value's length, 4
-//!   | client flags, 4 | serial number, 8 | CAS number of a client, 8 | milliseconds left, 8 | key | bytes
+//!   key's length, 2 | bits, 1 | heat, 1 | value's length, 4
+//!   | client flags, 4 | serial number, 8 | CAS number of a client, 8 | milliseconds left, 8 | key | value
 //! ```
 //!
-//! The numbers stand for lengths in bytes. A change of the layout needs another magic number in
-//! [`chunk`](super::chunk); decoding must return `None`, and not panic, for any bytes.
+//! The numbers stand for lengths in bytes; fields are little-endian. The bits tell the item flags,
+//! and whether the last two numbers are valid. The heat is the use count. A change of the layout
+//! needs another magic number in [`chunk`](super::chunk). A change must ensure that decoding does
+//! not panic for any bytes.
 
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use crate::value::item_flags::ItemFlags;
 use crate::value::item_number::ItemNumber;
 use crate::value::Value;
 
+/// Bits: the item flags; whether the value was fetched; whether a client gave its CAS number;
+/// whether the value expires.
 const STALE: u8 = 1;
 const WON: u8 = 1 << 1;
 const BINARY: u8 = 1 << 2;
@@ -28,7 +32,7 @@ const EXPIRES: u8 = 1 << 5;
 /// do not overflow.
 const SERIAL_END: u64 = 1 << 63;
 
-/// A value that was read.
+/// A value that was decoded. Its fields are those of the layout.
 #[derive(Debug)]
 pub struct SavedItem<'a> {
     key: &'a [u8],
@@ -88,7 +92,7 @@ impl<'a> SavedItem<'a> {
         Some((Self { key, bits, heat, flags, serial, given, left_millis, bytes }, rest))
     }
 
-    /// Returns the size that `-I` bounds.
+    /// Returns the size of the item, which `-I` bounds.
     pub fn size(&self) -> usize {
         item_bytes(self.key, self.flags, self.bytes.len())
     }

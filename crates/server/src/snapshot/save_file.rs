@@ -1,4 +1,4 @@
-//! The file of `--save-file`, which one server at a time may use.
+//! The file of `--save-file`: its names, locking and replacement. One server at a time may use it.
 //!
 //! ```text
 //!   FILE           the saved values
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A change must ensure that the lock is held from the start to the end of the process, that no link
-//! is followed when a file is created, and that the other users of the machine cannot read it.
+//! is followed when a file is created, that other users of the machine cannot read the values, and
+//! that FILE is complete on the disk before it replaces the previous one.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -18,12 +19,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A server that ends may still save when the next one starts, which waits this long for it.
+/// How long a server that starts waits for the lock: the previous server may still be saving.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(2);
 /// Pause between two attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// The name of a file with values that is locked by this process.
+/// The file with the saved values, locked by this process.
 #[derive(Debug)]
 pub struct SaveFile {
     path: PathBuf,
@@ -31,7 +32,7 @@ pub struct SaveFile {
     _lock: File,
 }
 
-/// A file that is written, and removed on drop unless it has replaced the other one.
+/// An unfinished file, which is removed on drop unless it has replaced the [`SaveFile`].
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -53,6 +54,7 @@ impl SaveFile {
         };
         let file = Self { path: path.to_owned(), _lock: lock };
         file.remove_unfinished();
+        // Removed again at once: it shows whether files can be created there.
         file.create().map_err(|why| error(&file.new_path(), why))?;
         Ok(file)
     }
@@ -182,7 +184,7 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Locks a file until it is closed. Returns whether no other process holds the lock.
+/// Locks a file until it is closed. Returns false if another process holds the lock.
 #[cfg(unix)]
 fn lock(file: &File) -> io::Result<bool> {
     use rustix::fs::{flock, FlockOperation};
@@ -194,7 +196,7 @@ fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Elsewhere nothing is locked: `File::try_lock` needs a later compiler than this package.
+/// Does not lock: `File::try_lock` needs a later compiler than this package.
 #[cfg(not(unix))]
 fn lock(_file: &File) -> io::Result<bool> {
     Ok(true)
@@ -218,14 +220,14 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Elsewhere, there are no such flags.
+/// Returns plain options: other systems have no such flags.
 #[cfg(not(unix))]
 fn options() -> OpenOptions {
     OpenOptions::new()
 }
 
-/// Adds that a link is not followed, and that only the owner can access a new file: it contains all
-/// values.
+/// Adds that a link is not followed, and that only the owner can access a new file, which contains
+/// values of all tenants.
 #[cfg(unix)]
 fn private(options: &mut OpenOptions) -> &OpenOptions {
     use rustix::fs::OFlags;
@@ -234,12 +236,13 @@ fn private(options: &mut OpenOptions) -> &OpenOptions {
     options.mode(0o600).custom_flags(flags.bits() as i32)
 }
 
-/// Elsewhere, the folder's permissions apply.
+/// Adds nothing: on other systems the folder's permissions apply.
 #[cfg(not(unix))]
 fn private(options: &mut OpenOptions) -> &OpenOptions {
     options
 }
 
+/// Syncs the folder of `path`; see [`SaveFile::sync`].
 #[cfg(unix)]
 fn sync_folder(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, Unsupported};
@@ -249,7 +252,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Elsewhere, a folder cannot be opened as a file.
+/// Does nothing: on other systems a folder cannot be opened as a file.
 #[cfg(not(unix))]
 fn sync_folder(_path: &Path) -> io::Result<()> {
     Ok(())

@@ -1,9 +1,10 @@
-//! One group on one node: its bits, its deferred objects and its statistics.
+//! One group on one node: a bit for each shrinker that may hold objects of the group, the objects
+//! that visits have deferred, and their statistics.
 //!
-//! Nearly all groups of a large system have one, so each word matters: state that only visited
-//! groups need is behind a pointer.
+//! Each group that holds objects has a [`ShrinkerInfo`] on each node where it does, so each word
+//! matters: state that only visited groups need is behind a pointer.
 //!
-//! A change must keep its size, unless visited groups need more.
+//! A change must not let `ShrinkerInfo` grow; [`VisitState`] may.
 
 use lowwater_base::fallible::try_box;
 use lowwater_base::sync::atomic::AtomicBool;
@@ -19,11 +20,12 @@ use crate::stats::PairCountsOf;
 /// A group's bits and deferred objects on one node; exists from its first bit to its last.
 pub(super) struct ShrinkerInfo {
     pub(super) memcg: Memcg,
+    /// A bit for each shrinker's id.
     pub(super) words: Bitmap,
     visit_state: OnceBox<VisitState>,
 }
 
-/// State that visits leave behind; absent before a group's first visit.
+/// State that visits leave behind, by shrinker; absent until the first visit that leaves some.
 #[derive(Default)]
 pub(super) struct VisitState {
     pub(super) nr_deferred: Mutex<NrDeferred>,
@@ -43,7 +45,7 @@ impl ShrinkerInfo {
         self.visit_state.get()
     }
 
-    /// Returns the state, allocated if necessary; `None` without memory.
+    /// Returns the state, which is allocated if necessary; `None` if there is no memory.
     pub(super) fn visit_state_to_write(&self) -> Option<&VisitState> {
         self.visit_state.get_or_try_init(|| try_box(VisitState::default()).ok_or(())).ok()
     }
@@ -56,6 +58,7 @@ impl ShrinkerInfo {
         pair_counts.retain(|id| self.words.contains(id));
     }
 
+    /// Returns the bytes on the heap.
     fn bytes(&self) -> usize {
         let visit_state = |visit_state: &VisitState| {
             size_of::<VisitState>() + visit_state.nr_deferred.lock().bytes() + visit_state.pair_counts.lock().bytes()
@@ -73,7 +76,7 @@ impl HasMemcg for ShrinkerInfo {
 /// The [`ShrinkerInfo`]s of one shard.
 pub(super) type ShrinkerInfos = ByGroup<ShrinkerInfo>;
 
-/// Returns the heap bytes of a shard.
+/// Returns the bytes on the heap of a shard.
 pub(super) fn bytes(infos: &ShrinkerInfos) -> usize {
     infos.iter().map(ShrinkerInfo::bytes).sum::<usize>() + infos.bytes()
 }

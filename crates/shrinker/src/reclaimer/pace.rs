@@ -2,12 +2,13 @@
 //!
 //! No thread waits for a debt to be paid, but allocating threads wait for the locks that paying it
 //! takes, and for cache lines in another processor's cache. If all of a debt were paid at once, a
-//! few of their calls would become slow and form the tail of the latency. So while other threads
-//! reclaim in the foreground, the background thread pays in small parts with rests in between, and
-//! uses an eighth of its processor's time; more if debts grow nevertheless, up to all of it.
-//! Without foreground reclaim it pays as fast as it can.
+//! few calls of allocating threads would become slow and form the tail of the latency. So while
+//! other threads reclaim in the foreground, the background thread pays in small parts with rests in
+//! between, and uses an eighth of its processor's time; more if debts grow nevertheless, up to all
+//! of it, or if a part takes so long that [`REST_MAX`] bounds the rest. Without foreground reclaim
+//! the background thread pays as fast as it can.
 //!
-//! A change must keep it free of clocks and locks, so that tests can compute its results.
+//! A change must keep [`Pace`] free of clocks and locks, so that tests can compute its results.
 
 use core::time::Duration;
 
@@ -54,6 +55,7 @@ impl Pace {
         }
     }
 
+    /// Returns whether there is no foreground reclaim.
     fn is_idle(&self) -> bool {
         self.quiet >= QUIET
     }

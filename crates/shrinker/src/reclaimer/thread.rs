@@ -1,9 +1,9 @@
 //! The reclaimer threads.
 //!
 //! Each thread takes requests from its `WakeQueue`, turns them into jobs, and runs the jobs' steps
-//! in turn. All decisions about how much to free are in `step.rs`. A change must ensure: no panic
-//! of user code ends a thread, and the drop of the reclaimer does not wait inside a callback
-//! (`CallbackScope`).
+//! in turn. All decisions about how much to free are in `step.rs`. A change must ensure that no
+//! panic of user code ends a thread, and that the drop of the reclaimer does not wait inside a
+//! callback (`CallbackScope`).
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -91,11 +91,11 @@ pub struct NodeStats {
     pub node: NodeId,
     /// The number of times that the thread had something to do.
     pub wakeups: u64,
-    /// The number of passes.
+    /// The number of steps: a step is one pass, or pays a part of a debt.
     pub steps: u64,
-    /// Objects that these passes freed.
+    /// Objects that these steps freed.
     pub freed: u64,
-    /// The number of groups given up for the moment, because nothing more could be freed.
+    /// How often a group was given up for the moment, because nothing more could be freed.
     pub exhausted: u64,
     /// True if the thread is pinned to the node's processors.
     pub pinned: bool,
@@ -230,6 +230,7 @@ impl NodeThread {
         }
     }
 
+    /// Serves requests until the reclaimer stops.
     fn run(&self, registry: &Registry, watermarks: &Watermarks) {
         let mut rest = REST_MIN;
         while let Some(requests) = self.take(registry) {
@@ -246,8 +247,8 @@ impl NodeThread {
         }
     }
 
-    /// Takes the next requests. While it waits, the first node's thread frees idle lists for all
-    /// nodes.
+    /// Waits for requests, and takes them; `None` when the reclaimer stops. While it waits, the
+    /// first node's thread frees idle lists of all nodes.
     fn take(&self, registry: &Registry) -> Option<Vec<WakeRequest>> {
         if self.node != NodeId::ZERO {
             return self.wake.take();
@@ -294,6 +295,7 @@ impl NodeThread {
             if jobs.is_empty() || self.wake.is_stopping() {
                 break;
             }
+            // No other job waits: a debt is paid at its pace, a limit is approached at full speed.
             if only_debts {
                 let owed = jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.owed()));
                 rest = rest.max(pace.paid(start.elapsed(), owed, registry.foreground_calls()));
@@ -321,7 +323,7 @@ impl NodeThread {
     }
 }
 
-/// The debt listener that wakes a node's thread.
+/// The debt listener, which wakes the thread of the debt's node.
 struct DebtWaker(Vec<Arc<NodeThread>>);
 
 impl DebtListener for DebtWaker {
@@ -335,8 +337,8 @@ impl DebtListener for DebtWaker {
     }
 }
 
-/// Adds a job, unless a job for the group is under way that goes as far. Without memory no job is
-/// added: the request is repeated as long as its reason lasts.
+/// Adds a job for a request, unless a job for the group is under way that goes as far. Without
+/// memory no job is added: the request is repeated as long as its reason lasts.
 fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     if request.reason == ReclaimReason::Debt {
         if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {

@@ -5,7 +5,7 @@
 //!
 //! Numbers such as S19 are those of docs/INVARIANTS.md.
 //!
-//! A new call enters a scope in the same way.
+//! A change must ensure that each call of reclaim enters a scope before its work.
 
 use lowwater_lru_core::list_lru;
 use lowwater_lru_core::list_lru::Swept;
@@ -78,8 +78,8 @@ impl Registry {
         })
     }
 
-    /// Frees lists that were empty at the previous sweep too, and clears the bits of those that
-    /// became empty without a pass. A [`Reclaimer`](crate::Reclaimer) does this itself when it has
+    /// Frees lists that were empty at the previous sweep too, and clears the bits of pairs that
+    /// became empty without a pass. A [`Reclaimer`](crate::Reclaimer) sweeps by itself when it has
     /// nothing else to do.
     ///
     /// O(groups + their lists), and if lists were freed, a call of `count_objects` for each live
@@ -100,8 +100,8 @@ impl Registry {
     /// [`RegistryConfig`](crate::RegistryConfig) is reached. Debts of other threads add nothing to
     /// its cost (`docs/INVARIANTS.md`, S23).
     ///
-    /// The thread must hold none of its caches' locks, or declare it with `flags` or a
-    /// [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// The thread must hold no lock that callbacks of shrinkers take, or declare such a lock with
+    /// `flags` or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "try_to_free_mem_cgroup_pages")]
     pub fn direct_reclaim(&self, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
         crate::direct::reclaim(&self.core, memcg, flags, done)
@@ -121,8 +121,9 @@ impl Registry {
     /// many pairs, a call may find none of them. In these cases other ways of reclaim remain. A
     /// call without a bound frees at most two million objects.
     ///
-    /// O(1) for each batch of at most 8 objects and at most 1/64 of the pair's objects, whatever
-    /// the number of shrinkers and groups.
+    /// O(1) for each batch, whatever the number of shrinkers and groups. A batch has at most 8
+    /// objects, and at most 1/64 of the pair's objects (1/16 if there are too many pairs to examine
+    /// all), but at least one.
     pub fn shrink_least_useful(
         &self,
         memcg: &Memcg,
@@ -149,8 +150,9 @@ impl Registry {
     }
 
     /// Scans the objects that were deferred for `memcg` itself on `node`, and no others, as far as
-    /// `work` permits: for the background, after a notification. Returns the progress, and how many
-    /// objects are still deferred. No object is taken from a group below its `low`.
+    /// `work` permits: for the background, after a notification. The debts of a group that has
+    /// ended are those of its nearest online ancestor. Returns the progress, and how many objects
+    /// are still deferred. No object is taken from a group below its `low`.
     pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
         let Some(_scope) = self.core.scopes.enter_first() else { return (Progress::default(), 0) };
         crate::pass::scan_owed(&self.core, memcg, node, work)

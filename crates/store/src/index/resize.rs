@@ -27,10 +27,10 @@ const DEPTH_MAX: u8 = 24;
 /// The directory is not doubled beyond this many places per segment: hashes with a long common
 /// prefix are not worth it.
 const PLACES_PER_SEGMENT: usize = 16;
-/// A split that leaves less than this fraction of the objects on one side is not made.
+/// A split that leaves less than 1 / `SIDE_PARTS` of the objects on one side is not made.
 const SIDE_PARTS: usize = 16;
-/// The depth at which segments (2^7 or more) are allocated from a pool. With fewer segments, the
-/// pool's chunks would cost more than they save.
+/// The depth from which on segments are allocated from a pool: that of an index of about 2^7
+/// segments. With fewer segments, the pool's chunks would cost more than they save.
 const POOLED_DEPTH: u8 = 7;
 /// How many objects ahead of the computation of its hash an object is prefetched.
 const AHEAD: usize = 8;
@@ -73,6 +73,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     ) -> Result<(), AllocError> {
         let objects = self.hashed(segment, hasher)?;
         let (class, header) = (segment.view().class(), segment.view().header());
+        // The bit after the segment's prefix, by which a split separates the objects.
         let bit = |hash: u64| hash >> (63 - header.depth) & 1 != 0;
         if class >= CLASS_SPLIT && header.depth < DEPTH_MAX {
             let ones = objects.iter().filter(|(hash, _)| bit(*hash)).count();
@@ -187,7 +188,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         depth < directory.depth() || directory.len() <= growth.segments * PLACES_PER_SEGMENT
     }
 
-    /// Publishes the segments that replace a segment, and retires it.
+    /// Publishes the segments that replace a segment, and retires the segment. Fails, without a
+    /// change, only if the directory must be doubled and there is no memory.
     fn replace_segment(
         &self,
         segment: &mut LockedSegment<'_>,

@@ -1,10 +1,10 @@
 //! Bounded stack for objects that retire other objects of their type in their `Drop`: calls that
-//! drop objects do not nest on one thread.
+//! drop objects of one type do not nest on one thread.
 //!
-//! The outermost such call on a thread has a frame on its stack, and nested calls leave their
-//! objects in that frame. So the stack is no deeper than there are types of objects that drop each
-//! other, however many slabs there are. An object in a frame still has its slot, and so keeps its
-//! slab's shared part alive, even if the slab is dropped.
+//! The outermost call on a thread that drops objects of a type has a frame on its stack, and nested
+//! calls for the same type leave their objects in that frame. So the stack is no deeper than there
+//! are types of objects that drop each other, however many slabs there are. An object in a frame
+//! still has its slot, and so keeps its slab's shared part alive, even if the slab is dropped.
 //!
 //! Without `std` there is no thread-local storage. There (and in a model check) a thread cache
 //! records that a thread is dropping its objects, and other calls, nested or concurrent, leave
@@ -35,14 +35,16 @@ mod frame {
     /// The frame of a call that drops objects of one type: the objects that nested calls leave to
     /// it.
     pub(in crate::slab) struct Frame {
+        /// The type of the objects.
         of: TypeId,
         pending: RefCell<Bag>,
+        /// The frame of the enclosing call, or null.
         outer: *const Frame,
     }
 
     impl Frame {
-        /// Calls `f` with a frame for objects of type `T`; nested calls leave such objects to it
-        /// until `f` returns.
+        /// Calls `f` with a frame for objects of type `T`, where nested calls leave such objects.
+        /// `f` drops all of them ([`pop`](Self::pop)) before it returns.
         #[inline]
         pub(in crate::slab) fn with<T: 'static>(f: impl FnOnce(&Self)) {
             let outer = INNERMOST.get();
@@ -78,6 +80,7 @@ mod frame {
         leave_to(innermost, TypeId::of::<T>(), shape, bag)
     }
 
+    /// Leaves objects to the frame for their type. Returns false if there is none.
     #[cold]
     fn leave_to(innermost: *const Frame, of: TypeId, shape: &LinkLayout, bag: impl FnOnce() -> Bag) -> bool {
         let mut at = innermost;

@@ -1,5 +1,5 @@
-//! Thread caches: a part of a slab for some of the threads, to reduce contention. Holds free slots,
-//! and retired objects that wait for their readers.
+//! A thread cache: a part of a slab for some of the threads, to reduce contention, with a lock of
+//! its own. It holds free slots, and retired objects that wait for their readers.
 //!
 //! ```text
 //!     retire --> open --full--> sealed, with a grace period --readers left--> ready --dropped, a few at a time--> free --> alloc
@@ -24,12 +24,13 @@ pub(super) struct Sealed {
     stamp: GracePeriod,
 }
 
-/// A thread cache; see the module.
+/// The contents of a thread cache, under its lock; see the module.
 #[doc(alias = "magazine")]
 pub(super) struct ThreadCache {
     pub(super) free: FreeList,
     /// The node of the free slots.
     pub(super) node: NodeId,
+    /// Objects that were retired since the last bag was sealed.
     pub(super) open: Bag,
     /// The weight of the objects in the open bag, and of memory that was retired beside them.
     pub(super) open_bytes: u64,
@@ -38,10 +39,11 @@ pub(super) struct ThreadCache {
     pub(super) beside_bytes: u64,
     /// Bytes retired less bytes dropped that are not yet added to the slab's counter.
     pub(super) unreported: i64,
-    /// The number of objects in the bag that was sealed last.
+    /// The number of objects in the bag that was sealed last: the measure of a backlog in `ready`.
     pub(super) bag_len: u32,
     /// Two grace periods: the older one, and the latest, which all later bags join.
     pub(super) sealed: [Option<Sealed>; 2],
+    /// Objects whose readers have left, to be dropped.
     pub(super) ready: ReadyQueue,
     /// True while a thread drops objects that were in `ready`.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
@@ -49,6 +51,7 @@ pub(super) struct ThreadCache {
     /// Objects that other calls leave meanwhile to the dropping thread: see the module `nest`.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     pub(super) pending: Bag,
+    /// The slab's owner was dropped: an object that is retired now is dropped at once.
     pub(super) closed: bool,
 }
 
@@ -86,8 +89,8 @@ impl ThreadCache {
         is_first
     }
 
-    /// Seals the open bag. `stamp` was taken after its last object became unreachable. Returns true
-    /// if an older bag is waiting already.
+    /// Seals the open bag. `stamp` was taken after the bag's last object became unreachable.
+    /// Returns true if an older bag is waiting already.
     pub(super) fn seal(&mut self, shape: &LinkLayout, stamp: GracePeriod) -> bool {
         let bag = core::mem::replace(&mut self.open, Bag::new());
         self.bag_len = bag.len;
@@ -132,8 +135,8 @@ impl ThreadCache {
     }
 }
 
-/// The right to drop a thread cache's objects. Released on drop, for a panic in an object's `Drop`,
-/// which without `std` is not caught.
+/// The right to drop a thread cache's objects. Its drop releases the right, so that a panic in an
+/// object's `Drop`, which is not caught without `std`, does so too.
 #[cfg(any(not(feature = "std"), lowwater_loom))]
 pub(super) struct Turn<'a>(pub(super) &'a crate::sync::Mutex<ThreadCache>);
 

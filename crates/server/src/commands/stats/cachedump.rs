@@ -3,8 +3,8 @@
 //! memcached shows at most 2 MiB of lines, the youngest values first, and holds a lock meanwhile;
 //! here values are visited in no particular order, in parts, and all of them can be shown.
 //!
-//! A change must ensure that the command gives other connections a turn between two parts: a large
-//! cache has more lines than a socket takes at once.
+//! A change must ensure that the command gives other connections a turn between two parts: all
+//! lines of a large cache take long.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use crate::protocol::number::unsigned32;
 use crate::session::Session;
 use crate::store::{Existing, ListedKey};
 
-/// Answers with a line for each value, up to `limit` of them; 0: all values. As in memcached, keys
-/// that were sent in base64 are left out; so are keys that a line cannot hold.
+/// Answers with a line for each value of the slab class, up to `limit` of them; 0: all values. All
+/// values are in [`SLAB_CLASS`]. As in memcached, keys that were sent in base64 are left out; so
+/// are keys that a line cannot hold.
 pub async fn cachedump(session: &mut Session, arguments: [Option<&[u8]>; 2]) -> io::Result<()> {
     let server = Arc::clone(&session.server);
     if !server.settings.dump {
@@ -51,6 +52,7 @@ pub async fn cachedump(session: &mut Session, arguments: [Option<&[u8]>; 2]) -> 
             }
             let seen = server.store.inspect(&key, |Existing { value, left }| (value.len(), Expiry::from(left)));
             let Some((length, expiry)) = seen else { continue };
+            // A Unix time; 0: the value does not expire.
             let expires = expiry.seconds_left().map_or(0, |left| now + left);
             session.output.push(b"ITEM ");
             session.output.push(&key);
