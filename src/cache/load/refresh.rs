@@ -220,9 +220,9 @@ where
         Some((f(record, is_due), freshness, deadline))
     }
 
-    /// Begins a reload of the record of `key`, unless another one is in progress, or began too recently
-    /// (`retry_times.rs`), or the record has changed and is not due any more. The new value is charged to the
-    /// group `named`, or to that of the old record, or `otherwise`.
+    /// Begins a reload of the record of `key`, unless another one is in progress or began too
+    /// recently (`retry_times.rs`), or the record has changed and is not due any more. The new value
+    /// is charged to the group `named`, or to that of the old record, or `otherwise`.
     fn begin_refresh(
         &self,
         hash: u64,
