@@ -111,7 +111,7 @@ impl<K, V> InflightLoad<K, V> {
     fn stop(&self) {
         // Relaxed: a call that removes or replaces the record holds the lock of the key's segment,
         // and so does `allows`. A load that takes the reload's place does not: if `allows` misses
-        // that store, both values compete like those of two inserts.
+        // that store, the value that is inserted first stays.
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
