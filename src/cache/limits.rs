@@ -3,8 +3,8 @@
 //! The group is a child of the group that the builder was given, or of the root. Its name is
 //! `cache:` and the cache's name; `cache:NAME#2`, and so on, where another group has that name.
 //!
-//! A cache without limits has no such group, so it costs nothing. The order of the checks
-//! determines which error a builder reports.
+//! A cache without limits has no such group. The order of the checks determines which error a
+//! builder reports.
 //!
 //! A change must ensure that the group ends with the cache.
 
@@ -50,7 +50,8 @@ impl CacheLimits {
         Ok(Some(group))
     }
 
-    /// Checks that the limits are positive, in order, and within the limits of all groups above.
+    /// Checks that the limits are positive, in order, and not above the `max` of any group above:
+    /// for the root, the configured budget.
     fn check(&self, runtime: &Runtime, parent: &Memcg) -> Result<(), CacheBuildError> {
         if let Some((limit, _)) = self.set().find(|(_, bytes)| *bytes == ByteSize::ZERO) {
             return Err(CacheBuildError::ZeroLimit { limit });
@@ -71,12 +72,13 @@ impl CacheLimits {
     }
 }
 
-/// Makes a group for a cache of this name, under a name that is free: the first one, unless a cache
-/// with a lower number has ended. O(log n) for n groups of the name.
+/// Makes a group for a cache of this name, under a free number: the lowest one, unless caches with
+/// lower numbers have ended. O(log n) for n groups of the name.
 fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
     let is_taken = |number| parent.child(&group_name(cache, number)).is_some();
     loop {
-        // The number 1 is left out of the name.
+        // `taken` is 0, which no group has, or the number of a group. `group_name` leaves out
+        // number 1.
         let (mut taken, mut free) = (0, 1);
         while is_taken(free) {
             (taken, free) = (free, free.saturating_mul(2));
@@ -97,8 +99,8 @@ fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
     }
 }
 
-/// The name of the group of the cache of this name and number: the start of a long cache's name,
-/// with `_` for `/`.
+/// The name of a cache's own group: `cache:`, the cache's name with `_` for `/` and cut to fit, and
+/// the number unless it is 1.
 fn group_name(cache: &str, number: u64) -> String {
     let suffix = if number == 1 { String::new() } else { format!("#{number}") };
     let name = format!("cache:{}", prefix(cache, Memcg::NAME_MAX));

@@ -1,10 +1,10 @@
 //! [`Maintenance`]: the interface of a cache for the runtime's housekeeper.
 //!
-//! The runtime is below the caches and knows them only by this trait. No method may hold a lock of
-//! the cache while it runs user code.
+//! The runtime is a layer below the caches and knows them by this trait alone.
 //!
-//! A change must ensure that `has_any` and `forget_group`, which are called under the housekeeper's
-//! lock, neither wait nor run user code, and that the runtime knows caches by this trait alone.
+//! A change must ensure that no method holds a lock of the cache while it runs user code, and that
+//! `has_any` and `forget_group`, which are called under the housekeeper's lock, neither wait nor
+//! run user code.
 
 #[cfg(test)]
 pub(crate) mod no_records;
@@ -37,8 +37,8 @@ pub(crate) trait Maintenance: Send + Sync {
     /// Compacts the next few records, if a compaction was requested.
     fn compact(&self) -> NextRun;
 
-    /// Returns the memory of removed records to the system. Memory that a reader holds back is
-    /// returned by a later [`reap_expired`](Self::reap_expired).
+    /// Returns the memory of removed records to the system, and requests a compaction. Memory that
+    /// a reader holds back is returned by a later [`reap_expired`](Self::reap_expired).
     fn release_memory(&self);
 
     /// Reads the figures for the metrics. Called by any thread, also while another thread works on
@@ -51,11 +51,11 @@ pub(crate) trait Maintenance: Send + Sync {
     fn count_of(&self, group: &Memcg, node: NodeId) -> u64;
 }
 
-/// The figures of a cache, for the metrics.
+/// The figures of a cache, for the metrics: counts since the cache was built, and its present size.
 #[cfg(feature = "metrics")]
 #[derive(Clone, Debug)]
 pub(crate) struct CacheFigures {
-    /// The cache as a shrinker: its label.
+    /// The cache's shrinker, by whose name the metrics label the cache.
     pub(crate) shrinker: ShrinkerId,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
@@ -71,13 +71,15 @@ pub(crate) struct CacheFigures {
     pub(crate) entries: u64,
     /// Bytes charged for the entries.
     pub(crate) bytes: ByteSize,
+    /// See [`Cache::footprint`](crate::Cache::footprint).
     pub(crate) footprint: ByteSize,
 }
 
 /// When maintenance is to run next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRun {
-    /// Now, or after a rest of `rest` times the time worked.
+    /// At once, until the visit of the cache has lasted for the housekeeper's `WORK`; then after a
+    /// rest of `rest` times the visit's duration.
     Now { rest: u32 },
     /// After this time.
     In(Duration),
@@ -85,6 +87,6 @@ pub(crate) enum NextRun {
     WhenNotified,
 }
 
-/// The number of a cache in its runtime's housekeeper.
+/// The number of a cache in its runtime's housekeeper, from 1 on; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MaintenanceId(pub(crate) u64);

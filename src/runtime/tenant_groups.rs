@@ -17,7 +17,8 @@
 //! Locks: `idle`, then `tenants`. Names leave and enter the table only under `idle`; a lookup takes
 //! the table's shared lock only.
 //!
-//! A change must ensure that no request does work in proportion to the number of tenants.
+//! A change must ensure that no request does work in proportion to the number of tenants, except
+//! for a new name that makes the table or the queue of names grow.
 
 mod builder;
 mod idle;
@@ -37,10 +38,10 @@ use idle::IdleQueue;
 
 pub use builder::TenantGroupsBuilder;
 
-/// Tenants whose entries are removed at the same time. A drop of a group looks at all others that
-/// are being dropped.
+/// Maximum of tenants whose entries are removed at the same time: each drop of a group compares it
+/// with all others that are being dropped.
 const ENDING_MAX: usize = 64;
-/// Tenants that one request examines.
+/// Maximum of tenants that one pass over the idle queue examines.
 const EXAMINED_MAX: usize = 64;
 
 /// The function that sets up a new tenant's group.
@@ -99,18 +100,19 @@ pub struct TenantGroups {
     count_max: usize,
     idle_time: Duration,
     setup: Setup,
+    /// The creation of this table, from which `due` and `used` count.
     epoch: Instant,
     tenants: RwLock<HashMap<Arc<str>, Tenant>>,
     idle: Mutex<IdleQueue>,
-    /// Milliseconds since the epoch: no tenant is idle before. Read without `idle`, so that a
-    /// lookup takes one lock.
+    /// The time before which no tenant is idle, in milliseconds since the epoch. Read without the
+    /// lock of `idle`, so that a lookup takes one lock.
     due: AtomicU64,
 }
 
 /// A tenant's group.
 struct Tenant {
     group: Memcg,
-    /// Milliseconds since the epoch.
+    /// The last use, in milliseconds since the epoch.
     used: AtomicU64,
 }
 
@@ -131,9 +133,9 @@ pub enum TenantError {
 }
 
 impl TenantGroups {
-    /// Returns the group of a tenant, and creates it on first use. O(1), and O(log tenants) for a
-    /// new name; at times a request ends up to 64 idle tenants. A new name is copied: aborts if
-    /// there is no memory for it.
+    /// Returns the group of a tenant, and creates it on first use. O(1), and amortized O(log
+    /// tenants) for a new name; at times a request ends up to 64 idle tenants. A new name is
+    /// copied: aborts if there is no memory for it.
     ///
     /// # Errors
     ///
@@ -193,8 +195,9 @@ impl TenantGroups {
             tenant.used.store(now, Ordering::Relaxed);
         }
         let group = &tenant.group;
-        // A group that is being dropped has no room. The test of the limit takes no lock. A drop ends by
-        // the group being offline, so that is tested last.
+        // A group that is being dropped has a `max` of 0, which is read without a lock, so other
+        // groups skip the lock of `is_dropping`. A drop ends with the group offline, so `is_online`
+        // is tested last.
         let is_dropped = group.max() == ByteSize::ZERO && self.is_dropping(group) || !group.is_online();
         (!is_dropped).then(|| group.clone())
     }
@@ -232,7 +235,7 @@ impl TenantGroups {
         std::mem::forget(unfinished);
         let mut tenants = self.tenants.write();
         if let Some(known) = tenants.get_mut(name) {
-            // The program has ended its group; its place in the queue stays.
+            // The program has ended the tenant's old group. The tenant keeps its place in `idle`.
             known.group = group.clone();
             return Ok(group);
         }

@@ -10,10 +10,11 @@
 //!                                                             each set: the last 8 fingerprints
 //! ```
 //!
-//! The table has a fixed size: one byte for each bucket of the cache. A memcg uses a window of it,
-//! at an offset derived from its id, with as many entries as the memcg's capacity for negatives, or
-//! up to twice that. So a flood evicts fingerprints of its own memcg, and those of another only
-//! where two windows overlap.
+//! The table has a fixed size: one byte for each bucket of the dentry hash table. A memcg uses a
+//! window of the ghost table, at an offset derived from the memcg's id, with one to two times as
+//! many entries as the memcg's capacity for negatives, within the bounds of one set and of the
+//! table. So a flood evicts fingerprints of its own memcg, and those of another only where two
+//! windows overlap.
 //!
 //! A fingerprint is 32 bits of the name's hash; a false match only keeps a name cached a little
 //! longer. There is no lock: a fingerprint that is lost in a race of two writers is a fingerprint
@@ -30,11 +31,12 @@ use lowwater_lru_core::Memcg;
 
 /// Fingerprints of a set: 32 bytes, half a cache line.
 const WAYS: usize = 8;
-/// Buckets of the cache for each set.
+/// Buckets of the dentry hash table for each set.
 const BUCKETS_PER_SET: usize = WAYS * size_of::<u32>();
 /// Minimum number of sets: the windows of a few groups.
 const SETS_MIN: usize = 64;
 
+/// Fingerprints, the latest first; 0 is an empty way.
 #[derive(Default)]
 #[repr(align(32))]
 struct GhostSet([AtomicU32; WAYS]);
@@ -60,7 +62,7 @@ impl GhostTable {
         size_of_val(&*self.sets)
     }
 
-    /// Inserts a name, and evicts the oldest fingerprint of its set.
+    /// Inserts a name as the first of its set. A full set loses its oldest fingerprint.
     pub(crate) fn insert(&self, hash: u64, group: &Memcg, capacity: u64) {
         let Some(set) = self.set(hash, group, capacity) else { return };
         let mut fingerprint = fingerprint(hash);
@@ -89,7 +91,8 @@ impl GhostTable {
         let mask = self.sets.len().checked_sub(1)?;
         let window = usize::try_from(capacity / WAYS as u64).ok()?.clamp(1, self.sets.len()).next_power_of_two();
         let begin = (u64::from(group.id().get()).wrapping_mul(GOLDEN_RATIO) >> 32) as usize;
-        // The bucket index is the high bits of the hash, so these bits are independent of it.
+        // The bucket index is the highest bits of the hash; these lower bits spread the names of
+        // one bucket over the sets.
         let at = (hash >> 32) as usize & (window - 1);
         self.sets.get(begin.wrapping_add(at) & mask)
     }

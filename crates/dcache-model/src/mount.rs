@@ -1,9 +1,9 @@
 //! A mounted backend, and references to its dentries.
 //!
 //! A mount owns its root and is a user of it, so the root is never freed while the mount exists.
-//! The drop order is the guarantee: shrinker first, then the dentries.
 //!
-//! A change must ensure that the shrinker ends before the dentries that it could visit.
+//! A change must ensure that a mount's drop ends the shrinker before it frees the dentries, which
+//! the shrinker could visit.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
@@ -66,7 +66,7 @@ impl Mount {
         Self { core, sb, registration: Some(registration) }
     }
 
-    /// Frees every unused dentry below a directory. Returns how many.
+    /// Frees every unused dentry below a directory. Returns how many; 0 if the path does not exist.
     ///
     /// # Errors
     ///

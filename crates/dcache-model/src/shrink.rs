@@ -88,8 +88,8 @@ impl DcacheCore {
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut nr_to_scan, over, SecondChance::UsageCount);
         let mut missing = over.saturating_sub(old.len() as u64);
         self.trim(sb, old, |_| ());
-        // If all are in use all the time, the second scan trims the oldest ones without regard to
-        // their usage count.
+        // If most were looked up between walks, the first scan finds too few: the second one trims
+        // the oldest without regard to their usage count.
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut missing, u64::MAX, SecondChance::Never);
         self.trim(sb, old, |_| ());
     }
@@ -181,6 +181,8 @@ impl DcacheCore {
         killed
     }
 
+    /// Kills an isolated dentry, unless it has a user, with whose last put it is listed again.
+    /// Returns whether it was killed.
     fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, delta: &mut CounterDelta) -> bool {
         let mut locked = dentry.lock();
         loop {
@@ -210,7 +212,8 @@ impl DcacheCore {
         }
     }
 
-    /// Moves a negative that a walk isolated from probation to the protected list.
+    /// Moves a negative to the protected list, after a walk has isolated it from the probation
+    /// list.
     fn promote(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         self.promote_locked(sb, dentry, dentry.lock());
     }

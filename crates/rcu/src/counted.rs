@@ -1,11 +1,12 @@
-//! The read side for builds without `std`: readers are [counted](super::reader_count), and retired
-//! objects are [queued](super::queue) through a link inside them.
+//! The read side for builds with neither `std` nor an embedder's read side, and for model checks:
+//! readers are [counted](super::reader_count), and retired objects are [queued](super::queue)
+//! through a link inside them.
 //!
 //! Bare metal has neither `membarrier` nor threads' ends, so one shared count is the only way to
-//! know that no reader is inside. Same interface as `membarrier.rs`; freeing is left to the last
-//! reader, so its drop may take long.
+//! know that no reader is inside. The last reader to leave frees, so the drop of a guard may take
+//! long.
 //!
-//! A change of the interface must be made in the other read sides, too.
+//! A change of the interface must be made in the other backends, too (`guard.rs` names them).
 
 use crate::queue::Queues;
 use crate::reader_count::{Garbage, ReaderCount};
@@ -45,13 +46,14 @@ pub(crate) fn pin() -> Guard {
     Guard(PhantomData)
 }
 
-/// A cookie for a grace period, from [`start_poll`].
+/// A cookie for a grace period, from [`start_poll`]. Empty: [`poll`](Self::poll) tests for readers
+/// when it is called.
 #[derive(Clone, Debug)]
 pub struct GracePeriod(());
 
 /// Starts a grace period. An object may be freed once [`poll`](GracePeriod::poll) returns true if
 /// it was made unreachable before this call, inside the read side, by this thread or under a lock
-/// that this thread took since. O(1), takes a lock.
+/// that this thread took since.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     GracePeriod(())
@@ -63,15 +65,16 @@ impl GracePeriod {
         true
     }
 
-    /// Returns whether all readers that were inside when the grace period started have left.
+    /// Returns true only if all readers that were inside when the grace period started have left.
+    /// Returns false while any reader is inside, also a later one.
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         crate::mutated!("stamp_without_waiting") || READERS.is_quiescent()
     }
 }
 
-/// Frees retired objects whose grace period is over. Nothing to do in this build, which frees them
-/// as soon as possible.
+/// Frees retired objects whose grace period is over. Does nothing in this build, in which the last
+/// reader has freed them.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {}
 

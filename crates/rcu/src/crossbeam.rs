@@ -1,10 +1,10 @@
 //! The read side for systems without `membarrier`: crossbeam-epoch.
 //!
-//! Same interface as the other backends (`guard.rs` names them), without `heavy_fences`. It may
-//! abort without memory and frees later, so tests that count frees or fail allocations are left out
-//! with `--cfg lowwater_epoch`.
+//! Same interface as the other backends (`guard.rs` names them), without `heavy_fences`.
+//! crossbeam-epoch may abort without memory, and frees later than the others, so tests that count
+//! frees or fail allocations are left out with `--cfg lowwater_epoch`.
 //!
-//! A change of the interface must be made in all of them.
+//! A change of the interface must be made in all backends.
 
 use crate::retired::Retired;
 use crate::sync::atomic::{AtomicBool, Ordering};

@@ -4,8 +4,8 @@
 //! wait for a watcher: each watcher has a queue, and misses the lines that do not fit. A kind of
 //! events that no client watches costs one load.
 //!
-//! A change must ensure that publishing never waits, and that numbers of lines show a watcher how
-//! many it has missed.
+//! A change must ensure that publishing waits for no watcher, and that each line of any kind has a
+//! number of its own.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
@@ -34,7 +34,8 @@ pub struct Watchers {
     queues: Mutex<Vec<Queue>>,
     /// The bits of the [`EventSet`] that some client watches.
     watched: AtomicU8,
-    /// The number of the last line: watchers detect missed lines by gaps.
+    /// The number of the last line, of any kind (memcached's `gid`). A gap shows missed lines only
+    /// to a watcher of all kinds.
     lines: AtomicU64,
     sent: AtomicU64,
     skipped: AtomicU64,
@@ -52,7 +53,7 @@ pub struct WatcherCounts {
     pub watchers: u64,
     /// Lines put into a queue.
     pub sent: u64,
-    /// Lines that did not fit into a queue.
+    /// Lines that a queue did not take: it was full, or its watcher had disconnected.
     pub skipped: u64,
 }
 
@@ -76,7 +77,7 @@ impl Watchers {
         EventSet::of_bits(self.watched.load(Ordering::Relaxed)).has(event)
     }
 
-    /// Sends a line to all who watch events of this kind: memcached's time stamp and number, then
+    /// Sends a line to all watchers of this kind of events: memcached's time stamp and number, then
     /// `text`.
     #[cold]
     pub fn publish(&self, event: Event, text: impl Display) {
@@ -85,8 +86,8 @@ impl Watchers {
         let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
         let line = format!("ts={}.{} gid={number} {text}\n", now.as_secs(), now.subsec_micros());
         let mut queues = self.queues.lock();
-        // A watcher whose queue is full misses this line; a watcher that has disconnected is
-        // removed.
+        // A watcher of this kind misses the line if its queue is full, and is removed if it has
+        // disconnected.
         queues.retain(|queue| {
             if !queue.events.has(event) {
                 return true;

@@ -1,12 +1,11 @@
 //! The request passed to a callback, and the flags of the reclaiming thread.
 //!
-//! Flags can only restrict a callback: an unknown one grants nothing. A callback that lacks a right
-//! returns `Stop` or calls `will_defer`, and never waits.
+//! A callback that lacks a right returns `Stop` or calls `will_defer`, and never waits.
 //!
 //! Numbers such as S21 are those of docs/INVARIANTS.md.
 //!
 //! A change must ensure that each flag is a right: a thread without a new flag may do less, never
-//! more.
+//! more, so a callback may ignore flags that it does not know.
 
 use bitflags::bitflags;
 use core::cell::Cell;
@@ -49,6 +48,7 @@ pub struct ShrinkControl<'a> {
     node: NodeId,
     flags: Reclaim,
     nr_to_scan: u64,
+    /// `nr_to_scan`, unless the callback reports another number.
     nr_scanned: u64,
     deferred: Cell<bool>,
     back_off: Cell<bool>,
@@ -93,9 +93,10 @@ impl<'a> ShrinkControl<'a> {
         self.nr_to_scan
     }
 
-    /// Reports how many objects were scanned, which may be more or fewer than requested. The number
-    /// is not checked, but 0 together with [`Scan::Freed`](crate::Scan::Freed) is charged as the
-    /// whole batch, so that a loop over it ends (`docs/INVARIANTS.md`, S21).
+    /// Reports how many objects were scanned, which may be more or fewer than requested; without
+    /// this call, as many as requested. The number is not checked, but 0 together with
+    /// [`Scan::Freed`](crate::Scan::Freed) is charged as the whole batch, so that the loop over
+    /// batches ends (`docs/INVARIANTS.md`, S21).
     pub fn set_nr_scanned(&mut self, objects: u64) {
         self.nr_scanned = objects;
     }

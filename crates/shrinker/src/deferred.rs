@@ -23,7 +23,8 @@ pub(crate) const FRACTION_BITS: u32 = 16;
 pub struct Debt {
     /// Objects that should have been scanned, but could not or must not be.
     pub owed: u64,
-    /// Aging that has not added up to a batch yet, in 65,536ths of an object.
+    /// The rest of a pass's own part, in 65,536ths of an object: too small for a scan, or cut off
+    /// by a bound. The next pass adds it to its own part.
     pub carry: u64,
 }
 
@@ -37,8 +38,8 @@ impl Debt {
     }
 }
 
-/// The deferred objects of one group on one node, sorted by shrinker id; without entries that are
-/// [`Debt::NONE`].
+/// The debts of all shrinkers for one group on one node, sorted by shrinker id; without entries
+/// that are [`Debt::NONE`].
 #[doc(alias = "nr_deferred")]
 #[derive(Debug, Default)]
 pub(crate) struct NrDeferred(ThinVec<(u32, Debt)>);
@@ -46,7 +47,7 @@ pub(crate) struct NrDeferred(ThinVec<(u32, Debt)>);
 impl NrDeferred {
     /// Takes the debt out, as an exchange with 0 would, so that no two callers get the same object
     /// (S5). Without `all`, takes only the carried fraction and leaves the owed objects to callers
-    /// that pay.
+    /// that pay debts (`Policy::pays`).
     pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
         let Ok(at) = self.0.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
         let Some((_, debt)) = self.0.get_mut(at) else { return Debt::NONE };
@@ -91,12 +92,12 @@ impl NrDeferred {
         sum.owed
     }
 
-    /// Returns the objects owed by `id`.
+    /// Returns the objects owed by the shrinker `id`.
     pub(crate) fn owed(&self, id: u32) -> u64 {
         self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
     }
 
-    /// Returns the ids with owed objects.
+    /// Returns the ids of shrinkers with owed objects.
     pub(crate) fn ids_owing(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
     }

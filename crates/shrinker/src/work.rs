@@ -1,7 +1,8 @@
 //! Bounds on one call of reclaim.
 //!
 //! One bound for all ways of reclaim, so that objects, time and "enough" are checked in one place,
-//! before every callback. A change must ensure that a used-up bound stays used up.
+//! before every call of a shrinker. A change must ensure that used-up objects and a passed deadline
+//! stay a reached bound; whether the caller has enough may change.
 
 /// A clock, for time bounds. Without `std` the embedder provides one, or sets only bounds on
 /// objects. Called without a lock held; an implementation may use the registry. A panic reaches the
@@ -11,7 +12,7 @@ pub trait Clock: Send + Sync {
     fn now_ns(&self) -> u64;
 }
 
-/// The system's monotonic clock, counted from its creation.
+/// The system's monotonic clock, counted from the creation of this value.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock(std::time::Instant);
@@ -44,8 +45,8 @@ pub enum Bound {
 /// A bound on work, which is used up as work is done. It is checked before every call of a
 /// shrinker, and no call is requested to scan more objects than are left. The bound on objects is
 /// exceeded only if a shrinker scans more than requested in the last call; the bound on time by at
-/// most one callback. Time is not checked before the first call: a thread that was delayed earlier
-/// still calls one shrinker.
+/// most one callback, and the second count that may follow it. Time is not checked before the first
+/// call: a thread that was delayed earlier still calls one shrinker.
 ///
 /// ```
 /// use lowwater_shrinker::Work;
@@ -55,13 +56,16 @@ pub enum Bound {
 /// ```
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
+    /// Objects; `u64::MAX`: no bound.
     scan_left: u64,
+    /// A clock, and the deadline in its nanoseconds.
     until: Option<(&'a dyn Clock, u64)>,
     enough: Option<&'a dyn Fn() -> bool>,
+    /// Whether a shrinker was called.
     begun: bool,
     one_batch: bool,
     /// The time after the last visit, which is the time before the next one: the clock is read once
-    /// per visit, not twice.
+    /// per visit, not twice. 0: not read yet.
     pub(crate) now_ns: u64,
 }
 

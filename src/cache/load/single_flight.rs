@@ -13,9 +13,9 @@
 //!
 //! # Reloads
 //!
-//! A reload of a present entry ([`refresh`](super::refresh)) is a load that may begin late, on another
-//! thread. No caller follows it before it has begun, and a load of the same key takes its place. A call
-//! that removes or replaces the entry stops it.
+//! A reload of a present entry ([`refresh`](super::refresh)) is a load that may begin late, on
+//! another thread. No caller follows a reload that has not begun: a load of the same hash takes its
+//! place. A call that removes or replaces the entry stops the reload.
 //!
 //! # User code
 //!
@@ -80,7 +80,8 @@ pub(crate) struct InflightLoad<K, V> {
     done: Condvar,
     /// Whether the leader runs the load's code: otherwise no caller follows it.
     has_begun: AtomicBool,
-    /// Whether a call has removed or replaced the record that this load reloads.
+    /// Whether a call has removed or replaced the record that this load reloads, or another load
+    /// has taken this reload's place.
     is_stopped: AtomicBool,
 }
 
@@ -108,13 +109,14 @@ impl<K, V> InflightLoad<K, V> {
     }
 
     fn stop(&self) {
-        // Relaxed: ordered by the lock of the key's segment, as the load in `allows`; or, for a
-        // reload in whose place another load was started, the other load's value decides.
+        // Relaxed: a call that removes or replaces the record holds the lock of the key's segment,
+        // and so does `allows`. A load that takes the reload's place does not: if `allows` misses
+        // that store, the value that is inserted first stays.
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the reloaded value may be inserted, if the key has no record or that one is
-    /// marked (`is_ours`). Called under the lock of the key's segment.
+    /// Returns whether the reloaded value may be inserted. `is_ours`: the key has no record, or the
+    /// one that was marked for the reload. Called under the lock of the key's segment.
     #[cold]
     pub(crate) fn allows(&self, is_ours: bool) -> bool {
         // Relaxed: ordered by the lock of the key's segment, as the store in `stop`.
@@ -168,6 +170,7 @@ pub(crate) struct Leader<K, V> {
 /// A caller that follows another caller's load, with its own key.
 struct Follower<K, V> {
     load: Arc<InflightLoad<K, V>>,
+    /// `None` once a result has taken the key.
     key: Option<K>,
     /// Whether the load is known to be of this key.
     is_ours: bool,
@@ -269,7 +272,8 @@ struct FollowerTask<K, V> {
     follower: Follower<K, V>,
     /// The number of the task's waker, once it has one.
     number: Option<u64>,
-    /// None before the first wait.
+    /// None before the first wait; `Some(None)` if the task runs no load's code, so that no edge is
+    /// needed.
     waits: Option<Option<WaitEdge>>,
 }
 

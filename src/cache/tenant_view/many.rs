@@ -1,6 +1,10 @@
 //! Lookups and loads of many keys of one tenant in one call.
 //!
-//! A change must ensure that the absent keys are loaded by one call, and charged to the tenant.
+//! As `cache/load/many.rs`: a source that answers many keys at once is asked once for all absent
+//! keys.
+//!
+//! A change must ensure that one call loads the absent keys, each of them once, and that their
+//! entries are charged to the tenant.
 
 #[cfg(feature = "async")]
 use std::future::Future;

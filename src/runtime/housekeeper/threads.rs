@@ -1,10 +1,8 @@
 //! The housekeeper's threads: the lease holder, and a standby that takes the lease over when user
 //! code blocks the holder.
 //!
-//! The loop never ends by a panic of user code, and never holds the lock while it works on a cache.
-//!
-//! A change must ensure that one thread at a time holds the lease, and that a panic of user code
-//! ends no thread.
+//! A change must ensure that one thread at a time holds the lease, that a panic of user code ends
+//! no thread, and that no thread holds the housekeeper's lock while user code may run.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -15,8 +13,8 @@ use lowwater_shrinker::CallbackScope;
 use super::lease::{Lease, LeaseLost};
 use super::shared::{HousekeeperShared, HousekeeperState};
 
-/// How long the lease holder may be in one cache until the standby takes the lease over. A step
-/// takes microseconds, unless user code blocks.
+/// How long the lease holder may be in one cache, or in the end of one group, until the standby
+/// takes the lease over. A visit mostly takes less than a millisecond, unless user code blocks.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl HousekeeperShared {

@@ -3,7 +3,7 @@
 //! A cache in which another thread is held up is left out, so a blocked callback delays only its
 //! own cache.
 //!
-//! A change must ensure that no cache is visited by two threads.
+//! A change must ensure that no cache is visited by two threads at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use super::lease::{Lease, LeaseLost};
 use super::shared::HousekeeperShared;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId, NextRun};
 
-/// Time of work without a rest.
+/// The time after which the work on a cache, or on a dropped group, begins no further call.
 pub(super) const WORK: Duration = Duration::from_micros(500);
 
 impl HousekeeperShared {
-    /// Runs `f` on each cache for a while. Returns how long until the next run; none: when
-    /// notified.
+    /// Runs `f` on each cache, again and again for [`WORK`] as long as there is more to do. Returns
+    /// how long until the next run; none: when notified.
     pub(super) fn maintain(
         &self,
         lease: Lease,
@@ -44,9 +44,9 @@ impl HousekeeperShared {
         Ok(wait.map(|wait| wait.max(rest)))
     }
 
-    /// Runs `f` on each cache, without the lock. Returns the caches that were left out because
-    /// another thread is blocked in them. A panic is one of the cache's own code, and ends this
-    /// visit of the cache only.
+    /// Runs `f` on each cache, without the housekeeper's lock. Returns the caches that were left
+    /// out because another thread is blocked in them. A panic of `f` ends the visit of that cache
+    /// only.
     pub(super) fn visit_each(
         &self,
         lease: Lease,

@@ -1,12 +1,13 @@
 //! A hierarchical bitmap: the next set bit is found in O(levels).
 //!
-//! A walk over positives skips millions of negatives with it. `children.rs` keeps one for each
-//! property of a page.
+//! By it a walk over positives skips millions of negatives. `children.rs` keeps one bitmap for each
+//! property of a page, with a bit for each page.
 //!
-//! A change must keep each level the exact summary of the level below.
+//! A change must keep each level the summary of the level below, except for the bit of the first
+//! word, which may be missing.
 
-/// Words of bits; each level above has one bit for each word that is not 0. The bit of the first
-/// word may be missing.
+/// Levels of bits, the lowest first: a bit of an upper level is set if its word of the level below
+/// has a set bit. The bit of the first word may be missing.
 #[derive(Debug, Default)]
 pub(super) struct HierarchicalBitmap {
     levels: Vec<Vec<u64>>,

@@ -174,13 +174,15 @@ impl<T: Linked> EagerListLru<T> {
     }
 }
 
-/// A list during a walk. Dropping it puts all items that were not removed back.
+/// A list during a walk. Dropping it puts back all items that were not removed.
 struct Walk<'l, T: Linked> {
     /// Items that have not been visited yet.
     list: &'l mut VecDeque<Item<T>>,
     /// The item that is being visited.
     at: Option<Item<T>>,
+    /// Skipped items, which return to the front.
     kept: VecDeque<Item<T>>,
+    /// Rotated items, which return to the end.
     rotated: VecDeque<Item<T>>,
 }
 

@@ -1,7 +1,8 @@
 //! Taking a group offline.
 //!
-//! The order is the guarantee: state to dying, stock drained, lists to the parent, hooks, end
-//! recorded in the parent. Each step relies on the ones before, also if a listener or hook panics.
+//! A change must keep the order: state to dying, stock drained, lists to the parent, hooks, end
+//! recorded in the parent. Each step relies on the ones before it, and a panic of a listener or
+//! hook skips no later step.
 
 use super::attached;
 use super::error::MemcgError;
@@ -31,8 +32,8 @@ impl Memcg {
         let parent = self.parent().ok_or(MemcgError::Root)?;
         let tree = self.tree();
         let kept = tree.table().write().begin_offline(self)?;
-        // From here on `parent` counts this group as a child, so it stays online until `_end` is
-        // dropped, also if a hook panics.
+        // `parent` counts this group as a child until `_end` is dropped, also if a hook panics, so
+        // `parent` stays online until then.
         let _end = EndOffline { tree, parent: parent.id() };
         self.forget_protection();
         tree.drain_stock(|other| other == self);

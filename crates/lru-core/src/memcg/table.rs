@@ -27,6 +27,9 @@
 //! it. So a walk counts itself in the slot of its position (`cursors`), and a dying slot leaves its
 //! parent's list only when no walk is positioned on it and no dying child is still linked below it.
 //! Without walks, dying groups are in no list, however long their objects keep them alive.
+//!
+//! A change must ensure that a slot keeps its `parent` until its id is released, that a walk's
+//! position stays linked, and that no handle is dropped under the tree's lock.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasher as _;
@@ -82,9 +85,9 @@ pub(super) struct GroupTable<G> {
     online: usize,
     /// The number of groups that were reserved and not released: reserved, online or dying.
     alive: usize,
-    /// The total length of the names of those groups.
+    /// The total length of the names of the groups that `alive` counts.
     name_bytes: usize,
-    /// Whether the owner of the tree was dropped.
+    /// Whether the tree has ended: [`close`](Self::close) was called.
     closed: bool,
 }
 

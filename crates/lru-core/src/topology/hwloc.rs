@@ -7,6 +7,8 @@
 //! hwloc's calls that bind threads or memory return success and do nothing if the topology is not
 //! that of this machine. Code that binds by the contents of this topology must check
 //! [`is_this_machine`](Hwloc::is_this_machine) first.
+//!
+//! A change must ensure that hwloc is queried only when a [`Hwloc`] is created.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -48,7 +50,8 @@ impl Hwloc {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Hwloc`] if hwloc finds no nodes.
+    /// [`TopologyError::Hwloc`] if hwloc fails, or finds no node or more than a [`NodeId`] can
+    /// number.
     pub fn detect() -> Result<Self, TopologyError> {
         let topology = hwlocality::Topology::new().map_err(|reason| error(THIS_MACHINE, &reason))?;
         Self::read(THIS_MACHINE, &topology)
@@ -57,9 +60,8 @@ impl Hwloc {
     /// Creates the topology of a synthetic machine from a description such as `numa:4 core:8 pu:2`:
     /// 4 nodes of 8 cores with 2 threads each.
     ///
-    /// A thread's processor is looked up by its real number: if the described machine has at least
-    /// as many processors as this one, [`current`](Topology::current) returns the node that has
-    /// this number in the description.
+    /// [`current`](Topology::current) looks up the real number of the thread's processor in the
+    /// description; a number that the description does not have belongs to the first node.
     ///
     /// # Errors
     ///

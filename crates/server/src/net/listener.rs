@@ -22,7 +22,7 @@ use crate::store::namespace::Namespace;
 pub struct Listener {
     /// The keys that its clients can access.
     pub namespace: Namespace,
-    /// Its clients use no TLS, even if it is on.
+    /// Whether the clients of this listener use no TLS, even if the server has TLS.
     pub is_plain: bool,
     socket: Socket,
 }
@@ -34,7 +34,7 @@ enum Socket {
     Unix {
         listener: UnixListener,
         path: PathBuf,
-        /// The file is removed at the end.
+        /// Whether this server has created the file, and removes it when the socket is dropped.
         is_own: bool,
     },
 }
@@ -73,7 +73,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// A sentence, if it is no listening stream socket.
+    /// A sentence with the reason, such as that the socket is no listening stream socket.
     #[cfg(unix)]
     pub fn inherit(socket: std::os::fd::OwnedFd) -> Result<Self, String> {
         use rustix::net::{sockopt, SocketType};
@@ -89,7 +89,7 @@ impl Listener {
         let socket = match tcp.local_addr() {
             Ok(_) => Socket::Tcp(TcpListener::from_std(tcp).map_err(refused)?),
             Err(_) => {
-                // It belongs to another family of addresses.
+                // The socket has no TCP address, so it is a unix socket.
                 let unix = std::os::unix::net::UnixListener::from(std::os::fd::OwnedFd::from(tcp));
                 let address = unix.local_addr().map_err(refused)?;
                 let path = address.as_pathname().map(std::path::Path::to_owned).unwrap_or_default();
@@ -166,8 +166,8 @@ async fn tcp(address: &str) -> io::Result<Vec<Socket>> {
 /// Opens a unix socket. As in memcached, a socket file that an earlier server left behind is
 /// replaced, but not one on which a server still listens.
 ///
-/// No client is accepted before the permission bits are set: a client that connects earlier waits
-/// in the queue.
+/// The socket is bound before the permission bits are set. A client that connects in between waits
+/// in the queue and is accepted later, even if `mode` excludes it: until then the umask decides.
 #[cfg(unix)]
 fn unix(path: &std::path::Path, mode: u32) -> io::Result<Socket> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};

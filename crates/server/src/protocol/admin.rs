@@ -1,8 +1,8 @@
-//! Commands that control the whole server: memcached's `cache_memlimit`, `watch` and `lru_crawler`,
-//! and this server's `tenant`.
+//! Commands that control the whole server: memcached's `cache_memlimit`, `shutdown`, `watch` and
+//! `lru_crawler`, and this server's `tenant`.
 //!
-//! Only the syntax; the effect is in `commands/admin.rs`, `commands/watch.rs` and
-//! `commands/crawl.rs`.
+//! Only the syntax; the effects are in `commands.rs` (`shutdown`), `commands/admin.rs`,
+//! `commands/watch.rs` and `commands/crawl.rs`.
 //!
 //! A parser must return memcached's error text where memcached has the command.
 
@@ -33,12 +33,13 @@ pub fn shutdown<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> 
     }
 }
 
-/// `tenant list`, `tenant set <name> <limit>=<amount>*`
+/// `tenant list`, `tenant set <name> <limit>=<amount> [<limit>=<amount>]*`
 pub fn tenant<'a>(line: &'a [u8], arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     match arguments {
         [b"list"] => Ok(Command::TenantList),
         [b"set", name, _, ..] => {
             let mut limits = Words::of(line);
+            // Skips `tenant set <name>`.
             limits.nth(2);
             Ok(Command::TenantSet { name, limits })
         }
@@ -46,8 +47,9 @@ pub fn tenant<'a>(line: &'a [u8], arguments: &[&'a [u8]]) -> Result<Command<'a>,
     }
 }
 
-/// `watch <event>*`; without an event: `fetchers`. The events of memcached that cannot happen here
-/// are accepted: raw commands (memcached has no lines of them either), slabs, and its proxy.
+/// `watch <event>*`; without an event: `fetchers`. Events of memcached that cannot happen here are
+/// accepted: raw commands (memcached prints no lines for them either), and those of its slabs and
+/// its proxy.
 pub fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let mut events = EventSet::default();
     for word in arguments {

@@ -1,7 +1,8 @@
-//! memcached's flags that this server has no use for: accepted with a log line if that is harmless,
-//! refused by name if a user would miss their effect.
+//! memcached's flags that have no effect here: accepted with a log line if that is harmless,
+//! refused by name if a user would miss the effect.
 //!
 //! A start script of memcached must work or fail with a reason; no flag may be ignored in silence.
+//! The comments of the fields are the text of `--help`.
 
 use clap::{ArgAction, Args};
 
@@ -17,7 +18,7 @@ pub struct MemcachedFlags {
     #[arg(short = 'C', long = "disable-cas", action = ArgAction::Count)]
     disable_cas: u8,
 
-    /// Accepted without effect: length of the listeners' queues, here 1024
+    /// Accepted without effect: length of the listeners' queues, here 128 for TCP
     #[arg(short = 'b', long = "listen-backlog", value_name = "num")]
     backlog: Option<u64>,
 

@@ -22,7 +22,7 @@ pub struct ScanRequest {
     pub memcg: MemcgId,
     /// The number of the node, which may not exist.
     pub node: u16,
-    /// The number of objects to scan.
+    /// The number of objects to scan; 0: no call.
     pub objects: u64,
 }
 
@@ -47,7 +47,8 @@ pub enum ScanError {
     /// The shrinker is not memcg-aware.
     #[error("this shrinker is not memcg-aware: the first number must be 0")]
     NotAware,
-    /// No such shrinker is registered, it is quarantined, or the calling thread is inside it.
+    /// No such shrinker is registered, or it is quarantined; or the calling thread is inside a
+    /// callback or a no-reclaim scope, or has no memory to enter one.
     #[error("no shrinker with this id can be called now")]
     NoShrinker,
 }
@@ -64,7 +65,8 @@ impl ScanError {
 
 impl ScanRequest {
     /// Parses a command as the kernel does: the first 71 bytes, three numbers with blanks before
-    /// them; the text after the third number is ignored.
+    /// them; the text after the third number is ignored. A group or node beyond the type's range
+    /// becomes the largest number, which no group or node has.
     ///
     /// # Errors
     ///
@@ -89,7 +91,7 @@ impl ScanRequest {
 impl Registry {
     /// Executes a `scan` command on a shrinker: one call of `scan_objects` for that group and node,
     /// without a preceding count, without batches, and with no debt taken or left; the result is in
-    /// the shrinker's statistics. 0 objects: does nothing.
+    /// the shrinker's statistics. For 0 objects nothing is called.
     ///
     /// # Errors
     ///

@@ -1,9 +1,11 @@
-//! Jobs: one group's usage is brought below its target, a step at a time; without thread or clock.
+//! Jobs: one group's usage is brought down to a target, or its debts are paid, a step at a time;
+//! without thread or clock.
 //!
-//! A job tries one pass after the other, each under more pressure if the last was too slow, and
-//! ends when the target is reached or when nothing more can be freed. The difficulty is to tell the
-//! second case from a slow start: the constants below bound it. A change must ensure that every job
-//! ends, also if objects are charged as fast as they are freed.
+//! A job with a target makes one pass after the other, each under more pressure if the last was too
+//! slow, and ends when the target is reached or when nothing more can be freed. The difficulty is
+//! to tell the second case from a slow start: the constants below bound the steps that lower usage
+//! by nothing. A change must keep them bounded, also if objects are charged as fast as they are
+//! freed.
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
@@ -29,7 +31,7 @@ const IDLE_STEPS_MAX: u8 = 3;
 /// that each lose one chance and are not freed.
 const IDLE_ROUNDS_MAX: u64 = 4;
 
-/// Steps in a row after which a shrinker's request to back off is ignored.
+/// Steps in a row that grant a shrinker's request to back off; in further ones it is ignored.
 const BACK_OFFS_MAX: u8 = 8;
 
 /// The outcome of a step.
@@ -41,12 +43,13 @@ pub enum Step {
     Again,
     /// There is more to do, but a shrinker requested a back-off: rest a little first.
     BackOff,
-    /// Nothing can be freed now, at the highest pressure. Rest before trying again.
+    /// Nothing can be freed now, at the highest pressure; or no debt can be paid. Rest before
+    /// trying again.
     Exhausted,
 }
 
-/// Brings one group's usage down to a target, or pays its debts, on one node. For an embedder's own
-/// reclaimer thread:
+/// Brings one group's usage down to a target, or pays its debts, on the node that is passed to each
+/// step. For an embedder's own reclaimer thread:
 ///
 /// ```
 /// use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
@@ -67,13 +70,16 @@ pub struct Job {
     target: Option<ByteSize>,
     /// The reason and the gap below a limit, if the target follows from a limit.
     limit: Option<(ReclaimReason, Watermarks)>,
+    /// The pressure: 12 (light) to 0.
     priority: u8,
+    /// Steps in a row at priority 0 without a fall in usage.
     idle: u8,
     /// Objects scanned in idle steps, and the number to scan before the job may be given up.
     idle_scanned: u64,
     idle_scans_max: u64,
     /// Counts the repeated steps that proved nothing because a group ended during them.
     recheck: Recheck,
+    /// Steps in a row in which a shrinker requested a back-off.
     back_offs: u8,
     freed: u64,
     owed: u64,
@@ -153,9 +159,10 @@ impl Job {
         self.priority
     }
 
-    /// Runs one pass over the group's subtree on `node`, of at most `scan_max` objects, that stops
-    /// as soon as the target is reached. Pressure rises if progress was too slow, so a job ends
-    /// after a bounded number of steps without progress.
+    /// Runs one pass over the group's subtree, of at most `scan_max` objects, that stops as soon as
+    /// the target is reached: on `node`, or on all nodes if the registry selects victims by
+    /// utility. Pressure rises if progress was too slow, so a job ends after a bounded number of
+    /// steps without progress.
     #[doc(alias = "balance_pgdat")]
     pub fn step(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
         if self.pays_debts() {

@@ -1,8 +1,11 @@
 //! Scopes in which a thread does not reclaim.
 //!
 //! A thread that holds a cache's locks, or is reclaiming already, must not enter callbacks that
-//! take those locks. Flags declare this for a single call; a scope declares it for everything that
-//! is called inside, as `memalloc_nofs_save` does in the kernel.
+//! take those locks. [`Reclaim`](crate::Reclaim) flags declare this for a single call; a scope
+//! declares it for everything that is called inside, as `memalloc_nofs_save` does in the kernel.
+//!
+//! A change must ensure that a thread counts as inside until the last of its scopes has ended, in
+//! whatever order they end, and that `enter_first` does not abort without memory.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::hash::BuildHasher;
@@ -17,7 +20,7 @@ use lowwater_base::thread_slot::ThreadId;
 /// The number of shards: threads that enter scopes all the time rarely contend.
 const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 
-/// The threads inside scopes, each once per scope.
+/// The threads inside scopes, each as many times as it is inside.
 pub(crate) struct Scopes(Box<[Mutex<Vec<ThreadId>>]>);
 
 impl Scopes {
@@ -33,14 +36,15 @@ impl Scopes {
         Some(Self(fallible::try_slice(SHARDS, |_| Mutex::new(Vec::new()))?))
     }
 
-    /// Enters a scope.
+    /// Enters a scope. Aborts without memory.
     pub(crate) fn enter(&self) -> NoReclaim<'_> {
         let caller = ThreadId::current();
         self.shard(caller).lock().push(caller);
         NoReclaim { scopes: self, caller, not_send: PhantomData }
     }
 
-    /// Enters a scope; `None` if the thread is in one already, or without memory.
+    /// Enters a scope; `None` if the thread is in one already (if threads can be told apart), or
+    /// without memory.
     pub(crate) fn enter_first(&self) -> Option<NoReclaim<'_>> {
         let caller = ThreadId::current();
         let mut inside = self.shard(caller).lock();

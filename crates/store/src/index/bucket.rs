@@ -13,10 +13,10 @@
 //!
 //! - A reader that sees a tag reads the number stored with that tag or a later number, and through
 //!   the number the object as it was initialized.
-//! - The tag of a later number may not be stored yet, in a way that an object with the same tag
-//!   left. The writer of that number cleared the tag before, so the second load of the tags detects
-//!   the change. Without the second load a reader could find an object that the next reader does
-//!   not find yet.
+//! - In a way that two objects with the same tag use one after the other, a reader may see the tag
+//!   of the first and the number of the second. The tag was cleared before that number was stored,
+//!   so the second load of the tags detects the change. Without the second load a reader could find
+//!   an object that the next reader does not find yet.
 //! - A number is used only together with its tag, so it is the number of an object that was in the
 //!   index after this reader entered its read-side section. The object is not freed before the
 //!   reader leaves.
@@ -29,9 +29,10 @@
 //!
 //! An object that found no free way in its home bucket is in a later bucket, and every bucket that
 //! it had to pass counts it. A bucket has eight counts of four bits, selected by three bits of the
-//! hash. In a bucket that one or two objects had to pass, seven of eight lookups of an absent key
-//! stop there. A count that has reached its maximum stays there, because its true value is lost:
-//! this costs a probe of the next bucket, and happens only with hashes that are not spread.
+//! hash. In a bucket that one object had to pass, seven of eight lookups of an absent key stop
+//! there; if two objects passed it, about three of four. A count that has reached its maximum stays
+//! there, because its true value is lost: this costs a probe of the next bucket, and happens only
+//! with hashes that are not spread.
 //!
 //! A change must keep the order of the stores and loads above: each pair has a model check in
 //! `tests/loom.rs` that fails without it.
@@ -46,8 +47,9 @@ use bit_mask::{BitMask, FIRST_AT};
 /// One cache line of a segment; see the module.
 #[repr(align(64))]
 pub(super) struct Bucket {
-    /// Eight tags; then four tags and, in the upper half, the overflow counts of objects that
-    /// belong in this bucket or one before it and are in a later one.
+    /// A byte for each way: eight tags, then four tags; the upper half of the second word has the
+    /// overflow counts, of objects that belong in this bucket or one before it and are in a later
+    /// one.
     tags: [AtomicU64; 2],
     numbers: [AtomicU32; WAYS],
 }
@@ -146,7 +148,7 @@ impl Bucket {
     /// Returns a copy of the bucket, for a new segment.
     pub(super) fn copy(&self) -> Self {
         Self {
-            // Relaxed, both: they change only under the lock, which the caller holds.
+            // Relaxed, both: tags and numbers change only under the lock, which the caller holds.
             tags: self.tags(Ordering::Relaxed).map(AtomicU64::new),
             numbers: core::array::from_fn(|way| AtomicU32::new(self.number(way))),
         }
@@ -155,7 +157,7 @@ impl Bucket {
     /// Returns the first way with `tag` and a number for which `is_wanted` returns true.
     #[inline]
     pub(super) fn way_of(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
-        // Relaxed, here and below: they change only under the lock.
+        // Relaxed, here and below: tags and numbers change only under the lock.
         BitMask::tagged(self.tags(Ordering::Relaxed), tag).each().find(|&way| is_wanted(self.number(way)))
     }
 
@@ -195,6 +197,7 @@ impl Bucket {
         self.numbers[way].store(number, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
+    /// Frees a way.
     #[inline]
     pub(super) fn take(&self, way: usize) {
         // Release: the word holds the neighbours' tags too, which pair with the Acquire in `find`.
@@ -241,14 +244,15 @@ impl Bucket {
         (self.tags[1].load(Ordering::Relaxed) >> overflow_shift(overflow_class(hash)) & OVERFLOW_MAX) as u32
     }
 
-    /// Panics unless the overflow counts are `passed`; a saturated count is accepted.
+    /// Panics unless the overflow counts are `passed`, the numbers of objects that have passed this
+    /// bucket; a saturated count is accepted.
     pub(super) fn assert_overflow(&self, passed: [u32; OVERFLOW_COUNTS]) {
         for (count, nr) in passed.into_iter().enumerate() {
             let counted = self.tags[1].load(Ordering::Relaxed) >> overflow_shift(count) & OVERFLOW_MAX;
             let is_full = counted == OVERFLOW_MAX;
             assert!(
                 counted == u64::from(nr) || is_full,
-                "objects beyond their bucket are counted: {nr}, and not {counted}"
+                "overflow count {count} is {counted}, but {nr} objects have passed the bucket"
             );
         }
     }

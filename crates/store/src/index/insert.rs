@@ -89,8 +89,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// result of `swap`.
     ///
     /// As [`insert`](Self::insert), but with less work: no key is compared, no segment grows, and
-    /// no hash is needed of any other object. `swap` is called as `add` is there, with the node of
-    /// the memory of `present`, and may panic as `add` may.
+    /// no other object is hashed. `swap` has the duties of `insert`'s `add`; it is called with the
+    /// node of the memory of `present`.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
         // free.
         let object = unsafe { SharedSlab::<T>::at(segment.number(place)) };
-        // SAFETY: as the number, the object is in a slab, and its slot is not free.
+        // SAFETY: the object is in a slot of a slab, which is not free (above).
         unsafe { SharedSlab::header(object) }.node
     }
 
@@ -145,8 +145,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
     }
 
-    /// Stores the number of an object that was entered in the way at `place`. The object that was
-    /// there is removed from the index, and goes to `replaced` if it has no handle any more.
+    /// Stores `number`, of an object that is marked as indexed, in the way at `place`. The object
+    /// in that way is removed from the index, and goes to `replaced` if it has no handle any more.
     #[inline]
     fn replace_number(segment: &mut LockedSegment<'_>, place: WayIndex, number: u32, replaced: &mut Removed<T>) {
         // SAFETY: the number is in the index and the segment's lock is held, so its slot is not

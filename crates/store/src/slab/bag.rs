@@ -1,13 +1,15 @@
 //! Bags: queues of retired objects, linked through the objects' own links.
 //!
-//! Retired objects wait in bags, and a bag is dropped as a whole, so no memory is needed to retire:
-//! the links, which no list uses any more, hold the queue and the object's weight. A change must
-//! ensure that an object is in one bag at most.
+//! Retired objects wait in bags, first for their readers, then for their drop; the objects of a
+//! sealed bag share one grace period. No memory is needed to retire an object: its links, which no
+//! list uses any more, hold the queue and the object's weight. A change must ensure that an object
+//! is in one bag at most.
 
 use core::ptr::NonNull;
 use lowwater_lru_core::list::{Hook, LinkLayout, RawQueue};
 
-/// A queue of objects that no new reader can find.
+/// A queue of objects that no new reader can find, all of one type. Every call must pass the link
+/// layout of that type (`shape`).
 pub(super) struct Bag {
     queue: RawQueue,
     pub(super) len: u32,

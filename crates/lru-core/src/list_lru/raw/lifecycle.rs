@@ -3,6 +3,8 @@
 //!
 //! Numbers such as L6 are those of docs/INVARIANTS.md.
 //!
+//! A list is published while it is in the table, where lookups find it.
+//!
 //! A change must keep the lock order in [`raw`](super), that a list is published only after its
 //! parent's (L6), and that a dead list leaves the table before its memory is retired.
 
@@ -69,8 +71,8 @@ impl RawListLru {
         }
     }
 
-    /// Creates one list, unless it exists. `false`: the parent's list does not exist (any more).
-    /// Allocates outside the locks.
+    /// Creates one list, unless it exists. Returns false if the parent's list does not exist (any
+    /// more). Allocates outside the locks.
     fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<bool, Unpopulated> {
         let key = Key::new(memcg, node);
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
@@ -120,7 +122,7 @@ impl RawListLru {
         let mut writer = self.writer.lock();
         if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
             ListTable::discard(new);
-            return Ok(()); // Another thread was faster; the caller looks up again.
+            return Ok(()); // Lists were added meanwhile, and `new` is too small: `publish` repeats.
         }
         let mut used = 0;
         for entry in self.table(guard).iter().flat_map(|old| old.iter()) {
@@ -302,8 +304,8 @@ impl RawListLru {
     }
 }
 
-/// Moves the lists of a dying group to its nearest ancestor's. O(lists of the group), whatever the
-/// number of items on them.
+/// Moves the items of a dying group's lists to the lists of its parent. O(lists of the group),
+/// whatever the number of items on them.
 pub(crate) fn reparent_group(dying: &Memcg) {
     let guard = pin();
     // If a listener panics for one list, the other lists are moved all the same.

@@ -1,11 +1,11 @@
 //! `md`: deletes a value, marks it stale, or removes its bytes. Readers see a stale value with an `X`
 //! until a client stores it again.
 //!
-//! Marking stale replaces the value, in one atomic update, so of several clients exactly one wins
-//! the right to store it again.
+//! Of the clients that then read the stale value, exactly one wins the right to store it again
+//! (`get.rs`). So one atomic update marks the value as stale and as not won.
 //!
-//! A change must ensure that a value is marked as stale by one atomic update, and is deleted if
-//! there is no room for that update: it must not look fresh.
+//! A change must keep that update atomic, and must delete the value if there is no room for the
+//! update: an invalid value must not look fresh.
 
 use super::echo::brief;
 use crate::commands::events;
@@ -23,6 +23,7 @@ use crate::value::Value;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DeleteOutcome {
     Missing,
+    /// The value has another CAS number than the request gives.
     Exists,
     Deleted {
         length: usize,
@@ -64,7 +65,8 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
                 ),
                 false => value.clone().with_item_flags(item_flags).with_number(number),
             };
-            // As in memcached: a value without bytes does not expire, unless `T` is given.
+            // `Put` sets the expiry, `Change` keeps the value's. As in memcached: a value without
+            // bytes does not expire, unless `T` is given.
             let is_new = options.exptime.is_some() || options.remove_bytes;
             let edit = if is_new { Edit::Put(changed) } else { Edit::Change(changed) };
             let length = value.len();
@@ -74,8 +76,7 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
     let lifetime = options.exptime.map_or(Expiry::Never, Expiry::of);
     let outcome = match store.update(&full_key, lifetime, decide).await {
         Ok(outcome) => outcome,
-        // No room for the copy that is marked stale: delete the value rather than leave it looking
-        // fresh.
+        // No room for the changed copy: delete the value rather than leave it looking fresh.
         Err(_) => match store.take(&full_key) {
             Some(value) => DeleteOutcome::Deleted { length: value.len() },
             None => DeleteOutcome::Missing,

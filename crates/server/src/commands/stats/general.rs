@@ -1,8 +1,8 @@
 //! `stats`: statistics of the whole server, in memcached's fields.
 //!
-//! Fields that this server does not have are left out instead of shown as 0.
+//! A field of memcached that has no meaning here is left out instead of shown as 0.
 //!
-//! A new field gets memcached's name if memcached has it, and its type.
+//! A new field must have the name and the type that memcached gives it, if memcached has it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,7 +39,8 @@ pub fn general(server: &Server, out: &mut Output) {
     out.stat("get_flushed", gone.get_flushed);
     out.stat("limit_maxbytes", server.store.budget().get());
     out.stat("accepting_conns", 1);
-    // Clients above the limit are accepted and refused: the listeners are never disabled.
+    // Clients above `max_connections` are accepted, and then refused: the listeners are never
+    // disabled.
     out.stat("listen_disabled_num", 0);
     out.stat("time_in_listen_disabled_us", 0);
     out.stat("threads", server.settings.threads);

@@ -1,10 +1,10 @@
 //! The read side of hash chains in `std` builds: crossbeam-epoch.
 //!
-//! crossbeam-epoch frees retired objects when a thread pins: at every 128th pin of a thread, and at
-//! every pin of a thread that is ending and has lost its thread-locals. If an object's `Drop` pins,
-//! each pin of an ending thread would free the next object inside the `Drop` of the previous one,
-//! ever deeper in the stack. So of nested calls that free objects on one thread, only the outermost
-//! frees; the nested ones queue their objects in its [`Frame`].
+//! crossbeam-epoch frees retired objects when a thread flushes, or pins: at every 128th pin of a
+//! thread, and at every pin of a thread that is ending and has lost its thread-locals. If an
+//! object's `Drop` pins, each pin of an ending thread would free the next object inside the `Drop`
+//! of the previous one, ever deeper in the stack. So of nested calls that free objects on one
+//! thread, only the outermost frees; the nested ones queue their objects in its [`Frame`].
 //!
 //! `count.rs` has the same interface for the other builds.
 //!
@@ -54,8 +54,9 @@ impl Guard {
         unsafe { self.0.defer_unchecked(call) };
     }
 
-    /// Hands this thread's retired objects over, so that any thread that pins later frees them.
-    /// Otherwise the last few wait until this thread retires more, or ends.
+    /// Hands this thread's retired objects over, so that any thread that pins later frees them, and
+    /// frees objects whose readers have left. Without a flush, the last few wait until this thread
+    /// retires more, or ends.
     pub(in crate::hash_chains) fn flush(&self) {
         self.0.flush();
     }
