@@ -34,7 +34,7 @@ pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
     ("-t", Some("2"), Differs("one thread for each processor unless given")),
     ("-R", Some("20"), NoEffect("other connections are served after each read")),
     ("-C", None, NoEffect("each value has a CAS number")),
-    ("-b", Some("100"), NoEffect("1024")),
+    ("-b", Some("100"), NoEffect("128 for TCP, the system's maximum for a unix socket")),
     ("-B", Some("auto"), Differs("only `auto` and `ascii`")),
     ("-I", Some("1m"), Differs("at most half of `-m`")),
     ("-S", None, Refused("SASL belongs to the binary protocol")),
