@@ -1,7 +1,7 @@
 //! The state that the clones of a cache's handle share.
 //!
-//! It holds the core and the registration as a shrinker. The core must not hold the registration, or
-//! neither would ever be dropped.
+//! It holds the core and the core's registration as a shrinker. The registration holds the core, so
+//! the core must not hold the registration: neither would ever be dropped.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::Runtime;
 /// The function that returns the bytes a key and a value own beyond their own size.
 pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 
-/// The state that the clones of a handle share. The core is also the shrinker, so it must not hold
-/// its own registration.
+/// The state that the clones of a handle share; see the module.
 pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    /// No callback uses the core after the registration has ended. None only once this is being
-    /// dropped.
+    /// No callback uses the core after the registration has ended. `None` only inside `drop`.
     pub(super) registration: Option<Registration>,
     pub(super) core: Arc<Core<K, V, S>>,
     /// The core's id in the housekeeper.
     pub(super) maintenance: MaintenanceId,
+    /// The cache's own group, to which entries are charged unless an insert names another one.
     pub(super) group: Memcg,
     /// Whether the group was made for the cache's limits: then it ends with the cache.
     pub(super) owns_group: bool,
     /// Whether an entry was ever inserted for another group than the cache's own.
     pub(super) has_tenants: AtomicBool,
-    /// The time to live of records that name no other time.
+    /// The time to live of entries that are inserted without another one.
     pub(super) ttl: Ttl,
-    /// The last of the registry's nodes. With one node, the current node need not be looked up.
+    /// The last of the registry's nodes; zero if there is only one, and then no insert asks for the
+    /// current node.
     pub(super) last_node: NodeId,
     pub(super) weigher: Weigher<K, V>,
     pub(super) runtime: Runtime,

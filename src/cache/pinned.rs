@@ -1,8 +1,8 @@
 //! A read-side section over many lookups, which return references instead of clones.
 //!
 //! References are valid for as long as the guard, so a pinned thread holds back the memory of all
-//! removed entries: short use only. The lookups must count and mark uses as those of `lookup.rs`
-//! do.
+//! entries that are removed meanwhile: for short use only. A change must ensure that these lookups
+//! count and mark uses as those of `lookup.rs` do.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -87,7 +87,9 @@ where
         }
     }
 
-    /// [`get`](Self::get), if the key is not in its home bucket, and may be in a following one.
+    /// The rest of [`get`](Self::get): for a key that is not in its home bucket and may be in a
+    /// following one, and for a record that is not plain (it has a deadline, or a use does more
+    /// than mark it).
     #[inline(never)]
     fn get_overflowed<Q>(&self, key: &Q, hash: u64) -> Option<&V>
     where

@@ -8,8 +8,9 @@
 //!       store the deadline if it is earlier    visit the items
 //! ```
 //!
-//! Either the sweep visits the item, or the item's deadline is left for the next sweep. `lower`
-//! costs a fence and a load, and an exchange if the deadline is the earliest.
+//! Either the sweep visits the item, or the item's deadline is left in the word, from which the
+//! next sweep is scheduled. `lower` costs a fence and a load, and an exchange if the deadline is
+//! the earliest.
 //!
 //! # Orderings
 //!
@@ -17,7 +18,7 @@
 //! side has a SeqCst fence in between. Checked by `an_item_is_visited_or_its_deadline_is_left`, and
 //! its mutants.
 //!
-//! A change must keep both fences: without one, a deadline may be missed.
+//! A change must keep both fences: without one of them an item may stay unvisited for ever.
 
 use crate::sync::atomic::{fence, AtomicU32, Ordering};
 
@@ -27,7 +28,7 @@ use crate::sync::atomic::{fence, AtomicU32, Ordering};
 pub struct EarliestDeadline(AtomicU32);
 
 impl EarliestDeadline {
-    /// No deadline.
+    /// No deadline; never the deadline of an item.
     pub const NONE: u32 = 0;
 
     /// Creates the state without a deadline.

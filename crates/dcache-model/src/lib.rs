@@ -1,10 +1,10 @@
 //! A dentry cache that a flood of missing names cannot fill.
 //!
-//! It caches the result of path lookups, positive and negative, in front of any source of names: a
-//! file server's disk, an object gateway, a DNS zone. It is modelled on Linux 7.3's `fs/dcache.c`:
-//! lookups write no shared cache line, unused dentries are on LRU lists per memcg and NUMA node,
-//! and a shrinker reclaims them under memory pressure. Unlike in Linux, the number of negative
-//! dentries is bounded.
+//! The cache holds the results of path lookups in front of any source of names: a file server's
+//! disk, an object gateway, a DNS zone. A dentry is one cached name: a negative one says that the
+//! name does not exist. The cache is modelled on Linux 7.3's `fs/dcache.c`: lookups write no shared
+//! cache line, unused dentries are on LRU lists per memcg and NUMA node, and a shrinker reclaims
+//! them under memory pressure. Unlike in Linux, the number of negative dentries is bounded.
 //!
 //! Start at [`Dcache`]. Numbers such as D5 are those of the guarantees in `docs/INVARIANTS.md` of the
 //! repository.

@@ -1,7 +1,8 @@
 //! Recordings of path lookups, and replays of them against a cache.
 //!
 //! A recording is text with one operation per line: an operation code, a tab, a path from the root,
-//! a tab, and whether the path existed before the operation.
+//! a tab, and 1 if the path existed before the operation, otherwise 0; a move has the new path
+//! there.
 //!
 //! ```text
 //!     l<TAB>/usr/include/stdio.h<TAB>1      lookup, found
@@ -95,19 +96,20 @@ fn unescape(field: &[u8]) -> Option<Box<[u8]>> {
 pub struct ReplayCounts {
     /// Lookups of paths.
     pub lookups: u64,
-    /// Lookups that found nothing.
+    /// Lookups that found nothing, or failed.
     pub missing: u64,
-    /// Lookups that found nothing and were answered without the backend: useful negatives.
+    /// Those of `missing` that were answered without the backend, mostly by a negative dentry.
     pub negative_hits: u64,
-    /// The most negatives that were cached at one time.
+    /// The most negative dentries that were cached at one time.
     pub negatives_max: u64,
-    /// Negatives cached at the end.
+    /// Negative dentries cached at the end.
     pub negatives: u64,
-    /// Positives cached at the end.
+    /// Positive dentries cached at the end.
     pub positives: u64,
 }
 
-/// Returns a backend that holds every path that the recording found and did not create itself.
+/// Returns a backend that holds each path that existed at its first mention in the recording, and
+/// the directories above each path that the recording found, created, removed or moved.
 pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let memory = Memory::new();
     let mut made: HashSet<&[u8]> = HashSet::new();

@@ -1,7 +1,8 @@
 //! The resident memory of this process, from `/proc/self/status`.
 //!
-//! Beside the charged bytes it contains stacks, static data, and what the allocator keeps between
-//! used blocks. Pages of files do not count: the kernel drops them by itself when memory is short.
+//! Beside the charged bytes, resident memory contains stacks, static data, and free memory that the
+//! allocator keeps. Pages of files do not count where the kernel tells them apart (from Linux 4.5):
+//! the kernel drops them by itself when memory is short.
 //!
 //! A change must ensure that an unknown format is `None`, and not a wrong amount.
 
@@ -13,14 +14,14 @@ use lowwater_lru_core::ByteSize;
 use crate::text::kilobytes;
 
 const FILE: &str = "/proc/self/status";
-/// Memory that is no file's, and memory that processes share; from Linux 4.5 on.
+/// Anonymous memory, and memory that processes share; from Linux 4.5 on.
 const FIELDS: [&str; 2] = ["RssAnon", "RssShmem"];
-/// All of it, with pages of files: for older kernels.
+/// All resident memory, with pages of files: for older kernels.
 const FIELD: &str = "VmRSS";
 
-/// Returns the memory of this process that is in RAM, without pages of mapped files, as exactly as
-/// the kernel counts it; `None` on a system without `/proc/self/status`, or with one of another
-/// format.
+/// Returns the memory of this process that is in RAM, without pages of mapped files (with them
+/// before Linux 4.5), as exactly as the kernel counts it; `None` on a system without
+/// `/proc/self/status`, or with one of another format.
 ///
 /// ```
 /// match lowwater_pressure::resident_memory() {

@@ -6,7 +6,7 @@
 //! freed. A writer first unlinks an object, then [retires](Guard::retire) it. The *grace period* of
 //! a retired object ends when all readers have left that were inside when it was retired. There is
 //! one read side for the whole process, as in a kernel: an item names the list that it is on, so a
-//! thread that removes the item must enter the read side before it can find out which list that is.
+//! thread that removes the item must enter the read side before it knows the list.
 //!
 //! Start at [`pin`] and [`Guard::retire`], or at [`RcuCell`] for a value that is replaced as a
 //! whole. The module [`reader_count`] is the count of readers of builds without `std`.
@@ -18,12 +18,12 @@
 //! | without `std`, and under loom | readers are counted; the last one that leaves frees | one shared counter |
 //! | without `std`, with `embedder` | the embedder's: a kernel's RCU | the embedder's |
 //!
-//! crossbeam-epoch is the maintained library for this purpose, and is used where the operating
-//! system has no `membarrier`. Two reasons speak against it on Linux. First, an add and a del do
-//! little else than pin, so a fence in each is a third of their time. Second, crossbeam-epoch
-//! aborts when there is no memory to register a thread or to record a retired object, while
-//! creating a list may fail and must leave nothing behind (L17). Objects retired under `membarrier`
-//! are [queued](queue) through a link inside the object.
+//! crossbeam-epoch is the maintained library for this purpose, and is used on systems other than
+//! Linux. Two reasons speak against it on Linux. First, an add and a del do little else than pin,
+//! so a fence in each is a third of their time. Second, crossbeam-epoch aborts when there is no
+//! memory to register a thread or to record a retired object, while creating a list may fail and
+//! must leave nothing behind (L17). Objects retired under `membarrier` are [queued](queue) through
+//! a link inside the object.
 //!
 //! No retired object relies on an early run of its destructor: resources that must be released at
 //! once (a group's handle, so that its id can be reused) are taken out before.

@@ -9,13 +9,14 @@
 //!
 //! `membarrier` costs microseconds and interrupts every processor that runs a thread of the
 //! process, so retired objects are collected in batches of [`BATCH`]. Where the system does not
-//! have it (Linux before 4.14, a sandbox, another system), readers execute a fence, as their local
-//! epoch's state requires. If the system refuses `membarrier` later, a thread of this library
+//! have it (Linux before 4.14, a sandbox, an emulation of Linux), readers execute a fence, as their
+//! local epoch's state requires. If the system refuses `membarrier` later, a thread of this library
 //! [visits all processors](super::heavy_fence) instead; retired memory is freed by the first
 //! collection after the visit.
 //!
-//! A change must ensure that memory is freed only after a heavy fence that follows its retirement,
-//! and only if every local epoch is quiescent since its stamp and there are no strays.
+//! Objects that are retired together get a *stamp*: the global epoch, which then advances. A change
+//! must ensure that memory is freed only after a heavy fence that follows its retirement, and only
+//! if every local epoch is outside or later than the stamp, and there are no strays.
 
 use crate::fallible::try_box;
 use crate::garbage::{Garbage, Sealed, BATCH};
@@ -72,10 +73,11 @@ struct Participants {
     registered: Vec<Registered>,
     /// Whether readers must execute fences. `None` until the first thread registers.
     fenced: Option<bool>,
-    /// The id of the process at the first pin. It differs in the child of a fork.
+    /// The id of the process at the first pin: the child of a fork has another one.
     process: u32,
     /// The result of [`heavy_fence::can_visit`] at the first pin.
     can_visit: bool,
+    /// The stamps that a heavy fence has followed.
     reached: FencedUpTo,
     visitor: Visitor,
     fences: HeavyFences,
@@ -83,7 +85,8 @@ struct Participants {
 
 struct Registered {
     local: *const LocalEpoch,
-    /// `None`: the thread has ended with guards left.
+    /// The thread whose processors the visitor visits. `None`: the thread has ended with guards
+    /// left.
     thread: Option<Thread>,
 }
 
@@ -274,7 +277,7 @@ impl Domain {
         let mut participants = self.participants.lock();
         let kept = participants.registered.iter_mut().find(|other| other.local == local);
         // The id of a thread that has ended may be reused for another thread.
-        kept.expect("a local is registered until it is freed").thread = None;
+        kept.expect("a local epoch is registered until it is freed").thread = None;
     }
 
     /// Frees retired objects whose readers have left: stamps the new ones, runs or requests a heavy
@@ -398,7 +401,7 @@ impl Participants {
     }
 }
 
-/// A guard whose destructor runs at the thread's end.
+/// The type of the thread-local `END`; its destructor runs at the thread's end.
 struct End;
 
 impl Drop for End {

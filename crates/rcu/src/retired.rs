@@ -1,7 +1,8 @@
-//! Objects that can be retired.
+//! Objects that can be retired: the trait [`Retired`], and the functions of each such type.
 //!
 //! The trait is unsafe because a queue links objects through `link` and frees them through `free`,
-//! without knowing their type. Each implementor must have its own `static` kind.
+//! without knowing their type. A change must ensure that each implementor has its own `static`
+//! kind: two types with one kind would be in one queue, and be freed as the same type.
 
 use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
@@ -40,7 +41,8 @@ impl RetiredKind {
 /// is retired.
 #[doc(alias = "rcu_head")]
 pub unsafe trait Retired: Send + Sized + 'static {
-    /// Whether a single object of this type justifies a heavy fence.
+    /// Whether a single object of this type justifies a heavy fence; the others wait for a full
+    /// batch.
     const IS_LARGE: bool = false;
 
     /// Returns the `static` with the kind of this type, the same at every call.

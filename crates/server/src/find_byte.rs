@@ -6,8 +6,9 @@
 //!
 //! A change must ensure that the first match is returned, whichever part has it.
 
-/// The lowest and the highest bit of each byte.
+/// The lowest bit of each byte.
 const LOW: u64 = u64::from_le_bytes([0x01; 8]);
+/// The highest bit of each byte.
 const HIGH: u64 = LOW << 7;
 
 /// Bytes that are searched without `memchr`.
@@ -27,7 +28,8 @@ fn find_near(byte: u8, text: &[u8]) -> Option<usize> {
     let pattern = u64::from(byte) * LOW;
     let find = |word: &[u8; 8]| {
         let differing = u64::from_le_bytes(*word) ^ pattern;
-        // The lowest bit that is set belongs to the first byte that is zero; those above may be wrong.
+        // The lowest bit that is set belongs to the first byte that is zero. Bits above it may be
+        // set for other bytes, because the subtraction borrows.
         let zeros = differing.wrapping_sub(LOW) & !differing & HIGH;
         (zeros != 0).then(|| zeros.trailing_zeros() as usize / 8)
     };
@@ -39,7 +41,7 @@ fn find_near(byte: u8, text: &[u8]) -> Option<usize> {
         rest = after;
     }
     match text.last_chunk::<8>() {
-        // Its first bytes were searched already.
+        // The last eight bytes; the first of them were searched already.
         Some(last) => find(last).map(|at| text.len() - 8 + at),
         None => rest.iter().position(|there| *there == byte),
     }

@@ -1,22 +1,24 @@
 //! Log lines on stderr, each with a time stamp: `2026-11-25T16:04:05.123456Z <7 get a`.
 //!
-//! The shape is that of memcached's lines: `<` and the number of a connection stand before a received
-//! line, `>` and the number before a line of a reply. Bytes that are no printable ASCII are escaped,
-//! so that no client can forge a line. A line is one write.
+//! The shape is that of memcached's lines: `<` and the number of a connection stand before a
+//! received line, `>` and the number before a line of a reply. A line is one write, so that the
+//! lines of several threads do not mix.
 //!
-//! A change must keep the escapes and the single write.
+//! A change must keep the single write. This module escapes nothing: each caller escapes bytes from
+//! clients that are no printable ASCII (`session.rs`, `net/trace.rs`), so that no client can forge
+//! a line.
 
 use std::fmt::Arguments;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Maximum of bytes that are logged of a line of a client or of a reply, before escapes: a `get` may be
-/// 256 KiB long.
+/// The maximum number of bytes, before they are escaped, that callers log of a received line or of
+/// a line of a reply: a `get` may be 256 KiB long.
 pub const SENT_BYTES_MAX: usize = 512;
 
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
-/// Writes a line.
+/// Writes a line with the current time. `text` has no line breaks.
 pub fn write(text: Arguments<'_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let line = format!("{} {text}\n", stamp(now));

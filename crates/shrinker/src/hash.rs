@@ -1,8 +1,9 @@
-//! Hashing of ids. Ids are dense, small and not secret, so one multiplication spreads them.
+//! Hashing of ids (of groups, shrinkers, pairs, threads), and shrinking of the tables that use the
+//! hash. Ids are dense and small, so one multiplication spreads them.
 //!
 //! Not for keys from outside: an attacker could choose keys that collide.
 //!
-//! A change must be measured.
+//! A change must be measured: every lookup in the map of non-empty pairs hashes an id.
 
 use core::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
@@ -55,7 +56,7 @@ pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHa
         *map = HashMap::default();
     } else if map.len() < map.capacity() / 16 {
         let mut smaller = HashMap::default();
-        // Without memory for the smaller table it stays as it is.
+        // Without memory for a smaller table the present one stays.
         if smaller.try_reserve(map.len() * 2).is_ok() {
             smaller.extend(map.drain());
             *map = smaller;

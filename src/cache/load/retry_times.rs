@@ -1,10 +1,11 @@
 //! The times from which a key may be reloaded again, if its reload fails.
 //!
-//! A reload notes the time when it begins, and removes it when its value is in the cache: so any other
-//! end counts as a failure, a panic and a drop included. A record has no space for the time, and few
-//! reloads are in progress or have failed just now, so the times are in a map by the hash of the key.
-//! Times that have passed are removed when the map has doubled since the last removal: it has at most
-//! twice as many as reloads have begun within [`RETRY`], and [`FEW`] more.
+//! A reload stores its key's retry time, [`RETRY`] from now, when it begins, and removes that time
+//! when the new value is in the cache: so any other end counts as a failure, a panic and a drop
+//! included. A record has no space for the time, and few reloads are in progress or have failed
+//! just now, so the times are in a map by the hash of the key. Times that have passed are removed
+//! when the map has doubled since the last removal: the map has at most twice as many times as
+//! reloads had begun within [`RETRY`] at that removal, and [`FEW`] more.
 //!
 //! A change must ensure that the map stays bounded.
 
@@ -16,19 +17,19 @@ use parking_lot::Mutex;
 
 use crate::cache::expiry::deadline::Now;
 
-/// The time after the begin of a failed reload in which the key is not reloaded again.
+/// The duration after the begin of a failed reload in which the key is not reloaded again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The number of times below which those that have passed are not removed.
+/// The number of stored times up to which none is removed because it has passed.
 const FEW: usize = 64;
 
-/// The times of a cache. A null pointer before the first reload.
+/// The retry times of a cache. A null pointer before the first reload.
 #[derive(Default)]
 pub(crate) struct RetryTimes(OnceBox<Mutex<Times>>);
 
 struct Times {
-    /// By hash, in nanoseconds of the cache's clock.
+    /// The retry times by hash, in nanoseconds of the cache's clock.
     by_hash: HashMap<u64, u64>,
-    /// The number of times at which those that have passed are removed.
+    /// When there are more stored times than this, those that have passed are removed.
     most: usize,
 }
 
@@ -39,7 +40,8 @@ impl Default for Times {
 }
 
 impl RetryTimes {
-    /// Begins a reload of this hash, unless another one has begun too recently. Returns whether it has.
+    /// Begins a reload of this hash and returns true, unless the hash's retry time has not come
+    /// yet.
     pub(crate) fn try_begin(&self, hash: u64, now: Now) -> bool {
         let mut times = self.0.get_or_init(Box::default).lock();
         if times.by_hash.get(&hash).is_some_and(|at| *at > now.at) {
@@ -55,7 +57,7 @@ impl RetryTimes {
         true
     }
 
-    /// Notes that the reload of this hash has succeeded.
+    /// Removes the retry time of this hash, as its reload has succeeded.
     pub(crate) fn forget(&self, hash: u64) {
         if let Some(times) = self.0.get() {
             times.lock().by_hash.remove(&hash);

@@ -1,8 +1,9 @@
-//! Miss costs: the cost to recreate a value, relative to the mean of the runtime.
+//! Miss costs: the cost to recreate a value, relative to the geometric mean of all inserts of the
+//! runtime, so the costs of all its caches have one unit. Victim selection weights the hits of a
+//! cache by its mean relative cost.
 //!
-//! Costs are relative to the mean of the whole runtime, so that caches with different units (time,
-//! money) can be compared. A change must ensure that the function is called once per inserted
-//! value, and that any result, 0 and the largest number included, is valid.
+//! A change must ensure that the user's cost function is called once per inserted value, and that
+//! any result, 0 and the largest number included, is valid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +20,7 @@ const MEAN_PARTS: u64 = 1 << 10;
 
 type Cost<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 
-/// The user's function for the cost of a value, and the mean of recent relative costs.
+/// The user's function for the cost of a value, and the mean of the cache's recent relative costs.
 #[doc(alias = "recreation cost")]
 pub(crate) struct MissCost<K, V> {
     cost: Box<Cost<K, V>>,
@@ -58,7 +59,7 @@ impl<K, V> MissCost<K, V> {
         RelativeCost(parts)
     }
 
-    /// Returns the mean of recent relative costs.
+    /// Returns the mean of recent relative costs; before the first insert, the smallest cost.
     pub(crate) fn mean(&self) -> RelativeCost {
         RelativeCost((self.mean.load(Ordering::Relaxed) / MEAN_PARTS).max(1))
     }

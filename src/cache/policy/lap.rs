@@ -1,9 +1,10 @@
-//! The lap time of main's hand, as in CLOCK. It bounds the idle time of main's next victim.
+//! The lap time of the main queue, as of the hand in CLOCK: how many evictions it takes until walks
+//! have visited each record of the queue once.
 //!
-//! A record that main's hand reaches now was last visited one lap ago, so the lap time says how
-//! long main's records wait; a key that returns sooner than that is worth a place in main.
+//! A record that the hand reaches now was last visited one lap ago, so the next victim of main was
+//! idle for no less. A key that returns sooner than that is worth a place in main.
 //!
-//! A change must keep it correct when the clock wraps.
+//! A change must ensure that the lap time stays correct when the clock wraps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,14 +24,15 @@ pub(crate) struct Lap {
 
 impl Lap {
     /// Moves the hand over `visited` records of a queue with `len` records, and starts the next lap
-    /// when none is left in this one. No lap is longer than the queue is now: most records may have
-    /// been removed since the lap began.
+    /// when none is left in this one. The rest of a lap is no longer than the queue is now: most
+    /// records may have been removed since the lap began.
     pub(crate) fn advance(&self, visited: u64, len: u64, clock: u32) {
         let left = u64::from(self.left.load(Ordering::Relaxed)).min(len);
         match left.checked_sub(visited).filter(|left| *left > 0) {
             Some(left) => self.left.store(left as u32, Ordering::Relaxed),
             None => {
-                // The first call starts the first lap: there is no earlier lap to measure.
+                // The first call starts the first lap, at the clock's zero: there is no earlier lap
+                // to measure.
                 let is_first = self.len.load(Ordering::Relaxed) == 0;
                 let took = clock.wrapping_sub(self.began.load(Ordering::Relaxed));
                 self.before.store(if is_first { 0 } else { took }, Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! A backend for a directory of the operating system, through `std::fs`.
 //!
-//! For `examples/fuse_mirror` and real file systems. It keeps the path of each inode, because the
-//! trait names inodes by number.
+//! For `examples/fuse_mirror` and real file systems. [`Files`] keeps the path of each inode that it
+//! looked up or created, because the trait [`Backend`] names inodes by number.
 //!
-//! A change must keep `paths` in step with each rename and removal.
+//! A change must keep `paths` in step with each rename and removal: a rename also changes the paths
+//! of all inodes below.
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -28,8 +29,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Files {
     root: InodeInfo,
+    /// The file system of the root; inodes of others are not entered.
     device: u64,
-    /// The path of each inode that was looked up.
+    /// The path of each inode that was looked up or created, and of the root. With several hard
+    /// links, the path that was looked up last.
     paths: RwLock<HashMap<u64, PathBuf>>,
 }
 
@@ -49,6 +52,7 @@ impl Files {
         Ok(Self { root: node, device: meta.dev(), paths: RwLock::new(paths) })
     }
 
+    /// Returns the path of `name` in the directory `dir`. An error if `dir` has no known path.
     fn path(&self, dir: u64, name: Name<'_>) -> io::Result<PathBuf> {
         let paths = self.paths.read();
         let dir = paths.get(&dir).ok_or(io::ErrorKind::NotFound)?;

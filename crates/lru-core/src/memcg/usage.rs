@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!     for group in self, parent, .., root:
-//!         usage' = group.usage + bytes;  usage' > group.max?  subtract again from the groups below, fail
+//!         usage' = group.usage + bytes;  usage' > limit?  subtract again from the groups below, fail
 //!         compare_exchange(group.usage, usage')
 //! ```
 //!
@@ -14,14 +14,19 @@
 //! refuses, bytes of the failing charge are counted for an instant, so there a second charge may
 //! still fail unnecessarily. The caller reclaims and retries, as after any other failure.)
 //!
+//! `limit` is the group's `max`, or, for a charge that fills the stock, the lower of `max` and
+//! `high`.
+//!
 //! # Invariants
 //!
-//! 1. No charge takes `usage` above the `max` that the charge read.
+//! 1. No charge takes `usage` above the limit that the charge read.
 //! 2. When no operation is in progress, the `usage` of a group is the sum of the bytes charged to
 //!    it and to the groups below and not uncharged yet, plus the bytes in [stock](super::stock) for
 //!    those.
 //!
-//! A change must ensure that a refused charge leaves every group's usage as it was.
+//! A change must ensure that a refused charge leaves every group's usage as it was, and that each
+//! change of usage is followed by `refresh_chain`, which updates the sums of
+//! [protection](super::protection).
 
 use super::group::Memcg;
 use super::limits::Limits;
@@ -62,6 +67,7 @@ impl Memcg {
         self.refresh_chain();
     }
 
+    /// Subtracts `bytes` from this group's own counter.
     fn sub_own(&self, bytes: u64) {
         let sub = |usage: u64| Some(usage.saturating_sub(bytes));
         // Relaxed: the counter is only a number, and no memory access depends on it. The closure

@@ -1,7 +1,8 @@
 //! A topology with a fixed number of nodes.
 //!
-//! Kernels pass a function for the current node; tests set it, to have several nodes on any
-//! machine. The number of nodes must not change after the start, because tables are sized by it.
+//! Kernels pass a function that returns the current node; tests set the current node, to have
+//! several nodes on any machine. A change must ensure that the number of nodes stays fixed, because
+//! tables are sized by it, and that `current` always returns a node that exists.
 
 use alloc::boxed::Box;
 use core::fmt;

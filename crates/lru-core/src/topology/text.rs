@@ -3,22 +3,23 @@
 //!
 //! Pure functions from text to values, so that tests can run on any input and any system.
 //!
-//! Malformed text is an error and never a partial result; the accepted format is what Linux prints,
-//! not more.
+//! A change must ensure that malformed text is an error and never a partial result. The accepted
+//! format is what Linux prints; besides it only white space around a list and a plus sign before a
+//! distance.
 
 use alloc::vec::Vec;
 
 /// The exclusive upper bound of the numbers in a list. Linux is built for 8,192 processors at most.
 pub const LIST_END: usize = 1 << 16;
 
-/// The reason why a text is malformed.
+/// The reason why a text is malformed, or the texts of all nodes contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// There is neither a number nor a range between two commas.
+    /// A part between commas is neither a number nor a range.
     #[error("not a list of numbers and ranges such as 0-3,8,10-11")]
     NotAList,
-    /// A range ends before it begins, or begins before the previous one ends.
+    /// A range ends before it begins, or does not begin after the end of the previous one.
     #[error("the numbers of a list must ascend")]
     NotAscending,
     /// A number is [`LIST_END`] or higher.

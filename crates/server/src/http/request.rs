@@ -4,7 +4,7 @@
 //! Every length is bounded, because anyone who reaches the port may send anything.
 //!
 //! A change must ensure that every length stays bounded, and that `is_by_address` is false for each
-//! name but `localhost`: another site's page could send it (DNS rebinding).
+//! host name but `localhost`: a page of another site could send the name (DNS rebinding).
 
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ pub struct Request {
     pub method: Method,
     /// The path without its query.
     pub path: String,
-    /// The `Host` header without the port; `None` if there is none.
+    /// The `Host` header without the port; `None` if there is none, or if the head is not UTF-8.
     pub host: Option<String>,
 }
 
@@ -50,7 +50,8 @@ impl RequestError {
 
 /// Parses `head`; `None` while the head is incomplete and may still become valid.
 pub fn parse(head: &[u8]) -> Option<Result<Request, RequestError>> {
-    // An empty line ends the head; a first line that is not HTTP is refused before the end.
+    // An empty line ends the head; a first line that is not HTTP is refused as soon as it is
+    // complete.
     let end = head.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     if end.map_or(head.len(), |end| end + 4) > HEAD_BYTES_MAX {
         return Some(Err(RequestError::TooLong));
@@ -84,7 +85,7 @@ fn first_line(line: &[u8]) -> Result<Request, RequestError> {
     Ok(Request { method, path, host: None })
 }
 
-/// Returns the value of the `Host` header, without the port.
+/// Returns the value of the `Host` header, without the port; `None` also if `head` is not UTF-8.
 fn host(head: &[u8]) -> Option<String> {
     let head = std::str::from_utf8(head).ok()?;
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
@@ -98,8 +99,10 @@ fn host(head: &[u8]) -> Option<String> {
 impl Request {
     /// Returns whether the `Host` header is an address or `localhost`, or absent. Then the request
     /// does not come from another site's page by DNS rebinding: a site can let its own name resolve
-    /// to this server's address, so that its visitors' browsers may read the responses, but then
-    /// browsers send that name as the host.
+    /// to this server's address, so that its visitors' browsers may read the responses, but the
+    /// browsers then send that name as the host.
+    ///
+    /// Also true for a head that is not UTF-8, whose host is unknown.
     pub fn is_by_address(&self) -> bool {
         self.host.as_deref().is_none_or(|host| {
             let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

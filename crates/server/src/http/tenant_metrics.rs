@@ -1,9 +1,10 @@
 //! The metrics of tenants in `/metrics`, for `--metrics-tenants NUM`.
 //!
 //! While fewer than `names_max` are listed, a scrape adds the tenants that are not listed yet, the
-//! largest first. A tenant stays listed. If it were replaced by another one, the other one's counts
-//! would be subtracted from the sum of the others, and a counter would fall. Tenants are never
-//! removed, and their counts are never reset (`store/tenant.rs`, `Store::reset_stats`).
+//! largest first. So a tenant that was once in the sum of the others is never listed later: its
+//! counts would be subtracted from the sum, and a counter would fall. For the same reason a listed
+//! tenant is never replaced by another one. Tenants are never removed, and their counts are never
+//! reset (`store/tenant.rs`, `Store::reset_stats`).
 //!
 //! The number of listed tenants is bounded, because each adds several time series, which never end.
 //!

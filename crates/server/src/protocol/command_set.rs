@@ -1,10 +1,12 @@
-//! Kinds of commands, and sets of them, which a tenant's `deny=` forbids.
+//! Kinds of commands, and sets of kinds, which a tenant's `deny=` forbids.
 //!
 //! A kind has the name of its best known command, and includes the meta command that does the same:
 //! a denied `set` forbids `ms` as well. `version`, `mn` and `quit` are of no kind, and are never
 //! denied.
 //!
-//! A new command needs its kind here; a set is one word, so that an atomic can hold it.
+//! A command that has several effects has several kinds, and is denied if one of them is. A change
+//! must ensure that a new command has its kinds here, and that a set stays one word, so that an
+//! atomic can hold it.
 
 use super::command::Command;
 use super::meta_command::{MetaCommand, MetaVerb};
@@ -30,7 +32,7 @@ kinds! {
     Delete "delete",
     /// `incr`, `decr`, `ma`
     Incr "incr",
-    /// `touch`, `gat`, `gats`; meta commands that set an exptime
+    /// `touch`, `gat`, `gats`; `mg`, `md` and `ma` with an exptime (`T`)
     Touch "touch",
     FlushAll "flush_all",
     Stats "stats",

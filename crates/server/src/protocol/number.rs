@@ -1,13 +1,16 @@
 //! Numbers, parsed as C's `strtoull` does, because memcached uses it.
 //!
 //! Leading white space and a sign are allowed; the digits must be followed by white space or the
-//! end. A command line would need less, but `incr` parses stored values with the same function:
-//! `"12 "` is a number, and a `decr` can leave such a value behind.
+//! end. For the words of a command line less would do, but `incr` parses stored values with the
+//! same function: `"12 "` is a number, and a `decr` can leave such a value behind.
 //!
 //! memcached 1.6.18 lets a number that is too big wrap (flags of 2^32, an exptime of 2^32); this
-//! server refuses it.
+//! server refuses the number.
+//!
+//! A change must ensure that, but for numbers that are too big, the texts that memcached accepts
+//! are accepted, and no others.
 
-/// Parses a whole number that fits in 64 bits.
+/// Parses a number that is not negative and fits in 64 bits; `-0` is 0.
 pub fn unsigned(text: &[u8]) -> Option<u64> {
     match scan(text)? {
         (true, magnitude) if magnitude != 0 => None,
@@ -15,7 +18,7 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Parses a whole number that fits in 32 bits.
+/// Parses a number as [`unsigned`] does, if it fits in 32 bits.
 pub fn unsigned32(text: &[u8]) -> Option<u32> {
     u32::try_from(unsigned(text)?).ok()
 }
@@ -36,8 +39,8 @@ fn scan(text: &[u8]) -> Option<(bool, u64)> {
     }
 }
 
-/// Returns the value of a text of few digits and nothing else, as numbers in commands are; `None` for
-/// any other text.
+/// Returns the value of a text of at most ten digits and nothing else, as most numbers in commands
+/// are; `None` for any other text.
 pub fn digits(text: &[u8]) -> Option<u64> {
     const FEW: usize = 10;
     let is_few = (1..=FEW).contains(&text.len());
@@ -45,7 +48,7 @@ pub fn digits(text: &[u8]) -> Option<u64> {
     is_few.then(|| text.iter().try_fold(0, |sum, byte| Some(sum * 10 + digit(*byte)?)))?
 }
 
-/// [`scan`], for all other texts.
+/// As [`scan`], for texts that [`digits`] does not parse.
 fn scan_other(text: &[u8]) -> Option<(bool, u64)> {
     let text = &text[text.iter().take_while(|b| is_space(b)).count()..];
     let (negative, digits) = match text.split_first()? {

@@ -2,6 +2,9 @@
 //!
 //! The connection of a user belongs to the tenant of the same name. The namespace of the tenant
 //! `default` has no prefix, so the user `default` can access all keys: an administrator.
+//!
+//! A change must ensure that no error contains a password, and that a user's name is valid as the
+//! name of a tenant.
 
 use std::path::Path;
 
@@ -50,7 +53,7 @@ impl Users {
     }
 
     /// Returns the user's name if the password is right. The comparison takes the same time for all
-    /// passwords of the right length.
+    /// passwords of the right length, so that its time does not tell how many bytes are right.
     pub fn check(&self, user: &[u8], password: &[u8]) -> Option<&str> {
         let found = self.0.iter().find(|(name, _)| name.as_bytes() == user);
         found.filter(|(_, right)| is_same(right.as_bytes(), password)).map(|(name, _)| name.as_str())

@@ -1,11 +1,10 @@
-//! `stats detail`: counts by prefix, while they are enabled.
+//! `stats detail`: counts by prefix, while they are enabled. A key's prefix is the part before its
+//! first delimiter.
 //!
-//! Exists for tools that read memcached's `stats detail`; `stats tenants` always has the same
-//! counts and more. All commands are counted here; memcached counts the classic ones only.
+//! The command exists for tools that read memcached's `stats detail`; `stats tenants` always has
+//! the same counts and more. All commands are counted here; memcached counts the classic ones only.
 //!
-//! The number of prefixes is bounded, since clients choose them.
-//!
-//! A change must ensure that the number of prefixes stays bounded.
+//! A change must ensure that the number of prefixes stays bounded, since clients choose them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,7 +20,7 @@ pub struct PrefixStats {
     on: AtomicBool,
     delimiter: u8,
     counts: DashMap<Box<[u8]>, Counts>,
-    /// The number of prefixes. Held while one is added, so that threads do not exceed
+    /// The number of prefixes. The lock is held while one is added, so that threads do not exceed
     /// [`TENANTS_MAX`] together.
     prefixes: Mutex<usize>,
 }
@@ -60,8 +59,8 @@ impl PrefixStats {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Counts a command for `key`, if counting is enabled and the key has a prefix. At most
-    /// [`TENANTS_MAX`] prefixes are counted.
+    /// Counts a command for `key`, if counting is enabled and the key has a prefix: one of the
+    /// first [`TENANTS_MAX`] prefixes.
     pub fn count(&self, key: &[u8], outcome: Outcome) {
         if !self.is_on() {
             return;

@@ -1,12 +1,12 @@
-//! SipHash-1-3 of a whole key at once.
+//! SipHash-1-3 of a whole key at once: one round for each word of eight bytes, three at the end.
 //!
 //! The hash is that of the standard library's `DefaultHasher`, which accepts its input in parts and
-//! therefore stores the state and a part of a word between calls; a key is always whole. A test
-//! compares the two.
+//! therefore stores the state and a part of a word between calls; a key is always whole. The caller
+//! keys the hash at random, so that clients cannot construct collisions.
 //!
-//! A change must ensure that the hash stays that of the standard library, keyed at random.
+//! A change must ensure that the hash stays that of the standard library: a test compares the two.
 
-/// The key of the hash.
+/// The secret key of the hash, 128 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct SipKey(pub u64, pub u64);
 

@@ -1,26 +1,28 @@
 //! A rate limit for all threads: the generic cell rate algorithm, in one atomic word.
 //!
 //! The word is the time at which all units that were used are paid for. A unit may be used while
-//! that time is at most [`BURST_TIME`] ahead. So the average is exact, and after a pause a tenth of a
-//! second's units may be used at once, at least one. One use may be of more units than that: the
-//! next one then waits for all of them.
+//! that time is at most [`BURST_TIME`] ahead of now. So the average is the limit, but for the cost
+//! of a use, which is rounded down to nanoseconds; and after a pause a tenth of a second's units
+//! may be used at once, at least one. One use may be of more units than that: the next one then
+//! waits for all of them.
 //!
-//! A change must ensure that the average stays exact for all threads together.
+//! A change must ensure that the limit holds for all threads together: the cost of each accepted
+//! use is added to the word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Units of this time may be used at once.
+/// The units of this duration may be used at once.
 const BURST_TIME: Duration = Duration::from_millis(100);
 
-/// A rate limit.
+/// A limit of units (requests, bytes) per second.
 #[doc(alias = "GCRA")]
 #[doc(alias = "token bucket")]
 #[derive(Debug)]
 pub struct Rate {
     /// Units per second, at least 1; `u64::MAX`: no limit.
     per_second: AtomicU64,
-    /// The time at which all used units are paid for, in nanoseconds.
+    /// The time at which all used units are paid for, in nanoseconds of the caller's clock.
     paid_at: AtomicU64,
 }
 
@@ -35,7 +37,7 @@ impl Rate {
     /// Sets the units per second; `u64::MAX`: no limit.
     pub fn set(&self, per_second: u64) {
         if self.per_second.swap(per_second.max(1), Ordering::Relaxed) != per_second {
-            // Units that were used before count by the new limit alone.
+            // Units that were used before do not count against the new limit.
             self.paid_at.store(0, Ordering::Relaxed);
         }
     }
@@ -44,7 +46,7 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// The time after which units may be used.
+    /// The wait until units may be used.
     pub fn try_take(&self, units: u64, now: Duration) -> Result<(), Duration> {
         self.update(units, now, |wait| wait.is_zero())
     }
@@ -55,7 +57,7 @@ impl Rate {
         let _ = self.update(units, now, |_| true);
     }
 
-    /// Returns the time after which units may be used.
+    /// Returns the wait until units may be used; zero: now.
     pub fn wait(&self, now: Duration) -> Duration {
         match self.per_second.load(Ordering::Relaxed) {
             u64::MAX => Duration::ZERO,

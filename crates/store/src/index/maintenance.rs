@@ -1,8 +1,8 @@
 //! Memory accounting, memory release and self-checks of an index.
 //!
-//! A large index frees segments as its objects are removed, but its chunks stay until all their
-//! segments are free; [`collect`](ExtendibleIndex::collect) moves some of the remaining segments. A
-//! change must ensure that one call takes a bounded time.
+//! A large index frees segments as its objects are removed, but a chunk of segments stays until all
+//! its segments are free; [`collect`](ExtendibleIndex::collect) moves some of the remaining
+//! segments. A change must ensure that one call moves a bounded number of them.
 
 use super::mix::mix;
 use super::pool::SegmentPool;
@@ -10,8 +10,8 @@ use super::{segment_header, ExtendibleIndex};
 use crate::slab::Slotted;
 use lowwater_base::ByteSize;
 
-/// Segments that one [`collect`](ExtendibleIndex::collect) moves at most. Growing segments move
-/// others too, but not while a long reader holds their slots.
+/// The most segments that one [`collect`](ExtendibleIndex::collect) moves. Each segment that grows
+/// or shrinks moves another one, too, but none while a long reader holds back the slots for it.
 const MOVES: usize = 64;
 
 impl<T: Slotted> ExtendibleIndex<T> {
@@ -31,9 +31,10 @@ impl<T: Slotted> ExtendibleIndex<T> {
         ByteSize::new(bytes as u64)
     }
 
-    /// Releases what can be released at once: calls [`Slab::collect`](crate::Slab::collect) on its
-    /// slab, releases the spare chunks of segments, and moves a few segments, so that more chunks
-    /// can be released. Returns the bytes of retired objects that remain.
+    /// Releases memory that can be released at once: moves a few segments, so that more chunks can
+    /// be released, releases the spare chunks of segments, and calls
+    /// [`Slab::collect`](crate::Slab::collect) on the index's slab. Returns the bytes of retired
+    /// objects that remain.
     ///
     /// O(waiting objects), as for the slab. Must not be called from a closure that runs under an
     /// index's lock.
@@ -68,7 +69,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
             }
             segments += 1;
         });
-        assert!(segments <= directory.len(), "no more segments than places");
+        assert!(segments <= directory.len(), "no more segments than directory entries");
         if let Some(pool) = self.pool() {
             pool.assert_valid();
         }

@@ -1,12 +1,14 @@
 //! A segment: a small hash table with a lock, for objects with hashes that begin with the same
 //! bits.
 //!
-//! An object stays in the way where it was inserted. A segment that must grow, shrink or split is
-//! replaced by another, under its lock, and stays unchanged for the readers that hold a reference
-//! to it.
+//! A segment is an array of [buckets](super::bucket), each with twelve *ways*: a tag and an
+//! object's number. An object stays in the way where it was inserted. A segment that must grow,
+//! shrink or split is replaced by another, under its lock; from then on it is *dead*, and stays
+//! unchanged for the readers that hold a reference to it.
 //!
-//! A change must ensure that a dead segment is never changed, and that a writer that locked a dead
-//! segment looks the directory up again.
+//! A change must ensure that a dead segment is never changed, that a writer that locked a dead
+//! segment looks the directory up again, and that each bucket from an object's home bucket to the
+//! one before the object counts the object: a search ends at a bucket whose overflow count is 0.
 
 use super::bucket::{overflow_class, tag, Bucket, OVERFLOW_COUNTS};
 use super::class::{buckets, len_max, Class, CLASS_MIN};
@@ -103,13 +105,14 @@ impl New {
         Some(Self(this))
     }
 
-    /// Its class, depth and prefix.
+    /// Returns the segment's class, depth and prefix.
     pub(super) fn class_depth_prefix(&self) -> (Class, u8, u64) {
         // SAFETY: `self` owns the segment.
         let header = unsafe { self.0.as_ref() };
         (header.class, header.depth, header.prefix)
     }
 
+    /// Passes the segment to the caller, who stores the pointer in the directory.
     pub(super) fn publish(self) -> *mut Segment {
         let this = self.0.as_ptr();
         core::mem::forget(self);
@@ -137,12 +140,14 @@ impl Drop for New {
 #[derive(Clone, Copy)]
 pub(super) struct View<'g> {
     at: NonNull<Segment>,
-    /// Its class, which a reader has from the directory's entry.
+    /// The segment's class, which a reader has from the directory's entry.
     class: Class,
     guard: PhantomData<&'g Segment>,
 }
 
 impl<'g> View<'g> {
+    /// Creates a reference to the segment at `at`.
+    ///
     /// # Safety
     ///
     /// The segment has this class and is not freed during `'g`.
@@ -176,14 +181,15 @@ impl<'g> View<'g> {
         unsafe { &*bucket }
     }
 
-    /// Returns the indices of all buckets, from the home bucket of `hash` on, each once.
+    /// Returns the indices of all buckets, from the home bucket of `hash` on and around, each once.
     #[inline]
     fn probe(self, hash: u64) -> Probe {
         let nr = buckets(self.class);
         Probe { at: home(hash, nr), nr, left: nr }
     }
 
-    /// Probes the home bucket of `hash` for an object that `is_wanted`. For readers.
+    /// Probes the home bucket of `hash` for a number for which `is_wanted` returns a value. For
+    /// readers.
     #[inline]
     pub(super) fn probe_first<R>(self, hash: u64, is_wanted: impl FnMut(u32) -> Option<R>) -> FirstProbe<R> {
         #[cfg(lowwater_loom)]
@@ -205,7 +211,7 @@ impl<'g> View<'g> {
         None
     }
 
-    /// Calls `f` with every number. For readers.
+    /// Calls `f` with the number of every object. For readers.
     pub(super) fn each(self, mut f: impl FnMut(u32)) {
         (0..buckets(self.class)).for_each(|at| self.bucket(at).each(&mut f));
     }
@@ -218,6 +224,7 @@ impl<'g> View<'g> {
         lowwater_base::prefetch::prefetch(self.bucket(home(hash, buckets(self.class))));
     }
 
+    /// Locks the segment, which may be [dead](LockedSegment::is_dead).
     #[inline]
     pub(super) fn lock(self) -> LockedSegment<'g> {
         self.header().lock.lock();
@@ -290,14 +297,14 @@ impl<'g> LockedSegment<'g> {
         self.len() >= len_max(self.0.class)
     }
 
-    /// Returns true if the segment is much too large.
+    /// Returns true if a smaller segment should replace this one: it is less than a quarter full.
     #[inline]
     pub(super) fn is_sparse(&self) -> bool {
         self.0.class > CLASS_MIN && self.len() * 4 < len_max(self.0.class)
     }
 
-    /// Searches the object with `hash` and a number for which `is_wanted` returns true. Mostly one
-    /// bucket decides, the home bucket; the following ones are searched out of line.
+    /// Finds the object with `hash` and a number for which `is_wanted` returns true. Mostly the
+    /// home bucket decides; the following buckets are searched out of line.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
         let home = self.home(hash);
@@ -335,7 +342,8 @@ impl<'g> LockedSegment<'g> {
         self.0.bucket(at.bucket).number(at.way)
     }
 
-    /// Returns a free way for `hash`, as near to its home bucket as possible.
+    /// Returns a free way for `hash`: in its home bucket, or in the first bucket after it that has
+    /// one.
     #[inline]
     pub(super) fn room(&self, hash: u64) -> Option<WayIndex> {
         let home = self.home(hash);
@@ -370,6 +378,7 @@ impl<'g> LockedSegment<'g> {
         passed.for_each(|bucket| f(self.0.bucket(bucket)));
     }
 
+    /// Stores the number of an object that replaces the one in a way, under the same hash.
     #[inline]
     pub(super) fn replace(&mut self, at: WayIndex, number: u32) {
         self.0.bucket(at.bucket).replace(at.way, number);

@@ -1,7 +1,7 @@
-//! Fullness groups: chunks in lists by how full they are, each chunk in at most one.
+//! Fullness groups (bins): chunks in lists by how full they are, each chunk in at most one.
 //!
-//! The owner of the chunks decides which group is for which fullness; the chunks lie in an array,
-//! and are linked by their indices in it.
+//! The owner of the chunks decides which group is for which fullness; the chunks are in an array of
+//! the owner, and are linked by their indices in that array.
 //!
 //! A doubly linked list for each group makes a move O(1); indices instead of pointers let the array
 //! grow. A change must ensure that the group of a chunk is recorded in its link: a move unlinks it
@@ -17,6 +17,7 @@ pub(crate) struct FullnessGroups<const N: usize>([u32; N]);
 /// The link of a chunk in its group.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupLink {
+    /// The chunk's group; `None`: the chunk is in no group.
     bin: Option<u8>,
     prev: u32,
     /// While the chunk is in no group, its owner may use this field.
@@ -45,17 +46,17 @@ impl<const N: usize> FullnessGroups<N> {
         Self([NONE; N])
     }
 
-    /// Returns a chunk of the last non-empty group, from `first` on.
+    /// Returns a chunk of the last non-empty group, no group before `first`.
     pub(crate) fn last(&self, first: u8) -> Option<u32> {
         self.0.iter().skip(first.into()).rev().copied().find(|&at| at != NONE)
     }
 
-    /// Returns a chunk of the first non-empty group, from `first` on.
+    /// Returns a chunk of the first non-empty group, no group before `first`.
     pub(crate) fn first(&self, first: u8) -> Option<u32> {
         self.0.iter().skip(first.into()).copied().find(|&at| at != NONE)
     }
 
-    /// Moves a chunk to a group, or to none. O(1).
+    /// Moves the chunk with the index `at` to the group `bin`, or to none. O(1).
     pub(crate) fn put(&mut self, chunks: &mut [impl HasGroupLink], at: u32, bin: Option<u8>) {
         let GroupLink { bin: was, prev, next } = *chunks[at as usize].group_link();
         if bin == was {

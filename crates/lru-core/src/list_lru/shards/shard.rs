@@ -1,5 +1,5 @@
-//! A shard: a list in two cache lines of its own, so that neither false sharing nor the
-//! adjacent-line prefetcher slows it down.
+//! A shard of a split list: a list for some of the processors, in two cache lines of its own, so
+//! that neither false sharing nor the adjacent-line prefetcher slows it down.
 //!
 //! A change must keep the list as the first field: the shard is recovered from a pointer to its
 //! list.
@@ -14,8 +14,8 @@ use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 
-/// The threshold for joining: if all shards but the busiest got fewer adds than this between two
-/// sweeps, the shards are joined.
+/// The threshold for joining: if all shards but the busiest together got fewer adds than this
+/// between two sweeps, the shards are joined.
 pub(super) const QUIET: u32 = 1024;
 
 /// One shard of a split list; see the module.
@@ -28,8 +28,8 @@ pub(crate) struct Shard {
     retired: UnsafeCell<*mut Shard>,
 }
 
-// SAFETY: all cells are guarded by the list's lock, except `retired`, which is used only by the
-// thread that frees the shard.
+// SAFETY: all cells are guarded by the list's lock, except `retired`, which only the queue of
+// retired objects uses.
 unsafe impl Send for Shard {}
 // SAFETY: shared access to the cells is synchronized by the list's lock; `adds` is atomic.
 unsafe impl Sync for Shard {}
@@ -54,6 +54,7 @@ unsafe impl Retired for Shard {
 }
 
 impl Shard {
+    /// Creates the shard of a list of `memcg` and `node`; `None` without memory.
     pub(super) fn try_new(memcg: &Memcg, node: NodeId, owner: *const ListsHead) -> Option<NonNull<Self>> {
         let one = ListLruOne::new_shard(memcg, node, owner);
         // The first sweep after the split must find the shard busy: it has not observed the shard
@@ -65,7 +66,7 @@ impl Shard {
         NonNull::new(shard)
     }
 
-    /// Returns the shard whose list this is.
+    /// Returns the shard whose list `one` is; `one` must be the list of a shard.
     pub(in super::super) fn of(one: *const ListLruOne) -> *mut Self {
         // The list is the first field. The pointer needs the box's provenance: a reference to the
         // list gives no access to the other fields, nor the right to free them.

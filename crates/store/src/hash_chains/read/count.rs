@@ -1,15 +1,13 @@
 //! The read side for builds without `std` and for loom: readers are counted ([`ReaderCount`]).
 //!
-//! Same interface as `epoch.rs`. The queue allocates for each retired object; without memory for
-//! that the object leaks.
-//!
-//! A change of the interface must be made in both.
+//! The interface is that of `epoch.rs`; a change of the interface must be made in both. The queue
+//! of retired objects is a vector; an object for which it cannot grow leaks.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use lowwater_rcu::reader_count::{Garbage, ReaderCount};
 
-/// A deferred call.
+/// A deferred call of `free(ptr)`, which frees one retired object.
 struct Call {
     ptr: *mut (),
     free: unsafe fn(*mut ()),
@@ -91,8 +89,8 @@ impl Guard {
 }
 
 impl Guard {
-    /// Frees waiting objects as soon as possible. Does nothing here: a reader's exit always frees
-    /// them.
+    /// Frees waiting objects as soon as possible. Does nothing here: the exit of the last reader
+    /// always frees them.
     pub(in crate::hash_chains) fn flush(&self) {}
 }
 

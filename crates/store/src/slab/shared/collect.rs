@@ -1,8 +1,9 @@
-//! Collection of all waiting objects.
+//! Collection: drops the retired objects whose readers have left, of all thread caches.
 //!
-//! Retired objects are otherwise dropped only when more objects are retired; a shrinker calls this
-//! to free memory now. A change must ensure that all bags are sealed before the one fence, that no
-//! lock is held while an object is dropped, and that other threads' additions do not prolong it.
+//! Retired objects are otherwise dropped only when more objects are retired; a shrinker calls
+//! `collect` to free memory now. A change must ensure that all bags are sealed before the one
+//! fence, that no lock is held while an object is dropped, and that objects which other threads add
+//! do not prolong a collection.
 
 use super::super::bag::Bag;
 use super::super::slotted::Slotted;
@@ -15,8 +16,8 @@ use crate::sync::Mutex;
 const COLLECT: usize = 64;
 
 impl<T: Slotted> SharedSlab<T> {
-    /// Seals everything, drops at most `most` objects without readers, and returns free slots to
-    /// their chunks. Returns the bytes that remain.
+    /// Seals all open bags, drops at most `most` objects without readers, and returns free slots to
+    /// their chunks. Returns the retired bytes that remain.
     pub(in crate::slab) fn collect(&self, most: usize) -> u64 {
         self.seal_all();
         self.drop_ready(most);
@@ -35,7 +36,8 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Drops at most `most` sealed objects without readers, returns free slots to their chunks, and
-    /// makes the byte counter exact. Returns the number of dropped objects.
+    /// adds all unreported bytes to the counter. Returns the upper bound of the number of dropped
+    /// objects, as [`empty`](Self::empty).
     pub(in crate::slab) fn drop_ready(&self, most: usize) -> usize {
         let mut left = most;
         for thread_cache in self.thread_caches.all() {
@@ -51,10 +53,10 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Drops at most `most` ready objects of a thread cache, and returns its free slots to their
-    /// chunks. Returns the number of dropped objects.
+    /// chunks. Returns the number of ready objects that it found, at most `most`: other threads may
+    /// drop some of them.
     pub(super) fn empty(&self, thread_cache: &Mutex<ThreadCache>, most: usize) -> usize {
-        // Each iteration shortens the queue; objects that other threads add meanwhile are left to
-        // them.
+        // The bound of the loop: objects that other threads add from now on are left to them.
         let all = most.min(thread_cache.lock().ready.len() as usize);
         let mut left = all;
         loop {

@@ -1,8 +1,8 @@
 //! Dropping of objects after their readers have left, and freeing of their slots.
 //!
-//! Each retirement drops at most two objects whose readers have left, so that the cost of a drop is
-//! spread evenly. A change must ensure that a destructor runs without a lock, that a panic in it is
-//! counted and does not leak the slot, and that a slot is freed exactly once.
+//! For each retired object at most two objects are dropped whose readers have left, so that the
+//! cost of drops is spread evenly. A change must ensure that a destructor runs without a lock, that
+//! a panic in it is counted and does not leak the slot, and that a slot is freed exactly once.
 
 use super::super::bag::Bag;
 use super::super::central_free_list::CentralFreeList;
@@ -21,7 +21,8 @@ use core::ptr::NonNull;
 use lowwater_base::poison::poison;
 use lowwater_lru_core::list::Hook;
 
-/// The maximum number of free slots in a thread cache.
+/// The maximum number of free slots in a thread cache; beyond it, half of them return to their
+/// chunks.
 const FREE_MAX: u32 = 512;
 
 impl<T: Slotted> SharedSlab<T> {
@@ -53,8 +54,8 @@ impl<T: Slotted> SharedSlab<T> {
         });
     }
 
-    /// The same for builds without thread-local storage: objects that other calls leave to this one
-    /// are in the thread cache.
+    /// As the variant above, for builds without thread-local storage and for loom: the objects that
+    /// other calls leave to this one are in the thread cache.
     ///
     /// # Safety
     ///
@@ -87,7 +88,7 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Drops objects. Returns the bytes that were counted for them.
+    /// Drops the objects of a batch. Returns the bytes to subtract for them.
     ///
     /// # Safety
     ///
@@ -139,13 +140,14 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Frees the slot of a dropped object into a thread cache that is not closed.
+    /// Frees the slot of a dropped object: into a thread cache that is not closed, or into the
+    /// slot's chunk, if the chunk is on another node or is being evacuated.
     #[inline]
     pub(super) fn take_back(&self, thread_cache: &mut ThreadCache, links: NonNull<Hook>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
-        // Relaxed, all: `mixed` is set once, see `refill`; `compacting` and `evacuating` are hints,
-        // see `CentralFreeList::begin_compaction`.
+        // Relaxed, all: `mixed` is set once, see `refill`; `compacting` and `evacuating` are hints:
+        // a slot for which they are missed stays in the thread cache for now.
         let is_ours = !self.mixed.load(Ordering::Relaxed) && !self.compacting.load(Ordering::Relaxed) || {
             // SAFETY: the object's slot is not free yet.
             let header = unsafe { Self::header(object) };
@@ -227,7 +229,8 @@ impl<T: Slotted> SharedSlab<T> {
         unsafe { Self::give_back(object) };
     }
 
-    /// Drops an object. Returns the bytes that were counted for it. The object's slot is not free
+    /// Drops an object. Returns the bytes to subtract for it: 0 for a type without a destructor,
+    /// whose bytes are subtracted when the bag's readers have left. The object's slot is not free
     /// yet and keeps the shared part alive, whatever the object's `Drop` does.
     ///
     /// # Safety

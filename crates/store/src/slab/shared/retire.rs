@@ -1,9 +1,9 @@
-//! Retiring of objects: they wait in bags of the thread cache for their readers.
+//! Retiring of objects: they wait in bags of the thread cache until their readers have left.
 //!
-//! A grace period costs a fence on all processors, so retired objects are collected in bags that
-//! share one. A change must ensure that a bag is sealed after its last object became unreachable,
-//! and that both its length and its bytes are bounded: the bounds limit the memory that readers
-//! hold back.
+//! A grace period costs a fence on all processors, so the objects of a bag share one grace period.
+//! Each call also drops a few objects of earlier bags, whose readers have left. A change must
+//! ensure that a bag is sealed after its last object became unreachable, and that both its length
+//! and its bytes are bounded: the bounds limit the memory that readers hold back.
 
 use super::super::bag::Bag;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
@@ -18,11 +18,11 @@ use crate::sync::Mutex;
 use crate::unwind;
 use core::ptr::NonNull;
 
-/// The divisor of the slab's slots for the number of objects at which an open bag is sealed.
+/// An open bag is sealed when it has one object for each `OPEN_PARTS` slots of the slab.
 const OPEN_PARTS: usize = 64;
-/// The lower bound of that number.
+/// The lower bound of that number of objects.
 pub(in crate::slab) const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
-/// The upper bound of that number.
+/// The upper bound of that number of objects.
 const OPEN_MAX: usize = 4096;
 /// The bytes at which an open bag is sealed, whatever the number of its objects.
 const OPEN_BYTES_MAX: u64 = 128 << 10;
@@ -57,7 +57,8 @@ impl<T: Slotted> SharedSlab<T> {
     pub(crate) unsafe fn retire_batch(shared: *const Self, objects: &[NonNull<T>]) {
         // SAFETY: a slab's shared part exists while one of its slots is not free.
         let this = unsafe { &*shared };
-        // SAFETY: no other code drops the objects, so they are live. No lock is held.
+        // Before the lock is taken, because `weight` is the user's code.
+        // SAFETY: no other code drops the objects, so they are live.
         let weights = unsafe { this.weigh(objects) };
         let weighed = || objects.iter().copied().zip(weights);
         let here = this.thread_caches.local();
@@ -80,8 +81,8 @@ impl<T: Slotted> SharedSlab<T> {
             bytes += u64::from(weight);
         }
         thread_cache.open_bytes += bytes;
-        // Bytes that are no longer waiting once the readers have left, whether or not the slots
-        // are reused yet: nothing is dropped.
+        // Without a destructor the bytes are subtracted when the bag's readers have left, and not
+        // slot by slot in `drop_object`.
         if !core::mem::needs_drop::<T>() {
             thread_cache.beside_bytes += bytes;
         }
@@ -236,8 +237,8 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Counts memory that was retired beside objects, and that readers of the index hold back in
-    /// the same way: it is counted until all readers have left that are inside now.
+    /// Counts memory that was retired beside objects (segments of the index), and that readers hold
+    /// back in the same way: the bytes are subtracted when the open bag's readers have left.
     pub(crate) fn retire_beside(&self, bytes: usize) {
         let mut thread_cache = self.thread_caches.local().lock();
         if !thread_cache.closed {
@@ -248,7 +249,7 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Returns the number of objects to drop for each retired object: one, so that slots are freed
-    /// as fast as they are needed; more if the queue is longer than two bags, because otherwise a
+    /// as fast as they are needed; two if the queue is longer than two bags, because otherwise a
     /// backlog that readers once caused would never shrink.
     pub(super) fn due(thread_cache: &ThreadCache) -> usize {
         if thread_cache.ready.len() > 2 * thread_cache.bag_len {
