@@ -17,7 +17,7 @@ pub struct Request {
     pub method: Method,
     /// The path without its query.
     pub path: String,
-    /// The `Host` header without the port; `None` if there is none, or if the head is not UTF-8.
+    /// The `Host` header without the port; `None` if there is none.
     pub host: Option<String>,
 }
 
@@ -85,9 +85,10 @@ fn first_line(line: &[u8]) -> Result<Request, RequestError> {
     Ok(Request { method, path, host: None })
 }
 
-/// Returns the value of the `Host` header, without the port; `None` also if `head` is not UTF-8.
+/// Returns the value of the `Host` header, without the port. Bytes that are not UTF-8 are replaced: a
+/// script may send them in any other header, and the host must be found all the same.
 fn host(head: &[u8]) -> Option<String> {
-    let head = std::str::from_utf8(head).ok()?;
+    let head = String::from_utf8_lossy(head);
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
     let (_, value) = fields.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
     let value = value.trim();
@@ -101,8 +102,6 @@ impl Request {
     /// does not come from another site's page by DNS rebinding: a site can let its own name resolve
     /// to this server's address, so that its visitors' browsers may read the responses, but the
     /// browsers then send that name as the host.
-    ///
-    /// Also true for a head that is not UTF-8, whose host is unknown.
     pub fn is_by_address(&self) -> bool {
         self.host.as_deref().is_none_or(|host| {
             let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -148,6 +147,15 @@ mod tests {
             assert_eq!(parse(head.as_bytes()).unwrap().unwrap().is_by_address(), by_address, "{host:?}");
         }
         assert!(parse(b"GET / HTTP/1.0\r\n\r\n").unwrap().unwrap().is_by_address());
+        for (head, by_address) in [
+            (&b"GET / HTTP/1.1\r\nX: \xff\r\nHost: attacker.example\r\n\r\n"[..], false),
+            (b"GET / HTTP/1.1\r\nHost: attacker.example\r\nX: \xff\r\n\r\n", false),
+            (b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n", false),
+            (b"GET / HTTP/1.1\r\nX: \xff\r\nHost: 127.0.0.1\r\n\r\n", true),
+        ] {
+            let request = parse(head).unwrap().unwrap();
+            assert_eq!(request.is_by_address(), by_address, "{:?}", String::from_utf8_lossy(head));
+        }
     }
 
     #[test]
