@@ -2,9 +2,12 @@
 //! TLS again, while clients are served. The cache keeps its values, and open connections keep their
 //! tenants and their encryption.
 //!
-//! Either all files are valid and take effect, or nothing changes and the log has the reason. A
+//! Either all files are valid and take effect, or no setting changes and the log has the reason. A
 //! tenant whose line was removed gets no limits; a tenant that never had a line keeps those of
-//! `tenant set`. A file should be replaced by a rename: a reload beside a write may find a part of it.
+//! `tenant set`. A file should be replaced by a rename: a reload beside a write may read a part of
+//! it.
+//!
+//! A change must ensure that all files are read before the first of them takes effect.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -60,7 +63,7 @@ pub fn reload(server: &Server) -> Result<String, String> {
     let tls = server.tls.as_ref().map(|tls| tls.read_again().map(|new| (tls, new))).transpose()?;
     let mut read = Vec::new();
     if let Some(given) = given {
-        // Held until the limits are set, so that of two calls one comes after the other.
+        // Held until the limits are set, so that concurrent calls set them one after the other.
         let mut limited = server.limited_tenants.lock();
         let names: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
         let listed: HashSet<&String> = names.iter().collect();

@@ -1,4 +1,5 @@
-//! File descriptors: enough for all connections, and one in reserve.
+//! File descriptors: the process's limit is raised to what all connections need, and one descriptor
+//! is kept in reserve.
 //!
 //! Without the spare, a process that is out of descriptors could not even accept a client to refuse
 //! it, and the client would wait for ever.
@@ -20,7 +21,7 @@ const LOG_PAUSE: Duration = Duration::from_secs(10);
 struct DescriptorLimit {
     /// The limit that is in force; `None`: none.
     soft: Option<u64>,
-    /// The limit up to which the process may raise the other one.
+    /// The limit up to which the process may raise `soft`; `None`: none.
     hard: Option<u64>,
 }
 
@@ -73,7 +74,9 @@ impl DescriptorLimit {
 /// refused: otherwise clients would wait in the listener's queue without an answer.
 #[derive(Debug)]
 pub struct SpareDescriptor {
+    /// An open null device; `None` while released, or if it could not be opened.
     file: Option<File>,
+    /// The time of the last log line.
     logged: Option<Instant>,
     /// Refused clients since the last log line.
     refused: u64,
@@ -92,12 +95,12 @@ impl SpareDescriptor {
         cfg!(unix) && matches!(why.raw_os_error(), Some(23 | 24))
     }
 
-    /// Releases the descriptor. Returns false if there was none.
+    /// Releases the descriptor. Returns false if none is in reserve.
     pub fn release(&mut self) -> bool {
         self.file.take().is_some()
     }
 
-    /// Opens the descriptor again, if there is one.
+    /// Opens the descriptor again, unless the system has none left: then a later call tries again.
     pub fn reserve(&mut self) {
         if self.file.is_none() {
             self.file = File::open(if cfg!(unix) { "/dev/null" } else { "NUL" }).ok();

@@ -1,10 +1,11 @@
 //! The server's side of TLS.
 //!
-//! The files are read at the start and again by SIGHUP; open connections keep what they have. A
-//! client that does not finish its handshake in [`HANDSHAKE_TIME_MAX`] is closed.
+//! The certificate files are read at the start and again by SIGHUP; open connections keep the
+//! configuration of their handshake. A client that does not finish its handshake in
+//! [`HANDSHAKE_TIME_MAX`] is closed.
 //!
-//! A change must ensure that no byte of a client with TLS reaches the decoder before the handshake,
-//! and none unencrypted.
+//! A change must ensure that only bytes that a TCP client sent through TLS, after its handshake,
+//! reach the decoder.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use super::stream::Stream;
 use crate::settings::tls::{ClientCertificates, TlsSettings};
 
-/// The time of a client for its handshake.
+/// The time that a client has for its handshake.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The server's certificate and key, and the rules for clients.
@@ -34,6 +35,7 @@ pub struct Tls {
 /// The files as they were read last.
 struct Read {
     acceptor: TlsAcceptor,
+    /// The time at which they were read.
     at: Instant,
 }
 

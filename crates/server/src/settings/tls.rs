@@ -11,6 +11,7 @@ pub struct TlsSettings {
     pub chain: PathBuf,
     /// The file with the private key, in PEM.
     pub key: PathBuf,
+    /// The rule for clients' certificates.
     pub clients: ClientCertificates,
     /// TLS 1.3 only; otherwise also TLS 1.2.
     pub is_13_only: bool,
@@ -23,6 +24,7 @@ pub enum ClientCertificates {
     None,
     /// A client may have none; one that it has must be valid.
     Optional(PathBuf),
+    /// Each client must have a valid one.
     Required(PathBuf),
 }
 
@@ -32,9 +34,10 @@ pub struct TlsOptions {
     chain: Option<PathBuf>,
     key: Option<PathBuf>,
     authorities: Option<PathBuf>,
+    /// 0: no certificates of clients, 1: optional, 2 or 3: required.
     verify_mode: u8,
     is_13_only: bool,
-    /// The name of an option that was given.
+    /// The name of the last option that was given.
     given: Option<String>,
 }
 
@@ -43,7 +46,7 @@ impl TlsOptions {
     ///
     /// # Errors
     ///
-    /// A sentence with the option's name, if the value is none of the option.
+    /// A sentence with the option's name, if the value is not valid for the option.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         let needs = |what: &str| format!("-o: {name} needs {what}");
         let file = || value.filter(|path| !path.is_empty()).map(PathBuf::from).ok_or_else(|| needs("a file"));
@@ -66,7 +69,7 @@ impl TlsOptions {
                 Some("1") => {}
                 _ => return Err(needs("1 (PEM), the only format")),
             },
-            // Buffers and sessions are bounded by the library.
+            // Accepted without effect: the TLS library bounds buffers and sessions itself.
             "ssl_wbuf_size" | "ssl_session_cache" => {}
             _ => return Ok(false),
         }

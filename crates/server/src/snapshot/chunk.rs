@@ -5,11 +5,12 @@
 //!   chunk    length, 4 bytes | checksum, 8 bytes | that many bytes of values
 //! ```
 //!
-//! Numbers are little-endian. The checksum is that of the chunk and of everything before it, so
-//! neither a damaged nor a missing chunk goes unnoticed.
+//! Numbers are little-endian. The checksum is that of the chunk, of all chunks before it and of the
+//! time, so neither a damaged nor a missing chunk goes unnoticed.
 //!
 //! A change of the layout needs another magic number: a file of another version must be refused,
-//! not misread. A change must ensure that reading a damaged file allocates no more than it contains.
+//! not misread. A change must ensure that reading a damaged file allocates memory in proportion to
+//! the bytes that the file contains, whatever lengths it states.
 
 use std::io::{self, Read, Write};
 
@@ -20,7 +21,8 @@ const MAGIC_OF_ALL: &[u8; 7] = b"lowwate";
 const CHUNK_BYTES: usize = 1 << 20;
 /// Longer chunks are not read: the largest value (`-I`) is 1 GiB.
 const CHUNK_BYTES_MAX: usize = (1 << 30) + (2 << 20);
-/// Bytes are read in steps of this size, so that a damaged length allocates no more than there is.
+/// Bytes are read in steps of this size, so that a damaged length allocates little more memory than
+/// the file has bytes.
 const READ_BYTES: usize = 1 << 20;
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -30,6 +32,7 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 #[derive(Debug)]
 pub struct ChunkWriter<W> {
     to: W,
+    /// The values of the next chunk.
     chunk: Vec<u8>,
     sum: Checksum,
 }
@@ -43,7 +46,8 @@ pub struct ChunkReader<R> {
     sum: Checksum,
 }
 
-/// A checksum of all bytes so far: FNV-1a, eight bytes at a time.
+/// A checksum of all bytes so far, and of the length of each part: the step of FNV-1a for eight
+/// bytes at a time, with a rotation, so that high bits reach low ones.
 #[derive(Clone, Copy, Debug)]
 struct Checksum(u64);
 
@@ -56,7 +60,7 @@ pub enum ReadError {
     /// The file cannot be read, before its magic number is known.
     #[error(transparent)]
     Unreadable(io::Error),
-    /// The file is one of this version, and is damaged.
+    /// The file is one of this version, and is damaged or cannot be read further.
     #[error(transparent)]
     Damaged(#[from] io::Error),
 }
@@ -94,7 +98,7 @@ impl<W: Write> ChunkWriter<W> {
         &mut self.chunk
     }
 
-    /// Writes the chunk, if it is long enough.
+    /// Ends a value: writes the chunk, if it is long enough.
     pub fn end_item(&mut self) -> io::Result<()> {
         if self.chunk.len() >= CHUNK_BYTES {
             self.write_chunk()?;

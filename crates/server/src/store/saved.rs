@@ -17,10 +17,10 @@ use crate::value::item_flags::ItemFlags;
 use crate::value::item_number::ItemNumber;
 use crate::value::Value;
 
-/// The use counts of values are below this: see [`Meta::heat`].
+/// The number of possible use counts: see [`Meta::heat`].
 const HEATS: usize = 8;
 
-/// The shortest time left of a value that has not expired, in the unit of the file.
+/// The shortest time left of a value that has not expired: the file stores whole milliseconds.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// A value to be loaded.
@@ -29,6 +29,7 @@ pub struct LoadedValue {
     pub value: Value,
     /// The time that was left to it when it was saved; `None`: it does not expire.
     pub left: Option<Duration>,
+    /// The use count: see [`Meta::heat`].
     pub heat: u8,
 }
 
@@ -73,7 +74,7 @@ impl Store {
         Ok(saved)
     }
 
-    /// Creates a value with these numbers.
+    /// Creates a value with the flags and the number that were saved, and an access now.
     pub fn loaded_value(
         &self,
         key: &[u8],
@@ -93,13 +94,13 @@ impl Store {
     }
 
     /// Loads values in this order, `away` after they were saved. Each is charged to its key's tenant,
-    /// which is created if it does not exist. Without evictions, a value without room is refused.
-    /// Values that are stored later get higher numbers.
+    /// which is created if it does not exist. If the server does not evict, a value without room is
+    /// refused. Values that are stored later get higher serial numbers.
     pub fn load(&self, values: impl Iterator<Item = LoadedValue>, away: Duration) -> Loaded {
         let mut groups = std::collections::HashMap::new();
         let mut without_room = 0;
         let mut loaded = self.cache.load(values.filter_map(|LoadedValue { value, left, heat }| {
-            // Relaxed: no value is stored meanwhile, and the number guards no other memory.
+            // Relaxed: no value is stored meanwhile, and the serial number guards no other memory.
             self.serial.fetch_max(value.serial(), Ordering::Relaxed);
             let tenant = self.tenants.for_key(value.key());
             if !self.has_room(&tenant, &value) {

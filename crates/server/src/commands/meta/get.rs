@@ -1,9 +1,11 @@
 //! `mg`: reads a value; with flags, also touches it, creates it on a miss, or wins the right to
 //! store it again.
 //!
-//! A plain read is a single lookup in the cache. Requests that need the remaining time, or that
-//! change something (a win, a value created on a miss), take the slower path through an update,
-//! which is atomic: of all clients that read a stale value at the same time, exactly one wins.
+//! A plain read finds the value by one lookup, and records the fetch by another after the reply,
+//! which shows the access before. Requests that need the remaining time, or that change something
+//! (a win, a value created on a miss), find the value by an update, which is slower and atomic: of
+//! all clients that read a stale value at the same time, only one wins. A `T` sets the expiry in a
+//! step of its own.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::events;
@@ -23,12 +25,13 @@ struct Found {
     value: Value,
     /// The value's expiry; [`Expiry::Never`] unless the request needs it.
     expiry: Expiry,
+    /// The value was created by this request (`N`).
     made: bool,
     /// The client wins the right to store the value again.
     won: bool,
 }
 
-/// Answers `HD`, `VA` or `EN`.
+/// Executes an `mg`, and answers `HD`, `VA` or `EN`. A miss counts as a get, even with `T`.
 pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
     let full_key = session.namespace.qualify(&meta.key);
     let found = find(session, &full_key, &meta).await;
@@ -140,8 +143,8 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
 }
 
 impl Found {
-    /// Returns the existing value, and whether the client wins it: if it is stale or has less time
-    /// left than `R` allows, and no other client has won it.
+    /// Returns the existing value, and whether the client wins it: if the value is stale or has
+    /// less time left than `R` allows, and no other client has won it.
     fn there(meta: &MetaCommand<'_>, there: Existing<'_>) -> Self {
         let expiry = Expiry::from(there.left);
         let item_flags = there.value.item_flags();
