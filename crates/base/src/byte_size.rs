@@ -1,8 +1,8 @@
 //! An amount of memory.
 //!
 //! A type of its own keeps a number of entries or pages from being passed where bytes are expected.
-//! Arithmetic saturates (the operators and the constructors alike), and `Display` and `FromStr` are
-//! inverses: limits are printed and read again.
+//! Arithmetic saturates (the operators and the constructors alike), and `FromStr` reads the text of
+//! `Display` (not of `{:#}`) back to the same amount: limits are printed and read again.
 //!
 //! A change must ensure that no operation wraps, and that none panics except the division by zero.
 
@@ -83,7 +83,7 @@ impl ByteSize {
 
 impl fmt::Display for ByteSize {
     /// Writes the format of cgroup files: the number, or `max`. The alternate form `{:#}` is for
-    /// people: at most four digits and a unit, rounded to the nearest tenth, as in `12.5 MiB`.
+    /// people: from 1 KiB on the nearest tenth of the largest unit that fits, as in `12.5 MiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::MAX {
             f.pad("max")

@@ -73,8 +73,8 @@ pub struct GracePeriod(u64);
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let mut waiting = WAITING.lock();
-    // An open request may have been made before this call, so it does not cover the grace period;
-    // the one after it does.
+    // An open request was made before this call, so it does not cover the grace period; the one
+    // after it does.
     let stamp = waiting.answers + 1 + u64::from(waiting.is_requested);
     waiting.answers_wanted = waiting.answers_wanted.max(stamp);
     let must_request = !waiting.is_requested && waiting.next_request();
@@ -93,7 +93,7 @@ impl GracePeriod {
         true
     }
 
-    /// Returns whether all readers that were inside when the grace period started have left.
+    /// Returns true only if all readers that were inside when the grace period started have left.
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         WAITING.lock().answers >= self.0
@@ -104,9 +104,10 @@ impl GracePeriod {
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {}
 
-/// Frees the objects that waited for the embedder's readers. The embedder must call it once for
-/// each [`after_readers`](crate::embedder::ReadSide::after_readers), from a context where memory
-/// may be freed.
+/// Answers the open request: frees its batch, and makes a request for the next batch, if there is
+/// one. The embedder must call this once for each
+/// [`after_readers`](crate::embedder::ReadSide::after_readers), from a context where memory may be
+/// freed.
 ///
 /// # Safety
 ///
@@ -127,8 +128,9 @@ pub unsafe fn readers_left() {
     unsafe { gone.free() };
 }
 
-/// Returns the number of objects that wait to be freed. An embedder that shuts down calls this
-/// after it has dropped its last list, and waits for [`readers_left`] until the result is 0.
+/// Returns the number of objects that wait for a grace period; those that a running
+/// [`readers_left`] is freeing are not counted. An embedder that shuts down calls this after it has
+/// dropped its last list, and waits until the result is 0 and no `readers_left` is running.
 pub fn waiting() -> usize {
     let waiting = WAITING.lock();
     waiting.requested.len() + waiting.next.len()

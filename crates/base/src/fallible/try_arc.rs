@@ -1,10 +1,12 @@
-//! See [`TryArc`]. Under loom this file is compiled twice: with plain atomics for general use,
-//! since otherwise every model would pay for the clones of its handles, and with loom's atomics for
-//! its own model check (`loom.rs`).
+//! A shared pointer that reports a failed allocation: [`TryArc`].
 //!
-//! `Arc::try_new` does not exist on a stable compiler, so this is the shared pointer of all
-//! `no_std` crates. A change must keep the three orderings of `clone` and `drop` that
-//! docs/ORDERINGS.md lists, and that the count never wraps.
+//! `Arc::try_new` does not exist on a stable compiler, so the `no_std` crates share values through
+//! this type, except trait objects of the user. A change must keep the Release and Acquire of
+//! `drop`, which docs/ORDERINGS.md lists, and that the count never wraps.
+//!
+//! Under loom this file is compiled twice: with plain atomics for general use, since otherwise
+//! every model would pay for the clones of its handles, and with loom's atomics for its own model
+//! check (`loom.rs`).
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -17,8 +19,8 @@ use super::{AtomicUsize, Ordering};
 use crate::fallible::try_box;
 use crate::mutated;
 
-/// The maximum number of handles of one value: so far from wrapping the count that concurrent
-/// clones cannot reach it.
+/// A clone panics if there are more handles of its value than this. Far enough from the count's
+/// maximum: concurrent clones, each of which adds one before it panics, cannot wrap the count.
 const HANDLES_MAX: usize = isize::MAX as usize;
 
 /// An `Arc` that can be allocated fallibly, by [`try_new`](Self::try_new), which the standard
@@ -174,8 +176,8 @@ mod tests {
     #[should_panic = "too many handles"]
     fn the_count_does_not_wrap() {
         let handle = TryArc::try_new(()).unwrap();
-        // As if so many handles had been leaked. The panic leaks the value, since the count is out
-        // of range.
+        // As if so many handles had been leaked. `ManuallyDrop`, since the count is wrong until it
+        // is set to 1 again.
         handle.counted().handles.store(HANDLES_MAX + 1, Ordering::Relaxed);
         let handle = core::mem::ManuallyDrop::new(handle);
         let count = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| (*handle).clone()));

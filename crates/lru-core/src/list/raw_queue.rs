@@ -1,10 +1,12 @@
 //! A queue of links. Links are removed only at the front, so each refers to the next one and none
 //! to the previous one.
 //!
-//! For objects that wait in order and are never removed from the middle, such as retired ones: a
-//! link takes half of the links' memory, and the other half is free for a weight (`set_spare`).
+//! For objects that wait in order and are never removed from the middle, such as retired ones. The
+//! reference to the next object takes half of the memory of an object's links; the other half is
+//! free for a weight (`LinkLayout::set_spare`).
 //!
-//! A change must ensure that a link is taken off at the front only, and is on one queue at a time.
+//! A change must ensure that links are removed at the front only, and that no operation of the
+//! queue writes their `prev`, which holds the weight.
 
 use super::link_layout::LinkLayout;
 use super::link_ref::{LinkNode, LinkRef};

@@ -1,9 +1,10 @@
 //! A slot allocator for tests, without the slab of `lowwater-store`: chunks are freed with the
 //! arena.
 //!
-//! Lists of slot numbers can so be tested in this crate, although the slab is in a crate above it.
+//! With it, lists whose links are slot numbers are tested in this crate, although the slab is in a
+//! crate above.
 //!
-//! It must hand out numbers as the slab does: one for each slot, none twice at a time.
+//! The arena must hand out numbers as the slab does: one for each slot, none twice at a time.
 
 use super::Handle;
 use crate::sync::Mutex;

@@ -1,9 +1,9 @@
-//! Batches: many items are added or removed under one lock acquisition. They are passed as an
-//! [`Isolated`], so nothing is allocated.
+//! Batches: many items are added or removed under one lock acquisition. Added items come from an
+//! [`Isolated`] and removed items go to one, so nothing is allocated.
 //!
-//! The lock is released after every 64 items, so that a batch of any length delays other threads by
-//! a bounded time. A change must ensure that an item that was not moved stays in the caller's
-//! `Isolated`: no item is lost on an error.
+//! The lock is released after every `BATCH` items, so that a batch of any length delays other
+//! threads by a bounded time. A change must ensure that an item that was not added stays in the
+//! caller's `Isolated`: no item is lost on an error.
 
 use super::isolate::Isolated;
 use super::locked::LockedList;
@@ -59,9 +59,9 @@ impl<T: Linked> ListLru<T> {
         Ok(added)
     }
 
-    /// Removes those of `items` that are on one of these lists, appends them to `to`, and returns
-    /// their number. As [`del`](Self::del), but consecutive items of the same list share one lock
-    /// acquisition.
+    /// Removes those of `items` that are on a list of this `ListLru`, appends them to `to`, and
+    /// returns their number. As [`del`](Self::del), but consecutive items of the same list share
+    /// one lock acquisition.
     ///
     /// No lock is held while the next item is taken from `items`.
     pub fn del_batch<'i>(&self, items: impl IntoIterator<Item = &'i T>, to: &mut Isolated<T>) -> u64
