@@ -17,9 +17,9 @@ const SHOWN_MAX: usize = 40;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("field `{field}`: found \"{found}\", expected {expected}")]
 pub struct TextError {
-    /// The name of the field in the file.
+    /// The name of the field in the file; a line of the file if the line has no name.
     pub field: String,
-    /// The text found, cut if it is long.
+    /// The text found, escaped, and cut if it is long.
     pub found: String,
     /// A description of the expected text.
     pub expected: &'static str,

@@ -81,8 +81,9 @@ impl NewNegative<'_> {
     }
 
     /// Kills up to `over` negatives of the directory, in the order of the clock hand. `share`
-    /// returns how many negatives do not count, and how many of the others may stay. Returns how
-    /// many were killed; `None` if the directory has no more than may stay.
+    /// returns how many negatives do not count, and how many of the others may stay. Returns the
+    /// number of killed negatives; `None` if the directory has no more than may stay, and no
+    /// negative was killed.
     pub(super) fn trim_directory_of(
         &self,
         share: impl Fn(&Children<Arc<Dentry>>) -> (usize, usize),
@@ -169,8 +170,8 @@ impl NewNegative<'_> {
             }
         };
         over -= self.trim_directory_of(share, over, insert_ghost).unwrap_or(0);
-        // A promoted negative still counts, so a second pass kills the ones that the first promoted
-        // past.
+        // Promoted negatives still count against the capacity, and the first pass stops after
+        // `oldest` negatives, promoted or killed: the second continues with the next ones.
         for _ in 0..2 {
             let oldest = over.min(self.on_probation().saturating_sub(probation));
             over -= self.core.end_probation(self.sb, memcg, node, oldest, capacity);

@@ -22,6 +22,7 @@ const STALL_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct FoundSources {
     pub(super) opened: Vec<OpenSource>,
+    /// One sentence for each source or limit that cannot be watched.
     pub(super) missing: Vec<String>,
 }
 
@@ -58,8 +59,8 @@ impl FoundSources {
         }
     }
 
-    /// Finds this process's control group as a limit. A group that cannot be read, or that does not
-    /// exist, is missing.
+    /// Finds this process's control group as a limit. If the group cannot be read or does not
+    /// exist, adds the reason to `missing`.
     pub(super) fn cgroup(&mut self, config: CgroupLimit) -> Option<WatchedCgroup> {
         let found = WatchedCgroup::find(config).map_err(|error| error.to_string());
         found.and_then(|found| found.ok_or_else(|| "this process sees no control group for memory".into())).map_or_else(

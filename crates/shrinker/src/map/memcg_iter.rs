@@ -2,8 +2,10 @@
 //! stopped.
 //!
 //! Groups are taken from the summary a few at a time, and no lock is held in between. A group that
-//! is live throughout is visited exactly once (S15), a group that becomes or ceases to be live
-//! meanwhile at most once.
+//! is live (holds objects) throughout is visited exactly once (S15), a group that becomes or ceases
+//! to be live meanwhile at most once. Without memory, groups may be left out.
+//!
+//! The group P at which the previous iterator stopped, after shrinker i, is visited in two parts:
 //!
 //! ```text
 //!     start = (P, i):   P, shrinkers after i  |  groups after P  |  groups before P  |  P, shrinkers up to i
@@ -30,7 +32,7 @@ const GROUPS_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) memcg: Memcg,
-    /// The shrinkers to call.
+    /// The ids of the shrinkers to call; those without objects of the group are included.
     pub(crate) ids: RangeInclusive<u32>,
 }
 
@@ -41,9 +43,10 @@ pub(crate) struct MemcgIter<'a> {
     map: &'a Map,
     root: MemcgId,
     node: NodeId,
+    /// The position at which the previous iterator stopped; `None` to begin with `root`.
     start: Option<IterPosition>,
     phase: IterPhase,
-    /// The group last taken from the summary in this phase.
+    /// The group last taken from the summary in this phase; at first the start group.
     last: Option<Path>,
     /// Groups taken from the summary, in reverse order.
     waiting: Vec<Memcg>,
@@ -68,13 +71,14 @@ impl<'a> MemcgIter<'a> {
     /// Creates an iterator that begins after `start`, or with `root` itself.
     pub(crate) fn new(map: &'a Map, root: &Memcg, node: NodeId, start: Option<IterPosition>) -> Self {
         let phase = if start.is_some() { IterPhase::Head } else { IterPhase::After };
-        // Without memory for a copy it begins with `root` itself.
+        // Without memory for a copy of the path, the iterator begins with `root` itself.
         let start = start.and_then(|start| Some((start.try_clone()?.path, start)));
         let (last, start) = start.map_or((None, None), |(last, start)| (Some(last), Some(start)));
         let phase = if start.is_some() { phase } else { IterPhase::After };
         Self { map, root: root.id(), node, start, phase, last, waiting: Vec::new() }
     }
 
+    /// Takes the next groups of this phase from the summary, and returns the first of them.
     fn refill(&mut self) -> Option<Memcg> {
         let until = match self.phase {
             IterPhase::Before => self.start.as_ref().map(|start| start.path.as_slice()),

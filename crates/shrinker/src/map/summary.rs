@@ -1,10 +1,12 @@
-//! The summary tree of one NUMA node: the groups with objects, and the paths that lead to them.
+//! The summary tree of one NUMA node: the groups with objects (live groups), and the paths that
+//! lead to them. A pass finds the live groups of a subtree in it without visiting empty ones.
 //!
-//! Locked only when a group gets its first pair or loses its last, and by a pass once per batch of
-//! groups; not by an `add` for a group that has a pair already.
+//! Locked only when a group gets its first pair (a shrinker with objects of the group) or loses its
+//! last, and by a pass: once per batch of groups, and for the pass's position; not by an `add` for
+//! a group that has a pair already.
 //!
-//! It lets a pass find the live groups of a subtree without visiting empty ones. Invariants 2 and 3
-//! of `map.rs` tie it to the infos; both change together under the shard's write lock.
+//! Invariants 2 and 3 of `map.rs` tie the tree to the `ShrinkerInfo`s; both change together under
+//! the shard's write lock.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -39,11 +41,11 @@ pub(crate) enum IterKind {
     Direct = 1,
 }
 
-/// The summary tree of one NUMA node. Most groups with objects have no such group below them: such
-/// a leaf is only its handle.
+/// The summary tree of one NUMA node. Most live groups have no live group below them: such a leaf
+/// is only its handle.
 #[derive(Default)]
 pub(crate) struct Summary {
-    /// Groups with objects of their own, and without a summary node.
+    /// Live groups without a summary node.
     leaves: ByGroup<Memcg>,
     nodes: HashMap<MemcgId, SummaryNode, IdHasher>,
 }
@@ -66,7 +68,7 @@ fn positions_bytes(positions: &[Option<IterPosition>; 2]) -> usize {
     size_of_val(positions) + paths.sum::<usize>()
 }
 
-/// Returns the position of `memcg` below `root`; `None` without memory. O(depth).
+/// Returns the path of `memcg` below `root`; `None` without memory. O(depth).
 pub(crate) fn path(root: MemcgId, memcg: &Memcg) -> Option<Path> {
     let mut path = Path::new();
     let mut at = memcg;
@@ -95,9 +97,9 @@ impl IterPosition {
 }
 
 impl Summary {
-    /// Adds a group that got its first pair: creates its node, and those of its ancestors up to the
-    /// first that has one. Returns false, without a change, if there is no memory. O(depth) at
-    /// most.
+    /// Adds a group that got its first pair: as a leaf, unless it has a node, with the nodes of its
+    /// ancestors up to the first that is in the tree. Returns false, without a change, if there is
+    /// no memory. O(depth) at most.
     pub(super) fn link(&mut self, memcg: &Memcg) -> bool {
         let made = self.try_link(memcg);
         if !made {
@@ -128,8 +130,8 @@ impl Summary {
         true
     }
 
-    /// Removes a group that lost its last pair: its node, and those of ancestors that led only to
-    /// it. O(depth) at most.
+    /// Removes a group that lost its last pair: its leaf or, if no live group is below it, its
+    /// node, and the nodes of ancestors that led only to the group. O(depth) at most.
     ///
     /// The caller holds a handle on `memcg` until the lock is released, so no handle that is
     /// dropped here is the last: `memcg` keeps its ancestors alive.
@@ -162,8 +164,8 @@ impl Summary {
         self.nodes.get_mut(&group.id())
     }
 
-    /// Frees a group's node if it is not needed. Returns true if the group is still in the tree, as
-    /// a node or as a leaf.
+    /// Frees a group's node if it is not needed; a live group becomes a leaf. Returns true if the
+    /// group is still in the tree, as a node or as a leaf.
     fn free_if_unused(&mut self, id: MemcgId) -> bool {
         let Some(node) = self.nodes.get(&id) else { return self.leaves.get(id).is_some() };
         if !node.children.is_empty() || node.live && node.positions.is_some() {
@@ -204,8 +206,8 @@ impl Summary {
             }
         }
         let Some(mut node) = self.nodes.get(&root) else { return };
-        // The child last visited below the end of `path`: `None`, or the first step of `after` that
-        // no longer leads on (the group is gone, and its id may have been reused).
+        // The child last visited below the end of `path`. At first `None` or, if a group of `after`
+        // is gone (its id may have been reused), the first step that no longer leads on.
         let existing = self.existing_steps(root, &path);
         let mut seen = path.drain(existing..).next();
         if path.last().is_some_and(|last| !self.nodes.contains_key(last)) {
@@ -267,13 +269,14 @@ impl Summary {
             .count()
     }
 
-    /// Returns the position at which an iterator of this kind from `root` stopped.
+    /// Returns the position at which an iterator of this kind from `root` stopped; `None` also
+    /// without memory for the copy.
     pub(crate) fn iter_position(&self, root: MemcgId, kind: IterKind) -> Option<IterPosition> {
         self.nodes.get(&root)?.positions.as_ref()?[kind as usize].as_ref()?.try_clone()
     }
 
-    /// Stores the position at which an iterator of this kind from `root` stopped. Dropped when the
-    /// subtree becomes empty, or if there is no memory.
+    /// Stores the position at which an iterator of this kind from `root` stopped. The position is
+    /// dropped when the subtree becomes empty, or if there is no memory.
     pub(crate) fn set_iter_position(&mut self, root: MemcgId, kind: IterKind, position: Option<IterPosition>) {
         let node = match (position.is_some(), self.leaves.get(root)) {
             (true, Some(leaf)) => {

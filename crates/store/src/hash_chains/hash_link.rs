@@ -16,10 +16,12 @@ use core::ptr;
 /// free: the object contains an `AtomicPtr`, so its address is even.
 const LINKED: usize = 1;
 
-/// A field of each object that can be on a chain. 8 bytes.
+/// A field of each object that can be on a chain. One word.
 pub struct HashLink<T> {
+    /// The next object of the chain, with the tag `LINKED`. A removed object keeps it, without the
+    /// tag, for readers that stand on the object.
     pub(super) next: AtomicPtr<T>,
-    /// Reports reads, and the freeing, to the model checker.
+    /// Reports reads of the object, and its freeing, to the model checker.
     #[cfg(lowwater_loom)]
     pub(super) seen: UnsafeCell<()>,
 }
@@ -140,8 +142,8 @@ impl<T> HashLink<T> {
     pub(super) fn leave(&self, before: &AtomicPtr<T>, before_is_head: bool) {
         // Relaxed: the lock is held (invariant 2).
         let next = untagged(self.next.load(Ordering::Relaxed));
-        // Release: pairs with the Acquire in `follow`; the following object was published to this
-        // thread under this lock.
+        // Release: pairs with the Acquire in `follow`; this thread sees the following object as
+        // inserted, because the insert held the same lock.
         before.store(if before_is_head { next } else { tagged(next) }, Ordering::Release);
         self.take_off();
     }

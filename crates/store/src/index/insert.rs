@@ -1,7 +1,8 @@
 //! Inserts and replacements: an object enters the index under the lock of its segment.
 //!
-//! The caller's `add` runs between the choice of a way and the store of the number, under the
-//! segment's lock, so that the list and the index agree about each object. A change must ensure
+//! The caller's `add` runs between the choice of a way (a bucket's place for one object) and the
+//! store of the object's number there, under the segment's lock, so that the list to which `add`
+//! adds the object and the index agree about each object. A change must ensure
 //! that the index is unchanged if `add` refuses or panics, and that nothing is dropped while the
 //! lock is held.
 

@@ -21,11 +21,11 @@ use lowwater_base::prefetch::prefetch;
 use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 
-/// The most bits by which segments are told apart. The rest of a hash selects the bucket and the
-/// tag.
+/// The maximum depth of a segment: the number of leading bits that its hashes have in common. The
+/// rest of a hash selects the bucket and the tag.
 const DEPTH_MAX: u8 = 24;
-/// The directory is not doubled beyond this many places per segment: hashes with a long common
-/// prefix are not worth it.
+/// The directory is doubled only while it has at most this many entries per segment: hashes with a
+/// long common prefix are not worth a longer one.
 const PLACES_PER_SEGMENT: usize = 16;
 /// A split that leaves less than 1 / `SIDE_PARTS` of the objects on one side is not made.
 const SIDE_PARTS: usize = 16;
@@ -108,7 +108,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         guard: &Guard,
         hasher: &impl Fn(&T) -> u64,
     ) -> Result<(), AllocError> {
-        // Not quite room for twice the objects: classes are not exact multiples of each other.
+        // A little less than room for twice the objects, as classes are not exact multiples of each
+        // other: the class for exactly twice could be one larger.
         let class = class_for(segment.len() * 2 - segment.len() / 8);
         let objects = self.hashed(segment, hasher)?;
         let header = segment.view().header();
@@ -117,14 +118,15 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.replace_segment(segment, core::iter::once(smaller), guard)
     }
 
-    /// Moves the next segment that is to be evacuated from its chunk. Returns false if there is
-    /// none. Must not be called under a segment's lock.
+    /// Moves the next segment that is to be evacuated from its chunk of the pool, so that the chunk
+    /// becomes empty. Returns false if there is none. Must not be called under a segment's lock.
     #[cold]
     pub(super) fn tidy(&self, guard: &Guard) -> bool {
         let Some(pool) = self.pool() else { return false };
         let Some((at, prefix)) = pool.evacuating() else { return false };
         let Some(mut segment) = self.lock_if_any(prefix, guard) else { return false };
-        // If they differ, the segment was not published yet, or has been replaced already.
+        // If the addresses differ, the segment at `at` was not published yet, or has been replaced
+        // already.
         if ptr::eq(segment.view().as_ptr(), at) {
             // Without room in another chunk the segment stays.
             let _moved = self.move_out(&mut segment, Some(pool), guard);

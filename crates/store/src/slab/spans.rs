@@ -1,9 +1,9 @@
-//! Memory of chunks. On Linux, full chunks of up to 2 MiB lie in spans of 2 MiB from the system, to
-//! which empty chunks are returned; other chunks, and all chunks elsewhere, come from the global
-//! allocator.
+//! Memory of chunks. On Linux, full chunks of up to 2 MiB lie in spans: mappings of 2 MiB each. The
+//! memory of empty chunks returns to the system. Other chunks (those that are not full), and all
+//! chunks on other systems, come from the global allocator.
 //!
-//! A general allocator would keep freed chunks. A span is a single mapping, however its chunks are
-//! used, and can be one huge page.
+//! A general allocator would keep freed chunks. A span stays a single mapping, however its chunks
+//! are used, and can be one huge page.
 //!
 //! Returning memory takes a system call that reaches every processor that runs a thread of this
 //! process, and the next use of the memory faults once per page. So some empty chunks are kept for
