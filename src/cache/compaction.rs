@@ -1,19 +1,20 @@
 //! Compaction: records in sparse chunks are copied together, so that whole chunks return to the
 //! system.
 //!
-//! When most records leave, the rest are scattered: a single record keeps its whole chunk of 64 KiB
-//! from the system, so the free slots beside it return nothing. A record itself cannot move, as
-//! readers may hold references to it. So a clone of its key and value takes its place in the index
-//! and on its list, with the same age, uses, deadline and charge; the old record is retired. The
-//! listener is not called, and no statistics change.
+//! When most records leave, the rest are scattered: a single record keeps its whole chunk (64 KiB
+//! or more) from the system, so the free slots beside it return nothing. A record itself cannot
+//! move, as readers may hold references to it. So a clone of its key and value takes its place in
+//! the index and on its list, with the same age, uses, deadline and charge; the old record is
+//! retired. The listener is not called, and no statistics change.
 //!
-//! The housekeeper compacts when less than half of a node's memory is used and the number of
+//! The housekeeper compacts when less than half of a node's slots are used and the number of
 //! records is stable: while a reclaim goes on, copied records might be evicted next. Between two
 //! parts of a pass the housekeeper rests for as long as the part took, so compaction takes half a
 //! processor at most.
 //!
 //! A change must ensure that a reader finds either the record or its copy, that the copy keeps what
-//! the record had, and that the retired records leave most of the allowance to inserts.
+//! the record had, and that the old records leave most of the allowance for retired memory, which
+//! is beyond the budget, to inserts.
 
 pub(super) mod state;
 
@@ -36,12 +37,12 @@ use state::{Compacted, CompactionPass, CompactionState};
 /// `QUIET`. Outstanding readers are also checked once per `QUIET` before it begins.
 const QUIET: Duration = Duration::from_millis(50);
 const QUIET_PARTS: usize = 64;
-/// Time between two checks for readers that hold back copied records.
+/// Time between two checks for readers that hold back old records, which were copied.
 const READERS_WAIT: Duration = Duration::from_millis(10);
-/// Larger records stay in place: a clone may copy all of the charged bytes, which are then at least
-/// as many as the chunk of 64 KiB that the copy could free.
+/// Larger records stay in place: a clone may copy all of the charged bytes, which are then more
+/// than the usual chunk of 64 KiB that the copy could free.
 const COPIED_MAX: ByteSize = ByteSize::kib(64);
-/// A compaction that has returned at least one in this many bytes is followed by another.
+/// A pass that has returned at least one in this many bytes of the slab is followed by another.
 const GAINS_ONE_IN: u64 = 8;
 /// Rest per time worked, between two parts.
 const REST: u32 = 1;
@@ -70,7 +71,8 @@ where
         }
     }
 
-    /// Copies the next few hundred records. Returns when to run next.
+    /// Begins a pass, or copies its next records: those of one segment of the index, at most about
+    /// 1,200. Returns when to run next.
     pub(super) fn compact(&self) -> NextRun {
         let slab = self.index.slab();
         let Some(state) = self.compaction.state() else { return NextRun::WhenNotified };
@@ -137,8 +139,8 @@ where
         }
     }
 
-    /// Copies the records of sparse chunks in the next part of the index, or some of them; adds
-    /// them to `compacted`. Returns whether memory is exhausted.
+    /// Copies the records of evacuated chunks in the next segment of the index, or some of them;
+    /// adds them to `compacted`. Returns whether memory is exhausted.
     pub(super) fn compact_part(&self, at: &mut Cursor, compacted: &mut Compacted) -> bool {
         // The old records' handles, declared first so that they are dropped after the guard.
         let mut old = Vec::new();
@@ -148,7 +150,7 @@ where
         leaving.sort_unstable_by_key(|(node, _)| *node);
         for (node, record) in leaving {
             if compacted.is_enough() {
-                // The remaining records come with the next part, which begins here again.
+                // The remaining records are copied by the next call, which begins here again.
                 *at = here;
                 break;
             }
@@ -196,7 +198,8 @@ where
         });
         match put {
             Ok((_, old)) => {
-                // The reaper's sweep may miss the copy, and has found the old record expired.
+                // A sweep of the reaper may not visit the copy, and cannot remove the old record if
+                // it finds that one expired: the registered deadline leads to another sweep.
                 self.register_deadline(expires, hash);
                 Ok(old)
             }

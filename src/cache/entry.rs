@@ -24,7 +24,8 @@ use super::removal::RemovalCause;
 
 /// The entry of a key in a cache, vacant or occupied, from [`Cache::entry`].
 ///
-/// The key is looked up only when one of the verbs is called; no lock is held before.
+/// The key is looked up only when one of the verbs is called: the methods that insert, load or
+/// compute a value. No lock is held before.
 ///
 /// ```
 /// use lowwater::{cache::Op, ByteSize, Cache, Runtime};
@@ -49,7 +50,7 @@ pub struct Entry<'a, K, V, S> {
     pub(super) key: K,
     pub(super) payer: Payer<'a>,
     pub(super) ttl: Ttl,
-    /// Whether a load reloads a present entry that is due for it.
+    /// Whether a load reloads a present entry that is stale, or due ahead of its deadline.
     pub(super) is_refresh: bool,
 }
 
@@ -99,7 +100,7 @@ impl<K, V> Current<'_, K, V> {
         &self.record.value
     }
 
-    /// The time until the entry expires; none if it does not expire.
+    /// Returns the time until the entry expires; none if it does not expire.
     pub fn time_left(&self) -> Option<Duration> {
         let deadline = self.record.deadline();
         if deadline.is_never() {
@@ -108,8 +109,8 @@ impl<K, V> Current<'_, K, V> {
         self.clock.time_left(deadline, self.clock.now())
     }
 
-    /// The group that is charged for the entry; the root if the reclaimer has isolated the entry at
-    /// this moment, to evict or to move it.
+    /// Returns the group that is charged for the entry; the root if the reclaimer has isolated the
+    /// entry at this moment, to evict or to move it.
     pub fn group(&self) -> &Memcg {
         self.group.get_or_init(self.find_group)
     }
@@ -281,11 +282,12 @@ where
     /// Calls `f` with the current entry and carries the returned operation out, atomically. For the
     /// group that is charged, see [`group`](Self::group).
     ///
-    /// If another thread changes the key in between, `f` is called again with the new entry; so `f`
-    /// should have no other effect than its result. The thread is pinned while `f` runs and while
-    /// the value is weighed: the memory of entries that leave meanwhile is freed only afterwards,
-    /// so neither should block. Reading the value in `f` does not count as a use; a value that
-    /// replaces another has one use more than the old one.
+    /// If another thread changes the entry in between, `f` is called again with the new entry; so
+    /// `f` should have no other effect than its result. The thread is pinned while `f` runs and
+    /// while the value is weighed: the memory of entries that leave meanwhile is freed only
+    /// afterwards, so neither should block. Reading the value in `f` does not count as a use. A new
+    /// value keeps the use count of the value that it replaces; the replacement counts as another
+    /// use, or makes the entry the youngest of its queue.
     ///
     /// # Errors
     ///
@@ -346,7 +348,7 @@ where
                 return Err(InsertError { reason, value });
             }
             let target = if there.is_some() {
-                // Its bucket was just read.
+                // No prefetch: the key's bucket was just read.
                 cache.target_of_present(&group)
             } else {
                 let target = cache.target(&group, hash);
@@ -376,8 +378,8 @@ where
     }
 }
 
-/// Returns the error for a value that was rejected, and not only because another record was
-/// present.
+/// Returns the error for a value that was rejected. The callers exclude that `reason` is `None`: the
+/// current record was not the expected one.
 fn rejected<V>(reason: Option<RejectReason>, value: V) -> InsertError<V> {
-    InsertError { reason: reason.expect("no record was expected, so there is another reason"), value }
+    InsertError { reason: reason.expect("the current record was the expected one, so there is a reason"), value }
 }

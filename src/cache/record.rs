@@ -50,7 +50,7 @@ struct ChargeAndUses {
 }
 
 /// A number of bytes in 22 bits, as a floating-point number: exact below 256 KiB, above rounded up
-/// by less than 1/2^16.
+/// by less than 1/2^16. From 256 TiB on, the largest number that fits.
 #[derive(Clone, Copy)]
 struct Charge(u32);
 
@@ -128,13 +128,13 @@ impl<K, V> Record<K, V> {
         self.charge.uses()
     }
 
-    /// Stores the use count.
+    /// Stores the use count, at most 3.
     pub(super) fn set_uses(&self, left: u8) {
         self.charge.set_uses(left);
     }
 
-    /// Returns the queue whose list has the record, or will have it. Changed only under the
-    /// record's segment's lock.
+    /// Returns the queue whose list has the record, or will have it. Once the record is in the
+    /// index, changed only under its segment's lock.
     #[inline]
     pub(super) fn queue(&self) -> Queue {
         if self.state.bits() & IN_MAIN == 0 {
@@ -230,7 +230,8 @@ impl<K, V> Record<K, V> {
         self.charge().saturating_sub(self.own_bytes())
     }
 
-    /// Returns the record's deadline. Changed only under the record's segment's lock.
+    /// Returns the record's deadline. Once the record is in the index, changed only under its
+    /// segment's lock.
     #[inline]
     pub(super) fn deadline(&self) -> Deadline {
         // Relaxed: the deadline orders no other memory.
@@ -243,7 +244,8 @@ impl<K, V> Record<K, V> {
     }
 }
 
-/// Returns the charge that a record can store for `bytes`: the same, or slightly more.
+/// Returns the charge that a record can store for `bytes`: the same, or slightly more; less only
+/// for more than 256 TiB.
 #[inline]
 pub(super) fn rounded(bytes: ByteSize) -> ByteSize {
     ByteSize::new(Charge::pack(bytes.get()).unpack())
@@ -278,8 +280,8 @@ impl ChargeAndUses {
 
     /// Stores the use count. Of two concurrent stores, either may win.
     fn set_uses(&self, uses: u8) {
-        // Relaxed: the other bits of the byte are the charge, which never changes, so all stores
-        // write the same.
+        // Relaxed: the other bits of the byte are a part of the charge, which never changes, so all
+        // stores write the same bits there.
         let charge = self.high() % (1 << USES_SHIFT);
         self.high.store(charge | (uses << USES_SHIFT), Ordering::Relaxed);
     }
@@ -294,7 +296,7 @@ impl ChargeAndUses {
 
 impl Charge {
     /// Bits of the mantissa. The four bits above are the exponent: the mantissa is shifted by twice
-    /// this number.
+    /// the exponent.
     const MANTISSA: u32 = 18;
 
     #[inline]

@@ -27,9 +27,9 @@ pub struct Meta {
     pub time_left: Option<Duration>,
     /// The idle time, if a use extends the deadline.
     pub time_to_idle: Option<Duration>,
-    /// The entry's use count, as far as it is known: from 0 (unused) to 7. The bit of value 4 means
-    /// that the entry was on the main queue, in eviction orders that have one. The two lower bits
-    /// are the uses since the last eviction scan.
+    /// The entry's use count, from 0 (unused) to 7. The bit of value 4 means that the entry was on
+    /// the main queue, in eviction orders that have one. The two lower bits are the uses since the
+    /// last eviction scan, at most 3.
     pub heat: u8,
 }
 
@@ -44,7 +44,7 @@ pub struct Loaded {
     pub present: u64,
     /// Entries that had expired.
     pub expired: u64,
-    /// Entries that were rejected, or whose group cannot be made.
+    /// Entries that were rejected, or whose group cannot be created.
     pub refused: u64,
     /// Entries of this cache, loaded or not, that were evicted during the load because memory was
     /// needed.
@@ -52,7 +52,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The number of loaded entries that did not fit.
+    /// Returns the number of entries that were refused or evicted.
     pub fn did_not_fit(&self) -> u64 {
         self.refused + self.evicted
     }
@@ -138,7 +138,7 @@ where
     }
 
     /// Inserts entries that [`save`](Self::save) has shown, in the given order. Missing groups are
-    /// made. Returns counts of the results.
+    /// created. Returns counts of the results.
     ///
     /// Each entry is inserted as by [`insert`](Self::insert), under the same limits and with the
     /// same evictions. If less memory is available than at the time of the save, the entries
