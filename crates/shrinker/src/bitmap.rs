@@ -226,8 +226,8 @@ impl Bitmap {
         self.words.retain(|w| w.1.load(Ordering::Relaxed) != 0);
     }
 
-    /// Returns true if there are no words. If all bits were cleared by [`remove`](Self::remove), or
-    /// after [`tidy`](Self::tidy), this means that no bit is set.
+    /// Returns true if there are no words. A word whose bits were cleared under a shared reference
+    /// counts until [`tidy`](Self::tidy).
     pub(crate) fn is_empty(&self) -> bool {
         self.words.is_empty()
     }

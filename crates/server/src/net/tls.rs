@@ -4,8 +4,8 @@
 //! configuration of their handshake. A client that does not finish its handshake in
 //! [`HANDSHAKE_TIME_MAX`] is closed.
 //!
-//! A change must ensure that only bytes that a TCP client sent through TLS, after its handshake,
-//! reach the decoder.
+//! A change must ensure that, with TLS, no byte of a TCP client reaches the decoder unless it came
+//! encrypted, after the handshake.
 
 use std::io;
 use std::path::Path;
