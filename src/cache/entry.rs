@@ -378,8 +378,8 @@ where
     }
 }
 
-/// Returns the error for a value that was rejected. The callers exclude that `reason` is `None`: the
-/// current record was not the expected one.
+/// Returns the error for a value that was rejected. The callers exclude that `reason` is `None`,
+/// which means that the current record was not the expected one.
 fn rejected<V>(reason: Option<RejectReason>, value: V) -> InsertError<V> {
     InsertError { reason: reason.expect("the current record was the expected one, so there is a reason"), value }
 }

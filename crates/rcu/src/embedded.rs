@@ -73,8 +73,8 @@ pub struct GracePeriod(u64);
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let mut waiting = WAITING.lock();
-    // An open request was made before this call, so it does not cover the grace period; the one
-    // after it does.
+    // An open request may have been made before this call, so it need not cover the grace period;
+    // the one after it does.
     let stamp = waiting.answers + 1 + u64::from(waiting.is_requested);
     waiting.answers_wanted = waiting.answers_wanted.max(stamp);
     let must_request = !waiting.is_requested && waiting.next_request();
