@@ -40,8 +40,8 @@ pub(crate) struct Sweep {
     /// When the sweep began, by the cache's clock (`clock.rs`).
     pub(crate) began_at: u64,
     /// The value of `began_at` of the last sweep that has ended; none before the first. All records
-    /// that were in the index then, and whose deadline, stale time included, had passed, are
-    /// removed.
+    /// that were in the index at that time, and whose deadline, stale time included, had passed
+    /// by then, are removed.
     pub(crate) swept_to: Option<u64>,
     /// The sweep has removed a record: when the sweep ends, memory is released.
     pub(crate) freed: bool,

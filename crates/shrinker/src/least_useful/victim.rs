@@ -29,9 +29,9 @@ pub(super) const BATCH_PARTS_OF_MANY: u64 = 16;
 /// The number of objects of one pair after which a scan ends though none was freed. More than a
 /// batch, because the first objects may only lose a second chance.
 const SCAN_MAX: u64 = 256;
-/// After this many scans in a row without a fall in the usage of the victim's group, the shrinker
-/// is taken to free none of the objects that it reports, unless it counts fewer objects. A single
-/// scan proves nothing, because charges may come as fast.
+/// At each multiple of this, less 1, of scans in a row without a fall in the usage of the victim's
+/// group, the shrinker is taken to free none of the objects that it reports, unless it counts fewer
+/// objects. A single scan proves nothing, because charges may come as fast.
 const NO_FALL_MAX: u16 = 64;
 /// After this many such scans, the bytes that the shrinker reports no longer advance the clock.
 const NO_FALL_FEW: u16 = 8;
