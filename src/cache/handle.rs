@@ -58,8 +58,8 @@ use crate::Runtime;
 ///
 /// An entry that leaves is uncharged at once. Its key and value are dropped, and its memory is used
 /// again, when two conditions hold: all readers that may have found the entry have left, and some
-/// other entries have left the cache after it. These are a 16th of the entries (64 to 16,384) or
-/// 512 KiB, for each of a few threads. Readers that stay inside hold back more.
+/// other entries have left the cache after it: at most a 16th of the entries (64 to 16,384) or
+/// 512 KiB, for each of a few groups of threads. Readers that stay inside hold back more.
 ///
 /// All of this memory counts as retired, in one count for all caches of the runtime, and is
 /// bounded: see [`Runtime`]. When the count is high, inserts drop retired entries of all caches;
@@ -72,8 +72,8 @@ use crate::Runtime;
 /// until [`clear`](Self::clear), the drop of its group by [`drop_group`](Runtime::drop_group), or
 /// the drop of the cache. If a full cache consists of such entries only, inserts are refused.
 ///
-/// When less than half of the memory for entries on a node is used, because most entries have left,
-/// the runtime's housekeeper compacts it: clones of the keys and values of some entries take their
+/// When less than half of the memory for entries on a node is used, and it is 1 MiB or more, the
+/// runtime's housekeeper compacts it: clones of the keys and values of some entries take their
 /// places, the old ones are dropped, and the free memory is returned to the system. The
 /// listener is not called for these moves. A value that is changed in place should therefore share
 /// its state between clones, as an `Arc` does: otherwise a change during the move is lost.

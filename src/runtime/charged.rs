@@ -42,8 +42,9 @@
 //! The reader count, which is the number of handles that are not a record's, and the flags are in
 //! one word (`ChargedInner::word`), so that a clone and a removal see each other: the removal
 //! counts the clone, or the clone sees `LEFT`. Flags change under the lock of `holding`, and no
-//! flag is set while an entry has the value. A handle becomes a record's in [`Charged::enter`] and
-//! stays one, because a cache returns clones only.
+//! flag is set while an entry has the value. A handle becomes a record's in [`Charged::enter`], or
+//! in [`Charged::set_is_records`] for the copy of a record. It stays one, because a cache returns
+//! clones only, unless the record was not inserted after all.
 //!
 //! A change must ensure that the value's bytes are charged or retired until the value is dropped,
 //! also when a clone, a drop or an insert races with the removal.
@@ -107,7 +108,8 @@ pub struct Charged<T> {
     is_records: AtomicBool,
 }
 
-/// The functions of [`Charged`] that a cache of such values calls for its entries.
+/// The functions of [`Charged`] that a cache of such values calls for its entries. Pointers,
+/// because the cache's value type has no bound by which they could be named.
 pub(crate) struct HeldValues<V> {
     pub(crate) enter: fn(&V, ByteSize) -> Option<HeldCharge>,
     pub(crate) leave: fn(&V, &Memcg, ByteSize, &Retired) -> Option<ByteSize>,
@@ -301,8 +303,9 @@ impl<T> Charged<T> {
         self.inner.end_entry(entries, group, bytes, retired)
     }
 
-    /// Stores whether this is a record's handle and not a reader's. Called while an entry has the
-    /// value, so no flag is set.
+    /// Stores whether this is a record's handle and not a reader's, and changes the reader count.
+    /// Called while an entry has the value, so that no flag is set, or by `enter`, which clears the
+    /// flags.
     fn set_is_records(&self, is_records: bool) {
         // Relaxed: read only through `&mut self`, by the thread that drops this handle.
         self.is_records.store(is_records, Ordering::Relaxed);
@@ -351,7 +354,7 @@ impl<T> ChargedInner<T> {
         before.is_ok_and(|word| word / ONE > 0)
     }
 
-    /// Counts a late clone, which saw [`LEFT`].
+    /// Counts the value's bytes again, for a late clone, which saw [`LEFT`].
     #[cold]
     fn count_late(&self) {
         let mut holding = self.holding.lock();

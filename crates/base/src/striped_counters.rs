@@ -1,8 +1,8 @@
 //! Striped counters, so that threads rarely write the same cache line.
 //!
-//! The caller chooses the stripe by any number that differs between threads; a sum is exact when no
-//! thread is adding. Not for a counter that is compared with a limit: reading it costs a pass over
-//! all stripes.
+//! The caller selects the stripe by a number that mostly differs between threads; a sum is exact
+//! when no thread is adding. Not for a counter that is compared with a limit: a read costs a pass
+//! over all stripes.
 //!
 //! A change must ensure that an add writes one stripe and reads no other.
 
@@ -14,8 +14,8 @@ use crossbeam_utils::CachePadded;
 /// The number of stripes of each set of counters.
 const STRIPES: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
 
-/// `N` counters, each of which is a sum over stripes. No change is lost; a sum that is read while
-/// counters change may miss the latest ones.
+/// `N` counters, each of which is a sum over stripes. No change is lost, except during a
+/// [`reset`](Self::reset); a sum that is read while counters change may miss some of the changes.
 pub struct StripedCounters<const N: usize>(Box<[CachePadded<[AtomicU64; N]>]>);
 
 impl<const N: usize> StripedCounters<N> {
@@ -33,8 +33,8 @@ impl<const N: usize> StripedCounters<N> {
     /// If `counter` is not less than `N`.
     #[inline]
     pub fn add(&self, at: usize, counter: usize, amount: i64) {
-        // Relaxed: sums order nothing. Wrapping: the value in one stripe may be below 0, the sum is
-        // not.
+        // Relaxed: sums order nothing. Negative amounts wrap, in `sum` as well: the value in one
+        // stripe may be below 0 where the sum is not.
         self.0[at % STRIPES][counter].fetch_add(amount as u64, Ordering::Relaxed);
     }
 

@@ -190,8 +190,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Turns an unlinked dentry into a negative, kills it, or unhashes it if it has
-    /// other users (D21).
+    /// Turns an unlinked dentry into a negative, kills it, or unhashes it if it has other users
+    /// (D21).
     fn d_delete(&self, entry: DentryRef<'_>) {
         let (core, sb) = (&*self.core, &*self.sb);
         if !entry.dentry.count.freeze() {
@@ -216,8 +216,8 @@ impl Mount {
     /// and moves the dentry.
     fn rename_at(&self, from: (&Arc<Dentry>, Name<'_>), to: (&Arc<Dentry>, Name<'_>)) -> Result<(), ErrorKind> {
         let core = &*self.core;
-        // One rename between directories at a time, so that the ancestor relations do not change
-        // (s_vfs_rename_mutex in Linux).
+        // One rename at a time, so that the ancestor relations do not change. Linux's
+        // s_vfs_rename_mutex excludes only renames between two directories.
         let _rename_mutex = core.rename_mutex.lock();
         let (above, below) = (core.is_below(from.0, to.0), core.is_below(to.0, from.0));
         let same = Arc::ptr_eq(from.0, to.0);
@@ -263,8 +263,8 @@ impl Mount {
     }
 }
 
-/// A frozen, unlinked dentry, while the policy runs. Its drop means that the policy
-/// panicked: the dentry is unfrozen and unhashed.
+/// A frozen, unlinked dentry, while the policy of negatives runs. It is dropped only if the policy
+/// panics: the dentry is then unfrozen and unhashed.
 struct FrozenDentry<'a> {
     core: &'a DcacheCore,
     dentry: &'a Arc<Dentry>,
@@ -286,13 +286,14 @@ fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
 }
 
 impl DcacheCore {
-    /// Marks a removed directory as dead, and the inode as unlinked as far as this cache knows.
+    /// Marks a removed directory as dead, and the inode as unlinked, though it may have other names
+    /// that are not cached: the next lookup of another name makes a new inode.
     fn mark_removed(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
         if directory {
             let mut locked = dentry.lock();
             dentry.update_flags(&mut locked, 0, flag::DEADDIR, &self.counters);
             drop(locked);
-            // Frees the negatives that were cached below it.
+            // Frees the negatives that are cached below the directory.
             self.shrink_tree(sb, dentry);
         }
         if let Some(inode) = &dentry.lock().inode {
@@ -300,8 +301,8 @@ impl DcacheCore {
         }
     }
 
-    /// Ends the freeze of a dentry, and wakes up each `shrink_tree` that waits at it: to that, a
-    /// frozen dentry looks like one that is being killed.
+    /// Ends the freeze of a dentry, and wakes up each `shrink_tree` that waits for the dentry's
+    /// directory: to `shrink_tree`, a frozen dentry looks like one that is being killed.
     fn unfreeze(&self, dentry: &Dentry) {
         dentry.count.unfreeze();
         let parent = dentry.lock().parent.clone();
@@ -310,8 +311,8 @@ impl DcacheCore {
         }
     }
 
-    /// Returns whether `dentry` is the directory `top`, or below it. The caller excludes renames
-    /// between directories.
+    /// Returns whether `dentry` is the directory `top`, or below it. The caller holds
+    /// `rename_mutex`.
     fn is_below(&self, top: &Arc<Dentry>, dentry: &Arc<Dentry>) -> bool {
         let mut here = Arc::clone(dentry);
         loop {
@@ -326,8 +327,8 @@ impl DcacheCore {
         }
     }
 
-    /// Moves a dentry to another name. A concurrent lookup sees it under the old or the new name;
-    /// `target` is unhashed.
+    /// Moves a dentry to another name, and unhashes `target`, the dentry that has the name now. A
+    /// concurrent lookup sees the moved dentry under the old or the new name.
     #[doc(alias = "__d_move")]
     fn d_move(
         &self,

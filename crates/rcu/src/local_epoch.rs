@@ -2,7 +2,10 @@
 //! the global epoch at which it entered. A collecting thread reads all local epochs.
 //!
 //! The global epoch is a number that each collection advances. Retired objects are stamped with it,
-//! and freed when every reader that is inside entered at a later epoch.
+//! and freed when every reader that is inside entered at a later epoch. *The lock* is that of the
+//! registered local epochs (`membarrier.rs`).
+//!
+//! A change must keep each store, load and fence of the orderings below, and their order.
 //!
 //! # Orderings
 //!
@@ -67,7 +70,8 @@ pub(super) struct LocalEpoch {
 
 /// Flag: the thread must collect when its last guard is dropped.
 const COLLECT_PENDING: u64 = 1;
-/// Flag: the thread must execute a fence of its own, because the system has no `membarrier`.
+/// Flag: the thread must execute a fence of its own, because the system did not have `membarrier`
+/// when the first local epoch was registered.
 const FENCED: u64 = 2;
 /// Flag: the thread's `END` was destroyed while the thread had guards, which are in thread-locals
 /// that are destroyed later, or leaked. The last guard unregisters the local epoch. With a leaked
@@ -81,7 +85,7 @@ const GUARD: u64 = 8;
 // never changed; `epoch` is atomic.
 unsafe impl Sync for LocalEpoch {}
 
-/// The stamps for which a heavy fence has run. Under a lock, which orders the threads that check
+/// The stamps for which a heavy fence has run. Under the lock, which orders the threads that check
 /// local epochs after the fence.
 pub(super) struct FencedUpTo {
     /// Stamps earlier than this are fenced.

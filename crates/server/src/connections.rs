@@ -1,7 +1,7 @@
 //! The table of open sockets, for `stats conns`: one entry for each listener and each client.
 //!
-//! An entry costs its connection two relaxed stores for each batch of commands; the table's lock is
-//! taken when a connection begins or ends, and by `stats conns`.
+//! An entry costs its connection a few relaxed stores for each read and each write; the table's
+//! lock is taken when a socket is opened or closed, and by `stats conns`.
 //!
 //! A change must ensure that a number is never used twice, since clients match log lines and events
 //! by it, and that a connection leaves the table however it ends.
@@ -35,10 +35,11 @@ pub struct Addresses {
 pub struct ConnectionInfo {
     /// The number, which no other socket of this process has or had.
     pub number: u64,
-    /// The client's address; for a listener, its own.
+    /// The client's address; for a listener, the listener's.
     pub peer: String,
     /// The server's address; `None` for a listener.
     pub local: Option<String>,
+    /// The index in [`STATES`].
     state: AtomicU8,
     /// The second in which the last input arrived, by the store's clock.
     last_input_seconds: AtomicU32,
@@ -61,6 +62,7 @@ pub enum ConnectionState {
     Watch,
 }
 
+/// All states, each at the index that is its value as an integer.
 const STATES: [ConnectionState; 6] = [
     ConnectionState::Listening,
     ConnectionState::Read,
@@ -100,7 +102,7 @@ impl ConnectionInfo {
         STATES[usize::from(self.state.load(Ordering::Relaxed))]
     }
 
-    /// Returns the second in which the last input arrived.
+    /// Returns the second in which the last input arrived, by the store's clock.
     pub fn last_input_seconds(&self) -> u32 {
         // Relaxed: a statistic that guards no other memory.
         self.last_input_seconds.load(Ordering::Relaxed)

@@ -12,6 +12,9 @@
 //!
 //! Beside the hash, an entry has 16 bytes for its value. Lengths are stored there and not in the
 //! block, as the size of a block is rounded up to 16 bytes.
+//!
+//! A change must keep the order of the parts in the block: where a part begins follows from the
+//! lengths of the parts before it (`item_header.rs`).
 
 pub mod data;
 pub mod item_flags;
@@ -39,14 +42,17 @@ pub const SHORT_BYTES_MAX: usize = 2048;
 /// A stored value.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// The value's block; its note is an [`ItemHeader`].
+    /// The value's block, and 16 bits beside its pointer (the note): an [`ItemHeader`].
     bytes: CompactBytes<LongValue>,
     pub last_access: LastAccess,
 }
 
+/// The block of a long value, which its clones share.
 #[derive(Debug)]
 struct LongValue {
+    /// Numbers, client flags and key, and the bytes after the full pieces.
     front: PooledBuffer,
+    /// The full pieces, of [`PIECE_BYTES`] each; `None` if the value is shorter than one.
     full: Option<Arc<FullPieces>>,
 }
 
@@ -87,7 +93,7 @@ impl Value {
             let full = (!full.is_empty()).then(|| Arc::new(FullPieces::copy(full, pool)));
             long(PooledBuffer::concat(&front, pool), full, header)
         } else {
-            // `number` as a whole, so that its length is constant: the excess bytes are overwritten.
+            // All bytes of `number`, so that the length is constant: the excess is cut off.
             let mut block = Vec::with_capacity(length.max(number.len()));
             block.extend_from_slice(&number);
             block.truncate(header.serial_len());
@@ -138,7 +144,7 @@ impl Value {
         self
     }
 
-    /// Returns this value, marked as won: a client was asked to store it again.
+    /// Returns this value, marked as won: one client has the task to store it again.
     pub fn with_won(&self) -> Self {
         self.clone().with_item_flags(ItemFlags { won: true, ..self.item_flags() })
     }
@@ -162,12 +168,12 @@ impl Value {
         self.full().map_or(0, FullPieces::len) + self.tail().len()
     }
 
-    /// Returns the first piece: the whole value, unless it is longer than a piece.
+    /// Returns the first piece: all bytes, unless they are longer than a piece.
     pub fn first(&self) -> &[u8] {
         self.pieces().next().unwrap_or_default()
     }
 
-    /// Returns all bytes, unless they are long: then they may be in several pieces.
+    /// Returns all bytes; `None` for a long value, whose bytes may be in several pieces.
     pub fn only_piece(&self) -> Option<&[u8]> {
         match self.bytes.get() {
             Kept::Own(_) => Some(self.tail()),

@@ -2,7 +2,8 @@
 //!
 //! A flat map, an array of bits for every (group, node) as long as the highest shrinker id, costs
 //! memory and walking time for pairs that never occur. In this map only live pairs cost anything:
-//! from a pair's first object until a pass finds it empty.
+//! from a pair's first object until a pass finds the pair empty. A change must keep the invariants,
+//! the lock order and the orderings below.
 //!
 //! ```text
 //!     nodes[n] -- shards[hash(group)]: RwLock< group -> ShrinkerInfo { words with a bit in them, nr_deferred } >
@@ -14,7 +15,7 @@
 //!
 //! - a pass over a subtree descends the summary's nodes, so it visits the groups with objects and
 //!   their ancestors;
-//! - an `add` to an empty list reads one shard and one word, and stops there if the bit is still
+//! - an `add` to an empty list reads one shard and one word, and nothing more if the bit is still
 //!   set;
 //! - dropping a registration takes its pairs from the index, so nothing is left for the next owner
 //!   of the id (S17);
@@ -190,7 +191,7 @@ impl Map {
     /// Sets the bit for a list of `memcg` on `node` that may hold objects. If the group is offline,
     /// sets the bit of its nearest online ancestor, which has its lists.
     ///
-    /// If the bit is set already: one read lock, one fence, no store.
+    /// If the bit is set already: one read lock, one fence, no store to the map.
     #[doc(alias = "set_shrinker_bit")]
     pub(crate) fn set(&self, memcg: &Memcg, node: NodeId, key: Key) {
         // INVARIANT 4: the index records the clamped node, as the map does.

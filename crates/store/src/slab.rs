@@ -184,16 +184,16 @@ impl<T: Slotted> Slab<T> {
         ByteSize::new(self.shared().map_or(0, |shared| shared.collect(objects)))
     }
 
-    /// Returns true if less than half of the slots of some node are in use, so that a
-    /// [compaction](Self::begin_compaction) would return much memory. O(nodes).
+    /// Returns true if less than half of the slots of some node with at least 16 chunks are in use,
+    /// so that a [compaction](Self::begin_compaction) would return much memory. O(nodes).
     pub fn is_sparse(&self) -> bool {
         self.shared().is_some_and(SharedSlab::is_sparse)
     }
 
-    /// Begins a compaction: on each node with less than half of its slots in use, selects the
-    /// emptiest chunks for evacuation, as many as the remaining chunks have room for. New objects
-    /// are then put elsewhere. Returns the number of used slots in the selected chunks; 0 if there
-    /// is nothing to do or a compaction is running. O(chunks).
+    /// Begins a compaction: on each [sparse](Self::is_sparse) node, selects the emptiest chunks for
+    /// evacuation, as many as the remaining chunks have room for. New objects are then put
+    /// elsewhere. Returns the number of used slots in the selected chunks; 0 if there is nothing to
+    /// do or a compaction is running. O(chunks).
     ///
     /// The slab does not move objects: their owner copies each to another slot and drops the old
     /// one. [`ExtendibleIndex::visit_evacuating`](crate::ExtendibleIndex::visit_evacuating) shows

@@ -2,7 +2,7 @@
 //! since the last sweep began.
 //!
 //! In a file of its own, because inserts register deadlines here while `reaper.rs` sweeps. Either
-//! the sweep visits the inserted record, or its deadline is left for the next sweep
+//! the sweep visits the inserted record, or the record's deadline is left for the next sweep
 //! (`base::earliest_deadline`).
 //!
 //! A change must ensure that no deadline is missed: a record is in the index before its deadline is
@@ -32,19 +32,20 @@ pub(crate) struct SweepSchedule {
 pub(crate) struct Sweep {
     /// The position; none between two sweeps.
     pub(crate) at: Option<Cursor>,
-    /// The earliest deadline that the sweep has seen.
+    /// The earliest deadline that the sweep has seen and that had not passed. Between two sweeps,
+    /// that of the last one.
     pub(crate) earliest_seen: Deadline,
     /// When the sweep began, by the system's clock, for the pause until the next one.
     pub(crate) began: Option<Instant>,
     /// When the sweep began, by the cache's clock (`clock.rs`).
     pub(crate) began_at: u64,
-    /// The value of `began_at` of the last sweep that has ended; none before the first. Of the
-    /// records that were in the index at its begin, all records whose deadline, stale time
-    /// included, had passed by then are removed.
+    /// The value of `began_at` of the last sweep that has ended; none before the first. All records
+    /// that were in the index at that time, and whose deadline, stale time included, had passed
+    /// by then, are removed.
     pub(crate) swept_to: Option<u64>,
-    /// The sweep has removed a record: its end releases memory.
+    /// The sweep has removed a record: when the sweep ends, memory is released.
     pub(crate) freed: bool,
-    /// Removed records are retained for a reader: their memory is to be collected later.
+    /// Readers hold back removed records: the records' memory is to be collected later.
     pub(crate) has_retained: bool,
 }
 
@@ -81,7 +82,7 @@ impl SweepSchedule {
         }
     }
 
-    /// Bytes of the sweep.
+    /// Returns the heap bytes of the sweep's state.
     pub(crate) fn footprint(&self) -> usize {
         self.sweep.get().map_or(0, size_of_val)
     }

@@ -1,6 +1,7 @@
-//! The state that the housekeeper's threads share.
+//! The state that the housekeeper's threads share, under one lock.
 //!
-//! One lock for all of it, held for a few instructions and never while user code runs.
+//! A *visit* is the work of one thread on one cache, or on the end of one group; it may run user
+//! code.
 //!
 //! A change must ensure that the lock is never held while user code runs.
 
@@ -21,12 +22,13 @@ use crate::runtime::retired::Retired;
 /// The state under its lock, and the condition variables.
 pub(super) struct HousekeeperShared {
     pub(super) state: Mutex<HousekeeperState>,
-    /// There is something to do.
+    /// The lease holder waits here for something to do.
     pub(super) notified: Condvar,
-    /// A thread has left a cache.
+    /// The drop of a cache waits here until no thread visits the cache or reads its figures.
     pub(super) callback_done: Condvar,
-    /// A thread has entered a cache, while the standby was asleep.
+    /// The standby waits here for the begin of a visit.
     pub(super) callback_begun: Condvar,
+    /// The number of NUMA nodes.
     pub(super) nodes: usize,
     /// The retired records of the caches.
     pub(super) retired: Arc<Retired>,
@@ -41,15 +43,17 @@ pub(super) struct HousekeeperShared {
 pub(super) struct HousekeeperState {
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) lease: Lease,
-    /// When the lease holder entered a user callback; none outside of callbacks.
+    /// When the lease holder began its present visit; none between visits.
     pub(super) callback_since: Option<Instant>,
-    /// There is a standby thread, and it sleeps until a callback begins.
+    /// There is a standby thread.
     pub(super) has_standby: bool,
+    /// The standby sleeps until the next visit begins.
     pub(super) standby_sleeps: bool,
-    /// In the order of their numbers.
+    /// In the order of their ids.
     pub(super) caches: Vec<(MaintenanceId, Arc<dyn Maintenance>)>,
+    /// The id that was assigned last.
     pub(super) last_id: u64,
-    /// The caches that threads are in; more than one only where user code has blocked a thread.
+    /// The caches that threads visit; more than one only where user code has blocked a thread.
     pub(super) in_callback: Vec<MaintenanceId>,
     /// The caches whose figures are being read, each as often as threads read them.
     #[cfg(feature = "metrics")]
@@ -57,7 +61,9 @@ pub(super) struct HousekeeperState {
     /// Groups to be ended. Only the lease holder removes some, or changes their order: the last
     /// tried is last.
     pub(super) dropped: VecDeque<DroppedGroup>,
+    /// There is something to do; set until the lease holder sees it.
     pub(super) is_notified: bool,
+    /// The housekeeper is being dropped: the threads end.
     pub(super) stop: bool,
 }
 
@@ -65,14 +71,14 @@ pub(super) struct HousekeeperState {
 #[derive(Clone)]
 pub(super) struct DroppedGroup {
     pub(super) group: Memcg,
-    /// Its records are evicted first. Otherwise they become the parent's.
+    /// The group's records are evicted first. Otherwise they become the parent's.
     pub(super) evicts: bool,
-    /// Since when no cache has a record of the group.
+    /// Since when no cache has a record of the group; none if that is not known.
     pub(super) empty: Option<Instant>,
 }
 
 impl HousekeeperState {
-    /// Returns whether a thread works on a cache, or reads its figures.
+    /// Returns whether a thread visits a cache, or reads its figures.
     pub(super) fn is_in_use(&self, id: MaintenanceId) -> bool {
         #[cfg(feature = "metrics")]
         if self.being_read.contains(&id) {
@@ -83,7 +89,7 @@ impl HousekeeperState {
 }
 
 impl HousekeeperShared {
-    /// Notifies the threads of something to do.
+    /// Notifies the lease holder of something to do.
     pub(super) fn notify(&self) {
         self.notify_locked(self.state.lock());
     }
@@ -94,7 +100,7 @@ impl HousekeeperShared {
         self.notified.notify_one();
     }
 
-    /// Notes that user code may run from now on.
+    /// Notes the begin of a visit: user code may run from now on.
     pub(super) fn before_callback(&self, state: &mut HousekeeperState) {
         state.callback_since = Some(Instant::now());
         if state.standby_sleeps {
@@ -102,8 +108,8 @@ impl HousekeeperShared {
         }
     }
 
-    /// Notes that user code has returned. If another thread has taken the lease over, notifies that
-    /// thread, which has left this cache out.
+    /// Notes the end of a visit. If another thread has taken the lease over, notifies that thread,
+    /// which has left the visited cache out.
     pub(super) fn after_callback(&self, state: &mut HousekeeperState, lease: Lease) -> Result<(), LeaseLost> {
         if state.lease != lease {
             state.is_notified = true;
@@ -117,6 +123,7 @@ impl HousekeeperShared {
 
 impl OfflineHook for HousekeeperShared {
     fn offline(&self, dying: &Memcg, _parent: &Memcg) {
+        // With the lock: `forget_group` neither waits nor runs user code.
         self.state.lock().caches.iter().for_each(|(_, maintenance)| maintenance.forget_group(dying));
     }
 }

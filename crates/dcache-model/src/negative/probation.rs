@@ -1,5 +1,5 @@
-//! The default: a segmented LRU with a probationary and a protected segment, bounded per memcg and
-//! per directory.
+//! The default policy of negatives: a segmented LRU with a probationary and a protected segment,
+//! bounded per memcg and node, and per directory.
 //!
 //! A negative is cached because its name may be looked up again. Most never are. So a new negative
 //! joins a short probation list. At the end of that list it is promoted if it was looked up again
@@ -39,13 +39,13 @@ use super::trim::{trim_batch, NewNegative};
 #[doc(alias = "segmented LRU")]
 #[derive(Clone, Copy, Debug)]
 pub struct Probation {
-    /// Negatives on probation that each memcg may have on each node.
+    /// Negatives on probation that each memcg may have on each node, whatever its positives.
     pub probation_floor: u64,
-    /// Protected negatives that each memcg may have on each node.
+    /// Protected negatives that each memcg may have on each node, whatever its positives.
     pub protected_floor: u64,
-    /// Unused positives for each further negative on probation.
+    /// Unused positives for each negative on probation, if that allows more than the floor does.
     pub positives_per_probation: u64,
-    /// Unused positives for each further protected negative.
+    /// Unused positives for each protected negative, if that allows more than the floor does.
     pub positives_per_protected: u64,
     /// The divisor of a directory's share: a directory without protected negatives may have this
     /// part of the memcg's probation list (a quarter, when this is 4) before it is trimmed first.
@@ -65,7 +65,7 @@ impl Default for Probation {
 }
 
 impl Probation {
-    /// Returns the bounds of the probation list and the protected list for this number of
+    /// Returns the bounds of the probation list and the protected list for this number of unused
     /// positives.
     fn shares(&self, positives: u64) -> (u64, u64) {
         let share = |floor: u64, per: u64| floor.max(positives / per.max(1));

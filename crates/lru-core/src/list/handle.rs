@@ -1,7 +1,7 @@
 //! Handles: the pointers by which a list owns its items.
 //!
-//! A list stores raw pointers and is generic over neither the item nor its owner. Contract:
-//! `from_raw` is called exactly once for each `into_raw`, with the same pointer.
+//! A list stores raw pointers and is generic over neither the item nor its handle. `from_raw` is
+//! called once for each `into_raw`, with the same pointer.
 //!
 //! A change must ensure that an object stays at its address between `into_raw` and `from_raw`, and
 //! that `UNIQUE` is true only where an object has at most one handle.

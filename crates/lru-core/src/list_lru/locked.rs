@@ -67,6 +67,7 @@ impl<'a> LockedList<'a> {
     }
 
     /// Counts an add that found the lock taken. Returns whether the list is now due to be split.
+    /// Does nothing if the list is idle, split, a shard or dead.
     pub(super) fn count_miss(&mut self) -> bool {
         let state = self.state();
         if state >= ListState::CONTENDED {
@@ -144,7 +145,7 @@ impl<'a> LockedList<'a> {
         self.one.chain.next.with(|next| unsafe { (*next).cast_const() })
     }
 
-    /// Returns the layout of the links of its items.
+    /// Returns the layout of the links in this list's items.
     #[inline]
     pub(super) fn shape(&self) -> &'static LinkLayout {
         // SAFETY: the caller reached this list through a live `ListLru`, or through the chain of
@@ -262,7 +263,7 @@ impl<'a> LockedList<'a> {
         let next = self.with_list(|l, shape| unsafe { l.remove_first(shape, links) });
         hook.set_home(to);
         // From here on another thread may free the object, unless the caller takes ownership by the
-        // reference that was `first`.
+        // item's reference, which it has as the first of the list.
         self.set_nr_items(self.one.nr_items().wrapping_sub(1));
         // SAFETY: `home` counted the item until now, and this is its effective list (invariant 2).
         unsafe { self.put(home.cast_const().cast()) };
@@ -461,11 +462,13 @@ impl<'a> LockedList<'a> {
 /// The state in which a sweep finds a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Idleness {
-    /// It has items, or a child's list, a shard or a `Prepared` counts on it.
+    /// The list has items, is split, a shard or dead; or it was marked, and a child's list or a
+    /// `Prepared` has a reference on it.
     Busy,
-    /// It is empty, and was not marked yet; the sweep has marked it now.
+    /// The list is empty, and was not marked yet; the sweep has marked it now.
     Marked,
-    /// It was marked by the last sweep, is still empty, and nothing counts on it.
+    /// The list was marked by an earlier sweep, is still empty, and only the table has a reference
+    /// on it.
     Idle,
 }
 

@@ -3,13 +3,13 @@
 //!
 //! Open addressing with linear probing over one array of pointers. A slot is empty (null), an
 //! entry, or the tombstone of a removed entry ([`TOMB`]), over which readers step. An entry is a
-//! list, or, distinguished by a bit of the pointer, a list with its shards. Growth copies the
-//! entries into a new array and publishes it; the old array is freed after a grace period. A
-//! `ListLru` without lists has no array.
+//! list, or, distinguished by a bit of the pointer, a list with its shards. An array that is full
+//! (tombstones count) or much too large is replaced: the entries are copied into a new array, and
+//! the old one is freed after a grace period. A `ListLru` without lists has no array.
 //!
-//! A change must ensure that a slot changes only from empty to an entry, between entries of the
-//! same key, and from an entry to a tombstone: a reader that probes without a lock would otherwise
-//! miss an entry behind the slot.
+//! A change must ensure that no slot of an array becomes empty again: a reader that probes without
+//! a lock would miss an entry behind the slot. An entry changes to a tombstone or to another entry
+//! of its key, and a tombstone to an entry of any key.
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -25,6 +25,7 @@ use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+/// The tombstone of a removed entry.
 const TOMB: *mut ListLruOne = ptr::without_provenance_mut(1);
 
 /// The bit of a slot's pointer that marks a [`ShardSet`].
@@ -37,7 +38,7 @@ const TAGS: usize = 3;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TableSlot(*mut ListLruOne);
 
-/// The target of an entry.
+/// The lists of one pair of a group and a node: the target of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Pair<'a> {
     ListLruOne(&'a ListLruOne),
@@ -143,8 +144,8 @@ unsafe impl Retired for ListTable {
     unsafe fn free(this: *mut Self) {
         // SAFETY: a retired pointer is not null.
         let table = unsafe { NonNull::new_unchecked(this) };
-        // SAFETY: the table came from `try_new`, and only this call frees it (clause of `free`),
-        // below.
+        // SAFETY: the table came from `try_new`, and is freed only at the end of this call (clause
+        // of `free`).
         let table = unsafe { TableRef::of(table) };
         let layout = Self::layout(table.capacity()).expect("it was allocated with this layout");
         let slots = table.slots_raw().as_ptr();
@@ -217,8 +218,8 @@ impl ListTable {
         unsafe { this.add(1) }.cast()
     }
 
-    /// Returns the number of slots, entries and tombstones, that may be used in an array of this
-    /// capacity before probes become long. Arrays of up to 8 slots may fill up.
+    /// Returns the number of entries and tombstones that an array of this capacity may have: more
+    /// would make probes long. Arrays of up to 8 slots may fill up.
     pub(super) fn used_max(capacity: usize) -> usize {
         if capacity <= 8 {
             capacity
@@ -227,8 +228,8 @@ impl ListTable {
         }
     }
 
-    /// Returns the capacity for `live` entries. An eighth of it stays free beyond that, so that the
-    /// next replacement is as many changes away.
+    /// Returns the capacity for `live` entries. Beyond 8 slots, an eighth of the capacity is left
+    /// below [`used_max`](Self::used_max), so that the next replacement is as many inserts away.
     pub(super) fn capacity_for(live: usize) -> usize {
         let mut capacity = live.next_power_of_two();
         while capacity > 8 && live + capacity / 8 > Self::used_max(capacity) {

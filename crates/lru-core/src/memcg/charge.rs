@@ -44,10 +44,12 @@ impl Memcg {
     /// Charges `bytes` to this group and all groups above it, if no `max` on the way refuses.
     ///
     /// Small charges are mostly served from the stock of this processor, without touching a shared
-    /// line; a charge from stock returns [`Charged::Within`], since no stock is ever taken above a
-    /// `high`. When a `max` refuses, the stock of the groups below it is drained, and the charge
-    /// tried once more, so that no stock makes a charge fail. O(depth), and O(slots) for each `max`
-    /// that refuses. A dying group may be charged, too: its bytes stay counted in its ancestors.
+    /// line; a charge from stock returns [`Charged::Within`], since no stock is filled above a
+    /// `high`. (If a `high` is lowered below the usage, a charge reports it once the stock is used
+    /// up.) When a `max` refuses, the stock of its group and of the groups below is drained, and
+    /// the charge tried once more, so that no stock makes a charge fail. O(depth), and O(slots) for
+    /// each `max` that refuses. A dying group may be charged, too: its bytes stay counted in its
+    /// ancestors.
     ///
     /// # Errors
     ///
@@ -141,8 +143,8 @@ impl Memcg {
     }
 }
 
-/// Returns the usage up to which stock may be filled: never above a `high`, so that a charge from
-/// stock needs no comparison.
+/// Returns the usage up to which stock may be filled: not above the present `high`, so that a
+/// charge from stock needs no comparison.
 fn stock_max(limits: &Limits) -> u64 {
     limits.max().min(limits.high())
 }

@@ -3,8 +3,9 @@
 //! The only file of this module that touches the file system; all parsing is in the others, so that
 //! it can be tested and fuzzed without one.
 //!
-//! A missing file is never an error: no limit, not reported, or no group. An unreadable or
-//! malformed file is an error. A change must keep this difference.
+//! A missing file is not an error: it means no limit, not reported, or no group. An unreadable or
+//! malformed file is an error. A change must keep this difference. The only missing path that is an
+//! error is the directory of a group that had a limit (`group_must_be_there`).
 //!
 //! Paths are strings. Bytes of a group's name that are not UTF-8 are replaced, so the files of such
 //! a group, and of the groups below it, count as missing; the limits of its ancestors are read.
@@ -34,6 +35,7 @@ use crate::text::{number, TextError};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cgroup {
+    /// The group's directory, and that of the topmost visible group.
     place: CgroupPath,
 }
 
@@ -54,8 +56,8 @@ impl Limit {
     }
 
     /// Returns an error if the group that has the limit no longer exists, or its directory cannot
-    /// be read. For a limit that is no longer found: a removed group has no files either, so the
-    /// missing file may only mean that the group is gone (`monitor/limit.rs`).
+    /// be read. Called when the limit's file is missing (`monitor/limit.rs`): either the group has
+    /// no limit any more, or the group itself was removed.
     pub(crate) fn group_must_be_there(&self) -> Result<(), CgroupError> {
         let Some(directory) = self.directory() else { return Ok(()) };
         fs::metadata(directory).map(drop).map_err(|source| CgroupError::Read { file: directory.into(), source })

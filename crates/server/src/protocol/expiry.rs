@@ -1,4 +1,4 @@
-//! The protocol's three kinds of exptime, as one type.
+//! [`Expiry`]: the protocol's exptime, a number of four kinds, as one type.
 //!
 //! | exptime | meaning |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | up to 30 days in seconds | that many seconds from now |
 //! | more | a Unix time |
 //!
-//! All later code uses this type and never a number, so that the three kinds cannot be confused.
+//! All later code uses this type and never a number, so that the kinds cannot be confused.
 //!
 //! A change must ensure that `Expiry::of` alone interprets a number of the protocol.
 
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The largest exptime that is relative; a larger one is a Unix time.
 const RELATIVE_MAX_SECONDS: u64 = 60 * 60 * 24 * 30;
 
-/// A time more than a century ahead means never, so that no clock or timer overflows.
+/// An exptime further ahead than this means never, so that no clock or timer overflows.
 const AHEAD_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 100);
 
 /// The time at which a value expires.
@@ -25,10 +25,12 @@ pub enum Expiry {
     Never,
     /// In the past: the value has expired already.
     Past,
+    /// After this time, counted from the creation of the `Expiry`.
     In(Duration),
 }
 
 impl From<Option<Duration>> for Expiry {
+    /// Converts the time left of a stored value; `None`: it never expires.
     fn from(left: Option<Duration>) -> Self {
         left.map_or(Self::Never, Self::In)
     }

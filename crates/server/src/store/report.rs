@@ -1,6 +1,8 @@
 //! Statistics of the store, as a whole and by tenant.
 //!
-//! Read-only figures; a sum over tenants may miss concurrent changes.
+//! The cache's counters are never reset: `stats reset` notes them, and later figures are the
+//! differences. Figures may miss concurrent changes. A change must keep the counts of tenants
+//! across a reset.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,8 +16,11 @@ use crate::traffic::TrafficCounts;
 /// Statistics of the whole store, for `stats`.
 #[derive(Debug)]
 pub struct Totals {
+    /// All bytes that are charged to the budget.
     pub bytes: u64,
+    /// The present number of values.
     pub items: u64,
+    /// Values stored since the last `stats reset`, as the counts below.
     pub total_items: u64,
     pub evictions: u64,
     pub expired: u64,
@@ -35,7 +40,7 @@ pub struct Memory {
     pub items: u64,
     /// Bytes of the entries, used and free, and of their index.
     pub entries_and_index: u64,
-    /// Bytes of the blocks of keys and values.
+    /// Bytes of the blocks of keys and values, as charged.
     pub blocks: u64,
 }
 

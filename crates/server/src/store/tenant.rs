@@ -1,12 +1,12 @@
 //! Tenants: the prefix of a key, up to the delimiter, is the name of its tenant.
 //!
-//! A store creates a tenant, a read does not, so a reader that guesses names creates nothing. There
-//! are at most [`TENANTS_MAX`] tenants, memcached's bound on prefixes; keys that name a further
-//! tenant belong to the default tenant, as do keys without a delimiter.
+//! A tenant is created by a store, by a connection that is admitted for it, or when its limits are
+//! set. A read creates none, so a reader that guesses names creates nothing. Clients choose the
+//! names, so there are at most [`TENANTS_MAX`] tenants, memcached's bound on prefixes; keys that
+//! name a further tenant belong to the default tenant, as do keys without a delimiter.
 //!
-//! Clients choose the names, so the number of tenants is bounded and only a store creates one. A
-//! thread remembers its last tenant, since most connections have one. A tenant is never removed, so
-//! its group's limits stay.
+//! A thread remembers its last tenant, since most connections have one. A change must ensure that a
+//! tenant is never removed, so that its limits stay and a thread may remember it.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,23 +20,23 @@ use crate::find_byte::find_byte;
 use crate::settings::limits::{Limits, DEFAULT_TENANT};
 use crate::traffic::Traffic;
 
-/// memcached's bound on prefixes.
+/// The maximum number of tenants: memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
 
 /// A tenant and its statistics.
 #[derive(Debug)]
 pub struct Tenant {
-    /// The group that its values are charged to. The group has the tenant's name, with unusual
-    /// bytes written as `%41`.
+    /// The group that the tenant's values are charged to. The group has the tenant's name, with
+    /// unusual bytes written as `%41`.
     pub group: Memcg,
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
-    /// The limits and counts of its connections, which hold it as well.
+    /// The limits and counts of the tenant's connections, which share this state.
     pub traffic: Arc<Traffic>,
     /// The limits as they were set; [`Tenant::set_limits`] derives the group's limits from them.
     limits: Mutex<Limits>,
-    /// Evict its values when memory is short.
+    /// The server evicts values when memory is short.
     evict: bool,
 }
 
@@ -112,7 +112,9 @@ impl Tenants {
         own.unwrap_or_else(|| Arc::clone(&self.default))
     }
 
-    /// Returns the tenant that a new value of `key` is charged to, unless it would have to be created.
+    /// Returns the tenant that `key` names, the default tenant for a key without a prefix; creates
+    /// none. `None` if the tenant does not exist: [`for_key`](Self::for_key) then creates it, or
+    /// returns the default tenant.
     pub fn find_for_key(&self, key: &[u8]) -> Option<Arc<Tenant>> {
         match self.prefix(key) {
             Some(prefix) => self.find(prefix),
@@ -176,7 +178,7 @@ impl Tenants {
         self.count(key, |tenant| if hit { &tenant.hits } else { &tenant.misses });
     }
 
-    /// Counts the eviction of `key`.
+    /// Counts the eviction of `key` for its tenant.
     pub fn count_eviction(&self, key: &[u8]) {
         self.count(key, |tenant| &tenant.evictions);
     }
@@ -219,7 +221,7 @@ impl Tenant {
 
     /// Sets the limits.
     ///
-    /// Without evictions, the group gets only `low` of them, and an unlimited `min`: all its memory
+    /// Without evictions, the group gets only their `low`, and an unlimited `min`: all its memory
     /// is protected, nothing is trimmed, and `max` is checked by [`has_room`](Self::has_room)
     /// instead. A group that reaches its own `max` evicts its own values, and no protection prevents
     /// that.
@@ -236,8 +238,8 @@ impl Tenant {
         *given = limits;
     }
 
-    /// Returns whether `bytes` more fit within its `max` and those of the groups above, without any
-    /// eviction.
+    /// Returns whether `bytes` more fit within the tenant's `max` and those of the groups above,
+    /// without any eviction.
     ///
     /// This check precedes the charge, so several threads may pass it at the same time: without
     /// evictions, a tenant may exceed its `max` by one value for each thread but one.
@@ -248,6 +250,8 @@ impl Tenant {
     }
 }
 
+/// Returns the name of the group of the tenant with this prefix. Different prefixes have different
+/// names, as `%` is written as `%25`.
 fn shown(prefix: &[u8]) -> String {
     let mut name = String::with_capacity(prefix.len());
     for &byte in prefix {

@@ -5,11 +5,12 @@
 //! 1. Owed objects are taken by background threads only. A foreground caller scans its own part,
 //!    whatever debts exist (S23), so debts of other threads add nothing to its tail latency.
 //! 2. Aging is carried exactly, to a 65,536th of an object, rounded up. A cache of `f` objects is
-//!    scanned within `ceil(batch * seeks << priority / (4 * f))` passes at constant priority (S26),
-//!    even the smallest cache. Linux rounds the part of a small cache down to zero in every pass.
+//!    scanned within `ceil((batch * seeks << priority) / (4 * f))` passes at constant priority
+//!    (S26), even the smallest cache. Linux rounds the part of a small cache down to zero in every
+//!    pass.
 //! 3. A shrinker is called once 1/32 of its cache is to be scanned, not only once a whole batch is.
-//!    With a thousand caches of a hundred objects, a batch of 128 would empty one cache and skip
-//!    the others; this way each gives up three objects.
+//!    A cache of a hundred objects gives up four at a time, and not all of them after many passes
+//!    in which it gave up none.
 //!
 //! Owed objects never exceed the existing objects, because a larger debt could never be paid. And a
 //! debt does not wait for the next pressure: the background is notified of it, at once if it is
@@ -89,7 +90,7 @@ impl Policy for Fair {
     }
 }
 
-/// This pass's part in 65,536ths of an object, rounded up.
+/// Returns this pass's part of the cache in 65,536ths of an object, rounded up.
 fn delta_fixed(input: &PlanInput) -> u128 {
     // The same in 64 bits where the values fit: a 128-bit division is a function call, which most
     // caches do not need.

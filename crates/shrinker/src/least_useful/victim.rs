@@ -4,9 +4,9 @@
 //! victim may be another pair. After a scan the pair's tallies (`utility/tallies.rs`) and score are
 //! updated, and the utility clock, which counts freed bytes, advances.
 //!
-//! A shrinker may report a wrong number of freed objects, so the number is compared with the fall
-//! in the group's usage. A pair that reports freed objects without a fall for too long counts as
-//! empty until the next epoch.
+//! A shrinker may report a wrong number of freed objects, so each scan measures the fall in the
+//! group's usage. After too many scans in a row without a fall, also of scans that free nothing, a
+//! pair that does not count fewer objects is taken as empty until the next epoch.
 //!
 //! A change must ensure that one scan takes a bounded time whatever the callbacks return.
 
@@ -21,19 +21,19 @@ use crate::work::{Progress, Work};
 /// The maximum number of objects of one batch from one pair; the next victim is then selected.
 pub(super) const BATCH_MAX: u64 = 8;
 /// A batch is at most this fraction of the pair's objects, as a divisor, so that a small pair does
-/// not lose all of them at once.
+/// not lose all of them at once; but at least one object.
 pub(super) const BATCH_PARTS: u64 = 64;
 /// The divisor if there are more pairs than candidates. Then a pair is rarely selected, and a scan
 /// costs several times what the eviction of one more object does.
 pub(super) const BATCH_PARTS_OF_MANY: u64 = 16;
-/// The maximum number of objects scanned in one pair until one is freed: the first ones may only
-/// lose a second chance.
+/// The number of objects of one pair after which a scan ends though none was freed. More than a
+/// batch, because the first objects may only lose a second chance.
 const SCAN_MAX: u64 = 256;
-/// After this many batches in a row without a fall in the usage of the victim's group, the shrinker
-/// is taken to free none of the objects that it reports, unless it counts fewer objects. A single
-/// batch proves nothing, because charges may come as fast.
+/// At each multiple of this, less 1, of scans in a row without a fall in the usage of the victim's
+/// group, the shrinker is taken to free none of the objects that it reports, unless it counts fewer
+/// objects. A single scan proves nothing, because charges may come as fast.
 const NO_FALL_MAX: u16 = 64;
-/// After this many such batches, its reported bytes no longer advance the clock.
+/// After this many such scans, the bytes that the shrinker reports no longer advance the clock.
 const NO_FALL_FEW: u16 = 8;
 
 /// A pair that was selected.
@@ -65,8 +65,8 @@ pub(super) enum Outcome {
 }
 
 impl Victim {
-    /// Scans a batch of its objects, at most 1 / `batch_parts` of them, and continues while all
-    /// scanned objects are kept.
+    /// Scans a batch of the pair's objects, at most 1 / `batch_parts` of them but at least one, and
+    /// continues while all scanned objects are kept, up to [`SCAN_MAX`].
     pub(super) fn scan(&self, scorer: &Scorer<'_>, batch_parts: u64, work: &mut Work<'_>) -> Scanned {
         let pairs = scorer.pairs;
         let nothing = Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
@@ -109,7 +109,7 @@ impl Victim {
         Scanned { progress, outcome }
     }
 
-    /// Calls the shrinker, which was last counted to hold `held` objects, until it frees something.
+    /// Calls the shrinker, which held `held` objects at its last count, until it frees something.
     /// Also returns whether the scan was postponed: see [`VisitOutcome`].
     fn scan_until_freed(
         &self,
@@ -144,8 +144,8 @@ impl Victim {
 
     /// Selects a node on which the pair holds objects, at random in proportion to the objects
     /// there, and returns their number. The last object of a node stays while other nodes have
-    /// objects: it may have been added just now. `None` if there is only one node, or a callback
-    /// panicked.
+    /// more: it may have been added just now. `None` if there is only one node, the shrinker is not
+    /// NUMA-aware, a callback panicked, or objects were removed meanwhile.
     fn node(&self, scorer: &Scorer<'_>, guard: &mut CallGuard) -> Option<(NodeId, u64)> {
         let nodes = scorer.core.map.nodes();
         if nodes == 1 || !guard.options.numa_aware {

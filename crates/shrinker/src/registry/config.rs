@@ -1,9 +1,9 @@
 //! The configuration of a registry.
 //!
-//! Setters return `Self`, so that a configuration is one expression. Every default is a constant
-//! with its reason.
+//! Setters return `Self`, so that a configuration is one expression. The numeric defaults are
+//! constants.
 //!
-//! A new setting needs a default with its reason.
+//! A new setting needs a default that suits callers that never set it.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -42,6 +42,7 @@ pub struct RegistryConfig {
     pub(crate) topology: Arc<dyn Topology>,
     /// `None` stands for [`Fair`], which takes no memory.
     policy: Option<Arc<dyn Policy>>,
+    /// The clock of the time bounds; `None`: time is not bounded.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) direct_scan_max: u64,
     pub(crate) direct_time_max_ns: u64,
@@ -128,8 +129,8 @@ impl RegistryConfig {
     }
 
     /// Sets how long a [`Reclaimer`](crate::Reclaimer) has no work before it
-    /// [sweeps](crate::Registry::sweep), and the time between two sweeps; 5 s by default. A list
-    /// that is freed was empty for as long.
+    /// [sweeps](crate::Registry::sweep), and the time between two sweeps; 5 s by default. A sweep
+    /// frees a list that the previous sweep also found empty, so the list was empty for this time.
     #[must_use]
     pub fn sweep_every(mut self, time: Duration) -> Self {
         self.sweep_every = time;
@@ -137,9 +138,9 @@ impl RegistryConfig {
     }
 
     /// Sets whether victims are selected by utility: a [`Reclaimer`](crate::Reclaimer) and
-    /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) then take memory from the
-    /// shrinker and group to which it brings the fewest hits per byte. Off by default: a reclaimer
-    /// then takes from all in proportion to their objects, as Linux does.
+    /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) then take memory from the pair
+    /// of a shrinker and a group that has the fewest hits per byte. Off by default: a reclaimer
+    /// then takes from all pairs in proportion to their objects, as Linux does.
     ///
     /// An object must be uncharged in the scan that frees it: the reports of a shrinker are ignored
     /// if usage does not fall during its scans, unless it counts fewer objects afterwards. A

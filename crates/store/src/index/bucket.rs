@@ -1,5 +1,8 @@
 //! A bucket: one cache line with the tags and numbers of up to twelve objects, and overflow counts.
 //!
+//! A *way* is the place of one object: a tag, which is 8 bits of the object's hash, and the number
+//! of the object's slot.
+//!
 //! # Orderings
 //!
 //! ```text
@@ -35,7 +38,7 @@
 //! with hashes that are not spread.
 //!
 //! A change must keep the order of the stores and loads above: each pair has a model check in
-//! `tests/loom.rs` that fails without it.
+//! `index/tests/loom.rs` that fails without it.
 
 mod bit_mask;
 
@@ -47,9 +50,9 @@ use bit_mask::{BitMask, FIRST_AT};
 /// One cache line of a segment; see the module.
 #[repr(align(64))]
 pub(super) struct Bucket {
-    /// A byte for each way: eight tags, then four tags; the upper half of the second word has the
-    /// overflow counts, of objects that belong in this bucket or one before it and are in a later
-    /// one.
+    /// A byte for each way: eight tags, then four tags. The upper half of the second word has the
+    /// overflow counts: of objects whose home is this bucket or one before it, and that are in a
+    /// later one.
     tags: [AtomicU64; 2],
     numbers: [AtomicU32; WAYS],
 }
@@ -100,7 +103,7 @@ impl Bucket {
         (self.tags[at / 8].load(ordering) >> (at % 8 * 8) as u32) as u8
     }
 
-    /// Returns the first result of `is_wanted` for a number under the tag of `hash`. For readers.
+    /// Returns the first result of `is_wanted` for a number with the tag of `hash`. For readers.
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> FirstProbe<R> {
         'again: loop {
@@ -213,8 +216,8 @@ impl Bucket {
         word.store(tags, ordering);
     }
 
-    /// Adds one to the overflow count of `hash`: an object that belongs in this bucket or before it
-    /// is stored in a later one.
+    /// Adds one to the overflow count of `hash`: an object whose home is this bucket or one before
+    /// it is stored in a later one.
     #[inline]
     pub(super) fn count_overflow(&self, hash: u64) {
         // Release: the word holds tags too, which pair with the Acquire in `find`.

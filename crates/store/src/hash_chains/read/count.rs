@@ -29,8 +29,8 @@ impl Garbage for Calls {
     }
 
     unsafe fn free(self) {
-        /// Frees the remaining calls even if one of them panics; without `std` the panic goes on to
-        /// the caller.
+        /// Makes the remaining calls even if one of them panics. The panic then goes on to the
+        /// caller, since it cannot be caught without `std`.
         struct Rest(alloc::vec::IntoIter<Call>);
         impl Rest {
             fn free(&mut self) {
