@@ -1,10 +1,12 @@
 //! The builder of a cache.
 //!
 //! Options are checked together in `build`, and not one by one, as they depend on each other.
-//! `build` exists only after `weigher` was called: a cache that counts entries would miss its
-//! budget.
+//! `build` exists only after `weigher` was called: a cache that counts entries instead of bytes
+//! would miss its budget.
 //!
-//! An option that is added needs a default, and is checked in `build`; a time is added in `times.rs`.
+//! A new option needs a default, and is checked in `build`; options about times belong in
+//! `times.rs`. A change must keep the order in `build`: no step after `make_group` can fail, since
+//! only the drop of the cache ends the group.
 
 mod times;
 
@@ -48,7 +50,7 @@ pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
     hasher: S,
 }
 
-/// The options on which no type parameter of the builder depends, except `K` and `V`.
+/// The options that change no type parameter of the builder; `None` is the default.
 struct Choices<K, V> {
     runtime: Runtime,
     name: String,
@@ -211,9 +213,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// Sets the cost of recreating an entry, relative to the default of 2. With `seeks` of 4 each
-    /// miss counts twice, and under external pressure the cache gives up half as much. If values
-    /// differ in cost, see [`recreation_cost`](Self::recreation_cost).
+    /// Sets the cost of recreating an entry, as for Linux's shrinkers; 2 by default. With 4, each
+    /// miss counts twice as much in victim selection, and under external pressure the cache gives
+    /// up half as much. If values differ in cost, see [`recreation_cost`](Self::recreation_cost).
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.choices.seeks = Some(seeks);
         self
@@ -428,7 +430,7 @@ where
             builder = builder.seeks(seeks);
         }
         let prepared = builder.alloc()?;
-        // The last step that can fail: from here on the drop of the cache ends the group.
+        // The last step that can fail: the drop of the cache ends the group.
         let own_group = choices.limits.make_group(&choices.runtime, &group, &choices.name)?;
         let owns_group = own_group.is_some();
         let group = own_group.unwrap_or(group);

@@ -2,20 +2,21 @@
 //! whose memory is least useful, then by direct reclaim.
 //!
 //! ```text
-//!     in this processor's stock?      take them from there
-//!     many retired bytes?             drop those that no reader holds back; else wait, or reject
-//!                                     (`runtime::retired`)
-//!     far above the low watermark?    evict a batch, from the cache or shrinker whose memory is
-//!                                     least useful; at most twice
-//!     else                            the runtime's charge, with its direct reclaim
+//!     enough in the processor's stock?  take the bytes from the stock, and return
+//!     many retired bytes?               drop those that no reader holds back; if the bytes do not
+//!                                       fit, wait for readers, or reject (`runtime::retired`)
+//!     above the min watermark or high?  evict a batch, from the cache or shrinker whose memory is
+//!                                       least useful; at most twice
+//!     close to a limit?                 charge, with a stock for one batch of records only
+//!     far from it, or refused           the runtime's charge, with its direct reclaim
 //! ```
 //!
 //! The reclaimer is woken at the low watermark, before inserts run short of memory. An insert
-//! evicts only if the reclaimer falls behind, and then at most 16 records, unless it needs direct
-//! reclaim.
+//! evicts only if the reclaimer has fallen behind (usage above the min watermark), or if usage
+//! would exceed `high`; and then at most 16 records, unless it needs direct reclaim.
 //!
-//! A change must ensure that a charge is taken before the record is in the index, that it is returned
-//! on every path that does not insert, and that an insert inside a callback of a shrinker drops no
+//! A change must ensure that a charge is taken before the record is in the index, that it is
+//! returned on every path that does not insert, and that an insert inside a callback drops no
 //! retired record.
 
 use std::hash::{BuildHasher, Hash};
@@ -38,7 +39,7 @@ const READERS_WAIT: Duration = Duration::from_micros(100);
 /// The least number of waits for readers: on a busy machine one wait may take as long as a charge
 /// may take, and the reader may not have run yet.
 const READERS_WAITS_MIN: u32 = 8;
-/// The stock that a charge may add to its own bytes.
+/// The stock that a charge far from all limits may add to its own bytes: a full stock slot.
 const STOCK: ByteSize = ByteSize::kib(32);
 /// Near a limit, the stock is for the records of one batch: this many, with the charged one.
 const BATCH: u64 = 8;
@@ -48,7 +49,8 @@ const STOCK_PARTS: u64 = 64;
 /// The stocks of all processors together are at most that limit, divided by this.
 const ALL_STOCKS_PARTS: u64 = 8;
 
-/// The free memory for a charge in a group and in all its ancestors.
+/// The free memory for a charge in a group and in all its ancestors, as far as their limits and
+/// watermarks decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room<'a> {
     /// Enough for the charge and a whole stock; or the record is larger than a `max`, and never
@@ -56,8 +58,8 @@ pub(super) enum Room<'a> {
     Ample,
     /// Enough for the charge, but not for a whole stock.
     Near,
-    /// Not enough: this group is the nearest one in which the reclaimer has fallen behind, or the
-    /// charge would exceed `high`.
+    /// Too little: this is the nearest group whose usage, with the charge, would be above its min
+    /// watermark or its `high`.
     Short(&'a Memcg),
 }
 
@@ -67,8 +69,9 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Charges `group`, with the tenant `tenant`, for a record; evicts if there is not enough free
-    /// memory. Most inserts need less: see [`charge_from_stock`](Self::charge_from_stock).
+    /// Charges `group`, whose tenant in this cache is `tenant`, for a record; evicts if there is
+    /// too little free memory. Most inserts need only
+    /// [`charge_from_stock`](Self::charge_from_stock).
     #[inline(never)]
     pub(super) fn charge(&self, group: &Memcg, bytes: ByteSize, tenant: Option<&Tenant>) -> Result<(), RejectReason> {
         if self.charge_from_stock(group, bytes) {
@@ -103,8 +106,8 @@ where
         })
     }
 
-    /// Charges `group` for a record, if this processor's stock has the bytes and readers hold back
-    /// little. Takes no lock but the stock's, and evicts nothing.
+    /// Charges `group` for a record, if this processor's stock has the bytes and few bytes are
+    /// retired. Takes no lock but the stock's, and evicts nothing.
     #[inline]
     pub(super) fn charge_from_stock(&self, group: &Memcg, bytes: ByteSize) -> bool {
         !self.inner.runtime.retired().is_much() && group.try_charge_from_stock(bytes)
@@ -134,7 +137,7 @@ where
 
     /// Drops a part of the retired records, if they are many. If readers hold back so much that
     /// `bytes` do not fit, waits for readers, for at most the time limit of a charge or
-    /// [`READERS_WAITS_MIN`] waits, whichever is longer.
+    /// [`READERS_WAITS_MIN`] waits, whichever is longer. Inside a callback rejects instead.
     #[cold]
     fn look_at_retired(&self, bytes: ByteSize) -> Result<(), RejectReason> {
         let runtime = &self.inner.runtime;
@@ -144,6 +147,7 @@ where
         let sweep = || runtime.registry().first_no_reclaim_scope().map(|_scope| retired.sweep());
         if retired.has_room_for(bytes) {
             if retired.is_sweep_due() && sweep() == Some(0) {
+                // Lets a reader run that was preempted and holds back the records.
                 std::thread::yield_now();
             }
             return Ok(());

@@ -1,10 +1,11 @@
 //! Metrics of a runtime, its caches and its groups, for the `metrics` facade.
 //!
-//! A publish reads all figures first and sets them at the recorder afterwards, so that no lock of
-//! the runtime is held while the recorder runs.
+//! No lock of the runtime is held while the recorder runs, as it is user code: the figures of
+//! caches are read first, and set at the recorder afterwards; all other figures are read without a
+//! lock held.
 //!
-//! A change must ensure that each metric has a unit, is described in each publish (`describe`), and
-//! is in the table of [`Runtime::publish_metrics`].
+//! A change must keep that, and ensure that each metric has a unit, is described in each publish
+//! (`describe`), and is in the table of [`Runtime::publish_metrics`].
 
 #[cfg(test)]
 mod tests;
@@ -63,8 +64,8 @@ const RECLAIMER: [MetricOf<NodeStats, u64>; 4] = [
     ),
 ];
 
-/// The counters of a cache without a cause. The removals by cause ([`CAUSES`]) follow them in
-/// [`counters`].
+/// The counters of a cache without the label `cause`. In [`counters`], the removals by cause
+/// ([`CAUSES`]) follow them.
 const PLAIN: [Metric; NR_COUNTERS - CAUSES.len()] = [
     Metric::counter("lowwater_cache_hits_total", Unit::Count, "Lookups that found an entry"),
     Metric::counter("lowwater_cache_misses_total", Unit::Count, "Lookups that found no entry"),
@@ -113,21 +114,23 @@ const UNPUBLISHED: Metric = Metric::gauge(
 /// The groups that have series, by path.
 type Groups = BTreeMap<String, Memcg>;
 
-/// The figures that were read from one cache: its number, its figures, and the number of its
-/// entries in each group that has any.
+/// One cache as it was read: its id, its figures, and its entries by the path of each group that
+/// has any.
 type ReadCache<'a> = (MaintenanceId, CacheFigures, BTreeMap<&'a str, u64>);
 
 /// The values of the series of one cache.
 struct CacheSeries {
     label: String,
+    /// In the order of [`counters`], with those of earlier caches of this label.
     totals: [u64; NR_COUNTERS],
+    /// In the order of [`CACHE_GAUGES`].
     gauges: [u64; CACHE_GAUGES.len()],
     /// The path and entries of each group; 0 for a group that had entries at the last publish and
     /// has none now.
     entries: Vec<(String, u64)>,
 }
 
-/// The values that a publish sets at the recorder.
+/// The values of caches that a publish sets at the recorder.
 #[derive(Default)]
 struct CachesToPublish {
     caches: Vec<CacheSeries>,
@@ -221,7 +224,7 @@ impl Runtime {
         self.publish_caches(None, labels, &groups);
     }
 
-    /// Publishes the metrics of one cache.
+    /// Publishes the metrics of one cache, and zeros for caches and groups that have ended.
     pub(crate) fn publish_cache(&self, cache: MaintenanceId, labels: Labels) {
         let groups = match labels {
             Labels::Groups => self.update_groups(),
@@ -230,6 +233,7 @@ impl Runtime {
         self.publish_caches(Some(cache), labels, &groups);
     }
 
+    /// Publishes the metrics of the runtime as a whole, and of the reclaimer of each node.
     fn publish_own(&self) {
         RUNTIME.iter().for_each(Metric::describe);
         let (root, marks) = (self.root(), self.reclaimer().watermarks());
@@ -282,6 +286,7 @@ impl Runtime {
         groups
     }
 
+    /// Publishes the usage and limits of the groups that have series, and returns these groups.
     fn publish_groups(&self) -> Groups {
         UNPUBLISHED.describe();
         GROUP_LIMITS.iter().for_each(|(metric, _)| metric.describe());
@@ -392,7 +397,7 @@ fn set_limit(metric: &Metric, labels: &[Label], limit: ByteSize) {
     }
 }
 
-/// Makes a label whose clones share its value.
+/// Returns a label whose clones share its value.
 fn label(key: &'static str, value: &str) -> Label {
     Label::new(key, Arc::<str>::from(value))
 }

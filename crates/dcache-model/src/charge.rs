@@ -1,18 +1,19 @@
 //! Memcg charges: the bytes of a dentry are charged when it is allocated and uncharged when it
 //! dies, if the cache was built with [`Builder::charge`](crate::Builder::charge).
 //!
-//! A lookup does not fail because the cache has no memory. When a `max` of the memcg or of an
-//! ancestor refuses, the lookup reclaims a few dentries of its own memcg, negatives first, then the
-//! oldest positives, with a bounded number of retries. If that does not help, because the rest is
-//! in use or was used recently, the dentry is allocated uncharged (`DONTCACHE`) and freed by its
-//! last put.
+//! A lookup or a creation does not fail because of a limit. When the `max` of the memcg or of an
+//! ancestor refuses the charge, the call reclaims a few dentries of its own memcg, negatives first,
+//! then the oldest positives, with a bounded number of retries. If the charge is still refused,
+//! because the other dentries are in use or were used recently, the dentry is allocated uncharged
+//! (`DONTCACHE`), and its last put frees it.
 //!
-//! Until then such a dentry is found like any other: a second dentry for the same directory would
-//! be a second lock for it. So the uncharged bytes are bounded by the dentries in use.
+//! Until its last put an uncharged dentry is found like any other: a second dentry for the same
+//! directory would be a second lock for it. So the uncharged bytes are bounded by the dentries in
+//! use.
 //!
 //! The root is not charged, nor are inodes and the tables of children.
 //!
-//! A change must ensure that each charge is uncharged once, for the group that was charged.
+//! A change must ensure that each charge is uncharged once, for the memcg that was charged.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
@@ -21,7 +22,7 @@ use crate::footprint::bytes_of;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
-/// Dentries of a node that are scanned in one retry. Few, because each scan frees all that were not
+/// Dentries that one retry scans on each node. Few, because a scan frees all of them that were not
 /// used recently.
 const SCAN_BATCH: u64 = 4;
 /// Retries of reclaim for one charge. A scan may only clear referenced flags; then a later scan can
@@ -29,17 +30,18 @@ const SCAN_BATCH: u64 = 4;
 #[doc(alias = "MAX_RECLAIM_RETRIES")]
 const RECLAIM_RETRIES: u32 = 16;
 
-/// Bytes charged to a memcg for a dentry that is about to be allocated. A drop uncharges them.
+/// The charge for a dentry that is about to be allocated, if there is one. A drop uncharges it.
 #[must_use = "a reservation that is not taken is uncharged"]
 pub(crate) struct Reservation<'a> {
     memcg: &'a Memcg,
     bytes: u64,
+    /// `CHARGED`; `DONTCACHE` if the charge was refused; 0 if the cache charges nothing.
     flags: u32,
 }
 
 impl DcacheCore {
     /// Charges a memcg for a dentry with a name of `name_len` bytes. The caller holds no lock that
-    /// the death of a dentry takes.
+    /// the death of a dentry takes, as the charge may kill dentries.
     pub(crate) fn reserve<'a>(&self, sb: &SuperBlock, memcg: &'a Memcg, name_len: usize) -> Reservation<'a> {
         let bytes = bytes_of(name_len);
         let flags = match self.charges {
@@ -53,7 +55,8 @@ impl DcacheCore {
         Reservation { memcg, bytes, flags }
     }
 
-    /// Adjusts the charge of a dentry in use that was renamed; its bytes were `before`.
+    /// Adjusts the charge of a dentry in use that was renamed; its bytes were `before`. If the
+    /// memcg refuses more, the whole dentry becomes uncharged.
     pub(crate) fn recharge(&self, sb: &SuperBlock, dentry: &Dentry, before: u64) {
         if !dentry.has(flag::CHARGED) {
             return;
@@ -69,11 +72,12 @@ impl DcacheCore {
         }
     }
 
-    /// Charges a memcg, and reclaims its dentries first if need be.
+    /// Charges a memcg, and reclaims its dentries if that is refused. Returns whether it is
+    /// charged.
     #[doc(alias = "try_charge_memcg")]
     #[inline]
     fn charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
-        // Usage above `high` is not reclaimed here, but by the thread that watches the group.
+        // Usage above `high` is no refusal: a reclaimer of the embedding program reclaims it.
         memcg.try_charge(ByteSize::new(bytes)).is_ok() || self.reclaim_and_charge(sb, memcg, bytes)
     }
 
@@ -96,7 +100,7 @@ impl DcacheCore {
 }
 
 impl Reservation<'_> {
-    /// Consumes the reservation. Returns the flags of the dentry that owns the charge.
+    /// Passes the charge on to the dentry. Returns the flags that the dentry starts with.
     pub(crate) fn take(mut self) -> u32 {
         std::mem::take(&mut self.flags)
     }

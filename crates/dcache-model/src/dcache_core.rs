@@ -1,12 +1,14 @@
 //! The state that all handles and mounts of a cache share: the hash table of dentries, the
 //! counters, the superblocks.
 //!
-//! Mounts share one table, as in Linux, so one lookup serves all of them. `d_lookup` is exact
-//! although it takes no lock: it repeats if a rename ran meanwhile.
+//! Mounts share one table, as in Linux. `d_lookup` walks a hash chain without a lock, and takes
+//! only the lock of a dentry whose hash matches. A rename moves a dentry between chains, where a
+//! lookup could miss it. So a lookup that finds nothing repeats if a rename ran meanwhile, and at
+//! last excludes renames.
 //!
 //! Numbers such as D4 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that a lookup repeats if a rename ran meanwhile.
+//! A change must keep this repetition: without it a lookup could miss a name that exists.
 
 use crate::dentry::Dentry;
 use crate::ghost::GhostTable;
@@ -36,9 +38,12 @@ pub enum OnUnlink {
 pub(crate) struct DcacheCore {
     #[doc(alias = "dentry_hashtable")]
     pub(crate) chains: HashChains<Dentry>,
+    /// A part of each name's hash, so that a client cannot choose names of one chain.
     pub(crate) secret: u64,
+    /// Written by each rename; read by lookups and walks, which repeat after a rename.
     pub(crate) rename_lock: SeqLock,
     pub(crate) counters: Counters,
+    /// The policy of negative dentries.
     pub(crate) negatives: Box<dyn NegativeHook>,
     pub(crate) ghosts: GhostTable,
     pub(crate) topology: Arc<dyn Topology>,
@@ -48,6 +53,7 @@ pub(crate) struct DcacheCore {
     /// Held by renames between directories.
     #[doc(alias = "s_vfs_rename_mutex")]
     pub(crate) rename_mutex: Mutex<()>,
+    /// The superblocks by id; `None` where no mount has the id.
     pub(crate) super_blocks: RwLock<Vec<Option<Arc<SuperBlock>>>>,
 }
 
@@ -77,10 +83,10 @@ impl DcacheCore {
         QStr::new(self.secret, dir.addr(), name)
     }
 
-    /// Looks up a dentry by name, and adds a user. Both a hit and a miss are exact, also beside
-    /// concurrent renames (D1, D4).
+    /// Looks up a dentry by its hashed name, and adds a user to it. Both a hit and a miss are
+    /// exact, also beside concurrent renames (D1, D4).
     pub(crate) fn d_lookup(&self, qstr: &QStr<'_>) -> Option<Arc<Dentry>> {
-        /// After this many attempts that met a rename, renames are excluded.
+        /// After this many attempts during which a rename ran, renames are excluded.
         const OPTIMISTIC: u32 = 4;
         for _ in 0..OPTIMISTIC {
             let begun = self.rename_lock.begin();

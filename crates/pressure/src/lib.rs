@@ -3,20 +3,21 @@
 //!
 //! Start at [`Monitor::start`] and [`MonitorConfig`].
 //!
-//! Each source raises one shared [`Level`]. The [`Monitor`] polls the sources; the [`Target`]
-//! computes the limit:
+//! The [`Monitor`] polls the sources. Each source raises one shared [`Level`], from which the
+//! [`Target`] computes the limit, called the ceiling. A margin below a maximum is to stay unused:
 //!
 //! | source | when | level |
 //! |---|---|---|
 //! | [`Psi`], `some` | at least one task waited too long for memory | medium |
 //! | [`Psi`], `full` | all tasks waited too long for memory | critical |
 //! | [`systemd`] | the service manager reports pressure | medium |
-//! | [`CgroupLimit`] | the control group is near its limit; or is at the limit with nothing to reclaim | medium; critical |
-//! | [`MonitorConfig::resident_max`] | the process's resident memory is near this maximum, and a trim did not help | medium; critical |
+//! | [`CgroupLimit`] | the control group's usage leaves at most half of the margin; a quarter, or the group is out of memory | medium; critical |
+//! | [`MonitorConfig::resident_max`] | the process's resident memory leaves at most half of the margin, and a trim did not help; a quarter | medium; critical |
 //! | manual ([`Monitor::raise`]) | the program raises the level | any |
 //!
-//! The crate depends on no cache and no shrinker. A [`BackgroundReclaim`] reduces a group's usage
-//! at its own pace; the ceiling stays low afterwards: see [`Target`].
+//! The crate depends on no cache and no shrinker: a [`BackgroundReclaim`] reduces the group's usage
+//! at its own pace. The ceiling stays low while the pressure lasts, and rises in steps afterwards:
+//! see [`Target`].
 //!
 //! # Fork
 //!
@@ -26,7 +27,7 @@
 //!
 //! # Modules
 //!
-//! Ordered from the lowest to the highest:
+//! From the lowest to the highest; a module uses none that is higher:
 //!
 //! | module | |
 //! |---|---|

@@ -1,8 +1,10 @@
 //! Entering the read side.
 //!
-//! This is the public face of the four backends (`membarrier`, `crossbeam`, `counted`, `embedded`),
-//! one of which `lib.rs` selects as `backend`. `Guard` must not become `Send`: a backend counts
-//! readers per thread.
+//! [`pin`] and [`Guard`] are the public interface to the four backends (`membarrier`, `crossbeam`,
+//! `counted`, `embedded`), of which each build has one: `backend` below. `lib.rs` lists the builds.
+//!
+//! A change must ensure that `Guard` does not become `Send`: most backends record readers by
+//! thread. The conditions below are those of the modules in `lib.rs`.
 
 #[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
 use crate::counted as backend;
@@ -27,7 +29,9 @@ use core::fmt;
 /// on, no object that is removed from any index is freed.
 pub struct Guard(backend::Guard);
 
-/// Enters the read side. Takes a few nanoseconds and writes no cache line that other threads write.
+/// Enters the read side. With `std`, takes a few nanoseconds and writes no cache line that other
+/// threads write, unless the thread could not be registered. Without `std`, a pin adds to a counter
+/// that all threads share, or is the embedder's.
 ///
 /// ```
 /// let guard = lowwater_rcu::pin();
@@ -69,8 +73,8 @@ pub fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Retires an object: it is freed when every reader that may have seen it has left. Needs no
-    /// memory, except with crossbeam-epoch.
+    /// Retires an object: it is freed after its grace period, when every reader that may have seen
+    /// it has left. Needs no memory, except with crossbeam-epoch.
     ///
     /// # Safety
     ///

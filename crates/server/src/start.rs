@@ -1,12 +1,12 @@
 //! The start of the process: in the background (`-d`), as another user (`-u`), with its id in a file
 //! (`-P`).
 //!
-//! Both flags start the program again with the same arguments, as only a new program can change its
-//! user as a whole: `-d` in a new session, `-u` in the place of this process.
+//! `-d` and `-u` start the program again with the same arguments: `-d` as a child in a new session,
+//! `-u` in the place of this process. Std has safe calls to detach and to change the user only for
+//! a new program (DESIGN, "The server starts itself again").
 //!
-//! Only a new program is single-threaded, and a process with threads cannot change its user as a
-//! whole with safe calls (DESIGN, "The server starts itself again"). The error of the second
-//! process reaches the first one's caller.
+//! A change must ensure that an error of the new process reaches the caller of the first one, and
+//! that no process starts itself again without end.
 
 #![cfg(unix)]
 
@@ -21,19 +21,21 @@ use rustix::process::getuid;
 
 use crate::settings::Settings;
 
-/// Set in the environment of the process in the background.
+/// Set in the environment of the process in the background, which so does not start another one.
 const IN_BACKGROUND: &str = "LOWWATER_SERVER_IN_BACKGROUND";
 const USERS_FILE: &str = "/etc/passwd";
 
 /// The next step of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
+    /// This process serves.
     Serve,
     /// Another process serves, in the background.
     Exit,
 }
 
-/// Goes to the background and changes the user, if the settings have that.
+/// Goes to the background and changes the user, if the settings request it. With both, the child in
+/// the background changes the user.
 ///
 /// # Errors
 ///
@@ -46,14 +48,15 @@ pub fn prepare(settings: &Settings) -> Result<Next, String> {
         change_user(user)?;
     }
     if settings.background {
-        // An error means that the process leads a session already.
+        // An error means that the process leads a process group, as no child of
+        // `start_in_background` does: something else has set `IN_BACKGROUND`.
         let _ = rustix::process::setsid();
     }
     Ok(Next::Serve)
 }
 
-/// Detaches stderr from that of the caller, in the background without `-v`: whoever started the
-/// server may wait until it is closed. To be called when nothing can fail any more.
+/// Detaches stderr from that of the caller, in the background without `-v`: a program that has
+/// started the server may read its stderr to the end. To be called when nothing can fail any more.
 pub fn end_start(settings: &Settings) {
     if settings.background && settings.verbosity == 0 {
         if let Ok(null) = File::options().write(true).open("/dev/null") {
@@ -63,8 +66,8 @@ pub fn end_start(settings: &Settings) {
     }
 }
 
-/// Starts this program again with the same arguments, and waits until it serves. Its errors go to
-/// the same stderr.
+/// Starts this program again with the same arguments, and waits until it serves: until the first
+/// line of its banner. Its errors go to the same stderr.
 fn start_in_background() -> Result<(), String> {
     let mut child =
         again().env(IN_BACKGROUND, "1").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(text)?;
@@ -78,8 +81,8 @@ fn start_in_background() -> Result<(), String> {
     }
 }
 
-/// Replaces this process by the same program as another user, if this process may do that. As in
-/// memcached, `-u` has no effect for unprivileged processes.
+/// Replaces this process by the same program as another user, if this process runs as root. As in
+/// memcached, `-u` has no effect for other users. Returns only on an error, or if nothing changes.
 fn change_user(name: &str) -> Result<(), String> {
     if !getuid().is_root() {
         return Ok(());
@@ -103,7 +106,7 @@ fn again() -> Command {
     command
 }
 
-/// Returns the ids of a user and its group, from the lines of `passwd`.
+/// Returns the ids of a user and of the user's group, from the lines of `passwd`.
 fn find_user(passwd: &str, name: &str) -> Option<(u32, u32)> {
     let mut fields = passwd.lines().map(|line| line.split(':')).find_map(|mut fields| {
         let found = fields.next() == Some(name);
@@ -117,7 +120,7 @@ fn text(why: std::io::Error) -> String {
     why.to_string()
 }
 
-/// A file with the process's id, removed on drop.
+/// A file with the id of this process, removed on drop.
 #[derive(Debug)]
 pub struct PidFile<'a>(&'a Path);
 

@@ -5,15 +5,15 @@
 //! Numbers such as S14 are those of the guarantees in `docs/INVARIANTS.md` of the repository.
 //!
 //! A cache that implements [`Shrinker`] can count its objects of a group on a node, and free the
-//! oldest of them. The [`Registry`] records which shrinkers hold objects for which groups, in a map
-//! whose cost grows with the live pairs, not with the possible ones. Under pressure, a
-//! [`Reclaimer`] passes over the map in the background, or a thread frees a little for itself
-//! ([`Registry::direct_reclaim`]).
+//! oldest of them. The [`Registry`] has a map with a bit for each live pair: a shrinker and a group
+//! for which it holds objects on a node. The map's cost grows with the live pairs, not with the
+//! possible ones. Under pressure, a [`Reclaimer`] passes over the map in the background, or a
+//! thread frees a little for itself ([`Registry::direct_reclaim`]). Objects that a call should have
+//! scanned and did not are deferred: they are the pair's debt.
 //!
 //! The structure is that of Linux's `mm/shrinker.c`, with five differences:
 //!
-//! 1. The map is sparse: memory and passes are O(pairs that hold objects), not O(groups x
-//!    shrinkers).
+//! 1. The map is sparse: memory and passes are O(live pairs), not O(groups x shrinkers).
 //! 2. A bit is cleared only if a second count follows, everywhere; no object is ever hidden from
 //!    reclaim.
 //! 3. Only the background scans deferred objects ([`budget::Fair`]), and small caches are scanned
@@ -30,7 +30,7 @@
 //!
 //! # Modules
 //!
-//! From the lowest to the highest:
+//! From the lowest to the highest; a module uses none that is higher:
 //!
 //! | module | |
 //! |---|---|
@@ -46,7 +46,7 @@
 //! | `map` | which shrinker holds objects of which group on which node: bits, deferred objects, and the iterator over groups |
 //! | `registry::registry_core` | which shrinkers are registered, and how a callback is entered |
 //! | `shrink` | one visit of a shrinker for one group on one node (Linux's `do_shrink_slab`); `trace`: its two tracepoints |
-//! | `resync` | the full scan that sets bits for which there was no memory |
+//! | `resync` | the full scan that sets bits, and adds pairs, for which there was no memory |
 //! | `pass` | one pass over the live groups of a subtree on one node |
 //! | `least_useful` | reclaim from the pair of the least utility |
 //! | `direct` | direct reclaim: the thread that needs memory frees a little itself |

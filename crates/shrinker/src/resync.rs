@@ -1,22 +1,23 @@
 //! Resync: the full scan that sets bits, and adds pairs, for which there was no memory.
 //!
-//! A bit that cannot be set for want of memory would hide a list from reclaim, and a pair that is
-//! missing in [`Pairs`](crate::utility::Pairs) is never selected by utility. So the node is marked
-//! dirty, which takes no memory. The next pass on the node, or the next reclaim by utility in the
-//! background, calls every shrinker for every group, as the baseline does, sets the bits of
-//! shrinkers with objects, and adds the missing pairs. The full scan costs O(groups x shrinkers)
-//! once for each failed allocation, at most once a round.
+//! A bit of the [`map`](crate::map) that cannot be set for want of memory would hide a shrinker's
+//! objects from reclaim, and a (shrinker, group) pair that is missing in
+//! [`Pairs`](crate::utility::Pairs) is never selected by utility. So the node is marked dirty,
+//! which takes no memory. The next pass on the node, or the next reclaim by utility in the
+//! background, counts every shrinker for every group, sets the bits of shrinkers with objects, and
+//! adds the missing pairs. The full scan costs O(groups x shrinkers) for each failed allocation, at
+//! most once for each such pass or reclaim.
 //!
-//! A change must ensure that the dirty flag is taken before the first count, so that a later
-//! failure is found by the next round.
+//! A change must ensure that the dirty flag is taken before the first count, so that the next
+//! resync repairs what fails during this one.
 
 use lowwater_lru_core::NodeId;
 
 use crate::control::{Reclaim, ShrinkControl};
 use crate::registry::{CallbackPanicked, RegistryCore};
 
-/// Calls every shrinker on `node`, if the node became dirty since the last resync. The thread is in
-/// a scope.
+/// Counts every shrinker on `node`, if the node became dirty since the last resync. The caller is
+/// in a no-reclaim scope of the registry, so callbacks start no reclaim.
 pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
     if !core.map.take_dirty(node) {
         return;
@@ -24,6 +25,8 @@ pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
     for memcg in core.root.descendants() {
         for id in 0..core.ids_end() {
             let Some(mut guard) = core.lookup(id) else { continue };
+            // A shrinker that does not distinguish groups or nodes is counted once, for the root or
+            // the first node.
             if guard.options.memcg(&memcg) != &memcg || guard.options.node(node) != node {
                 continue;
             }

@@ -1,11 +1,14 @@
-//! Freshness: how far a record is from its expiry, for calls that reload it.
+//! Freshness: how far a record is from its expiry, for calls that reload a record shortly before or
+//! after its expiry (`refresh_ahead`, `stale_while_revalidate`).
 //!
-//! A record expires when its time to live has passed, and is stale for a further time of the cache's
-//! choice, in which only calls that reload it return its value. So the stored deadline of a record
-//! with a time to live is the end of its stale time, and the reaper needs no knowledge of it. A record
-//! with an idle time is never reloaded early, and is never stale: a use extends its deadline.
+//! A record expires when its time to live has passed. It is then stale for the cache's stale time,
+//! in which only calls that reload return its value. The deadline that is stored for the record is
+//! the end of the stale time, so the reaper, which removes records at their deadline, need not know
+//! about stale times. A record with an idle time is never reloaded early, and is never stale: a use
+//! extends its deadline.
 //!
-//! A change must ensure that all deadlines but idle ones are stored with the stale time.
+//! A change must ensure that all deadlines but idle ones are stored with the stale time. (An idle
+//! deadline that `Clock::lasting` encodes again has none, but it has passed anyway.)
 
 use std::time::Duration;
 
@@ -14,16 +17,17 @@ use super::deadline::{Deadline, Now};
 /// The longest stale time; see [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate).
 const STALE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// The times around a record's expiry in which a call may reload the record, in nanoseconds.
+/// The times before and after a record's expiry in which a call may reload the record, in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RefreshTimes {
-    /// The time before the expiry.
+    /// The time before the expiry: `refresh_ahead`.
     ahead: i64,
-    /// The time from the expiry to the stored deadline.
+    /// The time from the expiry to the stored deadline: `stale_while_revalidate`.
     stale: i64,
 }
 
-/// The age of a record.
+/// The place of the present time relative to a record's expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Fresh,
@@ -41,7 +45,8 @@ impl RefreshTimes {
         Self { ahead: nanoseconds(ahead), stale: nanoseconds(stale.min(STALE_MAX)) }
     }
 
-    /// Returns the time until which a record is kept that expires at `at`, both in nanoseconds.
+    /// Returns the deadline to be stored for a record that expires at `at`, both in nanoseconds
+    /// since the clock's 0.
     pub(crate) fn end(self, at: u128) -> u128 {
         at + u128::from(self.stale.unsigned_abs())
     }
@@ -59,13 +64,13 @@ impl RefreshTimes {
         }
     }
 
-    /// Returns the nanoseconds until the record with the stored deadline `at`, which is not never,
-    /// expires; negative if it has expired.
+    /// Returns the nanoseconds until the expiry of a record with the stored deadline `at`, which
+    /// must not be `NEVER`; negative if the record has expired.
     pub(crate) fn left(self, at: Deadline, now: Now) -> i64 {
         at.nanoseconds_from(now).saturating_sub(self.stale_of(at))
     }
 
-    /// Returns the freshness of a record with the stored deadline `at`, which is not never.
+    /// Returns the freshness of a record with the stored deadline `at`, which must not be `NEVER`.
     pub(crate) fn freshness(self, at: Deadline, now: Now) -> Freshness {
         match self.left(at, now) {
             _ if at.is_past(now) => Freshness::Gone,

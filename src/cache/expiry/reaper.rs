@@ -1,24 +1,25 @@
 //! The reaper: a background sweep that removes expired records and the records of dropped groups.
 //!
-//! A record has no space for the links of a timer wheel, and a wheel of record names would also
-//! hold the names of records that were replaced long ago. So the sweep visits all records, a part
-//! of the index at a time, on the runtime's housekeeper thread. A sweep begins when the earliest
-//! known deadline has passed: the earliest that the last sweep has seen, or that was registered
-//! since. Without deadlines there is no sweep.
+//! A record has no space for the links of a timer wheel, and a wheel outside of the records would
+//! also hold timers of records that were replaced long ago. So the sweep visits all records, a part of
+//! the index at a time, on the runtime's housekeeper thread. A sweep begins when the earliest known
+//! deadline has passed: the earliest that the last sweep has seen, or that was registered since.
+//! Without deadlines there is no sweep.
 //!
 //! # Delay
 //!
-//! A sweep begins [`PERIOD`] after the start of the last one, at the earliest, and rests between
-//! parts, so that it takes 20 times as long as visiting all records without rest. So an expired
-//! record is removed within one period plus two sweeps.
+//! A sweep begins [`PERIOD`] after the start of the last one, at the earliest. It rests between
+//! parts, so that it takes up to 20 times as long as visiting all records without rest (with many
+//! expired records 4 times). So an expired record is removed within one period plus two sweeps.
 //!
 //! # The floor of the clock
 //!
 //! A sweep that ends raises the clock's floor (`deadline.rs`) to the time when it began, or to the
-//! earliest deadline registered since. It announces that time before it begins, so that a thread that
-//! stores a deadline and was held up before it registers the deadline sees that its count may be too
-//! far from the new floor, and stores it in seconds (`Clock::lasting`). If the floor lags by [`LAG`],
-//! a sweep begins although no deadline has passed.
+//! earliest deadline registered since. The sweep announces the time when it begins. So a thread
+//! that was held up between storing a deadline and registering it sees that the stored count may be
+//! too far from the new floor, and stores the deadline in seconds (`Clock::lasting`). If the floor
+//! lags by `LAG` (`deadline.rs`) and there is a deadline, a sweep begins although no deadline has
+//! passed.
 //!
 //! A change must ensure that the floor rises only to a time before which no record in the index has
 //! a deadline.
@@ -41,17 +42,18 @@ use crate::runtime::{FollowsClock, Maintenance, NextRun};
 
 /// Minimum time between the starts of two sweeps.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Records taken off a list at once, under its lock.
+/// Records of a group that ends that are taken off a list at once, under the list's lock.
 const BATCH: u64 = 64;
 /// The sweep rests less if at least one in this many visited records has expired.
 const MANY_ONE_IN: usize = 4;
-/// Rest per time worked, after a part with many expired records and after one with few.
+/// Rest as a multiple of the time worked, after a part with many expired records and after one with
+/// few.
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    /// Registers the deadline of a record in the index, of this hash, and notifies the housekeeper
-    /// if it is the earliest.
+    /// Registers the deadline of a record that is in the index under `hash`, and notifies the
+    /// housekeeper if it is the earliest.
     #[inline]
     pub(crate) fn register_deadline(&self, expires: Expires, hash: u64) {
         if !expires.at.is_never() {
@@ -64,8 +66,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             self.notifier.notify();
         }
         if let Some(lasting) = self.clock.lasting(expires) {
-            // Another record in the same place with the same count would lose its deadline to this
-            // one: it expires early.
+            // The record is found by its hash and deadline, without its key. So another record of
+            // the same hash bits and deadline may be changed in its place, and expire early.
             let is_it = |there: &Record<K, V>| there.deadline() == expires.at;
             self.index.with(hash, &pin(), is_it, |there| there.set_deadline(lasting));
             if self.sweeps.lower(lasting, self.clock.floor()) {
@@ -81,8 +83,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Evicts the records of a group that a lookup by hash does not find, by visiting the whole
-    /// index. Returns the number of evicted records.
+    /// Evicts the records of a group that a lookup by hash does not find, since their keys hash
+    /// differently now, by visiting the whole index. Returns the number of evicted records.
     fn evict_unfindable(&self, group: &Memcg) -> u64 {
         let (mut freed, mut at) = (0, Cursor::new());
         while !at.is_done() {
@@ -119,6 +121,7 @@ where
             let rest = sweep.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
             let is_due = next.is_past(now) || !next.is_never() && now.lags();
             if !is_forced && (!is_due || !rest.is_zero()) {
+                // Readers may have left by now: tries again to return the index's old memory.
                 let has_retained = std::mem::take(&mut sweep.has_retained);
                 drop(sweep);
                 if has_retained {

@@ -1,15 +1,18 @@
 //! Single flight: one leader loads a key, the followers wait for the leader's value.
 //!
-//! An in-flight load is found by its key's hash, and holds its key while the leader loads. A caller
-//! with another key of the same hash loads alone. A follower thread sleeps, a follower task leaves
-//! its waker; both may follow the same load.
+//! The first caller for a missing key becomes the leader of a load; callers that request the key
+//! meanwhile become followers. A load in flight is found by its key's hash, and holds its key while
+//! the leader loads. A caller with another key of the same hash loads alone: it neither leads nor
+//! follows. A follower thread sleeps, a follower task leaves its waker; both may follow the same
+//! load.
 //!
 //! # Callers that do not wait
 //!
 //! A load that requests its own key, or a key whose load waits for this one, would wait for itself:
-//! such a caller loads alone ([`wait_graph`](super::wait_graph)). A listener, or any other code
-//! that is called while a loaded value is published, also loads alone, for any key in flight: two
-//! such callers on two threads could wait for each other.
+//! such a caller loads alone ([`wait_graph`](super::wait_graph)). A loaded value is published when
+//! the leader inserts it in the cache. A listener, or any other code that runs meanwhile on the
+//! leader's thread, also loads alone, for any key in flight: two such callers on two threads could
+//! wait for each other.
 //!
 //! # Reloads
 //!
@@ -55,9 +58,11 @@ use super::wait_graph::{Cycle, LoadId, LoadScope, WaitEdge};
 pub(crate) struct InflightLoads<K, V>(OnceBox<Arc<LoadMap<K, V>>>);
 
 struct LoadMap<K, V> {
-    // Not the standard library's hasher: the key is a hash, and a load hashes it twice.
+    // Not the standard library's hasher, which is slow: the key is a hash already, and is hashed
+    // twice for each load.
     by_hash: DashMap<u64, Arc<InflightLoad<K, V>>, DefaultHashBuilder>,
-    /// Here, and not in the cache, so that a cache without loads stays small.
+    /// The times from which keys may be reloaded again. Here, and not in the cache, so that a cache
+    /// without loads stays small.
     retries: RetryTimes,
 }
 
@@ -78,7 +83,8 @@ pub(crate) struct InflightLoad<K, V> {
     id: LoadId,
     shared: Mutex<InflightState<K, V>>,
     done: Condvar,
-    /// Whether the leader runs the load's code: otherwise no caller follows it.
+    /// Whether the leader runs the load's code, or has run it. Until then no caller follows the
+    /// load.
     has_begun: AtomicBool,
     /// Whether a call has removed or replaced the record that this load reloads, or another load
     /// has taken this reload's place.
@@ -104,7 +110,8 @@ impl<K, V> InflightLoad<K, V> {
     }
 
     fn has_begun(&self) -> bool {
-        // Relaxed: orders nothing. A caller that misses the store loads beside the leader.
+        // Relaxed: orders nothing. A caller that misses the store takes the load's place, and loads
+        // beside the leader.
         self.has_begun.load(Ordering::Relaxed)
     }
 
@@ -130,13 +137,14 @@ struct InflightState<K, V> {
     /// Wakers of follower tasks, by waker number.
     #[cfg(feature = "async")]
     wakers: BTreeMap<u64, Waker>,
+    /// The last waker number that was given to a task.
     #[cfg(feature = "async")]
     last_waker: u64,
 }
 
 /// The progress of a load.
 enum LoadState<K, V> {
-    /// The leader loads.
+    /// The leader loads the value of this key.
     Loading(K),
     /// The leader inserts the value in the cache.
     Publishing,
@@ -152,13 +160,15 @@ pub(crate) enum Join<K, V> {
     Leader(Leader<K, V>),
     /// The leader's value.
     Loaded(Arc<V>),
-    /// The caller is to try again: the leader gave up, or completed another load of this hash.
+    /// The caller is to try again: the leader gave up, or completed the load before its key was
+    /// compared with the caller's.
     Retry(K),
     /// The caller is to load alone: the load is another key's, or must not be waited for.
     Alone(K),
 }
 
-/// The leader of a load. Dropped without completing the load, it lets another caller try.
+/// The leader of a load. Its drop ends the load and wakes the followers: with the value if the load
+/// was completed, else to try again themselves.
 pub(crate) struct Leader<K, V> {
     loads: Arc<LoadMap<K, V>>,
     hash: u64,
@@ -172,7 +182,8 @@ struct Follower<K, V> {
     load: Arc<InflightLoad<K, V>>,
     /// `None` once a result has taken the key.
     key: Option<K>,
-    /// Whether the load is known to be of this key.
+    /// Whether the load's key was compared with this one and is equal. A published value comes
+    /// without its key, so only then is it this follower's.
     is_ours: bool,
 }
 
@@ -189,7 +200,7 @@ impl<K, V> InflightLoads<K, V> {
 
     /// Notifies the load in flight of this hash, if there is one, that a call has removed or replaced
     /// the record that it reloads. Called under the lock of the key's segment; takes a lock of the map,
-    /// under which no other lock is taken.
+    /// under which only the lock of the wait-for graph is taken.
     #[cold]
     #[inline(never)]
     pub(crate) fn stop(&self, hash: u64) {
@@ -234,8 +245,8 @@ impl<K: Eq, V> InflightLoads<K, V> {
         poll_fn(|context| task.poll(context)).await
     }
 
-    /// Starts a load for `key`, or finds the one in flight. Takes the place of a reload that has not
-    /// begun: its leader may wait in a queue behind this caller.
+    /// Starts a load for `key`, or finds the one in flight of this hash. A new load takes the place
+    /// of a reload that has not begun, whose leader may wait in a queue behind this caller.
     fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<K, V>, Follower<K, V>> {
         let loads = self.0.get_or_init(Box::default);
         match loads.by_hash.entry(hash) {
@@ -328,8 +339,8 @@ impl<K, V> Drop for FollowerTask<K, V> {
     }
 }
 
-/// Returns the result for a follower; none while the load is in progress. A result takes the key,
-/// so there is no call after one.
+/// Returns the result for a follower; `None` while the follower must wait. A result takes the key,
+/// so a follower that has got a result does not call again.
 fn outcome<K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &LoadState<K, V>) -> Option<Join<K, V>> {
     let answer: fn(K) -> Join<K, V> = match state {
         LoadState::Loading(theirs) if !*is_ours && Some(theirs) != key.as_ref() => Join::Alone,
@@ -356,13 +367,13 @@ impl<K, V> Leader<K, V> {
         Self { loads: Arc::clone(loads), hash, load, _waits: waits }
     }
 
-    /// Lets callers follow a reload from here on.
+    /// Lets callers follow a reload from now on. Called before the reload's code runs.
     pub(crate) fn begin(&self) {
         // Relaxed: see `has_begun`.
         self.load.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// Calls `f` with the key, under the load's lock.
+    /// Calls `f` with the key, under the load's lock. Called before [`publish`](Self::publish).
     pub(crate) fn with_key<R>(&self, f: impl FnOnce(&K) -> R) -> R {
         match &self.load.shared.lock().state {
             LoadState::Loading(key) => f(key),
@@ -394,7 +405,8 @@ impl<K, V> Leader<K, V> {
         }
     }
 
-    /// Completes the load, and wakes the followers.
+    /// Completes the load with the published value, and wakes the followers. After
+    /// [`publish`](Self::publish), which has taken the key: its drop must not run under the lock.
     pub(crate) fn complete(self, value: V) {
         self.load.shared.lock().state = LoadState::Done(Arc::new(value));
     }

@@ -1,14 +1,14 @@
 //! The chain of a group's lists.
 //!
-//! Each group chains its published lists ([`ListLruOne`]) of all `ListLru`s and nodes, so that its
-//! offline costs as much as the group used, not as much as exists. A thread that publishes or
-//! unpublishes a list of the group holds the chain's lock.
+//! Each group chains its published lists ([`ListLruOne`]): those of any node that are in the table
+//! of a `ListLru`. So taking a group offline costs O(lists of this group), however many lists
+//! exist. A thread that publishes or unpublishes a list of the group holds the chain's lock.
 //!
 //! Numbers such as L8 are those of docs/INVARIANTS.md.
 //!
 //! A change must ensure that the chain is locked before the table's writer lock and before any list
-//! (the order in [`raw`](super::raw)), and that nothing is pushed to a closed chain: an offline
-//! walks the chain once, after it closed it.
+//! (the order in [`raw`](super::raw)), and that nothing is pushed to a closed chain: going offline
+//! first closes the chain and then walks over it, once.
 
 use super::list_lru_one::ListLruOne;
 use crate::memcg::attached::Attached;
@@ -24,6 +24,7 @@ impl<'a> Chain<'a> {
         Self(memcg.attached().lock())
     }
 
+    /// As [`lock`](Self::lock); `None` while another thread holds the lock.
     pub(super) fn try_lock(memcg: &'a Memcg) -> Option<Self> {
         memcg.attached().try_lock().map(Self)
     }
@@ -33,6 +34,7 @@ impl<'a> Chain<'a> {
         self.0.is_closed
     }
 
+    /// Returns the first list, or null.
     pub(super) fn first(&self) -> *mut ListLruOne {
         self.0.first.cast()
     }
@@ -54,7 +56,8 @@ impl<'a> Chain<'a> {
     ///
     /// # Safety
     ///
-    /// `one` is live, stays so until removed, is on no chain and not dead.
+    /// `one` is live and stays so until it is removed, is on no chain, and is not dead
+    /// ([`ListLruOne`]).
     pub(super) unsafe fn push(&mut self, one: *mut ListLruOne) {
         // SAFETY: `one` is live and on no chain (this function's clauses), and we hold the lock of
         // the chain it joins.

@@ -2,17 +2,20 @@
 //!
 //! The kernel's walk restarts at the oldest item and so visits the skipped items again: O(n) for
 //! each retry. A pointer to the next item would not be safe, since another thread may remove and
-//! free that item. So the walk inserts a cursor into the list, right before the item that was
-//! visited: links like an item's, on the walk's stack. The cursor stays between the visited and the
-//! unvisited items, also if its neighbours are removed. When the group dies, the cursor is spliced
-//! into the parent's list together with the items.
+//! free that item. So the walk inserts a cursor into the list: links like an item's, on the walk's
+//! stack, right before the item with which the callback was called. If that item stays on the list,
+//! it is visited again. The cursor keeps its position between the earlier and the later items, also
+//! if its neighbours are removed. When the group dies, the cursor is spliced into the parent's list
+//! together with the items.
 //!
 //! # Invariants
 //!
 //! 1. Either `on` is null and the cursor is on no list, or `on` is a list that counts a reference
 //!    for the cursor, and the cursor is on that list's effective list.
 //! 2. The cursor is taken off before the walk's frame ends, also when the callback panics: `Drop`
-//!    does so.
+//!    takes it off.
+//!
+//! A change must keep these invariants, and must not move the cursor while it is on a list.
 //!
 //! Numbers such as R7 are those of docs/INVARIANTS.md.
 
@@ -28,9 +31,12 @@ use core::ptr::{self, NonNull};
 /// A cursor that a walk can insert into a list; see the module.
 pub(super) struct Cursor {
     mark: CursorLink,
+    /// The layout of the links of the list's items.
     shape: &'static LinkLayout,
-    /// The cursor's reference and address, once it has a reference.
+    /// The address of `mark`'s links, and the reference by which neighbours refer to them; `None`
+    /// before the first insertion.
     node: Cell<Option<LinkNode>>,
+    /// The list that counts the cursor's reference; null for none (invariant 1).
     on: Cell<*const ListLruOne>,
     /// The cursor's neighbours point to it while it is dropped: `PhantomPinned` keeps the `&mut` in
     /// `Drop` from asserting that it is the only pointer.
@@ -61,7 +67,7 @@ impl Cursor {
     /// `item` is on `list`, and until the cursor is taken back it neither moves nor is freed
     /// without running its `Drop`.
     pub(super) unsafe fn leave_before(&self, item: NonNull<Hook>, list: &mut LockedList<'_>) {
-        debug_assert!(self.on.get().is_null(), "a walk has one mark");
+        debug_assert!(self.on.get().is_null(), "the cursor of a walk is on one list at most");
         let Some(mark) = self.node() else { return };
         // SAFETY: the cursor is on no list (invariant 1) and does not move (this function's
         // clause); `item` is on this list, and the list's lock is held.
@@ -72,8 +78,8 @@ impl Cursor {
     }
 
     /// Takes the cursor off its list, and returns the list, locked, and the link after the cursor.
-    /// `None` if the cursor was on no list, or if the group has died since: the remaining items are
-    /// the parent's then (R7).
+    /// `None` if the cursor was on no list, or if its list has died since: the remaining items are
+    /// the parent's then, and the walk ends (R7).
     pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(LockedList<'a>, LinkRef)> {
         let on = self.on.replace(ptr::null());
         if on.is_null() {

@@ -1,8 +1,9 @@
 //! A group: the handle, the group behind it, and the state shared by all groups of a tree.
 //!
-//! These types are one recursive type: a handle owns a group, a group owns its parent and its tree,
-//! and a tree owns a table, a stock and hooks that contain handles. This file has the types and the
-//! accessors of their fields; the files that build on it have the behaviour.
+//! These types are in one file because they own each other: a handle owns a group, a group owns its
+//! parent and its tree, and a tree owns a table and a stock that contain handles. Here are the
+//! types and the accessors of their fields; the files of this module that use them have the
+//! behaviour.
 //!
 //! # Ownership
 //!
@@ -14,14 +15,17 @@
 //!
 //! The tree's handles on its groups form an intended cycle: an online group exists whether or not
 //! any other handle does. Going offline breaks the cycle for one group, the drop of
-//! [`MemcgTree`](crate::MemcgTree) for all groups. A dying group exists as long as an object, a
-//! list or a dying child has a handle on it, and consists only of its memory and its id.
+//! [`MemcgTree`](crate::MemcgTree) for all groups. A dying group exists until its last handle is
+//! dropped, such as that of an object or of a dying child; it keeps only its usage and its id.
 //!
 //! # Lock order
 //!
-//! The locks of this module are leaves. The table's, the hooks' and each stock slot's lock are
-//! never held together, nor while code of a hook or a list runs, nor while a handle is dropped,
-//! since the drop of a group's last handle locks the table.
+//! The locks of the table, of the hooks and of each stock slot are leaves: no two of them are held
+//! together, and none is held while code of a hook or a list runs, or while a handle is dropped,
+//! since the drop of a group's last handle locks the table. The lock of a group's chain of lists
+//! ([`AttachedLists`]) is none of these: [`list_lru`](crate::list_lru) takes others under it.
+//!
+//! A change must keep this order, and the invariants of `MemcgCore`.
 
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
@@ -77,16 +81,20 @@ pub struct Memcg(TryArc<MemcgCore>);
 /// 2. While a group is online, so are all its ancestors. (`create` and `begin_offline` decide under
 ///    the table's lock, and a parent cannot go offline before its children.)
 pub(super) struct MemcgCore {
+    /// Bytes; see [`Memcg::usage`].
     usage: AtomicU64,
     limits: Limits,
     tree: TryArc<Tree>,
+    /// `None` for the root.
     parent: Option<Memcg>,
     name: Box<str>,
     id: MemcgId,
     /// The hash from which the tables of `list_lru` start their probe: computed once, as every add
     /// needs it.
     spread: u16,
+    /// Levels below the root.
     depth: u8,
+    /// Set once, under the table's lock.
     dying: AtomicBool,
     attached: AttachedLists,
 }
@@ -183,9 +191,9 @@ impl Memcg {
         }
     }
 
-    /// Returns whether the group is online. It may go offline at any time afterwards; code that
-    /// must not create a list for a dying group reads the state again under the lock of the group's
-    /// chain.
+    /// Returns whether the group is online. It may go offline at any time afterwards, so code that
+    /// must not create a list for a dying group checks under the lock of the group's chain that the
+    /// chain is not closed.
     #[inline]
     pub fn is_online(&self) -> bool {
         // Acquire: pairs with the Release in `set_dying`: a thread that sees a group dying sees
@@ -305,7 +313,7 @@ impl Drop for MemcgCore {
 }
 
 impl Tree {
-    /// Creates a tree without a root. All its ids will be below `end`.
+    /// Creates a tree without a root. All its ids are below `end`.
     pub(super) fn new(stock: Stock<Memcg>, end: u32) -> Self {
         Self { table: RwLock::new(GroupTable::new(end)), stock, hooks: Hooks::new() }
     }
@@ -329,5 +337,5 @@ impl Tree {
 }
 
 const _: () = assert!(size_of::<Memcg>() == size_of::<usize>(), "a handle is one pointer");
-const _: () = assert!(size_of::<Option<Memcg>>() == size_of::<usize>(), "and so is none");
+const _: () = assert!(size_of::<Option<Memcg>>() == size_of::<usize>(), "an optional handle is one pointer");
 const _: () = assert!(Memcg::DEPTH_MAX < u8::MAX as usize, "a depth fits in its field");

@@ -1,8 +1,11 @@
-//! Sources on Linux: each is a file descriptor, and one thread polls them all.
+//! Sources of pressure on Linux: PSI triggers, the service manager's file, and a control group's
+//! `memory.events`. Each is a file descriptor, and the monitor's thread polls them all.
 //!
-//! The types of readiness differ (POLLPRI for PSI and events, POLLIN for a FIFO or socket), so each
-//! source has a `How`. A source that fails is dropped and reported; the thread must never poll a
-//! dead descriptor in a loop.
+//! The types of readiness differ (POLLPRI for PSI and `memory.events`, POLLIN for a FIFO or
+//! socket), so each source has a `How`.
+//!
+//! A change must ensure that each error of a source is reported: the monitor then drops the source,
+//! as a poll of a dead descriptor returns at once, for ever.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -26,8 +29,8 @@ use crate::psi::{Psi, StallKind, Stalls};
 use crate::systemd::Watch;
 use crate::Level;
 
-/// Bytes to read from a FIFO or a socket at a time, and reads in a row. If more was written, the
-/// next poll returns at once.
+/// Bytes in one read from a FIFO or a socket, and reads in a row. If more was written, the next
+/// poll returns at once.
 const DRAIN_BYTES: usize = 4096;
 const DRAIN_READS: usize = 16;
 /// The buffer for `memory.events`, larger than the file of any kernel.
@@ -46,25 +49,27 @@ pub(crate) struct OpenSource {
 /// How events of a source arrive.
 #[derive(Debug)]
 enum How {
-    /// By `POLLPRI`.
+    /// By `POLLPRI`. The first event takes `first`.
     Trigger { level: Level, first: Option<First> },
-    /// By bytes without meaning. `echo` are the bytes that this side wrote: a FIFO returns them.
+    /// By bytes without meaning. `echo` has the bytes that this side wrote to a FIFO and has not
+    /// read back yet.
     Bytes { echo: Vec<u8> },
-    /// By `POLLPRI`, from the change of a counter until the polled descriptor itself reads the
-    /// file.
+    /// By `POLLPRI`, from the change of a counter until the file is read through the polled
+    /// descriptor. `seen` has the counters of the last read.
     Counters { seen: Events },
 }
 
 /// The stall times when the watch began, with which the first event of a trigger is compared.
 ///
 /// The kernel does not sample for triggers while there is none. So the first event of a new trigger
-/// may report all stalls since the last trigger was closed: on a quiet machine, a quarter of an
-/// hour after a build.
+/// may report stalls from before the watch, since the last trigger was closed: those of a build,
+/// for example, that ended a quarter of an hour ago.
 #[derive(Debug)]
 struct First {
     began: Stalls,
     kind: StallKind,
-    /// The growth of the stall time below which the first event is not new.
+    /// The stall time of the trigger. If the stall time has grown by less than half of this, the
+    /// first event is about older stalls.
     stall: Duration,
 }
 
@@ -74,6 +79,7 @@ impl First {
         Some(Self { began: stalls(file)?, kind, stall })
     }
 
+    /// Returns whether an event that arrives now is about stalls since the watch began.
     fn is_news(&self, file: &str) -> bool {
         let total = |stalls: &Stalls| match self.kind {
             StallKind::Some => stalls.some.total_us,
@@ -87,6 +93,7 @@ impl First {
     }
 }
 
+/// Reads the stall times; `None` if the file is no readable PSI file.
 fn stalls(file: &str) -> Option<Stalls> {
     // Regular files only: a read of a FIFO or a device might not end.
     fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
@@ -124,8 +131,8 @@ impl OpenSource {
     fn systemd(file: String, watch: &Watch) -> Result<Self, SourceError> {
         let kind = fs::metadata(&file).map_err(|source| cannot_open(&file, source))?.file_type();
         let (fd, how) = if kind.is_file() {
-            // The service manager chose the stall time, in the bytes to write; any growth counts as
-            // new.
+            // The service manager chose the stall time, in the bytes to write, which are not
+            // parsed: any growth counts as new.
             let first = First::begin(&file, StallKind::Some, Duration::from_micros(1));
             (open(&file, !watch.write.is_empty())?, How::Trigger { level: Level::Medium, first })
         } else if kind.is_fifo() {
@@ -176,7 +183,7 @@ impl OpenSource {
         }
     }
 
-    /// Reads the event after a poll returned `ready`. A source ends with its first error.
+    /// Reads the event after a poll returned `ready`. After an error the caller drops the source.
     fn hear(&mut self, ready: PollFlags) -> Result<SourceEvent, SourceError> {
         let gone = ready.intersects(PollFlags::ERR | PollFlags::NVAL);
         match &mut self.how {
@@ -214,7 +221,8 @@ fn counters(fd: &OwnedFd, file: &str) -> Result<Events, SourceError> {
         .map_err(|source| CgroupError::Malformed { file: file.into(), source }.into())
 }
 
-/// Reads all available bytes. Returns whether there were more than this side's own.
+/// Reads the available bytes. Returns whether there were others than `echo`, from which the bytes
+/// that were read are removed.
 fn drain(fd: &OwnedFd, echo: &mut Vec<u8>, file: &str) -> Result<bool, SourceError> {
     let mut buffer = [0; DRAIN_BYTES];
     let mut heard = false;
@@ -244,7 +252,7 @@ fn open(file: &str, write: bool) -> Result<OwnedFd, SourceError> {
     opened.map(OwnedFd::from).map_err(|source| cannot_open(file, source))
 }
 
-/// Connects without blocking; the standard library's `connect` waits if the peer does not accept.
+/// Connects without blocking. The standard library's `connect` waits if the peer does not accept.
 fn connect(file: &str) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -317,7 +325,8 @@ impl Poller {
             Ok(_) => {}
             // A signal counts as a timeout; the caller polls again.
             Err(Errno::INTR) => return,
-            // The kernel is out of memory: sleep, instead of polling in a busy loop.
+            // Out of memory, or more descriptors than the process may have: sleeps, instead of
+            // polling in a busy loop.
             Err(_) => return std::thread::sleep(POLL_REST),
         }
         let ready: Vec<_> = fds.iter().map(PollFd::revents).collect();

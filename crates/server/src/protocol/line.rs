@@ -1,11 +1,14 @@
-//! Parser of the classic commands, one line each.
+//! Parser of memcached's classic text commands. A command is one line, after which a value may
+//! follow.
 //!
-//! A name of two letters that begins with `m` is a meta command: [`meta`].
+//! Names of two letters that begin with `m` are meta commands, which [`meta`] parses; [`admin`]
+//! parses the commands that control the whole server.
 //!
-//! Pure functions from a line to a command or an error, in the order of memcached's checks, because
+//! Pure functions from a line to a command or an error. They check in memcached's order, because
 //! the first failing check determines the error text.
 //!
-//! A change must ensure that no line makes a parser panic, which the fuzz target checks.
+//! A change must keep that order, and ensure that no line makes a parser panic, which the fuzz
+//! target `protocol` checks.
 
 use super::command::{Command, PlainSet, StoreCommand, StoreVerb};
 use super::error::{ProtocolError, RefusedLine};
@@ -14,10 +17,12 @@ use super::number::{digits, signed, unsigned, unsigned32};
 use super::words::Words;
 use super::{admin, meta};
 
-/// More words than any command but the gets has; further words are ignored.
+/// The words of a line that are split up front: more than a command with a fixed number of words
+/// has. The gets, `tenant set` and meta commands read the rest from the line; for all other
+/// commands, such as a `watch` of more than seven events, further words are ignored.
 const WORDS_MAX: usize = 8;
 
-/// Parses a line, without its line end.
+/// Parses a line, which is passed without its line end.
 pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
     // Fast path for the most frequent command: it is not split into words twice.
     if let Some(keys) = line.strip_prefix(b"get ") {
@@ -62,8 +67,10 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
     }
 }
 
-/// Parses a `set` as nearly all clients send it; `None` for any other line, which is for
-/// [`command`]. Fast path: of a line, only the words that are there are looked at, and each once.
+/// Parses a `set` as nearly all clients send it: valid, with fields of digits only. `None` for any
+/// other line, which the caller passes to [`command`]. Does not bound the length: the caller does.
+///
+/// A fast path: each word is parsed as it is split off, without an array of words.
 pub fn plain_set(line: &[u8]) -> Option<PlainSet<'_>> {
     let mut words = Words::of(line.strip_prefix(b"set ")?);
     let key = key(words.next()?).ok()?;
@@ -93,7 +100,8 @@ fn get_and_touch<'a>(line: &'a [u8], unique: bool, arguments: &[&'a [u8]]) -> Re
     Ok(Command::Get { keys: keys_after(2, line)?, unique, touch: Some(touch) })
 }
 
-/// Returns the keys after the first `words` words. All keys are checked before the first is served.
+/// Returns the keys after the first `words` words. All keys are checked here, before the first is
+/// looked up.
 fn keys_after(words: usize, line: &[u8]) -> Result<Words<'_>, RefusedLine> {
     let mut keys = Words::of(line);
     for _ in 0..words {
@@ -114,8 +122,8 @@ fn store<'a>(verb: StoreVerb, arguments: &[&'a [u8]]) -> Result<Command<'a>, Ref
         return Err(ProtocolError::Unknown.into());
     }
     let noreply = noreply(arguments);
-    // The length comes first: if it is valid, the block after a refused line is discarded and not
-    // run as commands. (memcached 1.6.18 runs it; later versions discard it.)
+    // The length comes first: if it is valid, the block after a refused line is discarded, and not
+    // run as commands. (memcached 1.6.18 runs the block; later versions discard it.)
     let Some(length) = value_length(arguments[3]) else {
         return Err(RefusedLine { noreply, ..ProtocolError::Format.into() });
     };
@@ -131,9 +139,11 @@ fn store<'a>(verb: StoreVerb, arguments: &[&'a [u8]]) -> Result<Command<'a>, Ref
             meta: None,
         })
     };
+    // 2: the CR LF of the block.
     read().map(Command::Store).ok_or(RefusedLine { why: ProtocolError::Format, noreply, swallow: length + 2 })
 }
 
+/// Parses `<key> [0] [noreply]`. As in memcached, the 0 is accepted for old clients.
 fn delete<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let (noreply, well_formed) = match arguments[..] {
         [_] => (false, true),
@@ -172,6 +182,7 @@ fn key_and_number<'a>(arguments: &[&'a [u8]]) -> Result<(&'a [u8], &'a [u8], boo
     Ok((key, arguments[1], noreply))
 }
 
+/// Parses `[<exptime>] [noreply]`.
 fn flush_all<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     if arguments.len() > 2 {
         return Err(ProtocolError::Unknown.into());
@@ -194,7 +205,7 @@ fn verbosity<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     Ok(Command::Verbosity { level, noreply })
 }
 
-/// The first words of a line, without an allocation.
+/// The first [`WORDS_MAX`] words of a line, without an allocation.
 struct FirstWords<'a> {
     words: [&'a [u8]; WORDS_MAX],
     count: usize,

@@ -8,7 +8,8 @@
 //! batch      requests=500 bandwidth=2M connections=20 deny=flush_all,stats
 //! ```
 //!
-//! Amounts are in bytes, with an optional suffix K, M or G; `max` means no limit. The limits of
+//! A line has a tenant's name and its limits; `#` begins a comment, also inside a word. Amounts of
+//! memory are in bytes, with an optional suffix K, M, G or T; `max` means no limit. The limits of
 //! memory have the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`; those of the
 //! tenant's connections are in `traffic_limits.rs`.
 //!
@@ -33,15 +34,15 @@ const NAMES: &str = "min, low, high, max, requests, bandwidth, connections and d
 /// The limits of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Usage up to this is never reclaimed.
+    /// Usage up to this is never reclaimed. This and the next three are bytes of memory.
     pub min: ByteSize,
     /// Usage up to this is not reclaimed while other tenants exceed their `low`.
     pub low: ByteSize,
     /// Usage above this is trimmed.
     pub high: ByteSize,
-    /// The usage never exceeds this.
+    /// No insert brings the usage above this.
     pub max: ByteSize,
-    /// The limits of its connections.
+    /// The limits of the tenant's connections.
     pub traffic: TrafficLimits,
 }
 
@@ -57,7 +58,7 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// The field (`None`: the combination of all fields) and the reason.
+    /// The invalid field (`None` if only the combination of all fields is invalid) and the reason.
     pub fn with<'a>(mut self, fields: impl Iterator<Item = &'a str>) -> Result<Self, (Option<&'a str>, String)> {
         let mut seen: Vec<&str> = Vec::new();
         for field in fields {
@@ -92,11 +93,12 @@ pub enum LimitsFileError {
     #[error("{file}: cannot be read: {why}")]
     Unreadable { file: String, why: String },
     #[error("{file}:{line}: {field}: {why}")]
+    /// `line` counts from 1.
     Line { file: String, line: usize, field: String, why: String },
 }
 
-/// Reads the file at `path`. `delimiter` ends a tenant's name in a key, so names must not contain
-/// it.
+/// Reads the limits of each tenant from the file at `path`. Names must not contain `delimiter`,
+/// which ends the tenant's name in a key.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! The registration of a shrinker, and its end.
 //!
-//! When `unregister` returns `Ok`, no callback runs or will run (S14). With `std`, nothing waits
-//! inside a callback, since two threads could wait for each other: the last thread that leaves a
-//! visit completes the end. Without `std` it is unknown whether a thread is inside a callback, so a
-//! drop never waits, and `unregister` always does.
+//! When `unregister` returns `Ok`, no callback runs or will run (S14). With `std`, an end inside a
+//! callback does not wait, since two threads could wait for each other: the last thread that leaves
+//! a visit of the shrinker completes the end. Without `std` it is unknown whether a thread is
+//! inside a callback, so a drop never waits, and `unregister` always does.
 //!
 //! A change must keep the order of the steps in `end`; its comments state the reason of each.
 //!
@@ -17,8 +17,8 @@ use crate::error::UnregisterError;
 use crate::id::ShrinkerId;
 use crate::stats::ShrinkerStats;
 
-/// The right of a registry to call a shrinker. Dropping this ends the registration
-/// (`docs/INVARIANTS.md`, S14).
+/// The registration of a shrinker with a registry, which may call the shrinker until the
+/// registration ends. Dropping this ends it (`docs/INVARIANTS.md`, S14).
 ///
 /// # State after the end
 ///
@@ -29,17 +29,19 @@ use crate::stats::ShrinkerStats;
 /// | ended by | where | state when it returns |
 /// |---|---|---|
 /// | drop, [`unregister`](Self::unregister) | outside of callbacks | no callback runs or will run; the end is complete |
+/// | [`unregister`](Self::unregister) | inside a callback of any shrinker | as in the first row if no callback of this shrinker is in flight; else an error, and nothing has changed |
 /// | drop | inside a callback of any shrinker of any registry, or another [`CallbackScope`](crate::CallbackScope) | as in the next row |
 /// | [`unregister_nowait`](Self::unregister_nowait) | anywhere | no visit of the shrinker begins any more; a visit in flight ends before its next batch, and the last thread to leave one completes the end |
 ///
-/// So an end outside of callbacks waits for callbacks in flight, and for nothing else. An end
-/// inside a callback does not wait, because two threads could wait for each other's callbacks for
-/// ever. If no callback of the shrinker is in flight, the end is complete when the call returns. A
-/// thread that waits must hold no lock that the shrinker's callbacks take.
+/// So an end outside of callbacks waits for callbacks of the shrinker in flight, and for nothing
+/// else; its thread must hold no lock that these callbacks take. An end inside a callback does not
+/// wait, because two threads could wait for each other's callbacks for ever. If no callback of the
+/// shrinker is in flight, each end is complete when the call returns.
 ///
 /// Without `std` there is no thread identity: the drop never waits, and `unregister` always does.
 #[must_use = "dropping the registration ends it"]
 pub struct Registration {
+    /// The registry's handle on the shrinker, and the claim that keeps the shrinker's id in use.
     /// `None` after the end.
     live: Option<(TryArc<Registered>, IdClaim)>,
 }
@@ -149,16 +151,15 @@ impl Registration {
     }
 
     fn registered(&self) -> &Registered {
-        // `live` is taken only by `end`, after which only the drop uses `self`.
+        // Only `end` takes `live`; after it only the drop uses `self`, and does not call this.
         &self.live.as_ref().expect("a registration in hand has not ended").0
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Without `std` it is unknown whether waiting is safe.
+        // Without `std` it is unknown whether waiting is safe, so the drop does not wait.
         if !CallbackScope::KNOWN || self.wait().is_err() {
-            // Inside a callback: end without waiting.
             self.end();
         }
     }

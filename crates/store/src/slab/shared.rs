@@ -1,10 +1,12 @@
-//! The part of a slab that the slab and its objects' handles share. It is freed with the last of
-//! them.
+//! The part of a slab that the slab and its objects' handles share: free slots, and retired
+//! objects.
 //!
-//! Handles may outlive the slab, so the part that they need to free their slot is not owned by the
-//! slab alone: the slab's drop closes it, and the call that frees the last slot of a closed slab
-//! frees it. A change must ensure that nothing here is used after that call, and that the lock of a
-//! thread cache is taken before `pool`.
+//! Handles may outlive the slab, and need this part to free their slots, so the slab does not own
+//! it alone. The slab's drop closes the shared part, and frees it if no slot is in use; otherwise
+//! the call that frees the last slot of a closed slab frees the shared part.
+//!
+//! A change must ensure that nothing here is used after the call that frees it, and that the lock
+//! of a thread cache is taken before `pool`.
 
 mod alloc;
 mod batch;
@@ -31,18 +33,21 @@ use lowwater_base::NodeId;
 
 /// The shared part of a slab; see the module.
 pub(crate) struct SharedSlab<T: Slotted> {
+    /// Free slots and retired objects, by thread.
     pub(super) thread_caches: ThreadCaches,
+    /// The chunks, and the free slots that are in no thread cache.
     pool: Mutex<CentralFreeList>,
     /// Slots of all chunks.
     slots: AtomicUsize,
     /// Bytes that are retired and not yet dropped.
     pub(super) waiting: RetiredBytes,
-    /// The same count over several slabs.
+    /// As `waiting`, the sum over several slabs; `None` if the owner wants no sum.
     total: Option<Arc<RetiredBytes>>,
-    /// True if chunks are on more than one node.
+    /// True once chunks have been on more than one node.
     mixed: AtomicBool,
     /// True while chunks are being evacuated.
     compacting: AtomicBool,
+    /// Panics of objects' drops.
     pub(super) drop_panics: AtomicU64,
     objects: PhantomData<T>,
     /// Never changes: a model check uses it to detect a read before the shared part is published.
@@ -78,6 +83,8 @@ impl<T: Slotted> SharedSlab<T> {
 
     // === slots and numbers ===
 
+    /// Returns the header of the chunk that an object is in.
+    ///
     /// # Safety
     ///
     /// The object is in a slab, and its slot is not free.
@@ -89,7 +96,7 @@ impl<T: Slotted> SharedSlab<T> {
         unsafe { &*chunk }
     }
 
-    /// Returns the number of an object of this slab.
+    /// Returns the number of an object: its compressed pointer, unique in the process.
     ///
     /// # Safety
     ///
@@ -158,7 +165,8 @@ impl<T: Slotted> SharedSlab<T> {
         header.evacuating.load(Ordering::Relaxed).then_some(header.node)
     }
 
-    /// Closes the slab: its owner is dropped, and with it every reader has left.
+    /// Closes the slab, whose owner is being dropped: drops its retired objects, and frees this
+    /// part if no slot is in use. The owner is borrowed by each reader, so every reader has left.
     ///
     /// # Safety
     ///
@@ -183,8 +191,9 @@ impl<T: Slotted> SharedSlab<T> {
             all.append(T::LAYOUT, &mut locked.pending);
             shared.flush(&mut locked, &mut shared.pool.lock(), 0);
             drop(locked);
-            // SAFETY: there is no handle to these objects, the caller's clause excludes readers,
-            // and the lock was released. The pool is not closed yet.
+            // SAFETY: there is no handle to these retired objects, the caller's clause excludes
+            // readers, and the lock was released. The pool is not closed yet, so no call below
+            // frees this part.
             unsafe { Self::end_all(all) };
         }
         let mut pool = shared.pool.lock();
@@ -203,13 +212,13 @@ impl<T: Slotted> SharedSlab<T> {
         size_of::<Self>() + self.thread_caches.footprint() + self.pool.lock().footprint()
     }
 
-    /// Returns slots that are in no thread cache and free.
+    /// Returns the number of free slots that are in no thread cache.
     #[cfg(all(test, lowwater_loom))]
     pub(crate) fn free(&self) -> usize {
         self.pool.lock().free
     }
 
-    /// Returns slots that are not free, including those in thread caches.
+    /// Returns the number of slots that are in use or in a thread cache.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         let pool = self.pool.lock();

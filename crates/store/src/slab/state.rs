@@ -1,10 +1,12 @@
 //! A byte of state inside each object of a slab: two bits for the slab and the index, six for the
 //! owner.
 //!
-//! Slab, index and owner share one byte because an object has few bytes to spare. The two upper
-//! bits decide which of two threads retires the object. A change must ensure that each transition
-//! is a single read-modify-write, or happens while no other thread can change the byte, for the
-//! reason stated at the method.
+//! Slab, index and owner share one byte because an object has few bytes to spare. The owner is the
+//! code that keeps objects in the slab, such as a cache. The two upper bits decide whether the
+//! thread that drops the object's handle or the one that removes it from the index retires it.
+//!
+//! A change must ensure that each transition is a single read-modify-write, or happens while no
+//! other thread changes the two upper bits, for the reason stated at the method.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use core::fmt;
@@ -12,8 +14,8 @@ use core::fmt;
 /// Set while the object is in an index: it is then not freed when its [`Slot`](super::Slot) is
 /// dropped.
 const INDEXED: u8 = 1 << 7;
-/// Set once the object has been in an index, so that readers may use it. Cleared when the handle of
-/// an indexed object is dropped: `INDEXED` without this bit tells the thread that removes the
+/// Set when the object enters an index: readers may use it from then on. Cleared when the handle
+/// of an indexed object is dropped: `INDEXED` without this bit tells the thread that removes the
 /// object to retire it.
 const SEEN: u8 = 1 << 6;
 
@@ -53,19 +55,20 @@ impl SlotState {
 
     #[inline]
     pub(crate) fn is_indexed(&self) -> bool {
-        // Acquire: pairs with the Release in `leave`, so that a thread that finds the object in no
-        // index, and retires it, does so after the removal.
+        // Acquire: pairs with the Release in `leave` and `leave_held`, so that a thread that finds
+        // the object in no index, and retires it, does so after the removal.
         let ordering = if crate::mutated!("indexed_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         self.0.load(ordering) & INDEXED != 0
     }
 
     /// Returns true if the object is still in an index. For a caller that has stored the handle
-    /// where other threads look for it: either the thread that removes the object finds the handle
-    /// there, or this returns false. See [`Slot::is_indexed`](super::Slot::is_indexed).
+    /// where other threads look for it: either the thread that removes the object finds the stored
+    /// handle, or this function returns false. See [`Slot::is_indexed`](super::Slot::is_indexed).
     #[inline]
     pub fn is_still_indexed(&self) -> bool {
         // AcqRel and a read-modify-write: of this one and that in `leave`, the later synchronizes
         // with the earlier, so one of the two threads sees everything that the other did before.
+        // (`leave_held` only stores: its caller has the handle, and looks for none.)
         if crate::mutated!("still_indexed_by_a_load") {
             // Acquire: this mutant is wrong with any ordering.
             return self.0.load(Ordering::Acquire) & INDEXED != 0;
@@ -75,8 +78,8 @@ impl SlotState {
 
     #[inline]
     pub(crate) fn was_seen(&self) -> bool {
-        // Relaxed: set by a thread that had the handle, which this thread got from it; never
-        // cleared, unless no reader saw the object.
+        // Relaxed: the caller has the handle, which it got from the thread that set the bit. While
+        // the handle exists, only `withdraw` clears the bit, and no reader saw that object.
         self.0.load(Ordering::Relaxed) & SEEN != 0
     }
 
@@ -114,12 +117,13 @@ impl SlotState {
     }
 
     /// As [`leave`](Self::leave), for a caller that has the object's handle and the lock of its
-    /// segment. Sets the owner's bits in the same store.
+    /// segment. Sets the owner's bits in the same store; a concurrent [`update`](Self::update) may
+    /// be lost.
     #[inline]
     pub(crate) fn leave_held(&self, bits: u8) {
-        // Relaxed: the handle exists, so no other thread clears `SEEN`; the owner's bits of an
-        // object in an index change under its segment's lock; and `is_still_indexed` changes
-        // nothing. So no change is lost between this load and the store.
+        // Relaxed: the handle exists, so no other thread clears `SEEN`, and `is_still_indexed`
+        // changes nothing. So no change of the two upper bits is lost between this load and the
+        // store.
         let all = self.0.load(Ordering::Relaxed);
         let bits = bits & Self::OWN;
         // Release: pairs with the Acquire in `is_indexed` and in `is_still_indexed`.
