@@ -1,10 +1,9 @@
 //! Counts of pairs, and computation of their scores.
 //!
 //! A pair is a group and a shrinker, and has a slot in [`Pairs`]. Its score is the usefulness of its
-//! bytes, from its counted objects and its misses; [`least_useful`](super) selects the pair with the
-//! lowest as the victim. A count calls the shrinker, which may take long, so no lock is held. A
-//! change must ensure that after a callback the slot is checked to hold the same pair: the pair may
-//! be gone by then.
+//! bytes, from its counted objects and its misses; [`least_useful`](super) selects victims of low
+//! scores. A count calls the shrinker, which may take long, so no lock is held. A change must ensure
+//! that after a callback the slot is checked to hold the same pair: the pair may be gone by then.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
