@@ -1,7 +1,7 @@
 //! A cell with a value that readers read without a lock while other threads replace it.
 //!
-//! Readers of the ghost table and of other replaceable tables must not write a shared cache line, so
-//! neither a lock nor an `Arc` count is possible. A change must ensure that a value is retired
+//! Readers of the ghost table and of other replaceable tables must not write a shared cache line,
+//! so neither a lock nor an `Arc` count is possible. A change must ensure that a value is retired
 //! exactly once, by the thread that took it out of the cell.
 
 use crate::fallible::try_box;
@@ -20,9 +20,9 @@ mod tests;
 ///
 /// A reader holds a [`Guard`] and writes no shared memory. A replaced value is dropped after every
 /// reader that may still hold a reference has dropped its guard. With `membarrier` the thread that
-/// replaced the value tries this when it drops its own last guard; if other readers are still inside
-/// then, the value waits for a later collection: the next replacement in any cell, a full batch of
-/// other retired objects, or a flush.
+/// replaced the value tries this when it drops its own last guard; if other readers are still
+/// inside then, the value waits for a later collection: the next replacement in any cell, a full
+/// batch of other retired objects, or a flush.
 ///
 /// ```
 /// use lowwater_rcu::{pin, RcuCell};
@@ -144,9 +144,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Some(&held.value)
     }
 
-    /// Replaces `there`, the value that the caller has [loaded](Self::load) before (or none), by `by`.
-    /// Returns false, and drops `by`, if another thread changed the cell meanwhile, or if there is no
-    /// memory.
+    /// Replaces `there`, the value that the caller has [loaded](Self::load) before (or none), by
+    /// `by`. Returns false, and drops `by`, if another thread changed the cell meanwhile, or if
+    /// there is no memory.
     #[doc(alias = "rcu_assign_pointer")]
     pub fn replace(&self, there: Option<&T>, by: T, guard: &Guard) -> bool {
         let by = RcuBox {

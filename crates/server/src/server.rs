@@ -1,7 +1,8 @@
 //! The server: the state that all connections share, and the bound on their number.
 //!
-//! Shared by all connections through an `Arc`, so each part that changes is atomic or behind a short
-//! lock. The exception is `crawl_lock`, which a crawl (a visit of all values) holds to its end.
+//! Shared by all connections through an `Arc`, so each part that changes is atomic or behind a
+//! short lock. The exception is `crawl_lock`, which a crawl (a visit of all values) holds to its
+//! end.
 //!
 //! A change must ensure that no other lock is held across an `await`.
 

@@ -41,7 +41,8 @@ pub struct Traffic {
     rejected_connections: AtomicU64,
 }
 
-/// The counts of a tenant's traffic: its open connections now, and refusals since the tenant exists.
+/// The counts of a tenant's traffic: its open connections now, and refusals since the tenant
+/// exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounts {
     pub connections: u64,

@@ -15,9 +15,10 @@ use crate::cache::error::CacheBuildError;
 use crate::cache::expiry::lifetime::{ExpiryEvent, Lifetime};
 
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
-    /// Sets the time to live of entries that have no time of their own; unlimited by default. It
-    /// excludes [`time_to_idle`](Self::time_to_idle): [`build`](CacheBuilder::build) refuses a cache
-    /// with both ([`TwoTimes`](CacheBuildError::TwoTimes)).
+    /// Sets the time to live of entries that have no time of their own; unlimited by default.
+    ///
+    /// [`build`](CacheBuilder::build) refuses a time to live together with
+    /// [`time_to_idle`](Self::time_to_idle) ([`TwoTimes`](CacheBuildError::TwoTimes)).
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.choices.times.time_to_live = Some(time);
         self
@@ -25,12 +26,12 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// Sets the idle time of entries that have no time of their own. An unused entry stays for at
     /// least this time after its last use, and for at most an eighth longer, or 16 ms if that is
-    /// more. Unlimited by default, and if longer than eight years. It excludes
-    /// [`time_to_live`](Self::time_to_live).
+    /// more. Unlimited by default, and if longer than eight years. Refused
+    /// together with [`time_to_live`](Self::time_to_live).
     ///
     /// A use is one that eviction counts: [`Cache::get`], and not [`Cache::peek`]. A use writes to
-    /// the entry only if some part of the idle time has passed since the last write: at most a tenth,
-    /// or 12 ms if that is more.
+    /// the entry only if some part of the idle time has passed since the last write: at most a
+    /// tenth, or 12 ms if that is more.
     ///
     /// An entry has one deadline. If [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
     /// [`Entry::forever`](crate::cache::Entry::forever) or [`Cache::touch`] sets another one, that one
@@ -68,8 +69,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// The function is called without a lock, inside a read-side section: while it blocks, no cache
     /// of the process frees removed entries. A panic in it is passed on to the caller of the insert
-    /// or the lookup. If another thread changes the entry meanwhile, the event is still the one from
-    /// before the change. Lookups in a cache with such a function cost more: each hit calls it.
+    /// or the lookup. If another thread changes the entry meanwhile, the event is still the one
+    /// from before the change. Lookups in a cache with such a function cost more: each hit calls
+    /// it.
     ///
     /// ```
     /// use lowwater::cache::{ExpiryEvent, Lifetime};
@@ -107,9 +109,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// takes the old one's place, with a new deadline, unless the entry was replaced or removed by a
     /// call meanwhile. See [`Refresh`](crate::cache::Refresh) for failures.
     ///
-    /// An entry without a deadline is not reloaded, nor is one with an idle time, which a use extends.
-    /// An entry with a time of its own that is not longer than `time` is reloaded again as soon as it
-    /// was reloaded.
+    /// An entry without a deadline is not reloaded, nor is one with an idle time, which a use
+    /// extends. An entry with a time of its own that is not longer than `time` is reloaded again as
+    /// soon as it was reloaded.
     ///
     /// ```
     /// use lowwater::runtime::ManualClock;
@@ -152,7 +154,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// another value takes its place.
     ///
     /// An entry with an idle time is never stale. A time to live that exceeds 34 years with `time`
-    /// added counts as unlimited; one that exceeds 20 days with `time` added ends up to a second late.
+    /// added counts as unlimited; one that exceeds 20 days with `time` added ends up to a second
+    /// late.
     ///
     /// ```
     /// use lowwater::runtime::ManualClock;

@@ -1,8 +1,8 @@
 //! Read-through by a reference to the key: a hit clones no key.
 //!
-//! Most calls hit, and an owned key may need an allocation, so the key is cloned only after a lookup
-//! without a hit. That lookup ([`get_hit`](Cache::get_hit)) counts no miss: the load that follows
-//! looks the key up again, and counts it. A change must ensure that a miss is counted once.
+//! Most calls hit, and an owned key may need an allocation, so the key is cloned only after a
+//! lookup without a hit. That lookup ([`get_hit`](Cache::get_hit)) counts no miss: the load that
+//! follows looks the key up again, and counts it. A change must ensure that a miss is counted once.
 
 use std::borrow::ToOwned;
 #[cfg(feature = "async")]

@@ -26,8 +26,8 @@ pub enum Pick {
 }
 
 impl<T: Linked> ListLru<T> {
-    /// Takes up to `nr_to_walk` of the oldest items off the group's list on `node`, and does with
-    /// each as `pick` decides. Returns the two private lists.
+    /// Takes up to `nr_to_walk` of the oldest items off the group's list on `node`: each goes
+    /// where `pick` decides. Returns the two private lists.
     ///
     /// The effect is that of a [walk](Self::walk_one) that isolates or rotates every item.
     /// `nr_to_walk` falls by one for each visited item. `pick` runs under the list's lock: it must
@@ -97,8 +97,8 @@ impl RawListLru {
         while let (Some(at), true) = (oldest, left > 0) {
             // SAFETY: the links are on this list, and we hold the list's lock, so they are live.
             if unsafe { at.as_ref() }.is_mark() {
-                // The cursor of a walk that has released the lock: it stays where it is. The general
-                // walk visits the remaining `left` items: they precede those rotated here.
+                // The cursor of a walk that has released the lock: it stays where it is. The
+                // general walk visits the remaining `left` items: they precede those rotated here.
                 drop(list);
                 let (before, mut removed) = (left, 0);
                 let flow = self.walk_list(memcg, node, index, &mut left, &mut removed, |it| match pick(it.item()) {

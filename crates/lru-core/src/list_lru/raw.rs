@@ -41,6 +41,8 @@
 //! lock. So a list that a sweep takes out has no child, and ancestors' lists exist as long as they
 //! are needed (L6).
 //!
+//! A change must keep the lock order and both protocols above.
+//!
 //! Numbers such as R2 are those of docs/INVARIANTS.md.
 
 mod count;
@@ -311,7 +313,7 @@ impl RawListLru {
             writer.live as usize,
             "the table must hold as many lists as were published and not unpublished"
         );
-        assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "the table must exist exactly while there are lists");
+        assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "a table must exist exactly if lists do");
         assert_eq!(self.splits(&guard).count(), writer.split as usize, "as many lists must have shards as were split");
         for slot in slots {
             // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.

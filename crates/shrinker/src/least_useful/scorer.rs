@@ -1,9 +1,10 @@
 //! Counts of pairs, and computation of their scores.
 //!
-//! A pair is a group and a shrinker, and has a slot in [`Pairs`]. Its score is the usefulness of its
-//! bytes, from its counted objects and its misses; [`least_useful`](super) selects victims of low
-//! scores. A count calls the shrinker, which may take long, so no lock is held. A change must ensure
-//! that after a callback the slot is checked to hold the same pair: the pair may be gone by then.
+//! A pair is a group and a shrinker, and has a slot in [`Pairs`]. Its score is the usefulness of
+//! its bytes, from its counted objects and its misses; [`least_useful`](super) selects victims of
+//! low scores. A count calls the shrinker, which may take long, so no lock is held. A change must
+//! ensure that after a callback the slot is checked to hold the same pair: the pair may be gone by
+//! then.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -26,8 +27,8 @@ impl Scorer<'_> {
         budget(&self.core.root)
     }
 
-    /// Counts the objects of the pair in `slot`, and computes its score. A pair whose group is gone,
-    /// or whose shrinker cannot be called, is marked empty.
+    /// Counts the objects of the pair in `slot`, and computes its score. Marks the pair empty if
+    /// its group is gone or its shrinker cannot be called.
     pub(super) fn count(&self, slot: u32) {
         let Some((pair, (id, group))) = self.pairs.pair(slot).and_then(|pair| Some((pair, pair.ids()?))) else {
             return;

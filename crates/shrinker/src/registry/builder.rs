@@ -61,8 +61,8 @@ impl<'a> ShrinkerBuilder<'a> {
         Self { core, name: try_str(name), options: ShrinkerOptions::default() }
     }
 
-    /// Sets the relative cost of recreating an object, 2 by default: a cache whose objects cost twice
-    /// as much gives up half as many. 0 for objects that cost nothing.
+    /// Sets the relative cost of recreating an object, 2 by default: a cache whose objects cost
+    /// twice as much gives up half as many. 0 for objects that cost nothing.
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.options.seeks = seeks;
         self

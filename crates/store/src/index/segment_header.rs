@@ -1,8 +1,9 @@
 //! The header of a segment, one of the hash tables of which an index consists.
 //!
 //! Header and buckets are one allocation whose length depends on the [size class](super::class), so
-//! a segment is used through raw pointers ([`View`](super::segment::View)): a reference to the header must not be
-//! used to reach the buckets. A change must keep the header within one cache line.
+//! a segment is used through raw pointers ([`View`](super::segment::View)): a reference to the
+//! header must not be used to reach the buckets. A change must keep the header within one cache
+//! line.
 
 use super::bucket::Bucket;
 use super::class::{buckets, Class};

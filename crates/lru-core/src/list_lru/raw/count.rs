@@ -4,8 +4,8 @@
 //!
 //! No count takes a list's lock, since shrinkers ask often and for all groups. A change must ensure
 //! that a group's count never exceeds its items (L2), and that a node's is never below the items
-//! that were there throughout (L3, R11): after a count of 0 the shrinker is not called again until a
-//! list reports items.
+//! that were there throughout (L3, R11): after a count of 0 the shrinker is not called again until
+//! a list reports items.
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
@@ -73,11 +73,11 @@ impl RawListLru {
         // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
         let pairs = table.iter().map(|slot| unsafe { slot.pair() });
         let sum: u64 = pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum();
-        // Acquire: pairs with both Releases in `join_shards`. If the set is loaded, its contents are
-        // visible; if null, the moves from the shards are.
+        // Acquire: pairs with both Releases in `join_shards`. If the set is loaded, its contents
+        // are visible; if null, the moves from the shards are.
         let ending = self.ending.load(Ordering::Acquire);
-        // SAFETY: `join_shards` stores null before it retires the set, and `guard` keeps this thread
-        // in the read side.
+        // SAFETY: `join_shards` stores null before it retires the set, and `guard` keeps this
+        // thread in the read side.
         match unsafe { ending.as_ref() } {
             Some(split) if split.key().node == node && !crate::mutated!("ending_parts_uncounted") => {
                 sum + split.shards().map(|shard| u64::from(shard.nr_items())).sum::<u64>()

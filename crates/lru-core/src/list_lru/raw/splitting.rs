@@ -25,7 +25,8 @@ use core::ptr;
 impl RawListLru {
     /// Creates shards beside the list of a group on a node. Returns false if the list has shards or
     /// does not exist, if its group is dying, if there is no memory, or if the chain or the writer
-    /// lock is taken: contending threads will trigger another attempt. Waits for no lock but the list's, which an add waits for anyway.
+    /// lock is taken: contending threads will trigger another attempt. Waits for no lock but the
+    /// list's, which an add waits for anyway.
     #[cold]
     #[inline(never)]
     pub(super) fn split(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> bool {

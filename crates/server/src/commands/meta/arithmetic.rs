@@ -1,9 +1,9 @@
 //! The command `ma`: `incr` and `decr` with a CAS number to compare, a value created on a miss, and
 //! selectable reply fields.
 //!
-//! `commands/arithmetic.rs` computes the new number; this file adds the compare, the creation and the
-//! reply. A change must ensure that compare, creation and store are one update of the store; a new
-//! expiry (flag `T`) is set after it.
+//! `commands/arithmetic.rs` computes the new number; this file adds the compare, the creation and
+//! the reply. A change must ensure that compare, creation and store are one update of the store; a
+//! new expiry (flag `T`) is set after it.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};

@@ -1,9 +1,9 @@
 //! Spans of chunks, each one mapping of [`BLOCK`] bytes from the system.
 //!
-//! For Linux; elsewhere [`spans`](super) allocates each chunk separately. All chunks of one [`Spans`]
-//! have the same size, and up to 32 of them fill a span. A change must keep the bits of a span
-//! consistent with the memory's state: a chunk is allocated, spare (free, with its memory) or neither
-//! (free, without memory: never used, or returned to the system).
+//! For Linux; elsewhere [`spans`](super) allocates each chunk separately. All chunks of one
+//! [`Spans`] have the same size, and up to 32 of them fill a span. A change must keep the bits of a
+//! span consistent with the memory's state: a chunk is allocated, spare (free, with its memory) or
+//! neither (free, without memory: never used, or returned to the system).
 
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
@@ -81,8 +81,9 @@ impl Spans {
         self.blocks.capacity() * size_of::<Block>() + self.spare * self.chunk
     }
 
-    /// Allocates a chunk of `bytes` bytes, and returns it with the number of its span: a spare chunk if
-    /// there is one, else one of a span with room, else one of a new span. `None` without memory.
+    /// Allocates a chunk of `bytes` bytes, and returns it with the number of its span: a spare
+    /// chunk if there is one, else one of a span with room, else one of a new span. `None` without
+    /// memory.
     pub(super) fn get(&mut self, bytes: usize) -> Option<(NonNull<u8>, u32)> {
         if self.with_room == [NONE; 2] {
             self.add()?;
