@@ -1,8 +1,9 @@
 //! Counters of a cache: lookups, inserts, and removals by cause.
 //!
-//! A hit must not write a line that other threads write, so threads count in stripes of their own
-//! and a read adds them up. A change must ensure that a stripe owned by one thread is written by
-//! that thread only, since it is written without a read-modify-write instruction.
+//! A hit must not write a cache line that other threads write, so frequent events are counted in
+//! stripes: a thread has a stripe of its own while there are free ones, and a read adds all stripes
+//! up. A change must ensure that a stripe owned by one thread is written by that thread only, since
+//! it is written without a read-modify-write instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,12 +48,11 @@ pub struct CacheStats {
     pub bytes: ByteSize,
 }
 
-/// Stripes for the threads without a stripe of their own. Frequent events are counted in striped
-/// counters: a thread has its own stripe as long as there are free ones.
+/// The number of stripes that the threads without a stripe of their own share.
 const SHARED: usize = 4;
 const STRIPES: usize = owned_slot::OWNED_MAX + SHARED;
 
-/// The counters of a cache. A null pointer before the first event.
+/// The counters of a cache, allocated at the first event.
 #[derive(Default)]
 pub(super) struct Counters {
     lines: OnceBox<Lines>,
@@ -86,8 +86,9 @@ const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 /// Removed entries, to be counted together.
 #[derive(Default)]
 pub(super) struct Removals {
-    /// Entries by the number of their cause.
+    /// Entries by cause, in the order of [`add`](Self::add).
     by_cause: [u64; 4],
+    /// Bytes that were charged for these entries.
     bytes: u64,
 }
 
@@ -113,8 +114,8 @@ impl Counters {
         self.stripe(|stripe, add| add(if hit { &stripe.hits } else { &stripe.misses }, 1));
     }
 
-    /// Counts a hit if this thread has a stripe of its own, and returns whether it has. Otherwise
-    /// the caller must call [`looked_up`](Self::looked_up).
+    /// Counts a hit, and returns true, if this thread has a stripe of its own and the counters are
+    /// allocated. Otherwise the caller must call [`looked_up`](Self::looked_up).
     #[inline]
     pub(super) fn hit(&self) -> bool {
         let own = self.lines.get().zip(owned_slot::owned());
@@ -154,7 +155,7 @@ impl Counters {
         });
     }
 
-    /// The bytes allocated for the counters.
+    /// Returns the bytes allocated for the counters.
     pub(super) fn footprint(&self) -> usize {
         self.lines.get().map_or(0, size_of_val)
     }
@@ -192,7 +193,8 @@ impl Counters {
             listener_panics: get(&lines.listener_panics),
             ..CacheStats::default()
         };
-        // Removals are read before inserts, so that normally they do not exceed the inserts.
+        // All removals are read before all inserts, so that normally the removals do not exceed the
+        // inserts.
         for stripe in &lines.stripes {
             all.evictions += get(&stripe.evictions);
             all.expired += get(&stripe.expired);

@@ -1,8 +1,8 @@
-//! A clock that only its owner advances, for tests of expiry.
+//! A clock that advances by calls only, for tests of expiry.
 //!
-//! A clock knows the caches that follow it, so that an advance is complete when it returns: each
-//! cache has removed what has expired. A change must ensure that no lock is held while a cache is
-//! swept, as its listener may advance the clock.
+//! A clock has a list of the caches that follow it, so that an advance is complete when it returns:
+//! each cache has removed its expired entries. A change must ensure that no lock is held while a
+//! cache is swept, as its listener may advance the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The most time by which a clock can be advanced: 30 years. Deadlines have 34.
+/// The most time by which a clock can be advanced, in nanoseconds: 30 years. Deadlines last for 34.
 const ADVANCED_MAX: u64 = 30 * 365 * 86_400 * 1_000_000_000;
 
 /// A clock that stands still until [`advance`](Self::advance), for tests; given to
 /// [`RuntimeBuilder::clock`](super::RuntimeBuilder::clock). This is a handle: clones are the same
 /// clock.
 ///
-/// Only the deadlines of entries follow the clock. Waits and bounds of the runtime (direct reclaim,
-/// pressure, the rests of the reaper) stay in real time.
+/// Only the deadlines of entries follow the clock. Waits and time limits of the runtime (direct
+/// reclaim, pressure, the pauses of the reaper) stay in real time.
 ///
 /// ```
 /// use lowwater::runtime::ManualClock;
@@ -46,6 +46,7 @@ pub struct ManualClock(Arc<ManualTime>);
 struct ManualTime {
     /// Nanoseconds by which the clock was advanced.
     advanced: AtomicU64,
+    /// Dropped caches are removed by the next advance.
     caches: Mutex<Vec<Weak<dyn FollowsClock>>>,
 }
 
@@ -64,9 +65,10 @@ impl ManualClock {
     /// Advances the clock, by any step, and removes the entries that have expired from the caches
     /// of all runtimes with this clock. O(entries of these caches).
     ///
-    /// Removal listeners run on this thread, as in [`Cache::retain`](crate::Cache::retain): a panic in one is caught. An entry
-    /// that another thread inserts during the call may count as inserted before it. Aborts the process
-    /// without memory for the list of these caches.
+    /// Removal listeners run on this thread, as in [`Cache::retain`](crate::Cache::retain): a panic
+    /// in one is caught. The deadline of an entry that another thread inserts during the call may
+    /// be counted from the time before. Aborts the process without memory for the list of these
+    /// caches.
     ///
     /// # Panics
     ///
@@ -86,7 +88,7 @@ impl ManualClock {
             let time = u64::try_from(time.as_nanos()).ok()?;
             advanced.checked_add(time).filter(|sum| *sum <= ADVANCED_MAX)
         };
-        // Relaxed: a thread that is to see the advance is synchronized with this one otherwise.
+        // Relaxed: a thread that must see the advance synchronizes with this thread by other means.
         let advanced = self.0.advanced.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
         assert!(advanced.is_ok(), "a manual clock cannot be advanced by more than 30 years");
     }
@@ -104,7 +106,7 @@ impl ManualClock {
     }
 
     pub(crate) fn nanoseconds(&self) -> u64 {
-        // Relaxed: as in `advance`.
+        // Relaxed: as in `step`.
         self.0.advanced.load(Ordering::Relaxed)
     }
 

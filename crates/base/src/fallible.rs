@@ -54,7 +54,8 @@ pub fn try_arc<T>(value: T) -> Option<Arc<T>> {
     }
 }
 
-/// As [`Box::new`], but returns `None` instead of aborting if there is no memory.
+/// As [`Box::new`], but drops the value and returns `None` instead of aborting if there is no
+/// memory. Does not compile for a type of size 0.
 pub fn try_box<T>(value: T) -> Option<Box<T>> {
     const { assert!(size_of::<T>() != 0, "the allocator requires a size that is not zero") };
     // SAFETY: the layout's size is not 0, by the assertion above.
@@ -76,7 +77,7 @@ pub fn try_vec<T>(capacity: usize) -> Option<Vec<T>> {
 }
 
 /// Returns a slice of `len` values, computed by `value` from the index; `None` if there is no
-/// memory.
+/// memory. If `value` panics, the slice and the values before leak.
 pub fn try_slice<T>(len: usize, mut value: impl FnMut(usize) -> T) -> Option<Box<[T]>> {
     let layout = Layout::array::<T>(len).ok()?;
     let raw = if layout.size() == 0 {
@@ -91,8 +92,7 @@ pub fn try_slice<T>(len: usize, mut value: impl FnMut(usize) -> T) -> Option<Box
     for i in 0..len {
         // SAFETY: `i` is less than `len`, so the element is within the array.
         let place = unsafe { raw.add(i) };
-        // SAFETY: the memory is freshly allocated with the layout of `T`. If `value` panics, it
-        // leaks.
+        // SAFETY: the memory is freshly allocated with the layout of `T`.
         unsafe { place.write(value(i)) };
     }
     // SAFETY: the pointer came from the global allocator with this layout, or is dangling for a
@@ -140,8 +140,8 @@ pub fn try_insert<T>(vec: &mut Vec<T>, at: usize, value: T) -> Result<(), T> {
     Ok(())
 }
 
-/// Reduces a vector's capacity to `capacity`; without memory for the copy the vector stays as it
-/// is.
+/// Reduces a vector's capacity to `capacity`, or to its length if that is more. Without memory for
+/// the copy the vector stays as it is.
 pub fn try_shrink<T>(vec: &mut Vec<T>, capacity: usize) {
     let mut smaller = Vec::new();
     let (len, capacity) = (vec.len(), capacity.max(vec.len()));

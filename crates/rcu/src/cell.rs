@@ -1,8 +1,8 @@
 //! A cell with a value that readers read without a lock while other threads replace it.
 //!
-//! Readers of the ghost table and of other replaceable tables must not write a shared line, so
-//! neither a lock nor an `Arc` count is possible. A change must ensure: a value is retired exactly
-//! once, by the thread that took it out of the cell.
+//! Readers of the ghost table and of other replaceable tables must not write a shared cache line,
+//! so neither a lock nor an `Arc` count is possible. A change must ensure that a value is retired
+//! exactly once, by the thread that took it out of the cell.
 
 use crate::fallible::try_box;
 use crate::guard::Guard;
@@ -18,10 +18,11 @@ mod tests;
 
 /// A value, or none, that is read without a lock and replaced as a whole.
 ///
-/// A reader holds a [`Guard`] and writes no shared memory. A replaced value is dropped when every
-/// reader that may still hold a reference has dropped its guard: by the thread that replaced it, as
-/// soon as that thread holds no guard; or, if other readers are still inside at that time, when a
-/// thread next retires something.
+/// A reader holds a [`Guard`] and writes no shared memory. A replaced value is dropped after every
+/// reader that may still hold a reference has dropped its guard. With `membarrier` the thread that
+/// replaced the value tries this when it drops its own last guard; if other readers are still
+/// inside then, the value waits for a later collection: the next replacement in any cell, a full
+/// batch of other retired objects, or a flush.
 ///
 /// ```
 /// use lowwater_rcu::{pin, RcuCell};
@@ -39,13 +40,13 @@ pub struct RcuCell<T: Send + Sync + 'static> {
     held: AtomicPtr<RcuBox<T>>,
 }
 
-/// A value behind its header.
+/// A value of a cell behind its header, in one allocation.
 #[repr(C)]
 struct RcuBox<T> {
     // The first field, so that a pointer to it is also one to the whole.
     head: RcuHead,
     value: T,
-    /// Never changes; a cell only so that a model check detects a read before publication.
+    /// Never changes; an `UnsafeCell` only so that a model check detects a read before publication.
     #[cfg(lowwater_loom)]
     made: UnsafeCell<()>,
 }
@@ -53,7 +54,9 @@ struct RcuBox<T> {
 /// The type-erased header of a value: its link in the retire queue, and its free function.
 #[doc(alias = "rcu_head")]
 struct RcuHead {
+    /// The link in the queue of retired objects.
     retired: UnsafeCell<*mut RcuHead>,
+    /// [`RcuBox::free`] of the value's type.
     free: unsafe fn(*mut RcuHead),
     #[cfg(lowwater_loom)]
     unread: unsafe fn(*mut RcuHead),
@@ -63,7 +66,7 @@ struct RcuHead {
 // only by the queue that owns it.
 unsafe impl Send for RcuHead {}
 
-// SAFETY: `kind` returns one static, and the link is used by no other code.
+// SAFETY: `kind` returns one static, and no other code uses the link of a retired header.
 unsafe impl Retired for RcuHead {
     /// A value may be large, such as a table.
     const IS_LARGE: bool = true;
@@ -96,7 +99,7 @@ unsafe impl Retired for RcuHead {
 }
 
 impl<T> RcuBox<T> {
-    /// Frees the box that contains this header.
+    /// Drops the value, and frees the box that contains this header.
     ///
     /// # Safety
     ///
@@ -141,8 +144,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Some(&held.value)
     }
 
-    /// Replaces the value that was loaded before (or none, if it was none) by `by`. Returns false,
-    /// and drops `by`, if another thread changed the cell meanwhile, or if there is no memory.
+    /// Replaces `there`, the value that the caller has [loaded](Self::load) before (or none), by
+    /// `by`. Returns false, and drops `by`, if another thread changed the cell meanwhile, or if
+    /// there is no memory.
     #[doc(alias = "rcu_assign_pointer")]
     pub fn replace(&self, there: Option<&T>, by: T, guard: &Guard) -> bool {
         let by = RcuBox {
@@ -163,7 +167,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         // the address of a field is computed.
         let value = (!old.is_null()).then(|| unsafe { &raw const (*old).value });
         // Release: pairs with the Acquire in `load` and in `clear`. No Acquire is needed for the
-        // old value: the caller loaded it before.
+        // old value: the caller loaded `there` before, with Acquire.
         let success = if crate::mutated!("cell_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         let is_it = value == there.map(ptr::from_ref)
             && self.held.compare_exchange(old, by, success, Ordering::Relaxed).is_ok();
@@ -176,7 +180,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         is_it
     }
 
-    /// Removes the value, if there is one. It is dropped after its grace period.
+    /// Removes the value, if there is one, and drops it after its grace period.
     pub fn clear(&self, guard: &Guard) {
         // Acquire: pairs with the Release in `replace`, since retiring writes to the value's
         // header.

@@ -31,10 +31,12 @@ const STEP_BYTES: u64 = 64 * 1024;
 #[derive(Debug)]
 pub struct ReceiveBudget {
     runtime: Runtime,
-    /// Evict values when the memory is full.
+    /// Whether stored values may be evicted when the budget is full.
     evict: bool,
-    /// Maximum of bytes that the exempt value may have beyond the shared bound.
+    /// The bytes by which the shared bound is higher for the exempt value.
     item_bytes_max: u64,
+    /// Reserved bytes of all values. They count against the shared bound, and are charged to the
+    /// budget as well, except while their value is being stored.
     bytes: AtomicU64,
     /// Whether a value is exempt from the shared bound.
     exempt: AtomicBool,
@@ -53,7 +55,8 @@ impl ReceiveBudget {
         ByteSize::new(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Reserves and charges `bytes` more bytes, unless the bound or the budget would be exceeded.
+    /// Reserves and charges `bytes` more bytes, unless the shared bound (the higher one, if
+    /// `exempt`) or the budget would be exceeded.
     fn reserve(&self, bytes: u64, exempt: bool) -> bool {
         let more = if exempt { self.item_bytes_max } else { 0 };
         let max = self.runtime.root().max().get() / 2 + more;
@@ -77,7 +80,7 @@ impl ReceiveBudget {
     fn charge(&self, bytes: u64) -> bool {
         let (root, bytes) = (self.runtime.root(), ByteSize::new(bytes));
         let has_room = || root.usage().saturating_add(bytes) <= root.max();
-        // As for a stored value: without evictions, nothing may be reclaimed for it.
+        // As for a stored value: without evictions, a charge may not reclaim memory.
         let may = self.evict || has_room() || {
             self.runtime.tree().drain_stock();
             has_room()
@@ -99,7 +102,7 @@ pub struct ReceiveCharge {
     length: u64,
     /// Bytes reserved for the value.
     bytes: u64,
-    /// The part of the reserved bytes that is charged.
+    /// Bytes charged for the value: those reserved, or 0 after an [`uncharge`](Self::uncharge).
     charged: u64,
     /// Whether this value is the exempt one.
     exempt: bool,
@@ -113,7 +116,8 @@ impl ReceiveCharge {
         Self { receive_budget: receive_budget.filter(|_| length > FREE_BYTES).cloned(), length, ..Self::default() }
     }
 
-    /// Charges the first `length` bytes of the value, and returns whether there was room.
+    /// Charges the first `length` bytes of the value, and returns whether there was room. Must not
+    /// be called after [`uncharge`](Self::uncharge).
     pub fn charge_up_to(&mut self, length: usize) -> bool {
         let Some(receive_budget) = &self.receive_budget else { return true };
         let missing = (length as u64).saturating_sub(FREE_BYTES + self.bytes);
@@ -133,7 +137,7 @@ impl ReceiveCharge {
         taken
     }
 
-    /// Uncharges the value, before its tenant is charged. The bytes stay reserved.
+    /// Uncharges the complete value, before its tenant is charged. The bytes stay reserved.
     pub fn uncharge(&mut self) {
         if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged > 0) {
             receive_budget.uncharge(self.charged);

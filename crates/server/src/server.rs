@@ -1,8 +1,10 @@
 //! The server: the state that all connections share, and the bound on their number.
 //!
-//! Shared by all connections through an `Arc`, so everything here is atomic or behind a short lock.
+//! Shared by all connections through an `Arc`, so each part that changes is atomic or behind a
+//! short lock. The exception is `crawl_lock`, which a crawl (a visit of all values) holds to its
+//! end.
 //!
-//! A change must ensure that no lock of it is held across an `await`.
+//! A change must ensure that no other lock is held across an `await`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
@@ -54,18 +56,20 @@ pub struct Server {
     pub counters: Counters,
     /// The statistics of `stats detail`.
     pub prefix_stats: PrefixStats,
+    /// When the server was created.
     pub started: Instant,
     /// The TCP addresses that are bound, with their actual ports.
     pub addresses: Vec<SocketAddr>,
     /// The address that is bound for HTTP, if any.
     pub http: Option<SocketAddr>,
+    /// The number of open connections: of [`ConnectionPermit`]s.
     connections: AtomicU64,
     /// The open listeners and connections of the cache.
     pub open_connections: Arc<ConnectionTable>,
     verbosity: AtomicU8,
     /// The certificate and key of TLS, if it is on.
     pub tls: Option<Tls>,
-    /// The users of `settings`, or those that were read since.
+    /// The users of `settings`, or those of the latest reload.
     pub users: RwLock<Option<Users>>,
     /// The tenants that had limits in the file that was read last.
     pub limited_tenants: Mutex<Vec<String>>,
@@ -81,9 +85,9 @@ pub struct Server {
     pub crawl_lock: Arc<tokio::sync::Mutex<()>>,
     /// The counts of the last `stats sizes`.
     pub last_sizes: LastSizes,
-    /// Notified when the last connection closes.
+    /// Notified when the last open connection closes.
     idle: Notify,
-    /// Carries the request of a client that the server ends.
+    /// The request of a client that the server end; `None` until there is one.
     stop: watch::Sender<Option<Stop>>,
 }
 
@@ -132,7 +136,7 @@ impl Server {
     /// Resolves when [`stop`](Self::stop) has been called.
     pub async fn stopped(&self) -> Stop {
         let mut requests = self.stop.subscribe();
-        // The sender lives as long as `self`, so that there is no error.
+        // The sender lives as long as `self`, so there is no error.
         let request = requests.wait_for(Option::is_some).await;
         request.ok().and_then(|how| *how).unwrap_or(Stop::Discard)
     }
@@ -203,8 +207,8 @@ impl Server {
         self.crawl(Store::reap_expired).await;
     }
 
-    /// Runs `visit` on a blocking thread, as it may take long with many values. One crawl runs at a
-    /// time.
+    /// Runs `visit` on a blocking thread, as it may take long with many values, and resolves when
+    /// `visit` has returned. One crawl runs at a time.
     async fn crawl(self: &Arc<Self>, visit: fn(&Store)) {
         let alone = Arc::clone(&self.crawl_lock).lock_owned().await;
         let server = Arc::clone(self);

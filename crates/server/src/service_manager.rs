@@ -1,10 +1,8 @@
 //! The service manager (systemd): the server reports that it is ready and that it stops
 //! (`Type=notify`), and the manager may open the listeners (socket activation).
 //!
-//! Without the manager's environment variables, nothing happens.
-//!
-//! A change must ensure that nothing happens without the manager's variables, and that sockets are
-//! taken only if `LISTEN_PID` is this process.
+//! A change must ensure that nothing happens without the manager's environment variables, and that
+//! sockets are taken only if `LISTEN_PID` is this process.
 
 #![cfg(unix)]
 
@@ -18,14 +16,14 @@ use std::os::unix::net::UnixDatagram;
 #[cfg(target_os = "linux")]
 const FIRST_DESCRIPTOR: u32 = 3;
 
-/// A state that the manager is told.
+/// A state of the server that is reported to the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Ready,
     Stopping,
 }
 
-/// Tells the manager a state. A manager that cannot be reached is no reason not to serve.
+/// Reports a state to the manager, if there is one. The server should run on after an error.
 ///
 /// # Errors
 ///
@@ -59,8 +57,8 @@ fn send(address: &OsStr, state: State) -> io::Result<()> {
 
 /// Returns the listening sockets that the manager has opened for this process.
 ///
-/// Each is a duplicate: the process's own descriptors are reached through the system, as no safe
-/// function takes a bare number.
+/// Each is a duplicate from `pidfd_getfd`, as no safe function makes an [`OwnedFd`] of a number.
+/// The descriptors that the manager passed stay open until the process ends.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! The traffic of a tenant: its limits of requests, bytes and connections, and counts of what was
-//! refused.
+//! The traffic of a tenant: limits of its requests, bytes, connections and commands, and counts of
+//! the refusals.
 //!
 //! A connection belongs to the tenant of its listener or of its login, and otherwise to the default
-//! tenant. All connections of a tenant share its limits, on all threads. A tenant without limits
-//! costs a command one load.
+//! tenant. All connections of a tenant share its limits, on all threads. A command of a tenant
+//! without limits costs one load ([`Traffic::is_limited`]).
 //!
 //! A change must ensure that a limit can be set while clients are served, and that no tenant's traffic
 //! takes a lock of another tenant.
@@ -19,7 +19,7 @@ use crate::settings::traffic_limits::TrafficLimits;
 
 use rate::Rate;
 
-/// The traffic of a tenant.
+/// The limits of a tenant's traffic, and its counts.
 #[derive(Debug)]
 pub struct Traffic {
     /// Origin of the times of the rates.
@@ -27,18 +27,22 @@ pub struct Traffic {
     /// Requests, bytes or commands are limited.
     is_limited: AtomicBool,
     requests: Rate,
+    /// Bytes received and sent.
     bytes: Rate,
+    /// The commands that are refused: the bits of a [`CommandSet`].
     denied: AtomicU32,
     /// `u64::MAX`: no limit.
     connections_max: AtomicU64,
+    /// Open connections.
     connections: AtomicU64,
-    /// Requests above the limit of requests or of bytes.
+    /// Commands refused because of the limit of requests or of bytes.
     refused_requests: AtomicU64,
     denied_commands: AtomicU64,
     rejected_connections: AtomicU64,
 }
 
-/// The numbers of a tenant's traffic.
+/// The counts of a tenant's traffic: its open connections now, and refusals since the tenant
+/// exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounts {
     pub connections: u64,
@@ -107,11 +111,13 @@ impl Traffic {
         self.is_limited.load(Ordering::Relaxed)
     }
 
-    /// Admits a command of these kinds that counts as this many requests, or counts its refusal.
+    /// Admits a command of these kinds that uses `requests` requests of the limit, or counts its
+    /// refusal. The limit of bytes refuses a command while earlier bytes are not paid for; the
+    /// command's own bytes are charged afterwards, with [`charge`](Self::charge).
     ///
     /// # Errors
     ///
-    /// The reason.
+    /// The reason of the refusal. A denied command has used its requests all the same.
     pub fn admit(&self, requests: u64, kinds: CommandSet) -> Result<(), Refusal> {
         let now = self.now();
         let bytes = self.bytes.wait(now);
@@ -135,7 +141,7 @@ impl Traffic {
         }
     }
 
-    /// Counts bytes that were received or sent.
+    /// Uses bytes of the limit that were received or sent, even if none are left.
     pub fn charge(&self, bytes: u64) {
         self.bytes.take(bytes, self.now());
     }

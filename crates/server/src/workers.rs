@@ -1,16 +1,16 @@
 //! Worker threads: each has an event loop, and connections that stay on it.
 //!
-//! A work-stealing pool of threads was slower, and less fair: a connection's next request was
-//! served by whichever thread was woken first, and each request woke one. Here an event loop
-//! collects all ready connections, runs each once, and polls again.
+//! A work-stealing pool of threads was slower, and less fair: each request woke a thread, and the
+//! first thread to wake served it. Here an event loop collects all ready connections, runs each
+//! once, and polls again.
 //!
 //! Benefits: low tail latency, fewer system calls. Costs: connections are assigned round robin,
 //! whatever their load will be; a slow command delays the other connections of its thread, so
 //! commands that visit all values run on other threads (the crawls of
-//! [`Server`](crate::server::Server)).
+//! [`Server`](crate::server::Server)), or in parts (`stats sizes`).
 //!
-//! A change must ensure that a connection stays on its thread, and that no command there visits all
-//! values.
+//! A change must ensure that a connection stays on its thread, and that no command on it visits all
+//! values at once.
 
 use std::future::Future;
 use std::io;
@@ -25,12 +25,14 @@ use tokio::sync::oneshot;
 /// The event loops: one for the calling thread, the others on threads of their own.
 #[derive(Debug)]
 pub struct Workers {
+    /// The calling thread's event loop.
     own: Runtime,
     others: Vec<Worker>,
     /// Carries no message: disconnected when all other threads have ended.
     ended: mpsc::Receiver<()>,
 }
 
+/// An event loop on a thread of its own.
 #[derive(Debug)]
 struct Worker {
     handle: Handle,
@@ -42,6 +44,7 @@ struct Worker {
 #[derive(Debug)]
 pub struct RoundRobin {
     handles: Vec<Handle>,
+    /// The number of calls of [`pick`](Self::pick).
     picks: AtomicUsize,
 }
 
@@ -69,7 +72,8 @@ impl Workers {
         self.own.block_on(main)
     }
 
-    /// Stops all event loops and their tasks. Tasks that have not ended within `time_max` are
+    /// Stops all event loops, and drops their tasks. Waits up to `time_max` for the other threads,
+    /// and then as long again for blocking tasks of the own loop; what still runs then is
     /// abandoned.
     pub fn end(self, time_max: Duration) {
         drop(self.others);
@@ -95,7 +99,7 @@ impl Worker {
 }
 
 impl RoundRobin {
-    /// Returns the next worker.
+    /// Returns the event loop of the next worker.
     pub fn pick(&self) -> &Handle {
         // Relaxed: the counter guards no other memory.
         let turn = self.picks.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,9 @@
 //! The interface of a cache: count its objects, and free some of them.
 //!
-//! This trait is the whole contract of a cache with the registry. Callbacks may panic, block, lie
-//! or call back; the registry must survive it (tests `answers`, `hazards`), and no call may hold a
-//! lock of the registry.
+//! The trait [`Shrinker`] is the whole contract of a cache with the registry. Callbacks may panic,
+//! block, return false numbers or call the registry. A change must ensure that the registry
+//! survives each of these (tests `answers`, `hazards`), and calls no callback with one of its locks
+//! held.
 
 use lowwater_lru_core::ByteSize;
 
@@ -46,7 +47,7 @@ use crate::control::ShrinkControl;
 #[doc(alias = "struct shrinker")]
 pub trait Shrinker: Send + Sync {
     /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and
-    /// must not return [`Count::Empty`] while a list has objects.
+    /// must not return [`Count::Empty`] while a list of this group and node has objects.
     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count;
 
     /// Scans up to `sc.nr_to_scan()` objects, oldest first, and frees those that are not in use.
@@ -56,9 +57,9 @@ pub trait Shrinker: Send + Sync {
 
     /// Returns the total weight of the objects that [`count_objects`](Self::count_objects) counts;
     /// `None` if it is unknown. For display ([`Registry::survey`](crate::Registry::survey)); and if
-    /// victims are selected [by utility](crate::RegistryConfig::by_utility), among shrinkers of
-    /// equal utility the heavier one is the victim. If the weight is unknown, the group's usage is
-    /// used instead.
+    /// victims are selected [by utility](crate::RegistryConfig::by_utility), for the utility of a
+    /// byte, and among pairs of equal utility the heavier one is the victim. An unknown weight is
+    /// estimated: from the group's usage at first, then from its fall during scans.
     fn weigh_objects(&self, _sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         None
     }

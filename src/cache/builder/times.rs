@@ -1,6 +1,7 @@
-//! The builder's methods for the times of a cache's entries.
+//! The builder's methods for the times of a cache's entries: when entries expire, are reloaded, and
+//! are kept as stale.
 //!
-//! Apart from the other options, as these depend on each other and on nothing else.
+//! These methods are apart from the other options, since the times depend on each other only.
 //!
 //! A change must ensure that each method states how its time combines with the others.
 
@@ -15,6 +16,9 @@ use crate::cache::expiry::lifetime::{ExpiryEvent, Lifetime};
 
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// Sets the time to live of entries that have no time of their own; unlimited by default.
+    ///
+    /// [`build`](CacheBuilder::build) refuses a time to live together with
+    /// [`time_to_idle`](Self::time_to_idle) ([`TwoTimes`](CacheBuildError::TwoTimes)).
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.choices.times.time_to_live = Some(time);
         self
@@ -22,11 +26,12 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// Sets the idle time of entries that have no time of their own. An unused entry stays for at
     /// least this time after its last use, and for at most an eighth longer, or 16 ms if that is
-    /// more. Unlimited by default, and if longer than eight years.
+    /// more. Unlimited by default, and if longer than eight years. Refused
+    /// together with [`time_to_live`](Self::time_to_live).
     ///
-    /// A use is a use in the sense of eviction: [`Cache::get`], and not [`Cache::peek`]. A use
-    /// writes to the entry only if some part of the idle time has passed since the last write: at
-    /// most a tenth, or 12 ms, if that is more.
+    /// A use is one that eviction counts: [`Cache::get`], and not [`Cache::peek`]. A use writes to
+    /// the entry only if some part of the idle time has passed since the last write: at most a
+    /// tenth, or 12 ms if that is more.
     ///
     /// An entry has one deadline. If [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
     /// [`Entry::forever`](crate::cache::Entry::forever) or [`Cache::touch`] sets another one, that one
@@ -43,7 +48,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///     .time_to_idle(Duration::from_secs(1800))
     ///     .build()?;
     /// sessions.insert(7, "basket".into())?;
-    /// // Half an hour from now.
+    /// // This use extends the deadline to half an hour from now.
     /// assert!(sessions.get(&7).is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -64,8 +69,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// The function is called without a lock, inside a read-side section: while it blocks, no cache
     /// of the process frees removed entries. A panic in it is passed on to the caller of the insert
-    /// or the lookup. If another thread changes the entry meanwhile, the event is the one that
-    /// was true before. Lookups in a cache with such a function cost more: each hit calls it.
+    /// or the lookup. If another thread changes the entry meanwhile, the event is still the one
+    /// from before the change. Lookups in a cache with such a function cost more: each hit calls
+    /// it.
     ///
     /// ```
     /// use lowwater::cache::{ExpiryEvent, Lifetime};
@@ -103,9 +109,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// takes the old one's place, with a new deadline, unless the entry was replaced or removed by a
     /// call meanwhile. See [`Refresh`](crate::cache::Refresh) for failures.
     ///
-    /// An entry without a deadline, or with an idle time, is not reloaded: a use extends the latter. An
-    /// entry with a time of its own that is not longer than `time` is reloaded again as soon as it was
-    /// reloaded.
+    /// An entry without a deadline is not reloaded, nor is one with an idle time, which a use
+    /// extends. An entry with a time of its own that is not longer than `time` is reloaded again as
+    /// soon as it was reloaded.
     ///
     /// ```
     /// use lowwater::runtime::ManualClock;
@@ -147,8 +153,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// leaves, for the cause [`Expired`](crate::cache::RemovalCause::Expired), when the time is over, or when
     /// another value takes its place.
     ///
-    /// An entry with an idle time is never stale. A time to live of more than 34 years less `time` is
-    /// without end, and entries with more than 20 days, `time` included, expire up to a second late.
+    /// An entry with an idle time is never stale. A time to live that exceeds 34 years with `time`
+    /// added counts as unlimited; one that exceeds 20 days with `time` added ends up to a second
+    /// late.
     ///
     /// ```
     /// use lowwater::runtime::ManualClock;

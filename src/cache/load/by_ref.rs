@@ -1,8 +1,8 @@
 //! Read-through by a reference to the key: a hit clones no key.
 //!
-//! Most calls hit, and an owned key may need an allocation: it is made only for a load.
-//!
-//! A change must ensure that a hit clones no key, and that a miss is counted once.
+//! Most calls hit, and an owned key may need an allocation, so the key is cloned only after a
+//! lookup without a hit. That lookup ([`get_hit`](Cache::get_hit)) counts no miss: the load that
+//! follows looks the key up again, and counts it. A change must ensure that a miss is counted once.
 
 use std::borrow::ToOwned;
 #[cfg(feature = "async")]
@@ -49,7 +49,8 @@ where
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
+    /// The error of `load`. Then nothing is inserted, and a call that waits for this load calls its
+    /// own `load`.
     #[doc(alias = "try_get_with_by_ref")]
     pub fn try_get_or_insert_with_ref<Q, E>(&self, key: &Q, load: impl FnOnce() -> Result<V, E>) -> Result<V, E>
     where
@@ -77,7 +78,8 @@ where
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is inserted, and a follower runs its own load.
+    /// The error of `load`. Then nothing is inserted, and a call that waits for this load runs its
+    /// own.
     #[cfg(feature = "async")]
     pub async fn try_get_or_insert_with_ref_async<Q, E>(
         &self,

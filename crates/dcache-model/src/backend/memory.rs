@@ -1,6 +1,7 @@
 //! A tree in memory: a backend for tests, measurements and replays.
 //!
-//! The reference implementation of the trait: no names beyond it, no delays, one lock.
+//! The reference implementation of [`Backend`]: it has no other source of names, no delays, and one
+//! lock. It checks only what the trait demands; the cache refuses other wrong calls before.
 //!
 //! A change must keep it exact: tests compare the cache with it.
 
@@ -21,11 +22,15 @@ pub struct Memory {
 
 #[derive(Debug)]
 struct MemoryTree {
+    /// The number of the next inode. Numbers are not used again.
     next: u64,
+    /// The names in each directory, by the directory's inode.
     directories: HashMap<u64, BTreeMap<Box<[u8]>, InodeInfo>>,
+    /// The number of names of each inode but the root.
     links: HashMap<u64, u64>,
 }
 
+/// The inode of the root directory.
 const ROOT: u64 = 1;
 
 impl Memory {
@@ -72,10 +77,12 @@ impl Default for Memory {
 }
 
 impl MemoryTree {
+    /// Returns the names in a directory. A removed directory is an error, too.
     fn directory(&mut self, dir: u64) -> io::Result<&mut BTreeMap<Box<[u8]>, InodeInfo>> {
         self.directories.get_mut(&dir).ok_or_else(|| io::ErrorKind::NotADirectory.into())
     }
 
+    /// Removes a name, and its inode if that was the last name. A directory must be empty.
     fn take(&mut self, dir: u64, name: Name<'_>) -> io::Result<InodeInfo> {
         let node = *self.directory(dir)?.get(name.bytes()).ok_or(io::ErrorKind::NotFound)?;
         if self.directories.get(&node.inode).is_some_and(|names| !names.is_empty()) {

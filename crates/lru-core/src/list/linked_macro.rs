@@ -1,8 +1,8 @@
 //! The macro that implements `Linked` for a type.
 //!
-//! The macro is the only safe way to implement the unsafe trait. A change must keep the
-//! compile-fail tests in its documentation: a field that only dereferences to links must not
-//! compile.
+//! This macro, on which `slotted!` of `lowwater-store` builds, is the only safe way to implement
+//! the unsafe trait. A change must keep the compile-fail tests in its documentation: a field that
+//! only dereferences to links must not compile.
 
 /// Implements [`Linked`](crate::Linked) for a type with a field of type [`Links`](crate::Links).
 ///
@@ -69,7 +69,7 @@
 /// linked!(impl[] for Packed { links, handle: Box<Packed> }); // error: reference to field of packed struct is unaligned
 /// ```
 ///
-/// This holds also if the program uses the name `core` for another crate:
+/// The check also works if the program uses the name `core` for another crate:
 ///
 /// ```compile_fail,E0308
 /// # use lowwater_lru_core::{linked, Links};
@@ -92,16 +92,16 @@ macro_rules! linked {
     (impl[$($generics:tt)*] for $type:ty { $field:tt, handle: $handle:ty $(,)? }) => {
         $crate::linked!(@impl[$($generics)*] for $type { $field: Links, handle: $handle });
     };
-    // Used by `slotted!` of `lowwater-store`: accepts either kind of links, which determines the
-    // layout. Safe code can name this arm, too, so the layout of slots requires a type with
+    // Used by `slotted!`, too: `$links` is `Links` or `CompressedLinks`, and determines the layout.
+    // Safe code can name this arm, so the layout of compressed links requires a type with
     // `InSlots`.
     (@impl[$($generics:tt)*] for $type:ty { $field:tt: $links:ident, handle: $handle:ty }) => {
         $crate::__base::__generic_parameters!($($generics)*);
 
         // SAFETY: `links` adds the field's offset to the object's address, `from_links` subtracts
-        // it, and `__own_field!` does not compile unless the field is a part of the object, of the
-        // kind from which the layout follows (clause 1). A layout of slots does not compile unless
-        // the type has `InSlots` (clause 2).
+        // it, and `__own_field!` does not compile unless the field is a part of the object, of type
+        // `$links`, from which the layout follows (clause 1 of `Linked`). A layout of slots does
+        // not compile unless the type has `InSlots` (clause 2).
         unsafe impl<$($generics)*> $crate::Linked for $type {
             type Handle = $handle;
 

@@ -1,10 +1,10 @@
-//! Taking the oldest items off a list: a walk that keeps no visited item in its place, and so needs
-//! no cursor.
+//! Isolation of a list's oldest items: each visited item leaves the old end of the list, so the
+//! next item is always the first one, and no cursor is needed.
 //!
-//! Caches evict in this way, since they never keep a record in its place. A change must ensure that
-//! the result is that of a walk with the same decisions, which the tests compare, and that the
-//! cursors of walks in progress stay where they are: at a cursor this code falls back to the
-//! general walk.
+//! Caches evict in this way, since an eviction takes a record off or rotates it. A change must
+//! ensure that the result is that of a walk with the same decisions, which the tests compare, and
+//! that the cursors of walks in progress stay where they are: at a cursor this code falls back to
+//! the general walk.
 
 use super::isolate::Isolated;
 use super::raw::RawListLru;
@@ -26,18 +26,17 @@ pub enum Pick {
 }
 
 impl<T: Linked> ListLru<T> {
-    /// Takes up to `nr_to_walk` of the oldest items off the group's list on `node`, and does with
-    /// each what `pick` returns. Returns the two private lists.
+    /// Takes up to `nr_to_walk` of the oldest items off the group's list on `node`: each goes
+    /// where `pick` decides. Returns the two private lists.
     ///
     /// The effect is that of a [walk](Self::walk_one) that isolates or rotates every item.
-    /// `nr_to_walk` falls by one for each visited item. `pick` runs under the
-    /// list's lock: it must be short, must not block, and must not use this `ListLru`. O(items
-    /// visited).
+    /// `nr_to_walk` falls by one for each visited item. `pick` runs under the list's lock: it must
+    /// be short, must not block, and must not use this `ListLru`. O(items visited).
     ///
     /// # Panics
     ///
-    /// With a panic of `pick`. The item stays on its list, and the items that were isolated before
-    /// are dropped.
+    /// If `pick` panics. The item stays on its list, and the items that were isolated before are
+    /// dropped.
     ///
     /// ```
     /// use lowwater_lru_core::{linked, Links, ListLru, MemcgTree, NodeId, Pick};
@@ -75,8 +74,8 @@ impl<T: Linked> ListLru<T> {
 }
 
 impl RawListLru {
-    /// As [`ListLru::isolate_oldest`], for one list by number: 0 is the group's list on the node,
-    /// the others are its shards. Never returns `Break`.
+    /// As [`ListLru::isolate_oldest`], for one list by `index`: 0 is the group's list on the node,
+    /// the others are its shards. Never returns `Break`, as no decision ends the walk.
     #[inline]
     fn isolate_oldest_of<T: Linked>(
         &self,
@@ -89,7 +88,8 @@ impl RawListLru {
     ) -> ControlFlow<()> {
         let guard = pin();
         let Some(mut list) = self.lock_one(memcg, node, index, &guard) else { return ControlFlow::Continue(()) };
-        // Rotated items come up again at the end; `left` keeps them from being visited twice.
+        // Rotated items come up again at the end; `left`, the number of items at the start that are
+        // not yet visited, keeps them from being visited twice.
         let mut left = u64::from(list.one().nr_items()).min(*nr_to_walk);
         let mut by = list.with_list(|l, _| l.first());
         // SAFETY: `by` is none, or refers to links on this list, and we hold the list's lock.
@@ -97,8 +97,8 @@ impl RawListLru {
         while let (Some(at), true) = (oldest, left > 0) {
             // SAFETY: the links are on this list, and we hold the list's lock, so they are live.
             if unsafe { at.as_ref() }.is_mark() {
-                // The cursor of a walk that has released the lock: it stays where it is.
-                // The rest is walked: these items are before those that were rotated here.
+                // The cursor of a walk that has released the lock: it stays where it is. The
+                // general walk visits the remaining `left` items: they precede those rotated here.
                 drop(list);
                 let (before, mut removed) = (left, 0);
                 let flow = self.walk_list(memcg, node, index, &mut left, &mut removed, |it| match pick(it.item()) {

@@ -41,6 +41,8 @@
 //! lock. So a list that a sweep takes out has no child, and ancestors' lists exist as long as they
 //! are needed (L6).
 //!
+//! A change must keep the lock order and both protocols above.
+//!
 //! Numbers such as R2 are those of docs/INVARIANTS.md.
 
 mod count;
@@ -69,16 +71,19 @@ use crate::{Memcg, NodeId};
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 
-/// The lists of one `ListLru`, without the item type; see the module.
+/// The lists of one `ListLru`, one for each used (group, node), without the item type; see the
+/// module.
 #[repr(C)]
 pub(crate) struct RawListLru {
     // The first field: the lists' pointers to the head are also pointers to the whole structure.
     head: ListsHead,
+    /// Null while there are no lists. Replaced under the writer lock; the old one is retired.
     table: AtomicPtr<ListTable>,
     writer: Mutex<Writer>,
-    /// The split whose shards are being joined, from before the table slot refers to the list again
+    /// The set whose shards are being joined, from before the table slot refers to the list again
     /// until the shards are empty; else null. Changes under the writer lock.
     ending: AtomicPtr<ShardSet>,
+    /// The listener: called when a list goes from no items to some.
     occupancy: Option<Arc<dyn Occupancy>>,
 }
 
@@ -130,7 +135,7 @@ impl RawListLru {
     /// that the list is on, so that the owner is not dropped.
     pub(super) unsafe fn of<'a>(one: &ListLruOne) -> &'a Self {
         // SAFETY: every list was created with the pointer from `as_owner`, which is one to a whole
-        // `RawListLru`; that is live (this function's clause).
+        // `RawListLru`; the structure is live (this function's clause).
         unsafe { &*one.owner().cast::<Self>() }
     }
 
@@ -148,7 +153,7 @@ impl RawListLru {
                         return Some(NonNull::from(one));
                     }
                     if group.is_online() && !crate::mutated!("swept_means_dying") {
-                        continue; // It was idle, and is out of the table by now.
+                        continue; // The list was idle, and is out of the table by now.
                     }
                 }
                 None => match self.populate(group, node, &guard) {
@@ -164,8 +169,8 @@ impl RawListLru {
     /// Gives up a reference that [`prepare`](Self::prepare) counted.
     pub(super) fn unprepare(&self, one: NonNull<ListLruOne>) {
         let guard = pin();
-        // SAFETY: it counts the reference of `prepare`, which is given up only below, so it is not
-        // retired.
+        // SAFETY: the list counts the reference of `prepare`, which is given up only below, so the
+        // list is not retired.
         let one = unsafe { one.as_ref() };
         let mut list = Self::lock_effective_of(one, &guard);
         // SAFETY: the reference of `prepare` is given up, and this is the effective list.
@@ -201,6 +206,7 @@ impl RawListLru {
         self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() }.whole())
     }
 
+    /// Iterates over the sets of shards of all lists that have shards.
     fn splits<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a ShardSet> {
         // SAFETY: entries of the table are live in the read side, in which `guard` keeps the
         // caller.
@@ -243,7 +249,7 @@ impl RawListLru {
                         return Ok(list);
                     }
                     if group.is_online() {
-                        continue; // It was idle, or a shard, and is out of the table by now.
+                        continue; // The list was idle, or a shard, and is out of the table by now.
                     }
                 }
                 // Do not create a list for an object that cannot be added to it.
@@ -288,6 +294,7 @@ impl RawListLru {
         Some(one.expect("a populated group's parent is populated (L6)"))
     }
 
+    /// Calls the listener if `first` says that the list, which is locked, was empty before.
     #[inline]
     fn announce(&self, first: FirstItem, list: &LockedList<'_>) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
@@ -295,7 +302,8 @@ impl RawListLru {
         }
     }
 
-    /// Panics unless all invariants hold. Takes all locks, one after the other; for tests.
+    /// Panics unless all invariants hold. Takes the writer lock, and the lists' locks one after the
+    /// other; for tests.
     pub(super) fn assert_valid(&self) {
         let guard = pin();
         let writer = self.writer.lock();
@@ -305,7 +313,7 @@ impl RawListLru {
             writer.live as usize,
             "the table must hold as many lists as were published and not unpublished"
         );
-        assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "lists that are none must have no table");
+        assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "a table must exist exactly if lists do");
         assert_eq!(self.splits(&guard).count(), writer.split as usize, "as many lists must have shards as were split");
         for slot in slots {
             // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.

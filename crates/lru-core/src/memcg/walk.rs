@@ -1,10 +1,12 @@
 //! The groups below a group: lookup by name, its children, the walk over its subtree.
 //!
-//! A walk takes the table's lock for each step only, so that it delays no other thread. Groups may
-//! come and go meanwhile: [`Descendants`] states which groups a walk then visits.
+//! A walk takes the lock of the tree's [table](super::table) for each step only, so that it delays
+//! no other thread. Groups may come and go meanwhile: [`Descendants`] states which groups a walk
+//! then visits. The walk counts itself as a cursor in the slot of its position, which keeps a group
+//! that goes offline linked.
 //!
-//! A change must ensure that no lock is held between two steps, and that each cursor in the table
-//! is taken off, also by a drop.
+//! A change must ensure that no lock is held between two steps, and that each cursor is taken off
+//! its slot: by the next step, or by the drop of the walk.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -23,8 +25,8 @@ impl Memcg {
         let table = self.tree().table();
         let id = self.id().get();
         let mut children = Vec::new();
-        // Repeats until no more children were created meanwhile than there is capacity for. Memory
-        // is not allocated under the lock.
+        // Memory is not allocated under the lock: repeats if children were created meanwhile for
+        // which there is no capacity.
         loop {
             let len = table.read().children_len(id);
             children.reserve(len);
@@ -49,13 +51,16 @@ impl Memcg {
 /// Groups may come and go during the walk. A group that is online from before the first step until
 /// after the last is returned exactly once; a group that comes or goes in between is returned once
 /// or not at all. The walking thread may take the group returned last offline. A step takes the
-/// tree's lock for O(1) on average; between steps the walk holds nothing but one handle.
+/// tree's lock for O(1) on average; between steps the walk holds no lock, but handles on the top
+/// group and on the group returned last.
 #[doc(alias = "mem_cgroup_iter")]
 #[doc(alias = "css_next_descendant_pre")]
 pub struct Descendants {
+    /// The group at which the walk began.
     top: Memcg,
-    /// The group returned last; counted as a cursor in that group's slot.
+    /// The group returned last; the walk is counted as a cursor in that group's slot.
     at: Option<Memcg>,
+    /// True once all groups have been returned.
     done: bool,
 }
 

@@ -1,9 +1,10 @@
-//! Counting pairs, and computing their scores.
+//! Counts of pairs, and computation of their scores.
 //!
-//! A score is the usefulness of a pair's bytes, from its counted objects and its misses; the
-//! ranking ([`least_useful`](super)) selects the pair with the least. Counting calls the shrinkers,
-//! which may take long, so it happens without a lock. A change must ensure that the slot is
-//! compared with the pair again after a callback: the pair may be gone by then.
+//! A pair is a group and a shrinker, and has a slot in [`Pairs`]. Its score is the usefulness of
+//! its bytes, from its counted objects and its misses; [`least_useful`](super) selects victims of
+//! low scores. A count calls the shrinker, which may take long, so no lock is held. A change must
+//! ensure that after a callback the slot is checked to hold the same pair: the pair may be gone by
+//! then.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -16,6 +17,7 @@ use crate::utility::{log2, PairState, Pairs, ONE};
 pub(super) struct Scorer<'a> {
     pub(super) core: &'a RegistryCore,
     pub(super) pairs: &'a Pairs,
+    /// The actions that the reclaiming thread allows a callback.
     pub(super) flags: Reclaim,
 }
 
@@ -25,8 +27,8 @@ impl Scorer<'_> {
         budget(&self.core.root)
     }
 
-    /// Counts the objects of a pair, and computes its score. A pair with a shrinker that cannot be
-    /// called is marked empty.
+    /// Counts the objects of the pair in `slot`, and computes its score. Marks the pair empty if
+    /// its group is gone or its shrinker cannot be called.
     pub(super) fn count(&self, slot: u32) {
         let Some((pair, (id, group))) = self.pairs.pair(slot).and_then(|pair| Some((pair, pair.ids()?))) else {
             return;
@@ -40,8 +42,8 @@ impl Scorer<'_> {
         }
     }
 
-    /// As [`count`](Self::count), for a thread that may call the pair's shrinker. Does nothing if
-    /// the shrinker was closed since the thread entered it.
+    /// As [`count`](Self::count), for a thread that has the shrinker's `guard`. Does nothing if the
+    /// shrinker was closed since the guard was taken.
     pub(super) fn count_inside(&self, slot: u32, memcg: &Memcg, guard: &mut CallGuard) {
         if guard.is_closed() {
             return;
@@ -90,6 +92,7 @@ impl Scorer<'_> {
         self.score_as(slot, options, None);
     }
 
+    /// Computes the score; `counted` is the epoch of the pair's count, if it was counted just now.
     fn score_as(&self, slot: u32, options: &ShrinkerOptions, counted: Option<u32>) {
         let cost = log2(u64::from(options.seeks).max(1)) - log2(u64::from(SEEKS_DEFAULT));
         debug_assert!(cost.abs() <= 32 * ONE);

@@ -1,8 +1,9 @@
 //! The offline of a group, and the end of the map.
 //!
-//! The order matters: the group's info is removed first, so that late reports go to the parent;
-//! then its bits and debts are set there. `ends.rs` counts the beginning and the end of each
-//! offline.
+//! When a group's lists have joined its parent's, the map removes the group's
+//! [`ShrinkerInfo`](super::shrinker_info), so that late reports go to the parent, and after that
+//! sets the group's bits and debts (deferred objects) at the parent. `ends.rs` counts the beginning
+//! and the end of each offline.
 //!
 //! Numbers such as S18 are those of docs/INVARIANTS.md.
 //!
@@ -15,7 +16,8 @@ use crate::deferred::Debt;
 use crate::utility::Pairs;
 
 impl Map {
-    /// Moves the bits and deferred objects of a dead group to `parent`, which has its lists (S18).
+    /// Moves the bits and deferred objects of a dead group to `parent`, whose lists have the
+    /// group's items by now (S18).
     #[doc(alias = "reparent_shrinker_deferred")]
     pub(crate) fn offline(&self, dying: &Memcg, parent: &Memcg) {
         self.ends.begin();
@@ -37,7 +39,8 @@ impl Map {
         self.ends.finish();
     }
 
-    /// Removes a pair of a dying group from the index. Returns the key of the id's current owner.
+    /// Removes a pair of a dying group from the index. Returns the key of the shrinker that has the
+    /// id now; `None` if there is none.
     fn end_pair(&self, id: u32, node: NodeId, dying: MemcgId) -> Option<Key> {
         let key = self.index.lock(id).remove(id, node, dying);
         self.remove_unset(id, dying);

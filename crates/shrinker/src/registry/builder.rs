@@ -1,9 +1,9 @@
-//! Creation of shrinkers in two steps: first the id and occupancy, which lists need, then the
-//! shrinker, which needs its lists.
+//! Creation of shrinkers in two steps: [`alloc`](ShrinkerBuilder::alloc) allocates an id, and
+//! [`register`](Prepared::register) registers the shrinker under it.
 //!
-//! A list needs the occupancy before it can exist, and the shrinker needs its lists: so the id
-//! comes first. A change must ensure that an id without a shrinker keeps the bits that its lists
-//! set.
+//! A shrinker is created with its lists, and its lists with the id's [`Occupancy`], through which
+//! they report objects: so the id comes first. A change must ensure that an id without a shrinker
+//! keeps the bits that its lists set.
 //!
 //! Numbers such as S20 are those of docs/INVARIANTS.md.
 
@@ -23,7 +23,7 @@ use crate::error::ShrinkerAllocError;
 use crate::id::ShrinkerId;
 use crate::shrinker::Shrinker;
 
-/// The first of two steps, from [`Registry::builder`](crate::Registry::builder).
+/// The options of a future shrinker, from [`Registry::builder`](crate::Registry::builder).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,8 +61,8 @@ impl<'a> ShrinkerBuilder<'a> {
         Self { core, name: try_str(name), options: ShrinkerOptions::default() }
     }
 
-    /// Sets the cost of recreating an object, 2 by default: a cache with objects that cost twice as
-    /// much gives up half as many. 0 for objects that cost nothing.
+    /// Sets the relative cost of recreating an object, 2 by default: a cache whose objects cost
+    /// twice as much gives up half as many. 0 for objects that cost nothing.
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.options.seeks = seeks;
         self
@@ -98,18 +98,18 @@ impl<'a> ShrinkerBuilder<'a> {
         self
     }
 
-    /// Sets the kind of its objects, for calls that drop only some kinds; [`Caches::OBJECTS`] by
-    /// default.
+    /// Sets the kind of the shrinker's objects, for calls that drop only some kinds;
+    /// [`Caches::OBJECTS`] by default.
     #[doc(hidden)]
     pub fn caches(mut self, caches: Caches) -> Self {
         self.options.caches = caches;
         self
     }
 
-    /// Allocates an id. The shrinker is not called yet, but its lists can be created and filled:
-    /// their reports are kept.
+    /// Allocates an id. There is no shrinker to be called yet, but its lists can be created and
+    /// filled: their reports are kept.
     ///
-    /// O(log free ids).
+    /// O(log highest id).
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Returns the id of the future shrinker. It is free again if this is dropped without
+    /// Returns the id of the future shrinker. The id is free again if this is dropped without
     /// `register`.
     pub fn id(&self) -> ShrinkerId {
         ShrinkerId::new(self.claim.state().key.id)
@@ -176,7 +176,7 @@ impl Prepared {
     }
 
     /// Registers the shrinker: it may be called from any thread, from now until the registration is
-    /// dropped.
+    /// dropped. Aborts without memory; see [`try_register`](Self::try_register).
     ///
     /// A shrinker that is not memcg-aware is called from the start; a memcg-aware one, where its
     /// lists have reported objects, before or after this.

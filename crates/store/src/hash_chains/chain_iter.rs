@@ -1,9 +1,9 @@
 //! Iteration over the objects of a chain.
 //!
-//! A found object may leave the table while it is used; the reader keeps it alive (invariant 4 of
-//! `hash_chains.rs`).
+//! A found object may leave the table while it is used; the reader, a thread inside a read-side
+//! section, keeps it alive (invariant 4 of `hash_chains.rs`).
 //!
-//! A change must ensure that the next link is read while the reader is inside.
+//! A change must ensure that each `next` is read while the reader is inside.
 
 use super::hash_link::{untagged, HashNode};
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -15,13 +15,13 @@ use core::ptr::NonNull;
 
 /// An object that a reader found. It may have left the table since.
 pub struct Found<'g, T> {
-    /// The pointer as inserted: its provenance includes the counts in front of the object, which a
-    /// reference's does not.
+    /// The pointer as inserted: its provenance includes the counts of the `Arc`, in front of the
+    /// object, which a reference's does not.
     pub(super) raw: NonNull<T>,
     reader: PhantomData<&'g T>,
 }
 
-// SAFETY: it is a shared reference for as long as the reader is inside, and can produce an
+// SAFETY: a `Found` is a shared reference for as long as the reader is inside, and can produce an
 // `Arc<T>`; both are Send as T is Send and Sync.
 unsafe impl<T: Send + Sync> Send for Found<'_, T> {}
 // SAFETY: shared access gives `&T` and `Arc<T>` only, which may be shared as T is Send and Sync.
@@ -29,6 +29,7 @@ unsafe impl<T: Send + Sync> Sync for Found<'_, T> {}
 
 /// An iterator over the objects of one chain.
 pub struct ChainIter<'g, T> {
+    /// The object that the next step returns; it was read ahead.
     pub(super) next: Option<Found<'g, T>>,
 }
 
@@ -71,8 +72,8 @@ pub(super) unsafe fn follow<'g, T: HashNode>(from: &AtomicPtr<T>) -> Option<Foun
 impl<'g, T> Found<'g, T> {
     #[inline]
     pub(super) fn object(&self) -> &'g T {
-        // SAFETY: the chain had a count on the object when the reader reached it, and drops it
-        // after the reader has left (invariant 4).
+        // SAFETY: the chain had a count on the object when the reader reached the object, and drops
+        // that count after the reader has left (invariant 4).
         unsafe { self.raw.as_ref() }
     }
 }

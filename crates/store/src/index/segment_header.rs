@@ -1,8 +1,9 @@
-//! The header of a segment.
+//! The header of a segment, one of the hash tables of which an index consists.
 //!
-//! Header and buckets are one allocation whose length depends on the class, so a segment is used
-//! through raw pointers ([`View`](super::segment::View)): a reference to the header must not be
-//! used to reach the buckets. A change must keep the header within one cache line.
+//! Header and buckets are one allocation whose length depends on the [size class](super::class), so
+//! a segment is used through raw pointers ([`View`](super::segment::View)): a reference to the
+//! header must not be used to reach the buckets. A change must keep the header within one cache
+//! line.
 
 use super::bucket::Bucket;
 use super::class::{buckets, Class};
@@ -16,14 +17,14 @@ use core::ptr;
 pub(crate) struct Segment {
     pub(super) lock: RawLock,
     pub(super) class: Class,
-    /// The number of leading bits that the hashes of all its objects share.
+    /// The number of leading bits that the hashes of all the segment's objects share.
     pub(super) depth: u8,
     /// True if the memory comes from a pool, not from the allocator.
     pub(super) pooled: bool,
     /// The shared bits, as the highest bits of a word.
     pub(super) prefix: u64,
     pub(super) state: UnsafeCell<SegmentState>,
-    /// The link for the deferred free.
+    /// The link in the queue of retired segments, which are freed after a grace period.
     pub(super) retired: UnsafeCell<*mut Segment>,
     /// Never changes: a model check uses it to detect a read before the segment is published.
     #[cfg(lowwater_loom)]
@@ -32,13 +33,14 @@ pub(crate) struct Segment {
 
 /// The mutable part of a header, guarded by its lock.
 pub(super) struct SegmentState {
+    /// The number of objects.
     pub(super) len: usize,
-    /// True after the segment has been replaced.
+    /// True once the segment has been replaced in the directory; then its contents do not change.
     pub(super) dead: bool,
 }
 
 impl Segment {
-    /// Creates the header of an empty segment.
+    /// Creates the header of an empty segment that is not pooled.
     pub(super) fn new(class: Class, depth: u8, prefix: u64) -> Self {
         Self {
             lock: RawLock::new(),
@@ -66,6 +68,7 @@ pub(super) const fn bytes(class: Class) -> usize {
     size_of::<Segment>() + buckets(class) * size_of::<Bucket>()
 }
 
+/// Returns the layout of a segment of this class; `None` if its size overflows.
 pub(super) fn layout(class: Class) -> Option<Layout> {
     let size = buckets(class).checked_mul(size_of::<Bucket>())?.checked_add(size_of::<Segment>())?;
     Layout::from_size_align(size, align_of::<Segment>()).ok()

@@ -4,7 +4,8 @@
 //!
 //! No count takes a list's lock, since shrinkers ask often and for all groups. A change must ensure
 //! that a group's count never exceeds its items (L2), and that a node's is never below the items
-//! that were there throughout (L3, R11): a shrinker that is told 0 does not come back.
+//! that were there throughout (L3, R11): after a count of 0 the shrinker is not called again until
+//! a list reports items.
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
@@ -45,8 +46,8 @@ impl RawListLru {
     ///       lower the source's count   load `moves` again: changed? start over
     /// ```
     ///
-    /// If the count misses items that left a list, they left it after the first load of `moves`:
-    /// otherwise that load would have made the raised count of their new list visible. Then the
+    /// If the sum misses moved items in both lists, they left the source after the first load of
+    /// `moves`: otherwise that load would have made the target's raised count visible. Then the
     /// second load sees the move.
     pub(in super::super) fn count_node(&self, node: NodeId) -> u64 {
         let guard = pin();
@@ -72,10 +73,10 @@ impl RawListLru {
         // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
         let pairs = table.iter().map(|slot| unsafe { slot.pair() });
         let sum: u64 = pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum();
-        // Acquire: pairs with both Releases in `join_shards`. If the split is loaded, its contents
-        // are visible; if null, the moves of its end are.
+        // Acquire: pairs with both Releases in `join_shards`. If the set is loaded, its contents
+        // are visible; if null, the moves from the shards are.
         let ending = self.ending.load(Ordering::Acquire);
-        // SAFETY: `join_shards` stores null before it retires the split, and `guard` keeps this
+        // SAFETY: `join_shards` stores null before it retires the set, and `guard` keeps this
         // thread in the read side.
         match unsafe { ending.as_ref() } {
             Some(split) if split.key().node == node && !crate::mutated!("ending_parts_uncounted") => {
@@ -86,7 +87,7 @@ impl RawListLru {
     }
 
     /// Returns the groups that have a list on a node, or as many of them as there is memory for.
-    /// Allocates outside the lock.
+    /// Allocates outside the writer lock.
     pub(in super::super) fn groups_on(&self, node: NodeId) -> Vec<Memcg> {
         let mut groups = Vec::new();
         loop {

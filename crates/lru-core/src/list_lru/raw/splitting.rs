@@ -23,9 +23,10 @@ use alloc::boxed::Box;
 use core::ptr;
 
 impl RawListLru {
-    /// Creates shards beside the list of a group on a node. Returns false if they exist, if there
-    /// is no memory, or if the chain or the writer lock is taken: contending threads will trigger
-    /// another attempt. Waits for no lock but the list's, which an add waits for anyway.
+    /// Creates shards beside the list of a group on a node. Returns false if the list has shards or
+    /// does not exist, if its group is dying, if there is no memory, or if the chain or the writer
+    /// lock is taken: contending threads will trigger another attempt. Waits for no lock but the
+    /// list's, which an add waits for anyway.
     #[cold]
     #[inline(never)]
     pub(super) fn split(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> bool {
@@ -50,8 +51,8 @@ impl RawListLru {
         let (old, key) = (TableSlot::of_one(ptr::from_ref(one).cast_mut()), Key::new(memcg, one.node()));
         let table = self.table(guard).filter(|table| table.get(key) == Some(old));
         let Some(table) = table else { return Err(split) };
-        // A thread that unpublishes a list holds the chain until the list is out of the table. We
-        // hold it now, so the list is not dead.
+        // A thread that unpublishes a list holds the chain until the list is out of the table. This
+        // thread holds the chain, and the list is in the table, so the list is not dead.
         let mut list = one.lock(guard);
         list.begin_shards(split.shards().count());
         writer.split += 1;
@@ -59,8 +60,8 @@ impl RawListLru {
         Ok(())
     }
 
-    /// Locks a list and joins its shards, if it has some, without calling the listener. The lock of
-    /// its group's chain is held.
+    /// Locks a list and joins its shards, if it has some, without calling the listener. The caller
+    /// holds the lock of the group's chain.
     pub(super) fn lock_joined<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
         let list = one.lock(guard);
         if !list.is_split() {
@@ -73,8 +74,8 @@ impl RawListLru {
         list
     }
 
-    /// Joins the shards of a list if they were little used. `false`: shards remain. The chain is
-    /// locked.
+    /// Joins the shards of a list if they were little used since the last sweep and no walk is in
+    /// progress. `false`: shards remain, or a lock is taken.
     pub(super) fn sweep_shards(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
         // `try_lock`, as a walk may hold the lock while its callback waits for the chain.
         let Some(mut list) = one.try_lock(guard) else { return false };
@@ -92,8 +93,8 @@ impl RawListLru {
         let first = self.join_shards(&mut list, &mut writer, guard);
         drop(writer);
         if !crate::mutated!("end_parts_in_silence") {
-            // A listener that counted during the move may have seen no items, and have cleared its
-            // bit.
+            // A shrinker that counted during the move may have seen no items, and its bit may have
+            // been cleared: report the items again.
             self.announce(first, &list);
         }
         true
@@ -134,8 +135,8 @@ impl RawListLru {
         if late {
             table.replace(key, slot, whole);
         }
-        // Release: pairs with the Acquire in `sum_of_node`: a reader that finds null also sees the
-        // moves.
+        // Release: pairs with the Acquire in `sum_of_node`. A reader that finds null also sees the
+        // items on the list.
         self.ending.store(ptr::null_mut(), Ordering::Release);
         list.join_shards();
         split.set_ended(list);
@@ -145,8 +146,8 @@ impl RawListLru {
         FirstItem(is_first)
     }
 
-    /// Returns whether this split is out of the table, or was when any of the preceding reads of
-    /// counts happened. Then the counts that were read do not form one sum.
+    /// Returns whether this set is out of the table, or was at any of the caller's preceding reads
+    /// of counts. Then the counts that were read do not form one sum.
     pub(super) fn has_ended(&self, split: &ShardSet, guard: &Guard) -> bool {
         if crate::mutated!("count_without_second_look") {
             return false;
@@ -226,7 +227,8 @@ pub(in super::super) struct WalkRound<'a> {
     node: NodeId,
     /// The number of lists: the list itself and its shards.
     pub(in super::super) lists: usize,
-    /// The number of the next list to walk; at the end, the one with which the next walk begins.
+    /// The number of the next list to walk; after the last turn, the number with which the next
+    /// walk begins.
     pub(in super::super) next: usize,
     /// The number of items on all of the lists at the start.
     pub(in super::super) items: u64,
@@ -243,7 +245,7 @@ impl<'a> WalkRound<'a> {
         Some(Self { lru, memcg, node, lists, next, items: split.nr_items() })
     }
 
-    /// Returns the number of the next list and the number of its items, and advances.
+    /// Returns the index of the next list and the number of its items, and advances.
     pub(in super::super) fn turn(&mut self) -> (usize, u64) {
         let guard = pin();
         let index = self.next;
@@ -263,7 +265,7 @@ impl Drop for WalkRound<'_> {
             return;
         }
         let guard = pin();
-        // If the split is out of the table, the group died.
+        // If the set is out of the table, the group died.
         if let Some(Pair::ShardSet(split)) = self.lru.lookup(Key::new(self.memcg, self.node), &guard) {
             split.end_walk(&mut split.whole().lock(&guard), self.next);
         }

@@ -1,8 +1,9 @@
-//! `ma`: `incr` and `decr` with a CAS number, a value created on a miss, and selectable reply
-//! fields.
+//! The command `ma`: `incr` and `decr` with a CAS number to compare, a value created on a miss, and
+//! selectable reply fields.
 //!
-//! The change is computed by `commands/arithmetic.rs`; this file adds the compare, the creation and
-//! the reply.
+//! `commands/arithmetic.rs` computes the new number; this file adds the compare, the creation and
+//! the reply. A change must ensure that compare, creation and store are one update of the store; a
+//! new expiry (flag `T`) is set after it.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
@@ -16,20 +17,26 @@ use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
 enum MetaArithmeticOutcome {
+    /// No value, and none is to be created.
     Missing,
+    /// The CAS number differs.
     Exists,
+    /// The value is not a number.
     NoNumber,
     Done(Done),
 }
 
+/// A number that was changed or created.
 struct Done {
     value: Value,
     number: u64,
+    /// The expiry before flags `T` and `N` are applied.
     expiry: Expiry,
+    /// True if the value was created.
     made: bool,
 }
 
-/// Answers `HD`, `VA`, `NF`, `EX`, or an error.
+/// Executes `ma`, and answers `HD`, `VA`, `NF`, `EX`, or an error.
 pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     let (server, options) = (&session.server, &meta.options);
     let full_key = session.namespace.qualify(&meta.key);
@@ -83,8 +90,9 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     }
 }
 
-/// Writes the reply for a number that was changed or created, and returns the expiry that the value
-/// has afterwards.
+/// Writes the reply for a number that was changed or created, unless the client wants none, and
+/// returns the expiry that the value has afterwards. The flags count in their order: `t` before `T`
+/// reports the old expiry.
 fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) -> Expiry {
     let silent = meta.options.quiet;
     let mut nowhere = Output::default();

@@ -1,14 +1,14 @@
-//! Sets of ways of a bucket: all sixteen bytes of its two tag words are compared at once.
+//! Sets of ways of a bucket. A way is a place for one object: a tag of one byte, and a number.
 //!
-//! On processors with 16-byte vectors one comparison finds all ways with a tag; the portable
-//! version computes the same set a word at a time. A change must keep both versions equal, which
-//! the unit tests compare, and free of false positives: a wrong bit is a way whose number is not
-//! valid.
+//! A lookup compares its tag with all tags at once. With SSE2 (x86-64) one comparison covers all
+//! sixteen bytes of the two tag words; the portable version computes the same set a word at a time.
+//! A change must keep both versions equal, which the unit tests compare, and free of false
+//! positives: a wrong bit may name a free way, whose number is not valid.
 
-/// The byte in the two words where the tags begin. In a model check all tags are in the second
-/// word, with the overflow counts, because that is the harder case.
+/// The byte of the two words at which the tags begin. In a model check all tags are in the second
+/// word, beside the overflow counts: there a store of a count also rewrites the tags.
 pub(super) const FIRST_AT: usize = if cfg!(lowwater_loom) { 8 } else { 0 };
-/// Objects in a bucket.
+/// The number of ways of a bucket.
 pub(in crate::index) const WAYS: usize = if cfg!(lowwater_loom) { 2 } else { 12 };
 
 /// A set of ways of a bucket: one bit for each way.
@@ -28,12 +28,14 @@ impl BitMask {
         Self(self.0 & self.0.wrapping_sub(1))
     }
 
+    /// Iterates over the ways in the set, the lowest first.
     #[inline]
     pub(super) fn each(self) -> impl Iterator<Item = usize> {
         core::iter::successors(Some(self), |ways| Some(ways.others())).map_while(Self::first)
     }
 
-    /// Returns the ways with the tag `tag`, in both words.
+    /// Returns the ways with the tag `tag`. `tags` are the bucket's two words; their bytes that are
+    /// no tags are ignored.
     #[inline]
     pub(super) fn tagged(tags: [u64; 2], tag: u8) -> Self {
         Self(u64::from(bytes_that_are(tag, tags) >> FIRST_AT) & ((1 << WAYS) - 1))
@@ -67,6 +69,7 @@ use portable::bytes_that_are;
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 mod portable {
     const ONES: u64 = 0x0101_0101_0101_0101;
+    /// The lowest seven bits of each byte.
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     /// Multiplied by this, the lowest bit of each byte moves to its own bit of the highest byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
@@ -77,7 +80,8 @@ mod portable {
         first | second << 8
     }
 
-    /// One bit for each byte of `word` that is 0, without false positives.
+    /// Returns one bit for each byte of `word` that is 0. Exact: no sum of a byte carries into the
+    /// next byte.
     #[inline]
     fn zeros(word: u64) -> u32 {
         let highest = !((word & LOW).wrapping_add(LOW) | word | LOW);

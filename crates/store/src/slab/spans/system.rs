@@ -1,40 +1,48 @@
-//! Spans that are mapped from the system.
+//! Spans of chunks, each one mapping of [`BLOCK`] bytes from the system.
 //!
-//! For targets with an operating system; elsewhere [`spans`](super) allocates each chunk
-//! separately. A change must keep the bits of a span consistent with the memory's state: a chunk is
-//! allocated, spare (free, with its memory) or neither.
+//! For Linux; elsewhere [`spans`](super) allocates each chunk separately. All chunks of one
+//! [`Spans`] have the same size, and up to 32 of them fill a span. A change must keep the bits of a
+//! span consistent with the memory's state: a chunk is allocated, spare (free, with its memory) or
+//! neither (free, without memory: never used, or returned to the system).
 
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use lowwater_base::mapped_memory::{map_aligned, HUGE};
 use rustix::mm::{madvise, munmap, Advice};
 
+/// Bytes of a span.
 pub(super) const BLOCK: usize = HUGE;
+/// No span, in a link.
 const NONE: u32 = u32::MAX;
-/// Spare chunks: at most `SPARE_MAX`, and at most 1/`SPARE_PARTS` of all mapped chunks.
+/// Beyond `SPARE_MAX` spare chunks, or 1/`SPARE_PARTS` of all mapped chunks if that is less, some
+/// are returned to the system.
 const SPARE_MAX: usize = 32;
 const SPARE_PARTS: usize = 16;
 /// The number of spans that are searched for spare chunks when there is one too many.
 const LOOKS_MAX: usize = 64;
 
+/// The spans of one owner; see the module.
 pub(super) struct Spans {
+    /// The spans by number; some numbers are unused.
     blocks: Vec<Block>,
-    /// The first span with room, of those with spare chunks, which are used first, and of those
-    /// without; the other spans are linked to it.
+    /// The first span of each list of spans with a free chunk: those with spare chunks, which are
+    /// used first, and those without. Full spans are on no list.
     with_room: [u32; 2],
     /// The first number without a span; the others are linked to it.
     unused: u32,
+    /// The number of mapped spans.
     mapped: usize,
     /// Up to this number of mapped spans, a new one uses no huge page.
     small: usize,
     /// The number of spare chunks.
     spare: usize,
-    /// Bytes of one chunk.
+    /// Bytes of one chunk; 0 until the first chunk is returned.
     chunk: usize,
     /// The span that was last searched for spare chunks.
     last_searched: usize,
 }
 
+/// A span.
 struct Block {
     /// Null if there is no span of this number.
     base: *mut u8,
@@ -46,12 +54,12 @@ struct Block {
     /// the system would gradually build a huge page from the rest, and allocate memory for the
     /// holes.
     has_holes: bool,
+    /// The neighbors on a list of spans with room; `next` also links unused numbers.
     prev: u32,
     next: u32,
 }
 
-// SAFETY: the spans' memory is used only through this; it may be mapped and unmapped from any
-// thread.
+// SAFETY: a `Spans` is the only owner of its mappings, which any thread may map and unmap.
 unsafe impl Send for Spans {}
 
 impl Spans {
@@ -68,12 +76,14 @@ impl Spans {
         }
     }
 
+    /// Returns the bytes of the bookkeeping and of the spare chunks.
     pub(super) fn footprint(&self) -> usize {
         self.blocks.capacity() * size_of::<Block>() + self.spare * self.chunk
     }
 
-    /// Allocates a chunk, with the number of its span: a spare one if there is one, else in a span
-    /// with room, else in a new span.
+    /// Allocates a chunk of `bytes` bytes, and returns it with the number of its span: a spare
+    /// chunk if there is one, else one of a span with room, else one of a new span. `None` without
+    /// memory.
     pub(super) fn get(&mut self, bytes: usize) -> Option<(NonNull<u8>, u32)> {
         if self.with_room == [NONE; 2] {
             self.add()?;
@@ -98,9 +108,12 @@ impl Spans {
         Some((NonNull::new(base)?, at))
     }
 
+    /// Frees a chunk, which becomes spare. Unmaps the span if no chunk of it is allocated any more.
+    ///
     /// # Safety
     ///
-    /// `base` came from [`get`](Self::get) with this span, and no other code uses it.
+    /// `base` came from [`get`](Self::get) with these `bytes` and this span, and no other code uses
+    /// the chunk.
     pub(super) unsafe fn put(&mut self, base: NonNull<u8>, bytes: usize, at: u32) {
         let block = &mut self.blocks[at as usize];
         let was_full = block.allocated == all(bytes);
@@ -129,7 +142,8 @@ impl Spans {
         }
     }
 
-    /// Returns the spare chunks of the next span that has some, but keeps `keep` in all.
+    /// Returns spare chunks of the next span that has some to the system, but keeps `keep` in all
+    /// spans together.
     fn give_some_spare_back(&mut self, keep: usize) {
         for _ in 0..LOOKS_MAX.min(self.blocks.len()) {
             self.last_searched = (self.last_searched + 1) % self.blocks.len();
@@ -139,12 +153,13 @@ impl Spans {
         }
     }
 
+    /// Returns all spare chunks to the system.
     pub(super) fn give_all_spare_back(&mut self) {
         (0..self.blocks.len()).for_each(|at| self.give_spare_back(at, 0));
     }
 
-    /// Returns the spare chunks of one span until `keep` are left in all. One system call for each
-    /// run of adjacent chunks.
+    /// Returns spare chunks of one span to the system until `keep` are left in all spans together.
+    /// One system call for each run of adjacent chunks.
     fn give_spare_back(&mut self, at: usize, keep: usize) {
         let mut spare = self.blocks[at].spare;
         while spare != 0 && self.spare - (spare.count_ones() as usize) < keep {
@@ -172,6 +187,7 @@ impl Spans {
         }
     }
 
+    /// Maps a new span, with no chunk allocated. `None` without memory.
     fn add(&mut self) -> Option<()> {
         let at = if self.unused == NONE {
             self.blocks.try_reserve(1).ok()?;
@@ -202,7 +218,7 @@ impl Spans {
         }
     }
 
-    /// Unlinks a span, before it gains its first spare chunk or loses its last.
+    /// Unlinks a span, which must be on the list for its state: called before its bits change.
     fn unlink(&mut self, at: u32) {
         let list = self.blocks[at as usize].list();
         let (prev, next) = (self.blocks[at as usize].prev, self.blocks[at as usize].next);
