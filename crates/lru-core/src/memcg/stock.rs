@@ -20,8 +20,8 @@
 //!    changed.
 //! 3. A closed slot holds nothing.
 //! 4. A slot holds nothing of a group that uses more than its `max`, or is below such a group:
-//!    charges to it are refused, and uncharged bytes leave the counters at once. Only a lowered `max`
-//!    leads to this state. `put` compares usage and `max` under the slot's lock, and
+//!    charges to it are refused, and uncharged bytes leave the counters at once. Only a lowered
+//!    `max` leads to this state. `put` compares usage and `max` under the slot's lock, and
 //!    [`set_max`](crate::Memcg::set_max) drains, taking that lock, after the change; afterwards
 //!    `put_back` finds no slot of the group.
 
