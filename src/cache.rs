@@ -6,8 +6,9 @@
 //!     insert weigh -> charge the group (may evict, may reclaim) -> slot of this node
 //!            -> index, and the list of (group, node), under one segment's lock
 //!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first
-//!            (`policy` gives the order). Used since the last walk: kept, younger on its list.
-//!            Else: off the list; lock dropped; out of the index; uncharged; listener; retired
+//!            (`policy` gives the order). Used enough since the last walk: kept, younger on its
+//!            list or on main's. Else: off the list; lock dropped; out of the index; uncharged;
+//!            listener; retired
 //! ```
 //!
 //! # Modules, from the lowest to the highest
@@ -40,10 +41,10 @@
 //! the end of its charge and the reuse of its memory, the record is counted as retired
 //! (`runtime::retired`).
 //!
-//! Lock order: segment, then list. A walk holds a list's lock and takes no segment's. Weigher,
-//! loader, listener, and the values' own `Drop` run without any lock; a value's `Clone` runs inside
-//! the read side, where it delays the grace period of removed records. Keys' `Hash` and `Eq` may
-//! run under a segment's lock; if they panic, nothing is changed.
+//! A change must keep the lock order: segment, then list. A walk holds a list's lock and takes no
+//! segment's. Weigher, loader, listener, and the values' own `Drop` run without any lock; a value's
+//! `Clone` runs inside the read side, where it delays the grace period of removed records. Keys'
+//! `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed.
 //!
 //! # Records that cannot be found
 //!

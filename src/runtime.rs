@@ -19,9 +19,9 @@
 //! # What a charge does
 //!
 //! [`Runtime::charge`] charges the bytes to the group and to all groups above it. Near a limit it
-//! wakes the reclaimer, which costs the caller a few loads. At a limit the caller reclaims a little
-//! itself, bounded in objects and in time. If there is still no room, the call returns an error,
-//! and nothing is charged.
+//! wakes the reclaimer, which costs the caller a fence and a few loads if the same request is
+//! queued already. At a limit the caller reclaims a little itself, bounded in objects and in time.
+//! If there is still no room, the call returns an error, and nothing is charged.
 //!
 //! [`Runtime::charge_guard`] does the same and returns a [`Charge`], which uncharges the bytes when
 //! it is dropped. A [`Charged`] value keeps its charge until its last clone is dropped.
@@ -34,7 +34,7 @@
 //! lower budget holds until the pressure is evaluated again: see
 //! [`pressure::Target`](crate::pressure::Target).
 //!
-//! A part that is added needs its place in the order of drops (`handle.rs`).
+//! A change that adds a part must put it into the order of drops (`handle.rs`).
 
 mod builder;
 mod charge;

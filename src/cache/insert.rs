@@ -52,7 +52,7 @@ pub(super) enum Expect<'g, K, V> {
 }
 
 impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V> {
-    /// Returns whether the insert may go on, as `there` is the key's record.
+    /// Returns whether the precondition holds while `there` is the key's record.
     #[inline]
     fn allows<S: BuildHasher>(&self, there: Option<&Record<K, V>>, core: &Core<K, V, S>) -> bool {
         match (self, there) {
@@ -70,7 +70,7 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
 pub(super) struct Target<'a> {
     pub(super) group: &'a Memcg,
     pub(super) tenant: Option<&'a Tenant>,
-    /// The ghost for which the insert looks, if the key can have one.
+    /// The ghost that the insert looks up, if the key can have one.
     ghost: Option<SoughtGhost>,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct NewRecord<K: Send + Sync + 'static, V: Send + Sync + 'static> 
     pub(super) queue: Option<Queue>,
     /// The clock's floor for which the record's deadline was encoded.
     floor: Floor,
-    /// The bytes that the group was charged for the record: all of them, or none yet.
+    /// The bytes that the group was charged for the record: the record's whole charge, or 0.
     paid: ByteSize,
 }
 
@@ -156,8 +156,9 @@ where
     S: BuildHasher,
 {
     /// Makes a record and inserts it, or puts it in the place of a present one. Clones the replaced
-    /// value into `previous`, if given, and returns whether there was one. It has no type
-    /// parameters of its own, so that all callers of a cache type share one copy of the code.
+    /// value into `previous`, if given, and returns whether a value was replaced. The function has
+    /// no type parameters of its own, so that all callers of a cache type share one copy of the
+    /// code.
     pub(super) fn insert_record(
         &self,
         key: K,
@@ -186,7 +187,9 @@ where
             _ => core.clock.deadline_of(ttl),
         };
         let mut new = self.make(key, value, weighed, expires, group)?;
-        // A stock is one group's, so that with several groups it mostly has nothing for a new key.
+        // This processor's stock belongs to a single group. With several groups it is mostly
+        // another group's: a new key is paid for now, rather than after a search of the segment in
+        // vain.
         if !self.has_one_group(payer) && self.present(&new.record.key, hash, &pin()).is_none() {
             new = self.pay(new, Refusal::NotPaid, target)?;
         }
@@ -221,7 +224,7 @@ where
         self.inner.core.deadline_of_new(Ttl::Computed, key, value, present)
     }
 
-    /// Returns the record of a key that has not expired. Not a use.
+    /// Returns the key's record, unless the record has expired. Does not count as a use.
     fn present<'g>(&'g self, key: &K, hash: u64, guard: &'g Guard) -> Option<&'g Record<K, V>> {
         let core = &self.inner.core;
         core.index.get(hash, guard, |record| record.key == *key).filter(|record| !core.is_expired(record))
@@ -235,15 +238,15 @@ where
         }
     }
 
-    /// Returns the group to charge for a value that replaces `current`, if it may be another than
-    /// the payer's. The group is online.
+    /// Returns the group to charge for a value that replaces `current`; `None`: the payer's group.
+    /// The returned group is online.
     fn payer_of_present(&self, payer: Payer<'_>, current: &Record<K, V>) -> Option<Memcg> {
         let group = self.may_have_another_payer(payer).then(|| self.inner.core.queues.owner(current)).flatten()?;
         Some(self.nearest_that_takes(&group))
     }
 
-    /// Returns the nearest online group from `group` upwards; if that one is being emptied, its
-    /// nearest online ancestor.
+    /// Returns `group` or its nearest online ancestor; if the group found is being emptied, the
+    /// nearest online ancestor of that group, whose `max` is not checked.
     fn nearest_that_takes(&self, group: &Memcg) -> Memcg {
         let online = group.nearest_online();
         match online.parent() {
@@ -252,16 +255,17 @@ where
         }
     }
 
-    /// Returns whether a group is being emptied by a drop of the group, and must not be charged any
-    /// more.
+    /// Returns whether `Runtime::drop_group` is emptying this group, so that it must not be charged
+    /// any more.
     fn is_being_emptied(&self, group: &Memcg) -> bool {
-        // A group that is being emptied has a `max` of 0, so mostly this test decides without a
-        // lock. A group that has ended since is no longer listed as being dropped, so its state is
-        // checked, too.
+        // `Runtime::drop_group` sets `max` to 0, so mostly the first test decides without a lock. A
+        // group that has ended since is no longer listed as being dropped, so its state is checked,
+        // too.
         group.max() == ByteSize::ZERO && (self.runtime().housekeeper().is_dropping(group) || !group.is_online())
     }
 
-    /// Returns whether a replaced entry may keep a group other than `payer`'s.
+    /// Returns whether the group of a replaced entry, which the new value keeps, may be another
+    /// than the payer's.
     fn may_have_another_payer(&self, payer: Payer<'_>) -> bool {
         !payer.is_named && !self.has_one_group(payer)
     }
@@ -273,7 +277,8 @@ where
         *payer.group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed)
     }
 
-    /// Looks up the tenant of a group to charge, and the place of the ghost of a key of this hash.
+    /// Looks up the tenant of a group to charge, and where the ghost of a key of this hash would
+    /// be.
     #[inline]
     pub(super) fn target<'a>(&'a self, group: &'a Memcg, hash: u64) -> Target<'a> {
         let queues = &self.inner.core.queues;
@@ -403,9 +408,9 @@ where
         let (node, expires, bytes) = (record.node(), record.deadline(), record.charge());
         let mut payment = Payment::new(group, paid);
         let chosen = || queue.unwrap_or_else(|| core.queues.initial_queue(group, tenant, node));
-        // Allocates the list here, and not in `add` under the segment's lock. Omitted if a present
-        // record gives its place, and for a tenant that has evicted records: its lists mostly exist,
-        // and `add` allocates one that does not.
+        // Allocates the list here, and not in `add` under the segment's lock. Omitted if the new
+        // record replaces a known one, and for a tenant that has evicted records, whose lists
+        // mostly exist: `add` allocates one that is missing.
         if !matches!(expect, Expect::Same(_)) && tenant.is_none_or(Tenant::is_filling) {
             core.queues.prepare(chosen(), group, node);
         }
@@ -441,8 +446,8 @@ where
                     record.set_queue(Queue::Main);
                 }
             }
-            // `add` allocates a missing list under the lock: if `ghost_hit` or `inherit` has changed
-            // the queue, on a node that the group has not used, or after a sweep of empty lists.
+            // May change the queue. `add` then allocates the list under the lock if it is missing,
+            // as it does after a sweep of empty lists, or on a node that the group has not used.
             there.inspect(|there| core.queues.inherit(&record, there));
             // Before `add`, after which another thread may remove the record.
             released = core.enter_value(&record);
@@ -486,8 +491,9 @@ where
 
 /// The way in which a record entered its queue.
 enum Entry {
-    /// In the place of the present record.
+    /// In the place of the present record (`overwrite`).
     Overwritten,
+    /// As a new record of its queue; a present record is removed.
     Added,
 }
 

@@ -1,7 +1,7 @@
 //! [`Charge`]: a charge that is uncharged when it is dropped.
 //!
-//! For memory that is no cache entry: buffers, values held by readers. The drop uncharges, so a
-//! leaked guard keeps its bytes charged, and nothing else goes wrong.
+//! For memory that is no cache entry: buffers, values held by readers. A guard that is leaked keeps
+//! its bytes charged for ever, and nothing else goes wrong.
 //!
 //! A change must ensure that a guard uncharges exactly the bytes and the group that it charged.
 
@@ -12,7 +12,7 @@ use super::handle::Runtime;
 /// A guard for bytes that are charged to a group until the guard is dropped; from
 /// [`Runtime::charge_guard`].
 ///
-/// It counts memory outside of the caches in the budget: a request's buffers, a connection, the
+/// So the budget includes memory outside of the caches: a request's buffers, a connection, the
 /// values that readers hold. A `Charge` consists of a handle on the group and a number. It has no
 /// handle on the runtime: it may be dropped on any thread, inside any callback, and after the
 /// runtime's last handle. After the end of the group the bytes stay counted in the group's
@@ -46,7 +46,8 @@ pub struct Charge {
     bytes: ByteSize,
 }
 
-/// The error of [`Runtime::charge_guard`] and of [`Charge::grow`]; no charge has changed.
+/// The error of [`Runtime::charge_guard`], [`Charge::grow`] and [`Charge::resize`]; no charge has
+/// changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChargeError {

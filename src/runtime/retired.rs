@@ -4,18 +4,20 @@
 //! ```text
 //!     charged --evicted, removed, replaced, expired--> retired --readers have left--> dropped
 //!
-//!     usage <= budget                         always
+//!     usage <= budget                         always, unless the budget was lowered
 //!     usage + retired <= budget + allowance   an insert that would exceed it waits for readers, and then is refused
 //! ```
 //!
-//! A removal moves bytes from the usage to the retired bytes, so only an insert can increase their
-//! sum, and only inserts wait. Because of the allowance, inserts go on at full speed during a short
-//! read: the retired bytes that the reader holds back do not reduce the room for entries.
+//! A removal moves bytes from the usage to the retired bytes and leaves their sum as it is. The sum
+//! grows with inserts; with compaction, which pauses above the low mark; and with bytes that a
+//! program charges itself, which do not wait for readers and may exceed the bound. Because of the
+//! allowance, inserts go on at full speed during a short read: the retired bytes that the reader
+//! holds back do not reduce the room for entries.
 //!
 //! # Memory that is not counted
 //!
-//! * 4 KiB at most for each stripe of each cache: a small cache has one stripe, a cache that had
-//!   1,000 entries has two per processor.
+//! * 4 KiB at most for each thread cache of a cache's slab: a small cache has one, a cache that had
+//!   1,000 entries has about two per processor, 64 at most.
 //! * Up to 64 entries for each thread that is dropping some.
 //! * One entry for each other thread that has inserted since an insert checked the bound.
 //! * Memory that a weigher leaves out.
@@ -61,13 +63,15 @@ pub(crate) trait Retires: Send + Sync {
 
 /// The retired records of all caches of one runtime; see the module.
 pub(crate) struct Retired {
+    /// The retired bytes of all caches.
     bytes: Arc<RetiredBytes>,
     /// The root group, for its usage and its `max`, which is the budget.
     root: Memcg,
-    /// The retired bytes at which the next sweep is due.
+    /// The number of retired bytes at which the next sweep is due.
     sweep_at: AtomicU64,
     caches: Mutex<Vec<Weak<dyn Retires>>>,
-    /// The number of the cache where the next sweep starts. Locked by the thread that sweeps.
+    /// The index in `caches`, modulo their number, at which the next sweep starts. Locked by the
+    /// thread that sweeps.
     next: Mutex<usize>,
 }
 
@@ -114,8 +118,8 @@ impl Retired {
         }
     }
 
-    /// Returns whether the retired bytes may be above the low mark of any budget, so that an insert
-    /// has to check them. One load.
+    /// Returns whether the retired bytes are above the lowest low mark that a budget can have, so
+    /// that an insert must compare them with the mark of its budget. One load.
     #[inline]
     pub(crate) fn is_much(&self) -> bool {
         self.bytes() > ByteSize::new(ALLOWANCE_MIN.get() / LOW_PARTS)
@@ -132,7 +136,7 @@ impl Retired {
         all <= self.root.max().saturating_add(self.allowance())
     }
 
-    /// Returns whether another sweep is due.
+    /// Returns whether an insert should sweep now.
     pub(crate) fn is_sweep_due(&self) -> bool {
         // Relaxed: the number protects no other memory; it only determines when a sweep runs.
         self.is_above_low() && self.bytes().get() >= self.sweep_at.load(Ordering::Relaxed)

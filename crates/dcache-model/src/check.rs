@@ -1,7 +1,8 @@
 //! The invariants of a mount at rest: while no other thread uses it.
 //!
-//! Tests call it after their threads have stopped; it takes no lock, so concurrent use would report
-//! false errors. A new invariant of `dentry.rs` belongs here.
+//! Tests call [`Mount::assert_valid`] after their threads have stopped. No lock is held over the
+//! whole check, so concurrent use would report false errors. A change that adds an invariant of
+//! `dentry.rs` must check it here. Numbers such as D8 are those of docs/INVARIANTS.md.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;
@@ -10,7 +11,7 @@ use crate::mount::Mount;
 use lowwater_base::sync::Arc;
 use std::collections::HashSet;
 
-/// The dentries of a mount, counted one by one.
+/// The dentries of a mount, counted one by one, to compare with its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DentryCounts {
     /// All dentries, including the root.
@@ -70,6 +71,7 @@ impl Mount {
         census
     }
 
+    /// Checks that a lookup finds each hashed dentry below `dir`.
     fn assert_findable(&self, dir: &Arc<Dentry>) {
         let Some(part) = dir.dir() else { return };
         let mut index = 0;

@@ -1,7 +1,8 @@
 //! The counters of a dentry cache.
 //!
-//! Counters are exact at rest (D9), which tests check: each change of a dentry's flags adds the
-//! difference in `CounterDelta`.
+//! The counts of unused dentries and of negatives are exact while no call is in progress (D9): each
+//! change of a dentry's flags adds the difference to a `CounterDelta`. A change must keep this;
+//! tests compare the counts with `Mount::assert_valid`.
 //!
 //! Numbers such as D9 are those of docs/INVARIANTS.md.
 
@@ -62,7 +63,8 @@ impl Counters {
         Self(StripedCounters::new())
     }
 
-    /// Adds the changes of one dentry, or of many. `addr` chooses the stripe.
+    /// Adds the changes of one dentry, or of many. `addr`, the address of a dentry, chooses the
+    /// stripe; any number is correct.
     #[inline]
     pub(crate) fn add(&self, addr: usize, delta: CounterDelta) {
         let parts = [
@@ -118,12 +120,13 @@ impl Counters {
 
     #[inline]
     fn count(&self, addr: usize, counter: Counter, change: i64) {
-        // Dentries are about 192 bytes apart, so the bits above choose the stripe.
+        // A dentry takes less than 256 bytes, so without the 8 lower bits neighbours mostly have
+        // different stripes.
         self.0.add(addr >> 8, counter as usize, change);
     }
 }
 
-/// Changes of the counters by many dentries, added in one step.
+/// Changes of the counters by one dentry or many, added in one step by [`Counters::add`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CounterDelta {
     dentries: i64,
@@ -144,10 +147,12 @@ impl CounterDelta {
     }
 }
 
+/// Returns whether [`Statistics::nr_unused`] counts a dentry with these flags.
 fn is_unused(flags: u32) -> bool {
     flags & flag::LRU_LIST != 0
 }
 
+/// Returns whether [`Statistics::nr_negative`] counts a dentry with these flags.
 fn is_cached_negative(flags: u32) -> bool {
     flags & (flag::LRU_LIST | flag::SHRINK_LIST | flag::TYPE) == flag::LRU_LIST
 }

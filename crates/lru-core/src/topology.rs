@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`Fixed`] | everywhere; tests, kernels, model checks | the configured node |
 //! | `Sysfs` | `std` on Linux, no C library; the choice of [`detect`] | `sched_getcpu` and a table, a few ns |
-//! | `Hwloc` | feature `hwloc`: machines without sysfs, and synthetic ones | the same |
+//! | `Hwloc` | feature `hwloc`: machines without sysfs, and synthetic ones | as `Sysfs` |
 //!
 //! Nodes are numbered from 0 without gaps ([`NodeId`]), whatever numbers the operating system uses.
 //!

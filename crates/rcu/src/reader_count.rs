@@ -9,18 +9,18 @@
 //!       readers == 0? free                       follow the pointer
 //! ```
 //!
-//! - If the new reader is counted before the last reader leaves, that one is not the last, and
-//!   frees nothing.
-//! - If it is counted afterwards, its Acquire pairs with the Release of every reader that left
-//!   before, and it no longer finds the object. It is harmless that the collector may then read an
-//!   outdated 0.
-//! - A thread that retires an object is inside itself, and hands the object over under a lock; so a
-//!   collector that finds the object sees at least that reader counted.
+//! - If a new reader is counted before the leaving one subtracts itself, the count does not become
+//!   0, and the leaving reader frees nothing.
+//! - If the new reader is counted afterwards, its Acquire pairs with the Release of every reader
+//!   that left before, and it no longer finds the object. So the collector may overlook this
+//!   reader, and read a 0 that is outdated.
+//! - A thread that retires an object is itself a reader, and hands the object over under a lock. So
+//!   a collector that finds the object reads no 0 that is older than that reader's entry.
 //!
 //! While there is always at least one reader, nothing is freed; an embedder's own read side avoids
 //! this.
 //!
-//! A change must keep these orderings.
+//! A change must keep these orderings, and must not free under the lock: destructors may retire.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Mutex;
@@ -43,6 +43,7 @@ pub trait Garbage: Sized {
 
 /// The count of readers, and the retired objects that wait for them to leave.
 pub struct ReaderCount<G> {
+    /// The number of readers inside.
     active: AtomicUsize,
     waiting: Mutex<Waiting<G>>,
 }
@@ -76,7 +77,7 @@ impl<G: Garbage> ReaderCount<G> {
         crate::guard_overflow::check_guards(self.active.fetch_add(1, ordering));
     }
 
-    /// Leaves the read side; the last reader frees.
+    /// Leaves the read side. The last reader to leave frees the retired objects.
     ///
     /// # Safety
     ///
@@ -92,7 +93,7 @@ impl<G: Garbage> ReaderCount<G> {
         }
     }
 
-    /// Adds retired objects by calling `put`.
+    /// Adds retired objects: calls `put`, which must free none, under the lock.
     ///
     /// # Safety
     ///
@@ -102,9 +103,9 @@ impl<G: Garbage> ReaderCount<G> {
         put(&mut self.waiting.lock().garbage);
     }
 
-    /// Returns whether no reader is inside. If so, all previous readers have left, including those
-    /// that made objects unreachable before the call: a 0 that is read here cannot be older than
-    /// that.
+    /// Returns whether no reader is inside. If true, all readers whose entry happened before the
+    /// call have left: the count that is read is not older than such an entry. A reader that enters
+    /// meanwhile may be overlooked; it cannot find objects that were retired before the call.
     pub fn is_quiescent(&self) -> bool {
         // Acquire: pairs with the Release in `leave`, so that the readers' last reads happen before
         // the freeing.
@@ -112,6 +113,7 @@ impl<G: Garbage> ReaderCount<G> {
         self.active.load(ordering) == 0
     }
 
+    /// Frees the waiting objects, unless a reader is inside or another thread is freeing.
     #[cold]
     fn collect(&self) {
         let mut waiting = self.waiting.lock();
@@ -123,8 +125,9 @@ impl<G: Garbage> ReaderCount<G> {
             let gone = waiting.garbage.take();
             drop(waiting);
             let again = Again(self);
-            // SAFETY: the objects were unreachable before they were added, and by the table in the
-            // module's documentation no reader that is inside can have a pointer to one.
+            // SAFETY: the objects were unreachable before they were added (the clause of `put`),
+            // and by the table in the module's documentation no reader that is inside can have a
+            // pointer to one.
             unsafe { gone.free() };
             core::mem::forget(again);
             waiting = self.waiting.lock();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   main            reads the settings, starts the worker threads
-//!   start           -d, -u, -P: the background, the user, the process's id
+//!   start           -d, -u, -P: runs in the background, as a user; writes the process's id
 //!   acceptor        opens listeners, hands connections to workers, shuts down
 //!   workers         one event loop per thread
 //!   banner          the startup message on stdout
@@ -81,8 +81,8 @@
 //!    store may fail for lack of memory in the middle of its block; the rest of the block is
 //!    discarded. Values that are still being received may take at most half the budget, and one of
 //!    them may take more. A value can be evicted while the output buffer of a client that does not
-//!    read still holds it; when the pieces of all values take one and a half times the budget, no
-//!    value of more than 16 KiB is stored.
+//!    read still holds it; while the pieces of all values, evicted ones included, take more than
+//!    one and a half times the budget, no value of more than 16 KiB is stored.
 //! 8. With `-M`, a tenant's `max` bounds the bytes it stores, but evicts nothing; its `min`, `low`
 //!    and `high` have no effect. With several stores at the same time, a tenant may exceed its
 //!    `max` by one value for each thread but one.

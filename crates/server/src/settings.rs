@@ -1,7 +1,7 @@
 //! Settings: the command line, and the files that it names.
 //!
-//! Read once at the start; SIGHUP reads the files again (`reload.rs`), not the command line. Every
-//! error names the flag or the file and line, and the process does not start.
+//! Both are read at the start, where each error names the flag or the file and line, and ends the
+//! process. SIGHUP reads the files again (`reload.rs`), not the command line.
 //!
 //! A change must ensure that a wrong setting is an error before the first listener is open.
 
@@ -40,12 +40,18 @@ pub struct Settings {
     pub evict: bool,
     /// Reduce memory use when the machine is short of memory.
     pub pressure: bool,
+    /// The memory of all tenants together (`-m`).
     pub budget: ByteSize,
+    /// The number of worker threads.
     pub threads: usize,
     pub connections_max: u64,
+    /// The number of `-v`.
     pub verbosity: u8,
+    /// The maximum bytes of an item, its key included.
     pub item_bytes_max: usize,
+    /// The byte that ends the tenant's name in a key.
     pub delimiter: u8,
+    /// The limits of tenants, by name.
     pub limits: Vec<(String, Limits)>,
     pub files: Files,
     /// Answer `flush_all`; otherwise refuse it.
@@ -73,8 +79,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the tenants with limits of their connections to which no connection can belong: no
-    /// user has the tenant's name, and no address is restricted to it.
+    /// Returns the tenants that have traffic limits, to which no connection can belong: no user has
+    /// the tenant's name, and no listening address is restricted to the tenant.
     pub fn tenants_without_connections(&self) -> Vec<&str> {
         let has_connections = |name: &str| {
             name == DEFAULT_TENANT

@@ -6,8 +6,8 @@
 //! `receive_budget.rs` for all values that are being received, and `PIECES_PERCENT_MAX`
 //! (`store/update.rs`) for the pieces of all values, evicted ones included.
 //!
-//! Reclaim is the library's. Here are tenants, flushing, the checks before a store, its waits, and
-//! statistics.
+//! The library reclaims. This module and its submodules have the tenants, flushing, the checks and
+//! waits of a store, and statistics.
 //!
 //! The keys of the cache are hashes (`store/key_hash.rs`), and each value contains its key. A
 //! change must ensure that no method returns a value of another key, or a flushed one.
@@ -56,7 +56,7 @@ pub use edit::{Edit, Existing, OutOfMemory};
 pub use removal_stats::RemovalCounts;
 pub use report::{CountsAtReset, TenantReport};
 
-/// The key is stored with its value; the cache's key is its hash.
+/// The cache: by the hash of each key. The key itself is stored with its value.
 type Values = Cache<KeyHash, Value, BuildIdentityHasher>;
 
 /// Bytes of an entry, without the block of its key and value.
@@ -78,7 +78,7 @@ pub struct Store {
     flushed: AtomicU64,
     /// Origin of the access times of values, in seconds.
     started: Instant,
-    /// The seconds since then, as of the last [`update_clock`](Self::update_clock).
+    /// The seconds since `started`, as of the last [`update_clock`](Self::update_clock).
     clock_seconds: AtomicU32,
     /// Evict values when the memory is full.
     evict: bool,
@@ -163,8 +163,8 @@ impl Store {
         })
     }
 
-    /// Returns the value under `key`, as [`read`](Self::read) does, but leaves its last access to
-    /// [`mark_fetched`](Self::mark_fetched).
+    /// Returns the value under `key`, as [`read`](Self::read) does, but does not record the access
+    /// in the value: [`mark_fetched`](Self::mark_fetched) does.
     pub fn find(&self, key: &[u8]) -> Option<Value> {
         let (pinned, hash) = (self.cache.pin(), self.hasher.hash(key));
         let value = self.live(pinned.get(&hash), hash, key);
@@ -188,8 +188,8 @@ impl Store {
         value.inspect(|value| value.last_access.record_fetch(self.now_seconds())).is_some()
     }
 
-    /// Calls `look` with the value under `key` and the time left to it, and returns its last
-    /// result; `look` may run more than once. Does not count as a use of the value.
+    /// Calls `look` with the value under `key` and the time left to it, and returns the last result
+    /// of `look`, which may run more than once. Does not count as a use of the value.
     pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(Existing<'_>) -> R) -> Option<R> {
         let mut seen = None;
         // `Op::Keep` inserts nothing, so the computation cannot be rejected.
@@ -229,9 +229,9 @@ impl Store {
         self.mark_fetched(key) && self.set_expiry(key, expiry)
     }
 
-    /// Sets the expiry of the value under `key`, as [`touch`](Self::touch) does, but leaves its
-    /// last access unchanged. The caller has just found the value: neither the key nor a flush is
-    /// checked.
+    /// Sets the expiry of the value under `key`, as [`touch`](Self::touch) does, but leaves the
+    /// value's last access unchanged. The caller has just found the value: neither the key nor a
+    /// flush is checked.
     pub fn set_expiry(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
@@ -320,8 +320,8 @@ impl Store {
         &self.removal_stats.watchers
     }
 
-    /// Makes all values that were created before absent, at once, stored or not. Their memory is
-    /// freed by [`drop_flushed`](Self::drop_flushed).
+    /// Makes all values that were created before this call absent, at once, whether they are stored
+    /// already or not. [`drop_flushed`](Self::drop_flushed) frees their memory.
     pub fn flush(&self) {
         // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
         // number counts.
@@ -381,7 +381,7 @@ impl Store {
         value
     }
 
-    /// Returns a serial number that no value had.
+    /// Returns a new serial number, higher than all before.
     pub fn next_serial(&self) -> u64 {
         // Relaxed: it matters only that no number is assigned twice.
         self.serial.fetch_add(1, Ordering::Relaxed) + 1

@@ -68,7 +68,9 @@ impl Pass<'_> {
     }
 }
 
-/// See [`Registry::pay_debts`](crate::Registry::pay_debts).
+/// Scans the deferred objects of a group on a node, unless the group is protected. Returns the
+/// progress, and the objects still deferred: see
+/// [`Registry::pay_debts`](crate::Registry::pay_debts).
 pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
     work.forget_now();
     let mut progress = Progress::default();
@@ -115,7 +117,7 @@ pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
 /// The protection layers of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// Groups without protection.
+    /// Groups that neither `min` nor `low` protects.
     AboveLow,
     /// Groups that only `low` protects.
     BelowLow,
@@ -144,7 +146,7 @@ impl LayerPass<'_> {
         work.forget_now();
         let map = &self.core.map;
         let start = map.summary(self.node).iter_position(self.root.id(), self.iter);
-        // The last position of this round.
+        // The group and shrinker visited last in this round.
         let mut last = None;
         let mut skipped = false;
         let mut ids = Vec::new();
@@ -189,7 +191,7 @@ impl LayerPass<'_> {
             }
         }
         match self.iter {
-            // A pass that completed a round begins at the root.
+            // The pass after a completed round begins at the root.
             IterKind::Pass if start.is_some() => self.stop_at(None),
             IterKind::Pass => {}
             IterKind::Direct => self.stop_at(last.map_or(start, |(memcg, id)| self.position(&memcg, id))),
@@ -197,12 +199,13 @@ impl LayerPass<'_> {
         skipped
     }
 
-    /// Returns the position of the round; `None` without memory: the next round then begins at the
-    /// root.
+    /// Returns the position after shrinker `id` of this group; `None` without memory: the next
+    /// round then begins at the root.
     fn position(&self, memcg: &Memcg, id: u32) -> Option<IterPosition> {
         Some(IterPosition { path: path(self.root.id(), memcg)?, id })
     }
 
+    /// Stores the position where the next round begins.
     fn stop_at(&self, position: Option<IterPosition>) {
         self.core.map.summary(self.node).set_iter_position(self.root.id(), self.iter, position);
     }
@@ -216,8 +219,8 @@ pub(crate) fn note_end(map: &Map, memcg: &Memcg) {
     }
 }
 
-/// Returns the layer of a group in a reclaim from `root`; `None` if it is not touched: it is dying
-/// (its parent has its objects, S19), or below its `min`.
+/// Returns the layer of a group in a reclaim from `root`; `None` if the group is not touched: it is
+/// dying (its parent has its objects, S19), or uses no more than its `min` protects.
 pub(crate) fn layer_of(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<Layer> {
     if !memcg.is_online() {
         return None;

@@ -1,15 +1,15 @@
 //! One visit of a shrinker: counts its objects of a group on a node, and scans its part in batches.
 //!
 //! ```text
-//!     count  --Empty-->    clear bit, fence, count again, set bit again unless Empty (or 0)
+//!     count  --Empty-->    clear bit, fence, count again, set bit again unless Empty
 //!            --Unknown-->  leave the bit, retry in the next pass
 //!            --n-->        take debt, plan, scan batch by batch, put the debt back; if all freed, as for Empty
 //! ```
 //!
-//! Every other outcome leaves the bit unchanged: a shrinker that is not registered yet (its lists
-//! may have objects already), one that is ending or quarantined (the end of the id clears its
-//! bits), and one that this thread is inside of. Linux clears the bit without a second count in two
-//! such places.
+//! A count of 0 objects is Empty for a memcg-aware shrinker, and Unknown for others. Every other
+//! outcome leaves the bit unchanged: a shrinker that is not registered yet (its lists may have
+//! objects already), one that is ending or quarantined (the end of the id clears its bits), and one
+//! that this thread is inside of. Linux clears the bit without a second count in two such places.
 //!
 //! Numbers such as S21 are those of docs/INVARIANTS.md.
 //!
@@ -43,12 +43,12 @@ const SHARE_PARTS: u64 = 16;
 /// The largest `seeks` with which one pass at the highest priority scans all objects.
 const SEEKS_ALL_MAX: u32 = 4;
 
-/// The outcome of visiting a shrinker.
+/// The outcome of a visit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VisitOutcome {
     pub(crate) progress: Progress,
-    /// True if the shrinker did not want to scan now ([`ShrinkControl::will_defer`]), or a bound
-    /// was reached first.
+    /// True if the shrinker did not want to scan now ([`ShrinkControl::will_defer`]), or the scan
+    /// of a [`ScanAmount::Batch`] ended early at a bound.
     pub(crate) postponed: bool,
 }
 
@@ -139,10 +139,11 @@ impl ShrinkSlab<'_> {
     }
 
     /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.
-    /// Returns whether the bit is set.
+    /// Returns false if the second count was empty, too, so that the pair is gone. After a panic of
+    /// the second count it returns true, although the quarantine leaves no bit set.
     fn clear_if_empty(&self, guard: &mut CallGuard, visited: &mut VisitCounts) -> bool {
         if !self.clears_bits {
-            // In the baseline, deferred objects that no longer exist are forgiven as well.
+            // The baseline (`baseline.rs`) drops the debt as well when no objects are left.
             self.core.map.take_deferred(self.memcg, self.node, guard.key.id, true);
             return true;
         }
@@ -160,7 +161,8 @@ impl ShrinkSlab<'_> {
             Ok(_) => self.core.map.set(self.memcg, self.node, guard.key),
             Err(CallbackPanicked) => self.core.panicked(guard),
         }
-        // Also if the id is closed: its end missed a pair whose bit was clear.
+        // Also if the id was closed meanwhile: the end of the id missed this pair, as its bit was
+        // clear.
         self.core.map.remove_unset(guard.key.id, self.memcg.id());
         live
     }
@@ -276,8 +278,8 @@ impl ShrinkSlab<'_> {
         guard.visited(visited);
     }
 
-    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each iteration
-    /// reduces the rest, so the loop ends whatever the callback reports. A shrinker that was closed
+    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left, for
+    /// [`SCANS_MAX`] batches at most, whatever the callback reports. A shrinker that was closed
     /// meanwhile gets no further batch (S14).
     fn scan(&self, guard: &CallGuard, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> ScanOutcome {
         let mut done = ScanOutcome::nothing(Ended::Finished);
@@ -317,6 +319,7 @@ impl ShrinkSlab<'_> {
         done
     }
 
+    /// Stores the outcome of the scan in the counts of the visit.
     fn note(&self, guard: &mut CallGuard, done: ScanOutcome, visited: &mut VisitCounts) {
         visited.freed = done.freed;
         visited.scanned = done.scanned;

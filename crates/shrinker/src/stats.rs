@@ -48,13 +48,14 @@ pub struct ShrinkerStats {
     /// The part of `freed` that background threads freed; the rest was freed by threads that needed
     /// memory themselves.
     pub freed_in_background: u64,
-    /// Objects left as a debt, because they could not be scanned in the context of the call.
+    /// Objects that visits added to the debt: the shrinker deferred the scan, or returned
+    /// [`Scan::Stop`](crate::Scan::Stop).
     pub deferred: u64,
     /// Callbacks that panicked.
     pub panics: u64,
     /// Visits in which it requested a back-off.
     pub back_offs: u64,
-    /// Nanoseconds of its visits: its callbacks and the work around them; 0 without a clock.
+    /// Nanoseconds that its visits took, callbacks included; 0 without a clock.
     pub time_ns: u64,
     /// The time of the last visit, on the registry's clock; `None` before the first visit, or
     /// without a clock.
@@ -74,7 +75,7 @@ pub struct RegistryStats {
     /// The live pairs, in no particular order. A live pair is a shrinker with a (group, node) of
     /// which it may hold objects.
     pub pairs: Vec<PairStats>,
-    /// The registry's clock; 0 without one.
+    /// The time of this snapshot on the registry's clock, in nanoseconds; 0 without a clock.
     pub now_ns: u64,
     /// The number of live pairs.
     pub live_pairs: usize,
@@ -100,8 +101,8 @@ impl RegistryStats {
         pairs
     }
 
-    /// Returns the `n` groups with live pairs that use the most memory, including their
-    /// descendants, and their exact usage in bytes.
+    /// Returns the `n` groups with live pairs that have the highest [`usage`](Memcg::usage) now,
+    /// which includes that of their descendants and unused stock, and this usage.
     #[doc(hidden)]
     pub fn top_groups(&self, n: usize) -> Vec<(Memcg, ByteSize)> {
         let mut groups: Vec<_> = self.pairs.iter().map(|pair| (pair.memcg.id(), &pair.memcg)).collect();

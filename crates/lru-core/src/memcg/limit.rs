@@ -3,15 +3,15 @@
 //! | limit | default | meaning |
 //! |---|---|---|
 //! | `min` | 0 | reclaim does not touch a group that uses no more than this |
-//! | `low` | 0 | reclaim touches such a group only when nothing else gives enough |
-//! | `high` | max | charges above it succeed, and report that reclaim should begin |
-//! | `max` | max | charges that would exceed it fail |
+//! | `low` | 0 | if usage is at most this, reclaim touches the group last |
+//! | `high` | none | charges above it succeed, and report that reclaim should begin |
+//! | `max` | none | charges that would exceed it fail |
 //!
 //! `min` and `low` do not protect the group at which the reclaim starts, and they protect a group
 //! below it only as far as its ancestors' `min` and `low` allow (`protection.rs`).
 //!
-//! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name, but for
-//! `high`, which throttles no thread; and that `set_max` stores a lower `max` before it drains the
+//! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name, except
+//! that `high` throttles no thread; and that `set_max` stores a lower `max` before it drains the
 //! stock (invariant 4 of `stock.rs`).
 
 use super::group::Memcg;

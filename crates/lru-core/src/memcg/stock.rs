@@ -19,9 +19,9 @@
 //!    `put` reads the state under the slot's lock, and the drain takes that lock after the state
 //!    changed.
 //! 3. A closed slot holds nothing.
-//! 4. A slot holds nothing of a group that uses more than its `max`, or is below one that does:
-//!    charges to such a group are refused, and uncharged bytes are subtracted. Only a lowered `max`
-//!    leads to this state. `put` compares usage and `max` under the slot's lock, and
+//! 4. A slot holds nothing of a group that uses more than its `max`, or is below such a group:
+//!    charges to it are refused, and uncharged bytes leave the counters at once. Only a lowered
+//!    `max` leads to this state. `put` compares usage and `max` under the slot's lock, and
 //!    [`set_max`](crate::Memcg::set_max) drains, taking that lock, after the change; afterwards
 //!    `put_back` finds no slot of the group.
 
@@ -47,10 +47,11 @@ pub(super) struct Stock<G> {
 /// The stock of one processor.
 struct StockSlot<G> {
     group: Option<G>,
-    /// 0 if there is no group.
+    /// The bytes in stock, at most [`BATCH`]; 0 if there is no group.
     bytes: u64,
     /// Address of the group that last found no stock; never dereferenced.
     asked: usize,
+    /// Whether nothing may be put in any more: see [`Stock::close`].
     closed: bool,
 }
 
@@ -105,9 +106,11 @@ impl<G: GroupHandle> Stock<G> {
     }
 
     /// Puts bytes that are charged to `group` into the slot of this processor. If another group had
-    /// the slot, its bytes are returned. On an error the bytes still belong to the caller.
+    /// the slot, that group and its bytes are returned. On an error `bytes` still belong to the
+    /// caller.
     ///
-    /// `is_within_max` is called under the slot's lock.
+    /// `is_within_max`, called under the slot's lock, returns whether the usage of the group and of
+    /// each ancestor is within its `max` (invariant 4).
     pub(super) fn put(
         &self,
         group: &G,
@@ -128,8 +131,8 @@ impl<G: GroupHandle> Stock<G> {
         Ok(slot.replace(Some(group.clone()), bytes))
     }
 
-    /// Puts bytes that are charged to `group` into the slot of this processor if that is the
-    /// group's. False: they still belong to the caller.
+    /// Puts bytes that are charged to `group` into the slot of this processor if the slot is the
+    /// group's. Returns false if the bytes still belong to the caller.
     pub(super) fn put_back(&self, group: &G, bytes: u64) -> bool {
         // INVARIANT 2, 3, 4: a slot that holds the group is not closed, and not drained yet if the
         // group is dying, or its max lowered.
@@ -151,8 +154,8 @@ impl<G: GroupHandle> Stock<G> {
         })
     }
 
-    /// As [`drain`](Self::drain), for a charge that the group of `selected` refused: the groups
-    /// keep their slots, so that the bytes they uncharge next are in stock for their next charge.
+    /// As [`drain`](Self::drain), but the groups keep their slots, so that the bytes they uncharge
+    /// next are in stock for their next charge. Called when a limit has refused a charge.
     pub(super) fn drain_bytes<'a>(
         &'a self,
         selected: impl Fn(&G) -> bool + 'a,
@@ -218,6 +221,7 @@ impl<G> StockSlot<G> {
         fits
     }
 
+    /// Gives the slot to another group, with these bytes. Returns the previous group and its bytes.
     fn replace(&mut self, group: Option<G>, bytes: u64) -> Option<Drained<G>> {
         let bytes = core::mem::replace(&mut self.bytes, bytes);
         core::mem::replace(&mut self.group, group).map(|group| (group, bytes))

@@ -1,7 +1,8 @@
 //! `/proc/self/mountinfo`: the mount points of the control group hierarchies.
 //!
-//! A container sees a part of the hierarchy at its mount point, so the process's path must be cut
-//! at the mount's root. No resulting directory may be outside of its mount (`fuzz` checks it).
+//! A container sees a part of the hierarchy at its mount point, so the mount's root must be removed
+//! from the path of the process's group. A change must ensure that no resulting directory is
+//! outside of its mount (`fuzz` checks it).
 
 use alloc::format;
 use alloc::string::String;
@@ -75,7 +76,8 @@ pub struct CgroupPath {
 }
 
 impl CgroupPath {
-    /// Finds the directory of the group of this version; `None` if no mount shows it.
+    /// Finds the directory of the process's group in the hierarchy of this version; `None` if the
+    /// process has no such group, or no such hierarchy is mounted.
     ///
     /// In a container without a cgroup namespace the mount shows a part of the hierarchy, while the
     /// path of the group is relative to the whole one: then the mount's root is removed from the
@@ -116,7 +118,8 @@ impl CgroupPath {
         &self.top
     }
 
-    /// Returns the directories of the group and of all groups above it, up to the top.
+    /// Returns the directories of the group and of all groups above it, up to the top, in this
+    /// order.
     pub fn upwards(&self) -> impl Iterator<Item = &str> + '_ {
         let mut next = Some(&*self.directory);
         core::iter::from_fn(move || {
@@ -127,7 +130,8 @@ impl CgroupPath {
     }
 }
 
-/// Returns the part of `path` below `root`; `None` if `path` is not below it, or has a `..`.
+/// Returns the part of `path` below `root`, empty if both are equal; `None` if `path` is outside of
+/// `root`, or has a `..` below it.
 fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(root.trim_end_matches('/'))?;
     let whole_names = rest.is_empty() || rest.starts_with('/');

@@ -1,8 +1,7 @@
 //! The output of a connection: lines, and values by reference.
 //!
-//! Replies of pipelined commands are collected here and written together, with vectored writes where
-//! long values are referenced. Short
-//! values are copied between the lines; long ones are referenced, not copied. A referenced value
+//! Replies of pipelined commands are collected here and written together. Short values are copied
+//! between the lines; long ones are referenced, and written by vectored writes. A referenced value
 //! stays in memory even if the cache evicts it meanwhile, so the connection writes its output
 //! whenever [`Output::is_full`]: at most [`OUTPUT_BYTES_MAX`] and one value are referenced. Such
 //! evicted values are outside the budget; if they become too many, no long value is stored until
@@ -48,7 +47,7 @@ const LINE_END: &[u8] = b"\r\n";
 /// Replies that are not written yet.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// All lines and short values.
+    /// All lines and short values, written ones included until everything is written.
     text: Vec<u8>,
     /// Long values, each with its position in `text`.
     values: VecDeque<(usize, Value)>,
@@ -267,6 +266,8 @@ impl Output {
     }
 }
 
+/// Puts `bytes`, without empty ones, into `slices` as long as there are free ones. Returns the
+/// number of slices filled.
 fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -> usize {
     let mut count = 0;
     for (slice, bytes) in slices.iter_mut().zip(bytes.filter(|bytes| !bytes.is_empty())) {

@@ -9,8 +9,9 @@
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Decodes `text`; `None` if the number of base64 characters is 0 or not a multiple of four, or the
-/// padding is wrong.
+/// Decodes `text`; `None` if its number of base64 characters, `=` included, is 0 or not a multiple
+/// of four, or a group of four has more than two `=`. A `=` counts as padding wherever it stands in
+/// its group.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let letters: Vec<u8> = text.iter().copied().filter(|&b| b == b'=' || sextet(b).is_some()).collect();
     if letters.is_empty() || letters.len() % 4 != 0 {
@@ -40,6 +41,7 @@ pub fn encode(bytes: &[u8], text: &mut Vec<u8>) {
     }
 }
 
+/// Returns the six bits that a base64 character denotes; `None` for `=` and other bytes.
 fn sextet(letter: u8) -> Option<u8> {
     match letter {
         b'A'..=b'Z' => Some(letter - b'A'),

@@ -1,7 +1,7 @@
 //! Statistics of values that were evicted or expired.
 //!
-//! Counted by the cache's listener on whichever thread evicts, so it must be cheap and must not
-//! wait.
+//! The cache's listener counts on the thread that evicts. A change must ensure that counting stays
+//! cheap and does not wait.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +22,19 @@ pub struct RemovalStats {
 }
 
 thread_local! {
-    /// The hash of the value that this thread removed last because it had expired.
+    /// The hash of the value that this thread removed last because it had expired; `None` once
+    /// [`RemovalStats::missed`] has read it. Reads, writes and crawls set it.
     static EXPIRED_LAST: Cell<Option<KeyHash>> = const { Cell::new(None) };
 }
 
 /// The counts that `stats` and `stats items` show.
 #[derive(Debug)]
 pub struct RemovalCounts {
+    /// Evicted values that no client had read.
     pub evicted_unfetched: u64,
+    /// Expired values that no client had read.
     pub expired_unfetched: u64,
-    /// Idle time of the value that was evicted last.
+    /// Idle time of the value that was evicted last, in seconds.
     pub evicted_idle_seconds: u64,
     /// Reads that found an expired value.
     pub get_expired: u64,
@@ -59,9 +62,10 @@ impl RemovalStats {
         }
     }
 
-    /// Counts a read of the key with this `hash` that has found no live value. The cache has called
-    /// [`expired`](Self::expired) during the read, on this thread, if the read has found an expired
-    /// value.
+    /// Counts a read of the key with this `hash` that has found no live value; `is_flushed`: it has
+    /// found a flushed one. If the read has found an expired value, the cache has just called
+    /// [`expired`](Self::expired) on this thread, unless another thread finishes the removal. A
+    /// call by an earlier write or crawl is mistaken for that of the read.
     pub fn missed(&self, hash: KeyHash, is_flushed: bool) {
         // Relaxed: statistics that guard no other memory.
         if is_flushed {

@@ -22,6 +22,9 @@
 //!
 //! Checked by `reclaimer/loom.rs`: `no_wake_up_is_lost`, and its mutants without a fence, which
 //! must fail.
+//!
+//! A change must keep both fences, and must ensure that equal requests have equal targets, or that
+//! their jobs read the target again: the target of a merged request is not stored.
 
 use alloc::vec::Vec;
 
@@ -40,7 +43,7 @@ mod loom;
 #[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests;
 
-/// No request is queued that an equal one could be merged with.
+/// The value of `WakeQueue::queued` while no later request can be merged without the lock.
 const NONE: u64 = 0;
 
 /// How long a request without urgency waits, so that others can join it.
@@ -59,20 +62,20 @@ pub(super) struct WakeQueue {
 #[derive(Default)]
 struct WakeState {
     requests: Vec<WakeRequest>,
-    /// Groups with debts that are not urgent; the thread need not be woken for them at once.
+    /// Groups with debts that may wait for `SOON`. Always empty without `std`.
     soon: Vec<Memcg>,
-    /// True while the thread waits for requests. While it works or rests, no wake-up is needed: it
-    /// checks the queue before it waits.
+    /// True while the thread waits for requests and has not been notified. While the thread works
+    /// or rests, no notification is needed: it checks the queue before it waits.
     waits: bool,
     stop: bool,
 }
 
-/// A group that should use less.
+/// A group that should use less, or whose debts should be paid.
 #[derive(Debug)]
 pub(super) struct WakeRequest {
     pub(super) memcg: Memcg,
     pub(super) reason: ReclaimReason,
-    /// The usage to come down to.
+    /// The usage to come down to; [`ByteSize::MAX`] for debts without urgency.
     pub(super) target: ByteSize,
 }
 
@@ -125,8 +128,8 @@ impl WakeQueue {
         }
     }
 
-    /// Returns all requests once there are some; `None` when it is time to stop. A fence precedes
-    /// whatever the caller does with them.
+    /// Waits for requests and returns them: none if there was no memory to return debts. `None`
+    /// when it is time to stop. A fence precedes whatever the caller does with the requests.
     pub(super) fn take(&self) -> Option<Vec<WakeRequest>> {
         let mut state = self.state.lock();
         while !state.stop && state.requests.is_empty() {
@@ -147,7 +150,7 @@ impl WakeQueue {
 
     fn drain(&self, state: &mut WakeState) -> Vec<WakeRequest> {
         let mut requests = core::mem::take(&mut state.requests);
-        // Without memory they wait for the next time.
+        // Without memory the debts stay queued for the next call.
         if requests.try_reserve(state.soon.len()).is_ok() {
             let soon = core::mem::take(&mut state.soon).into_iter();
             requests.extend(soon.map(|memcg| WakeRequest {
@@ -175,8 +178,9 @@ impl WakeQueue {
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 impl WakeQueue {
-    /// Queues a debt without urgency, to be paid within 20 ms. If the thread waits for longer, or
-    /// without a timeout, it is woken to set one.
+    /// Queues a debt without urgency, to be taken after [`SOON`] at the latest, unless the thread
+    /// works or rests longer. A waiting thread is woken for the first such debt, to set its
+    /// timeout.
     pub(super) fn request_soon(&self, memcg: &Memcg) {
         let mut state = self.state.lock();
         if state.soon.contains(memcg) {

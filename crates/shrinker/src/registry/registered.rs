@@ -1,8 +1,8 @@
 //! A registered shrinker, and the right to call it.
 //!
-//! All callbacks run through `ShrinkerGuard`: it marks the thread as inside, catches panics and
-//! adds the statistics. A change must ensure that the end of a registration waits for every guard,
-//! or is finished by the last one.
+//! All callbacks run through a `ShrinkerGuard`, which marks the thread as inside, catches panics
+//! and adds the statistics. A change must ensure that the end of a registration waits for every
+//! guard, or is finished by the last one.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::stats::{ShrinkerStats, VisitCounts};
 pub(crate) struct RegisteredShrinker<E> {
     pub(crate) name: Box<str>,
     pub(crate) state: TryArc<ShrinkerState<E>>,
-    /// `None` while it is dropped.
+    /// `None` only while this is dropped.
     shrinker: Option<Arc<dyn Shrinker>>,
 }
 
@@ -86,7 +86,7 @@ impl<E> RegisteredShrinker<E> {
         }
     }
 
-    /// Bytes allocated for this, its state and its name; without the shrinker.
+    /// Returns the bytes allocated for this, its state and its name; without the shrinker.
     pub(crate) fn bytes(&self) -> usize {
         TryArc::<Self>::BYTES + TryArc::<ShrinkerState<E>>::BYTES + self.name.len()
     }
@@ -125,7 +125,7 @@ impl<E> core::ops::Deref for ShrinkerGuard<E> {
 }
 
 impl<E> ShrinkerGuard<E> {
-    /// Records what was done, to be counted when the guard is dropped.
+    /// Adds to the statistics that are counted when the guard is dropped.
     pub(crate) fn visited(&mut self, visited: VisitCounts) {
         self.inside.visited += visited;
     }

@@ -7,10 +7,14 @@
 //!
 //! The slots in use are the first ones: when a pair is removed, the last pair moves into its slot,
 //! so a selection never visits unused slots. All changes of slots are made under the index's lock.
-//! Readers take no lock: a slot that they keep is a hint, and [`Pairs::holds`] checks whether it
-//! still belongs to the pair. A thread that uses an outdated slot adds one step to the tallies, or
-//! stores the state, of the pair that has the slot now, or of none. The state is corrected when the
-//! pair is next counted, which is in the next epoch; the step decays like any other.
+//! Readers take no lock: a slot number that a reader has kept is a hint, and [`Pairs::holds`]
+//! checks whether the slot still belongs to the pair. A thread that uses an outdated number adds
+//! one step to the tallies, or stores the state, of the pair that has the slot now, or of none. The
+//! state is corrected by the pair's next count, which is due in the next epoch; the step decays
+//! like any other.
+//!
+//! A change must ensure that a selection stays O(1) and lock-free, and that an outdated slot number
+//! costs no more than this.
 
 use alloc::boxed::Box;
 
@@ -62,17 +66,19 @@ pub(crate) struct Pairs {
     index: Mutex<HashTable<u32>>,
     /// The number of pairs, which have the slots below it. Changed under the index's lock.
     end: AtomicU32,
-    /// The slot of the last victim, and the next slot to consider in turn.
+    /// The slot of the last victim.
     last: AtomicU32,
+    /// The next slot to consider in turn.
     cursor: AtomicU32,
     /// The number of calls of [`random`](Self::random).
     steps: AtomicU64,
     pub(crate) clock: EvictionClock,
     /// The logarithm of the utility that a turnover of 1 has, as a mean over the pairs that report
-    /// ghost hits.
+    /// ghost hits; scaled as [`MEAN_OF`] says. [`NO_MEAN`] before the first.
     hits_per_turnover: AtomicI32,
 }
 
+/// A part of the table: some slots, and their tallies once memory is short.
 struct Part {
     pairs: Box<[Pair]>,
     tallies: OnceBox<Box<[Tallies]>>,
@@ -90,7 +96,8 @@ pub(crate) struct Pair {
 pub(crate) struct Candidates {
     slots: [u32; CANDIDATES_MAX],
     len: usize,
-    /// True if all pairs are candidates.
+    /// True if there are at most [`ALL_MAX`] pairs. With more it is false, even where every pair is
+    /// a candidate.
     is_all: bool,
 }
 
@@ -106,7 +113,7 @@ impl Candidates {
         }
     }
 
-    /// Returns true if all pairs are candidates.
+    /// Returns true if all pairs are candidates because there are at most [`ALL_MAX`].
     pub(crate) fn is_all(&self) -> bool {
         self.is_all
     }
@@ -244,8 +251,8 @@ impl Pairs {
         }
     }
 
-    /// Removes all pairs, and frees the index: none is added from here on. The table stays, because
-    /// readers take no lock.
+    /// Removes all pairs, and frees the index; the caller adds none from here on. The table stays,
+    /// because readers take no lock.
     pub(crate) fn shut(&self) {
         let mut slots = self.index.lock();
         self.end.store(0, Ordering::Relaxed);
@@ -375,8 +382,8 @@ impl Pairs {
             };
             turnover.map(|turnover| turnover + mean + cost)
         };
-        // By its insert rate, and not per object: otherwise a small pair would shrink further and
-        // further.
+        // The least utility follows from the insert rate, and not from a rate per object: otherwise
+        // a small pair would shrink further and further.
         let none = Score::none(tallies.insert_rate(epoch, budget), budget);
         let utility = utility.map_or(none, |utility| utility.max(none));
         pair.set_state(PairState::Scored(Score::new(utility, tallies.bytes(), epoch, counted)));

@@ -7,12 +7,13 @@
 use crate::slab::{SharedSlab, Slot, Slotted};
 use core::ptr::NonNull;
 
-/// An object that was removed from the index and has no handle any more, if there is one: dropping
-/// this retires the object.
+/// A removed object whose handle has been dropped before; `None` if no object was removed, or the
+/// object still has its handle. Dropping this retires the object.
 pub(super) struct Removed<T: Slotted>(pub(super) Option<NonNull<T>>);
 
 impl<T: Slotted> Removed<T> {
-    /// Removes the object's mark as indexed; without a handle, the object is then this guard's.
+    /// Removes the object's mark as indexed. If the object has no handle any more, this guard is to
+    /// retire it.
     ///
     /// # Safety
     ///
@@ -44,8 +45,8 @@ impl<T: Slotted> Drop for Removed<T> {
 pub(super) struct Entered<T: Slotted>(pub(super) Option<NonNull<T>>);
 
 impl<T: Slotted> Entered<T> {
-    /// Marks an object as indexed and calls `add` with its handle. Returns the object's number,
-    /// which the caller stores in the index, and the result of `add`.
+    /// Marks an object as indexed and calls `add` with its handle. Returns the object's slot
+    /// number, which the caller stores in the index, and the result of `add`.
     ///
     /// The object stays in `self` if `add` panics, returns another object's handle, or refuses an
     /// object that was in an index before and whose state readers may therefore change.

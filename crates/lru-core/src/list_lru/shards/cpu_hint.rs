@@ -1,6 +1,8 @@
-//! The shard that a thread uses. It is derived from the processor's number on the thread's first
-//! add, and again whenever the thread finds the shard locked. So threads that run at the same time
-//! spread over the shards, and an uncontended thread need not query its processor.
+//! The shard that a thread uses, as a *place*: a number, of which the number of shards, a power of
+//! two, uses the lower bits. It is derived from the processor's number on the thread's first add,
+//! and again whenever the thread finds its shard locked. So threads that run at the same time
+//! spread over the shards, and an uncontended thread need not query its processor. Without `std` it
+//! is derived from the address of the stack, for each add.
 //!
 //! The value is only a hint: any value is correct, a good one avoids contention. A change must
 //! ensure that an uncontended add costs no system call.
@@ -41,14 +43,15 @@ pub(super) fn get() -> usize {
     place
 }
 
-/// Assigns and returns the shard to use instead of one that is locked: the current processor's, or
-/// if that was the locked one, the one after it.
+/// Assigns and returns the place to use instead of `place`, whose shard is locked: the current
+/// processor's number, or the next number if `place` is that. Two places may have the same shard: a
+/// thread that gets such a place waits for the lock of its shard.
 #[cfg(any(feature = "std", test))]
 pub(super) fn next(place: usize) -> usize {
     set(after(place, lowwater_base::cpu::hint()))
 }
 
-/// Returns the shard to use instead of `place` on the processor `here`.
+/// Returns the place to use instead of `place` on the processor `here`.
 #[cfg(any(feature = "std", test))]
 fn after(place: usize, here: usize) -> usize {
     // A hint that is a hash may have the bit that `set` has cleared in `place`.

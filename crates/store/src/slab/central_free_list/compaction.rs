@@ -25,9 +25,9 @@ impl CentralFreeList {
         self.nodes.iter().any(|node| is_sparse(node.all))
     }
 
-    /// Selects the emptiest chunks of each node for evacuation, as many as the remaining chunks
-    /// have room for: no object is put in them any more. Returns the number of used slots in them.
-    /// O(chunks).
+    /// Selects the emptiest chunks of each sparse node for evacuation, as long as their objects fit
+    /// into the other chunks of the node. Slots of selected chunks are not allocated any more.
+    /// Returns the number of used slots in the selected chunks. O(chunks).
     pub(crate) fn begin_compaction(&mut self) -> usize {
         (0..self.nodes.len()).map(|node| self.begin_on(node)).sum()
     }
@@ -49,7 +49,8 @@ impl CentralFreeList {
             }
             is_room
         };
-        // All chunks of the emptiest steps, and some of the next step.
+        // The number of steps, from the emptiest, whose chunks are all selected. Of the next step
+        // those chunks are selected that still fit.
         let whole = steps.iter().take_while(|&&step| fits(step)).count();
         for at in 0..self.chunks.len() {
             let Some(chunk) = self.of(at, node) else { continue };
@@ -79,12 +80,12 @@ impl CentralFreeList {
         // SAFETY: a chunk's memory begins with its header, and is not freed while this list is
         // borrowed.
         let header = unsafe { memory.base.cast::<ChunkHeader>().as_ref() };
-        // Relaxed: a hint. A thread that misses it puts one more object into the chunk, or leaves
-        // one there.
+        // Relaxed: a hint. A thread that reads the old value puts one more object into the chunk,
+        // or leaves one there.
         header.evacuating.store(evacuating, Ordering::Relaxed);
     }
 
-    /// Returns the node's chunks by fullness step, the emptiest first.
+    /// Returns the summed counts of the node's chunks of each fullness step, the emptiest first.
     fn steps(&self, node: usize) -> [Sum; STEPS] {
         let mut steps = [Sum::default(); STEPS];
         for chunk in (0..self.chunks.len()).filter_map(|at| self.of(at, node)) {
@@ -100,6 +101,7 @@ impl CentralFreeList {
     }
 }
 
+/// Returns whether a node with these counts is sparse enough to be compacted.
 fn is_sparse(node: Sum) -> bool {
     node.chunks >= CHUNKS_MIN && node.used() * SPARSE_PARTS < node.slots
 }
