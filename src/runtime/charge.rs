@@ -5,7 +5,7 @@
 //! directly, and at last waits for objects that other threads are about to free.
 //!
 //! A change must ensure that the loop stays bounded in objects and time, and waits for nothing
-//! inside a callback.
+//! inside a callback of this runtime.
 
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@
 //!
 //! A change must ensure that replies to memcached's commands are memcached's, byte for byte
 //! (`ci/memcached.sh`; docs/MEMCACHED.md has the exceptions), and that a tenant's own connection
-//! runs no command that concerns other tenants.
+//! runs no command of `concerns_all`.
 
 mod admin;
 mod arithmetic;
@@ -94,8 +94,9 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
     Ok(ControlFlow::Continue(()))
 }
 
-/// Returns whether the command concerns more than one tenant, or the server: its settings, its
-/// connections or its end.
+/// Returns whether a tenant's own connection must not run the command: it changes the server, or
+/// reads or changes other tenants' values or connections. Statistics that are sums over all tenants
+/// may be read.
 fn concerns_all(command: &Command<'_>) -> bool {
     match command {
         Command::FlushAll { .. }
