@@ -1,11 +1,11 @@
 //! Charging a group, with bounded direct reclaim.
 //!
-//! Every insert of every cache ends here if its group has no room. The loop first takes from pairs
-//! of least utility, then direct reclaim, then waits for objects in flight; it is bounded in
-//! objects and time, and never waits inside a callback.
+//! Every insert of every cache ends here if its own evictions made no room in its group. Each round
+//! tries the charge, then reclaims from the (group, shrinker) pairs of least utility, then reclaims
+//! directly, and at last waits for objects that other threads are about to free.
 //!
 //! A change must ensure that the loop stays bounded in objects and time, and waits for nothing
-//! inside a callback.
+//! inside a callback of this runtime.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,11 @@ use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason, Work};
 
 use super::handle::Runtime;
 
-/// Rounds of direct reclaim that a charge may make even after its deadline: a thread that was
-/// preempted has not used all of its time.
+/// Rounds that a charge may make even after its deadline: a thread that was preempted has not used
+/// all of its time.
 const ROUNDS_MIN: u32 = 8;
 
-/// The objects that one round scans in the pairs of least utility.
+/// The most objects that one round scans in the pairs of least utility.
 const SCAN_MAX: u64 = 1_024;
 
 /// Time of one wait for objects that other threads are about to free.
@@ -79,8 +79,8 @@ impl Runtime {
             if outcome.scanned > 0 || !matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope) {
                 continue;
             }
-            // A thread inside a callback has taken objects off their list, and uncharges them
-            // before it leaves. Sleeps, as it may wait for this processor.
+            // Another thread inside a callback may have taken objects off their list, and uncharges
+            // them before it leaves. Sleeps, as that thread may wait for this processor.
             if outcome.stopped == DirectStop::InScope || !self.inner.registry.has_calls_in_flight() {
                 break;
             }

@@ -1,4 +1,5 @@
-//! Short owned bytes, or a shared value, in 12 bytes.
+//! Short owned bytes, or a shared value, in 12 bytes (on 64-bit targets), with 16 bits for its
+//! user: the note.
 //!
 //! ```text
 //!     Box<[u8]>                pointer 8 | length 8                   16
@@ -30,9 +31,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-/// Owned bytes or a shared `T`, with a note of 16 bits; see the [module](self).
-///
-/// The meaning of the note is defined by its user.
+/// Owned bytes or a shared `T`, with a note: 16 bits to which the user gives a meaning. See the
+/// [module](self).
 ///
 /// ```
 /// use lowwater_base::compact_bytes::{CompactBytes, Kept};
@@ -59,8 +59,10 @@ use core::ptr::{self, NonNull};
 #[repr(C, packed(4))]
 pub struct CompactBytes<T> {
     pointer: NonNull<u8>,
+    /// The number of owned bytes, or [`SHARED`].
     len: u16,
     note: u16,
+    /// A drop may drop a `T`.
     shares: PhantomData<Arc<T>>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Without `std`, lowwater by default uses a spin lock and a count of readers. A kernel has better
 //! ones: a lock that disables preemption and queues its waiters, and RCU. With the feature
-//! `embedder` (and without `std`) both are provided by the embedder, registered once in the
-//! program, as a global allocator is:
+//! `embedder` (and without `std`) the program that embeds lowwater, the embedder, provides both. It
+//! registers them once, as it does a global allocator:
 //!
 //! ```ignore
 //! lowwater_base::embedder! { lock: SpinLock, read: Rcu, processor: Smp }
@@ -14,7 +14,8 @@
 //! | the lock | [`lock_api::RawMutex`], marked [`Lock`] | fits into [`LockSpace`], and is free when its bytes are zero |
 //! | the read side, and freeing after it | [`ReadSide`] | enter, leave, and a callback when all current readers have left |
 //! | the processor | [`Processor`] | a number, by which counters are spread |
-//! | nodes | the `Topology` of `lowwater-lru-core` | their number, and the current one |
+//!
+//! NUMA nodes are not registered here; the `Topology` of `lowwater-lru-core` has them.
 //!
 //! Reader-writer locks become plain locks: a reader that can be preempted is incompatible with a
 //! writer that spins for it with preemption disabled. All calls are resolved at link time; with
@@ -26,17 +27,17 @@
 //!
 //! A [`LockSpace`] has four bytes. A kernel's lock under which tasks sleep, as Linux has with
 //! `PREEMPT_RT`, needs more: with `--cfg lowwater_wide_lock` in `RUSTFLAGS`, it has 32 bytes. Each
-//! list of a group on a node becomes larger by these bytes.
+//! list of a group on a node becomes larger by the difference.
 //!
-//! The functions are the contract with a kernel's code: a change of a signature breaks each
-//! embedder (`examples/kernel_module`).
+//! The traits are the contract with a kernel's code: a change of a signature or a clause breaks
+//! each embedder (`examples/kernel_module`).
 
 use core::cell::UnsafeCell;
 
-/// One part of an embedder's lock, by which it is aligned.
+/// The words of a [`LockSpace`], whose size and alignment it has.
 #[cfg(not(lowwater_wide_lock))]
 type Words = [u32; 1];
-/// The parts of an embedder's lock, by which it is aligned.
+/// The words of a [`LockSpace`], whose size and alignment it has.
 #[cfg(lowwater_wide_lock)]
 type Words = [u64; 4];
 
@@ -50,7 +51,7 @@ pub struct LockSpace(UnsafeCell<Words>);
 unsafe impl Sync for LockSpace {}
 
 impl LockSpace {
-    /// Creates a lock that is free.
+    /// Creates a space of zero bytes: a free lock.
     #[expect(clippy::new_without_default, reason = "created only as a part of a lock")]
     pub const fn new() -> Self {
         Self(UnsafeCell::new([0; size_of::<Words>() / align_of::<Words>()]))
@@ -63,8 +64,8 @@ impl LockSpace {
     /// A space is viewed as one type only: another type's lock would read the bytes of the first.
     #[inline]
     pub unsafe fn view<L: Lock>(&self) -> &L {
-        const { assert!(size_of::<L>() <= size_of::<Self>(), "an embedder's lock has the bytes of `LockSpace`") };
-        const { assert!(align_of::<L>() <= align_of::<Self>(), "an embedder's lock is aligned as `LockSpace` is") };
+        const { assert!(size_of::<L>() <= size_of::<Self>(), "an embedder's lock must fit into `LockSpace`") };
+        const { assert!(align_of::<L>() <= align_of::<Self>(), "`LockSpace` must be aligned enough for the lock") };
         // SAFETY: the lock fits, by the assertions above; zero bytes are a free `L` (clause of
         // `Lock`), and no other type changed them (this function's clause).
         unsafe { &*self.0.get().cast::<L>() }
@@ -87,7 +88,7 @@ pub unsafe trait Lock: lock_api::RawMutex + Sync {}
 /// each [`after_readers`](Self::after_readers) that is called while a reader is inside, every
 /// access of that reader happens before `readers_left` is called. Every access before
 /// `after_readers` happens before the accesses of each reader that enters after `readers_left` was
-/// called.
+/// called. (`readers_left` is a function of `lowwater-rcu`.)
 ///
 /// Safe code can leak a guard. Then an [`enter`](Self::enter) has no matching
 /// [`leave`](Self::leave), and references that the guard protects may be used for ever, on any
@@ -107,9 +108,9 @@ pub unsafe trait ReadSide {
     unsafe fn leave();
 
     /// Requests one call of `readers_left` when all current readers have left, from a context where
-    /// memory may be freed and locks may be taken. This function is called under locks of
+    /// memory may be freed and locks may be taken. `after_readers` is called under locks of
     /// `lowwater-rcu`, so it must not sleep, and must not call `readers_left` itself. It is not
-    /// called again before the request has been answered.
+    /// called again before `readers_left` has answered the request.
     ///
     /// # Safety
     ///
@@ -178,7 +179,7 @@ macro_rules! embedder {
 pub use lock_api as __lock_api;
 
 /// The functions that [`embedder!`](crate::embedder) defines. Declarations and definitions have the
-/// same signatures, and none accepts an argument that is unsafe to pass.
+/// same signatures, which nothing checks. Each unsafe function has its clause here.
 #[doc(hidden)]
 pub mod hooks {
     use super::LockSpace;

@@ -10,10 +10,12 @@
 //!     level 0   1111...1111  1011...0000         id 65 is the lowest that is free
 //! ```
 //!
-//! Taking and releasing an id cost one word per level: 2 words for up to 4,096 groups, 4 for 16
-//! million. The memory is one bit for each id up to the highest in use, plus a 63rd of that.
+//! Taking and releasing an id cost one word per level: 2 words for up to 4,096 ids, 4 for 16
+//! million. The memory is one bit for each id up to the highest that was ever in use, plus a 63rd
+//! of that, and the room that vectors grow ahead; [`IdPool::shrink_to`] frees it.
 //!
-//! A change must ensure that the lowest free id is taken, since tables are indexed by ids.
+//! A change must ensure that the lowest free id is taken: tables are indexed by ids, and are as
+//! long as the highest id.
 
 use crate::fallible::{try_push, try_shrink};
 use alloc::vec::Vec;
@@ -27,7 +29,7 @@ pub enum NoId {
     NoMemory,
 }
 
-/// The number of bits in a word of the bitmap, and of words per word of a summary.
+/// The number of bits in a word of the bitmap: the number of words that a word one level up covers.
 const WORD_BITS: usize = u64::BITS as usize;
 
 /// The set of ids in use.
@@ -39,6 +41,7 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// 3. The top level is one word.
 #[derive(Debug)]
 pub struct IdPool {
+    /// The words of each level, from level 0 up; empty before the first id is taken.
     levels: Vec<Vec<u64>>,
     /// The exclusive upper bound of the ids.
     end: u32,

@@ -1,11 +1,16 @@
-//! Errors, each with the path of the call.
+//! Errors, each with a path of the call.
 //!
 //! The path is added at the public call (`ErrorKind::at`); inside the crate only kinds are passed.
+//! Kinds that the backend has in common with the cache are the same for both, so that a caller need
+//! not know which of them found the fault.
+//!
+//! A change must ensure that the conversion to [`std::io::Error`] and back keeps such a kind.
 
 use std::fmt;
 use std::io;
 
-/// A failed operation, with the path that the caller passed.
+/// A failed operation, with the path that the caller passed: of two paths, the one at fault, or the
+/// old one.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", PathText(path))]
 pub struct Error {
@@ -58,7 +63,7 @@ pub enum ErrorKind {
     #[error("too many mounts on the cache, or no shrinker id left")]
     #[doc(alias = "EMLINK")]
     TooManyReferences,
-    /// The backend returned this error.
+    /// The backend returned this error, which has none of the kinds above.
     #[error("the backend failed: {0}")]
     Backend(#[source] io::Error),
 }
@@ -68,8 +73,8 @@ impl Error {
         Self { kind, path: path.into() }
     }
 
-    /// Returns the reason of the failure, with the backend's own error if there is one
-    /// ([`ErrorKind::Backend`]).
+    /// Returns the reason of the failure. The backend's own error is kept in [`ErrorKind::Backend`]
+    /// only.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }

@@ -2,17 +2,19 @@
 //! the oldest of them.
 //!
 //! A scan is divided between dentries and inodes in proportion to the lengths of their lists, plus
-//! one each, so that small lists are emptied, too. Dentries are scanned before inodes.
+//! one each, so that small lists are emptied, too. Dentries are scanned before inodes, as a dentry
+//! is a user of its inode. A thread without [`Reclaim::MAY_FS`] may hold locks of the cache, so it
+//! frees nothing here; its share is left to the background.
 //!
-//! A change must ensure that a dentry with a count is never freed, and that its memory is freed
-//! after its readers have left.
+//! A change must ensure that a scan takes no lock for a thread without `MAY_FS`, frees no dentry or
+//! inode with a user, and reports the objects that it scanned.
 
 use crate::dcache_core::DcacheCore;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::Arc;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
-/// Objects for each call of the shrinker.
+/// Objects that one call of the shrinker scans.
 #[doc(alias = "s_shrink")]
 pub(crate) const BATCH: u64 = 1024;
 
@@ -41,6 +43,7 @@ impl Shrinker for MountShrinker {
         }
         let (memcg, node) = (sc.memcg(), sc.node());
         let counts = self.sb.counts(memcg, node);
+        // Three lists of dentries, then one of inodes.
         let (dentries, inodes) = proportion(sc.nr_to_scan(), counts[..3].iter().sum(), counts[3]);
         let mut left = dentries;
         let freed = self.core.scan_dentries(&self.sb, memcg, node, &mut left);
@@ -50,7 +53,8 @@ impl Shrinker for MountShrinker {
     }
 }
 
-/// Splits `nr_to_scan` into shares for dentries and inodes: in proportion, plus one each.
+/// Splits `nr_to_scan` into shares for dentries and inodes: in proportion to their numbers, plus
+/// one each, so the sum may exceed `nr_to_scan`.
 fn proportion(nr_to_scan: u64, dentries: u64, inodes: u64) -> (u64, u64) {
     let total = u128::from(dentries) + u128::from(inodes) + 1;
     let share = |n: u64| (u128::from(nr_to_scan) * u128::from(n) / total) as u64 + 1;

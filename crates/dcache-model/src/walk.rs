@@ -1,12 +1,15 @@
 //! Walks over the tree below a directory, in steps of any size.
 //!
-//! Between two steps a walk holds no lock; it is a user of each directory on its stack, and
-//! remembers the next index in each. Indices do not change, so a child that stays is visited
-//! exactly once, even if others are created, removed, swept or trimmed concurrently (D14).
+//! Between two steps a walk holds no lock. It counts as a user of each directory on its stack,
+//! which keeps the directory in memory, and remembers the index of the next child in each. A
+//! child's index does not change, so a child that stays is visited exactly once, even if others are
+//! created, removed, swept or trimmed concurrently (D14).
 //!
 //! A rename between directories can move a child from the visited part of the tree to the rest, or
 //! back. [`Walk::has_seen_rename`] returns whether a rename happened; the kernel's `d_walk` starts
 //! again in that case.
+//!
+//! A change must ensure that no lock is held while the caller's code runs, and keep D14 and D16.
 //!
 //! Numbers such as D14 are those of docs/INVARIANTS.md.
 
@@ -42,8 +45,11 @@ pub enum WalkControl {
 #[doc(alias = "d_walk")]
 pub struct Walk<'m> {
     mount: &'m Mount,
+    /// The directories from the top to the current one, each with the lowest index of a child that
+    /// was not visited.
     stack: Vec<(DentryRef<'m>, u32)>,
     filter: ChildFilter,
+    /// The sequence number of the rename lock when the walk began.
     begun: u32,
     visited: u64,
 }
@@ -58,8 +64,8 @@ impl Mount {
         self.begin_walk(path, ChildFilter::All)
     }
 
-    /// Begins a walk over positives only: it does not read negatives, however many there are
-    /// (`docs/INVARIANTS.md`, D16).
+    /// Begins a walk over positives (dentries with an inode) only: it does not read negatives,
+    /// however many there are (`docs/INVARIANTS.md`, D16).
     ///
     /// # Errors
     ///
@@ -76,8 +82,8 @@ impl Mount {
 }
 
 impl Walk<'_> {
-    /// Visits up to `children_max` further children. Returns false when none is left, or `show`
-    /// returned [`WalkControl::Quit`].
+    /// Visits up to `children_max` further children, and calls `show` with each but dying ones.
+    /// Returns false when none is left, or `show` returned [`WalkControl::Quit`].
     ///
     /// Holds the lock of one directory for one child at a time, and no lock while `show` runs.
     pub fn step(&mut self, children_max: usize, mut show: impl FnMut(&WalkEntry<'_>) -> WalkControl) -> bool {

@@ -1,6 +1,10 @@
 //! The pressure source that a service manager assigns to a service: systemd's
 //! `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`.
 //!
+//! The first variable is a path, the second one the bytes to write to it right after opening it, in
+//! Base64 because they are arbitrary. This file parses both; the source (`source/linux.rs`) opens
+//! the path, and does according to its type:
+//!
 //! | the path is | meaning | after the write |
 //! |---|---|---|
 //! | a regular file | a PSI file | wait for `POLLPRI`; the polled descriptor is not read |
@@ -9,13 +13,11 @@
 //! | `/dev/null` | pressure must not be watched | - |
 //!
 //! The first event of a new PSI trigger may be about a stall from before the watch began. So the
-//! stall times are read through a second descriptor, and such an event is dropped.
+//! stall times are read through a second descriptor, and such an event is dropped. Every event is
+//! [`Level::Medium`](super::Level::Medium): the protocol has only one degree.
 //!
-//! The second variable holds the bytes to write into the file right after opening it, encoded in
-//! Base64 because they are arbitrary. Every event is [`Level::Medium`](super::Level::Medium): the
-//! protocol has only one degree.
-//!
-//! The protocol: <https://systemd.io/PRESSURE/>.
+//! The protocol: <https://systemd.io/PRESSURE/>. A change must keep to it, and must not panic
+//! whatever the variables hold.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,15 +27,15 @@ use thiserror::Error;
 
 /// The environment variable with the path to watch.
 pub const WATCH_VARIABLE: &str = "MEMORY_PRESSURE_WATCH";
-/// The environment variable with the bytes to write to the path first.
+/// The environment variable with the bytes to write to the path first, in Base64.
 pub const WRITE_VARIABLE: &str = "MEMORY_PRESSURE_WRITE";
 
 /// The service manager's setting for memory pressure, parsed from [`WATCH_VARIABLE`] and
 /// [`WRITE_VARIABLE`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Systemd {
-    /// The variable is not set: the process is not a service, or its manager does not implement the
-    /// protocol.
+    /// [`WATCH_VARIABLE`] is not set, or empty: the process is not a service, or its manager does
+    /// not implement the protocol.
     Unset,
     /// The path is `/dev/null`: memory pressure must not be watched.
     Off,
@@ -46,7 +48,7 @@ pub enum Systemd {
 pub struct Watch {
     /// An absolute path without NUL bytes.
     pub path: String,
-    /// Arbitrary bytes; often a PSI trigger.
+    /// Arbitrary bytes, often a PSI trigger; empty if nothing is to be written.
     pub write: Vec<u8>,
 }
 
@@ -54,19 +56,19 @@ pub struct Watch {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SystemdError {
-    /// The path is not absolute, or not UTF-8.
+    /// The path is not absolute, is not UTF-8, or has a NUL byte.
     #[error("${WATCH_VARIABLE}: found {0:?}, expected an absolute path, or /dev/null to switch it off; correct the unit, or unset it")]
     Path(String),
-    /// The data is not Base64.
+    /// The value of [`WRITE_VARIABLE`] is not Base64.
     #[error("${WRITE_VARIABLE}: {0}; expected Base64; correct the unit, or unset it")]
     Write(base64::DecodeError),
-    /// The data is not UTF-8.
+    /// The value of [`WRITE_VARIABLE`] is not UTF-8.
     #[error("${WRITE_VARIABLE}: found bytes that are not text, expected Base64; correct the unit, or unset it")]
     NotText,
 }
 
 impl Systemd {
-    /// Parses the values of the two variables.
+    /// Parses the values of the two variables; `None` stands for a variable that is not set.
     ///
     /// ```
     /// use lowwater_pressure::systemd::{Systemd, Watch};
@@ -107,8 +109,9 @@ impl Systemd {
     }
 }
 
-/// Fuzz target: any two values are parsed or rejected without a panic, and a parsed value encodes
-/// to its input. The first line of `bytes` is the path, the rest the value to write.
+/// Fuzz target: any two values are parsed or rejected without a panic, and the parsed bytes encode
+/// to their input without the white space around it. The first line of `bytes` is the path, the
+/// rest the Base64 of the bytes to write.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };

@@ -1,8 +1,11 @@
 //! The implementation of each command.
 //!
 //! A parsed `Command` comes from the decoder; each file of this folder runs the commands of one
-//! kind on the store and writes their replies into the session's output. Replies must be
-//! memcached's, byte for byte (`ci/memcached.sh`).
+//! kind on the store and writes their replies into the session's output.
+//!
+//! A change must ensure that replies to memcached's commands are memcached's, byte for byte
+//! (`ci/memcached.sh`; docs/MEMCACHED.md has the exceptions), and that a tenant's own connection
+//! runs no command of `concerns_all`.
 
 mod admin;
 mod arithmetic;
@@ -32,8 +35,9 @@ use crate::version::VERSION;
 /// memcached's highest verbosity.
 const VERBOSITY_MAX: u32 = 3;
 
-/// Runs a command that has no data block. The large futures of rare commands are boxed, so that a
-/// waiting connection does not reserve room for them.
+/// Runs a command that has no data block. Returns `Break` if the connection is to be closed. The
+/// large futures of rare commands are boxed, so that a waiting connection does not reserve room for
+/// them.
 ///
 /// # Errors
 ///
@@ -55,7 +59,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
             Box::pin(stats::stats(session, topic, [argument, second])).await?
         }
         Command::FlushAll { exptime, noreply } => {
-            // As in memcached: a refused one counts as well.
+            // As in memcached: a refused flush counts as well.
             session.counts.count(Counter::CmdFlush);
             if session.server.settings.flush {
                 session.server.flush(exptime).await;
@@ -90,7 +94,9 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
     Ok(ControlFlow::Continue(()))
 }
 
-/// Returns whether the command reads or changes more than one tenant's values.
+/// Returns whether a tenant's own connection must not run the command: it changes the server, or
+/// reads or changes other tenants' values or connections. Statistics that are sums over all tenants
+/// may be read.
 fn concerns_all(command: &Command<'_>) -> bool {
     match command {
         Command::FlushAll { .. }

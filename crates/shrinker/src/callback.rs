@@ -1,12 +1,12 @@
 //! Callback scopes: whether the calling thread runs a callback.
 //!
-//! Other threads wait for a thread inside a callback: the end of the shrinker's registration, the
-//! drop of the reclaimer that runs the thread, and threads that wait for a value that the callback
-//! loads. If a thread inside a callback waited for another such thread, both could wait for ever.
-//! So no closing call of this workspace waits on a thread inside a [`CallbackScope`]: the object is
-//! closed at once, and the last thread that leaves it finishes the cleanup.
+//! A thread inside a callback is waited for: by the end of the shrinker's registration, by the drop
+//! of the reclaimer that runs the thread, and by threads that need a value that the callback loads.
+//! If a thread inside a callback waited for another such thread, both could wait for ever. So a
+//! thread inside a [`CallbackScope`] that drops one of these objects does not wait: the object is
+//! closed at once, and the last thread that leaves its callbacks finishes the cleanup.
 //!
-//! A change must ensure that no closing call waits on a thread inside a scope.
+//! A change must ensure that the end of no object waits if the calling thread is inside a scope.
 
 use core::marker::PhantomData;
 
@@ -17,9 +17,10 @@ use std::thread_local;
 
 /// Marks the calling thread as inside a callback until this is dropped. Scopes nest.
 ///
-/// The registry enters a scope around each callback of a shrinker. The threads of
+/// The registry enters a scope around each callback of a shrinker. The threads of a
 /// [`Reclaimer`](crate::Reclaimer) and of a pressure monitor (`lowwater::pressure`) are inside one
-/// as long as they run. An embedder enters one where other threads may wait for its own callbacks.
+/// as long as they run. A user of this crate enters one around its own callbacks that other threads
+/// may wait for.
 /// Inside a scope, the drop of a [`Registration`](crate::Registration), a reclaimer or a monitor
 /// does not wait.
 ///
@@ -37,7 +38,7 @@ use std::thread_local;
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
 pub struct CallbackScope {
-    /// The scope belongs to the thread that entered it.
+    /// Not `Send`: the scope belongs to the thread that entered it.
     not_send: PhantomData<*const ()>,
 }
 
@@ -56,8 +57,8 @@ impl CallbackScope {
     /// True if this build can tell threads apart.
     pub(crate) const KNOWN: bool = cfg!(any(feature = "std", lowwater_loom));
 
-    /// Enters a scope on the calling thread, until the returned value is dropped. Scopes nest. Has
-    /// no effect without `std`.
+    /// Enters a scope on the calling thread, until the returned value is dropped. Has no effect
+    /// without `std`.
     #[inline]
     pub fn enter() -> Self {
         #[cfg(any(feature = "std", lowwater_loom))]

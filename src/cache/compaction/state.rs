@@ -1,8 +1,10 @@
-//! The progress of a compaction.
+//! The progress of a compaction (`compaction.rs`).
 //!
-//! Apart from `compaction.rs`, so that an idle cache has one pointer instead of the whole state.
+//! Both the state and the pass are allocated when they are first needed, so a cache that was never
+//! sparse has a flag and a pointer.
 //!
-//! A change must ensure that it ends with the compaction.
+//! A change must ensure that [`CompactionPass`] ends with its pass; the small [`CompactionState`]
+//! stays.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,23 +27,23 @@ pub(crate) type CloneFn<K, V> = fn(&Record<K, V>) -> (K, V);
 #[doc(alias = "mm/compaction")]
 #[derive(Default)]
 pub(crate) struct Compaction {
-    /// The cache was found to be sparse.
+    /// The cache was found to be sparse. Cleared when a pass begins, or finds nothing to do.
     pub(crate) is_requested: AtomicBool,
-    /// None before the first request.
+    /// None before the housekeeper meets the first request.
     state: OnceBox<Mutex<CompactionState>>,
 }
 
 impl Compaction {
-    /// Returns the state; none before the first request.
+    /// Returns the state; none before the first request. Allocates it after that.
     pub(crate) fn state(&self) -> Option<&Mutex<CompactionState>> {
-        // Relaxed: as in `request_compaction`.
+        // Relaxed: as in `Core::request_compaction`.
         match self.is_requested.load(Ordering::Relaxed) {
             false => self.state.get(),
             true => Some(self.state.get_or_init(Box::default)),
         }
     }
 
-    /// Returns the bytes of the state.
+    /// Returns the bytes of the state on the heap, without those of a pass.
     pub(crate) fn footprint(&self) -> usize {
         self.state.get().map_or(0, size_of_val)
     }
@@ -50,13 +52,16 @@ impl Compaction {
 /// The pass in progress, or the number of records that must be stable before a pass.
 #[derive(Default)]
 pub(crate) struct CompactionState {
-    /// The number of records at the last check.
+    /// The number of records at the last check. A pass begins if the next check finds nearly the
+    /// same number.
     pub(crate) len: usize,
+    /// None between passes.
     pub(crate) pass: Option<Box<CompactionPass>>,
 }
 
 /// One pass over the index.
 pub(crate) struct CompactionPass {
+    /// The part of the index that is compacted next.
     pub(crate) at: Cursor,
     /// Records copied since the last collection.
     pub(crate) compacted: Compacted,
@@ -72,6 +77,7 @@ pub(crate) struct Compacted {
 }
 
 impl Compacted {
+    /// Returns whether the memory of the old records should be collected before more are copied.
     pub(crate) fn is_enough(self) -> bool {
         self.entries >= COLLECT_EVERY || self.bytes >= COLLECT_BYTES
     }

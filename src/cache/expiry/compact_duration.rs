@@ -1,6 +1,7 @@
-//! An idle time in ten bits: in ticks below 64 ticks, else rounded up by at most a 32nd.
+//! An idle time (how long an entry lives without a use) in ten bits: rounded up to a tick below 64
+//! ticks, from there on by at most a 32nd.
 //!
-//! It shares a record's four bytes with the deadline (`deadline.rs`).
+//! An idle time shares a record's four bytes with the deadline (`deadline.rs`).
 //!
 //! A change must ensure that an idle time is never shorter than requested, and stays in ten bits.
 
@@ -18,6 +19,7 @@ pub(crate) const TICK_TIME: Duration = Duration::from_nanos(TICK);
 pub(crate) struct CompactDuration(u32);
 
 impl CompactDuration {
+    /// The bits of the mantissa, and of the exponent.
     const STEP_BITS: u32 = 5;
     const STEPS: u32 = 1 << Self::STEP_BITS;
 

@@ -1,8 +1,10 @@
-//! A doubly linked list of links.
+//! A doubly linked list of links ([`Hook`]s), from the oldest to the youngest: items, and the marks
+//! of walks' cursors.
 //!
-//! All functions are unsafe: the caller holds the list's lock and guarantees that nodes are linked
-//! at most once. A change must keep the provenance rule: a removed node is returned as the
-//! reference that its neighbour stored.
+//! All functions that change a list are unsafe: the caller holds the list's lock and guarantees
+//! that nodes are linked at most once. A change must keep the provenance rule: a removed node is
+//! returned as the reference that its neighbour stored. It must also keep the prefetch cursor none
+//! or on the list.
 
 use super::hook::Hook;
 use super::link_layout::LinkLayout;
@@ -16,7 +18,9 @@ use core::ptr::NonNull;
 /// Every call must pass the same layout (`shape`).
 #[derive(Debug)]
 pub(crate) struct RawList {
+    /// The oldest item; none if the list is empty.
     first: LinkRef,
+    /// The youngest item, and the prefetch cursor.
     pub(super) tail: TailAndPrefetch,
 }
 
@@ -87,7 +91,7 @@ impl RawList {
         }
     }
 
-    /// Inserts `node` before `at`.
+    /// Inserts `node` before `at`. Does not move the prefetch cursor.
     ///
     /// # Safety
     ///
@@ -157,8 +161,8 @@ impl RawList {
         pushed
     }
 
-    /// Unlinks `node`, the first item. Returns the item that is first then: its reference and its
-    /// links.
+    /// Unlinks `node`, the first item. Returns the item that is first then, if any: its reference
+    /// and its links. The caller knows the reference of `node` from [`first`](Self::first).
     ///
     /// # Safety
     ///
@@ -231,7 +235,8 @@ impl RawList {
         pushed
     }
 
-    /// Moves all items of `other` to the old end, in order. O(1).
+    /// Moves all items of `other` to the old end, in order. O(1). This list's prefetch cursor
+    /// stays, that of `other` is lost.
     ///
     /// # Safety
     ///
@@ -253,7 +258,8 @@ impl RawList {
         *other = Self::new();
     }
 
-    /// Moves all items of `other` to the young end, in order. O(1).
+    /// Moves all items of `other` to the young end, in order. O(1). The prefetch cursor of `other`
+    /// stays, this list's is lost.
     ///
     /// # Safety
     ///
@@ -264,7 +270,7 @@ impl RawList {
         unsafe { self.splice_front(shape, other) };
     }
 
-    /// Returns the item that was prefetched last.
+    /// Returns the item that was prefetched last, or none.
     #[cfg(all(test, not(lowwater_loom), target_pointer_width = "64"))]
     pub(crate) fn prefetch_cursor(&self, shape: &LinkLayout) -> LinkRef {
         self.tail.prefetch_cursor(shape)

@@ -2,9 +2,9 @@
 //!
 //! Numbers such as L17 are those of docs/INVARIANTS.md.
 //!
-//! A `Prepared` counts as one reference on the list, like an item, so a sweep needs no special
-//! case. A change must ensure that the drop gives up exactly one reference, on the list to which
-//! the reference moved if the group has died.
+//! A `Prepared` counts as one reference on the list, as an item does, so a sweep (which frees idle
+//! lists) needs no special case. A change must ensure that the drop gives up exactly one reference,
+//! on the list to which the reference moved if the group has died.
 
 use super::list_lru_one::ListLruOne;
 use super::{AllocError, ListLru};
@@ -14,13 +14,15 @@ use core::fmt;
 use core::ptr::NonNull;
 
 /// A guarantee from [`ListLru::prepare`]: as long as it exists, no sweep frees the list, so adding
-/// to it allocates nothing.
+/// to it needs no memory.
 ///
 /// When the group dies, the guarantee applies to the parent's list. Dropping it takes one lock; the
-/// list stays as long as it is used otherwise.
-#[must_use = "the list may be given back as soon as this is dropped"]
+/// list stays as long as it has items or another guarantee.
+#[must_use = "a sweep may free the list as soon as this is dropped"]
 pub struct Prepared<'a, T: Linked> {
     lru: &'a ListLru<T>,
+    /// The list that was prepared. If its group has died, it leads to the list that received its
+    /// items.
     one: NonNull<ListLruOne>,
 }
 
@@ -47,7 +49,8 @@ impl<T: Linked> ListLru<T> {
 }
 
 impl<'a, T: Linked> Prepared<'a, T> {
-    /// Creates the guarantee for `one`, which counts a reference that the drop gives up.
+    /// Creates the guarantee for `one`. The caller passes on a reference on `one`, which the drop
+    /// gives up.
     pub(super) fn new(lru: &'a ListLru<T>, one: NonNull<ListLruOne>) -> Self {
         Self { lru, one }
     }

@@ -1,8 +1,9 @@
 //! Replacing an item by another object in place.
 //!
-//! A cache uses it to overwrite a value without a change of its age: a removal and an addition
-//! would make the new object the youngest, and would wake the listener. A change must ensure that
-//! the object is returned to the caller if the item is on none of these lists.
+//! A cache replaces an item to overwrite a value without a change of its age. A removal and an
+//! addition would make the new object the youngest, and might call the listener (the list's
+//! `Occupancy`). A change must ensure that the object is returned to the caller if it was not put
+//! on a list.
 
 use super::ListLru;
 use crate::list::{handle_of, Handle, Linked};
@@ -47,9 +48,9 @@ impl<T: Linked> ListLru<T> {
         // returned.
         let node = unsafe { T::LAYOUT.node(links) };
         let replaced = self.at_home(item, |mut list, links| {
-            // SAFETY: `at_home` locked the list that the item is on; the caller gave the object up
-            // by `by.into_raw()`; and if handles are `UNIQUE`, the one passed in was the only way
-            // to the object.
+            // SAFETY: clause 1: `at_home` locked the list that the item is on. Clause 2:
+            // `by.into_raw()` above gave up the handle. Clause 3: if handles are `UNIQUE`, that
+            // handle was the only way to the object.
             unsafe { list.replace(links, node, T::Handle::UNIQUE) }
         });
         match replaced.flatten() {

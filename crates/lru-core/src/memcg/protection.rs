@@ -1,8 +1,8 @@
 //! Effective protection: the guarantees of a group, limited by those of its ancestors.
 //!
-//! A guarantee protects against siblings, and a parent can give its children no more than it has
-//! itself: the effective value of a group is bounded by its parent's. With `claim = min(usage,
-//! setting)`, and `E` the effective value:
+//! A guarantee (`min` or `low`) protects against siblings, and a parent can give its children no
+//! more than it has itself: the effective value of a group is bounded by its parent's, up to the
+//! group where reclaim starts. With `claim = min(usage, setting)`, and `E` the effective value:
 //!
 //! ```text
 //!     E(child of the group where reclaim starts) = its setting
@@ -19,7 +19,8 @@
 //!
 //! A reclaim pass computes this for every group, so each parent stores the sum of its children's
 //! claims. Each group adds the difference to its parent's sum whenever its usage or its setting
-//! changes. Groups without guarantees, which is nearly all of them, only read two zeros.
+//! changes. A change of usage in a group without guarantees, as nearly all are, costs the fence
+//! below and reads of zeros.
 //!
 //! # Orderings
 //!
@@ -42,7 +43,8 @@
 //! `a_claim_is_not_lost_between_charge_and_setting`, and its variant without the fence.
 //!
 //! A change must ensure that a parent's sum equals the claims of its online children whenever no
-//! change is in progress, and that no effective value exceeds the parent's.
+//! change is in progress, and that no effective value exceeds the parent's (children of the group
+//! where reclaim starts excepted).
 
 use super::group::Memcg;
 use super::limits::{Guarantee, Limits};
@@ -65,7 +67,7 @@ pub struct Protection {
 }
 
 impl Guarantee {
-    /// Returns the claim that the parent should count.
+    /// Returns the claim that the parent's sum should include: 0 for a group that is not online.
     fn claim_now(&self, memcg: &Memcg) -> u64 {
         if memcg.is_online() {
             self.setting().min(memcg.usage().get())
@@ -74,7 +76,8 @@ impl Guarantee {
         }
     }
 
-    /// Updates the parent's sum after a change of the usage, the setting or the state.
+    /// Updates the parent's sum after a change of the usage, the setting or the state (online or
+    /// not). `in_parent` is the same guarantee of the parent.
     fn refresh(&self, memcg: &Memcg, in_parent: &Self) {
         // Ends when usage, setting and state did not change during an iteration: then the claim in
         // the sum is right.
@@ -112,6 +115,7 @@ impl Guarantee {
 pub(super) struct ShareInputs {
     /// The parent's effective value.
     pub(super) above: u64,
+    /// The parent's usage, which includes that of its children.
     pub(super) parent_usage: u64,
     /// The sum of the claims of all children of the parent.
     pub(super) claims: u64,

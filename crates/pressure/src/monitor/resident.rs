@@ -1,9 +1,11 @@
-//! The resident memory of this process as a limit.
+//! A maximum of this process's resident memory: decides from each reading whether the allocator has
+//! to return memory (a trim), or the caches have to free some (a lower ceiling).
 //!
-//! Freed memory is resident until the allocator returns it. So a reading that leaves at most half of
-//! the margin asks for a trim first, and only a reading after a trim lowers the ceiling, by the
-//! excess. The memory that the caches then free is returned by the next trim. Where a trim has to
-//! wait for long, the ceiling is set to the usage meanwhile.
+//! Freed memory is resident until the allocator returns it. So a reading that leaves at most half
+//! of the margin below the maximum requests a trim first, and only a reading after a trim lowers
+//! the ceiling, by the excess. The memory that the caches then free is returned by the next trim.
+//! Where a trim has to wait for long, the monitor (`state.rs`) sets the ceiling to the caches'
+//! usage meanwhile. Times are in nanoseconds of the monitor's clock.
 //!
 //! A change must ensure that this limit lowers the ceiling at most once between two trims:
 //! otherwise the ceiling falls to its floor while the allocator holds the memory.
@@ -16,23 +18,26 @@ use lowwater_lru_core::ByteSize;
 use super::margin::Margin;
 use crate::Level;
 
-/// The margin is this part of the maximum; half of it may be used before that is pressure.
+/// The margin is one in this many parts of the maximum; half of the margin may be used without
+/// pressure ([`Margin`]).
 const MARGIN_PARTS: u64 = 16;
-/// The time between two readings: one small file, about 30 us.
+/// The time between two readings. Each reads one small file, in about 30 us.
 const EVERY: Duration = Duration::from_millis(100);
 /// The time between two readings while the maximum is near.
 const EVERY_NEAR: Duration = Duration::from_millis(10);
 /// The time to the next reading when the caches have nothing more to give.
 const EVERY_IN_VAIN: Duration = Duration::from_secs(10);
 
-/// The maximum, and where the reaction to a usage near it stands.
+/// The maximum, and the state of the reaction to a resident memory near it.
 #[derive(Debug)]
 pub(super) struct ResidentLimit {
     max: ByteSize,
+    /// The time of the next reading.
     due: u64,
-    /// A reading has asked for a trim, which has not ended yet.
+    /// A reading has requested a trim, which has not ended yet.
     is_asked: bool,
-    /// A trim that was asked for has ended, and no cache has freed memory since.
+    /// A requested trim has ended. Since then no cache has freed memory, and the ceiling was not
+    /// lowered: the next reading may lower it.
     is_trimmed: bool,
 }
 
@@ -41,8 +46,8 @@ pub(super) struct ResidentLimit {
 pub(super) enum Reaction {
     /// None: the maximum is not near.
     Calm,
-    /// The allocator has to return freed memory. `is_first`: it is asked for the first time since the
-    /// last trim.
+    /// The allocator has to return freed memory. `is_first`: no reading since the last trim has
+    /// requested one.
     Trim { level: Level, is_first: bool },
     /// The caches have to free this much.
     Lower { level: Level, excess: ByteSize },
@@ -73,8 +78,8 @@ impl ResidentLimit {
         self.due = now_ns.saturating_add(EVERY_IN_VAIN.as_nanos() as u64);
     }
 
-    /// Returns the reaction to a resident memory of `usage`; `is_busy` means that memory is still being
-    /// freed.
+    /// Returns the reaction to a resident memory of `usage`, and sets the time of the next reading.
+    /// `is_busy` means that the caches are still freeing memory.
     pub(super) fn seen(&mut self, now_ns: u64, usage: ByteSize, is_busy: bool) -> Reaction {
         let margin = Margin(ByteSize::new(self.max.get() / MARGIN_PARTS));
         let level = margin.level(usage, self.max);
@@ -91,7 +96,7 @@ impl ResidentLimit {
         Reaction::Lower { level, excess: margin.excess(usage, self.max) }
     }
 
-    /// Postpones the next reading, after one that failed.
+    /// Postpones the next reading after one that failed, and requires another trim.
     pub(super) fn failed(&mut self, now_ns: u64) {
         self.is_trimmed = false;
         self.due = now_ns.saturating_add(EVERY.as_nanos() as u64);

@@ -1,7 +1,9 @@
-//! TCP and unix streams, with or without TLS, as one type.
+//! TCP streams, with or without TLS, and unix streams, as one type.
 //!
-//! One type instead of a generic parameter in everything above. A stream is detached from the
-//! acceptor's event loop and attached to the worker's, as an event loop polls only its own sockets.
+//! One type instead of a generic parameter in everything above. A stream is accepted by one thread
+//! and served by another one, a worker, each with its own event loop (tokio runtime). So it is
+//! detached from the acceptor's event loop and attached to the worker's, as an event loop polls
+//! only its own sockets.
 //!
 //! A change must ensure that a stream is polled only by the event loop to which it is attached.
 
@@ -34,7 +36,7 @@ pub enum DetachedStream {
 }
 
 impl DetachedStream {
-    /// Registers the stream with the current event loop.
+    /// Registers the stream with the calling thread's event loop.
     pub fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
@@ -44,7 +46,7 @@ impl DetachedStream {
     }
 }
 
-/// Runs the same expression on either kind of stream.
+/// Runs the same expression on any kind of stream.
 macro_rules! either {
     ($stream:expr, $inner:ident => $do:expr) => {
         match $stream {
@@ -58,7 +60,7 @@ macro_rules! either {
 }
 
 impl Stream {
-    /// Disables Nagle's algorithm, so that short replies are sent at once.
+    /// Disables Nagle's algorithm, so that short replies are sent at once. Unix streams have none.
     pub fn set_nodelay(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(true),
@@ -69,8 +71,8 @@ impl Stream {
         }
     }
 
-    /// Removes the stream from its event loop. The acceptor's streams, which are moved, have no TLS
-    /// yet: the worker does the handshake.
+    /// Removes the stream from its event loop. Fails for a stream with TLS: only the acceptor
+    /// detaches streams, and the handshake comes later, in the worker.
     pub fn detach(self) -> io::Result<DetachedStream> {
         match self {
             Self::Tcp(stream) => stream.into_std().map(DetachedStream::Tcp),
@@ -81,7 +83,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether the client expects a message at the end of the stream.
+    /// Returns whether the stream has TLS, whose clients expect a message before it closes.
     pub fn has_tls(&self) -> bool {
         match self {
             Self::Tcp(_) => false,
@@ -93,8 +95,8 @@ impl Stream {
     }
 }
 
-/// A read that does not fill the buffer is taken to have drained the socket: the next read waits
-/// for the event loop to report more input.
+/// On Linux, tokio takes a read that does not fill the buffer to have drained the socket: the next
+/// read waits for the event loop to report more input.
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, input: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, input))

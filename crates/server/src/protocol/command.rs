@@ -1,10 +1,13 @@
 //! Commands: the parsed form of a line.
 //!
-//! Keys are slices of the connection's buffer; only a store command's key is copied, as its block
-//! may arrive much later.
+//! A command borrows from the connection's buffer, so parsing copies nothing; only a meta command's
+//! key in base64 is owned, because it is decoded. The decoder copies a store command's key when the
+//! data block has not arrived yet.
 //!
-//! A change must ensure that a command borrows its key from the connection's buffer; only a key in
-//! base64 is owned, because it is decoded.
+//! A change must ensure that parsing a line copies no key that is not in base64.
+//!
+//! Common fields: `noreply` suppresses the reply; `exptime` is memcached's expiry in seconds, as
+//! the client sent it ([`expiry`](super::expiry)).
 
 use std::borrow::Cow;
 
@@ -15,15 +18,16 @@ use super::words::Words;
 /// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// `get`, `gets` (with each value's unique number), `gat`, `gats` (with a new exptime for all
-    /// keys).
+    /// `get`, `gets`, `gat`, `gats`.
     Get {
         keys: Words<'a>,
+        /// Whether the reply has each value's CAS number (`gets`, `gats`).
         unique: bool,
+        /// The new exptime of all keys (`gat`, `gats`).
         touch: Option<i64>,
     },
-    /// A line that announces a data block; the decoder keeps the command until the block is
-    /// complete.
+    /// A line that announces a data block. Never leaves the decoder, which turns it into a request
+    /// with the block.
     Store(StoreCommand<'a>),
     Delete {
         key: &'a [u8],
@@ -41,7 +45,7 @@ pub enum Command<'a> {
         exptime: i64,
         noreply: bool,
     },
-    /// Flushes now, or at the time `exptime`.
+    /// Flushes now (0 or less), or when `exptime` is over.
     FlushAll {
         exptime: i64,
         noreply: bool,
@@ -58,7 +62,7 @@ pub enum Command<'a> {
     },
     Version,
     Quit,
-    /// `shutdown`, `shutdown graceful`
+    /// `shutdown`, or `shutdown graceful`, which saves the values.
     Shutdown {
         graceful: bool,
     },
@@ -75,7 +79,7 @@ pub enum Command<'a> {
         megabytes: u32,
         noreply: bool,
     },
-    /// `tenant set`: the words after the name are not parsed yet.
+    /// `tenant set`: `limits` are the words after the name, not parsed yet.
     TenantSet {
         name: &'a [u8],
         limits: Words<'a>,
@@ -107,7 +111,7 @@ impl Command<'_> {
     }
 }
 
-/// The action of `lru_crawler` for each value.
+/// The action of `lru_crawler` on each value that it visits.
 #[doc(alias = "crawler_run_type")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrawlAction {
@@ -119,7 +123,7 @@ pub enum CrawlAction {
     Expire,
 }
 
-/// The six commands that carry a value.
+/// The six commands that carry a value, besides `ms`, which is one of them by its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreVerb {
     Set,
@@ -144,7 +148,8 @@ impl StoreVerb {
     }
 }
 
-/// `set <key> <flags> <exptime> <length> [noreply]`, of digits alone.
+/// `set <key> <flags> <exptime> <length> [noreply]`, with numbers of digits alone: the form that
+/// nearly all clients send, which is stored from the connection's buffer if the value has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainSet<'a> {
     pub key: &'a [u8],
@@ -164,7 +169,7 @@ pub struct StoreCommand<'a> {
     pub exptime: i64,
     /// Length of the value in bytes, without the CR LF.
     pub length: usize,
-    /// The CAS number of a `cas`, or of an `ms`; 0 if there is none, which no stored value has.
+    /// The CAS number that the stored value must have, of a `cas` or an `ms`; 0 if there is none.
     pub unique: u64,
     pub noreply: bool,
     /// The part that only an `ms` has.

@@ -1,14 +1,16 @@
 //! Errors of the protocol, with memcached's texts where it has one.
 //!
-//! The texts are part of the protocol: clients compare them. `RefusedLine` also says how many bytes
-//! of a block must be discarded, so that the stream stays in step.
+//! A change must keep memcached's texts, which clients compare, and must discard the data block of
+//! a refused line, which would otherwise be parsed as commands.
 
 /// A refused line and its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
     pub why: ProtocolError,
+    /// Whether the client gets no reply, not even the error.
     pub noreply: bool,
-    /// Number of bytes after the line that belong to it and must not be parsed as commands.
+    /// Number of bytes after the line that belong to it (its data block and CR LF) and are
+    /// discarded.
     pub swallow: usize,
 }
 
@@ -38,7 +40,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// Returns the reply, without a line end.
+    /// Returns the reply, without its CR LF.
     pub fn text(self) -> &'static str {
         match self {
             Self::Unknown => "ERROR",
@@ -69,6 +71,7 @@ pub enum MetaError {
     InvalidOrDuplicateFlag,
     Key,
     Token,
+    /// A mode (flag `M`) that is not one character.
     ModeLength,
     Initial,
     Delta,
@@ -80,6 +83,7 @@ pub enum MetaError {
 }
 
 impl MetaError {
+    /// Returns the reply, without its CR LF.
     pub fn text(self) -> &'static str {
         match self {
             Self::DuplicateFlag => "CLIENT_ERROR duplicate flag",

@@ -1,8 +1,9 @@
-//! The last access to a value.
+//! The last access to a value: its second, and whether the value was ever fetched.
 //!
 //! Readers store it without a lock; the newest second is enough, and a lost store does no harm.
 //!
-//! A change must ensure that a reader only stores: no lookup may wait for another one.
+//! A change must ensure that a reader only loads and stores: an atomic read-modify-write, or a
+//! lock, would make lookups wait for each other.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug, Default)]
 pub struct LastAccess(AtomicU32);
 
-/// The bit that is set if the value was fetched; the others are seconds since the server started.
+/// The bit that is set if the value was ever fetched; the other 31 bits are the seconds from the
+/// start of the server to the last access.
 const FETCHED: u32 = 1 << 31;
 
 impl Clone for LastAccess {
@@ -28,7 +30,8 @@ impl LastAccess {
         self.set(FETCHED | now_seconds);
     }
 
-    /// Records that the value was stored or changed.
+    /// Records that the value was stored; the fetched bit stays. For values that no other thread
+    /// can read yet.
     pub fn record_store(&self, now_seconds: u32) {
         self.set(self.get() & FETCHED | now_seconds);
     }
@@ -55,8 +58,8 @@ impl LastAccess {
 
     fn set(&self, access: u32) {
         if self.get() != access {
-            // Relaxed: the word guards no other memory. Of two concurrent writes one is lost; both
-            // record the same access, or times a second apart.
+            // Relaxed: the word guards no other memory. Of two concurrent fetches one is lost; both
+            // record the same second, or seconds next to each other.
             self.0.store(access, Ordering::Relaxed);
         }
     }

@@ -1,10 +1,11 @@
 //! The `count` file: the number of a shrinker's objects, a line for each group and a number for
 //! each node.
 //!
-//! It calls the shrinker's `count_objects` for each live pair, so it takes as long as these calls;
-//! it changes no bit and no debt.
+//! The text comes from a call of the shrinker's `count_objects` for each live pair (a group and
+//! node with the shrinker's bit), so it takes as long as these calls. It changes no bit and no
+//! debt, unless a call panics: then the shrinker is quarantined, as in a pass.
 //!
-//! A change must ensure that it writes nothing.
+//! A change must ensure that reading the file of a shrinker that does not panic changes nothing.
 
 use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
 use core::fmt::Write;
@@ -17,8 +18,9 @@ use crate::map::path;
 use crate::registry::Registry;
 
 impl Registry {
-    /// Returns the text of a shrinker's `count` file; `None` if no such shrinker can be called, or
-    /// if it panics or ends meanwhile:
+    /// Returns the text of a shrinker's `count` file; `None` if there is no such shrinker, if it is
+    /// quarantined, panics or ends meanwhile, if the calling thread is inside a callback or a
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope), or without memory:
     ///
     /// ```text
     /// <group id> <objects on node 0> <objects on node 1> ...

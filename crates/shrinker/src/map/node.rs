@@ -1,9 +1,13 @@
-//! One NUMA node's part of the map.
+//! One NUMA node's part of the map: the node's `ShrinkerInfo`s in shards, and the summary of the
+//! groups that have one.
 //!
-//! One part for each node, so that reclaim of a node takes no lock of another. The caller drops
-//! removed values after the locks: the last handle on a group locks the tree.
+//! Each node has its own part, so that reclaim on one node does not wait for locks of another. The
+//! functions here return a removed `ShrinkerInfo` instead of dropping it: it holds a group's
+//! handle, and the drop of a group's last handle locks the tree.
 //!
-//! A change must ensure that no handle is dropped under a lock of the map.
+//! A change must ensure that no group handle is dropped under a lock of the map.
+//!
+//! INVARIANT 2 is that of [`map`](super).
 
 use lowwater_base::sync::atomic::{AtomicBool, Ordering};
 use lowwater_base::sync::{Mutex, RwLock};
@@ -17,7 +21,8 @@ use super::summary::Summary;
 pub(super) struct NodeMap {
     pub(super) shards: [RwLock<ShrinkerInfos>; SHARDS],
     pub(super) summary: Mutex<Summary>,
-    /// True if a bit could not be set for want of memory.
+    /// True if there was no memory for a bit, or for its pair in the pairs by utility, since the
+    /// last [`take_dirty`](super::Map::take_dirty). The next pass then resyncs (`resync.rs`).
     pub(super) dirty: AtomicBool,
 }
 
@@ -34,8 +39,9 @@ impl NodeMap {
         &self.shards[memcg.index() % SHARDS]
     }
 
-    /// See [`Map::retire_pair`](super::Map::retire_pair). The caller drops the result after
-    /// releasing its locks.
+    /// Removes the deferred objects of a shrinker unless its bit is set again. If `last` (the
+    /// cleared bit was the last one in its word), frees the word, too, and returns the
+    /// `ShrinkerInfo` if no bit is left in it.
     pub(super) fn retire_pair(&self, memcg: MemcgId, id: u32, last: bool) -> Option<ShrinkerInfo> {
         let shard = self.shard(memcg);
         if !last {
@@ -51,7 +57,8 @@ impl NodeMap {
         self.tidy(&mut shard.write(), memcg)
     }
 
-    /// Clears the bit and the deferred objects of an id that is closed.
+    /// Clears the bit and the deferred objects of an id that is closed. Returns the `ShrinkerInfo`
+    /// if no bit is left in it.
     pub(super) fn remove_bit(&self, memcg: MemcgId, id: u32) -> Option<ShrinkerInfo> {
         let mut infos = self.shard(memcg).write();
         if let Some(bit) = infos.get(memcg).and_then(|info| info.words.find(id)) {
@@ -61,9 +68,10 @@ impl NodeMap {
         self.tidy(&mut infos, memcg)
     }
 
-    /// Removes a `ShrinkerInfo` that is empty. INVARIANT 2: the write lock excludes `set`, so a
-    /// `ShrinkerInfo` that is found empty here is empty, and is removed together with its summary
-    /// node.
+    /// Frees the words without a bit, and the state of shrinkers without one. If no bit is left,
+    /// removes the `ShrinkerInfo`, and returns it. INVARIANT 2: `infos` is write-locked, which
+    /// excludes `set`, so no bit appears between the check and the removal; the group leaves the
+    /// summary under the same lock.
     pub(super) fn tidy(&self, infos: &mut ShrinkerInfos, memcg: MemcgId) -> Option<ShrinkerInfo> {
         let info = infos.get_mut(memcg)?;
         info.words.tidy();

@@ -1,10 +1,10 @@
-//! The handle by which a shrinker reports misses on objects that it was made to evict.
+//! The handle by which a shrinker reports ghost hits: misses on objects that it was made to evict.
 //!
 //! Only the cache knows that a missed key was evicted, so it reports the miss, with the distance:
 //! the bytes that its group has evicted since. Reports are hints for `utility`: a lost or late one
-//! does no harm, and one of an ended registration or a foreign group is ignored.
+//! does no harm, and one of an ended registration or a group of another tree is ignored.
 //!
-//! A change must ensure that a wrong report does no harm but to the choice of victims.
+//! A change must ensure that a wrong report affects only the selection of victims.
 
 use lowwater_base::fallible::TryArc;
 use lowwater_lru_core::{ByteSize, Memcg};
@@ -49,15 +49,16 @@ impl MissReporter {
     }
 
     /// Reports a miss of the group. The miss is ignored if its distance plus the bytes of the
-    /// shrinker's objects of the group exceed the lowest limit of the group and its ancestors, if
-    /// there are no such objects, or if the shrinker was not built to report misses. Takes a lock
-    /// for a moment. O(depth).
+    /// shrinker's objects of the group exceed the lowest limit of the group and its ancestors (then
+    /// no memory that the group may have would have kept the object), if the registry knows of no
+    /// such objects, or if the shrinker was not built to report misses. Takes locks for a moment.
+    /// O(depth).
     pub fn miss(&self, memcg: &Memcg, miss: Miss) {
         self.miss_at(&PairHint::default(), memcg, miss);
     }
 
-    /// As [`miss`](Self::miss), with a hint that belongs to the group. Takes no lock while the hint
-    /// is up to date.
+    /// As [`miss`](Self::miss), with a hint of the group's slot in the table of pairs, which the
+    /// caller keeps. Looks the slot up, under locks, only if the hint is out of date.
     #[doc(hidden)]
     pub fn miss_at(&self, hint: &PairHint, memcg: &Memcg, miss: Miss) {
         let Some(pairs) = self.0.map.by_utility().filter(|_| self.0.options.reports_misses) else { return };
@@ -74,7 +75,7 @@ impl MissReporter {
 
     /// Sets the average cost of a miss of this shrinker, in 16ths of the mean over all shrinkers of
     /// the registry: the weight of objects that are kept because they were used. 16 until it is
-    /// set.
+    /// set; 0 means 16.
     pub fn set_mean_cost(&self, cost: u32) {
         self.0.set_cost(cost);
     }
@@ -85,6 +86,8 @@ impl MissReporter {
         self.0.map.by_utility().is_some_and(|pairs| self.slot(pairs, hint, memcg).is_some())
     }
 
+    /// Returns the slot of the group's pair in the table: from the hint if it is up to date,
+    /// otherwise by a lookup, which updates the hint.
     fn slot(&self, pairs: &Pairs, hint: &PairHint, memcg: &Memcg) -> Option<u32> {
         let group = self.0.options.memcg(memcg);
         let (id, memcg) = (self.0.key.id, group.id());

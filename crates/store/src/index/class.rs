@@ -1,28 +1,34 @@
 //! Size classes of segments.
 //!
-//! There are two classes for each power of two, so that a segment that has just grown is at least
-//! about two thirds as full as before, and their sizes fill the chunks of a segment pool
-//! ([`chunk_format`](super::pool)). A change must ensure that a class fits into the low bits of a
-//! segment's address, and that a full segment has free ways left for objects that overflow.
+//! A segment of the index is an array of buckets, of [`WAYS`] objects each; its class determines
+//! their number. There are two classes for each power of two, so that a segment that has just grown
+//! is about two thirds as full as before (half as full if it had one bucket). Segments of the
+//! pooled classes fill the chunks of a segment pool ([`chunk_format`](super::pool)).
+//!
+//! A change must ensure that a class fits into the low bits of a segment's address, that segments
+//! of the pooled classes fill whole units of a chunk, and that a full segment has free ways left
+//! for objects that overflow.
 
 use super::bucket::WAYS;
 
 /// The size class of a segment. The classes 1, 2, 3, ... have 1, 2, 3, 4, 6, 8, 12, 16, 25, 33, ...
+/// buckets.
 pub(super) type Class = u8;
 /// The class of the smallest segment.
 pub(super) const CLASS_MIN: Class = 1;
-/// The smallest class (101 buckets) with full segments that are split, if a split separates their
-/// objects.
+/// The class (101 buckets) from which on a full segment is split instead of enlarged, if a split
+/// separates its objects.
 pub(super) const CLASS_SPLIT: Class = if cfg!(lowwater_loom) { 1 } else { 13 };
-/// The largest class, reached only by objects with equal hashes.
+/// The largest class, reached only if a bad hasher gives very many objects the same leading bits.
 pub(super) const CLASS_MAX: Class = 57;
 /// The number of class values that fit into the low bits of a segment's address
 /// ([`Directory`](super::Directory)).
 pub(super) const CLASSES: usize = 64;
 
-/// Returns the number of buckets of a class: doubled every second class. A number of at least 16
-/// buckets is increased by 1/16, and reduced by one for the header, so that whole segments fill the
-/// units of a [`SegmentPool`]'s chunk.
+/// Returns the number of buckets of a class: doubled every second class. From class 8 (16 buckets)
+/// on the doubled number is increased by about 1/16, and reduced by one for the header. For the
+/// pooled classes this is exact: 16 buckets and the header are one unit of a
+/// [`SegmentPool`](super::pool::SegmentPool)'s chunk.
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
     // The modulus changes nothing, since no class is larger; it removes the bounds check.
@@ -35,16 +41,16 @@ const BUCKETS: [u32; CLASSES] = {
     let mut buckets = [0; CLASSES];
     let mut class = CLASS_MIN as usize;
     while class <= CLASS_MAX as usize {
-        // 135 / 128 is about 17 / 16 and rounds as wanted; the half is the factor of every first
-        // class of a pair.
+        // 135 / 128 is a little less than 17 / 16, and rounds to the number without the header in
+        // all pooled classes. `2 | class & 1` is 2 or 3: the two classes of a power of two.
         buckets[class] = ((((2 | (class as u64 & 1)) << (class >> 1)) * 135) >> 8) as u32;
         class += 1;
     }
     buckets
 };
 
-/// Returns the number of objects at which a segment of this class is full: few of them are far from
-/// their home bucket.
+/// Returns the number of objects at which a segment of this class is full: five sixths of its ways,
+/// so that few objects are far from their home bucket. (All ways in a model check.)
 pub(super) const fn len_max(class: Class) -> usize {
     if cfg!(lowwater_loom) {
         return buckets(class) * WAYS;
