@@ -185,11 +185,17 @@ impl Target {
         self.lower(at_most, usage.min(self.ceiling))
     }
 
+    /// Restarts the time to the next step at `now_ns`, while a source cannot be read: as long as
+    /// nothing is known, neither the level falls nor the ceiling rises.
+    pub(crate) fn hold(&mut self, now_ns: u64) {
+        self.since = self.since.max(now_ns);
+    }
+
     /// Raises the level for an event, and restarts the quiet time.
     fn note(&mut self, now_ns: u64, level: Level) {
         self.level = self.level.max(level);
         // INVARIANT 3: the quiet time starts again with each event, also with a debounced one.
-        self.since = self.since.max(now_ns);
+        self.hold(now_ns);
     }
 
     /// Lowers the ceiling to `to`, but not below the floor. `from` is the usage under the ceiling.

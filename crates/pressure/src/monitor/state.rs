@@ -225,9 +225,7 @@ impl MonitorState {
         let Some(usage) = usage else {
             stats.failed += 1;
             limit.failed(now_ns);
-            // Starts the quiet time again, so that the level does not fall while nothing is known.
-            // At level calm this does nothing, and a lowered ceiling goes on rising.
-            self.target.raise_to(now_ns, self.target.level(), ByteSize::ZERO, ByteSize::MAX);
+            self.target.hold(now_ns);
             return;
         };
         stats.usage = usage;

@@ -246,6 +246,23 @@ fn without_a_reading_the_ceiling_does_not_rise() {
 }
 
 #[test]
+fn without_a_reading_a_calm_ceiling_rises_no_further() {
+    let mut state = world_with(800, None, Some(1_600)).state;
+    state.raised_by_hand(S, Level::Critical);
+    let lowered = state.stats().ceiling.get();
+    // The level falls by one in 10 s each, and then the ceiling rises in steps of 2 s.
+    state.tick(36 * S);
+    let risen = state.stats().ceiling.get();
+    assert!(state.stats().level == Level::Calm && lowered < risen && risen < 1_000, "{lowered} {risen}");
+    for at in 36..100 {
+        assert_eq!(ceiling_after(&mut state, at * S, None), risen, "{at} s");
+        state.tick(at * S);
+    }
+    state.tick(1_000 * S);
+    assert_eq!(state.stats().ceiling.get(), 1_000);
+}
+
+#[test]
 fn the_budget_is_at_most_the_maximum_of_the_resident_memory() {
     let mut state = world_with(0, Some(watched("resident")), Some(700)).state;
     assert_eq!(state.budget().get(), 700);
