@@ -50,10 +50,11 @@ pub fn tenant<'a>(line: &'a [u8], arguments: &[&'a [u8]]) -> Result<Command<'a>,
 /// `watch <event>*`; without an event: `fetchers`. Events of memcached that cannot happen here are
 /// accepted: raw commands (memcached prints no lines for them either), and those of its slabs and
 /// its proxy.
-pub fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
-    let mut events = EventSet::default();
-    for word in arguments {
-        events = match *word {
+pub fn watch<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Command<'a>, RefusedLine> {
+    let (mut events, mut is_default) = (EventSet::default(), true);
+    for word in words {
+        is_default = false;
+        events = match word {
             b"fetchers" => events.with(Event::Fetch),
             b"mutations" => events.with(Event::Mutation),
             b"evictions" => events.with(Event::Eviction),
@@ -63,7 +64,7 @@ pub fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
             _ => return Err(ProtocolError::Unknown.into()),
         };
     }
-    if arguments.is_empty() {
+    if is_default {
         events = events.with(Event::Fetch);
     }
     Ok(Command::Watch { events })

@@ -18,8 +18,8 @@ use super::words::Words;
 use super::{admin, meta};
 
 /// The words of a line that are split up front: more than a command with a fixed number of words
-/// has. The gets, `tenant set` and meta commands read the rest from the line; for all other
-/// commands, such as a `watch` of more than seven events, further words are ignored.
+/// has. The gets, `tenant set`, `watch` and meta commands read the rest from the line; for all other
+/// commands further words are ignored.
 const WORDS_MAX: usize = 8;
 
 /// Parses a line, which is passed without its line end.
@@ -54,7 +54,7 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
         }
         b"cache_memlimit" => admin::memory_limit(arguments),
         b"tenant" => admin::tenant(line, arguments),
-        b"watch" => admin::watch(arguments),
+        b"watch" => admin::watch(Words::of(line).skip(1)),
         b"lru_crawler" => admin::lru_crawler(arguments),
         b"version" => Ok(Command::Version),
         b"shutdown" => admin::shutdown(arguments),

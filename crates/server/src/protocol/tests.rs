@@ -62,6 +62,7 @@ fn refused_lines_in_memcacheds_words() {
         ("tenant", ProtocolError::TenantUsage.text()),
         ("tenant set shop", ProtocolError::TenantUsage.text()),
         ("watch x", "ERROR"),
+        ("watch rawcmds sysevents proxyreqs proxyevents proxyuser fetchers mutations x", "ERROR"),
         ("lru_crawler metadump x", "BADCLASS invalid class id"),
         ("lru_crawler metadump 1,64", "BADCLASS invalid class id"),
         ("lru_crawler metadump", "ERROR"),
