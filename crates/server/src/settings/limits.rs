@@ -125,7 +125,10 @@ pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limit
             field: format!("`{}`", field.escape_debug()),
             why,
         };
-        let text = text.split('#').next().unwrap_or_default();
+        // A `#` inside a word belongs to a tenant's name.
+        let is_comment = |at: &usize| text[..*at].chars().next_back().is_none_or(char::is_whitespace);
+        let comment = text.match_indices('#').map(|(at, _)| at).find(is_comment);
+        let text = &text[..comment.unwrap_or(text.len())];
         let mut fields = text.split_whitespace();
         let Some(name) = fields.next() else { continue };
         check_tenant_name(name, delimiter).map_err(|why| wrong(name, why))?;
@@ -154,7 +157,7 @@ pub fn check_tenant_name(name: &str, delimiter: u8) -> Result<(), String> {
         return Err(format!("a tenant's name ends before the first '{}' of a key", char::from(delimiter)));
     }
     if name.len() > KEY_BYTES_MAX - 1 {
-        return Err(format!("longer than a key can be ({KEY_BYTES_MAX} bytes)"));
+        return Err(format!("longer than {} bytes: a key has {KEY_BYTES_MAX} at most", KEY_BYTES_MAX - 1));
     }
     Ok(())
 }
@@ -171,6 +174,14 @@ mod tests {
             Limits { low: ByteSize::mib(8), high: ByteSize::mib(16), max: ByteSize::mib(32), ..Limits::default() };
         let search = Limits { min: ByteSize::kib(1), ..Limits::default() };
         assert_eq!(tenants, [("shop".to_owned(), shop), ("search".to_owned(), search)]);
+    }
+
+    #[test]
+    fn a_number_sign_inside_a_name_begins_no_comment() {
+        let tenants = parse("team#1 max=4M#5\n", "f", b':').unwrap_err().to_string();
+        assert!(tenants.contains("4M#5"), "{tenants}");
+        let tenants = parse("team#1 max=4M #5\n#team#2 max=1M\n", "f", b':').unwrap();
+        assert_eq!(tenants, [("team#1".to_owned(), Limits { max: ByteSize::mib(4), ..Limits::default() })]);
     }
 
     #[test]
