@@ -14,8 +14,9 @@ if [ $# -gt 0 ]; then
 fi
 cargo bench --no-run
 report="${CARGO_TARGET_DIR:-target}/criterion"
-# Curves of an earlier run must not pass for those of this one.
-rm -rf "$report"
+# Curves of an earlier run must not pass for those of this one; its baselines stay.
+began="$(mktemp)"
+trap 'rm -f "$began"' EXIT
 SECONDS=0
 cargo bench -- --quick
 missing=0
@@ -25,7 +26,7 @@ for group in "add+del" "add+del, groups" "add+del, nodes" "walk, objects" "pass,
     "registration, threads" "registration, shrinkers" "registration, groups" "one call, objects owed" footprint; do
     grep -q "$group" "$report/report/index.html" || { echo "$group is not in the report"; missing=1; }
     # With one processor, a curve against threads is a point.
-    [ "$(nproc)" -eq 1 ] || [ -s "$report/$group/report/lines.svg" ] || { echo "$group has no curve"; missing=1; }
+    [ "$(nproc)" -eq 1 ] || [ "$report/$group/report/lines.svg" -nt "$began" ] || { echo "$group has no curve"; missing=1; }
 done
 [ "$missing" -eq 0 ] || exit 1
 echo "all curves are in $report/report/index.html; the benches took $SECONDS s"
