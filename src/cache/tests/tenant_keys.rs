@@ -5,6 +5,9 @@
 //! A change must ensure that the counts of all groups are compared, not only of the one that gets
 //! the entry, and that a tenant's key is also looked up as another tenant's.
 
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::cache_of;
@@ -352,4 +355,61 @@ fn a_tenant_reloads_its_own_entry() {
     assert_eq!((hit.value, hit.refresh.unwrap().load_with(|| 3)), (1, 3));
     assert_eq!([a.get("x"), b.get("x")], [Some(3), Some(2)]);
     assert!(a.get_or_refresh("y").is_none());
+}
+
+type OnHash = Box<dyn FnOnce()>;
+
+thread_local! {
+    /// What the next hash of a [`Hooked`] on this thread calls first.
+    static ON_HASH: Cell<Option<OnHash>> = const { Cell::new(None) };
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Hooked(u64);
+
+impl Hash for Hooked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if let Some(call) = ON_HASH.take() {
+            call();
+        }
+        self.0.hash(state);
+    }
+}
+
+/// An eviction hashes the key after it has taken the entry off its list, where the entry's group is
+/// not known.
+#[test]
+fn a_reload_that_begins_during_an_eviction_is_charged_to_the_tenant() {
+    let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(&clock).build().unwrap();
+    let cache = Cache::<TenantKey<Hooked>, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(10 * second)
+        .refresh_ahead(3 * second)
+        .build()
+        .unwrap();
+    let group = runtime.group("tenant").unwrap();
+    for by_entry in [false, true] {
+        cache.tenant(&group).unwrap().insert(Hooked(1), 1).unwrap();
+        clock.advance(8 * second);
+        let (evicted, kept, tenant) = (cache.clone(), Rc::new(Cell::new(None)), group.clone());
+        let begun = Rc::clone(&kept);
+        ON_HASH.set(Some(Box::new(move || {
+            let view = evicted.tenant(&tenant).unwrap();
+            if by_entry {
+                let value = view.entry(Hooked(1)).refresh().or_insert_with(|| 3);
+                assert_eq!(value, 3);
+            } else {
+                begun.set(view.get_or_refresh(&Hooked(1)).unwrap().refresh);
+            }
+        })));
+        runtime.drop_caches();
+        assert!(ON_HASH.take().is_none(), "an entry was evicted");
+        if !by_entry {
+            assert_eq!(cache.len(), 0);
+            assert_eq!(kept.take().expect("the entry was due").load_with(|| 3), 3);
+        }
+        assert_eq!((cache.len(), cache.len_of(&group)), (1, 1), "by an entry: {by_entry}");
+        cache.clear();
+    }
 }
