@@ -14,11 +14,9 @@ use std::hash::{BuildHasher, Hash};
 use lowwater_rcu::pin;
 
 use super::filled::{Filled, Origin};
-#[cfg(feature = "async")]
-use super::refresh::OldValue;
-#[cfg(feature = "async")]
-use super::refresh::Refresh;
 use super::refresh::Revalidation;
+#[cfg(feature = "async")]
+use super::refresh::{OldValue, Refresh};
 use super::single_flight::Join;
 use super::ticket::LoadTicket;
 use crate::cache::entry::Entry;
