@@ -360,7 +360,7 @@ fn a_tenant_reloads_its_own_entry() {
 type OnHash = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// What the next hash of a [`Hooked`] on this thread calls first.
+    /// Called first by the next hash of a [`Hooked`] on this thread.
     static ON_HASH: Cell<Option<OnHash>> = const { Cell::new(None) };
 }
 
