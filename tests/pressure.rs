@@ -32,18 +32,24 @@ fn cache(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
     Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
 }
 
-/// Inserts `bytes` of new values; returns how many were refused.
+/// Inserts `bytes` of new values and reads each; returns how many were refused.
+///
+/// All older values have been read and get a second chance. So while this thread waits for a
+/// processor between its insert and its read, the new value may be the first that is evicted.
 fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: ByteSize) -> u64 {
-    let mut refused = 0;
-    for _ in 0..bytes.get() / VALUE_BYTES as u64 {
+    let count = bytes.get() / VALUE_BYTES as u64;
+    let (mut refused, mut missing) = (0, 0);
+    for _ in 0..count {
         *next += 1;
         match cache.insert(*next, vec![0; VALUE_BYTES]) {
-            Ok(_) => {
-                assert!(cache.get(next).is_some_and(|value| value.len() == VALUE_BYTES), "an inserted value is missing")
-            }
+            Ok(_) => match cache.get(next) {
+                Some(value) => assert_eq!(value.len(), VALUE_BYTES),
+                None => missing += 1,
+            },
             Err(_) => refused += 1,
         }
     }
+    assert!(missing <= 1 + count / 100, "{missing} of {count} values were missing right after their insert");
     refused
 }
 
