@@ -24,6 +24,9 @@ use super::{extended, limits, Files, Settings};
 const ITEM_BYTES_MIN: u64 = 1 << 10;
 const ITEM_BYTES_LIMIT: u64 = 1 << 30;
 
+/// The maximum for `-m`, in megabytes: a pebibyte.
+const MEGABYTES_MAX: u64 = 1 << 30;
+
 /// The maximum for `-t`. memcached has none, but warns above 64: more threads only compete with
 /// each other.
 const THREADS_MAX: usize = 256;
@@ -56,7 +59,7 @@ struct Args {
     udp_port: u16,
 
     /// Memory for all tenants together, in megabytes
-    #[arg(short = 'm', long = "memory-limit", default_value_t = 64, value_name = "num", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    #[arg(short = 'm', long = "memory-limit", default_value_t = 64, value_name = "num", value_parser = megabytes)]
     memory_megabytes: u64,
 
     /// Threads that serve clients [default: one for each core]
@@ -280,6 +283,12 @@ impl Args {
     }
 }
 
+/// Parses `-m`.
+fn megabytes(text: &str) -> Result<u64, String> {
+    let megabytes = text.parse().ok().filter(|megabytes| (1..=MEGABYTES_MAX).contains(megabytes));
+    megabytes.ok_or_else(|| format!("it is a number of megabytes from 1 to {MEGABYTES_MAX}, without a unit"))
+}
+
 /// Returns the size of the largest item in bytes; without `-I`, 1 MiB or half of the budget,
 /// whichever is less.
 fn item_bytes(text: Option<&str>, budget: ByteSize) -> Result<usize, String> {
@@ -452,6 +461,7 @@ mod tests {
             (&["-p", "70000"], "70000"),
             (&["-m", "0"], "0"),
             (&["-m", "many"], "many"),
+            (&["-m", "64M"], "without a unit"),
             (&["-c", "0"], "0"),
             (&["-t", "0"], "-t"),
             (&["-I", "512"], "-I"),
