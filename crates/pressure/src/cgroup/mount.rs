@@ -145,7 +145,9 @@ fn unescape(text: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         plain.push_str(&rest[..at]);
-        let escaped = rest.get(at + 1..at + 4).and_then(|octal| u8::from_str_radix(octal, 8).ok());
+        // `from_str_radix` accepts a sign.
+        let digits = rest.get(at + 1..at + 4).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let escaped = digits.and_then(|octal| u8::from_str_radix(octal, 8).ok());
         match escaped.filter(u8::is_ascii) {
             Some(byte) => {
                 plain.push(byte.into());

@@ -64,7 +64,7 @@ fn blanks_in_mount_points_are_unescaped() {
     let mounts = "1 2 0:3 / /my\\040groups rw - cgroup2 c rw\n";
     assert_eq!(place("0::/x y\n", mounts, Version::V2).unwrap().directory(), "/my groups/x y");
     // A backslash that begins no valid escape is kept as it is.
-    for mounted in ["/a\\b", "/a\\777", "/a\\377", "/a\\04"] {
+    for mounted in ["/a\\b", "/a\\+40", "/a\\777", "/a\\377", "/a\\04"] {
         let mounts = format!("1 2 0:3 / {mounted} rw - cgroup2 c rw\n");
         assert_eq!(place("0::/\n", &mounts, Version::V2).unwrap().directory(), mounted);
     }
