@@ -2,11 +2,11 @@
 //! variables.
 //!
 //! 1. Any text is parsed or rejected.
-//! 2. A parsed value formats to equal text; no group's directory is outside of its mount.
+//! 2. A parsed value formats to text that parses to the same value; no group's directory is outside
+//!    of its mount.
 //!
-//! The bodies are next to the parsers.
-//!
-//! A new parser of such text is added here with both properties.
+//! The function `fuzz` of a parser's module checks them, and the module's own tests call it, too. A
+//! new parser of such text is added here with both properties.
 
 use lowwater_pressure::{cgroup, psi, systemd};
 

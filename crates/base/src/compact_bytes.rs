@@ -17,7 +17,7 @@
 //!
 //! # Why not a crate
 //!
-//! thin-vec, and triomphe's `ThinArc`, have 16 or more bytes of length in the allocation.
+//! thin-vec, and triomphe's `ThinArc`, put a header of 16 bytes or more in the allocation.
 //! slimmer_box has the length beside the pointer, too, but nothing that can be shared, so that a
 //! value of both kinds needs a tag and another allocation; and it has almost no users. thin-slice
 //! hides the length in the pointer's upper bits, on one processor architecture only.
@@ -194,8 +194,8 @@ mod tests {
         CompactBytes::own(Box::from(bytes), note).unwrap_or_else(|bytes| panic!("{} bytes are too many", bytes.len()))
     }
 
-    fn bytes<T>(slim: &CompactBytes<T>) -> &[u8] {
-        match slim.get() {
+    fn bytes<T>(value: &CompactBytes<T>) -> &[u8] {
+        match value.get() {
             Kept::Own(bytes) => bytes,
             Kept::Shared(_) => panic!("it is shared"),
         }
@@ -268,8 +268,8 @@ mod tests {
             for _ in 0..4 {
                 let (lent, given) = (&shared, shared.clone());
                 scope.spawn(move || {
-                    for slim in [lent, &given, &lent.clone()] {
-                        let Kept::Shared(count) = slim.get() else { panic!("it is shared") };
+                    for value in [lent, &given, &lent.clone()] {
+                        let Kept::Shared(count) = value.get() else { panic!("it is shared") };
                         // Relaxed: the count is read after the threads have ended.
                         count.fetch_add(1, Ordering::Relaxed);
                     }

@@ -9,8 +9,8 @@
 use std::fmt;
 use std::io;
 
-/// A failed operation, with the path that the caller passed: of two paths, the one at fault, or the
-/// old one.
+/// A failed operation, with the path that the caller passed. Of two paths it is the one at fault,
+/// but always the old one if a rename fails after the lookups.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", PathText(path))]
 pub struct Error {

@@ -1,7 +1,7 @@
 //! Reclaim of dentries: walks over the lists of a memcg on a node, and over a tree.
 //!
-//! Negatives are reclaimed first where the policy keeps them on lists of their own: it is cheaper
-//! to look up a missing name in the backend again.
+//! Negatives are reclaimed first where the policy keeps them on lists of their own: a missing name
+//! costs the backend less to look up again than an existing one.
 //!
 //! An isolated dentry may get a user before it is disposed of: `dispose` then leaves it, and its
 //! last put lists it again. A change must ensure that a scan visits at most the requested number.
@@ -139,6 +139,7 @@ impl DcacheCore {
             drop(locked);
             it.isolate(if promote { &mut promoted } else { &mut old })
         });
+        // Any address will do: it chooses the stripe of the counters.
         self.counters.add(std::ptr::from_ref(list).addr(), delta);
         (old, promoted)
     }
@@ -175,6 +176,8 @@ impl DcacheCore {
         killed
     }
 
+    /// As [`dispose`](Self::dispose), and counts the killed negatives as trimmed: by the policy,
+    /// not by reclaim.
     fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>, on_kill: impl Fn(&Dentry)) -> u64 {
         let killed = self.dispose(sb, old, on_kill);
         self.counters.trimmed(killed);
@@ -261,8 +264,8 @@ impl DcacheCore {
     #[doc(alias = "shrink_dcache_parent")]
     pub(crate) fn shrink_tree(&self, sb: &SuperBlock, top: &Arc<Dentry>) -> u64 {
         let mut killed = 0;
-        // The directories on the path down, each with one user for this walk, and the next index in
-        // each.
+        // The directories on the path down, each except `top` with one user for this walk, and the
+        // next index in each.
         let mut stack = vec![(Arc::clone(top), 0)];
         while let Some((dir, index)) = stack.last_mut() {
             let Some(children) = dir.dir() else {
@@ -275,14 +278,14 @@ impl DcacheCore {
                 drop(locked);
                 let done = stack.pop().map(|(dir, _)| dir);
                 if let (Some(dir), false) = (done, stack.is_empty()) {
+                    // A directory with another user stays. If that user is a concurrent
+                    // `shrink_tree`, which has it on its stack, that call kills it.
                     killed += u64::from(
                         dir.count.put() && dir.count.kill() && {
                             self.kill_and_put_parent(sb, &dir, dir.lock());
                             true
                         },
                     );
-                    // The directory was still in use: also by a concurrent `shrink_tree` with the
-                    // directory on its stack, which then kills it.
                 }
                 continue;
             };

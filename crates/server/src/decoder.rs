@@ -244,7 +244,7 @@ impl Decoder {
             Ok(Command::Store(store)) => {
                 if self.is_too_large(&store) {
                     self.state = DecoderState::Swallow(store.length + 2);
-                    // As in memcached: an `ms` in any mode makes the existing value out of date.
+                    // As in memcached: an `ms` in any mode removes the old value, as a `set` does.
                     let verb = if store.meta.is_some() { StoreVerb::Set } else { store.verb };
                     return (used, Step::TooLarge { verb, key: store.key, noreply: store.noreply });
                 }

@@ -3,7 +3,7 @@
 //!
 //! If retired slots were not reused, a cache under inserts would grow.
 //!
-//! A change must keep it alone in its process.
+//! A change must keep the test alone in its process.
 
 #![cfg(not(lowwater_loom))]
 
@@ -31,20 +31,21 @@ fn freed_slots_are_reused() {
     let thing = || slab.alloc(Thing(CompressedLinks::new(), SlotState::new(0)), NodeId::ZERO).ok().expect("memory");
     let mut things: VecDeque<_> = (0..3_000).map(|_| thing()).collect();
     let full = slab.footprint();
-    let mut first = None;
-    for gone in 3_000..100_000 {
+    let mut first_drop = None;
+    for allocated in 3_000..100_000 {
         things.pop_front();
-        if first.is_none() && DROPPED.load(Ordering::Relaxed) != 0 {
-            first = Some((gone - 3_000, slab.footprint()));
+        if first_drop.is_none() && DROPPED.load(Ordering::Relaxed) != 0 {
+            first_drop = Some((allocated - 3_000, slab.footprint()));
         }
         things.push_back(thing());
     }
     assert!(slab.footprint().get() < 4 * full.get(), "{:?} after {full:?}", slab.footprint());
-    // A bag is 1/64 of the slots; the second bag triggers the fence.
+    // Retired objects wait in bags of 1/64 of the slots. The fence on all processors that lets them
+    // be dropped is slow, so only every second bag may issue one (see `slab.rs`).
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_epoch)))]
     {
-        let (gone, footprint) = first.expect("dropped");
-        let bags = gone as f64 / (footprint.get() as f64 / size_of::<Thing>() as f64 / 64.0);
+        let (retired, footprint) = first_drop.expect("dropped");
+        let bags = retired as f64 / (footprint.get() as f64 / size_of::<Thing>() as f64 / 64.0);
         assert!((1.5..2.5).contains(&bags), "one fence for two bags, not for {bags}");
     }
     assert!(DROPPED.load(Ordering::Relaxed) > 94_000, "retiring objects drops earlier ones");

@@ -1,18 +1,21 @@
 //! The load of one caller, from its begin to the insert of its value.
 //!
-//! A change must ensure that each way out of a load lets its followers go on.
+//! A change must ensure that each way out of a load lets its followers go on: with a value by
+//! [`LoadTicket::finish`], otherwise by the drop of the [`Leader`].
 
 use super::single_flight::Leader;
 use super::wait_graph::LoadScope;
 
-/// A caller's load: as the leader of all callers of the key, or alone, without followers.
+/// A caller's load: as the leader of all callers of the key, or alone, without followers, if the
+/// caller must not wait for the load in flight ([`single_flight`](super::single_flight)).
 pub(crate) enum LoadTicket<K, V> {
     Leader(Leader<K, V>),
     Alone(K),
 }
 
 impl<K, V: Clone> LoadTicket<K, V> {
-    /// Marks the thread as running the load's code until the guard is dropped. None for a load
+    /// Marks the thread as running the load's code until the guard is dropped, so that loads that
+    /// would wait for each other are detected ([`wait_graph`](super::wait_graph)). None for a load
     /// without followers.
     pub(super) fn run(&self) -> Option<LoadScope> {
         match self {
@@ -21,11 +24,13 @@ impl<K, V: Clone> LoadTicket<K, V> {
         }
     }
 
-    /// Publishes the loaded value, unless the cache rejects it or has a value that was inserted
-    /// meanwhile, which is younger; and completes the load.
+    /// Inserts the loaded value by `keep`, and completes the load. The followers get the value even
+    /// if the cache rejects it, or keeps one that was inserted meanwhile, which is younger.
     pub(super) fn finish(self, value: V, keep: impl FnOnce(K, V)) -> V {
         match self {
             Self::Leader(leader) => {
+                // The value's `Clone` is the load's code, too; the followers' wakers, which
+                // `complete` calls, are not.
                 let running = leader.run();
                 leader.publish(|key| keep(key, value.clone()));
                 let others = value.clone();

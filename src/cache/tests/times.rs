@@ -1,9 +1,10 @@
 //! Times to idle and to live: which calls extend a deadline, and what happens at the deadline.
 //!
-//! Times are short and real, and a slow machine makes an entry expire late. So a test may find an
-//! entry expired that is past its time, and fails only if one expires early.
+//! Times are short and real, so a thread that is suspended may find an entry expired.
+//! [`use_for_twice_as_long`] allows this, and fails only if an entry expires early. The tests that
+//! compare the time left need a thread that is not suspended for an eighth of [`IDLE`].
 //!
-//! A change must ensure that a late expiry fails no test, and an early one does.
+//! A change must ensure that an early expiry fails a test, and that no shorter suspension does.
 
 use crate::cache::{CacheBuildError, Op};
 use crate::{ByteSize, Cache, Runtime};
@@ -40,9 +41,9 @@ fn used_entries_stay_and_idle_ones_expire() {
     assert_eq!([2, 3].map(|key| cache.contains_key(&key)), [false; 2], "a peek extended the deadline");
 }
 
-/// Uses the entry of key `n` by `uses[n]`, often enough that it stays, and calls `f` in between. An
-/// entry that has expired is inserted again, if this thread was suspended for
-/// longer than the idle time.
+/// Uses the entry of key `n` by `uses[n]` for twice the idle time, often enough that it stays, and
+/// calls `f` in between. An entry that has expired because this thread was suspended for longer
+/// than the idle time is inserted again.
 fn use_for_twice_as_long(cache: &Cache<u64, u64>, uses: &[&dyn Fn() -> bool], f: impl Fn()) {
     let start = Instant::now();
     // The time of the first insert is not known, so a miss at the first use is allowed.

@@ -23,9 +23,9 @@ const ENTRIES: usize = 200_000;
 const EXPONENT: f64 = 0.85;
 /// The tenant that scans.
 const SCANNER: usize = TENANTS;
-/// Requests of all tenants but the scanner that fill the cache and do not count; and as many that
-/// count. The scan's requests are in addition, so that its effect on the others is not mixed with
-/// that of fewer requests.
+/// The number of requests that warm up the cache, and the number of measured requests after them,
+/// both without the scan's. The scan's are in addition, so that the other tenants make as many
+/// requests with the scan as without it.
 const REQUESTS: usize = 5_000_000;
 
 /// The tenant, and the key.
@@ -46,6 +46,7 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let mut shared: Vec<Run<Measure>> = plan.chosen(runs!(shared as Measure));
     let mut split: Vec<Run<Measure>> = plan.chosen(runs!(split as Measure));
     shared.retain(|run| run.kind == Kind::Cache);
+    // Our caches share the memory of one runtime, so their split is not fixed.
     split.retain(|run| run.kind == Kind::Cache && run.name != Lowwater::NAME);
     let ours =
         |call: Measure| plan.chosen(vec![Run { name: Lowwater::NAME, kind: Lowwater::KIND, shrink: None, call }]);

@@ -116,9 +116,9 @@ fn flags_are_treated_as_the_page_tells() {
             match verdict {
                 Verdict::NoEffect(_) => assert!(outcome.is_ok(), "{option}: {outcome:?}"),
                 Verdict::Refused(_) => assert!(outcome.is_err_and(|why| why.contains("is not supported")), "{option}"),
-                // Without `-Z`.
+                // An error in every build, as `-Z` is not given.
                 Verdict::WithTls(_) => assert!(outcome.is_err_and(|why| why.starts_with("-o: ssl_")), "{option}"),
-                // `idle_timeout`
+                // Only `idle_timeout` is left, which needs a value.
                 _ => assert_eq!(
                     outcome.is_ok_and(|given| given.idle_timeout.is_some()),
                     option.contains('='),
@@ -186,7 +186,7 @@ fn statistics_are_those_of_the_page() {
         let unknown: Vec<_> = shown.iter().filter(|there| !names.iter().any(|(name, _)| name == there)).collect();
         assert!(unknown.is_empty(), "{command} shows names that memcached does not have: {unknown:?}");
     }
-    // The constant ones.
+    // Statistics whose values are constant.
     for (command, name, value) in [
         ("stats", "accepting_conns", "1"),
         ("stats settings", "udpport", "0"),

@@ -4,7 +4,8 @@
 //! The embedder's side of `lowwater_base::embedder`: everything that the library needs from its
 //! environment. `shim.c` is needed for inline functions and macros of the kernel.
 //!
-//! A function that is added needs its C side in `shim.c`.
+//! A change must keep the contracts of the `embedder` traits. A function of the shim that is added
+//! here needs its C side in `shim.c`.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -15,9 +16,9 @@ use lowwater_lru_core::embedder;
 unsafe extern "C" {
     fn lowwater_shim_alloc(size: usize) -> *mut c_void;
     fn lowwater_shim_free(memory: *mut c_void);
-    // Exported by the kernel itself: the functions of the spin lock. With lock debugging they need
-    // more than one word, and with PREEMPT_RT they have other names: the shim's functions take their
-    // place.
+    // The functions of the spin lock are exported by the kernel itself, except on two kinds of
+    // kernels, where the shim has them: with lock debugging a `spinlock_t` is longer than a word,
+    // so the shim takes an `arch_spinlock_t`; with PREEMPT_RT a `spinlock_t` is an `rt_mutex`.
     #[cfg_attr(any(CONFIG_DEBUG_SPINLOCK, CONFIG_PREEMPT_RT), link_name = "lowwater_shim_spin_lock")]
     fn _raw_spin_lock(lock: *mut Words);
     #[cfg_attr(any(CONFIG_DEBUG_SPINLOCK, CONFIG_PREEMPT_RT), link_name = "lowwater_shim_spin_trylock")]
@@ -72,7 +73,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// The memory of the kernel's spin lock: a word.
+/// The memory of the kernel's spin lock: a word, also with lock debugging.
 #[cfg(not(CONFIG_PREEMPT_RT))]
 type Words = u32;
 /// The memory of the kernel's spin lock, an `rt_mutex`. lowwater has to be compiled with `--cfg

@@ -1,6 +1,7 @@
 //! A listener does not miss a non-empty list (L10): one thread adds the first item while another
-//! clears the listener's bit because it counted no items. Afterwards either the bit is set or the
-//! list is empty, which needs a full fence on each side.
+//! clears the listener's bit, counts the items, and sets the bit again if there are any. Afterwards
+//! either the bit is set or the list is empty, which needs a full fence on each side
+//! ([`Occupancy`]).
 //!
 //! Numbers such as L10 are those of docs/INVARIANTS.md.
 //!
