@@ -14,10 +14,12 @@
 //! and deletes it again. The time is that of one pair on one thread, while the other threads do the
 //! same: with a core each and no shared state it does not grow with the number of threads.
 //!
-//! After the rows: the throughput of two threads on one group as a fraction of that on their own
-//! groups, from alternating runs.
+//! Before the rows, a control shows whether two processors are available. After the rows: the
+//! throughput of two threads on one group as a fraction of that on their own groups, from
+//! alternating runs.
 //!
-//! A change must ensure that both lists hold equal items, so that only the list differs.
+//! A change must ensure that `one lock` and the rows above it hold equal items, so that only the
+//! lists differ.
 
 mod settings;
 mod threads;
@@ -39,6 +41,7 @@ const RATIO_THREADS: usize = 2;
 
 struct Item {
     links: Links,
+    /// The index of the item's node in [`OneList`].
     place: usize,
 }
 
@@ -48,7 +51,7 @@ fn items(range: std::ops::Range<usize>) -> Vec<Arc<Item>> {
     range.map(|place| Arc::new(Item { links: Links::new(), place })).collect()
 }
 
-/// Returns the movers of one thread. Their slots are behind those of all residents.
+/// Returns the movers of one thread. Their places come after those of all residents.
 fn movers(thread: usize) -> Vec<Arc<Item>> {
     let first = RESIDENTS * threads::most() + MOVERS * thread;
     items(first..first + MOVERS)
@@ -65,7 +68,7 @@ struct Node {
     item: Option<Arc<Item>>,
 }
 
-/// A doubly linked list in an array. An item's node is the one in the item's slot.
+/// A doubly linked list in an array. The node of an item is at the item's `place`.
 struct OneList {
     first: usize,
     last: usize,

@@ -1,7 +1,7 @@
 //! The figures of a cache: its memory and its counts.
 //!
-//! Only reads. A new part of a cache that allocates must be added to `footprint`; a test compares
-//! it with the allocator.
+//! Only reads. A new part of a cache that allocates must be added to `footprint`, which
+//! `tests/small_caches.rs` compares with the allocator.
 
 use lowwater_lru_core::ByteSize;
 
@@ -34,7 +34,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         CacheStats { drop_panics: self.index.slab().drop_panics(), ..self.counters.read() }
     }
 
-    /// The figures for the metrics. O(entries / 500).
+    /// Returns the figures for the metrics. O(entries / 500): the footprint visits each segment of
+    /// the index.
     #[cfg(feature = "metrics")]
     pub(super) fn figures(&self) -> CacheFigures {
         let stats = self.stats();

@@ -1,9 +1,12 @@
-//! Objects of an `ExtendibleIndex` with its slab, and of hash chains: the parts of a cache of one's
-//! own.
+//! Objects of an `ExtendibleIndex` with its slab, and of hash chains: the parts from which users
+//! can build caches of their own.
 //!
-//! A program can use these below the cache. `step` runs one operation, chosen by the number `how`,
-//! which the generator draws: insert, remove, find and remove, visit, grow, shrink with a
-//! compaction. After each operation a found object's token must be alive.
+//! `step` runs one operation, selected by the number `how`, which the generators in `strategy`
+//! draw. The [`Token`] of each found object is checked, and so a use after its drop is detected.
+//! [`enter`] may run further steps, or panic, while the found object is still borrowed.
+//!
+//! A change must ensure that no handle or table is dropped under a lock of this file, as the drop
+//! of an object may run further steps.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,6 +39,7 @@ fn hash(object: &Object) -> u64 {
 }
 
 fn hash_of(key: u32) -> u64 {
+    // Few hashes, so that keys collide.
     u64::from(key % 40).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
@@ -45,7 +49,8 @@ impl Store {
     }
 
     /// Runs one operation on the index; `how` selects it: 0 to 2 insert on that node, 3 removes, 4
-    /// removes while it is borrowed, 5 visits all, 6 grows, else shrinks with a compaction.
+    /// removes an object while it is borrowed, 5 visits all, 6 inserts 400 further keys, else
+    /// removes these with a compaction.
     pub fn step(&self, group: &Memcg, key: u32, how: u8) {
         match how {
             0..=2 => self.put(group, key, NodeId::new(u16::from(how))),
@@ -211,7 +216,8 @@ impl Tables {
     pub fn found(&self, inside: impl FnOnce()) {
         let (table, reader) = (self.table(0), Reader::enter());
         let found: Vec<_> = (0..40).filter_map(|key| table.find(hash_of(key), &reader, |_| true)).collect();
-        // Halfway on each chain; if names move to the other table, the iterators follow them.
+        // Each iterator stands on the first name of its chain, and follows a name that moves to the
+        // other table.
         let mut chains: Vec<_> = (0..table.buckets()).map(|bucket| table.chain_at(bucket, &reader)).collect();
         chains.iter_mut().for_each(|chain| _ = chain.next());
         inside();
@@ -221,7 +227,7 @@ impl Tables {
 
     pub fn clear(&self) {
         for table in &self.tables {
-            // Dropped without holding the lock: the end of a table may drop names.
+            // Dropped without holding the lock: the drop of a table may drop names.
             let before = std::mem::replace(&mut *table.lock().unwrap(), Arc::new(HashChains::new(4)));
             drop(before);
         }

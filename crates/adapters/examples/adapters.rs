@@ -1,12 +1,12 @@
 //! Three caches of other crates and a lowwater `Cache` under one budget:
 //! `cargo run --release -p lowwater-adapters --example adapters`.
 //!
-//! No cache has a capacity of its own. Each is filled in turn with more than a third of the budget.
-//! Then all four are used alike, and memory moves until each has about a quarter, in whatever order
-//! they were filled; then half of the budget is reclaimed at once.
+//! No cache has a capacity below the budget. Each is filled in turn with more than a third of the
+//! budget. Then all four are used alike, and memory moves until each has about a quarter, whichever
+//! was filled first; then half of the budget is reclaimed at once.
 //!
-//! A change must ensure that no cache has a capacity that matters, and that all are used alike at
-//! the end.
+//! A change must ensure that no cache evicts because of its own capacity, and that all are used
+//! alike at the end.
 
 #![forbid(unsafe_code)]
 
@@ -63,6 +63,7 @@ impl AnyCache for Adapted<quick_cache::sync::Cache<u64, Blob, Bytes>> {
     }
 
     fn bytes(&self) -> ByteSize {
+        // quick_cache's own `weight` returns a number.
         Evict::weight(&**self)
     }
 }
@@ -116,6 +117,7 @@ fn next(random: &mut u64) -> u64 {
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let runtime = Runtime::builder().budget(args.budget).build()?;
+    // A capacity far above the budget would cost quick_cache its ghosts.
     let quick = quick_cache::sync::Cache::with_weighter(
         (args.budget.get() / BLOB_BYTES as u64).try_into()?,
         args.budget.get(),

@@ -100,13 +100,13 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
 ///
 /// Lookups go to the cache directly. A change that may make it heavier goes through
 /// [`update`](Self::update), or is followed by [`settle`](Self::settle): until then the new bytes
-/// are not charged. The budget is therefore exceeded by one update of each thread; and by more
-/// while one thread evicts: the others do not wait for it, and it evicts their excess before it
-/// returns.
+/// are not charged. The budget is therefore exceeded by one update of each thread. While one thread
+/// evicts, the excess may be larger: the other threads do not wait, and the evicting thread evicts
+/// their excess, too, before it returns.
 ///
-/// The cache takes its share by its turnover: the runtime compares how often its bytes are replaced
-/// with the ghost hits of the other caches. A cache that is not used gives its memory to the
-/// others.
+/// A foreign cache reports no ghost hits, so the runtime estimates the benefit of more memory from
+/// the cache's turnover: the inserts per held entry. A cache that is not used gives its memory to
+/// the others.
 ///
 /// The drop of this handle waits until no callback is in the cache, and uncharges its bytes. Inside a
 /// callback of a shrinker it does not wait: the last thread to leave the cache uncharges them. The
@@ -193,8 +193,8 @@ impl<C: Evict> Member<C> {
         }
         if weight > self.balance.charged() {
             if let Err(over) = self.balance.raise_to(weight) {
+                // The cache keeps only the entries for which the limit has room.
                 self.balance.raise_to_limit(&over);
-                // Without room the cache must not keep the new entries.
                 self.evict_to_charge();
             }
             // The charge may have reclaimed from this cache.
@@ -251,6 +251,7 @@ impl<C: Evict> Shrinker for Member<C> {
 
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
         let before = self.cache.weight();
+        // Subtractions of `ByteSize` saturate.
         let target = before - ByteSize::new(PAGE) * sc.nr_to_scan();
         let Some(turn) = self.eviction.begin() else {
             // Another thread evicts already. With `Stop` this scan would become a debt, and the

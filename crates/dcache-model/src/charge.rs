@@ -7,9 +7,9 @@
 //! because the other dentries are in use or were used recently, the dentry is allocated uncharged
 //! (`DONTCACHE`), and its last put frees it.
 //!
-//! Until its last put an uncharged dentry is found like any other: a second dentry for the same
-//! directory would be a second lock for it. So the uncharged bytes are bounded by the dentries in
-//! use.
+//! Lookups find an uncharged dentry until its last put: the lock of a directory is in its dentry,
+//! so the directory must not have a second dentry. The uncharged bytes are therefore bounded by the
+//! dentries in use.
 //!
 //! The root is not charged, nor are inodes and the tables of children.
 //!
@@ -48,6 +48,7 @@ impl DcacheCore {
             false => 0,
             true if self.charge(sb, memcg, bytes) => flag::CHARGED,
             true => {
+                // Any address can choose the counter's stripe; the dentry has none yet.
                 self.counters.refused(std::ptr::from_ref(sb).addr());
                 flag::DONTCACHE
             }
@@ -55,8 +56,9 @@ impl DcacheCore {
         Reservation { memcg, bytes, flags }
     }
 
-    /// Adjusts the charge of a dentry in use that was renamed; its bytes were `before`. If the
-    /// memcg refuses more, the whole dentry becomes uncharged.
+    /// Adjusts the charge of a renamed dentry; its bytes were `before`. If the memcg refuses more,
+    /// the whole dentry becomes uncharged. The caller uses the dentry and holds `rename_mutex`, so
+    /// no other thread changes `CHARGED`.
     pub(crate) fn recharge(&self, sb: &SuperBlock, dentry: &Dentry, before: u64) {
         if !dentry.has(flag::CHARGED) {
             return;

@@ -4,7 +4,7 @@
 //! `REFERENCED` they change under `d_lock`, by `Dentry::update_flags`, which keeps the counters
 //! exact.
 
-/// The type: two bits, 0 for a negative dentry.
+/// The type: two bits, 0 for a negative dentry. `kind_of` decodes them.
 pub(crate) const TYPE: u32 = 3;
 /// The dentry is on an LRU list, or on the private list of a reclaimer.
 #[doc(alias = "DCACHE_LRU_LIST")]
@@ -23,7 +23,7 @@ pub(crate) const UNHASHED: u32 = 1 << 5;
 pub(crate) const KILLED: u32 = 1 << 6;
 /// The negative is on the protected list: it was looked up again while on probation.
 pub(crate) const PROTECTED: u32 = 1 << 7;
-/// The policy was already called for this negative.
+/// The `NegativePolicy` was already called for this negative.
 pub(crate) const POLICY_SEEN: u32 = 1 << 8;
 /// The parent directory is watched.
 #[doc(alias = "DCACHE_FSNOTIFY_PARENT_WATCHED")]

@@ -3,8 +3,8 @@
 //! Tests of a `Job` step it without a thread, and so do not depend on time; tests of the threads
 //! wait for a state.
 //!
-//! A change must ensure that a slow machine fails no test: an event is waited for by its state, and
-//! a pause only gives a thread the time to do what it must not do.
+//! A change must ensure that a slow machine fails no test: a test that expects an event waits for
+//! its state, and only a test that expects no event sleeps.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -122,7 +122,8 @@ fn every_tenant_loses_the_same_share() {
     wait_until("usage is at the high mark", || root.usage() <= ByteSize::new(1_800_000));
     let lens: Vec<_> = groups.iter().map(|group| shelf.len(group, N0)).collect();
     let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
-    // Between two passes at the required priority.
+    // Usage reaches the mark during a pass, which has then visited only some of the groups. A pass
+    // at the priority of this job takes at most an eighth of a group.
     assert!(most - least <= 199 / 8, "between {least} and {most} of 199 are left");
 }
 
@@ -139,7 +140,7 @@ fn the_reclaimer_rests_if_nothing_can_be_freed() {
     }
     let stats = reclaimer.stats()[0];
     assert!(stats.exhausted > 0);
-    // Rests of 1, 2, 4, ... ms: eight or nine rounds of thirteen steps.
+    // Rests of 1, 2, 4, ... ms: eight or nine rounds, each of a step per priority from 12 to 0.
     assert!(stats.wakeups <= 12, "{} rounds in 300 ms", stats.wakeups);
 }
 
@@ -153,7 +154,8 @@ fn a_job_raises_its_priority_only_if_progress_is_too_slow() {
         steps += 1;
         assert!(steps < 20);
     }
-    // A part of 1/2048 at priority 12 is 488 objects: fast enough.
+    // A step at priority 12 frees 1/2048 of the objects, 488: more than an eighth of the target's
+    // 1,000, so the pressure need not rise.
     assert_eq!(job.priority(), 12);
     let freed = 1_000_000 - shelf.total();
     assert!((1000..1128).contains(&freed), "{freed} objects for 1,000");
@@ -161,7 +163,7 @@ fn a_job_raises_its_priority_only_if_progress_is_too_slow() {
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     while job.step(&registry, N0, u64::MAX) == Step::Again {}
     assert_eq!((job.priority() < 12, shelf.total()), (true, 0));
-    // Charged, but not for objects that can be freed.
+    // Charged, but not for objects that can be freed: one step per priority from 12 to 0.
     let _ = tree.root().try_charge(ByteSize::new(1)).unwrap();
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     let mut steps = 1;
@@ -171,8 +173,8 @@ fn a_job_raises_its_priority_only_if_progress_is_too_slow() {
     assert_eq!((job.step(&registry, N0, u64::MAX), steps), (Step::Exhausted, 13));
 }
 
-/// A step that its bound on objects cuts short frees little, whatever the priority is. A step that
-/// frees nothing is too slow all the same.
+/// A higher pressure does not help a step that its bound on objects cuts short. If such a step
+/// freed nothing, the pressure rises all the same.
 #[test]
 fn a_step_that_is_cut_short_keeps_its_priority_if_it_freed_something() {
     let (tree, registry, shelf, _registration) = world(1);
@@ -248,22 +250,27 @@ fn a_job_ends_if_every_object_is_always_kept() {
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     while job.step(&registry, N0, 4096) == Step::Again {}
     assert_eq!(job.step(&registry, N0, 4096), Step::Exhausted);
+    // The job gives up after four rounds at priority 0. The steps before them scan less than one.
     let rounds = scanned.load(Relaxed) / OBJECTS;
     assert!((4..=5).contains(&rounds), "{rounds} rounds");
 }
 
+/// All objects are kept, except for one, which is freed in the step in which the job would give up.
+/// After that step the job must scan as much as if it had just begun to be idle.
 #[test]
 fn progress_restarts_the_idle_count_of_a_job() {
-    // All objects are kept, except for one that is freed just before the job would give up: after
-    // it, the job scans as much as without it.
+    // Steps that scan all objects, and steps that their bound cuts short.
     for (objects, scan_max) in [(100, u64::MAX), (1_000, 500)] {
-        let run = |goes_in: u64| {
+        // Frees an object in step number `freeing_step`. Returns the number of all steps, and the
+        // idle steps and scanned objects after that one.
+        let run = |freeing_step: u64| {
             let (tree, registry, shelf, _registration) = world(1);
             fill(&shelf, tree.root(), N0, objects);
             let (step, scanned) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
             let (now, counts) = (step.clone(), scanned.clone());
             let scan = move |sc: &mut ShrinkControl<'_>| {
-                if now.load(Relaxed) == goes_in && sc.nr_to_scan() == 1 {
+                if now.load(Relaxed) == freeing_step && sc.nr_to_scan() == 1 {
+                    // The shelf frees the object.
                     return None;
                 }
                 counts.fetch_add(sc.nr_to_scan(), Relaxed);
@@ -274,10 +281,9 @@ fn progress_restarts_the_idle_count_of_a_job() {
             let (mut idle, mut scanned_after) = (0, 0);
             loop {
                 step.fetch_add(1, Relaxed);
-                let got_on = step.load(Relaxed) == goes_in;
-                // One object: the step in which it is freed.
-                let verdict = job.step(&registry, N0, if got_on { 1 } else { scan_max });
-                if got_on {
+                let is_freeing = step.load(Relaxed) == freeing_step;
+                let verdict = job.step(&registry, N0, if is_freeing { 1 } else { scan_max });
+                if is_freeing {
                     assert_eq!(shelf.total(), objects - 1);
                     (idle, scanned_after) = (0, scanned.load(Relaxed));
                 } else if job.priority() == 0 {
@@ -323,6 +329,7 @@ fn a_reclaimer_stops_promptly_and_holds_nothing() {
     registration.unregister().unwrap();
     assert_eq!(Arc::strong_count(&shelf), 1);
     drop(registry);
+    // The shelf outlives the registry.
     shelf.counts.load(Relaxed);
 }
 

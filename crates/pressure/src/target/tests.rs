@@ -1,7 +1,9 @@
 //! The invariants of the sticky target, for random sequences of events.
 //!
 //! The invariants are those of `target.rs`; a change of its arithmetic must keep them for every
-//! configuration.
+//! configuration. Numbers of bytes and times follow from the defaults of `PressureConfig`: an event
+//! takes 6, 12 or 25 % of the usage; the floor is a sixteenth of the budget; `debounce` is 1 s,
+//! `quiet` 10 s, `step_time` 2 s.
 
 use super::*;
 use proptest::prelude::*;
@@ -35,6 +37,7 @@ proptest! {
         ops in proptest::collection::vec(op(), 0..64),
     ) {
         let config = PressureConfig {
+            // Not the default, which is above all usages here if the budget is unlimited.
             floor: Some(ByteSize::new(floor.unwrap_or(100))),
             medium_percent: percent,
             ..PressureConfig::default()
@@ -76,7 +79,8 @@ proptest! {
             let floor = target.floor();
             prop_assert!(floor <= target.ceiling() && target.ceiling() <= target.budget(), "invariant 1");
         }
-        // Three levels and `STEPS` steps: one tick makes them all.
+        // The three levels take 30 s, and then fewer than 2 * `STEPS` steps take 2 s each. The tick
+        // allows 100 times as long, so it makes all of them.
         target.tick(now + 30 * S + 2 * S * 2 * STEPS * 100);
         let mut ticks = 0;
         while let Some(due) = target.due() {
@@ -143,6 +147,8 @@ fn an_event_while_the_ceiling_rises_restarts_the_quiet_time() {
     assert!(target.tick(21 * S));
 }
 
+/// The ceiling rises by sixteenths of the usage at the first event. When it has reached this usage,
+/// there is no limit any more.
 #[test]
 fn without_a_budget_the_ceiling_rises_to_its_first_usage() {
     let mut target = Target::new(PressureConfig::default(), ByteSize::MAX);

@@ -1,10 +1,10 @@
-//! Stress tests with real threads: nothing is lost, nothing is seen twice (L4, L9, L14).
+//! Stress tests with real threads: nothing is lost, nothing is seen twice (L4, L9, L14), and
+//! nothing deadlocks (L18).
 //!
 //! Numbers such as L14 are those of docs/INVARIANTS.md.
 //!
-//! They run with real threads, also under the thread sanitizer, and find races for which the model
-//! checks of `tests/loom` are too small. Each ends with a count: all items are on the lists or held
-//! by a thread.
+//! The tests also run under the thread sanitizer, and find races for which the model checks of
+//! `tests/loom` are too small.
 //!
 //! A change must ensure that each test ends with an exact count of the items.
 
@@ -123,6 +123,7 @@ fn l18_concurrent_offlines_of_chains_and_siblings_do_not_deadlock() {
                     });
                 }
             }
+            // Sweeps take the same locks, until all items have moved to the root.
             s.spawn(|| {
                 while lru.count_one(tree.root(), NodeId::ZERO) < items.len() as u64 {
                     crate::list_lru::sweep(tree.root());
