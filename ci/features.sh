@@ -9,7 +9,7 @@
 # | lowwater-lru-core | hwloc | tests, with synthetic machines and this one |
 # | lowwater | hwloc | builds |
 # | lowwater-shrinker | metrics | its tests of the published metrics |
-# | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
+# | lowwater | async, metrics | their tests, and the programs of the documentation that use them |
 # | lowwater-base, lowwater | serde | tests; builds without `std`, and through lowwater |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
 # | lowwater-server | tls | the tests of TLS; without warnings |
