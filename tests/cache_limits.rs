@@ -288,8 +288,8 @@ fn wrong_limits_are_refused_and_leave_no_group() {
 
     let other = one_node::runtime(BUDGET);
     assert!(matches!(refused(new().group(other.root()).low(mib(1))), CacheBuildError::ForeignGroup(_)));
-    let times = new().low(mib(1)).time_to_live(Duration::from_secs(1)).time_to_idle(Duration::from_secs(1));
-    assert!(matches!(refused(times), CacheBuildError::TwoTimes { .. }));
+    let times = new().low(mib(1)).time_to_live(Duration::from_secs(1)).refresh_ahead(Duration::from_secs(1));
+    assert!(matches!(refused(times), CacheBuildError::RefreshTooEarly { .. }));
     assert_eq!(groups(&runtime), Memcg::DEPTH_MAX);
 }
 

@@ -32,6 +32,7 @@ use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::policy::Eviction;
+use super::record::Record;
 use super::removal::RemovalCause;
 use super::shared::SharedInner;
 use super::stats::Counters;
@@ -425,6 +426,7 @@ where
             return Err(CacheBuildError::ForeignGroup(group.path()));
         }
         let (ttl, refresh) = choices.times.check()?;
+        let both = choices.times.both();
         let mut builder = choices.runtime.registry().builder(&choices.name).reports_misses(true);
         if let Some(seeks) = choices.seeks {
             builder = builder.seeks(seeks);
@@ -450,7 +452,7 @@ where
             hasher,
             acts_on_use: is_lru || ttl == Ttl::Computed,
             functions,
-            clock: Clock::start(choices.runtime.clock(), refresh),
+            clock: Clock::start(choices.runtime.clock(), refresh).with_both(both, size_of::<Record<K, V>>()),
             inflight: InflightLoads::default(),
             most: AtomicUsize::new(0),
             is_stuck: AtomicBool::new(false),

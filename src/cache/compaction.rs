@@ -187,7 +187,7 @@ where
         let mut expires = Expires::NEVER;
         let put = self.index.replace(new, hash, guard, record, |new, _| {
             expires = self.expires(record);
-            new.set_deadline(expires.at);
+            self.set_expires(&new, expires);
             if record.is_reloading() {
                 new.set_reloading();
             }

@@ -19,7 +19,7 @@ use lowwater_store::{ExtendibleIndex, Slot};
 
 use super::compaction::state::{CloneFn, Compaction};
 use super::expiry::clock::{Clock, Ttl};
-use super::expiry::deadline::Expires;
+use super::expiry::deadline::{Deadline, Expires};
 use super::expiry::freshness::Freshness;
 use super::expiry::lifetime::{Expiry, ExpiryEvent};
 use super::expiry::sweep::SweepSchedule;
@@ -323,7 +323,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             let new = self.clock.deadline_of(ttl);
             // Compared by key, as a copy may have replaced the record.
             let is_it = |there: &Record<K, V>| there.key == record.key && there.deadline() == at;
-            if new.at != at && self.index.with(hash, guard, is_it, |there| there.set_deadline(new.at)).is_some() {
+            let store = |there: &Record<K, V>| self.set_expires(there, new);
+            if new.at != at && self.index.with(hash, guard, is_it, store).is_some() {
                 self.register_deadline(new, hash);
             }
         }
@@ -348,7 +349,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Returns the deadline of a record in the index, to be stored in another one.
     pub(super) fn expires(&self, record: &Record<K, V>) -> Expires {
         // The floor is not beyond the deadline while the record is in the index.
-        Expires { at: record.deadline(), floor: self.clock.floor() }
+        let at = record.deadline();
+        Expires { at, live_end: self.clock.live_end(record, at), floor: self.clock.floor() }
+    }
+
+    /// Stores a deadline in a record, under the lock of the record's segment.
+    pub(super) fn set_expires(&self, record: &Record<K, V>, expires: Expires) {
+        self.clock.store_live_end(record, expires);
+        record.set_deadline(expires.at);
     }
 
     /// Extends the deadline of a record that was just used, if it is an idle deadline, and no other
@@ -358,10 +366,16 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         K: Eq,
     {
         let at = record.deadline();
-        let Some(end) = self.clock.extended(at) else { return };
+        if self.clock.extended(at, Deadline::NEVER).is_none() {
+            return;
+        }
         // Compared by key, as a copy may have replaced the record.
         let is_it = |there: &Record<K, V>| there.key == record.key && there.deadline() == at;
-        self.index.with(hash, guard, is_it, |there| there.set_deadline(end));
+        self.index.with(hash, guard, is_it, |there| {
+            if let Some(end) = self.clock.extended(at, self.clock.live_end(there, at)) {
+                there.set_deadline(end);
+            }
+        });
     }
 
     /// Takes a record that is being removed from the index off its list; none if a walk has

@@ -18,17 +18,6 @@ pub enum CacheBuildError {
     /// The group given is not one of the runtime's.
     #[error("the group {0} does not belong to the runtime's tree")]
     ForeignGroup(String),
-    /// An entry has one deadline, and the builder was given two default times.
-    #[error(
-        "an entry has one time: time_to_live ({time_to_live:?}) and time_to_idle ({time_to_idle:?}) cannot both be the \
-         cache's; leave one out, and give entries that are to live for a fixed time theirs with Entry::time_to_live"
-    )]
-    TwoTimes {
-        /// The value given to [`CacheBuilder::time_to_live`](super::CacheBuilder::time_to_live).
-        time_to_live: Duration,
-        /// The value given to [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle).
-        time_to_idle: Duration,
-    },
     /// The part of an entry's time to live in which it is reloaded would be all of that time.
     #[error(
         "refresh_ahead ({refresh_ahead:?}) must be shorter than time_to_live ({time_to_live:?}): an entry would be \

@@ -1,7 +1,8 @@
 //! Expiry: deadlines and the reaper.
 //!
 //! `deadline`, `freshness` and `compact_duration` are arithmetic, `clock` reads the time, `lifetime`
-//! is the user's function for the times of single entries, `times` those of a whole cache, `sweep`
+//! is the user's function for the times of single entries, `times` those of a whole cache, `live_ends`
+//! the ends of times to live beside idle times, `sweep`
 //! and `reaper` remove expired records in the background. Lookups check a record's deadline
 //! themselves, so the reaper is about memory and not about correctness.
 //!
@@ -13,6 +14,7 @@ mod compact_duration;
 pub(crate) mod deadline;
 pub(crate) mod freshness;
 pub(crate) mod lifetime;
+mod live_ends;
 mod reaper;
 pub(crate) mod sweep;
 pub(crate) mod times;

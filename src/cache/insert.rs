@@ -26,7 +26,7 @@ use lowwater_store::index::InsertError;
 use super::core::{Core, MaybeRemoval};
 use super::error::RejectReason;
 use super::expiry::clock::Ttl;
-use super::expiry::deadline::{Expires, Floor};
+use super::expiry::deadline::{Deadline, Expires, Floor};
 use super::handle::Cache;
 use super::inner::CacheInner;
 use super::load::single_flight::InflightLoad;
@@ -315,7 +315,10 @@ where
     ) -> Result<NewRecord<K, V>, Rejected<K, V>> {
         let record = self.inner.core.index.slab().alloc(Record::new(key, value, expires.at, bytes), self.inner.node());
         match record {
-            Ok(record) => Ok(NewRecord { record, cost, queue: None, floor: expires.floor, paid: ByteSize::ZERO }),
+            Ok(record) => {
+                self.inner.core.clock.store_live_end(&*record, expires);
+                Ok(NewRecord { record, cost, queue: None, floor: expires.floor, paid: ByteSize::ZERO })
+            }
             Err(Record { key, value, .. }) => {
                 self.inner.core.counters.rejected();
                 Err(Rejected { reason: Some(no_memory(group)), key, value })
@@ -473,7 +476,7 @@ where
             Ok((there, entry)) => {
                 drop(payment);
                 core.counters.inserted(bytes);
-                core.register_deadline(Expires { at: expires, floor }, hash);
+                core.register_deadline(Expires { at: expires, live_end: Deadline::NEVER, floor }, hash);
                 let Some(there) = there else { return Ok((None, None)) };
                 if let Entry::Added = entry {
                     // A walk had isolated the replaced record, and may have put it back on its list

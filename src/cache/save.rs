@@ -27,6 +27,10 @@ pub struct Meta {
     pub time_left: Option<Duration>,
     /// The idle time, if a use extends the deadline.
     pub time_to_idle: Option<Duration>,
+    /// The time until the entry expires even if it is used, for an entry with an idle time and a time
+    /// to live ([`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle)). Loaded into a cache
+    /// that does not have both times, the entry expires after this time, used or not.
+    pub live_left: Option<Duration>,
     /// The entry's use count, from 0 (unused) to 7. The bit of value 4 means that the entry was on
     /// the main queue, in eviction orders that have one. The two lower bits are the uses since the
     /// last eviction scan, at most 3.
@@ -127,7 +131,9 @@ where
                 }
                 // The record has not expired. `time_left` is rounded down, possibly to zero, and
                 // `load` would drop the entry then.
-                meta.time_left = core.clock.time_left(expires, now).map(|left| left.max(TICK_TIME));
+                let left = |at| core.clock.time_left(at, now).map(|left| left.max(TICK_TIME));
+                meta.time_left = left(expires);
+                meta.live_left = left(core.clock.live_end(record, expires));
                 meta.time_to_idle = expires.time_to_idle();
                 meta.heat = record.uses() | if record.queue() == Queue::Main { PROVEN } else { 0 };
                 save(&record.key, &record.value, &meta)?;
@@ -197,7 +203,7 @@ where
             return Some(false);
         }
         let hash = core.hash(&key);
-        let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle);
+        let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle, meta.live_left);
         self.admit(group).ok()?;
         let target = self.target(group, hash);
         self.prefetch(hash, target);

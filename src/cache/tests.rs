@@ -6,6 +6,7 @@
 //! A helper that is added must not need the background.
 
 mod behave;
+mod both_times;
 mod bytes;
 mod compaction;
 mod core;

@@ -46,7 +46,8 @@ fn extreme_times_are_kept_or_mean_never() {
             cache.load([(1, vec![1], meta)]);
             lives(&cache);
             let builder = || Cache::builder(&runtime).weigher(|_: &u64, _: &Vec<u8>| ByteSize::ZERO);
-            for cache in [builder().time_to_live(time).build(), builder().time_to_idle(time).build()] {
+            let both = builder().time_to_live(time).time_to_idle(time).build();
+            for cache in [builder().time_to_live(time).build(), builder().time_to_idle(time).build(), both] {
                 let cache = cache.unwrap();
                 cache.insert(1, vec![1]).unwrap();
                 lives(&cache);
@@ -86,7 +87,7 @@ fn hostile_records_are_loaded_or_refused() {
         for (group, is_one) in groups {
             for time_left in time {
                 for (time_to_idle, heat) in time.into_iter().zip([0, 7, 255]) {
-                    let meta = Meta { group: group.into(), time_left, time_to_idle, heat };
+                    let meta = Meta { group: group.into(), time_left, time_to_idle, heat, ..Meta::default() };
                     let key = records.len() as u64;
                     records.push((key, vec![1; 10], meta.clone()));
                     records.push((key, vec![2; 10], meta));

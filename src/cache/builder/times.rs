@@ -15,10 +15,8 @@ use crate::cache::error::CacheBuildError;
 use crate::cache::expiry::lifetime::{ExpiryEvent, Lifetime};
 
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
-    /// Sets the time to live of entries that have no time of their own; unlimited by default.
-    ///
-    /// [`build`](CacheBuilder::build) refuses a time to live together with
-    /// [`time_to_idle`](Self::time_to_idle) ([`TwoTimes`](CacheBuildError::TwoTimes)).
+    /// Sets the time to live of entries that have no time of their own; unlimited by default. With
+    /// [`time_to_idle`](Self::time_to_idle), an entry expires by the time that ends first.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.choices.times.time_to_live = Some(time);
         self
@@ -26,14 +24,19 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// Sets the idle time of entries that have no time of their own. An unused entry stays for at
     /// least this time after its last use, and for at most an eighth longer, or 16 ms if that is
-    /// more. Unlimited by default, and if longer than eight years. Refused
-    /// together with [`time_to_live`](Self::time_to_live).
+    /// more. Unlimited by default, and if longer than eight years.
     ///
     /// A use is one that eviction counts: [`Cache::get`], and not [`Cache::peek`]. A use writes to
     /// the entry only if some part of the idle time has passed since the last write: at most a
     /// tenth, or 12 ms if that is more.
     ///
-    /// An entry has one deadline. If [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
+    /// With a [`time_to_live`](Self::time_to_live), uses extend an entry's deadline up to that time after
+    /// its insert, and not beyond. The ends of the times to live take four bytes for each entry, in blocks
+    /// of memory that are in [`Cache::footprint`] and are not charged. With
+    /// [`refresh_ahead`](Self::refresh_ahead) or [`stale_while_revalidate`](Self::stale_while_revalidate),
+    /// an entry is reloaded, or stale, only once uses do not extend it any more.
+    ///
+    /// A time of the entry's own counts instead of both. If [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
     /// [`Entry::forever`](crate::cache::Entry::forever) or [`Cache::touch`] sets another one, that one
     /// counts and uses do not extend it; [`Entry::time_to_idle`](crate::cache::Entry::time_to_idle) gives
     /// an entry an idle time of its own.
@@ -50,6 +53,30 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// sessions.insert(7, "basket".into())?;
     /// // This use extends the deadline to half an hour from now.
     /// assert!(sessions.get(&7).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// With both times:
+    ///
+    /// ```
+    /// use lowwater::runtime::ManualClock;
+    /// use lowwater::{Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    /// let runtime = Runtime::builder().unlimited().clock(&clock).build()?;
+    /// let sessions = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, text| text.capacity())
+    ///     .time_to_live(60 * minute)
+    ///     .time_to_idle(30 * minute)
+    ///     .build()?;
+    /// sessions.insert(7, "basket".into())?;
+    /// for _ in 0..2 {
+    ///     clock.advance(25 * minute);
+    ///     assert!(sessions.get(&7).is_some(), "used half an hour ago or less");
+    /// }
+    /// clock.advance(11 * minute);
+    /// assert!(sessions.get(&7).is_none(), "an hour has passed");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn time_to_idle(mut self, time: Duration) -> Self {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::compact_duration::CompactDuration;
 use super::deadline::{Deadline, Expires, Floor, Now};
 use super::freshness::{Freshness, RefreshTimes};
+use super::live_ends::LiveEnds;
 use crate::runtime::ManualClock;
 
 /// The time to live of a record.
@@ -27,6 +28,8 @@ pub(crate) enum Ttl {
     Fixed(Duration),
     /// Counted from the record's last use.
     Idle(Duration),
+    /// Both of them, of the cache ([`Clock::with_both`]): whichever ends first.
+    Both,
     /// Computed by the cache's function ([`Expiry`](super::lifetime::Expiry)).
     Computed,
 }
@@ -49,6 +52,20 @@ pub(crate) struct Clock {
 struct Rare {
     manual: Option<ManualClock>,
     refresh: RefreshTimes,
+    both: Option<BothTimes>,
+}
+
+/// The time to live and the idle time of a cache that has both.
+#[derive(Debug)]
+struct BothTimes {
+    live: Duration,
+    idle: Duration,
+    ends: LiveEnds,
+}
+
+/// Returns the address by which a record's end is found.
+fn address_of<T>(record: &T) -> usize {
+    std::ptr::from_ref(record).addr()
 }
 
 /// The zero of the system's clock.
@@ -59,12 +76,59 @@ impl Clock {
     pub(crate) fn start(manual: Option<&ManualClock>, refresh: RefreshTimes) -> Self {
         let (floor, announced) = (AtomicU32::new(0), AtomicU32::new(0));
         let is_rare = manual.is_some() || refresh != RefreshTimes::default();
-        let rare = is_rare.then(|| Box::new(Rare { manual: manual.cloned(), refresh }));
+        let rare = is_rare.then(|| Box::new(Rare { manual: manual.cloned(), refresh, both: None }));
         let mut clock = Self { rare, floor, announced };
         // No record has a deadline yet, so the floor may begin at the present time.
         let floor = Floor::of(clock.now());
         (*clock.floor.get_mut(), *clock.announced.get_mut()) = (floor.0, floor.0);
         clock
+    }
+
+    /// Sets the times of a cache with a time to live and an idle time, and the size of its records.
+    pub(crate) fn with_both(mut self, times: Option<(Duration, Duration)>, record_bytes: usize) -> Self {
+        if let Some((live, idle)) = times {
+            let none = || Box::new(Rare { manual: None, refresh: RefreshTimes::default(), both: None });
+            let ends = LiveEnds::new(record_bytes);
+            self.rare.get_or_insert_with(none).both = Some(BothTimes { live, idle, ends });
+        }
+        self
+    }
+
+    fn both(&self) -> Option<&BothTimes> {
+        self.rare.as_ref()?.both.as_ref()
+    }
+
+    /// Stores the end of the time to live of a record with this deadline, if it is an idle deadline,
+    /// and the cache has both times.
+    #[inline]
+    pub(crate) fn store_live_end<T>(&self, record: &T, expires: Expires) {
+        if let (true, Some(both)) = (expires.at.is_idle(), self.both()) {
+            both.ends.set(address_of(record), expires.live_end);
+        }
+    }
+
+    /// Returns the end of the time to live of a record with the deadline `at`; never, if the record
+    /// has no such end.
+    pub(crate) fn live_end<T>(&self, record: &T, at: Deadline) -> Deadline {
+        match self.both() {
+            // Without a stored end, the deadline itself is the end.
+            Some(both) if at.is_idle() => both.ends.get(address_of(record)).unwrap_or(at),
+            _ => Deadline::NEVER,
+        }
+    }
+
+    /// Notes that a sweep has visited a record that stays.
+    pub(crate) fn keep_live_end<T>(&self, record: &T) {
+        if let Some(both) = self.both() {
+            both.ends.mark(address_of(record));
+        }
+    }
+
+    /// Frees the memory of ends of which the last sweep has visited no record. Called after the sweep.
+    pub(crate) fn free_live_ends(&self) {
+        if let Some(both) = self.both() {
+            both.ends.free_unused();
+        }
     }
 
     fn refresh(&self) -> RefreshTimes {
@@ -73,7 +137,7 @@ impl Clock {
 
     /// Returns the bytes that the clock has allocated.
     pub(crate) fn footprint(&self) -> usize {
-        self.rare.as_deref().map_or(0, size_of_val)
+        self.rare.as_deref().map_or(0, size_of_val) + self.both().map_or(0, |both| both.ends.footprint())
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -123,7 +187,11 @@ impl Clock {
     /// added. It is [`Deadline::NEVER`] if it would be too far off to be encoded.
     pub(crate) fn after(&self, time: Duration) -> Expires {
         let now = self.now();
-        Expires { at: Deadline::at(self.refresh().end(u128::from(now.at) + time.as_nanos()), now), floor: now.floor }
+        Expires { at: self.fixed(time, now), live_end: Deadline::NEVER, floor: now.floor }
+    }
+
+    fn fixed(&self, time: Duration, now: Now) -> Deadline {
+        Deadline::at(self.refresh().end(u128::from(now.at) + time.as_nanos()), now)
     }
 
     /// Returns whether a record with this deadline has expired. It may still be kept as stale.
@@ -176,20 +244,48 @@ impl Clock {
         match ttl {
             Ttl::Forever => Expires::NEVER,
             Ttl::Fixed(time) => self.after(time),
-            Ttl::Idle(time) => self.deadline_after(Some(time), Some(time)),
+            Ttl::Idle(time) => self.deadline_after(Some(time), Some(time), None),
+            Ttl::Both => {
+                let both = self.both().expect("only a cache with both times has this time to live");
+                self.deadline_after(Some(both.idle), Some(both.idle), Some(both.live))
+            }
             Ttl::Computed => unreachable!("the cache's `Expiry` has computed the time to live before"),
         }
     }
 
     /// Returns the deadline of a record that expires in `left`. If `idle` is given, it is an idle
     /// deadline, which a use extends to that time. It is [`Deadline::NEVER`] if `left` is `None`,
-    /// or if a time is too long to be encoded.
-    pub(crate) fn deadline_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Expires {
+    /// or if a time is too long to be encoded. If `live` is given, no use extends the deadline beyond
+    /// that time; in a cache without both times no use extends it at all, and it is `live` from now.
+    pub(crate) fn deadline_after(
+        &self,
+        left: Option<Duration>,
+        idle: Option<Duration>,
+        live: Option<Duration>,
+    ) -> Expires {
         let Some(left) = left else { return Expires::NEVER };
         let Some(idle) = idle else { return self.after(left) };
-        let Some(idle) = CompactDuration::at_least(idle) else { return Expires::NEVER };
         let now = self.now();
-        Expires { at: self.idle(idle, left, now), floor: now.floor }
+        let live_end = live.map_or(Deadline::NEVER, |live| self.fixed(live, now));
+        if !live_end.is_never() && self.both().is_none() {
+            return Expires { at: live_end, live_end: Deadline::NEVER, floor: now.floor };
+        }
+        let idle = CompactDuration::at_least(idle).map_or(Deadline::NEVER, |idle| self.idle(idle, left, now));
+        Expires { at: self.first(idle, live_end, now), live_end, floor: now.floor }
+    }
+
+    /// Returns the deadline of a record with this idle deadline and this end of its time to live: the
+    /// one by which the record expires first.
+    fn first(&self, idle: Deadline, live_end: Deadline, now: Now) -> Deadline {
+        if idle.is_never() || live_end.is_never() {
+            return if idle.is_never() { live_end } else { idle };
+        }
+        let left = |at| self.refresh().left(at, now);
+        if left(idle) < left(live_end) {
+            idle
+        } else {
+            live_end
+        }
     }
 
     /// Returns the idle deadline of a record that expires in `left`, or a fixed deadline if the
@@ -205,13 +301,13 @@ impl Clock {
         Deadline::in_seconds(u64::try_from(end).unwrap_or(u64::MAX))
     }
 
-    /// Returns the extended deadline of a record that was used just now. It is `None`, and the use
-    /// writes nothing, if `at` is no idle deadline, has passed, or was extended so recently that
-    /// the whole idle time is still left.
-    pub(crate) fn extended(&self, at: Deadline) -> Option<Deadline> {
+    /// Returns the extended deadline of a record that was used just now, at most `live_end`. It is
+    /// `None`, and the use writes nothing, if `at` is no idle deadline, has passed, or was extended so
+    /// recently that the whole idle time is still left.
+    pub(crate) fn extended(&self, at: Deadline, live_end: Deadline) -> Option<Deadline> {
         let (idle, now) = (at.idle_time()?, self.now());
         let is_due = at.nanoseconds_from(now) < idle.nanoseconds() as i64 && !at.is_past(now);
-        is_due.then(|| self.idle(idle, Duration::MAX, now))
+        is_due.then(|| self.first(self.idle(idle, Duration::MAX, now), live_end, now))
     }
 }
 
@@ -313,10 +409,14 @@ mod tests {
         let clock = Clock::start(None, RefreshTimes::default());
         let hour = Duration::from_secs(3_600);
         let fresh = clock.deadline_of(Ttl::Idle(hour)).at;
-        assert_eq!(clock.extended(fresh), None, "extended without elapsed time");
-        let aged = clock.deadline_after(Some(hour * 14 / 16), Some(hour)).at;
-        assert!(clock.extended(aged).is_some_and(|end| end.time_to_idle() == fresh.time_to_idle()));
-        assert_eq!(clock.extended(clock.after(Duration::from_secs(1)).at), None, "not an idle deadline");
+        assert_eq!(clock.extended(fresh, Deadline::NEVER), None, "extended without elapsed time");
+        let aged = clock.deadline_after(Some(hour * 14 / 16), Some(hour), None).at;
+        assert!(clock.extended(aged, Deadline::NEVER).is_some_and(|end| end.time_to_idle() == fresh.time_to_idle()));
+        assert_eq!(
+            clock.extended(clock.after(Duration::from_secs(1)).at, Deadline::NEVER),
+            None,
+            "not an idle deadline"
+        );
         assert!(clock.deadline_of(Ttl::Idle(Duration::MAX)).at.is_never());
     }
 
@@ -378,7 +478,7 @@ mod tests {
             let lasting = clock.lasting(expires).expect("the count means another time");
             let floor = now(day * DAY).floor;
             assert!((at..at + SECOND as i64).contains(&lasting.nanoseconds(floor)), "{day}");
-            assert_eq!(clock.lasting(Expires { at: lasting, floor }), None);
+            assert_eq!(clock.lasting(Expires { at: lasting, floor, ..expires }), None);
         }
     }
 }

@@ -73,6 +73,9 @@ pub(crate) struct Now {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expires {
     pub(crate) at: Deadline,
+    /// The deadline beyond which no use extends `at`; never, if there is none. Encoded for the same
+    /// floor.
+    pub(crate) live_end: Deadline,
     pub(crate) floor: Floor,
 }
 
@@ -88,7 +91,7 @@ impl Now {
 }
 
 impl Expires {
-    pub(crate) const NEVER: Self = Self { at: Deadline::NEVER, floor: Floor(0) };
+    pub(crate) const NEVER: Self = Self { at: Deadline::NEVER, live_end: Deadline::NEVER, floor: Floor(0) };
 }
 
 impl Floor {

@@ -145,7 +145,12 @@ where
             looked += 1;
             match record.deadline() {
                 at if at.is_past(now) => expired.push(record),
-                at => *earliest_seen = Deadline::earlier(*earliest_seen, at, now.floor),
+                at => {
+                    *earliest_seen = Deadline::earlier(*earliest_seen, at, now.floor);
+                    if at.is_idle() {
+                        self.clock.keep_live_end(record);
+                    }
+                }
             }
         });
         let is_done = at.is_done();
@@ -160,6 +165,7 @@ where
         if is_done {
             sweep.at = None;
             sweep.swept_to = Some(sweep.began_at);
+            self.clock.free_live_ends();
             // A record that the sweep has not visited, because it was inserted, touched or copied
             // meanwhile, has registered its deadline.
             let began = Floor::of(Now { at: sweep.began_at, floor: now.floor });

@@ -30,21 +30,23 @@ impl<K, V> Default for Times<K, V> {
 }
 
 impl<K, V> Times<K, V> {
+    /// Returns the time to live and the idle time, if both were set.
+    pub(in crate::cache) fn both(&self) -> Option<(Duration, Duration)> {
+        self.time_to_live.zip(self.time_to_idle)
+    }
+
     /// Returns the time of an entry that has none of its own, and the times in which entries are
     /// reloaded.
     ///
     /// # Errors
     ///
-    /// Both a time to live and an idle time were set, or `refresh_ahead` is not shorter than the time
-    /// to live.
+    /// `refresh_ahead` is not shorter than the time to live.
     pub(in crate::cache) fn check(&self) -> Result<(Ttl, RefreshTimes), CacheBuildError> {
         let ttl = match (self.time_to_live, self.time_to_idle) {
             (None, None) => Ttl::Forever,
             (Some(time), None) => Ttl::Fixed(time),
             (None, Some(time)) => Ttl::Idle(time),
-            (Some(time_to_live), Some(time_to_idle)) => {
-                return Err(CacheBuildError::TwoTimes { time_to_live, time_to_idle });
-            }
+            (Some(_), Some(_)) => Ttl::Both,
         };
         let refresh_ahead = self.refresh_ahead;
         match self.time_to_live {

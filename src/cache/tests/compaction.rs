@@ -215,7 +215,7 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("no entry has expired");
         // Half of the entry's hour has passed.
         let (there, left) = (std::ptr::from_ref(entry), entry.deadline().time_left(core.clock.now()).unwrap());
-        entry.set_deadline(core.clock.deadline_after(Some(HOUR / 2), entry.deadline().time_to_idle()).at);
+        entry.set_deadline(core.clock.deadline_after(Some(HOUR / 2), entry.deadline().time_to_idle(), None).at);
         (there, left)
     };
     let (before, _) = entry();

@@ -83,7 +83,7 @@ fn an_entry_saved_near_its_deadline_keeps_its_idle_time() {
     {
         let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("the entry was inserted");
-        entry.set_deadline(core.clock.deadline_after(Some(Duration::ZERO), Some(hour)).at);
+        entry.set_deadline(core.clock.deadline_after(Some(Duration::ZERO), Some(hour), None).at);
     }
     let all = saved(&cache);
     assert!(all[0].2.time_to_idle.is_some_and(|idle| idle >= hour && idle <= hour * 33 / 32), "{all:?}");

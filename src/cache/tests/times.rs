@@ -6,7 +6,7 @@
 //!
 //! A change must ensure that an early expiry fails a test, and that no shorter suspension does.
 
-use crate::cache::{CacheBuildError, Op};
+use crate::cache::Op;
 use crate::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
 
@@ -165,14 +165,4 @@ fn a_loaded_value_replaces_an_expired_entry() {
     };
     assert_eq!(cache.get_or_insert_with(1, load), 2);
     assert_eq!((cache.get(&1), cache.stats().expired), (Some(2), 1));
-}
-
-#[test]
-fn time_to_live_and_idle_time_together_are_refused() {
-    let runtime = Runtime::builder().unlimited().build().unwrap();
-    let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
-    let error = builder.time_to_live(2 * IDLE).time_to_idle(IDLE).build().unwrap_err();
-    assert_eq!(error, CacheBuildError::TwoTimes { time_to_live: 2 * IDLE, time_to_idle: IDLE });
-    let text = error.to_string();
-    assert!(text.contains("time_to_live (800ms)") && text.contains("time_to_idle (400ms)"), "{text}");
 }

@@ -109,7 +109,7 @@ impl Store {
             }
             let group = groups.entry(tenant.group.id()).or_insert_with(|| tenant.group.path()).clone();
             let time_left = left.map(|left| left.saturating_sub(away));
-            Some((self.hasher.hash(value.key()), value, Meta { group, time_left, time_to_idle: None, heat }))
+            Some((self.hasher.hash(value.key()), value, Meta { group, time_left, heat, ..Meta::default() }))
         }));
         loaded.refused += without_room;
         loaded
