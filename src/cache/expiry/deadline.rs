@@ -20,6 +20,9 @@
 //! expired when the sweep began, to that time at most (`reaper.rs`). So a record that has expired
 //! stays expired, however long no thread has looked at it.
 //!
+//! Rejected: wider deadlines, which are four more bytes in each record; and a sweep by the insert
+//! that notices a long pause, which would be O(records).
+//!
 //! A deadline that is too far from the floor for its count is stored in seconds, which do not wrap:
 //! an idle deadline then becomes a fixed one. Only records that are inserted or used before the
 //! first sweep after a long pause have such a deadline: one of 24 days, or for idle times below

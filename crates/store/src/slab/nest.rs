@@ -12,6 +12,9 @@
 //! one call may be nested in another for each slab, and for each of its thread caches if a thread
 //! moves between processors.
 //!
+//! Rejected: a bound on the depth, because another call must then count and drop the rest; and a
+//! list of slabs with pending drops, because a slab may end meanwhile.
+//!
 //! A change must ensure that an object left in a frame is dropped by that frame's call even if
 //! another object's drop panics, and that a frame is never reachable after its call has returned.
 
