@@ -1,5 +1,5 @@
-//! The reasons why PSI and mountinfo are not parsed by `procfs-core`. See docs/DESIGN.md, section
-//! 4, "Pressure".
+//! The reasons why PSI and mountinfo are not parsed by `procfs-core`. See docs/DESIGN.md,
+//! section 7.
 //!
 //! If an assertion fails after an update of `procfs-core`, the reason no longer holds, and the
 //! crate should be considered again.

@@ -1,5 +1,5 @@
 //! The reason why the crate `thin-vec` is not used: it cannot report a failed allocation. See
-//! docs/DESIGN.md, section 4, "The map".
+//! docs/DESIGN.md, section 7.
 //!
 //! If this test fails after an update of the crate, it may replace `src/thin_vec.rs`.
 
