@@ -18,7 +18,7 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
 /// A time limit that is reached only if an expected event never happens.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type Before = dyn Fn(&str, &[u8]) -> Option<io::Error> + Send + Sync;
 type After = dyn Fn(&str, &[u8], InodeInfo) -> InodeInfo + Send + Sync;

@@ -55,13 +55,12 @@ fn start(registry: &Registry) -> Reclaimer {
     Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), marks).unwrap()
 }
 
-fn wait_until(what: &str, done: impl Fn() -> bool) -> Duration {
+fn wait_until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(10), "still waiting until {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "still waiting until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
-    start.elapsed()
 }
 
 #[derive(Default)]
@@ -102,9 +101,9 @@ fn s24_debts_are_paid_in_the_background_without_any_pressure_and_exactly() {
     for priority in [12, 4, 8] {
         let before = shelf.total();
         defer(&registry, &group, node, priority);
-        wait_until("nothing is owed", || owed() == 0);
-        // Exactly the part, plus at most a carried fraction.
+        // Exactly the part, plus at most a carried fraction. It leaves the debt before it is scanned.
         let exact = shelf_part(before - 100_000, priority);
+        wait_until("all is scanned", || owed() == 0 && before - shelf.total() + 1 >= exact);
         let freed = before - shelf.total();
         assert!(freed.abs_diff(exact) <= 1, "{freed} objects for {exact} owed at priority {priority}");
     }
@@ -259,10 +258,9 @@ fn a_small_debt_is_paid_soon_and_not_at_the_next_sweep() {
     shelf.add(tree.root(), N0, 1_000_000);
     let _reclaimer = start(&registry);
     for _ in 0..3 {
-        // The thread sleeps until its next sweep, in a few seconds.
+        // The thread sleeps until its next sweep, in an hour.
         std::thread::sleep(Duration::from_millis(20));
         defer(&registry, tree.root(), N0, 12);
-        let took = wait_until("a small debt is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
-        assert!(took < Duration::from_secs(2), "it took {took:?}");
+        wait_until("a small debt is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
     }
 }

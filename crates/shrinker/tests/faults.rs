@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
 /// Longer than any machine takes, unless the event never happens.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {

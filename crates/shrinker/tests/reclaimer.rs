@@ -39,7 +39,7 @@ fn fill(shelf: &Shelf, memcg: &Memcg, node: NodeId, objects: u64) {
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(10), "still waiting until {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "still waiting until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -134,12 +134,13 @@ fn the_reclaimer_rests_if_nothing_can_be_freed() {
     shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
     fill(&shelf, tree.root(), N0, 10_000);
     let reclaimer = start(&registry);
+    reclaimer.charged(tree.root());
+    wait_until("the first round gives up", || reclaimer.stats()[0].exhausted > 0);
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(300) {
         reclaimer.charged(tree.root());
     }
     let stats = reclaimer.stats()[0];
-    assert!(stats.exhausted > 0);
     // Rests of 1, 2, 4, ... ms: eight or nine rounds, each of a step per priority from 12 to 0.
     assert!(stats.wakeups <= 12, "{} rounds in 300 ms", stats.wakeups);
 }
@@ -323,9 +324,12 @@ fn a_reclaimer_stops_promptly_and_holds_nothing() {
     let reclaimer = start(&registry);
     fill(&shelf, tree.root(), N0, 10);
     reclaimer.wake(tree.root(), ReclaimReason::Manual(ByteSize::new(100)));
-    let start_of_drop = Instant::now();
-    drop(reclaimer);
-    assert!(start_of_drop.elapsed() < Duration::from_secs(2));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(reclaimer);
+        let _ = sender.send(());
+    });
+    assert!(receiver.recv_timeout(Duration::from_secs(60)).is_ok(), "a thread does not stop");
     registration.unregister().unwrap();
     assert_eq!(Arc::strong_count(&shelf), 1);
     drop(registry);

@@ -204,14 +204,18 @@ fn registering_costs_no_grace_period() {
             }
         });
         let other: Arc<dyn Shrinker> = Arc::new(Shelf::new());
-        let start = Instant::now();
-        for _ in 0..10_000 {
-            drop(registry.builder("passing").alloc().unwrap().register(Arc::clone(&other)));
-        }
-        let took = start.elapsed();
+        let round = || {
+            let start = Instant::now();
+            for _ in 0..1_000 {
+                drop(registry.builder("passing").alloc().unwrap().register(Arc::clone(&other)));
+            }
+            start.elapsed()
+        };
+        // The shortest, as other programs lengthen a round.
+        let took = (0..10).map(|_| round()).min().unwrap();
         stop.store(true, Relaxed);
-        // The benches aim at 100,000 per second; with a grace period for each, this would take more
-        // than ten times the limit.
-        assert!(took < Duration::from_secs(5), "10,000 registrations took {took:?}");
+        // The benches aim at 100,000 per second; with a grace period for each, a round would take 5 s
+        // and more.
+        assert!(took < Duration::from_secs(2), "1,000 registrations took {took:?}");
     });
 }

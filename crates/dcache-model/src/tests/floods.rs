@@ -77,7 +77,9 @@ fn d24_the_default_holds_its_bound_under_every_adversary() {
         let fixture = Fixture::new(64, policy);
         let state = flood(&fixture, 20_000, touches);
         assert!(state.nr_negative <= bound, "{} of {bound} with {touches} touches", state.nr_negative);
-        assert_eq!(state.promoted > 0, touches > 1);
+        // The fingerprints of two names are equal in about one flood of a thousand; the name that
+        // comes later is then promoted at its first touch.
+        assert_eq!(state.promoted > 2, touches > 1, "{} promoted with {touches} touches", state.promoted);
     }
 }
 

@@ -166,8 +166,11 @@ pub fn shelf_on(nodes: usize, shelf: Shelf) -> (MemcgTree, Registry, Arc<Shelf>,
     let tree = MemcgTree::new(0);
     let shelf = Arc::new(shelf);
     shelf.hear_of_deaths(&tree);
-    // Without a bound in time: these tests are about objects, and must not fail on a busy machine.
-    let registry = Registry::with_config(&tree, RegistryConfig::new(nodes).direct_time_max_ns(u64::MAX));
+    // Without a bound in time, since these tests are about objects, and must not fail on a busy
+    // machine; and without sweeps, which would do what a notification has failed to do.
+    let hour = std::time::Duration::from_secs(3600);
+    let config = RegistryConfig::new(nodes).direct_time_max_ns(u64::MAX).sweep_every(hour);
+    let registry = Registry::with_config(&tree, config);
     let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
     (tree, registry, shelf, registration)
 }

@@ -169,22 +169,22 @@ fn s14_a_shrinker_that_ended_in_a_scan_gets_no_further_batch() {
 fn s14_an_end_that_may_wait_does() {
     in_time(|| {
         let registry = Registry::new(&MemcgTree::default(), 1);
-        let inside = Arc::new(AtomicBool::new(false));
+        let (is_begun, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let hooked = {
-            let inside = Arc::clone(&inside);
+            let (is_begun, is_over) = (Arc::clone(&is_begun), Arc::clone(&is_over));
             Hooked::new(move || {
-                inside.store(true, SeqCst);
+                is_begun.store(true, SeqCst);
                 std::thread::sleep(Duration::from_millis(50));
-                inside.store(false, SeqCst);
+                is_over.store(true, SeqCst);
             })
         };
         let registration = register(&registry, hooked);
         let id = registration.id();
         std::thread::scope(|s| {
             s.spawn(|| scan(&registry, id));
-            until("the callback begins", || inside.load(SeqCst));
+            until("the callback begins", || is_begun.load(SeqCst));
             drop(registration);
-            assert!(!inside.load(SeqCst), "a callback in flight was not waited for");
+            assert!(is_over.load(SeqCst), "a callback in flight was not waited for");
         });
     });
 }

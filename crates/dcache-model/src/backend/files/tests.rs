@@ -8,6 +8,7 @@
 use super::Files;
 use crate::negative::Unbounded;
 use crate::{Dcache, ErrorKind, Kind};
+use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
 use std::fs;
@@ -31,7 +32,8 @@ fn a_real_directory_is_served() {
 
     let tree = MemcgTree::default();
     let registry = Registry::new(&tree, 1);
-    let dcache = Dcache::builder().buckets(64).policy(Unbounded).build();
+    let topology = Arc::new(Fixed::new(registry.nodes()));
+    let dcache = Dcache::builder().buckets(64).policy(Unbounded).topology(topology).build();
     assert!(Files::open(&scratch.0.join("etc/passwd")).is_err(), "a file is no tree");
     let mount = dcache.mount(Arc::new(Files::open(&scratch.0).unwrap()), &registry, tree.root()).unwrap();
 
