@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `memory [N]` | resident bytes per entry of u64 to u64, including the allocator, with N entries (10,000,000) |
 //! | `insert` | the latency of inserts of new keys into a full cache of 1,000,000 |
-//! | `shrink` | 2,000,000 entries are shrunk to a tenth while a thread reads those that will stay: the latency of its gets, and the share of the freed memory that is returned to the system |
-//! | `shrink random` | the same, but the thread first reads random entries for a second, so that the entries that stay are scattered |
+//! | `shrink` | 2,000,000 entries are shrunk to a tenth while a thread reads those that will stay: the latency of its gets, from 50 ms before the shrink on, and the share of the freed memory that is returned to the system |
+//! | `shrink random` | the same, but the thread reads random entries of all, from a second before the shrink on, so that the entries that stay are scattered |
 //!
 //! Latencies are wall-clock times: on a machine with other work, the largest are those of threads
 //! that were not running.
@@ -22,17 +22,20 @@ use lowwater::{ByteSize, Cache, Runtime};
 
 type Numbers = Cache<u64, u64>;
 
+/// Returns a cache with a budget for `entries` entries. With a tenth more than will be inserted,
+/// nothing is evicted.
 fn cache(entries: u64) -> Numbers {
     let budget = ByteSize::new(Numbers::ENTRY_BYTES.get() * entries);
     let runtime = Runtime::builder().budget(budget).build().expect("a budget that is not 0");
     Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().expect("there are ids")
 }
 
-/// Returns keys in an order that no hardware prefetcher predicts.
+/// Returns the key of a number: no hardware prefetcher predicts the keys of successive numbers.
 fn key(n: u64) -> u64 {
     n.wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
+/// Returns the resident bytes, on a system with pages of 4 KiB.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux reports the resident pages");
     pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("the second number") * 4096
@@ -51,6 +54,7 @@ fn print_times(what: &str, mut times: Vec<u64>) {
 
 fn memory(entries: u64) {
     let cache = cache(entries / 10 * 11);
+    // So that allocations with the first entry do not count.
     fill(&cache, 0..1);
     let before = resident();
     fill(&cache, 1..entries);
@@ -70,8 +74,8 @@ fn insert() {
     print_times("insert into a full cache", (2 * ENTRIES..6 * ENTRIES).map(timed).collect());
 }
 
-/// Shrinks a cache to a tenth while a thread reads the entries that stay; prints the latencies of
-/// the reads, and the memory before and after.
+/// Shrinks a cache to a tenth while a thread reads the entries that stay, or with `random` all
+/// entries; prints the latencies of the reads, and the share of the memory that was returned.
 fn shrink(random: bool) {
     const ENTRIES: u64 = 2_000_000;
     const LOOKS_MAX: usize = 20_000_000;
@@ -80,6 +84,7 @@ fn shrink(random: bool) {
     fill(&cache, 0..ENTRIES);
     let full = resident();
     let stop = AtomicBool::new(false);
+    // Without `random`, the youngest tenth is read, which stays.
     let (first, pause) = if random { (0, 1_000) } else { (ENTRIES / 10 * 9, 50) };
     thread::scope(|s| {
         let reader = s.spawn(|| {
@@ -104,6 +109,7 @@ fn shrink(random: bool) {
         stop.store(true, Ordering::Relaxed);
         print_times("a get meanwhile", reader.join().expect("the reader does not panic"));
     });
+    // For compaction, which begins when the number of entries has been stable for 50 ms.
     thread::sleep(Duration::from_millis(300));
     let (left, now) = (cache.len() as u64, resident());
     let freed = (full - empty) as f64 * (ENTRIES - left) as f64 / ENTRIES as f64;

@@ -7,12 +7,13 @@
 //! | `stat` | as `lookup`, without a reference |
 //! | `stat, missing` | 64 cached names that do not exist |
 //! | `stat, own names` | each thread has names of its own |
-//! | `control` | a loop on registers: the share of the machine that is available |
+//! | `control` | a loop on registers, without shared data: growth with the threads comes from the machine, not from the cache |
 //!
-//! Times against threads are processor time: other load distorts them less. A watch takes wall-clock
-//! time.
+//! Times against threads are processor time, which other load distorts less; the others are
+//! wall-clock time.
 //!
-//! A change must ensure that the names are cached before the clock starts: only hits are measured.
+//! A change must ensure that only hits are measured: names are cached before the clock starts,
+//! except the missing ones, which the first iterations cache.
 
 mod common;
 mod settings;

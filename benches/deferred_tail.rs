@@ -1,8 +1,8 @@
 //! The cost of a reclaim call when earlier calls have left deferred objects. It should equal the
 //! cost without them.
 //!
-//! A cache of 1.8 million objects, of which none or a million are deferred. One call in the
-//! foreground, with each policy; the deferred count is restored after each call, so that all calls
+//! A cache of 1.8 million objects, of which none to a million are deferred (owed). One call in the
+//! foreground, with each policy; the deferred count is restored before each call, so that all calls
 //! see the same state. Scanning an object takes no time here, so the result shows how many are
 //! scanned (one batch per call of the shrinker), and the cost of the calls.
 //! `examples/deferred_tail.rs` measures latencies of threads that really allocate.
@@ -13,7 +13,7 @@
 //! | `proportional` | Linux since 5.13: at most a batch more |
 //! | `fair` | [`Registry::direct_reclaim`]: 1,024 objects, regardless of the deferred count |
 //!
-//! A change must ensure that the objects are the same in both cases, so that only the debts differ.
+//! A change must ensure that the objects are the same in all rows, so that only the debts differ.
 
 mod settings;
 
@@ -28,7 +28,7 @@ use lowwater_shrinker::{RegistryConfig, Work};
 const OBJECTS: u64 = 1_800_000;
 /// The batch size of file systems.
 const BATCH: u64 = 1024;
-/// The flags of a caller inside its file system.
+/// The flags of a caller inside a file system (`GFP_NOFS`), for which [`Inodes`] only defers.
 const NOFS: Reclaim = Reclaim::MAY_BLOCK.union(Reclaim::MAY_IO);
 
 /// A shrinker whose number of objects never changes, and whose scans take no time.
@@ -69,7 +69,8 @@ impl World {
         self.registry.shrink(self.tree.root(), NodeId::ZERO, priority, flags, &mut Work::unlimited()).scanned
     }
 
-    /// Runs passes that may not reclaim until `debt` objects are deferred.
+    /// Runs passes that may not reclaim until at least `debt` objects are deferred. Each defers
+    /// 112,500.
     fn owe(&self, debt: u64) {
         while self.registry.owed(self.tree.root(), NodeId::ZERO, self.registration.id()) < debt {
             self.pass(5, NOFS);

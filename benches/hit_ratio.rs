@@ -5,11 +5,11 @@
 //! 1, 5 and 10 % of its distinct keys: a get, and an insert on a miss.
 //!
 //! The cache is sized in bytes and evicts in batches, so the number of entries that it holds varies
-//! a little; the last one is printed. Requests come from one thread, and the reclaimer does not
-//! start below the limit, so that it does not reduce the capacity.
+//! a little; the printed number is the one that its budget is for. Requests come from one thread,
+//! and the reclaimer does not start below the limit, so that it does not reduce the capacity.
 //!
-//! It decides which order is the default. A change here changes figures that are recorded in
-//! docs/MEASURED.md: measure again.
+//! These ratios decide which order is the default. A change here changes figures that are recorded
+//! in docs/MEASURED.md: measure again.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

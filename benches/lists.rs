@@ -7,8 +7,8 @@
 //! | `walk, objects` | objects on the list | a walk over all of them, which leaves each where it is |
 //!
 //! `VecDeque` is the comparison for the walk: the same handles in an array. Curves against threads,
-//! with the lists of one lock for comparison, are in `add_del`; `lazy_footprint` has the baseline
-//! with all lists at once.
+//! with lists under one lock for comparison, are in `add_del`; `lazy_footprint` has the baseline
+//! with all lists from the start.
 //!
 //! A change must ensure that a walk visits all objects.
 
@@ -46,7 +46,8 @@ fn curve<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, Wal
     rows
 }
 
-/// Adds and deletes one object, in each place in turn. Another object stays in each place.
+/// Adds and deletes one object, in each place in turn. Another object stays in each place, so that
+/// no list becomes empty.
 fn add_del(rows: &mut BenchmarkGroup<'_, WallTime>, value: usize, places: &[(Memcg, NodeId)]) {
     let (lru, moved) = (ListLru::<Object>::new(), object());
     for (group, node) in places {

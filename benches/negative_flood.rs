@@ -111,8 +111,8 @@ fn charge(rounds: usize) {
         let fixture = fresh();
         directories(&fixture);
         let ns = ns_each(flood_names(), || look(&fixture, &names));
-        // A charge may scan only directories in use and names that were used just now; then the
-        // next one succeeds.
+        // A charge is refused if its scan finds only directories in use and names that were used
+        // just now; the next charge succeeds.
         let refused = fixture.dcache.statistics().refused;
         assert!(refused < flood_names() / 1000, "{refused} names found no room");
         ns

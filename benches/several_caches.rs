@@ -14,8 +14,10 @@
 //! | shared | one cache for all, whose keys include the trace |
 //!
 //! With `sizes` every other trace has entries ten times as large. With `costs` its misses cost
-//! twenty times as much, and miss costs are compared. Requests come from one thread, and the
-//! reclaimer does not start below the limit, so that it does not reduce the capacity.
+//! twenty times as much, and miss costs are compared. `order` is `adaptive` (the default),
+//! `s3fifo`, `lru`, `sieve` or `clock`; `every=N` runs every Nth set of traces, and `only=TEXT` the
+//! mixes with TEXT in their names. Requests of a mix come from one thread, and the reclaimer does
+//! not start below the limit, so that it does not reduce the capacity.
 //!
 //! A change must ensure that all three get the same requests.
 
@@ -30,9 +32,10 @@ use lowwater::{topology, ByteSize, Cache, Runtime, Watermarks};
 const REQUESTS_MAX: usize = 300_000;
 const SIZES_PERCENT: [u64; 3] = [1, 5, 10];
 const PARTS: u64 = 20;
-/// The smallest budget, in entries.
+/// The smallest budget, in entries: eight for each of its [`PARTS`].
 const ENTRIES_MIN: u64 = 160;
-/// A trace that just fits a small budget, and so is hit either always or never.
+/// A trace that just fits a small budget, and so is hit either always or never; the worst
+/// difference is printed without it as well.
 const LOOP: &str = "lirs-loop";
 
 /// The command line's choices.
@@ -60,6 +63,7 @@ struct Mix {
     requests: Vec<(usize, u64)>,
     sizes: Vec<u64>,
     costs: Vec<u64>,
+    /// In entries of the smallest size.
     budget: u64,
 }
 
@@ -144,7 +148,7 @@ fn trace_of(path: &Path) -> std::io::Result<Trace> {
     Ok(Trace { name, distinct: numbers.len() as u64, keys })
 }
 
-/// Returns all pairs, or random quadruples, of traces, with each ratio of rates and each size.
+/// Returns all pairs, or 20 random quadruples, of traces, with each ratio of rates and each size.
 fn mixes_of(traces: &[Trace], choices: Choices) -> Vec<Mix> {
     let mut sets = Vec::new();
     if choices.quadruples {
@@ -184,7 +188,6 @@ fn mix_of(traces: &[&Trace], rates: [usize; 2], label: &str, percent: u64, choic
         (0..traces.len()).map(|at| if on && at % 2 == 1 { value } else { 1 }).collect()
     };
     let (sizes, costs) = (other(choices.sizes, 10), other(choices.costs, 20));
-    // Requests alternate in proportion to the rates, until the first trace ends.
     let mut requests = Vec::new();
     'all: for round in 0.. {
         for (at, trace) in traces.iter().enumerate() {
@@ -193,6 +196,8 @@ fn mix_of(traces: &[&Trace], rates: [usize; 2], label: &str, percent: u64, choic
             requests.extend(keys.iter().map(|key| (at, *key)));
         }
     }
+    // Keys are numbered in the order of their first request, so the largest gives the number of
+    // distinct ones that are requested.
     let mut asked: Vec<u64> = vec![0; traces.len()];
     requests.iter().for_each(|(at, key)| asked[*at] = asked[*at].max(key + 1));
     let distinct: u64 =

@@ -1,9 +1,7 @@
-//! Processor time, which other load on the machine distorts less than wall-clock time.
+//! Processor time of the calling thread, for the benches of the dentry cache: other load on the
+//! machine distorts it less than wall-clock time.
 //!
-//! Benches of the dentry cache run on machines with other load.
-//!
-//! A change must ensure that it counts the calling thread alone: both ends of a measurement are read
-//! on one thread.
+//! A change must ensure that both ends of a measurement are read on one thread.
 
 use std::time::Instant;
 

@@ -1,10 +1,10 @@
 //! Fixtures that the benches of the dentry cache share.
 //!
-//! One tree, one set of policies and sizes, so that the figures of different benches are
+//! One kind of tree and one list of policies, so that the figures of different benches are
 //! comparable.
 //!
-//! A change of a size or policy changes the figures of all these benches: measure again what
-//! docs/MEASURED.md quotes.
+//! A change of either changes the figures of all these benches: measure those of docs/MEASURED.md
+//! again.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// A cache with one mount of a tree in memory.
 pub struct Fixture {
-    // Dropped before the registry and the tree that it refers to.
+    // Dropped first: it refers to the registry and the tree.
     pub mount: Mount,
     pub dcache: Dcache,
     pub registry: Registry,
@@ -31,7 +31,7 @@ impl Fixture {
         Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy), None)
     }
 
-    /// Returns a cache that charges names to a memcg with a `max` of `room`.
+    /// Returns a cache that charges names to the root memcg, whose `max` is `room`.
     pub fn charged(buckets: usize, policy: Box<dyn NegativePolicy>, room: ByteSize) -> Self {
         Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy).charge(true), Some(room))
     }

@@ -1,6 +1,4 @@
-//! Settings of criterion for all benches.
-//!
-//! Shared by the benches of this folder by `mod settings`.
+//! Settings of criterion, for the benches of this folder that have `mod settings`.
 //!
 //! `cargo bench -- --quick` must take less than 5 minutes with 2 processors (`ci/bench.sh` prints
 //! the time), so measurements are short, and the distributions that criterion draws have few points.
@@ -9,8 +7,9 @@ use std::time::Duration;
 
 use criterion::Criterion;
 
-/// Points of the distributions by which criterion estimates errors, and which it draws. With its
-/// default of 100,000 a plot took 7 s of processor time, more than ten times a quick measurement.
+/// Points of the distributions by which criterion estimates errors, and which it draws. With
+/// criterion's default of 100,000 a plot took 7 s of processor time, more than ten times a quick
+/// measurement.
 /// 95 % intervals of 10 to 20 samples need no more than this.
 const RESAMPLES: usize = 5_000;
 

@@ -27,8 +27,8 @@ pub fn most() -> usize {
     counts().into_iter().max().unwrap_or(1)
 }
 
-/// Runs `work` on `threads` threads (one: the calling thread), each with its number. Returns the time from when all are ready
-/// until the last is done.
+/// Runs `work` on `threads` threads (one: the calling thread), each with its number. Returns the
+/// time from when all are ready until the last is done.
 pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     if threads == 1 {
         let begin = Instant::now();

@@ -1,8 +1,8 @@
 //! The trait of a measured cache, and the list of its implementations.
 //!
 //! Fairness is the aim: one key and value type, one hash, the settings that each library
-//! recommends, and its own operation for a shrink. A new contender is one file and one line in the
-//! list.
+//! recommends, and its own operation for a shrink. A new contender is a file in `contenders/`, and
+//! its name in `contenders.rs`, in `runs!`, and in `CONTENDERS` of `report/record.rs`.
 //!
 //! A change of the trait must leave each contender its own fastest call.
 
@@ -21,8 +21,7 @@ pub trait Contender: Sized + Send + Sync + 'static {
     /// Creates a cache that holds at most about `entries`.
     fn new(entries: usize) -> Self;
 
-    /// As [`new`](Self::new), but holds as many entries as allowed at any time: for hit ratios and
-    /// sizes.
+    /// As [`new`](Self::new), but holds as many entries as allowed at any time: for hit ratios.
     fn exact(entries: usize) -> Self {
         Self::new(entries)
     }
@@ -44,7 +43,7 @@ pub trait Contender: Sized + Send + Sync + 'static {
     /// Returns the number of entries held.
     fn len(&self) -> usize;
 
-    /// Runs deferred maintenance (as moka calls it).
+    /// Runs deferred maintenance. The name is moka's.
     fn run_pending_tasks(&self) {}
 
     /// Shrinks by [`SHRINK`](Self::SHRINK). May continue in the background after it returned.
@@ -103,7 +102,7 @@ pub(crate) use runs;
 fn nothing<P: Contender>() {}
 
 impl Plan {
-    /// Returns an error if `--only` names an unknown contender.
+    /// Returns an error if `--only` names an unknown contender, or `--threads` has a 0.
     pub fn check(&self) -> Result<(), String> {
         let names: Vec<_> = runs!(nothing as fn()).iter().map(|run| run.name).collect();
         match self.only.iter().find(|name| !names.contains(&name.as_str())) {
@@ -137,5 +136,5 @@ pub fn hasher() -> ahash::RandomState {
     ahash::RandomState::with_seeds(1, 2, 3, 4)
 }
 
-/// The type of that hash.
+/// The type of [`hasher`].
 pub type Hash = ahash::RandomState;

@@ -10,8 +10,8 @@ use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use rand_distr::Zipf;
 
-/// A multiplier that spreads neighbouring numbers over the hash space. Odd, so that distinct
-/// numbers give distinct keys.
+/// A multiplier that spreads neighbouring numbers over all keys. Odd, so that distinct numbers give
+/// distinct keys.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Returns the key of a number.

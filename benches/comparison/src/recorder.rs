@@ -3,7 +3,8 @@
 //! On a machine with other load the longest calls are those of preempted threads; so each call
 //! records whether it was preempted, and both maxima are shown.
 //!
-//! A change must ensure that recording a call takes much less time than the call.
+//! A change must keep the recording outside of the measured time: it makes a system call, which may
+//! take longer than the call that is measured.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,8 @@ impl Recorder {
         Self { calls, max_ns: 0, max_unpreempted_ns: 0, interruptions: interruptions() }
     }
 
-    /// Runs `call` and records its latency. For one thread only.
+    /// Runs `call` and records its latency. Called on the thread that created the recorder, whose
+    /// context switches it counts.
     pub fn time<R>(&mut self, call: impl FnOnce() -> R) -> R {
         let begin = Instant::now();
         let result = call();

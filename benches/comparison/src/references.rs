@@ -31,8 +31,7 @@ mod tests {
         let distinct = keys.iter().collect::<std::collections::HashSet<_>>().len();
         let best = optimum(&keys, 50);
         for (name, policy) in ALL {
-            // Ten times the distinct keys: S3-FIFO's small queue, a tenth of it, must hold all of
-            // them.
+            // More than the distinct keys, so that no policy evicts.
             assert_eq!(policy(&keys, 10 * distinct), keys.len() - distinct, "{name}: with room for all, a miss each");
             let hits = policy(&keys, 50);
             assert!(hits > 0 && hits <= best, "{name}: {hits} hits, and {best} are the most");

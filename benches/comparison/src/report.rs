@@ -1,6 +1,7 @@
 //! The report: tables as Markdown, as JSON, and as plots.
 //!
-//! A section returns tables and does not print, so that all forms show the same figures.
+//! A section hands its tables to the report and does not print them, so that all forms show the
+//! same figures.
 //!
 //! A new form reads the same tables; a section must not depend on the form.
 
@@ -33,6 +34,7 @@ pub struct Table {
     /// One word, for file names and JSON.
     pub name: &'static str,
     pub title: String,
+    /// The heading of the first column.
     pub first: &'static str,
     pub columns: Vec<Column>,
     /// A missing figure is NaN.
@@ -112,7 +114,7 @@ impl Report {
         }
     }
 
-    /// Prints a table, or keeps it for the end.
+    /// Prints a table, unless the report is JSON, and keeps it for [`end`](Self::end).
     pub fn table(&mut self, table: Table) -> Result<(), String> {
         match &mut self.json {
             Some(json) => {

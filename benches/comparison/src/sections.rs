@@ -1,8 +1,9 @@
 //! The sections: one file for each kind of measurement.
 //!
-//! Each has a `measure` function, called by `main` with the plan, that returns its tables.
+//! Each has a `measure` function, which `main` calls with the plan and the report, to which it adds
+//! its tables.
 //!
-//! A new section is a file with such a function, and a line in `main`.
+//! A new section is a file with such a function, a value of `Section`, and a call in `main`.
 
 pub mod hit_ratio;
 pub mod latency;

@@ -1,10 +1,10 @@
 //! Threads that are bound to processors and start at once; and a control that shows whether the
 //! processors are free.
 //!
-//! Without a free processor for each thread throughput means little: the control's ratio says how
-//! free they were, and the report prints it.
+//! Without a free processor for each thread throughput means little. The control's ratio shows how
+//! free the processors were, and the report prints it.
 //!
-//! A change must ensure that no thread starts before all are bound.
+//! A change must ensure that no thread starts its work before all are bound.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -86,7 +86,8 @@ pub fn bind(processor: usize) {
     let _not_allowed = set.set(processor).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
 }
 
-/// Measures up to `threads_max` threads that share no state, compared with one.
+/// Measures `threads_max` threads that share no state, compared with one; see
+/// [`Control::threads`].
 pub fn control(threads_max: usize) -> Control {
     let spin = |_| {
         let mut x = 1_u64;

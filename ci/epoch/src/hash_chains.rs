@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The published object. Loom tracks each access, and reports two that are not ordered.
 struct Object(UnsafeCell<u64>);
 
-/// Objects freed in all executions. The test asserts that it is not 0.
+/// Objects freed in all executions. Without any, the model would check nothing.
 static FREED: AtomicUsize = AtomicUsize::new(0);
 
 /// Overwrites the number of an object that no reader may read any more. Loom reports a reader that
@@ -56,6 +56,7 @@ unsafe fn free(object: *mut ()) {
 /// `at_once` the object is overwritten without a grace period, and the model has to fail.
 fn check(at_once: bool) {
     let mut model = loom::model::Builder::new();
+    // With two preemptions a model takes long: only on request, by LOOM_MAX_PREEMPTIONS.
     model.preemption_bound = model.preemption_bound.or(Some(1));
     model.check(move || {
         let object = Box::new(Object(UnsafeCell::new(7)));
@@ -77,7 +78,8 @@ fn check(at_once: bool) {
                     unsafe { guard.retire_by(object.cast(), free) };
                 }
                 drop(guard);
-                // Each flush advances the epoch by one, unless a pinned thread prevents it.
+                // Each flush advances the epoch by one, unless a pinned thread prevents it; the
+                // object is freed two epochs after its retirement.
                 (0..4).for_each(|_| crossbeam_epoch::pin().flush());
             })
         };

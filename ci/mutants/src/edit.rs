@@ -40,7 +40,8 @@ impl<'a> Edits<'a> {
 
     /// Adds the edit, unless it overlaps with another one.
     pub fn try_add(&mut self, new: Edit) -> bool {
-        // An empty range is an insertion: it overlaps a replacement inside of it, not at its ends.
+        // An empty range is an insertion, which overlaps a replacement only strictly inside of the
+        // replaced range.
         let overlaps = |old: &Edit| match (old.at.is_empty(), new.at.is_empty()) {
             (true, true) => false,
             (false, true) => old.at.start < new.at.start && new.at.start < old.at.end,

@@ -8,12 +8,12 @@
 //! lowwater-mutants FOLDER < JSON > TABLE
 //! ```
 //!
-//! `FOLDER` is a copy of the workspace, which is edited in place; line numbers stay. `TABLE` has a
-//! line for each mutant: its number, the result (`switch` or `cannot`), the byte range of the edit,
-//! and its name.
+//! `FOLDER` is a copy of the workspace, which is edited in place. `TABLE` has a line for each
+//! mutant: its number, the result (`switch` or `cannot`), and its name.
 //!
-//! A change must ensure that line numbers stay, and that a run without `LOWWATER_MUTANT` behaves as
-//! the original.
+//! A change must ensure that lines keep their numbers, by which `run.py` finds the mutants that do
+//! not build, and that a run without `LOWWATER_MUTANT` behaves as the original. (The operands of a
+//! binary operator are repeated; if they have several lines, the lines after them move.)
 
 mod edit;
 mod site;

@@ -1,8 +1,8 @@
 //! A service with three caches in one budget, as its developer writes it from the documents alone:
 //! tenants from a header, awaited loads, values that slow readers hold, metrics.
 //!
-//! `ci/service.sh` measures its resident memory against the budget. A change must ensure that it
-//! stays below 200 lines and needs nothing that the documents do not describe.
+//! `ci/service.sh` runs the service; `main` fails if resident memory is too far above the budget. A
+//! change must ensure that this file has at most 200 lines and needs no undocumented function.
 
 #![forbid(unsafe_code)]
 
@@ -30,9 +30,9 @@ struct Request {
 
 enum Response {
     Ok(Bytes),
-    /// 403: the name of the tenant is none.
+    /// 403: not the name of a tenant.
     Forbidden,
-    /// 503: no memory for the value, as slow readers hold it.
+    /// 503: slow readers hold the memory that the value needs, or there are too many tenants.
     Busy,
 }
 

@@ -1,9 +1,10 @@
 //! The turn to evict from a cache: one thread has it at a time.
 //!
 //! An implementation of [`Evict`](crate::Evict) may lower a capacity and set it back, so two
-//! threads must not evict at once. A thread never waits for another: the other could wait for it,
-//! or be the same one, in the drop of an evicted value. It leaves a request, and the thread that
-//! evicts serves it before it returns; after a panic, the next turn serves it.
+//! threads must not evict at once. No thread waits for the turn: its holder may wait for that
+//! thread, or be the same thread, in the drop of an evicted value. A thread that finds the turn
+//! taken can leave a request instead, which the holder serves before it returns; after a panic, the
+//! next turn serves the request.
 //!
 //! A change must ensure that a turn ends only when no request is left.
 
@@ -45,7 +46,7 @@ impl Eviction {
         Some(Turn(self))
     }
 
-    /// A panic inside the lock changes nothing.
+    /// Ignores poison: no panic leaves the state half changed.
     fn lock(&self) -> MutexGuard<'_, EvictionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +67,7 @@ impl Turn<'_> {
     }
 }
 
-/// After a panic.
+/// Runs only after a panic in an eviction: [`end`](Self::end) forgets the turn.
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.lock().is_running = false;

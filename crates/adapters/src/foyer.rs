@@ -34,9 +34,9 @@ where
     }
 
     fn shrink_to(&self, target: ByteSize) {
-        // After an error or a failed start of a thread, shards may be left as they are: the runtime
-        // asks again. The second call must follow also after a panic (no thread, a listener), or
-        // the cache would stay small.
+        // After an error or a panic, shards may be left as they are: the runtime asks again.
+        // `resize` panics if a thread cannot be started, or if a listener or the drop of a value
+        // panics. The second call must follow nevertheless, or the cache would stay small.
         let resize = |capacity| drop(catch_unwind(AssertUnwindSafe(|| self.resize(capacity))));
         let capacity = self.capacity();
         resize(usize::try_from(target.get()).unwrap_or(usize::MAX));

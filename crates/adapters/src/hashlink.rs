@@ -1,7 +1,7 @@
 //! `hashlink::LruCache` in a [`Weighed`](crate::Weighed).
 //!
-//! The crate counts entries and is for one thread, so it gets weights and a lock there; here are
-//! only its two operations.
+//! The crate counts entries and is for one thread. `Weighed` adds weights and a lock; here are only
+//! the two operations that it needs.
 //!
 //! A change must ensure that `push` makes the entry the youngest, and returns the entry that left
 //! for it.
@@ -21,8 +21,9 @@ where
     type Key = K;
     type Value = V;
 
-    /// The key is cloned: `hashlink` returns a replaced value without its key. A cache that is full
-    /// by its own capacity evicts first, as its insert would drop the entry unseen.
+    /// Clones the key: `hashlink` returns a replaced value without its key. If the cache is full by
+    /// its own capacity, evicts the oldest entry first: `LruCache::insert` would drop it, and its
+    /// weight would stay.
     fn push(&mut self, key: K, value: V) -> Option<(K, V)> {
         if self.len() >= self.capacity() && !self.contains_key(&key) {
             let oldest = self.remove_lru();

@@ -1,7 +1,7 @@
 //! `lru::LruCache` in a [`Weighed`](crate::Weighed).
 //!
-//! The crate counts entries and is for one thread, so it gets weights and a lock there; here are
-//! only its two operations.
+//! The crate counts entries and is for one thread. `Weighed` adds weights and a lock; here are only
+//! the two operations that it needs.
 //!
 //! A change must ensure that `push` makes the entry the youngest, and returns the entry that left
 //! for it.

@@ -97,20 +97,20 @@ fn a_weight_that_is_a_lie_is_charged_up_to_the_budget_and_harms_no_other() {
 /// A value that adds to its cache when it is dropped.
 struct AddsInDrop;
 
-static ADDS: OnceLock<Adapted<Weighed<Newest>>> = OnceLock::new();
+static ADDS: OnceLock<Adapted<Weighed<Fifo>>> = OnceLock::new();
 
 impl Drop for AddsInDrop {
     fn drop(&mut self) {
-        if let Some(cache) = ADDS.get().filter(|cache| cache.with(|newest| newest.0.len() < 100)) {
+        if let Some(cache) = ADDS.get().filter(|cache| cache.with(|fifo| fifo.0.len() < 100)) {
             cache.update(|cache| drop(cache.insert(0, vec![])));
         }
     }
 }
 
-/// A list of entries: the least cache that `Weighed` takes.
-struct Newest(Vec<(u64, Vec<AddsInDrop>)>);
+/// A list of entries, the oldest first: the least cache that `Weighed` takes.
+struct Fifo(Vec<(u64, Vec<AddsInDrop>)>);
 
-impl OldestFirst for Newest {
+impl OldestFirst for Fifo {
     type Key = u64;
     type Value = Vec<AddsInDrop>;
 
@@ -127,7 +127,7 @@ impl OldestFirst for Newest {
 #[test]
 fn a_value_may_use_its_cache_when_it_is_dropped() {
     let runtime = runtime();
-    let cache = Weighed::new(Newest(Vec::new()), |_, _| 64_u64 << 10);
+    let cache = Weighed::new(Fifo(Vec::new()), |_, _| 64_u64 << 10);
     ADDS.set(adapt(&runtime, "adds", cache).unwrap()).unwrap();
     let cache = ADDS.get().unwrap();
     for n in 0..100 {
@@ -135,7 +135,7 @@ fn a_value_may_use_its_cache_when_it_is_dropped() {
     }
     runtime.reclaim(runtime.root(), BUDGET);
     assert!(runtime.root().usage() <= BUDGET);
-    assert_eq!(cache.weight(), ByteSize::kib(64) * cache.with(|newest| newest.0.len()) as u64);
+    assert_eq!(cache.weight(), ByteSize::kib(64) * cache.with(|fifo| fifo.0.len()) as u64);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn an_insert_that_finds_no_room_is_evicted_again() {
 #[test]
 #[should_panic(expected = "no weight")]
 fn a_cache_with_entries_cannot_be_weighed() {
-    let full = Newest(vec![(1, vec![])]);
+    let full = Fifo(vec![(1, vec![])]);
     let _ = Weighed::new(full, |_, _| 1_u64);
 }
 
@@ -258,7 +258,7 @@ fn an_eviction_that_panics_gives_its_turn_back() {
     assert!(cache.weight() <= cache.charged(), "{} are charged for {}", cache.charged(), cache.weight());
 }
 
-/// Caches that have a capacity of their own, in entries.
+/// The caches have a capacity of their own, in entries.
 #[test]
 fn entries_that_a_bounded_cache_evicts_by_itself_leave_their_weight() {
     fn check<C: OldestFirst<Key = u64, Value = String>>(cache: C) {

@@ -1,7 +1,7 @@
 //! Each kind of adapted cache beside a lowwater `Cache` in one budget: it gives way when it is not
 //! used, takes its share when it is, and stays within the budget.
 //!
-//! A change must ensure that each cache of `adapt` has a `Kind` here.
+//! A change must ensure that each cache that the crate adapts has a `Kind` here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -142,8 +142,8 @@ impl Kind for Fifo {
     }
 }
 
-/// The shares are examined, not the time of a charge: on a busy machine the reclaimer may stand in a
-/// cache for longer than the default time limit.
+/// A runtime with a long time limit for direct reclaim: on a busy machine the reclaimer may be in a
+/// cache for longer than the default limit, and these tests are about shares, not time.
 fn runtime() -> Runtime {
     let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
     builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
@@ -229,7 +229,8 @@ fn holds_the_budget<C: Kind>(name: &str) {
                     C::ask(cache, keys.next());
                     let _ = ours.insert(keys.next(), vec![0; VALUE]);
                     assert!(runtime.root().usage() <= BUDGET);
-                    // One value of each thread is in the cache before it is charged.
+                    // One value of each thread is in the cache before it is charged; more while
+                    // one thread evicts, because the other does not wait for it.
                     let charged = cache.charged();
                     let weight = cache.weight();
                     let slack = ByteSize::kib(16) * 8;
@@ -267,8 +268,8 @@ fn each_cache_gives_way() {
     gives_way::<Fifo>("closures");
 }
 
-/// Not for foyer, which evicts on threads of its own: it held 30 to 75 % of both. An `lru` whose
-/// evictions start two threads held 69 to 80 %.
+/// Not for foyer, which held 30 to 75 % of both, because it evicts on threads of its own: an `lru`
+/// that was made to start two threads in each eviction held 69 to 80 %.
 #[test]
 fn each_cache_but_foyer_takes_its_share() {
     takes_its_share::<Quick>("quick_cache");
@@ -277,8 +278,9 @@ fn each_cache_but_foyer_takes_its_share() {
     takes_its_share::<Fifo>("closures");
 }
 
-/// A change of capacity for each eviction loses ghosts. Beside it, a cache of a fixed capacity. The
-/// loss was 0.051 to 0.062, by how often the reclaimer ran.
+/// Each eviction changes the capacity, which loses ghosts. The hit ratio is compared with that of a
+/// cache of a fixed capacity: the loss was 0.051 to 0.062, depending on how often the reclaimer
+/// ran.
 #[test]
 fn quick_cache_loses_few_hits_by_its_evictions() {
     let runtime = runtime();

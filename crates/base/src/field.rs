@@ -5,8 +5,8 @@
 //! trait must call both.
 
 /// Compiles only if `Self` itself has the field, of exactly this type, at an aligned address:
-/// neither `offset_of!` nor `&raw` goes through a `Deref` of the object or of the field, and `&` is
-/// an error for a packed field.
+/// `offset_of!` finds no field through a `Deref` of the object, `&raw` is not coerced through a
+/// `Deref` of the field, and `&` is an error for a packed field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __own_field {
@@ -19,10 +19,10 @@ macro_rules! __own_field {
     };
 }
 
-/// Compiles only if the tokens are generic parameters: other tokens could close the bracket of an
-/// `unsafe impl` and write an unsafe impl of anything. Tokens that close the bracket here must
-/// continue with `(`, which makes the other expansion an inherent impl, and an inherent impl cannot
-/// be unsafe.
+/// Compiles only if the tokens are generic parameters: other tokens could close the bracket of the
+/// caller's `unsafe impl<..>` and write an unsafe impl of anything. Tokens that close the bracket
+/// of the function here must continue with `(`. In the caller they then begin an inherent impl,
+/// which cannot be unsafe.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __generic_parameters {

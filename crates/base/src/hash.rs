@@ -1,9 +1,8 @@
 //! Constants for hashing.
 //!
-//! One constant for all crates, so that a table that is indexed by one hash is not filled unevenly
-//! by another.
+//! One multiplier for all crates, so that none has a multiplier of its own with a worse spread.
 //!
-//! A change of a constant moves the entries of all tables, and must be measured.
+//! A change of it moves the entries of all tables, and must be measured.
 
 /// 2^64 divided by the golden ratio: the products of consecutive numbers are far apart (Fibonacci
 /// hashing).

@@ -1,7 +1,7 @@
 //! Memory mapped directly from the system: zeroed, and allocated page by page on first access.
 //!
-//! Large tables are mapped instead of allocated: an allocator would clear them at once, and keep
-//! them after a free. The caller owns the mapping and must unmap exactly that range.
+//! Large tables are mapped instead of allocated: an allocator may clear them at once, and keep them
+//! after a free. The caller owns the mapping and must unmap exactly that range, whole or in parts.
 
 use core::ptr::{self, NonNull};
 use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};

@@ -3,9 +3,9 @@
 //!
 //! Slots and segments are in chunks that stay allocated when one of them is freed, so
 //! AddressSanitizer does not detect a use after free there. Under the cfg, freed memory is filled
-//! with 0xDB, which a canary value detects. Under `--cfg 'lowwater_poison="address"'`,
-//! AddressSanitizer's region poisoning is used as well, and reports the access itself. Without the
-//! cfgs both functions are empty.
+//! with 0xDB, which a canary value detects. With `--cfg 'lowwater_poison="address"'` in addition,
+//! AddressSanitizer's region poisoning reports the access itself. Without the cfgs both functions
+//! are empty.
 //!
 //! A change must ensure that memory is unpoisoned before it is used again, and that both functions
 //! are empty without the cfgs.
@@ -19,17 +19,17 @@ unsafe extern "C" {
     fn __asan_unpoison_memory_region(begin: *const core::ffi::c_void, bytes: usize);
 }
 
-/// Poisons freed memory, except that its first `linked` bytes, where a free list has its link, may
-/// be accessed.
+/// Poisons freed memory. Its first `linked` bytes, where a free list has its link, are overwritten,
+/// but may be accessed afterwards.
 ///
 /// # Safety
 ///
 /// The memory is one allocation of the caller's, `linked` is at most `bytes`, and no code uses the
-/// memory until [`unpoison`].
+/// memory behind the first `linked` bytes until [`unpoison`].
 #[inline(always)]
 pub unsafe fn poison(begin: *mut u8, bytes: usize, linked: usize) {
     #[cfg(lowwater_poison)]
-    // SAFETY: the memory is the caller's, and no code uses it (this function's clause).
+    // SAFETY: the memory is the caller's (this function's clause).
     unsafe {
         begin.write_bytes(PATTERN, bytes);
     }

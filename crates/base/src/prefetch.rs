@@ -9,7 +9,7 @@
 pub fn prefetch<T>(of: &T) {
     let first = core::ptr::from_ref(of).cast::<u8>();
     prefetch_at(first);
-    // A value no larger than its alignment lies in one line.
+    // A value no larger than its alignment lies in one line, if the alignment is at most a line.
     if size_of::<T>() > align_of::<T>() {
         prefetch_at(first.wrapping_add(size_of::<T>() - 1));
     }

@@ -1,5 +1,5 @@
-//! The synchronization layer of the workspace: all its locks, atomics and threads come from this
-//! module.
+//! The synchronization layer of the crates below `lowwater`, and of `lowwater-dcache-model`: their
+//! locks, atomics and threads come from this module.
 //!
 //! | build | locks | atomics | used by |
 //! |---|---|---|---|
@@ -8,8 +8,8 @@
 //! | without `std`, with `embedder` | the embedder's | core | kernels |
 //! | `--cfg lowwater_loom` | loom's | loom's | model checks |
 //!
-//! Only this module and its parts use loom, parking_lot, spin or `std::sync`. The other crates use
-//! [`sync`](self) as well, so that one model check can cover several crates. loom is enabled by a
+//! Only this module and its parts choose between loom, parking_lot and spin. All these crates use
+//! [`sync`](self), so that one model check can cover several of them. loom is enabled by a
 //! cfg with a name of our own, not by a feature: a feature could be enabled by accident for a whole
 //! dependency tree, and the plain cfg `loom` already has a meaning for other crates in that tree.
 //!
@@ -17,8 +17,8 @@
 //! a guard that derefs. `RawLock`, for this workspace only, is the same lock without data, for
 //! structures that lay out their own fields and pass guards to callbacks.
 //!
-//! Code of the other crates must not use locks, atomics or threads from elsewhere: model checks
-//! would not see them.
+//! Code of these crates must not use locks, atomics or threads from elsewhere: model checks would
+//! not see them. (`lowwater`, the server and the adapters have no model checks.)
 
 #[cfg(all(not(lowwater_loom), not(feature = "std")))]
 mod core;

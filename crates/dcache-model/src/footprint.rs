@@ -1,7 +1,7 @@
 //! The footprint of a dentry: the bytes that are charged to its memcg.
 //!
-//! Tenants are charged this figure, so it includes the allocator's overhead; a change of `Dentry`
-//! must keep `DENTRY_BYTES` up to date (a test compares it).
+//! Tenants are charged this figure, so it includes the allocator's overhead. `DENTRY_BYTES` follows
+//! the size of `Dentry`; a change that allocates memory for a field must add it here.
 
 use crate::dentry::Dentry;
 use crate::flag;
@@ -14,7 +14,7 @@ const HEADER: usize = 8;
 const ALIGN: usize = 16;
 
 /// The bytes of a dentry with a name of up to [`INLINE_MAX`] bytes, including the allocator's
-/// overhead and the dentry's index among the children of its parent.
+/// overhead and the dentry's slot among the children of its parent.
 pub(crate) const DENTRY_BYTES: usize = {
     /// Both counts of an `Arc`.
     const COUNTS: usize = 16;
@@ -28,7 +28,8 @@ pub(crate) const DENTRY_BYTES: usize = {
 /// Returns the bytes of a dentry with a name of `name_len` bytes, including the allocator's
 /// overhead.
 pub(crate) fn bytes_of(name_len: usize) -> u64 {
-    /// The box of a long name's box.
+    /// The allocation of the outer box of a long name's tail, with its header: the tail is boxed
+    /// twice.
     const OUTER: usize = 32;
     let tail = match name_len.saturating_sub(INLINE_MAX) {
         0 => 0,

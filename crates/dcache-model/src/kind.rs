@@ -1,8 +1,8 @@
 //! The kind of an inode.
 //!
-//! The numbers are the type bits of `flag.rs`; 0 means negative and is no kind.
+//! The numbers are the type bits of a dentry's flags; 0 means negative and is no kind.
 //!
-//! A change of a number must be made in `flag.rs`, too.
+//! The numbers of `kind_of` and `type_of` must agree, and stay below 4: `flag::TYPE` has two bits.
 
 use crate::flag;
 

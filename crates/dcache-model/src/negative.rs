@@ -1,10 +1,10 @@
-//! Policies that bound negative dentries. A policy runs once for each new negative, at its first
-//! last put.
+//! Policies that bound negative dentries. A policy runs once for each new negative, when its first
+//! users have put it.
 //!
 //! | policy | bound | most negatives of a client that looks up each name twice |
 //! |---|---|---|
 //! | [`Unbounded`] | memory | memory |
-//! | [`ThreeInARow`] | 3 per bucket, plus those looked up again | memory |
+//! | [`ThreeInARow`] | 3 per bucket and per positive, plus those looked up again | memory |
 //! | [`PerDirectory`] | n per directory | n per directory |
 //! | [`Probation`], the default | a share of the memcg's positives, or a floor | the share of its own memcg |
 

@@ -117,11 +117,12 @@ fn runtime(budget: u64, marks: Marks) -> Runtime {
 }
 
 /// Returns the budget with which the cache holds `entries` and never more. Starts with the
-/// documented size of an entry, and corrects it by experiment: twice as many keys are inserted, and
-/// the largest number held at one time counts.
+/// documented size of an entry, and corrects the budget by experiment: twice as many keys are
+/// inserted, and the largest number held at one time counts. After `TRIES_MAX` experiments the last
+/// correction is taken unchecked.
 fn budget(entries: usize, marks: Marks) -> u64 {
     static KNOWN: Mutex<Option<HashMap<(usize, Marks), u64>>> = Mutex::new(None);
-    /// The relative deviation that is accepted.
+    /// The part of `entries` by which the largest number may fall short.
     const WITHIN: f64 = 0.002;
     const TRIES_MAX: u32 = 6;
 

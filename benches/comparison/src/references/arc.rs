@@ -1,7 +1,8 @@
 //! ARC, after its paper: one list of entries that were requested once and one of those requested
 //! again, each with a ghost list of its evicted keys. Ghost hits adapt the share of the two lists.
 //!
-//! Do not optimize it: its value is that it can be compared with the paper line by line.
+//! Do not optimize it: its value is that it can be compared with the paper line by line. Names of
+//! the paper are in brackets.
 
 use lru::LruCache;
 
@@ -10,11 +11,15 @@ type Queue = LruCache<u64, ()>;
 
 struct Arc {
     entries: usize,
-    /// The target length of the list of entries requested once (`p` in the paper).
+    /// The target length of `once` (p).
     once_wanted: usize,
+    /// Entries requested once (T1).
     once: Queue,
+    /// Entries requested again (T2).
     again: Queue,
+    /// Keys evicted from `once` (B1).
     once_ghosts: Queue,
+    /// Keys evicted from `again` (B2).
     again_ghosts: Queue,
 }
 
@@ -49,6 +54,7 @@ impl Arc {
         false
     }
 
+    /// Makes room for a key that is in no list (case IV).
     fn make_room_for_new(&mut self) {
         let once = self.once.len() + self.once_ghosts.len();
         let all = once + self.again.len() + self.again_ghosts.len();
@@ -67,7 +73,8 @@ impl Arc {
         }
     }
 
-    /// Evicts one entry to its ghost list, if the cache is full.
+    /// Evicts one entry to its ghost list, if the cache is full (REPLACE). `from_again_ghosts`: the
+    /// requested key was in `again_ghosts`.
     fn make_room(&mut self, from_again_ghosts: bool) {
         let once = self.once.len();
         if once + self.again.len() < self.entries {

@@ -6,7 +6,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
+/// The divisor of the capacity for that of the small queue.
 const SMALL_PARTS: usize = 10;
+/// The maximum of an entry's count of uses, which has two bits.
 const USES_MAX: u8 = 3;
 /// Uses in the small queue with which an entry moves to the main queue.
 const KEEP_USES: u8 = 2;

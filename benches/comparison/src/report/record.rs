@@ -62,7 +62,7 @@ impl Record {
     }
 }
 
-/// Returns the processors, the system, and the contenders' versions.
+/// Returns the processor's model, the system, and the contenders' versions.
 fn machine() -> String {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processor

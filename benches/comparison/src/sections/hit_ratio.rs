@@ -2,7 +2,7 @@
 //!
 //! One thread, so the result depends on the policy alone. The traces are not in this repository.
 //!
-//! A change must keep one thread and the order of the accesses, so that two runs give equal ratios.
+//! A change must keep one thread and the order of the accesses, so that runs can be compared.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

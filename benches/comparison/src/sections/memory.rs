@@ -21,8 +21,8 @@ const CACHE_ENTRIES: usize = 10_000;
 /// Tenants of one cache.
 const TENANTS: usize = 10_000;
 
-/// Reports the bytes of an entry, of an empty cache, and of a tenant, for each contender; each
-/// figure comes from a child process.
+/// Reports the bytes of an entry and of an empty cache for each contender, and of a tenant for
+/// ours; each figure comes from a child process.
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let rows = children(plan, "fill", fills(), plan.entries)?;
     report.table(Table {

@@ -3,7 +3,7 @@
 //!
 //! It shows whether a shrink blocks readers, and how much memory comes back.
 //!
-//! A change must ensure that the readers run before, during and after the shrink.
+//! A change must ensure that the reader runs before the shrink begins, and until it is done.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -94,8 +94,9 @@ fn shrink<P: Contender>(entries: usize) -> Figures {
             bind(processors[0]);
             read(&cache, entries as u64, &state)
         });
-        // The shrinking thread has another processor. Background threads of the cache were created
-        // before, and are not bound.
+        // The shrinking thread has another processor, if there is one. The cache's background
+        // threads were created before, and are not bound; foyer's shrink creates threads, which
+        // inherit this binding.
         bind(processors[1 % processors.len()]);
         std::thread::sleep(WARM);
         // Relaxed, for all phases: the exact time at which the reader sees a change does not

@@ -41,7 +41,7 @@ struct Bench {
     resident: usize,
     threads: Vec<usize>,
     /// Sequences of keys: the first for the warm-up, then one for each thread of each measurement,
-    /// so that none is used twice.
+    /// so that none is used twice on one cache.
     keys: Vec<Vec<u64>>,
 }
 
@@ -147,7 +147,7 @@ fn contender<P: Contender>(bench: &Bench) -> Vec<f64> {
         let hits = AtomicUsize::new(0);
         let took = timed(threads, |thread| {
             let mine = work(&cache, bench.load, &keys[thread]);
-            // Relaxed: the join of the threads makes it visible.
+            // Relaxed: the join of the threads makes the sum visible.
             hits.fetch_add(mine, Ordering::Relaxed);
         });
         let operations = (threads * keys[0].len()) as f64;

@@ -3,8 +3,7 @@
 //! Code that a model check covers accesses shared data through this cell, so that loom reports a
 //! data race; in other builds it compiles to the plain access.
 //!
-//! A change must ensure that both versions have the same methods, and that the plain one costs
-//! nothing.
+//! A change must ensure that the plain version has no method that loom's lacks, and costs nothing.
 
 #[cfg(not(lowwater_loom))]
 mod imp {

@@ -14,7 +14,6 @@ pub struct RawMutex(LockSpace);
 // SAFETY: every call is forwarded to the embedder's lock, which is a `lock_api::RawMutex` itself.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(LockSpace::new());
-    // A kernel's lock may have to be released by the thread that took it.
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]

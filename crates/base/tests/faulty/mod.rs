@@ -1,5 +1,5 @@
-//! An allocator that counts a thread's allocations, and fails on request. It is the global
-//! allocator of every test program with this module.
+//! An allocator that counts the bytes that a thread has allocated, and fails on request. It is the
+//! global allocator of every test program with this module.
 //!
 //! Used by the tests of other crates (`#[path]`) that let each allocation of an operation fail in
 //! turn. The state is per thread, so tests may run in parallel.

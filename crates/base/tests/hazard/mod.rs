@@ -46,9 +46,9 @@ impl Drop for Late {
 
 std::thread_local! { static LATE: Late = Late::default(); }
 
-/// Calls `begin` on a new thread, and the function that it returns in a destructor of a
-/// thread-local that runs after the library's: destructors run in the reverse order in which their
-/// locals were first used.
+/// Calls `begin` on a new thread, and the function that `begin` returns at that thread's end: in
+/// the destructor of a thread-local, after the destructors of the library's, since the local that
+/// was used first is destroyed last.
 pub fn at_the_end_of_a_thread(what: &str, begin: impl FnOnce() -> Box<dyn FnOnce()> + Send + 'static) {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
@@ -65,6 +65,9 @@ pub fn at_the_end_of_a_thread(what: &str, begin: impl FnOnce() -> Box<dyn FnOnce
 }
 
 /// Runs the test `name` in a process of its own, where it calls `f`; leaks end with that process.
+///
+/// `name` must be the whole path of the calling test (`module::test`): with another name the
+/// process runs no test and succeeds.
 pub fn in_a_process(name: &str, f: impl FnOnce()) {
     const CHILD: &str = "LOWWATER_HAZARD";
     if std::env::var_os(CHILD).is_some() {

@@ -2,7 +2,7 @@
 //!
 //! The model tests of the cache cover the rest; these need states that a cache rarely reaches.
 //!
-//! A new operation is added to the histories here.
+//! A new operation is added to these tests.
 
 use super::*;
 use crate::dentry::Dentry;

@@ -1,5 +1,5 @@
 //! RCU-walk races with a dentry that turns positive and is then renamed. Two threads, all
-//! executions with up to two preemptions.
+//! executions with up to two preemptions, also where `ci/loom.sh` allows more.
 //!
 //! A `fails_with_` test repeats the check without one fence of the sequence count, and must fail.
 

@@ -1,8 +1,7 @@
 //! A fixed limit per directory, as requested at LSFMM 2026.
 //!
-//! A simple policy for comparison; it does not know about tenants or reuse.
-//!
-//! It is compared by docs/MEASURED.md, so it should stay as the proposal describes it.
+//! A simple policy, with which docs/MEASURED.md compares the default. A change must keep it as
+//! proposed.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;

@@ -1,6 +1,6 @@
 //! The victims of each policy, case by case.
 //!
-//! Each builds a small cache with known names, adds one negative, and checks which names are gone.
+//! Each test builds a small cache, adds negatives, and checks which are left, or how many.
 //!
 //! A new policy gets a case here with its victims written out.
 
@@ -151,7 +151,8 @@ fn d24_another_groups_names_in_a_full_directory_are_spared() {
     fixture.assert_valid();
 }
 
-/// The share function grows, which stands for the changes of other threads between two scans.
+/// After `looks` calls the share function returns more room, as if other threads had trimmed
+/// between two scans.
 #[test]
 fn d24_a_directory_trim_ends_when_other_threads_have_trimmed() {
     let fixture = Fixture::new(64, Unbounded);

@@ -3,7 +3,7 @@
 //! For comparison: `tests/seed_002.rs` shows that its bound does not hold for names that are looked
 //! up twice.
 //!
-//! It must stay the patch's rule, the defect included.
+//! The rule must stay the patch's, the defect included.
 
 use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;

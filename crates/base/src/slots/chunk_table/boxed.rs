@@ -1,9 +1,10 @@
 //! Leaves from the allocator: small, and created as needed.
 //!
-//! For systems that do not allocate memory on first access. Same interface as `mapped.rs`;
-//! `chunk_table.rs` chooses one by cfg.
+//! For systems that do not allocate memory on first access, for Miri and for model checks. Same
+//! interface as `mapped.rs`; `chunk_table.rs` chooses one by cfg.
 //!
-//! A change must ensure that a leaf never moves or ends, since readers use it without a lock.
+//! A change must ensure that a leaf in the root neither moves nor is freed: readers use it without
+//! a lock.
 
 use crate::fallible::try_slice;
 use crate::sync::atomic::AtomicPtr;

@@ -41,6 +41,7 @@ fn a_real_directory_is_served() {
     assert!(mount.lookup(b"/etc/shadow").unwrap().is_none());
     fs::write(scratch.0.join("etc/shadow"), "").unwrap();
     assert!(mount.lookup(b"/etc/shadow").unwrap().is_none(), "an external change is not noticed");
+    // The first call may only clear referenced flags.
     registry.drop_caches();
     registry.drop_caches();
     assert!(mount.lookup(b"/etc/shadow").unwrap().is_some(), "until it is given up");
