@@ -1,8 +1,6 @@
 //! Backends that block, return wrong results, or panic in the middle of a change: the caller gets
-//! the fault, the cache stays consistent, and other names are served. Backends that fail with an
-//! error are tested in `src/tests/rules.rs`.
-//!
-//! The backend here is a tree in memory with hooks before and after each call.
+//! the fault, the cache stays consistent, and other names are served. `src/tests/rules.rs` tests a
+//! backend that refuses every call; here a call may also fail after its change was made.
 
 #![cfg(not(lowwater_loom))]
 
@@ -20,19 +18,22 @@ use std::time::Duration;
 /// A time limit that is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-type Before = dyn Fn(&str, &[u8]) -> Option<io::Error> + Send + Sync;
-type After = dyn Fn(&str, &[u8], InodeInfo) -> InodeInfo + Send + Sync;
+/// Called before each lookup and change with its name ("create"), and after each change with the
+/// past form ("created"). Returns the error with which the call fails, if any.
+type Fault = dyn Fn(&str, &[u8]) -> Option<io::Error> + Send + Sync;
+/// Called with each inode that a lookup or a creation returns. Returns what the cache gets instead.
+type Answer = dyn Fn(&str, &[u8], InodeInfo) -> InodeInfo + Send + Sync;
 
-/// A tree in memory with hooks before and after each call.
+/// A tree in memory with injected faults and answers.
 struct Bent {
     memory: Memory,
-    before: Box<Before>,
-    after: Box<After>,
+    fault: Box<Fault>,
+    answer: Box<Answer>,
 }
 
 impl Bent {
     fn at(&self, what: &str, name: Name<'_>) -> io::Result<()> {
-        (self.before)(what, name.bytes()).map_or(Ok(()), Err)
+        (self.fault)(what, name.bytes()).map_or(Ok(()), Err)
     }
 }
 
@@ -42,13 +43,13 @@ impl Backend for Bent {
     }
     fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
         self.at("lookup", name)?;
-        Ok(self.memory.lookup(dir, name)?.map(|node| (self.after)("lookup", name.bytes(), node)))
+        Ok(self.memory.lookup(dir, name)?.map(|node| (self.answer)("lookup", name.bytes(), node)))
     }
     fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo> {
         self.at("create", name)?;
         let made = self.memory.create(dir, name, kind)?;
         self.at("created", name)?;
-        Ok((self.after)("create", name.bytes(), made))
+        Ok((self.answer)("create", name.bytes(), made))
     }
     fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()> {
         self.at("remove", name)?;
@@ -78,7 +79,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(before: Box<Before>, after: Box<After>) -> Self {
+    fn new(fault: Box<Fault>, answer: Box<Answer>) -> Self {
         let tree = MemcgTree::default();
         let registry = Registry::new(&tree, 1);
         let dcache = Dcache::builder().buckets(64).topology(Arc::new(Fixed::new(1))).build();
@@ -86,12 +87,12 @@ impl Fixture {
         for path in [&b"/d/file"[..], b"/d/other", b"/e/file", b"/die", b"/slow/x"] {
             memory.create_path(path, Kind::File).unwrap();
         }
-        let mount = dcache.mount(Arc::new(Bent { memory, before, after }), &registry, tree.root()).unwrap();
+        let mount = dcache.mount(Arc::new(Bent { memory, fault, answer }), &registry, tree.root()).unwrap();
         Self { mount, dcache, registry, _tree: tree }
     }
 
-    fn honest(before: Box<Before>) -> Self {
-        Self::new(before, Box::new(|_, _, node| node))
+    fn honest(fault: Box<Fault>) -> Self {
+        Self::new(fault, Box::new(|_, _, node| node))
     }
 
     fn assert_valid(&self) {
@@ -140,6 +141,7 @@ fn a_backend_that_panics_in_any_change_keeps_no_lock() {
         ];
         let mut died = 0;
         for (of, call) in calls {
+            // "created", too, is a place of "create".
             armed.store(u64::from(place.starts_with(of)), Relaxed);
             let result = catch_unwind(AssertUnwindSafe(call));
             died += u64::from(result.is_err());

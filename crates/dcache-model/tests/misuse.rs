@@ -41,7 +41,7 @@ fn s12_an_empty_mount_is_counted_once_more_and_then_only_after_an_insert() {
     let mount = mount(&dcache, &registry, tree.root());
     let pass = || registry.shrink(tree.root(), NodeId::ZERO, 0, Reclaim::KSWAPD, &mut Work::unlimited());
     fill(&mount, 100);
-    // The first rounds clear referenced flags, the next free the dentries.
+    // The first rounds free the dentries and then their inodes; a later one finds the mount empty.
     for _ in 0..4 {
         registry.drop_caches();
     }
@@ -159,6 +159,8 @@ fn a_mount_works_in_the_destructor_of_a_thread_local() {
     }
     thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) } }
     std::thread::spawn(|| {
+        // Registers this destructor before those of the library's thread-locals, which run in
+        // reverse order: it runs after them.
         LATE.with(|late| drop(late.borrow_mut().take()));
         let (tree, registry, dcache) = world(Probation::default());
         let mount = mount(&dcache, &registry, tree.root());

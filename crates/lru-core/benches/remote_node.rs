@@ -24,12 +24,15 @@ mod linux {
     use lowwater_lru_core::{linked, Links, ListLru, MemcgTree, NodeId};
     use rustix::thread::{sched_setaffinity, CpuSet};
 
-    /// More objects than fit into a cache.
+    /// 25.6 MB of objects: more than most processors' caches hold.
     const OBJECTS: usize = 200_000;
+    /// The best round is printed.
     const ROUNDS: usize = 5;
 
     struct Object {
         links: Links,
+        /// Two cache lines with the links. Written at once, so that the memory is allocated on the
+        /// node to which the thread is bound.
         _rest: [u64; 13],
     }
 

@@ -1,7 +1,7 @@
 //! The parts that a kernel provides: the lock, the read side and the processor's number. See
 //! [`lowwater_base::embedder`].
 //!
-//! Users of the lists need no dependency on `lowwater-base`.
+//! Re-exported, so that users of the lists need no dependency on `lowwater-base`.
 
 pub use lowwater_base::embedder::*;
 pub use lowwater_rcu::{readers_left, waiting};

@@ -3,7 +3,7 @@
 //! The rule: a tenant at its limit evicts its own dentries, and a lookup never fails for lack of
 //! room.
 //!
-//! A change must ensure that the tenant at its limit pays, and no other.
+//! A change must ensure that only the tenant at its limit loses dentries.
 
 use super::Fixture;
 use crate::negative::{Probation, Unbounded};
@@ -11,14 +11,17 @@ use crate::{Dcache, Kind, NegativePolicy};
 use lowwater_lru_core::{ByteSize, Memcg};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// The bytes charged for a dentry whose name is inline: up to 32 bytes long.
 const ONE: u64 = Dcache::dentry_bytes() as u64;
 
+/// Builds a cache that charges its dentries, below a root memcg with room for `dentries` of them.
 fn fixture(policy: impl NegativePolicy + 'static, dentries: u64) -> Fixture {
     let fixture = Fixture::build(Dcache::builder().buckets(64).policy(policy).charge(true));
     fixture.tree.root().set_max(ByteSize::new(dentries * ONE));
     fixture
 }
 
+/// Returns the usage without the bytes in stock, which threads charge in advance.
 fn usage(group: &Memcg, fixture: &Fixture) -> u64 {
     fixture.tree.drain_stock();
     group.usage().get()
@@ -36,6 +39,7 @@ fn a_dentry_is_charged_as_long_as_it_lives() {
     assert!(fixture.mount.lookup(b"/d/b").unwrap().is_none());
     assert_eq!(usage(fixture.tree.root(), &fixture), 3 * ONE, "once");
 
+    // 168 of the 200 bytes are not inline: they are allocated apart, with some overhead.
     let long = [&b"/d/"[..], &[b'x'; 200]].concat();
     drop(fixture.mount.create(&long).unwrap());
     let with_long = usage(fixture.tree.root(), &fixture);
@@ -66,6 +70,7 @@ fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
     }
     let state = fixture.dcache.statistics();
     assert_eq!(state.refused, 0, "every dentry was charged");
+    // The root is not charged, and a charge at the limit evicts up to 4 dentries.
     assert!((1 + 45..=1 + 50).contains(&state.nr_dentry), "{}: a few go at a time", state.nr_dentry);
     let before = fixture.memory.lookups();
     for n in 0..FILES {
@@ -104,7 +109,8 @@ fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
     let state = fixture.dcache.statistics();
     assert_eq!((state.refused, state.nr_dentry), (3, 1 + 3), "d, x and none are gone again");
 
-    // A directory in use has one dentry, charged or not.
+    // A directory in use is found although it is uncharged: its lock is in its dentry, so it must
+    // not get a second one.
     let dir = fixture.mount.lookup(b"/d").unwrap().unwrap();
     let file = fixture.mount.create(b"/d/new").unwrap();
     assert_eq!(dir.child(b"new").unwrap().unwrap().inode(), file.inode());
@@ -125,7 +131,8 @@ fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
 
 #[test]
 fn a_rename_over_the_limit_keeps_the_dentry_until_its_last_put() {
-    // Listed, in use, and more than one charge scans.
+    // These names are in use, but still listed. Two charges of the rename are refused, each after a
+    // scan of 64 dentries from the old end, so `/a`, the youngest, stays listed.
     const OTHERS: u64 = 200;
     let fixture = fixture(Unbounded, OTHERS + 2);
     let others: Vec<_> = (0..OTHERS)

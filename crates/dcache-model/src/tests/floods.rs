@@ -1,6 +1,6 @@
 //! Floods of names that do not exist, and the entries that must survive them.
 //!
-//! Each adversary of `examples/negative_flood.rs` is here in small.
+//! The adversaries `OneDirectory` and `Twice` of `examples/negative_flood.rs` are here in small.
 
 use super::Fixture;
 use crate::negative::{BoundInputs, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -34,8 +34,8 @@ fn d18_three_in_a_row_keeps_three_a_bucket() {
 
 #[test]
 fn d18_repeated_lookups_defeat_three_in_a_row() {
-    // A name that was looked up again ends the row. The second lookup comes after the trim for the
-    // first.
+    // A referenced negative ends the row. Each name is looked up again before the next one is
+    // added, so a trim finds no row.
     let fixture = Fixture::new(64, ThreeInARow);
     assert!(flood(&fixture, 5000, 2).nr_negative > 4000);
 }
@@ -123,8 +123,8 @@ fn names_used_in_many_rounds_outlast_names_used_in_one() {
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
     drop(fixture.mount.mkdir(b"/d").unwrap());
     let twice = |name: String| (0..2).for_each(|_| fixture.missing(name.as_bytes()));
-    // The hot names are used once per round; in between, twice as many cold names as fit, each
-    // looked up twice.
+    // In each round every hot name is looked up twice, then each of 32 cold names that no other
+    // round uses: 640 in all, with room for 72 negatives.
     for n in 0..20 {
         (0..16).for_each(|hot| twice(format!("/d/hot-{hot}")));
         (0..32).for_each(|cold| twice(format!("/d/cold-{n}-{cold}")));

@@ -141,7 +141,8 @@ impl Model {
     }
 }
 
-/// Few names, so that they collide; one is too long to be inline.
+/// Few names, so that they collide; two are too long to be inline, and differ only in the bytes
+/// that are not.
 fn path() -> impl Strategy<Value = Vec<u8>> {
     let name = prop_oneof![
         4 => Just(&b"a"[..]),
@@ -178,8 +179,8 @@ fn outcome<T>(result: Result<T, crate::Error>, kind: impl FnOnce(T) -> Option<Ki
     })
 }
 
-/// Runs the operations on cache and model, and compares results, contents and invariants after
-/// each.
+/// Runs the operations on cache and model. After each it compares the results and checks the
+/// invariants; at the end the cache must find every name of the model.
 fn check(
     policy: Box<dyn NegativePolicy>,
     on_unlink: OnUnlink,

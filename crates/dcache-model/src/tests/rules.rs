@@ -1,8 +1,7 @@
 //! Properties that sequences of calls by one thread can show.
 //!
-//! Each test is named after the D-number of its property.
-//!
-//! A new property needs a number in docs/INVARIANTS.md.
+//! A test of a numbered guarantee of docs/INVARIANTS.md has the number in its name; the other tests
+//! check behaviour that has no number there.
 
 use super::Fixture;
 use crate::flag;
@@ -31,7 +30,8 @@ fn an_inode_scan_visits_each_inode_at_most_once() {
     let fixture = Fixture::new(16, Unbounded);
     (0..30).for_each(|n| drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap()));
     let (root, node, sb) = (fixture.tree.root(), lowwater_lru_core::NodeId::ZERO, &fixture.mount.sb);
-    // The dentries go first, with a second chance for each, and leave the inodes.
+    // Frees the dentries, in two scans because a referenced one survives the first. The inodes stay
+    // cached.
     (0..2).for_each(|_| _ = fixture.mount.core.scan(sb, &sb.dentries, root, node, &mut 100));
     assert_eq!(sb.inodes.len(), 31, "with that of the root");
     assert_eq!(sb.inodes.scan(root, node, 12), (12, 12));
@@ -177,6 +177,7 @@ fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
     }
     let fixture = Fixture::new(16, Unbounded);
     let dir = fixture.mount.mkdir(b"/d").unwrap();
+    // The next user saturates the count.
     dir.dentry.count.set_users((1 << 31) - 2);
     fixture.missing(b"/d/a");
     fixture.missing(b"/d/b");
@@ -287,7 +288,7 @@ fn names_on_two_file_systems_of_one_backend_are_distinct() {
     use crate::backend::{InodeInfo, Memory};
     use std::io::{ErrorKind as Io, Result};
 
-    /// A tree in memory whose directories are mount points.
+    /// A tree in memory in which each directory is a file system of its own. Refuses every link.
     struct Mounts(Memory);
     impl crate::Backend for Mounts {
         fn root(&self) -> Result<InodeInfo> {

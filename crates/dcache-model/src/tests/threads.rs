@@ -18,8 +18,8 @@ use std::time::Duration;
 
 const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
 
-/// A tree in memory with slow lookups: each sleeps after it has read the answer, which may be stale
-/// on return.
+/// A tree in memory with slow lookups, and their number: each sleeps after it has read the answer,
+/// which may be stale on return.
 struct Slow(Memory, AtomicU64);
 
 impl Backend for Slow {
@@ -49,7 +49,8 @@ impl Backend for Slow {
     }
 }
 
-/// Keeps all removed names as negatives, after a pause in which they are frozen.
+/// Keeps all removed names as negatives, after a pause in which they are frozen: long enough for
+/// `shrink_tree` to find the frozen dentry, and to wait for it.
 #[derive(Debug)]
 struct DecidesSlowly(Arc<Barrier>);
 
@@ -121,8 +122,9 @@ fn d4_d5_existing_names_are_never_missed_and_renamed_ones_exist_once() {
         drop(fixture.mount.create(format!("/a/stays-{n}").as_bytes()).unwrap());
     }
     drop(fixture.mount.create(b"/a/x").unwrap());
-    // The backend would give the right answer, too. A cached negative makes all lookups below hit
-    // the cache, which is under test.
+    // The first rename replaces this cached negative. The backend would give the right answer to a
+    // lookup that misses a cached name, too; but that lookup would leave a second dentry of the
+    // name, which `assert_valid` finds (D2).
     fixture.missing(b"/b/x");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -315,7 +317,7 @@ fn after_an_invalidation_no_older_answer_is_cached() {
         }
         for n in 0..NAMES {
             at.store(n, Relaxed);
-            // Now a lookup in the backend is in flight.
+            // 5 to 14 ms after its start, a lookup has read its answer, and sleeps (`Slow`).
             std::thread::sleep(Duration::from_millis(5 + n / 2));
             let name = format!("/{n}");
             slow.0.create_path(name.as_bytes(), Kind::File).unwrap();

@@ -12,11 +12,13 @@ fn path(n: usize) -> Vec<u8> {
     format!("/d/{n:04}").into_bytes()
 }
 
-/// The schedule for which the kernel patch was rejected: a walk is at child C. C is removed; its
-/// next sibling N is a negative that loses its last user now, so N is swept behind all other
-/// siblings. A walk that continues from C through N skips the siblings in between.
+/// The schedule for which the kernel patch (`sweep_negative`, see `children.rs`) was rejected: a
+/// walk is at child C. C is removed; its next sibling N is a negative that loses its last user now,
+/// so N is swept behind all other siblings. A walk that continues from C through N skips the
+/// siblings in between.
 ///
-/// Here every child but C and N stays and is visited once, for every position of the walk.
+/// Here every child but C and N stays and is visited once, wherever the walk is: near the ends of
+/// the directory, within a page of 64 children, and between two pages.
 #[test]
 fn d14_viros_schedule_skips_nothing() {
     let fixture = Fixture::new(64, Unbounded);
@@ -56,7 +58,7 @@ enum Op {
     Unlink(usize),
     Miss(usize),
     Shrink,
-    Out(usize),
+    MoveOut(usize),
 }
 
 proptest! {
@@ -71,11 +73,12 @@ proptest! {
         3 => (30..200_usize).prop_map(Op::Unlink),
         3 => (200..300_usize).prop_map(Op::Miss),
         1 => Just(Op::Shrink),
-        1 => (30..200_usize).prop_map(Op::Out),
+        1 => (30..200_usize).prop_map(Op::MoveOut),
     ], 1..80)) {
         let fixture = Fixture::new(64, PerDirectory(20));
         drop(fixture.mount.mkdir(b"/d").unwrap());
         drop(fixture.mount.mkdir(b"/out").unwrap());
+        // Each stable child comes after four others, so that every page has some of both kinds.
         let stay: Vec<_> = (0..30).flat_map(|n| {
             for m in 0..4 {
                 drop(fixture.mount.create(&path(30 + n * 4 + m)).unwrap());
@@ -95,7 +98,7 @@ proptest! {
                 Op::Unlink(n) => { let _ = fixture.mount.unlink(&path(n)); }
                 Op::Miss(n) => fixture.missing(&path(n)),
                 Op::Shrink => { fixture.registry.drop_caches(); }
-                Op::Out(n) => { let _ = fixture.mount.rename(&path(n), &[b"/out/", &path(n)[3..]].concat()); }
+                Op::MoveOut(n) => { let _ = fixture.mount.rename(&path(n), &[b"/out/", &path(n)[3..]].concat()); }
             }
         }
         while show(&mut walk, 7) {}

@@ -27,7 +27,8 @@ fn impossible_bucket_counts_are_refused_by_the_cache() {
     });
 }
 
-/// A topology that returns given values; each call of `nodes` returns the next one.
+/// A topology that returns given values; each call of `nodes` returns the next one. The cache does
+/// not call the functions that panic.
 struct Liar {
     nodes: Vec<usize>,
     asked: AtomicUsize,
@@ -54,8 +55,8 @@ fn inconsistent_topologies_lose_no_names() {
     for (nodes, current) in
         [(vec![0], 0), (vec![0, 7], 3), (vec![2], u16::MAX), (vec![usize::MAX], 0), (vec![1, usize::MAX], 5)]
     {
-        let said = format!("{nodes:?} {current}");
-        within(&said, move || {
+        let case = format!("{nodes:?} {current}");
+        within(&case, move || {
             let liar = Liar { nodes, asked: AtomicUsize::new(0), current };
             let fixture = fixture(builder().charge(true).topology(Arc::new(liar)));
             fixture.tree.root().set_max(ByteSize::kib(8));
@@ -154,7 +155,7 @@ fn inconsistent_recordings_are_skipped() {
         ops.extend(parse(b"l\t/q\\n\\t\\\\\t0\nm\t/never\t/there\n\n\n").unwrap());
         let memory = backend_for(&ops).unwrap();
         let fixture = fixture(builder());
-        // The backend is not the mount's.
+        // Not the mount's backend: `run` only reads its number of lookups.
         let tally = run(&ops, &fixture.mount, &memory).unwrap();
         assert_eq!(tally.lookups, 7);
         assert!(

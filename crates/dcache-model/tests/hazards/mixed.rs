@@ -28,7 +28,7 @@ fn names_of_a_group_of_another_tree_stay_until_they_are_freed_by_hand() {
         assert_eq!(fixture.dcache.statistics().nr_negative, 10, "reclaim frees only names of its own tree");
         assert!(fixture.dcache.statistics().nr_dentry >= 22);
         foreign.assert_valid();
-        // The memcg ends, and so does its tree.
+        // The memcg goes offline, and its tree is dropped.
         stranger.offline().unwrap();
         drop(other);
         assert!(foreign.lookup(b"/3").unwrap().is_some());
@@ -50,8 +50,8 @@ fn two_mounts_of_one_backend_may_disagree() {
         assert!(two.lookup(b"/a").unwrap().is_none());
         drop(one.create(b"/a").unwrap());
         let file = two.create(b"/file").unwrap();
-        // A cached answer of one mount that the other has changed: the backend refuses each call,
-        // and no reference is leaked.
+        // `two` has cached that `/a` is missing, and `one` has created it: each change through
+        // `two` fails, and none leaks a reference.
         assert!(two.lookup(b"/a").unwrap().is_none() && two.create(b"/a").is_err());
         assert!(two.mkdir(b"/a").is_err() && two.link(b"/file", b"/a").is_err());
         drop(file);

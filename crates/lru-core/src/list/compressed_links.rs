@@ -1,7 +1,7 @@
 //! Links of an object that lives in a slab.
 //!
-//! Half of the size of `Links`, at the price that the object must stay in its slot while it is
-//! linked. `repr(C)` with the hook first: lists cast a pointer to links to one to a hook.
+//! 16 bytes instead of the 24 of `Links`, at the price that the object must stay in its slot while
+//! it is linked. `repr(C)` with the hook first: lists cast a pointer to links to one to a hook.
 
 use super::hook::Hook;
 use crate::sync::UnsafeCell;

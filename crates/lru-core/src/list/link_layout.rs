@@ -54,7 +54,7 @@ impl LinkLayout {
             Some(_) if by.is_none() => None,
             // SAFETY: with this layout a live object is in a slot of a registered chunk, and `by`
             // refers to one or to a registered cursor (this function's clause).
-            Some(place) => NonNull::new(unsafe { place.decompress(by.number()) }.cast()),
+            Some(compressor) => NonNull::new(unsafe { compressor.decompress(by.number()) }.cast()),
         }
     }
 
@@ -78,10 +78,10 @@ impl LinkLayout {
     /// The clause of [`find`](Self::find).
     #[inline]
     pub(super) unsafe fn prefetch(&self, by: LinkRef) {
-        if let (Some(place), false) = (&self.slots, by.is_none()) {
+        if let (Some(compressor), false) = (&self.slots, by.is_none()) {
             // SAFETY: with this layout a live object is in a slot of a registered chunk, and `by`
             // refers to one or to a registered cursor (this function's clause).
-            unsafe { place.prefetch(by.number()) };
+            unsafe { compressor.prefetch(by.number()) };
         }
     }
 
@@ -97,7 +97,7 @@ impl LinkLayout {
             None => LinkRef(at.as_ptr()),
             // SAFETY: with this layout the object is in a slot, and `at` has the provenance of the
             // handle's pointer, which covers the whole chunk.
-            Some(place) => LinkRef::of_number(unsafe { place.compress(at.as_ptr().cast()) }),
+            Some(compressor) => LinkRef::of_number(unsafe { compressor.compress(at.as_ptr().cast()) }),
         };
         LinkNode { at, by }
     }
@@ -107,7 +107,7 @@ impl LinkLayout {
     pub(super) fn register_external(&self, at: NonNull<Hook>) -> Option<LinkNode> {
         let by = match &self.slots {
             None => LinkRef(at.as_ptr()),
-            Some(place) => LinkRef::of_number(place.register_external(at.cast())?),
+            Some(compressor) => LinkRef::of_number(compressor.register_external(at.cast())?),
         };
         Some(LinkNode { at, by })
     }
@@ -119,10 +119,10 @@ impl LinkLayout {
     /// `by` was returned by `register_external` of this layout and not unregistered yet, and the
     /// cursor is on no list.
     pub unsafe fn unregister_external(&self, by: LinkRef) {
-        if let Some(place) = &self.slots {
+        if let Some(compressor) = &self.slots {
             // SAFETY: `by` is registered, and the cursor is on no list, so its number is not used
             // any more (this function's clause).
-            unsafe { place.unregister_external(by.number()) };
+            unsafe { compressor.unregister_external(by.number()) };
         }
     }
 

@@ -1,7 +1,7 @@
 //! Links of an object anywhere in memory.
 //!
-//! The usual links, for objects anywhere in memory; `compressed_links.rs` has those for slots.
-//! `repr(C)` with the hook first: lists cast a pointer to links to one to a hook.
+//! `compressed_links.rs` has smaller ones, for objects in slots. `repr(C)` with the hook first:
+//! lists cast a pointer to links to one to a hook.
 
 use super::hook::Hook;
 use super::link_ref::LinkRef;

@@ -37,7 +37,7 @@ impl TailAndPrefetch {
         };
     }
 
-    /// Returns the item that was prefetched last; it is always on the list.
+    /// Returns the item that was prefetched last, which is on the list, or none.
     #[inline]
     pub(super) fn prefetch_cursor(&self, shape: &LinkLayout) -> LinkRef {
         match shape.is_in_slots() {

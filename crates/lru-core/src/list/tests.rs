@@ -1,9 +1,10 @@
 //! Links in slots, without a `ListLru` around them.
 //!
-//! The unit under test is `RawList` with its prefetch cursor, and `RawQueue`; each is compared with
-//! a plain deque.
+//! The units under test are `RawList` with its prefetch cursor, by fixed sequences, and `RawQueue`,
+//! by random sequences compared with a plain deque. `list_lru/tests/slots.rs` has random sequences
+//! for lists.
 //!
-//! A new operation of either type is added to the random sequences.
+//! A new operation of the queue is added to the random sequences.
 
 use super::tail_and_prefetch::TailAndPrefetch;
 use super::test_arena::{in_arena, Arena, ArenaSlot};

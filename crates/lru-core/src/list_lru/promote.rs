@@ -35,7 +35,7 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "mark_page_accessed")]
     pub fn promote(&self, item: &T) -> bool {
         // SAFETY: `at_home` locked the list that the item is on.
-        let touched = self.at_home(item, |mut list, links| unsafe { list.rotate(links) });
-        touched.is_some()
+        let promoted = self.at_home(item, |mut list, links| unsafe { list.rotate(links) });
+        promoted.is_some()
     }
 }

@@ -8,12 +8,14 @@
 //! | `oldest` | L2, L4, L7, L11, L13: `isolate_oldest` beside a walk |
 //! | `resume` | L11 to L14, R7: walks that release the lock; batches |
 //! | `sweep` | L6, L16: idle lists are freed |
+//! | `slots` | L9, L13 for links that are slot numbers: a random history against a queue; the cursors of walks there |
 //! | `split` | L1, L4, L9 to L13, L16, L17, L20, R7 for a list that has shards |
 //! | `threads` | L4, L9, L14, L18 (lock order) under contention |
-//! | `loom` | R1 to R11, L1, L3, L4, L6, L10, L14, L20 in every interleaving, and orderings that were once wrong as injected faults |
-//! | `raw/tests` | R2, and other states that are visible only for an instant |
+//! | `loom` | R1 to R11, L1 to L4, L6, L8 to L14, L18, L20 in every interleaving of few preemptions, and orderings that were once wrong as injected faults |
+//! | `raw/tests` | R2, L11, L16, and other states that are visible only for an instant |
 //! | `table/tests` | sizes of tables, and the start of probes |
 //! | `tests/list_lru_alloc.rs` | L16, L17: each allocation fails once; a million groups |
+//! | `tests/two_trees.rs` | L2, L5, L6, L16, R10 for groups of different trees with the same ids |
 //! | `tests/list_lru_footprint.rs` | L16: the footprint is the number of allocated bytes |
 //! | `tests/allocation_free.rs` | L19 |
 

@@ -1,10 +1,10 @@
 //! The reason why an item is not added.
 //!
-//! The public methods turn it into their own error types; only the internal code needs all three
-//! cases apart.
+//! The public methods turn it into their own errors: `add` has one for each case, `add_batch` one
+//! for all.
 //!
 //! A change must ensure that an item on a list is refused as `Linked`, even if there is no memory
-//! for a list: each case is another error of `add`.
+//! for a list.
 
 /// The reason why an item was not added.
 pub(in super::super) enum Refused {

@@ -1,8 +1,8 @@
 //! Tests of states that are visible only for an instant: the test freezes the instant by holding
-//! the lock for which the other threads wait.
+//! the lock for which the other threads wait. And tests of limits that only private parts reach.
 //!
-//! Other tests cannot reach these states reliably; a change of the lock order in [`raw`](super)
-//! makes them hang, which they report after 20 seconds.
+//! Other tests cannot reach these states reliably. After a change of the lock order in
+//! [`raw`](super) a thread may block; if it is not the test's own, the test fails after 20 seconds.
 //!
 //! Numbers such as R2 are those of docs/INVARIANTS.md.
 

@@ -1,8 +1,8 @@
-//! Model checks of the lists with `loom`: each test runs two or three threads in every order (with
-//! at most three preemptions, see `ci/loom.sh`), and the submodules cover one race each (offline,
+//! Model checks of the lists with `loom`: each test runs two threads in every order (with at most
+//! three preemptions, see `ci/loom.sh`), and each submodule covers one kind of race (offline,
 //! publication, splitting, sweep, listener). A test whose name contains `fails_with_` repeats a
-//! check with one ordering or step removed (a mutant, named after the underscore) and must fail: it
-//! shows that the check detects that bug.
+//! check with one ordering or step removed (a mutant, by the name passed to `with_mutant`) and must
+//! fail: it shows that the check detects that bug.
 //!
 //! A new atomic operation in the lists needs a check here and a row in docs/ORDERINGS.md. Numbers
 //! such as L4 are those of docs/INVARIANTS.md.
@@ -22,6 +22,7 @@ use loom::thread;
 
 const N0: NodeId = NodeId::ZERO;
 
+/// A tree with one group below the root, and lists for both.
 struct World {
     tree: MemcgTree,
     child: Memcg,
@@ -30,10 +31,10 @@ struct World {
 
 /// Creates a world that is leaked until [`World::end`]: a failed execution is not torn down, as
 /// loom must not be called while it unwinds.
-fn world_heard_by(ear: Option<Arc<dyn Occupancy>>) -> &'static World {
+fn world_heard_by(listener: Option<Arc<dyn Occupancy>>) -> &'static World {
     let tree = MemcgTree::new(1);
     let child = tree.root().create("c").unwrap();
-    let lru = ear.map_or_else(ListLru::new, |ear| ListLru::with_occupancy(ear));
+    let lru = listener.map_or_else(ListLru::new, |listener| ListLru::with_occupancy(listener));
     Box::leak(Box::new(World { tree, child, lru }))
 }
 

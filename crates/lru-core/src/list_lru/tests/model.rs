@@ -50,13 +50,14 @@ enum Op {
         item: usize,
         whose: bool,
     },
-    Touch {
+    Promote {
         item: usize,
     },
     Replace {
         item: usize,
         by: usize,
     },
+    /// `verdicts`: two bits for each of up to 7 visits. 0 isolates, 1 rotates, the others skip.
     Walk {
         group: usize,
         node: u16,
@@ -66,12 +67,12 @@ enum Op {
     Sweep {
         group: usize,
     },
-    ShardSet {
+    Split {
         group: usize,
         node: u16,
         refuse: Option<usize>,
     },
-    EndParts {
+    Join {
         group: usize,
         node: u16,
     },
@@ -89,10 +90,10 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Prepare { group, node, refuse }),
         6 => (0..ITEMS, any::<usize>(), 0..NODES, any::<usize>(), refuse())
             .prop_map(|(item, group, node, place, refuse)| Op::Add { item, group, node, place: place & 0xff, refuse }),
-        3 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::ShardSet { group, node, refuse }),
-        1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::EndParts { group, node }),
+        3 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Split { group, node, refuse }),
+        1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::Join { group, node }),
         4 => (0..ITEMS, any::<bool>()).prop_map(|(item, whose)| Op::Del { item, whose }),
-        2 => (0..ITEMS).prop_map(|item| Op::Touch { item }),
+        2 => (0..ITEMS).prop_map(|item| Op::Promote { item }),
         2 => (0..ITEMS, 0..ITEMS).prop_map(|(item, by)| Op::Replace { item, by }),
         2 => any::<usize>().prop_map(|group| Op::Sweep { group }),
         2 => (any::<usize>(), 0..NODES, 0..8_u64, any::<u16>())
@@ -233,8 +234,8 @@ impl Model {
         }
     }
 
-    /// Updates the model after a failed allocation with the requested lists that were created. No
-    /// other list was created, and none was removed (L6, L17).
+    /// Adds to the model those lists of `group` and its ancestors that exist now: if an allocation
+    /// failed, not all were created. Checks that none was removed (L6, L17).
     fn populate_as_seen(&mut self, lru: &ListLru<Item>, groups: &[Memcg], mut group: usize, node: u16) {
         loop {
             let is_there = lru.is_populated(&groups[group], NodeId::new(node));
@@ -347,7 +348,7 @@ fn run(ops: Vec<Op>) {
                     assert_eq!(twin.is_ok(), !linked, "L4");
                 }
             }
-            Op::ShardSet { group, node, refuse } => {
+            Op::Split { group, node, refuse } => {
                 let group = group % groups.len();
                 let expected = model.lists.get(&(group, node)).is_some_and(|list| list.shards.is_empty());
                 let split = || lru.split_now(&groups[group], NodeId::new(node));
@@ -363,7 +364,7 @@ fn run(ops: Vec<Op>) {
                     model.idle.remove(&(group, node));
                 }
             }
-            Op::EndParts { group, node } => {
+            Op::Join { group, node } => {
                 let group = group % groups.len();
                 let list = model.lists.get_mut(&(group, node)).filter(|list| !list.shards.is_empty());
                 assert_eq!(lru.join_shards_now(&groups[group], NodeId::new(node)), list.is_some());
@@ -383,7 +384,7 @@ fn run(ops: Vec<Op>) {
                     list.retain(|&i| i != item);
                 }
             }
-            Op::Touch { item } => {
+            Op::Promote { item } => {
                 let found = model.find(item);
                 assert_eq!(lru.promote(&items[item]), found.is_some());
                 if let Some(((group, node), list)) = found {
@@ -494,6 +495,7 @@ fn run(ops: Vec<Op>) {
     items.iter().for_each(|it| drop(lru.del(it)));
     while crate::list_lru::sweep(tree.root()) != Default::default() || lru.pairs() != 0 {}
     assert_eq!(lru.footprint(), empty);
+    // Items that stay on the lists and in the baseline are dropped with them (L20).
     twins.iter().enumerate().step_by(2).for_each(|(n, it)| {
         let _ = (eager.del(it), lru.add(items[n].clone(), tree.root(), NodeId::ZERO));
     });

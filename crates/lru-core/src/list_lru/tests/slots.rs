@@ -99,7 +99,7 @@ enum Op {
     Replace(usize),
     /// A walk with a verdict for each visited item.
     Walk(Vec<Fate>),
-    /// The group goes offline, and its items move to the other group.
+    /// The group goes offline, its items move to the root, and a new group takes its place.
     Offline,
 }
 
@@ -109,7 +109,7 @@ enum Fate {
     Rotate,
     Skip,
     Remove,
-    /// The item is removed, the lock released, and the walk continues.
+    /// As `Remove`: the item is removed, the lock released, and the walk continues.
     RemoveAndGoOn,
     Stop,
 }
@@ -198,7 +198,7 @@ fn run(ops: Vec<Op>) {
             Op::Offline => {
                 generation += 1;
                 let other = tree.root().create(&alloc::format!("g{generation}")).unwrap();
-                // Items that the root had before would be older, so remove them.
+                // Items that the root has from an earlier offline would follow those of the group.
                 let mut old = Isolated::new();
                 lru.walk_one(tree.root(), N0, &mut u64::MAX.clone(), |it| it.isolate(&mut old));
                 drop(old);

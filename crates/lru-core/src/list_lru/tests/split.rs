@@ -94,17 +94,18 @@ fn a_list_is_split_after_64_contended_adds_between_two_sweeps() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     lru.add(item(0), tree.root(), N0).unwrap();
+    // Batches are not counted.
     for _ in 0..200 {
         lru.add_batch(&mut Isolated::from_iter([item(1)]), tree.root(), N0).unwrap();
     }
-    let parts_after = |waits: usize| {
-        (0..waits).for_each(|_| assert!(!locked_to_add(&lru, tree.root(), true).is_null()));
+    let shards_after = |misses: usize| {
+        (0..misses).for_each(|_| assert!(!locked_to_add(&lru, tree.root(), true).is_null()));
         lru.shards(tree.root(), N0)
     };
-    assert_eq!(parts_after(63), 0);
+    assert_eq!(shards_after(63), 0);
     sweep(tree.root());
-    assert_eq!(parts_after(63), 0, "what waited before the sweep is forgotten");
-    assert_ne!(parts_after(1), 0);
+    assert_eq!(shards_after(63), 0, "what waited before the sweep is forgotten");
+    assert_ne!(shards_after(1), 0);
 }
 
 #[test]
@@ -373,6 +374,7 @@ fn l10_the_listener_is_called_for_the_first_item_of_each_shard() {
     assert_eq!(heard(), 1);
     add(1, 0);
     assert_eq!(heard(), 0);
+    // Each shard reports its first item: the listener may have cleared its bit since the first add.
     add(2, 1);
     assert_eq!(
         heard(),
@@ -423,6 +425,7 @@ fn l4_l9_threads_lose_no_item_during_splits_and_joins() {
                 s.spawn(move || {
                     for round in 0..150 {
                         set_place(t + round);
+                        // One thread at a time has the group, the others use the root.
                         let group = tree.root().create("g").unwrap_or_else(|_| tree.root().clone());
                         for it in items.iter().skip(t).step_by(2) {
                             added.fetch_add(usize::from(lru.add(it.clone(), &group, N0).is_ok()), Ordering::Relaxed);

@@ -29,7 +29,7 @@ fn l16_the_second_sweep_frees_an_empty_list_and_keeps_a_used_one() {
         assert_eq!(sweep(tree.root()).given_back, 0, "it holds something");
     }
     lru.del(&it).unwrap();
-    // The root's list was marked when it was first found empty, and has had a child until now.
+    // The root's list was marked by the first sweep, and stays as long as its child's.
     assert_eq!(sweep(tree.root()), Swept { given_back: 0, marked: 1 });
     lru.add(it.clone(), &group, N0).unwrap();
     lru.del(&it).unwrap();

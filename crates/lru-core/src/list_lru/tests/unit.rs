@@ -1,5 +1,5 @@
 //! One test for each guarantee of [`ListLru`](crate::ListLru), without threads. The prefix of a
-//! name, such as `l4_`, is the number of the guarantee in docs/INVARIANTS.md; tests without a
+//! name, such as `l4_`, is the number of the guarantee in docs/INVARIANTS.md; most tests without a
 //! prefix check behaviour that only the documentation of a method promises.
 //!
 //! A change must ensure that each guarantee of the page that one thread can show has a test here,
@@ -456,7 +456,7 @@ fn l5_a_replacement_keeps_the_items_age_and_list() {
         lru.assert_valid();
     }
     assert_eq!(numbers(&lru, &group, N0), [10, 11, 12]);
-    // The group's list is dead, and its items still count on it.
+    // An item whose home is a dead list, on which it still counts.
     let it = item(20);
     lru.add(it.clone(), &group, N0).unwrap();
     group.offline().unwrap();

@@ -1,10 +1,10 @@
 //! The races of a group's offline (R1 to R11), and orderings that were once wrong.
 //!
-//! Numbers such as R11 are those of docs/INVARIANTS.md.
+//! Numbers such as R11 are those of docs/INVARIANTS.md; R4, R6 and R9 are described only here.
 //!
-//! Each group of tests begins with a function that runs the race once and checks its result;
-//! the tests call it without a mutant and, as `fails_with_`, with each mutant. Bugs that Linux had
-//! are named with its versions.
+//! A function `…_beside_…` runs a race once and checks its result; one test calls it without a
+//! mutant, and each test with `fails_with_` in its name with one. Bugs that Linux had are named
+//! with its versions.
 //!
 //! A change must ensure that each ordering, and each decision without a lock, has a twin that fails
 //! (docs/ORDERINGS.md).
@@ -51,35 +51,35 @@ fn r2_r8_a_del_during_offline_finds_its_item() {
     model(del_beside_offline);
 }
 
-/// R2: a promotion concurrent with the splice. Afterwards the item that was younger is the older
-/// one, on whichever list both are.
-fn touch_beside_offline() {
+/// R2: a promotion concurrent with the splice. Whether it comes before or after the splice, the
+/// item that was younger is the older one afterwards.
+fn promote_beside_offline() {
     let w = world();
-    let (touched, other) = (item(0), item(1));
-    w.lru.add(touched.clone(), &w.child, N0).unwrap();
+    let (promoted, other) = (item(0), item(1));
+    w.lru.add(promoted.clone(), &w.child, N0).unwrap();
     w.lru.add(other, &w.child, N0).unwrap();
     let end = thread::spawn(move || w.child.offline().unwrap());
-    assert!(w.lru.promote(&touched), "it is on a list throughout");
+    assert!(w.lru.promote(&promoted), "it is on a list throughout");
     end.join().unwrap();
-    assert_eq!(w.lru.memcg_of(&touched).as_ref(), Some(w.tree.root()));
-    let mut is_touched = alloc::vec::Vec::new();
+    assert_eq!(w.lru.memcg_of(&promoted).as_ref(), Some(w.tree.root()));
+    let mut is_promoted = alloc::vec::Vec::new();
     w.lru.walk_one(w.tree.root(), N0, &mut 3, |it| {
-        is_touched.push(core::ptr::eq(it.item(), &*touched));
+        is_promoted.push(core::ptr::eq(it.item(), &*promoted));
         it.skip()
     });
-    assert_eq!(is_touched, [false, true]);
+    assert_eq!(is_promoted, [false, true]);
     w.end();
 }
 
 #[test]
 fn r2_a_promotion_during_offline_moves_its_item() {
-    model(touch_beside_offline);
+    model(promote_beside_offline);
 }
 
 #[test]
 #[should_panic]
 fn r2_fails_with_home_without_forward() {
-    with_mutant("home_without_forward", || model(touch_beside_offline));
+    with_mutant("home_without_forward", || model(promote_beside_offline));
 }
 
 /// R8: a list is found in the table while its group goes offline.
@@ -274,7 +274,7 @@ fn r6_fails_with_count_of_the_parent() {
     with_mutant("count_of_the_parent", || model(del_and_count_beside_offline));
 }
 
-/// R7: the callback releases the lock, the group goes offline, and the walk continues.
+/// R7: the group goes offline while a walk is in progress whose callback releases the lock.
 #[test]
 fn r7_l12_a_walk_that_released_the_lock_ends_when_its_group_dies() {
     model(|| {
@@ -310,7 +310,7 @@ fn r9_l20_dropping_the_lists_during_offline_frees_each_item_once() {
         other.join().unwrap();
         assert!(!it.links.is_linked());
         assert_eq!(Arc::strong_count(&it), 1);
-        // A failed execution is not torn down.
+        // Leaked: the drop of the tree is not under test.
         core::mem::forget((tree, child));
     });
 }
@@ -340,8 +340,9 @@ fn r10_l18_an_id_is_reused_only_after_the_groups_last_item_left() {
     });
 }
 
-/// R11: a node is counted during a drain. In the table, the children's lists are on either side of
-/// the root's.
+/// R11: a node is counted during a drain. The root's list is the first in the table, the list of
+/// `child` the last: a sum that reads the former before the move and the latter after it misses the
+/// item.
 fn count_node_beside_offline() {
     let w = world();
     let second = w.tree.root().create("d").unwrap();
@@ -374,8 +375,8 @@ fn r11_fails_with_move_without_fence() {
     with_mutant("move_without_fence", || model(count_node_beside_offline));
 }
 
-/// R7, unforced: the group goes offline while the walk has released the lock, and its cursor moves
-/// along.
+/// R7: if the group goes offline while the walk has released the lock, the walk's cursor moves with
+/// the items.
 #[test]
 fn r7_a_cursor_that_moved_to_the_parents_list_is_taken_off() {
     model(|| {

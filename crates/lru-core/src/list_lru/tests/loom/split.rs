@@ -1,8 +1,8 @@
 //! Splitting and joining of lists, concurrent with their users.
 //!
 //! The functions `…_beside_…` run one race each, and are shared by the test that passes and its
-//! `fails_with_` twins. Each race has two shards at most, since loom's number of orders grows
-//! quickly.
+//! `fails_with_` twins. A split list has two shards, the minimum, as under loom one processor is
+//! assumed: with more shards there would be too many orders.
 //!
 //! Numbers such as L4 and R8 are those of docs/INVARIANTS.md.
 //!
@@ -20,8 +20,8 @@ use alloc::sync::Arc;
 use loom::thread;
 
 /// Creates a world whose child group has a split list. The current thread adds to the first shard.
-fn split_world_heard_by(ear: Option<Arc<dyn Occupancy>>) -> &'static World {
-    let w = world_heard_by(ear);
+fn split_world_heard_by(listener: Option<Arc<dyn Occupancy>>) -> &'static World {
+    let w = world_heard_by(listener);
     drop(w.lru.prepare(&w.child, N0).unwrap());
     assert!(w.lru.split_now(&w.child, N0));
     set_place(0);
@@ -32,6 +32,7 @@ fn split_world() -> &'static World {
     split_world_heard_by(None)
 }
 
+/// Returns the number of items that a walk visits.
 fn shown(lru: &ListLru<super::Item>, memcg: &crate::Memcg) -> usize {
     let mut shown = 0;
     lru.walk_one(memcg, N0, &mut u64::MAX.clone(), |it| {
