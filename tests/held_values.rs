@@ -16,6 +16,7 @@ use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Charge, Charged, Memcg, Runtime};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use wait::until;
 
 type Blob = Charged<Vec<u8>>;
@@ -61,12 +62,17 @@ fn usage(runtime: &Runtime, group: &Memcg) -> ByteSize {
     group.usage()
 }
 
-/// Inserts until the cache has refused `refusals` times, and keeps a clone of each inserted value.
-fn hold(cache: &Cache<u64, Blob>, keys: std::ops::Range<u64>) -> (Vec<Blob>, usize) {
-    let (mut held, mut refused) = (Vec::new(), 0);
+/// Inserts under these keys, and keeps a clone of each inserted value. Returns the clones, how many
+/// inserts were refused, and how many values were evicted before they were cloned: the cache may be
+/// full of values that readers hold, and then the reclaimer evicts all others.
+fn hold(cache: &Cache<u64, Blob>, keys: std::ops::Range<u64>) -> (Vec<Blob>, usize, usize) {
+    let (mut held, mut refused, mut evicted) = (Vec::new(), 0, 0);
     for key in keys {
         match cache.insert(key, blob()) {
-            Ok(_) => held.extend(cache.get(&key)),
+            Ok(_) => match cache.get(&key) {
+                Some(blob) => held.push(blob),
+                None => evicted += 1,
+            },
             Err(error) => {
                 assert!(matches!(error.reason, RejectReason::NoRoom { .. }), "{error}");
                 refused += 1;
@@ -74,23 +80,24 @@ fn hold(cache: &Cache<u64, Blob>, keys: std::ops::Range<u64>) -> (Vec<Blob>, usi
         }
         assert!(cache.runtime().root().usage() <= BUDGET);
     }
-    (held, refused)
+    (held, refused, evicted)
 }
 
 #[test]
 fn two_thousand_held_values_stay_within_the_budget() {
     let runtime = runtime();
     let cache = blobs(&runtime);
-    let (held, refused) = hold(&cache, 0..2_000);
+    let (held, refused, evicted) = hold(&cache, 0..2_000);
     let bytes = ByteSize::new(held.len() as u64 * BLOB_SIZE.get());
     assert!(bytes <= BUDGET && bytes >= ByteSize::mib(12), "{bytes} are held");
-    assert_eq!(held.len() + refused, 2_000);
+    assert_eq!(held.len() + refused + evicted, 2_000);
+    assert!(evicted <= 100, "{evicted} were evicted at once");
     assert!(runtime.root().usage() >= bytes, "all that is held is charged");
     assert!(held.iter().all(|blob| blob.iter().all(|byte| *byte == 7)));
     // The cache accepts inserts again when the readers leave.
     drop(held);
-    let (held, _) = hold(&cache, 5_000..5_020);
-    assert_eq!(held.len(), 20);
+    let (held, refused, evicted) = hold(&cache, 5_000..5_020);
+    assert_eq!((held.len() + evicted, refused), (20, 0));
     drop(held);
     assert_empty(&runtime, || cache.clear());
 }
@@ -174,7 +181,9 @@ fn a_charge_ends_with_the_last_clone_whichever_way_the_entry_left() {
 
 #[test]
 fn an_unheld_entry_is_uncharged_at_once() {
-    let runtime = runtime();
+    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
+    // Readers of other tests may hold evicted entries back for a while.
+    let runtime = builder.direct_time_max(Duration::from_secs(60)).build().unwrap();
     let cache = blobs(&runtime);
     for key in 0..1_000 {
         cache.insert(key, blob()).expect("others are evicted");
@@ -264,8 +273,8 @@ fn held_values_may_outlive_the_runtime() {
     let other = held.clone();
     std::thread::spawn(move || drop((held, charge, own))).join().unwrap();
     drop(other);
-    // Some bytes may be in a processor's stock.
-    assert!(group.usage() <= ByteSize::kib(64));
+    // Some bytes may be in the stock of each processor on which the threads ran.
+    assert!(group.usage() <= ByteSize::kib(128));
 }
 
 #[test]
@@ -367,7 +376,8 @@ fn a_charged_value_keeps_its_own_charge() {
     assert_eq!(usage(&runtime, runtime.root()), size.saturating_add(entry));
     let held = cache.get(&1).unwrap();
     cache.remove(&1);
-    cache.collect();
+    // The removed entry holds the charge, too, until no reader of the process can use it.
+    until("no reader holds the entry back", || cache.collect() == ByteSize::ZERO);
     assert_eq!(usage(&runtime, runtime.root()), size);
     drop(held);
     assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO);

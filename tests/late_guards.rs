@@ -76,7 +76,7 @@ fn a_late_dropped_pin_is_a_reader_until_its_drop() {
     while weak.upgrade().is_some() {
         put(cache, 1);
         take(cache, 1);
-        assert!(begin.elapsed() < Duration::from_secs(20), "no reader is left");
+        assert!(begin.elapsed() < Duration::from_secs(60), "no reader is left");
     }
 
     let weak = put(cache, 8);

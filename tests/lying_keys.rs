@@ -26,7 +26,7 @@ const NOT_DROPPED: u64 = 4 << 20;
 /// Retired entries while a thread that reads entries is not scheduled: see `RuntimeStats::retired`.
 const HELD_BACK: u64 = 16 << 20;
 /// The limit for checks that wait for the reaper, or for a thread that is not scheduled.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The misbehavior of all keys of one test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -188,7 +188,7 @@ fn assert_over(world: &World, runtime: &Runtime) {
     let began = Instant::now();
     while used(runtime) > 0 || world.live.load(Relaxed) > 0 {
         let (used, live) = (used(runtime), world.live.load(Relaxed));
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}: {used} bytes, {live} values stay", world.lie);
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}: {used} bytes, {live} values stay", world.lie);
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(world.made.load(Relaxed), world.dropped.load(Relaxed), "each value is dropped once");
@@ -329,7 +329,7 @@ fn drop_group_removes_entries_with_changed_hashes() {
     let began = Instant::now();
     while runtime.find_group("liars").is_some() || !cache.is_empty() {
         let len = cache.len();
-        assert!(began.elapsed() < Duration::from_secs(20), "{len} entries stay");
+        assert!(began.elapsed() < Duration::from_secs(60), "{len} entries stay");
         std::thread::sleep(Duration::from_millis(1));
     }
     while cache.collect() > ByteSize::ZERO {

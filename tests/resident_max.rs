@@ -33,20 +33,31 @@ fn caches_yield_memory_to_the_rest_of_the_process() {
         }
         most
     };
-    pour_for(Duration::from_secs(10));
-    let most = pour_for(Duration::from_secs(3));
-    let full = cache.stats().bytes;
-    assert!(most <= max + ByteSize::mib(8), "{most:#} resident, of at most {max:#}");
-    assert!(full >= ByteSize::mib(24), "the cache holds only {full:#}");
+    let lowered = || runtime.stats().pressure.unwrap().resident.unwrap().lowered;
+    let (bound, patience) = (max + ByteSize::mib(8), Duration::from_secs(180));
+    let begun = Instant::now();
+    let full = loop {
+        let (most, full) = (pour_for(Duration::from_secs(3)), cache.stats().bytes);
+        if most <= bound && full >= ByteSize::mib(24) && lowered() >= 1 {
+            break full;
+        }
+        assert!(begun.elapsed() < patience, "{most:#} resident, of at most {max:#}, {full:#} of it cached");
+    };
 
     // Memory that is not charged takes the place of cached values.
     let other = vec![1_u8; 24 << 20];
-    pour_for(Duration::from_secs(5));
-    let most = pour_for(Duration::from_secs(3));
-    let left = cache.stats().bytes;
-    assert!(most <= max + ByteSize::mib(8), "{most:#} resident beside {} bytes, of at most {max:#}", other.len());
-    assert!(left + ByteSize::mib(12) <= full, "{full:#} before, {left:#} now");
-    assert!(runtime.stats().pressure.unwrap().resident.unwrap().lowered >= 1);
+    let begun = Instant::now();
+    loop {
+        let (most, left) = (pour_for(Duration::from_secs(3)), cache.stats().bytes);
+        if most <= bound && left + ByteSize::mib(12) <= full {
+            break;
+        }
+        let other = other.len();
+        assert!(
+            begun.elapsed() < patience,
+            "{most:#} resident beside {other} bytes; {full:#} cached before, {left:#} now"
+        );
+    }
 }
 
 #[test]

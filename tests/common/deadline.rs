@@ -8,13 +8,13 @@ use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
 /// The longest run. It only ends a test that fails.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Runs `f` on a thread of its own, and returns its result.
 ///
 /// # Panics
 ///
-/// If `f` has not returned after 30 s, or with the panic of `f`.
+/// If `f` has not returned after 120 s, or with the panic of `f`.
 pub fn in_time<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || drop(sender.send(f())));

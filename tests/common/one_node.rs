@@ -7,9 +7,11 @@
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Runtime};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Builds a runtime with a budget and one node, independent of the test machine's
-/// topology.
+/// Builds a runtime with a budget and one node, independent of the test machine's topology. Inserts
+/// wait for room longer than by default, since readers of other tests may hold evicted entries back.
 pub fn runtime(budget: ByteSize) -> Runtime {
-    Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
+    let builder = Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1)));
+    builder.direct_time_max(Duration::from_secs(60)).build().unwrap()
 }

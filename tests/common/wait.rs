@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// The longest wait. It only ends a test that fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `is_done` returns true.
 ///

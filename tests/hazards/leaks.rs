@@ -57,8 +57,10 @@ fn leaked_parts_of_a_cache_block_no_other_code() {
             }
             assert!(runtime.root().usage() <= ByteSize::mib(4) && ours.len() > 5_000);
             // and is emptied by `drop_caches`.
-            runtime.drop_caches();
-            assert!(ours.is_empty());
+            // Entries that the reclaimer has taken for its scan are on no list meanwhile.
+            while !ours.is_empty() {
+                runtime.drop_caches();
+            }
             tenant.offline().unwrap();
         });
     });

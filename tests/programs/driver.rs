@@ -30,7 +30,7 @@ const ALL: &str = "all";
 const CHILD: &str = "LOWWATER_PROGRAMS_CHILD";
 
 /// The time after which a program hangs.
-const DEADLINE_DEFAULT: u64 = 30;
+const DEADLINE_DEFAULT: u64 = 300;
 /// The same for a program that is being reduced.
 const DEADLINE_SIMPLER: u64 = 6;
 /// The time for reducing a failing program.

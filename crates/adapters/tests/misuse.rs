@@ -8,11 +8,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use lowwater::lru_core::MemcgError;
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
 use lowwater_adapters::{adapt, adapt_in, evict_by, AdaptError, Adapted, Evict, OldestFirst, Weighed};
+
+/// Longer than the reclaimer stands in a cache on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const BUDGET: ByteSize = ByteSize::mib(4);
 const BLOCK: usize = 16 << 10;
@@ -71,8 +75,12 @@ fn a_cache_that_panics_when_it_evicts_is_left_alone() {
     let blocks = adapt(&runtime, "blocks", Blocks::default()).unwrap();
     blocks.update(|blocks| blocks.push(100));
     need_memory(&runtime);
-    runtime.reclaim(runtime.root(), BUDGET);
-    assert_eq!(blocks.weight(), ByteSize::ZERO, "the other one is still evicted");
+    let begun = Instant::now();
+    // While the reclaimer evicts, this thread does not.
+    while blocks.weight() > ByteSize::ZERO {
+        assert!(begun.elapsed() < PATIENCE, "the other one is still evicted");
+        runtime.reclaim(runtime.root(), BUDGET);
+    }
     assert!(runtime.root().usage() <= BUDGET);
 }
 
@@ -135,7 +143,12 @@ fn a_value_may_use_its_cache_when_it_is_dropped() {
     }
     runtime.reclaim(runtime.root(), BUDGET);
     assert!(runtime.root().usage() <= BUDGET);
-    assert_eq!(cache.weight(), ByteSize::kib(64) * cache.with(|fifo| fifo.0.len()) as u64);
+    let begun = Instant::now();
+    // The reclaimer may be about to subtract the weight of an entry that it has taken out.
+    while cache.weight() != ByteSize::kib(64) * cache.with(|fifo| fifo.0.len()) as u64 {
+        assert!(begun.elapsed() < PATIENCE, "{} for {} entries", cache.weight(), cache.with(|fifo| fifo.0.len()));
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -291,8 +304,10 @@ impl Drop for PanicsInDrop {
 
 #[test]
 fn a_foyer_cache_whose_values_panic_keeps_its_capacity() {
+    // One shard: after a panic foyer does not wait for the threads of other shards, and the last of them
+    // may set the lower capacity.
     let builder =
-        foyer_memory::CacheBuilder::new(1 << 30).with_shards(2).with_weighter(|_: &u64, _: &PanicsInDrop| BLOCK);
+        foyer_memory::CacheBuilder::new(1 << 30).with_shards(1).with_weighter(|_: &u64, _: &PanicsInDrop| BLOCK);
     let cache: foyer_memory::Cache<u64, PanicsInDrop> = builder.build();
     for key in 0..20 {
         cache.insert(key, PanicsInDrop);

@@ -29,7 +29,9 @@ use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_rcu::pin;
+use lowwater_shrinker::CallbackScope;
 use lowwater_store::index::Cursor;
+use parking_lot::Mutex;
 
 use super::deadline::{Deadline, Expires, Floor, Now};
 use super::sweep::Sweep;
@@ -50,6 +52,15 @@ const MANY_ONE_IN: usize = 4;
 /// few.
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
+
+/// A thread that finishes the removals of a part of the sweep; [`Sweep::finishing`] counts it.
+struct Finishing<'a>(&'a Mutex<Sweep>);
+
+impl Drop for Finishing<'_> {
+    fn drop(&mut self) {
+        self.0.lock().finishing -= 1;
+    }
+}
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Registers the deadline of a record that is in the index under `hash`, and notifies the
@@ -113,8 +124,8 @@ where
     /// run next: after a rest, at the next deadline, or when notified. `is_forced`: a sweep begins
     /// even if none is due.
     fn reap_part(&self, is_forced: bool) -> NextRun {
-        let Some(sweep) = self.sweeps.sweep() else { return NextRun::WhenNotified };
-        let mut sweep = sweep.lock();
+        let Some(shared) = self.sweeps.sweep() else { return NextRun::WhenNotified };
+        let mut sweep = shared.lock();
         let now = self.clock.now();
         if sweep.at.is_none() {
             let next = Deadline::earlier(sweep.earliest_seen, self.sweeps.earliest_registered(), now.floor);
@@ -134,8 +145,8 @@ where
             self.clock.announce_floor(Floor::of(now));
             self.sweeps.earliest.reset();
             let (at, began) = (Some(Cursor::new()), Some(Instant::now()));
-            let Sweep { has_retained, swept_to, .. } = *sweep;
-            *sweep = Sweep { at, began, began_at: now.at, swept_to, has_retained, ..Sweep::default() };
+            let Sweep { has_retained, swept_to, finishing, .. } = *sweep;
+            *sweep = Sweep { at, began, began_at: now.at, swept_to, has_retained, finishing, ..Sweep::default() };
         }
         let Sweep { at: Some(at), earliest_seen, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
         // The removals are finished after the guard is dropped, also if the key's own code panics.
@@ -172,8 +183,11 @@ where
             self.clock.raise_floor(began.min(self.sweeps.earliest_registered().floor(now.floor)));
         }
         drop(guard);
+        sweep.finishing += 1;
+        let finishing = Finishing(shared);
         drop(sweep);
         drop(gone);
+        drop(finishing);
         if is_done && freed {
             self.release_memory();
         }
@@ -194,6 +208,10 @@ where
         let to = self.clock.now().at;
         while sweep.lock().swept_to.is_none_or(|swept_to| swept_to < to) {
             self.reap_part(true);
+        }
+        // A listener is called by a thread that counts itself.
+        while !CallbackScope::is_inside() && sweep.lock().finishing > 0 {
+            std::thread::yield_now();
         }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Sweep {
     pub(crate) freed: bool,
     /// Readers hold back removed records: the records' memory is to be collected later.
     pub(crate) has_retained: bool,
+    /// Threads that have removed records, and have yet to count them and to call the listeners.
+    pub(crate) finishing: u32,
 }
 
 impl Default for Sweep {
@@ -59,6 +61,7 @@ impl Default for Sweep {
             swept_to: None,
             freed: false,
             has_retained: false,
+            finishing: 0,
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{cache_of, entry_bytes};
 use crate::cache::load::fill::FillStep;
 use crate::cache::load::single_flight::Join;
 use crate::cache::{Computed, Op, RejectReason, RemovalCause};
+use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime, Watermarks};
 use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
@@ -61,8 +62,11 @@ fn a_full_cache_evicts_and_never_exceeds_its_budget() {
         cache.insert(key, vec![0; 100]).unwrap();
         assert!(cache.runtime().root().usage() <= budget);
     }
-    let stats = cache.stats();
-    assert_eq!(stats.inserts - stats.evictions, cache.len() as u64);
+    // The reclaimer may be evicting.
+    super::eventually(Duration::from_secs(60), "the entries are the inserts less the evictions", || {
+        let stats = cache.stats();
+        stats.inserts - stats.evictions == cache.len() as u64
+    });
     assert!(cache.len() > 500, "the cache is nearly full: {}", cache.len());
     assert!(cache.get(&9_999).is_some(), "the youngest entry is present");
 }
@@ -97,7 +101,8 @@ fn used_entries_get_a_second_chance() {
 
 #[test]
 fn expired_entries_are_absent_for_lookups_and_walks() {
-    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let clock = ManualClock::new();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(&clock).build().unwrap();
     let causes = Arc::new(Mutex::new(Vec::new()));
     let seen = causes.clone();
     let cache = Cache::<u64, u64>::builder(&runtime)
@@ -106,19 +111,21 @@ fn expired_entries_are_absent_for_lookups_and_walks() {
         .eviction_listener(move |k, _, cause| seen.lock().unwrap().push((*k, cause)))
         .build()
         .unwrap();
+    // Only the test's own calls remove entries.
+    runtime.housekeeper().remove(cache.inner.maintenance);
     cache.insert(1, 1).unwrap();
     cache.insert(2, 2).unwrap();
     cache.entry(3).forever().insert(3).unwrap();
     cache.entry(4).time_to_live(Duration::from_secs(100)).insert(4).unwrap();
     assert!(cache.touch(&2, None) && !cache.touch(&9, None));
-    std::thread::sleep(Duration::from_millis(10));
+    clock.jump(Duration::from_millis(10));
     assert_eq!((cache.get(&1), cache.get(&2), cache.get(&3), cache.get(&4)), (None, Some(2), Some(3), Some(4)));
     assert_eq!(*causes.lock().unwrap(), [(1, RemovalCause::Expired)]);
     cache.insert(5, 5).unwrap();
-    std::thread::sleep(Duration::from_millis(10));
+    clock.jump(Duration::from_millis(10));
     assert_eq!(cache.insert(5, 6).unwrap(), None, "an expired value is not returned as replaced");
     assert_eq!(cache.stats().expired, 2);
-    std::thread::sleep(Duration::from_millis(10));
+    clock.jump(Duration::from_millis(10));
     assert_eq!(cache.remove(&5), None);
     let left = cache.entry(4).and_compute(|current| {
         assert!(current.unwrap().time_left().unwrap() > Duration::from_secs(90));
@@ -208,10 +215,11 @@ fn one_load_serves_all_waiting_callers() {
 #[test]
 fn a_rejected_load_is_returned_to_all_callers_and_not_cached() {
     let cache = cache_of(ByteSize::kib(16));
-    let loads = AtomicU64::new(0);
+    let (loads, all_there) = (AtomicU64::new(0), Barrier::new(4));
     std::thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {
+                all_there.wait();
                 let value = cache.get_or_insert_with(7, || {
                     std::thread::sleep(Duration::from_millis(50));
                     loads.fetch_add(1, Ordering::Relaxed);
@@ -221,7 +229,9 @@ fn a_rejected_load_is_returned_to_all_callers_and_not_cached() {
             });
         }
     });
-    assert_eq!((loads.into_inner(), cache.len()), (1, 0));
+    // A caller that was suspended during the whole load begins another one.
+    let loads = loads.into_inner();
+    assert!((1..4).contains(&loads) && cache.is_empty(), "{loads} loads");
 }
 
 /// Publishing a loaded value evicts entries, and the listener requests the key that is being

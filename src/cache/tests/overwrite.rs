@@ -27,12 +27,10 @@ fn full(eviction: Eviction) -> (Runtime, Cache<u64, u64>, u64) {
         key += 1;
         cache.insert(key, key).unwrap();
     }
-    // Until the reclaimer has no more to do: on a busy machine it may not run for a while.
-    let (mut len, mut unchanged) = (0, 0);
-    while unchanged < 10 {
-        unchanged = if std::mem::replace(&mut len, cache.len()) == cache.len() { unchanged + 1 } else { 0 };
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    // On a busy machine the reclaimer may not run for a while.
+    eventually(Duration::from_secs(60), "the reclaimer is done", || {
+        used(&runtime) <= runtime.reclaimer().watermarks().target(runtime.root().max()).get()
+    });
     let present = (0..=key).rev().find(|key| cache.contains_key(key)).unwrap();
     (runtime, cache, present)
 }

@@ -2,11 +2,12 @@
 //!
 //! Times are short and real, so a thread that is suspended may find an entry expired.
 //! [`use_for_twice_as_long`] allows this, and fails only if an entry expires early. The tests that
-//! compare the time left need a thread that is not suspended for an eighth of [`IDLE`].
+//! compare the time left have a `ManualClock`.
 //!
-//! A change must ensure that an early expiry fails a test, and that no shorter suspension does.
+//! A change must ensure that an early expiry fails a test, and that no suspension does.
 
 use crate::cache::Op;
+use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,16 @@ const IDLE: Duration = Duration::from_millis(400);
 const PAST: Duration = Duration::from_millis(9);
 
 fn idling() -> Cache<u64, u64> {
-    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
-    Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).time_to_idle(IDLE).build().unwrap()
+    idling_in(&Runtime::builder().budget(ByteSize::mib(16)).build().unwrap())
+}
+
+/// Returns a cache whose time passes by [`ManualClock::jump`] only.
+fn idling_by_hand(clock: &ManualClock) -> Cache<u64, u64> {
+    idling_in(&Runtime::builder().budget(ByteSize::mib(16)).clock(clock).build().unwrap())
+}
+
+fn idling_in(runtime: &Runtime) -> Cache<u64, u64> {
+    Cache::<u64, u64>::builder(runtime).weigher(|_, _| ByteSize::ZERO).time_to_idle(IDLE).build().unwrap()
 }
 
 /// Returns the time that the entry has left.
@@ -64,13 +73,14 @@ fn use_for_twice_as_long(cache: &Cache<u64, u64>, uses: &[&dyn Fn() -> bool], f:
 #[test]
 fn a_use_stores_a_new_deadline_only_after_a_part_of_the_idle_time() {
     // Idle deadlines are stored with a resolution of an eighth of the idle time or finer.
-    let cache = idling();
+    let clock = ManualClock::new();
+    let cache = idling_by_hand(&clock);
     cache.insert(1, 1).unwrap();
     let before = left(&cache, 1).unwrap();
     assert!(before > IDLE * 7 / 8 && before <= IDLE);
     cache.get(&1);
     assert!(left(&cache, 1).unwrap() <= before, "extended without elapsed time");
-    std::thread::sleep(IDLE / 4);
+    clock.jump(IDLE / 4);
     let after = left(&cache, 1).unwrap();
     assert!(after <= before - IDLE / 8);
     cache.get(&1);
@@ -107,7 +117,7 @@ fn uses_extend_an_entrys_own_idle_time() {
 
 #[test]
 fn uses_do_not_extend_an_entrys_time_to_live() {
-    let cache = idling();
+    let cache = idling_by_hand(&ManualClock::new());
     let hour = Duration::from_secs(3_600);
     let time_to_live = IDLE * 3 / 4;
     cache.entry(1).time_to_live(time_to_live).insert(1).unwrap();

@@ -11,7 +11,7 @@ use lowwater::Runtime;
 use crate::token::fail;
 
 /// The longest wait for work on the library's threads.
-pub const PATIENCE: Duration = Duration::from_secs(4);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a condition holds.
 pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {

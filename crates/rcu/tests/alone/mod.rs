@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Longer than any machine takes, unless the awaited event never happens.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Leaks a value as far as the compiler is concerned, but keeps it reachable for a leak checker.
 #[allow(dead_code, reason = "not every test does")]

@@ -113,7 +113,7 @@ fn a_reporter_may_be_dropped_late_on_a_thread() {
 
 #[test]
 fn a_leaked_reporter_blocks_no_other_code() {
-    hazard::in_a_process("a_leaked_reporter_blocks_no_other_code", || {
+    hazard::in_a_process("callers::a_leaked_reporter_blocks_no_other_code", || {
         let (tree, registry) = world(1);
         let [first, second] = two_pools(&tree, &registry, tree.root());
         let (id, left) = (first.registration.id(), first.shelf.total());
