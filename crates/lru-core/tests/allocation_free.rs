@@ -1,8 +1,7 @@
-//! L19: once a list exists, adding, removing and walking allocate nothing, and free nothing but the
-//! objects themselves.
+//! L19: once a list exists, adding, removing and walking allocate nothing.
 //!
-//! Callers in reclaim have no memory to allocate from. The allocator of this program counts per
-//! thread.
+//! Callers in reclaim have no memory to allocate from. The allocator of this program counts
+//! allocations per thread, so that tests may run in parallel; it does not count frees.
 //!
 //! Numbers such as L19 are those of docs/INVARIANTS.md.
 //!

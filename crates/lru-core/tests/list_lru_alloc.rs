@@ -1,9 +1,9 @@
 //! The lists with an allocator that counts and that fails on request.
 //!
-//! * L17, L6: each allocation of a population fails once; the lists stay valid, nothing leaks, and
-//!   the next attempt succeeds.
+//! * L17, L6: each allocation of a population (the creation of a group's list and its ancestors')
+//!   fails once; the lists stay valid, nothing leaks, and the next attempt succeeds.
 //! * L16: the footprint follows the live lists, not those that existed before.
-//! * Actions of other threads while one waits for memory.
+//! * A walk visits groups that other threads add while the walk waits for memory.
 //!
 //! Numbers such as L6 are those of docs/INVARIANTS.md.
 //!
@@ -40,8 +40,8 @@ fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// Makes the allocations that happen once per thread; if these failed in a test, the thread's reads
-/// would be counted differently.
+/// Makes the allocations that happen once per thread; if these failed in a test, the thread would
+/// enter the read side without a registration, and hold back all frees (a stray of `lowwater-rcu`).
 fn warm_up() {
     ListLru::<Item>::new().count_one(MemcgTree::new(0).root(), N0);
 }
@@ -65,6 +65,7 @@ fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) ->
             return nth;
         }
         assert!(lru.pairs() < 4, "what failed is not half there (L17)");
+        // 64 bytes for each list; the rest bounds the table: its head, and slots of 8 bytes.
         let paid = lru.footprint().get() - empty.get();
         assert!(paid <= lru.pairs() as u64 * (64 + 8 + 16) + 32, "{paid} bytes for {} lists", lru.pairs());
         assert!(populate(&lru, &group), "there is memory again");
@@ -81,7 +82,8 @@ fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) ->
 #[test]
 fn l17_each_allocation_of_a_prepare_may_fail() {
     let _alone = alone();
-    // Each list is one allocation, and the table two each time it grows.
+    // Four lists (the root's, and those of /a, /a/b, /a/b/c), and a table that grows at least once;
+    // each list and each table is one allocation.
     assert!(fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok()) >= 4 + 2);
 }
 
@@ -125,14 +127,15 @@ fn l17_each_allocation_of_a_first_add_may_fail() {
 fn l17_failed_populations_leak_nothing() {
     let _alone = alone();
     let series = || fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok());
-    // Retired memory is freed in batches; after a while its maximum is reached.
-    const BAG_BYTES: isize = 16 << 10;
+    // Retired memory is freed in batches of 64 objects, most of 64 bytes (4 KiB); after a while the
+    // amount that waits does not grow any more.
+    const WAITING_BYTES_MAX: isize = 16 << 10;
     (0..100).for_each(|_| assert!(series() > 0));
     let before = ALLOCATED.get();
     let lists: usize = (0..2_000).map(|_| series()).sum();
     let grown = ALLOCATED.get() - before;
     assert!(lists > 10_000);
-    assert!(grown.abs() < BAG_BYTES, "{grown} bytes more after {lists} failures: two bytes each would be seen");
+    assert!(grown.abs() < WAITING_BYTES_MAX, "{grown} bytes more after {lists} failures: two bytes each would be seen");
 }
 
 #[test]
@@ -165,7 +168,8 @@ fn l16_a_million_groups_one_after_another_leave_the_footprint_flat() {
     assert!(most <= first + first / 4, "{first} bytes after a thousand, {most} after {GROUPS}");
 }
 
-/// Adds an item to the lists of each of `count` more groups, the first of which has number `from`.
+/// Adds an item to the list of each of `count` more groups, which are numbered from `from`; number
+/// 0 is the root.
 fn add_groups(tree: &MemcgTree, lru: &ListLru<Item>, from: usize, count: usize) {
     for n in from..from + count {
         let group = if n == 0 { tree.root().clone() } else { tree.root().create(&n.to_string()).unwrap() };

@@ -3,7 +3,7 @@
 //!
 //! A single test, since memory retired by another test's thread would be freed, and counted, here.
 //!
-//! Tenants are billed by this figure, so an estimate is not enough.
+//! An embedder may charge this figure to a budget, so an estimate is not enough.
 //!
 //! A field that allocates must be added to `footprint`, or this test fails.
 
@@ -33,6 +33,7 @@ fn l16_a_concurrently_outgrown_table_is_freed() {
     let flush = || list_lru::sweep(MemcgTree::new(0).root());
     flush();
     let before = ALLOCATED.get();
+    // In each round, the lists of 39 other groups are created in the middle of another allocation.
     for nth in 0.. {
         let lru = ListLru::<Item>::new();
         let others = || groups[1..].iter().for_each(|group| drop(lru.prepare(group, N0).unwrap()));

@@ -1,8 +1,8 @@
 //! Groups, trees and hooks with an allocator that fails on request: each function that is
-//! documented to return an error without memory does so for each of its allocations in turn, on a
-//! stable compiler, and leaves nothing behind.
+//! documented to return an error without memory does so for each of its allocations in turn, and
+//! leaves nothing behind.
 //!
-//! An embedder in a kernel must survive every one of them.
+//! An embedder in a kernel must survive each failed allocation.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -27,7 +27,7 @@ impl OfflineHook for Counts {
 }
 
 /// Runs `f` with each of its allocations failing in turn, the last time with none failing. Returns
-/// their number.
+/// the number of allocations.
 fn each<R>(mut f: impl FnMut() -> R, mut check: impl FnMut(R, bool)) -> usize {
     for nth in 0.. {
         let (result, refused) = refused_after(nth, &mut f);
@@ -107,6 +107,7 @@ fn l17_each_allocation_of_a_hook_may_fail_and_a_removal_needs_none() {
         for (n, calls) in calls.iter().enumerate() {
             let hook = || Counts(Arc::clone(calls), group.clone());
             let shared: Arc<dyn OfflineHook> = Arc::new(hook());
+            // Hook 1 is in a `Box`, the others are in an `Arc`.
             let allocations = each(
                 || match n {
                     1 => {
@@ -133,7 +134,7 @@ fn l17_each_allocation_of_a_hook_may_fail_and_a_removal_needs_none() {
         let theirs = other.add_hook(Arc::new(Counts(Arc::clone(&calls[0]), other.root().clone())));
         tree.remove_hook(theirs);
         assert_eq!(ends(), [1, 1, 1]);
-        // Each removal without any memory.
+        // Each removal without memory for a shorter list.
         for (n, expected) in [(1, [1, 0, 1]), (0, [0, 0, 1]), (2, [0, 0, 0])] {
             let ((), _) = refused_after(0, || tree.root().remove_hook(ids[n]));
             assert_eq!(ends(), expected);

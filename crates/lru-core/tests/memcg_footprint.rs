@@ -26,13 +26,13 @@ fn since(before: isize) -> ByteSize {
 
 #[test]
 fn footprint_is_what_is_allocated() {
-    // Allocations that happen once per thread, for the lists' deferred free, are not part of the
-    // tree.
+    // Anything that is allocated once per thread is not part of the tree.
     MemcgTree::new(0).root().create("first").and_then(|first| first.offline()).unwrap();
     let before = ALLOCATED.get();
     let tree = MemcgTree::new(3);
     assert_eq!(tree.footprint(), since(before), "a new tree");
 
+    // The hook itself is the caller's; `footprint` has the list of hooks only.
     let hook: Arc<dyn OfflineHook> = Arc::new(Nothing);
     let hooked = since(before).get() - tree.footprint().get();
     tree.add_hook(hook);

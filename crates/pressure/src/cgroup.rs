@@ -11,19 +11,20 @@
 //!
 //! Limits nest: a group with a `max` may be inside a group with a lower one. So all limits on the
 //! path are read, and the smallest applies. A missing file is no limit: the root has no limit
-//! files, and neither has a group whose parent does not delegate the memory controller.
+//! files, and neither has a group whose parent does not enable the memory controller for its
+//! children.
 //!
 //! | | v2 | v1 |
 //! |---|---|---|
 //! | limit | `memory.max`, `memory.high` | `memory.limit_in_bytes` |
 //! | usage | `memory.current` | `memory.usage_in_bytes` |
-//! | of that, droppable by the kernel | `memory.stat`: `file` less `shmem`, `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem` |
+//! | of that, droppable by the kernel | `memory.stat`: `file` less `shmem`, plus `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem` |
 //! | events | `memory.events` | - |
 //! | stalls | `memory.pressure` | - |
 //!
 //! A machine may have both (the memory controller in v1, and v2 for the rest): then limits come
-//! from v1, and `memory.pressure` from v2. The parsers are pure; `Cgroup`, which reads the files,
-//! needs `std`, and finds no group on a system without `/proc`.
+//! from v1, and `memory.pressure` from v2. The parsers are pure; `Cgroup` reads the files, and
+//! finds no group on a system without `/proc`.
 //!
 //! A change must ensure that no text of a file makes a parser panic, and that no found directory is
 //! outside of its mount (`fuzz`).

@@ -1,9 +1,9 @@
 //! The level of memory pressure.
 //!
-//! Four levels instead of a number: each source maps its own signal to one, and only `Target`
-//! decides about bytes. The order of the variants is their severity.
+//! Four levels instead of a number: each source maps its own signal to one, and only `Target` turns
+//! a level into bytes.
 //!
-//! A change must ensure that order.
+//! A change must keep the variants in the order of their severity: levels are compared.
 
 /// The level of memory pressure. Sources only raise it; time alone lowers it
 /// ([`Target`](super::Target)).
@@ -18,12 +18,14 @@ pub enum Level {
     /// No pressure: a lowered ceiling rises again.
     #[default]
     Calm,
-    /// Memory is getting tight: entries that were not used recently can be evicted.
+    /// Memory is getting tight. No source of this crate reports it, but a program may, and a higher
+    /// level falls to it.
     Low,
-    /// At least one task waits for memory: PSI's `some`, or systemd.
+    /// At least one task waits for memory, or a maximum is near: PSI's `some`, systemd, or a cgroup
+    /// or resident memory that leaves at most half of its margin.
     Medium,
-    /// All tasks wait for memory, or an allocation is about to fail: PSI's `full`, or a cgroup that
-    /// is almost full.
+    /// All tasks wait for memory, or an allocation is about to fail: PSI's `full`, a cgroup that is
+    /// out of memory, or a cgroup or resident memory that leaves at most a quarter of its margin.
     Critical,
 }
 

@@ -1,6 +1,6 @@
 //! The memory of the whole machine, from `/proc/meminfo`.
 //!
-//! A program that runs without a container has no other limit from which to choose a budget.
+//! A program whose control group has no limit has no other number from which to choose a budget.
 //!
 //! A change must ensure that an unknown format is `None`, and never a wrong amount.
 

@@ -1,7 +1,9 @@
 //! The trait by which a monitor reduces a group's usage.
 //!
 //! It keeps this crate independent of shrinkers: `lowwater` implements it for its reclaimer
-//! (`runtime/monitored.rs`). No method may block on the monitor.
+//! (`runtime/monitored.rs`).
+//!
+//! A change must ensure that only `reclaim_to` is called with the monitor's lock held.
 
 use core::fmt::Debug;
 
@@ -19,14 +21,14 @@ pub trait BackgroundReclaim: Debug + Send + Sync {
 
     /// Runs the monitor's thread: calls `thread`, which returns when the monitor is dropped.
     ///
-    /// An implementation whose callbacks may drop a monitor marks this thread as inside a callback,
-    /// so that a thread that ends here is not joined on it.
+    /// The trim hook runs on this thread, and may drop the monitor or the reclaimer. So an
+    /// implementation marks the thread as inside a callback, where such a drop joins no thread.
     fn run_thread(&self, thread: &mut dyn FnMut()) {
         thread();
     }
 
-    /// Returns whether the calling thread may join the monitor's thread. False inside a callback
-    /// that the monitor's thread may itself wait for.
+    /// Returns whether the calling thread may join the monitor's thread. False on the monitor's
+    /// thread itself, and inside a callback that the monitor's thread may wait for.
     fn can_join(&self) -> bool {
         true
     }

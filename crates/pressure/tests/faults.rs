@@ -139,7 +139,7 @@ fn an_unreadable_file_is_reported_and_the_last_limit_stays() {
     for name in ["memory.max", "memory.high", "memory.current", "memory.stat"] {
         let world = World::new("eio");
         let monitor = world.start(world.config()).unwrap();
-        // Atomically: a file that is missing for a moment is a limit that was removed.
+        // Atomically, so that no reading finds the file missing, which is no error.
         symlink(EIO, world.group.join("new")).unwrap();
         fs::rename(world.group.join("new"), world.group.join(name)).unwrap();
         is_told_and_harmless(&world, &monitor, &[name, "cannot be read", "os error 5"]);
@@ -165,8 +165,8 @@ fn counters_that_cannot_be_read_are_refused_at_the_start() {
 fn a_group_that_vanishes_as_a_whole_leaves_the_last_limit() {
     let world = World::new("vanish");
     let monitor = world.start(world.config()).unwrap();
-    // Atomically: files that vanish one by one, with a reading in between, are a limit that was
-    // removed.
+    // Atomically: `monitor/limit.rs` tests a reading between the removal of the files and that of
+    // the directory.
     let away = world.group.with_extension("away");
     fs::rename(&world.group, &away).unwrap();
     fs::remove_dir_all(&away).unwrap();
@@ -186,11 +186,11 @@ fn a_removed_limit_is_not_an_error() {
     assert_eq!(monitor.stats().cgroup.unwrap().error, None);
 }
 
-/// A control group of the real kernel, removed on drop. `None` where this process may not create
-/// one.
+/// A control group of the real kernel, removed on drop.
 struct Real(PathBuf);
 
 impl Real {
+    /// Creates the group; `None` where this process may not.
     fn make(hierarchy: &str) -> Option<Self> {
         let path = Path::new(hierarchy).join(format!("lowwater-fault-{}", std::process::id()));
         match fs::create_dir(&path) {
@@ -258,7 +258,7 @@ fn a_real_groups_stalls_end_with_the_group() {
 }
 
 /// The system refuses a thread. The condition cannot be undone within a process, so the test runs
-/// in a child: this binary, in which each thread's stack exceeds the address space limit.
+/// in a child: this binary, with a limit of address space that a few thread stacks use up.
 mod no_threads {
     use super::*;
     use std::process::Command;
@@ -266,6 +266,8 @@ mod no_threads {
 
     const CHILD: &str = "LOWWATER_FAULTS_CHILD";
 
+    /// Returns true in the child. Otherwise runs `test` in a child, after these shell commands, and
+    /// returns false.
     fn in_child(test: &str, shell: &str) -> bool {
         if std::env::var_os(CHILD).is_some() {
             return true;

@@ -1,6 +1,7 @@
 //! The embedder's calls in builds with `std`, where the embedder's read side is not used.
 //!
-//! The macro `embedder!` refers to these functions in every build, so they must exist here as well.
+//! `lowwater_lru_core::embedder` exports these functions whenever the feature `embedder` is
+//! enabled, so a program that enables `std` as well still compiles.
 
 /// Does nothing: with `std` the embedder's read side is not used.
 ///

@@ -5,7 +5,8 @@
 
 use crate::queue::Queues;
 
-/// The number of retired objects that justify a fence on every processor. A list is 64 bytes.
+/// The number of retired objects that justify a fence on every processor: 64 lists of 64 bytes are
+/// 4 KiB.
 pub(crate) const BATCH: usize = 64;
 
 /// Retired objects that wait for their grace period.

@@ -69,8 +69,8 @@ impl Drop for Late {
 
 thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) }; }
 
-/// Spawns a thread that creates `guards` guards, and passes them to `at_end` after its end in the
-/// read side.
+/// Spawns a thread that creates `guards` guards, and passes them to `at_end` at its end, after the
+/// library's thread-locals were destroyed.
 fn ends_with(guards: usize, at_end: impl FnOnce(Vec<Guard>) + Send + 'static) -> JoinHandle<()> {
     thread::spawn(move || {
         LATE.set(Some(Late { guards: Vec::new(), at_end: Box::new(at_end) }));

@@ -1,7 +1,7 @@
 //! An `RcuCell` with an allocator that fails on request, in a process where no other code retires
 //! objects.
 //!
-//! A replacement without memory must drop the new value, keep the old one, and say so.
+//! A replacement without memory must drop the new value, keep the old one, and return false.
 
 // crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory, and frees
 // at unspecified times. The other systems' read side frees at unspecified times as well.
@@ -40,7 +40,8 @@ fn a_value_is_freed_after_its_readers_and_kept_if_its_replacement_has_no_memory(
     }
     assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "there is a reader from before");
     drop(guard);
-    // No full batch is needed: the next replacement frees the earlier values, too.
+    // No full batch is needed: a thread that has replaced or cleared a value collects when it drops
+    // its last guard. The values are the four of the cell, and the one that found no memory.
     cell.clear(&pin());
     assert_eq!(DROPPED.load(Ordering::Relaxed), 5);
     let (words, came) = refused_after(0, || ZeroedAtomics::try_new(100));

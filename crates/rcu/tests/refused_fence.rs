@@ -1,5 +1,5 @@
 //! A filter of system calls that refuses `membarrier`, installed when the read side already relies
-//! on it.
+//! on it; in the last test, before the first pin.
 //!
 //! Servers install such a filter when they drop their rights. After that the library goes on
 //! freeing memory by visits of all processors, or counts the refusal (`heavy_fences`).
@@ -111,12 +111,14 @@ fn a_late_filter_of_membarrier_delays_no_frees() {
                 assert!(begin.elapsed() < alone::PATIENCE / 3);
             }
             assert_eq!(seen.0, usize::MAX / 2);
+            // Fewer than 100 values waited when `replace_until_dropped` returned.
             assert!(dropped.load(Ordering::Relaxed) - before < 200, "only values of before the pin may be dropped");
             drop(guard);
         });
     });
 }
 
+/// Ends the threads of a scope, also if the test panics.
 struct Done<'d>(&'d AtomicBool);
 
 impl Drop for Done<'_> {

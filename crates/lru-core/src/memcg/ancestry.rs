@@ -1,6 +1,8 @@
 //! The way up from a group to the root.
 //!
-//! Every loop here ends after `DEPTH_MAX` steps, because a group's parent never changes.
+//! A loop here visits at most `DEPTH_MAX + 1` groups, because `create` bounds the depth and a
+//! group's parent never changes. Nothing here may take a lock: `is_descendant_of` runs under the
+//! lock of a stock slot.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,9 +1,10 @@
 //! Creation of groups.
 //!
-//! Allocation happens outside the table's lock, so a name that was free may be taken when the group
-//! is linked; then the new group is dropped and the call fails.
+//! The group is allocated between two holds of the table's lock, so a name that was free may be
+//! taken when the group is linked; then the new group is dropped and the call fails.
 //!
-//! A change must ensure that nothing is allocated or dropped under the table's lock.
+//! A change must ensure that no group is allocated and no handle dropped under the table's lock:
+//! the drop of a group's last handle takes that lock. Only the tables themselves grow under it.
 
 use super::error::{MemcgError, DEPTH_MAX, NAME_MAX};
 use super::group::{Memcg, Tree};

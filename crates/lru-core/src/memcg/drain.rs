@@ -1,4 +1,4 @@
-//! Filling and draining the stock, apart from charges: drained bytes are uncharged.
+//! Filling and draining the stock.
 //!
 //! Separate from `stock.rs`, which changes no counter: here the bytes that leave a slot are
 //! uncharged, after the slot's lock is released.

@@ -1,16 +1,17 @@
 //! Errors of creating a group or taking it offline, and the bounds that they name.
 //!
-//! The errors are in a file of their own, because all other files of this module return them.
+//! The errors are in a file of their own, because files from `table` up to `tree` return them.
 //!
-//! A change must ensure that the text of an error says what was wrong and, unless nothing helps,
-//! what the caller can do.
+//! A change must ensure that the text of an error names the fault and, unless nothing helps, a
+//! remedy.
 
-/// The maximum number of levels below the root.
+/// The maximum number of levels below the root: bounds the loops and recursions over ancestors.
 pub(super) const DEPTH_MAX: usize = 128;
-/// The maximum length of a group's name in bytes.
+/// The maximum length of a group's name in bytes: Linux's for a directory, which a cgroup is there.
 pub(super) const NAME_MAX: usize = 255;
 
-/// A group could not be created or taken offline; nothing has changed.
+/// A tree, a group or a hook could not be created, or a group not be taken offline; nothing has
+/// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemcgError {
@@ -32,13 +33,13 @@ pub enum MemcgError {
     /// The root cannot go offline.
     #[error("the root group cannot go offline: drop the tree instead")]
     Root,
-    /// A child is online, or another thread's call that takes it offline has not returned.
+    /// A child is online, or another thread's call that takes a child offline has not returned.
     #[error("the group still has children: take them offline first, and wait for those calls to return")]
     HasChildren,
     /// The group is dying already.
     #[error("the group has been taken offline already")]
     AlreadyDying,
-    /// There is no memory for the group or its table slot.
+    /// There is no memory for the group, its table slot, the tree or the hook.
     #[error("no memory for the group: reclaim some, and try again")]
     NoMemory,
     /// The group belongs to another tree. Returned by types that own a tree and take groups, such

@@ -1,7 +1,8 @@
 //! The part of a group's handle that a tree's table and stock use.
 //!
 //! The table and the stock hold handles, and every group holds its tree: one recursive type. This
-//! trait keeps `table.rs` and `stock.rs` below the file of that type.
+//! trait keeps `table.rs` and `stock.rs` below the file of that type in the dependency order of
+//! `memcg.rs`.
 //!
 //! A change must ensure that `table.rs` and `stock.rs` need nothing of a group but this trait.
 
@@ -14,7 +15,7 @@ pub(crate) trait GroupHandle: Clone + Eq {
     /// Returns the address of the group, which is unique while a handle exists.
     fn addr(&self) -> usize;
 
-    /// Returns the number of the group.
+    /// Returns the id of the group.
     fn id(&self) -> MemcgId;
 
     /// Returns the parent group; none for the root.

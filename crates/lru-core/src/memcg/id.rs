@@ -2,8 +2,9 @@
 //!
 //! A structure that is indexed by group id is as long as the highest id in use, so a new group
 //! takes the lowest free id. An id becomes free only when the last handle of its group is gone, not
-//! when the group goes offline: until then it still refers to that group. Two live groups with one
-//! id would be a bug (R10 of docs/INVARIANTS.md).
+//! when the group goes offline: objects of a dying group still name it by the id, and a lookup of
+//! that id returns the nearest online ancestor. Two live groups with one id would be a bug (R10 of
+//! docs/INVARIANTS.md).
 //!
 //! A change must keep both rules: the lowest free id first, and no reuse before the last handle is
 //! gone.

@@ -1,9 +1,7 @@
 //! The choice of a topology for this machine.
 //!
-//! It never fails: a machine whose topology cannot be read has one node, which costs speed and
-//! nothing else.
-//!
-//! A change must ensure that a machine with an unreadable topology gets one node, and no error.
+//! A change must ensure that a machine with an unreadable topology gets one node, and no error: a
+//! wrong node costs speed and nothing else.
 
 #[cfg(all(feature = "std", target_os = "linux"))]
 use super::Sysfs;

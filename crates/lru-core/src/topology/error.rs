@@ -28,18 +28,20 @@ pub enum TopologyError {
     Malformed {
         /// The path of the file.
         file: PathBuf,
-        /// Its content, without white space at the end.
+        /// Its content, without white space at the end; for a processor on two nodes, the
+        /// processor's number.
         text: String,
         /// The rule of the format that the content violates.
         reason: TextError,
     },
-    /// hwloc cannot detect the machine, or does not understand a description.
+    /// hwloc cannot detect the machine, does not understand a description, or finds no node or too
+    /// many.
     #[cfg(feature = "hwloc")]
     #[error("hwloc finds no topology in {what}: {reason}")]
     Hwloc {
         /// The description, or "this machine".
         what: String,
-        /// hwloc's error message.
+        /// hwloc's error message, or the rule that the number of nodes violates.
         reason: String,
     },
 }

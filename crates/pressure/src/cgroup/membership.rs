@@ -1,7 +1,7 @@
 //! `/proc/self/cgroup`: the groups that the process belongs to.
 //!
 //! Only the two lines that matter for memory are kept. An unknown line is skipped; a malformed one
-//! is an error, because a wrong path would be another group's limit.
+//! is an error, because a wrong path would lead to another group's limit.
 
 use alloc::string::String;
 
@@ -41,7 +41,7 @@ impl Membership {
             if !path.starts_with('/') {
                 return Err(TextError::new("path", path, "a path that begins with \"/\""));
             }
-            // The group was removed while the process is still in it; its files are gone.
+            // The kernel's mark of a group that was removed; its files are gone.
             let path = path.strip_suffix(" (deleted)").unwrap_or(path);
             if number == "0" && controllers.is_empty() {
                 membership.v2 = Some(path.into());

@@ -1,6 +1,7 @@
 //! Files of control groups, as kernels write them and malformed.
 //!
-//! Texts are copied from real machines; the properties below them hold for any text.
+//! Valid texts have the form of real machines' files; the properties below them hold for any text,
+//! and the module `read` has directories of files.
 //!
 //! A file of a new kernel version is added as text, and the old ones stay.
 
@@ -63,7 +64,7 @@ fn a_group_outside_of_the_namespace_counts_as_its_top() {
 fn blanks_in_mount_points_are_unescaped() {
     let mounts = "1 2 0:3 / /my\\040groups rw - cgroup2 c rw\n";
     assert_eq!(place("0::/x y\n", mounts, Version::V2).unwrap().directory(), "/my groups/x y");
-    // A backslash that begins no valid escape is kept as it is.
+    // A backslash that begins no octal escape of an ASCII character is kept as it is.
     for mounted in ["/a\\b", "/a\\+40", "/a\\777", "/a\\377", "/a\\04"] {
         let mounts = format!("1 2 0:3 / {mounted} rw - cgroup2 c rw\n");
         assert_eq!(place("0::/\n", &mounts, Version::V2).unwrap().directory(), mounted);

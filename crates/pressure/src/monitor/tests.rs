@@ -1,4 +1,5 @@
-//! A monitor with artificial sources: a group whose usage rises and falls, and peers that close.
+//! A monitor with artificial sources: a control group whose usage rises and falls, and a FIFO and a
+//! socket that stand for the service manager's.
 //!
 //! Files in a temporary directory stand for the kernel's; the two last tests use the real ones if
 //! the system has them.

@@ -2,7 +2,7 @@
 //!
 //! Same interface as `linux.rs`, so that the monitor's thread is the same on all systems.
 //!
-//! A change must ensure that it wakes at the timeout.
+//! A change must ensure that `wait` returns at the timeout, and after a `wake` that came before it.
 
 use core::convert::Infallible;
 use core::time::Duration;

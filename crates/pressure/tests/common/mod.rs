@@ -1,5 +1,5 @@
-//! The adapter between a monitor and the reclaimer of `lowwater-shrinker`. `lowwater` has the same
-//! one (`src/runtime/monitored.rs`).
+//! The adapter between a monitor and the reclaimer of `lowwater-shrinker`: a copy of that of
+//! `lowwater` (`src/runtime/monitored.rs`), which depends on this crate.
 //!
 //! Included by the tests that need a real reclaimer.
 //!

@@ -23,6 +23,7 @@ use lowwater_lru_core::{ByteSize, MemcgTree};
 use lowwater_shrinker::{Reclaimer, Registry, Watermarks};
 use std::sync::Arc;
 
+/// Reclaim starts above the limit, and ends at the limit.
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
 fn reclaimer(registry: &Registry) -> Arc<MonitoredReclaimer> {

@@ -1,7 +1,7 @@
 //! Monitors that are used and dropped in callbacks, late in a thread's life, and leaked.
 //!
-//! A monitor's thread calls user code (the trim hook), and is joined by the drop: each test lets
-//! one wait for the other, and must end.
+//! A monitor's thread calls user code (the trim hook), and the monitor's drop joins the thread: a
+//! hook and a drop that waited for each other would hang. So each test has a time limit.
 
 use crate::hazard::{at_the_end_of_a_thread, in_a_process, within, PATIENCE};
 use crate::{reclaimer, tree_and_registry};
@@ -145,7 +145,7 @@ fn a_trim_hook_may_panic_in_its_drop() {
     });
 }
 
-/// A panic payload whose drop panics.
+/// A value captured by a hook, whose drop panics.
 struct Grenade;
 
 impl Drop for Grenade {
@@ -190,6 +190,7 @@ fn a_trim_hook_may_end_its_monitor() {
         drop((registry, tree));
     });
 }
+
 /// A shrinker that holds 100 objects and counts its calls.
 #[derive(Default)]
 struct Hundred(AtomicU32);
@@ -228,7 +229,7 @@ fn a_monitor_of_another_trees_group_reclaims_nothing_of_it() {
     });
 }
 
-/// The monitor is dropped inside a callback, on the reclaiming thread.
+/// The monitor is dropped inside a callback, on the thread that called `drop_caches`.
 #[test]
 fn a_monitor_may_be_used_and_dropped_in_a_callback() {
     within("the end of a monitor inside of a callback", || {

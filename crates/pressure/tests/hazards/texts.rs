@@ -64,7 +64,6 @@ fn hostile_texts_are_parsed_or_refused() {
         let _ = (Events::parse(text), Stat::parse(text).map(|stat| stat.droppable()));
         let _ = (Stalls::parse(text), parse_limit_of("memory.max", text));
         let _ = (Systemd::parse(Some(text), Some(text)), Systemd::parse(None, Some(text)));
-        // Errors quote only a short part of a text.
         let short = |error: String| assert!(error.len() < 1000, "{} bytes", error.len());
         let mounts = Mount::parse_all(text).inspect_err(|error| short(error.to_string())).unwrap_or_default();
         let Ok(membership) = Membership::parse(text).inspect_err(|error| short(error.to_string())) else { continue };
@@ -75,10 +74,10 @@ fn hostile_texts_are_parsed_or_refused() {
             }
         }
     }
-    let (gone, most) =
+    let (shmem_above_cache, sum_above_max) =
         ("total_cache 5\ntotal_shmem 18446744073709551615", "file 18446744073709551615\nslab_reclaimable 9");
-    assert_eq!(Stat::parse(gone).unwrap().droppable(), ByteSize::ZERO);
-    assert_eq!(Stat::parse(most).unwrap().droppable(), ByteSize::MAX);
+    assert_eq!(Stat::parse(shmem_above_cache).unwrap().droppable(), ByteSize::ZERO);
+    assert_eq!(Stat::parse(sum_above_max).unwrap().droppable(), ByteSize::MAX);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Tests of `RcuCell`: with real threads, and as model checks under loom. A `fails_with_` test
-//! repeats a model check with one ordering weakened, and must fail.
+//! repeats a model check with one ordering weakened or without the grace period, and must fail.
 
 use super::*;
 use crate::pin;

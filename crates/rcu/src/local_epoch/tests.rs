@@ -1,6 +1,8 @@
-//! Every interleaving of readers with a local epoch and of collections.
+//! Every interleaving of readers with a local epoch and of collections, with at most three
+//! preemptions (`ci/loom.sh`).
 //!
-//! A `fails_with_` test repeats a check with one ordering or fence left out, and must fail.
+//! A `fails_with_` test repeats a check with one step of the protocol weakened, moved or left out,
+//! and must fail.
 
 use super::*;
 use crate::sync::atomic::AtomicUsize;
@@ -8,12 +10,14 @@ use crate::sync::{with_mutant, Mutex, UnsafeCell};
 use alloc::sync::Arc;
 use loom::thread;
 
-/// Things, one after the other in the same place; each is read under a local epoch, and "freed" by
-/// a write.
+/// Objects, of which one after the other is reachable; each is read under a local epoch, and
+/// "freed" by a write.
 struct World {
     global: GlobalEpoch,
     local: LocalEpoch,
+    /// The index of the reachable object.
     place: AtomicUsize,
+    /// Accessed only to let loom switch threads, which it does not do at a fence.
     turn: AtomicUsize,
     things: [UnsafeCell<u32>; 3],
     /// The lock under which the global epoch advances.
@@ -29,6 +33,7 @@ unsafe impl Send for World {}
 fn world() -> Arc<World> {
     Arc::new(World {
         global: GlobalEpoch::new(),
+        // Readers execute fences, as loom has no `membarrier`.
         local: LocalEpoch::new(true),
         place: AtomicUsize::new(0),
         turn: AtomicUsize::new(0),
@@ -151,8 +156,8 @@ fn fails_with_time_after_fence() {
     with_mutant("time_after_fence", || crate::sync::model(shared_fence));
 }
 
-/// A collection that leaves the fence to a third thread, which runs it without the lock, and checks
-/// the local epochs later.
+/// A collection that leaves the fence to a third thread, which runs the fence without the lock. The
+/// collection checks the local epochs if that fence has run.
 fn fence_of_a_third() {
     let w = world();
     let (reader, visitor) = (w.clone(), w.clone());

@@ -124,17 +124,17 @@ fn a_stray_reader_holds_back_all_retired_objects() {
 #[test]
 fn leaked_guards_never_overflow_the_guard_count() {
     for fenced in [false, true] {
-        let (time, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
-        local.enter(&time);
-        let stamp = time.stamp();
-        time.advance(stamp);
+        let (global, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
+        local.enter(&global);
+        let stamp = global.stamp();
+        global.advance(stamp);
         let mut depth = 1;
         for bit in 8..61 {
             let leaked = (1 << bit) - 1 - depth;
             local.leak(leaked);
             depth += leaked;
             for _ in 0..2 {
-                local.enter(&time);
+                local.enter(&global);
                 assert!(!local.is_quiescent_since(stamp), "2^{bit} guards are a reader");
             }
             for _ in 0..2 {
@@ -151,13 +151,13 @@ fn leaked_guards_never_overflow_the_guard_count() {
 #[test]
 fn the_last_guard_of_an_ended_thread_unregisters_its_epoch() {
     for fenced in [false, true] {
-        let (time, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
-        (0..3).for_each(|_| local.enter(&time));
+        let (global, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
+        (0..3).for_each(|_| local.enter(&global));
         local.set_collect_pending();
-        let stamp = time.stamp();
-        time.advance(stamp);
+        let stamp = global.stamp();
+        global.advance(stamp);
         assert!(!local.end_thread(), "it has guards");
-        local.enter(&time);
+        local.enter(&global);
         for guards in (0..4).rev() {
             assert!(!local.leave(), "there is more to do than to leave");
             let duties = local.leave_further();
@@ -167,7 +167,8 @@ fn the_last_guard_of_an_ended_thread_unregisters_its_epoch() {
             );
         }
         let idle = LocalEpoch::new(fenced);
-        idle.enter(&time);
+        idle.enter(&global);
+        // With the flag `FENCED`, each guard takes the slow path of `leave`.
         assert!(idle.leave() != fenced && (!fenced || !idle.leave_further().unregister));
         assert!(idle.end_thread(), "it has none");
     }

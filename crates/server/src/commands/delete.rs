@@ -1,7 +1,7 @@
 //! `delete`
 //!
 //! The simplest command, and the pattern of the others: the key is qualified by the session's
-//! namespace, the store is called, the outcome is counted and answered.
+//! namespace, the store is called, watchers are told, the outcome is counted and answered.
 //!
 //! A new command follows the same steps in the same order.
 

@@ -1,8 +1,8 @@
 //! The lines about commands that `watch` shows, in memcached's shape. `cfd` is the number of the
 //! connection, as in `stats conns`.
 //!
-//! A change must ensure that a command builds no line unless a client watches its kind of events: the
-//! check costs one load.
+//! A change must ensure that a command builds no line unless a client watches its kind of events:
+//! the check costs one load.
 
 use crate::connections::ConnectionEntry;
 use crate::protocol::event::Event;
@@ -11,7 +11,7 @@ use crate::protocol::item::SLAB_CLASS;
 use crate::protocol::uri::uri_encoded;
 use crate::store::Store;
 
-/// Publishes a read of `key`, if clients watch them. `length` is that of the found value. A value
+/// Publishes a read of `key`, if clients watch reads. `length` is that of the found value. A value
 /// that has expired or was flushed is `not_found`.
 pub fn fetched(store: &Store, entry: &ConnectionEntry, key: &[u8], length: Option<usize>) {
     if store.watchers().want(Event::Fetch) {
@@ -24,7 +24,8 @@ pub fn fetched(store: &Store, entry: &ConnectionEntry, key: &[u8], length: Optio
     }
 }
 
-/// Publishes a store under `key`, if clients watch them. `status` and `command` are memcached's words.
+/// Publishes a store under `key`, if clients watch stores. `status` and `command` are memcached's
+/// words.
 pub fn stored(
     store: &Store,
     entry: &ConnectionEntry,
@@ -47,7 +48,7 @@ pub fn stored(
     }
 }
 
-/// Publishes the removal of the value under `key`, if clients watch them.
+/// Publishes the removal of the value under `key`, if clients watch removals.
 pub fn deleted(store: &Store, key: &[u8], command: &str, length: usize) {
     if store.watchers().want(Event::Deletion) {
         let key = uri_encoded(key);

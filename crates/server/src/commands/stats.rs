@@ -1,11 +1,11 @@
 //! `stats` and its topics: memcached's `settings`, `items`, `slabs`, `sizes`, `conns`, `cachedump`,
 //! `detail` and `reset`, and this server's `tenants`, `shrinkers` and `reclaim`.
 //!
-//! Names and order of the lines are memcached's where it has them; tools parse them. Each file of
-//! this folder has one topic.
+//! Names and order of the lines are memcached's where it has them; tools parse them. A file of this
+//! folder has one topic, except `cpu_time`, which `general` uses.
 //!
 //! A change must ensure that memcached's topics keep their names and the order of their lines, and
-//! that the connection's own commands are counted before it is answered.
+//! that the connection's own commands are counted before the reply is written.
 
 mod cachedump;
 mod conns;

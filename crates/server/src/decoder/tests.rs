@@ -4,7 +4,7 @@
 //! - the steps do not depend on how the bytes were split (invariant 1);
 //! - after any line but one that is too long, the next command is decoded correctly.
 //!
-//! A new command is added to the lines from which the random streams are made.
+//! A new command is added to the words from which the random streams are made.
 
 use proptest::prelude::*;
 
@@ -50,18 +50,21 @@ fn a_bad_data_chunk_ends_after_its_announced_length() {
 fn an_abandoned_value_is_discarded_with_its_block() {
     let runtime = lowwater::Runtime::builder().budget(lowwater::ByteSize::kib(64)).build().unwrap();
     let receive_budget = ReceiveBudget::new(&runtime, true, 0);
-    for come in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {
+    // The budget for values being received is half of 64 KiB, and the first 4 KiB of a value are
+    // free: the value finds no room beyond those. The first input ends within them, later in the
+    // value, and before, within and after its line end.
+    for received in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {
         let mut decoder = Decoder::new(1 << 20, &Arc::new(PiecePool::new(0)), Some(&receive_budget));
         let input = [&b"set k 0 0 100000\r\n"[..], &[b'x'; 100_000], b"\r\nversion\r\n"].concat();
-        let (used, step) = decoder.step(&input[..18 + come]);
-        assert!(matches!(step, Step::More | Step::NoRoom), "{come}: {step:?}");
+        let (used, step) = decoder.step(&input[..18 + received]);
+        assert!(matches!(step, Step::More | Step::NoRoom), "{received}: {step:?}");
         let (taken, step) = decoder.step(&input[used..]);
         assert!(matches!((taken, step), (0, Step::NoRoom)), "the same input finds no room again");
         let request = decoder.abandon_value().unwrap();
         assert_eq!((request.verb, &*request.key), (StoreVerb::Set, &b"k"[..]));
         assert!(decoder.abandon_value().is_none(), "abandoned only once");
         let (_, step) = decoder.step(&input[used..]);
-        assert!(matches!(step, Step::Command(Command::Version)), "{come}: {step:?}");
+        assert!(matches!(step, Step::Command(Command::Version)), "{received}: {step:?}");
         drop(request);
         assert_eq!(receive_budget.bytes(), lowwater::ByteSize::ZERO);
     }

@@ -1,6 +1,7 @@
-//! The chain of lists that are attached to a group, as pointers of an opaque type.
+//! The chain of lists that are attached to a group, as pointers of an opaque type: the lists are a
+//! layer above groups.
 //!
-//! Offline so finds a group's lists without visiting all lists.
+//! By the chain, `Memcg::offline` finds the lists of a group without visiting all lists.
 //!
 //! Numbers such as L8 are those of docs/INVARIANTS.md.
 //!
@@ -14,7 +15,7 @@ use core::ptr;
 /// casts back.
 pub(crate) struct AttachedList(());
 
-/// The chain of lists that are attached to a group.
+/// The head of a group's chain.
 pub(crate) struct Attached {
     /// The first list; null for none.
     pub(crate) first: *mut AttachedList,

@@ -228,6 +228,8 @@ fn memory_is_freed_when_groups_end() {
         groups.iter().for_each(|memcg| memcg.offline().unwrap());
         drop(groups);
         let grown = tree.footprint().get() - few.get();
+        // A table of up to `SHRINK_FROM` (64) slots is not shrunk, and a slot with its part of the
+        // index takes less than 64 bytes.
         assert!(grown <= 64 * 64, "round {round}: {grown} bytes are left of 1,000 groups");
         tree.assert_valid();
     }
@@ -281,6 +283,8 @@ fn a_charge_reports_the_nearest_group_above_high() {
     assert_eq!(tree.in_stock(tree.root()), 0, "no stock is taken above a high");
 }
 
+/// The root's `max` is the sum of all charges that must succeed: that of 32 KiB fits only if the
+/// batch that the first group stocked is drained.
 #[test]
 fn no_charge_fails_for_bytes_in_stock() {
     let tree = MemcgTree::new(1);

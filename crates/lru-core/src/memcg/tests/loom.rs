@@ -1,5 +1,5 @@
-//! Every interleaving of two threads over one small tree: one or two groups, at most one stock
-//! slot, and no bound on context switches (6 s for all, in release). Each lock-free pairing has a
+//! Every interleaving of two threads, with at most three preemptions (`ci/loom.sh`), over one small
+//! tree: a root with one or two groups, and at most one stock slot. Each lock-free pairing has a
 //! mutant, which must fail.
 
 use loom::thread;
@@ -65,7 +65,7 @@ fn a_refused_charge_leaves_nothing() {
     });
 }
 
-// === claims ===
+// === claims: the sums of `protection.rs` ===
 
 fn charge_meets_setting() {
     crate::sync::model(|| {

@@ -1,9 +1,9 @@
 //! The tree compared with a simple model: a list of groups, in which every query scans all groups.
 //!
-//! proptest draws a history and reduces a failing one. After each step all public queries are
-//! compared.
+//! proptest draws a history and reduces a failing one. After each step, lookups by id, the number
+//! of groups, usages and stocks are compared, and the tree checks itself (`assert_valid`).
 //!
-//! The model must stay plain: no table, no cached value.
+//! The model must stay plain: no table, and no stored sum.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -231,6 +231,8 @@ impl Model {
         match handle.try_charge(ByteSize::new(bytes)) {
             Ok(charged) => {
                 assert!(refusing.is_empty(), "charged above max");
+                // With a stock, bytes in stock count towards `high`, and a charge from it reports
+                // nothing.
                 if self.slots == 0 {
                     let above = |n: &usize| self.charged(*n) + bytes > self.group(*n).high;
                     let told = match &charged {
@@ -302,7 +304,8 @@ impl Model {
         }
     }
 
-    /// Compares every public query of every group with the model.
+    /// Compares each id up to three beyond the highest, and the usage and stock of each group, with
+    /// the model.
     fn check(&mut self) {
         self.tree.assert_valid();
         let existing = self.existing();

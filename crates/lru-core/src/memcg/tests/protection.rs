@@ -73,6 +73,7 @@ fn an_unused_guarantee_takes_nothing_from_siblings() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     a.set_low(ByteSize::new(50));
+    // A claim is at most the usage: first 0 and 50, then 50 and 50, twice what the parent has.
     let idle = charged(&a, "idle", 1_000, 0);
     let busy = charged(&a, "busy", 50, 50);
     assert_eq!([&idle, &busy].map(|g| low(g, tree.root())), [0, 50]);
@@ -96,6 +97,7 @@ fn a_dying_group_claims_nothing() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     a.set_low(ByteSize::new(50));
+    // Two claims of 50 share the parent's 50; once one is gone, the other gets all of it.
     let [dies, stays] = ["dies", "stays"].map(|name| charged(&a, name, 50, 50));
     assert_eq!(low(&stays, tree.root()), 25);
     dies.offline().unwrap();

@@ -1,8 +1,5 @@
-//! Stress tests with many threads. Forbidden states are checked while the threads run, the final
-//! state afterwards.
-//!
-//! These find races that the small loom models cannot contain; a failure names the violated
-//! guarantee of `tests.rs`.
+//! Stress tests with several threads, for races that the small loom models cannot contain: of
+//! charges (guarantee 4 of `tests.rs`), and of groups that come and go (1, 3 and 5).
 //!
 //! A change must ensure that forbidden states are looked for while the threads run, not only at the
 //! end.
@@ -31,7 +28,8 @@ impl Numbers {
 
 #[test]
 fn usage_is_never_seen_above_max() {
-    // Less than one thread alone would hold: 100 charges of 1,500 on average.
+    // Less than one thread alone would hold (100 charges of 1,500 on average), so that charges are
+    // refused.
     const MAX: u64 = 100_000;
     let tree = MemcgTree::new(2);
     let parent = tree.root().create("parent").unwrap();

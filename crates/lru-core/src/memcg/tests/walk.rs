@@ -3,7 +3,7 @@
 //! A walk holds no lock between its steps; each test ends groups between two steps at the most
 //! harmful place.
 //!
-//! A new kind of walk gets the same test.
+//! A new kind of walk gets the same tests.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -53,8 +53,8 @@ fn a_walk_continues_after_its_whole_branch_died() {
     tree.assert_valid();
 }
 
-/// The group at a walk's position stays linked although its handle, its name and the branch are
-/// gone; when the walk is dropped, nothing is left of it.
+/// A dying group at a walk's position stays linked to its parent; when the walk is dropped, nothing
+/// is left of the group.
 #[test]
 fn a_walk_that_is_dropped_leaves_no_dying_group_linked() {
     let (tree, groups) = family();
@@ -95,8 +95,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A walk and the groups it must visit: those that were online below its top at the start and are
-/// not offline yet.
+/// A walk, and the groups it must still visit: those in its subtree that were online at the start,
+/// and since then neither went offline nor were visited.
 struct Walk {
     walk: Descendants,
     owed: BTreeSet<String>,

@@ -1,8 +1,8 @@
 //! Tests of the topology that hwloc reports: for machines that hwloc makes up from a description,
 //! and for the machine of the test, where it must equal that of sysfs.
 //!
-//! The tests need the C library (feature `hwloc`). Expected values follow from the descriptions; a
-//! new test must not depend on the machine on which it runs.
+//! The tests need the C library (feature `hwloc`). Expected values follow from the descriptions or
+//! from sysfs; a new test must pass on any machine.
 
 use super::*;
 
@@ -21,8 +21,7 @@ fn four_described_nodes() {
     assert!(!topology.is_this_machine(), "binding to it would do nothing and say Ok");
 }
 
-/// Machines from one node to more than any current machine has, with and without a level in
-/// between.
+/// Machines of 1 to 64 nodes, with and without packages between the machine and its nodes.
 #[test]
 fn up_to_sixty_four_described_nodes() {
     for (description, nodes, cpus) in [

@@ -1,7 +1,7 @@
 //! Machines described by files, valid and malformed.
 //!
-//! Each writes a directory of the kernel's format; the last reads the real one. An error must name
-//! the file and quote its text.
+//! Each test writes a directory of the kernel's format; the last test reads the real one. An error
+//! must name the file and quote its text.
 
 use super::*;
 use alloc::string::ToString as _;
@@ -78,7 +78,7 @@ fn two_nodes_with_interleaved_processors() {
 }
 
 /// Node numbers 0, 2, 8, 252 as on machines with accelerators; one node without processors, one
-/// without memory, no distances.
+/// without memory, and only that one with distances.
 #[test]
 fn four_nodes_with_gaps_are_counted_without() {
     let dir = Dir::with(

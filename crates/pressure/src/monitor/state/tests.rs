@@ -1,7 +1,7 @@
 //! The decisions of a monitor, step by step, without its thread.
 //!
-//! Each calls the state with chosen times and readings, and compares its next deadline and the
-//! group's `max`.
+//! Each test calls the state with chosen times and readings, and compares deadlines, the ceiling
+//! and the statistics.
 //!
 //! A change of a decision needs its new times and readings written out here.
 
@@ -115,6 +115,7 @@ fn a_watched_group_is_taken_when_it_is_due_or_at_once() {
 #[test]
 fn a_failed_reading_is_reported_and_repeated() {
     let mut state = world(800, Some(watched("failed"))).state;
+    // `LIMIT_EVERY` of `limit.rs`.
     let pause = Duration::from_secs(2).as_nanos() as u64;
     for now in [0, pause, 2 * pause] {
         assert!(now == 0 || state.take_watched(now - 1, false).is_none(), "it is not due yet");
@@ -143,6 +144,9 @@ fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
 
 const S: u64 = 1_000_000_000;
 
+/// Passes a reading of the resident memory, and returns the ceiling. The tests have a maximum of
+/// 1,600 bytes, and so a margin of 100: readings from 1,550 on are pressure, and the excess is what
+/// lies above 1,525.
 fn ceiling_after(state: &mut MonitorState, now_ns: u64, usage: Option<u64>) -> u64 {
     state.resident_seen(now_ns, usage.map(ByteSize::new));
     state.stats().ceiling.get()
@@ -194,6 +198,7 @@ fn caches_do_not_grow_while_a_trim_has_to_wait() {
     assert!(state.tick(S));
     // The next trim is due 20 s after the begin of this one.
     state.trimmed(true, Duration::from_secs(1));
+    // A calm reading, so that the next one requests a trim instead of lowering the ceiling.
     assert_eq!(ceiling_after(&mut state, 2 * S, Some(1_500)), 1_000);
     for at in 3..21 {
         assert_eq!(ceiling_after(&mut state, at * S, Some(1_560)), 800, "{at} s");

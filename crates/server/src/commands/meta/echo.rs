@@ -9,7 +9,7 @@ use crate::protocol::base64;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::MetaCommand;
 
-/// Adds the flags that every reply repeats, whatever the outcome: the opaque and the key.
+/// Adds `flag` if every reply repeats it, whatever the outcome: the opaque or the key.
 pub fn echo(out: &mut Output, flag: &[u8], key: &[u8], binary: bool) {
     match flag[0] {
         b'O' => {

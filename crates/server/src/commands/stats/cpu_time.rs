@@ -1,11 +1,11 @@
 //! The processor time of this process.
 //!
-//! It is read from `/proc` by hand, so that the server needs no crate for two numbers. A change
-//! must ensure that a system without `/proc` reports no time instead of 0.
+//! It is read from `/proc` by hand, so that the server needs no further crate for two numbers. A
+//! change must ensure that a system without `/proc` reports no time instead of 0.
 
 use std::time::Duration;
 
-/// Processor time, in the process and in the kernel for it.
+/// Processor time, in user mode and in the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CpuTime {
     pub user: Duration,

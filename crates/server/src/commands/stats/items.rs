@@ -14,8 +14,8 @@ use crate::protocol::item::SLAB_CLASS;
 use crate::server::Server;
 use crate::session::Session;
 
-/// `age` is the longest idle time among this many values, which are a random sample: values are
-/// visited by their hashes.
+/// `age` is the longest idle time among this many values, so that a large store is not walked as a
+/// whole. They are a random sample: values are visited by their hashes.
 const VISITED_MAX: usize = 1 << 16;
 
 /// Answers with the lines of the class, or with none if there are no values.
@@ -48,7 +48,8 @@ pub async fn items(session: &mut Session) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the longest idle time of the visited values, in seconds. Other connections run meanwhile.
+/// Returns the longest idle time of the visited values, in seconds. Other connections run
+/// meanwhile.
 async fn age(server: &Server) -> u32 {
     let now = server.store.now_seconds();
     let (mut at, mut visited, mut longest) = (Visit::new(), 0, 0);

@@ -1,6 +1,6 @@
 //! `stats settings`: the settings in memcached's fields.
 //!
-//! Only the lines that apply here.
+//! A line of memcached's that has no meaning here is left out.
 //!
 //! A new flag that memcached also has gets its line here.
 

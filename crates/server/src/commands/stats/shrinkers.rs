@@ -5,8 +5,8 @@
 use crate::net::output::Output;
 use crate::server::Server;
 
-/// Adds the lines of `stats shrinkers`: for each shrinker, the objects it can free now, and the
-/// objects it has freed so far.
+/// Adds the lines of `stats shrinkers`: for each shrinker, its objects and pairs now, and the
+/// counts of its calls and of the objects that it has freed so far.
 pub fn shrinkers(server: &Server, out: &mut Output) {
     let stats = server.store.runtime().registry().survey();
     for shrinker in &stats.shrinkers {

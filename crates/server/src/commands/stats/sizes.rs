@@ -16,6 +16,7 @@ use crate::session::Session;
 
 /// The difference between two sizes that are counted apart, in bytes.
 const STEP_BYTES: usize = 32;
+
 /// Answers with a line for each size that occurs.
 pub async fn sizes(session: &mut Session) -> io::Result<()> {
     let Some(counts) = count(session).await else {

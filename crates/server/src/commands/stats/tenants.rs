@@ -1,6 +1,6 @@
 //! `stats tenants`: usage, statistics and limits of each tenant.
 //!
-//! An extension. With tens of thousands of tenants the output is flushed in between.
+//! An extension; no memcached tool expects it.
 //!
 //! A change must ensure that no lock is held while the output is flushed.
 
