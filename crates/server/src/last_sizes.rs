@@ -1,7 +1,9 @@
 //! The counts of the last walk for `stats sizes`, for the calls that follow within a second.
 //!
-//! Apart from the command, as the server keeps them for all connections. A change must ensure that
-//! counts older than [`REUSE_TIME`] are not used again.
+//! A walk visits all values, and any client may request one: calls soon after a walk get the same
+//! counts. The server keeps them for all connections, so the module is apart from the command.
+//!
+//! A change must ensure that counts older than [`REUSE_TIME`] are not used again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

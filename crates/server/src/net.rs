@@ -1,7 +1,7 @@
 //! Sockets, file descriptors, and the input and output buffers of connections.
 //!
-//! Below the commands: nothing here knows keys, values' meaning or the store, except that output
-//! may reference a value.
+//! Below the commands and the store: no module here calls them. An output references values, and a
+//! listener has the namespace of its clients; both are data.
 //!
 //! A change must keep this direction of dependence.
 

@@ -9,18 +9,20 @@
 //!   admin                    administration commands, memcached's and this server's own
 //!   field                    keys, lengths, noreply
 //!   command, meta_command    the parsed commands
+//!   command_set              the kinds of commands that a tenant may be denied
 //!   error                    the errors of refused lines
 //!   event                    the kinds of events that `watch` shows
-//!   words, number, base64, uri, item, expiry
+//!   words, number, expiry    words of a line, numbers, exptimes
+//!   base64, uri, item        encodings of keys, memcached's size of an item
 //! ```
 //!
 //! # Differences from memcached 1.6.18
 //!
 //! 1. Numbers out of range are refused; in memcached, flags, lengths and times wrap at 32 bits (a
 //!    date after 2038 is in the past).
-//! 2. The block after a store line with an invalid key, flags or time is discarded; memcached runs
-//!    it as commands. An `ms` with an opaque that is too long, or with too many flags, is such a
-//!    line; an `mg` or `ma` with such an opaque only answers with the error.
+//! 2. The block after a store line with an invalid key, flags, time or CAS number is discarded;
+//!    memcached runs it as commands. An `ms` with an opaque that is too long, or with too many
+//!    flags, is such a line; an `mg` or `ma` with such an opaque only answers with the error.
 //! 3. A key with a zero byte is refused; memcached ends the line there. Keys in base64 may contain
 //!    any bytes.
 //! 4. A line that is too long is answered before the connection closes; a `get` may have 256 KiB of
@@ -30,8 +32,8 @@
 //! 6. A value that is too large is refused after its line was received; memcached refuses it after
 //!    its block.
 //!
-//! All other replies to the commands that both servers have are equal byte for byte;
-//! `ci/memcached.sh` compares them.
+//! `main.rs` lists the differences of the commands. All other replies to the commands that both
+//! servers have are equal byte for byte; `ci/memcached.sh` compares them.
 
 mod admin;
 pub mod base64;

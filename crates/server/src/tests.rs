@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The server runs on a free port; a client is a plain socket, and `exchange` compares exact bytes.
-//! The differential test in `ci/` compares the replies with those of memcached.
+//! `ci/memcached.sh` compares the replies with those of memcached.
 //!
 //! A change must ensure that replies are compared byte by byte, and that `exchange` shows by its
 //! marker that nothing more is sent.
@@ -154,6 +154,8 @@ impl Client {
     /// delivers them after the call that sends them.
     fn wait_until_received(&self) {
         let port = format!(":{:04X}", self.0.local_addr().unwrap().port());
+        // A line of `/proc/net/tcp`: field 1 is the local address, field 4 begins with the number
+        // of bytes that the other end has not acknowledged.
         let is_on_its_way = |line: &str| {
             let fields: Vec<_> = line.split_whitespace().collect();
             fields[1].ends_with(&port) && !fields[4].starts_with("00000000:")

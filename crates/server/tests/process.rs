@@ -1,6 +1,5 @@
-//! The server as a process: file descriptors, signals, and the flags of its start.
-//!
-//! Parts that cannot be tested inside the test process: limits, signals, users.
+//! The server as a process: file descriptors, logs, sockets of a service manager, saved values,
+//! signals, and the flags of its start.
 //!
 //! A change must ensure that a test belongs here only if it cannot run inside the test process.
 

@@ -5,7 +5,8 @@
 //! of flags and 4 bytes of time beside it. The sum of two parts is compared: the part in the
 //! cache's entry, and the heap block, whose size glibc rounds up to 16 bytes.
 //!
-//! If a crate is smaller than ours after an update, the decision should be made again.
+//! If a crate takes fewer bytes than `CompactBytes` after an update, the decision should be made
+//! again.
 
 #![cfg(target_pointer_width = "64")]
 
@@ -60,7 +61,7 @@ fn mean_bytes<V, B>(lengths: std::ops::Range<usize>, make: impl Fn(&[u8]) -> B) 
 fn no_library_takes_as_few_bytes_for_a_short_value() {
     // A whole number of allocation steps of 16 bytes, so that each remainder counts equally.
     for lengths in [32..32 + 13 * 16, 256..256 + 110 * 16] {
-        let slim = mean_bytes::<(CompactBytes<Long>, u32), _>(lengths.clone(), |bytes| {
+        let compact = mean_bytes::<(CompactBytes<Long>, u32), _>(lengths.clone(), |bytes| {
             CompactBytes::<Long>::own(bytes.into(), 0).unwrap()
         });
         let others = [
@@ -83,12 +84,12 @@ fn no_library_takes_as_few_bytes_for_a_short_value() {
                 }),
             ),
         ];
-        println!("{lengths:?} bytes: slim {slim:.1}");
+        println!("{lengths:?} bytes: CompactBytes {compact:.1}");
         for (name, bytes) in others {
-            println!("    {name} {bytes:.1}, {:+.1}", bytes - slim);
+            println!("    {name} {bytes:.1}, {:+.1}", bytes - compact);
             assert!(
-                bytes >= slim + 1.0,
-                "{name} takes {bytes} bytes, CompactBytes {slim}: CompactBytes could be replaced"
+                bytes >= compact + 1.0,
+                "{name} takes {bytes} bytes, CompactBytes {compact}: CompactBytes could be replaced"
             );
         }
     }

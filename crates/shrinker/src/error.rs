@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-/// [`ShrinkerBuilder::alloc`](crate::ShrinkerBuilder::alloc) gave no shrinker.
+/// [`ShrinkerBuilder::alloc`](crate::ShrinkerBuilder::alloc) created no shrinker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ShrinkerAllocError {
@@ -18,7 +18,7 @@ pub enum ShrinkerAllocError {
     NoMemory,
 }
 
-/// A registration could not end here.
+/// A registration was not ended, as the calling thread must not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnregisterError {
@@ -37,7 +37,7 @@ pub enum StartError {
     /// The system gave no thread for this node. Threads that had started before are stopped again.
     #[error("no reclaimer thread for node {node}: {source}; raise the limit on threads (ulimit -u, pids.max)")]
     Thread {
-        /// The node that was left without.
+        /// The node without a thread.
         node: lowwater_lru_core::NodeId,
         /// The system's error.
         source: std::io::Error,

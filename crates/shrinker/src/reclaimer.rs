@@ -1,4 +1,5 @@
-//! Background reclaim: one thread per node, which sleeps until a group should use less.
+//! Background reclaim: one thread per node, which sleeps until a group should use less or its debts
+//! are to be paid.
 //!
 //! ```text
 //!     charge, limit, request --> WakeQueue --> thread of node n --> Job::step --> pass at a priority

@@ -1,6 +1,6 @@
-//! The figures of the last two minutes, for a page that is opened now: `/history.json`.
+//! `/history.json`: the figures of the last two minutes.
 //!
-//! Without them the curves of the page would begin empty each time that it is opened.
+//! A page that is opened begins its curves with these figures, and not empty.
 //!
 //! A change must ensure that the number of samples stays bounded.
 

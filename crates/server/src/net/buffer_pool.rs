@@ -6,7 +6,7 @@
 //! something in it; other connections allocate new ones meanwhile.
 //!
 //! A change must ensure that a pooled buffer is empty, as it had the bytes of another connection,
-//! that none has grown, and that each thread keeps two at most.
+//! that no pooled buffer has grown, and that each thread keeps two buffers at most.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,7 @@
-//! In the place of `tls.rs` in a program without the feature `tls`: no value of [`Tls`] exists, as
-//! the settings refuse `-Z`.
+//! Replaces `tls.rs` in a program without the feature `tls`. No value of [`Tls`] exists, as the
+//! settings refuse `-Z`.
 //!
-//! A change must ensure that the functions are those of `tls.rs`.
+//! A change must keep the functions of `tls.rs`, so that callers compile with either module.
 
 use std::io;
 use std::time::Duration;

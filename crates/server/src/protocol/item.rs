@@ -28,5 +28,6 @@ const ITEM_BYTES: usize = 48 + 8 + 1;
 #[doc(alias = "item_size_ok")]
 pub fn item_bytes(key: &[u8], flags: u32, length: usize) -> usize {
     let flags_bytes = if flags == 0 { 0 } else { 4 };
+    // 2: memcached stores the CR LF after the bytes.
     ITEM_BYTES + key.len() + flags_bytes + length + 2
 }

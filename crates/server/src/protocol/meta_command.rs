@@ -39,7 +39,7 @@ pub struct MetaOptions {
     pub quiet: bool,
     /// `I`: mark as stale.
     pub invalidate: bool,
-    /// `C`: only if the value has this CAS number; for `mg`: without the bytes if it has.
+    /// `C`: only if the value has this CAS number. An `mg` leaves out the bytes of such a value.
     pub unique: Option<u64>,
     /// `E`: the CAS number of the value that is stored.
     pub new_unique: Option<u64>,

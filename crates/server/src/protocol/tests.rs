@@ -1,8 +1,8 @@
-//! Lines are parsed as memcached parses them, including the errors.
+//! Lines are parsed as memcached parses them, including the errors; `protocol.rs` lists the
+//! differences.
 //!
-//! The expected texts are those of memcached 1.6.18; `ci/memcached.sh` compares both servers.
-//!
-//! An expected text may be changed only if memcached's differs.
+//! The expected texts are those of memcached 1.6.18, but for the command `tenant`;
+//! `ci/memcached.sh` compares both servers. A change must keep memcached's texts.
 
 mod meta;
 
@@ -112,6 +112,8 @@ fn numbers_as_strtoull_reads_them() {
     assert_eq!(number::unsigned(b" +12 "), Some(12));
     assert_eq!(number::unsigned(b"12 tail"), Some(12), "text after white space is ignored");
     assert_eq!(number::unsigned(b"\x0b1\x0b"), Some(1), "white space as in C");
+    // Around ten digits, the bound of the fast path `digits`; `/` and `:` are beside the digits in
+    // ASCII.
     for text in
         ["0", "9", "0000000001", "00000000001", "4294967295", "9999999999", "10000000000", "18446744073709551615"]
     {

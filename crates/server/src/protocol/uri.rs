@@ -4,7 +4,8 @@
 //!
 //! A change must ensure that no byte of a key can end the line.
 
-/// Returns `key` as memcached prints it: bytes other than unreserved characters as `%41`.
+/// Returns `key` as memcached prints it: letters, digits and `-._~` as they are, any other byte as
+/// `%` and two hexadecimal digits.
 pub fn uri_encoded(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for &byte in key {

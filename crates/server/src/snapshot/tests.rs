@@ -1,4 +1,4 @@
-//! Saves and loads: what belongs to a value, fewer bytes of memory, damage.
+//! Saves and loads: all parts of a value, a load into less memory, damaged files.
 //!
 //! A save is written to memory and, where needed, changed there: to an older time of the save, or
 //! by one bit. Of a damaged file the values before the damage must be loaded, and the error
@@ -28,7 +28,7 @@ fn store(flags: &[&str]) -> (Store, Arc<PiecePool>) {
     (Store::new(&settings(flags), &pool).unwrap(), pool)
 }
 
-/// Puts a value with these flags and this given CAS number.
+/// Puts a value with the client flags 7. With a `given` CAS number, its key was sent in base64.
 fn put(store: &Store, pool: &Arc<PiecePool>, key: &str, bytes: &[u8], expiry: Expiry, given: Option<u64>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let data = Data::copy(bytes, pool);
@@ -57,7 +57,7 @@ fn loaded_values_keep_flags_numbers_and_remaining_time() {
     assert_eq!(write(&before, &mut file).unwrap(), 4);
     drop(before);
 
-    // Saved ten seconds ago.
+    // The same values, in a file that was saved ten seconds ago.
     let saved = u64::from_le_bytes(file[8..16].try_into().unwrap());
     let mut reader = ChunkReader::new(&file[..]).unwrap();
     let mut old = Vec::new();
@@ -102,6 +102,7 @@ fn flushed_values_are_not_saved() {
 
 #[test]
 fn the_most_used_values_stay_when_loaded_into_less_memory() {
+    // 12 MB of values, of which 6 MiB have room for less than half. Every sixth value is used.
     let (before, pool) = store(&["-m", "16"]);
     let value = vec![b'v'; 1000];
     for n in 0..12_000 {
@@ -123,8 +124,8 @@ fn the_most_used_values_stay_when_loaded_into_less_memory() {
     assert!(kept * 100 >= all * 95, "{kept} of {all} used values");
 }
 
-/// The values of one use count become values of another one while those before them are saved: a
-/// value that is removed and stored again has no use, and a read adds one.
+/// When 100 of 300 values are saved, all use counts change: a value that is removed and stored
+/// again has no use, and a read adds one.
 #[test]
 fn a_value_whose_use_count_changes_during_a_save_is_saved_once() {
     let (before, pool) = store(&[]);
@@ -160,6 +161,7 @@ fn a_damaged_file_yields_the_values_before_the_damage() {
     }
     let mut file = Vec::new();
     write(&before, &mut file).unwrap();
+    // In the third chunk: a chunk ends at 1 MiB, so each has two values.
     file[2_500_000] ^= 1;
     let (after, _) = store(&[]);
     let (counts, outcome) = load(&after, &file[..]);

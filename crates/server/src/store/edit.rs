@@ -1,9 +1,9 @@
 //! Edits of a value: the existing value, the decision of an update, and its error.
 //!
-//! Between a command, which decides, and `update.rs`, which applies the decision atomically and may
-//! call the decision again.
+//! A command passes a function from [`Existing`] to [`Edit`], and `update.rs` applies the edit
+//! atomically.
 //!
-//! A change must ensure that a decision has no effects, since it may be called more than once.
+//! A change must ensure that such a function has no effects, since it may be called more than once.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub enum Edit {
     Change(Value),
 }
 
-/// There is no memory for a value: the tenant's `max` or the whole budget is in use and protected,
-/// or the unread output of clients holds too many evicted values.
+/// There is no memory for a value: the tenant's `max` or the whole budget is in use and nothing may
+/// be evicted, or the unread output of clients holds too many evicted values.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory storing object")]
 pub struct OutOfMemory;

@@ -1,8 +1,9 @@
 //! Guaranteed memory: the `min` limits of all tenants together must leave room in the budget.
 //!
 //! Usage up to `min` is never reclaimed. If all tenants' `min` took the whole budget, a store into
-//! the full server would find nothing to evict, wait, and fail. So room for one item of the largest
-//! size is kept: with it, the values beyond their tenants' `min` always take enough bytes.
+//! the full server would find nothing to evict, wait, and fail. So the sum must be less than the
+//! budget by one item of the largest size: in a full server at least that many bytes are beyond
+//! their tenants' `min`, and can be evicted.
 
 use lowwater::ByteSize;
 

@@ -1,9 +1,11 @@
 //! Namespaces: the keys that a connection can access.
 //!
 //! A connection that belongs to a tenant, by its listener or by its login, can access only that
-//! tenant's keys, and omits the prefix: its `cart` is `shop:cart` for all other connections. So
-//! both kinds of access to a tenant lead to the same values and the same limits, and a tenant
-//! restricted to its namespace cannot access any other tenant's keys.
+//! tenant's keys, and omits the prefix: its `cart` is `shop:cart` for all other connections. So a
+//! tenant has the same values and the same limits on its own connections and on those that send its
+//! prefix.
+//!
+//! A change must ensure that a restricted connection cannot access another tenant's keys.
 
 use std::borrow::Cow;
 

@@ -1,16 +1,14 @@
 //! The runtime of the cache: its budget, watermarks and sources of memory pressure.
 //!
-//! The only place that chooses the library's options for the server.
-//!
-//! A change must ensure that no other file of the server chooses options of the runtime.
+//! A change must ensure that no other file of the server chooses options of the runtime; those of
+//! the cache are in `store.rs`.
 
 use lowwater::pressure::Watermarks;
 use lowwater::{ByteSize, Runtime};
 
 use crate::settings::Settings;
 
-/// Minimum of the low watermark's gap below the budget, unless that is more than 1/32 of the
-/// budget.
+/// Minimum of the low watermark's gap below the budget; 1/32 of the budget, if that is less.
 const FREE_BYTES_MIN: ByteSize = ByteSize::kib(512);
 
 /// Builds the runtime. If `settings.pressure` is set, the runtime monitors those sources of memory

@@ -1,6 +1,6 @@
 //! The store below the protocol: flushes, memory in outputs, colliding hashes.
 //!
-//! They need states that a client cannot produce on purpose, such as two keys with one hash.
+//! The tests need states that a client cannot produce on purpose, such as two keys with one hash.
 //!
 //! A change must ensure that a test belongs here only if a client cannot produce its state.
 
@@ -60,6 +60,8 @@ fn evicted_values_in_client_outputs_are_bounded() {
     };
     let large = vec![7; 1_000_000];
     (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: no value is held"));
+    // All pieces may take 150 % of the budget (`PIECES_PERCENT_MAX`): twelve values, held ones
+    // included.
     let mut held = Vec::new();
     let mut stored = 50;
     while set(stored, &large).is_ok() {

@@ -1,6 +1,7 @@
 //! Access: tenants by listener and by login, unix sockets, and shutdown.
 //!
-//! A restricted client must see no key, figure or command of another tenant.
+//! A restricted client must see no key and no figure of another tenant, and can run no command that
+//! concerns all tenants.
 
 use super::*;
 

@@ -114,8 +114,8 @@ fn a_key_may_have_control_characters() {
 #[test]
 fn a_client_of_the_binary_protocol_is_refused_and_closed() {
     let server = TestServer::start(|_| {});
-    // A `set` with extras, a key and a value; a `noop`, in two parts; and a client that needs no
-    // login to be refused.
+    // A `set` with extras, a key and a value, and a `noop`: each in two parts that are split in the
+    // header, behind it, or (38) at the end of the request.
     let mut set = vec![0; 24];
     (set[0], set[1], set[3], set[4], set[11]) = (0x80, 0x01, 1, 8, 8 + 1 + 5);
     set[12..16].copy_from_slice(b"1234");

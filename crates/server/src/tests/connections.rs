@@ -1,6 +1,7 @@
 //! Connections: their bound, and their end with the server.
 //!
-//! A client that sends nothing, or reads nothing, must keep no other client from its replies.
+//! A client that has left must make room for another, and a client that sends nothing, or reads
+//! nothing, must not delay the end of the server.
 
 use super::*;
 
@@ -40,6 +41,8 @@ fn a_server_closes_within_a_second_with_any_clients() {
     deaf.0.write_all(&b"get k\r\n".repeat(100)).unwrap();
     let started = Instant::now();
     server.stop();
+    // The server waits for clients, then for threads, then for blocking tasks: each time at most
+    // `CLOSE_TIME_MAX`, half a second.
     assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
     assert_eq!(idle.0.read(&mut [0]).unwrap_or(0), 0, "connections are closed");
     assert!(TcpStream::connect(server.address).is_err(), "no further client is accepted");

@@ -1,7 +1,7 @@
 //! Administration while clients are served: the budget, tenants' limits, watchers, statistics by
 //! prefix; and a full server without evictions.
 //!
-//! Each test changes something at run time and checks that connected clients see the effect.
+//! A change at run time must take effect for clients that are already connected.
 //!
 //! A new administrative command gets its test here, with a client connected before the change.
 

@@ -67,6 +67,8 @@ fn http_shows_numbers_and_no_key_or_value() {
     assert_eq!(client.stat("stats", "curr_connections"), "1", "HTTP clients take no permit");
 }
 
+/// The server answers, but browsers refuse the response to another site's script, as no CORS header
+/// allows it.
 #[test]
 fn the_page_is_refused_to_other_sites() {
     let server = TestServer::start(|settings| settings.http = Some("127.0.0.1:0".into()));
@@ -119,7 +121,7 @@ fn the_server_keeps_the_figures_of_the_time_before() {
     };
     let samples = loop {
         let samples = history();
-        // Nobody has asked for the state.
+        // The server takes samples without a request for `/state.json`.
         if samples.as_array().unwrap().len() >= 3 {
             break samples;
         }

@@ -1,9 +1,6 @@
 //! The meta commands: flags and their order, quiet pipelines, keys in base64, and how exactly one
 //! of several clients wins the right to store a value again.
 //!
-//! In a race the clients' connections are on several of the server's threads; exactly one client
-//! may win.
-//!
 //! A change must ensure that in a race all clients send before the first reply is read, so that
 //! several of the server's threads decide about one key.
 

@@ -59,7 +59,8 @@ fn sizes_are_counted_in_steps_of_32_bytes() {
     wait_for_sizes(&mut client, &["STAT 96 2", "STAT 128 1"]);
 }
 
-/// Waits until the counts of earlier calls are not reused any more.
+/// Waits until `stats sizes` shows `expected`: the counts of an earlier call are reused for a
+/// second.
 fn wait_for_sizes(client: &mut Client, expected: &[&str]) {
     let begun = Instant::now();
     while lines(client, "stats sizes") != expected {
@@ -167,8 +168,8 @@ fn reads_of_expired_and_flushed_values_are_counted_once() {
     let mut client = server.connect();
     client.exchange("get a\r\n", "END\r\n");
     assert_eq!((client.stat("stats", "get_expired"), client.stat("stats", "get_flushed")), ("0".into(), "0".into()));
-    // The background removes expired values, too, so there are many: a read finds at least one
-    // before it is removed.
+    // The reaper removes expired values, too, so there are many: a read finds at least one before
+    // the reaper does.
     let mut found = 0;
     for n in 0..200 {
         client.exchange(&format!("set e{n} 0 1 1\r\nx\r\n"), "STORED\r\n");
@@ -267,8 +268,8 @@ fn stats_show_shrinkers_and_reclaim() {
     let objects = number(&mut client, "stats shrinkers", "values-0:objects");
     assert!((50..=200 - 95).contains(&objects), "{objects} values are there");
     assert_eq!(number(&mut client, "stats shrinkers", "values-0:live_pairs"), 1);
-    // So far each `set` evicted in its own thread. A limit far below the usage leaves work for the
-    // reclaimer.
+    // So far the thread that served a `set` evicted for it. A limit far below the usage leaves work
+    // for the reclaimer.
     client.exchange("tenant set t max=200K\r\n", "OK\r\n");
     let deadline = Instant::now() + Duration::from_secs(10);
     while number(&mut client, "stats shrinkers", "values-0:freed") < objects - 20 {

@@ -1,4 +1,7 @@
 //! TLS: a client of rustls against the server. The certificates are made by `tls/make.sh`.
+//!
+//! No byte of a plain client may be run as a command, a client in its handshake may delay no other
+//! client, and a reload must take a certificate and its key together or not at all.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,7 +100,8 @@ fn commands_and_large_values_pass_through_tls() {
 
 #[test]
 fn an_idle_client_does_not_wait_for_the_rest_of_a_record() {
-    // The replies of one read come at once, however they are divided into records.
+    // A record has at most 16,384 bytes. When the last bytes of a command have arrived, the client
+    // gets the reply without sending more, however the command is divided into records.
     let server = start(tls(ClientCertificates::None));
     let mut client = TlsClient::connect(&server, None);
     for bytes in [1, 100, 16_384, 16_385, 40_000] {
@@ -119,7 +123,7 @@ fn a_client_that_does_not_finish_its_handshake_is_closed() {
     silent.0.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert_eq!(silent.0.read(&mut [0]).unwrap(), 0);
     assert!(began.elapsed() >= crate::net::tls::HANDSHAKE_TIME_MAX);
-    // It is counted after the close.
+    // The failed handshake is counted after the close.
     while server.server.counters.get(crate::counters::Counter::SslHandshakeErrors) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
@@ -168,7 +172,7 @@ fn clients_need_a_certificate_if_it_is_required() {
     let optional = start(tls(ClientCertificates::Optional(authority)));
     TlsClient::connect(&optional, Some("client")).exchange(b"mn\r\n", b"MN\r\n").unwrap();
     TlsClient::connect(&optional, None).exchange(b"mn\r\n", b"MN\r\n").unwrap();
-    // An authority that has issued no certificate: the client's own.
+    // `client.pem` as the only authority, which has not issued the certificate of `other`.
     let foreign = start(tls(ClientCertificates::Optional(file("client.pem"))));
     assert!(TlsClient::connect(&foreign, Some("other")).exchange(b"mn\r\n", b"MN\r\n").is_err());
 }

@@ -1,6 +1,6 @@
 //! Limits of a tenant's connections: requests and bytes per second, connections, denied commands.
 //!
-//! Each test has a client of another tenant, which must not notice the limits.
+//! A client of another tenant must not notice the limits.
 
 use super::*;
 use crate::counters::Counter;
@@ -171,8 +171,8 @@ fn bytes_above_the_rate_are_refused_until_they_are_paid_for() {
     all.exchange("get none\r\n", "END\r\n");
 }
 
-/// The hostile tenant has as many connections as it wants, and sends as fast as it can. The other's
-/// requests run on the same threads.
+/// The hostile tenant has four connections, and sends without waiting for replies. The requests of
+/// the other tenant run on the same thread.
 #[test]
 fn a_tenant_at_its_limit_does_not_delay_another() {
     let (server, mut all, _shop) = start(|settings| settings.threads = 1);
@@ -186,7 +186,7 @@ fn a_tenant_at_its_limit_does_not_delay_another() {
                 hostile.set_nonblocking(true).unwrap();
                 let (flood, mut replies) = (b"get k\r\n".repeat(1000), vec![0; 1 << 16]);
                 while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                    // Both would block from time to time.
+                    // An error means that the call would block.
                     let _sent = hostile.write(&flood);
                     let _received = hostile.read(&mut replies);
                     thread::sleep(Duration::from_micros(200));

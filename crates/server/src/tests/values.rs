@@ -1,9 +1,7 @@
 //! Values over TCP: large and incomplete ones, expiry, and flushes.
 //!
-//! A test of memory waits until the server has received what was sent, since a client's write ends
-//! before.
-//!
-//! A change must ensure that a test of memory waits for the server, and not for its client.
+//! A change must ensure that a test of memory waits until the server has received the bytes: a
+//! client's write ends before.
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! A permit for a connection of a tenant.
+//! A permit for a connection of a tenant, by which a tenant's connections are bounded.
 //!
-//! A connection holds it until it ends or logs in as another tenant. A change must ensure that each
-//! permit is returned once.
+//! A connection holds its permit until it ends. A change must ensure that each permit is returned
+//! once.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

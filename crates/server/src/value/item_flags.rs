@@ -12,7 +12,7 @@
 pub struct ItemFlags {
     /// Invalidated: readers see the value marked stale until it is stored again.
     pub stale: bool,
-    /// A client was asked to store it again.
+    /// A client has won the right to store the value again.
     pub won: bool,
     /// The key was sent in base64, and is shown in base64.
     pub binary: bool,

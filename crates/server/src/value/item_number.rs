@@ -7,7 +7,8 @@
 /// has given, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemNumber {
-    /// The store's own number, which grows with each store: a flush covers all numbers up to its own.
+    /// The store's own number, which grows with each store. A flush takes a number, too, and covers
+    /// all values with lower ones.
     pub serial: u64,
     /// The number that clients see instead of `serial` (flag `E` of the meta commands).
     pub given: Option<u64>,

@@ -1,8 +1,8 @@
 //! A server without free file descriptors: every client gets an answer or a refusal.
 //!
-//! Without the spare descriptor they would wait without an answer.
+//! Without the spare descriptor (`src/net/descriptors.rs`) clients would wait without an answer.
 //!
-//! A change must keep the deadline on each client.
+//! A change must keep the read timeout of each client, by which a missing answer is noticed.
 
 use std::io::ErrorKind;
 use std::process::Command;

@@ -11,7 +11,8 @@ use rustix::process::{kill_process, Signal};
 
 use super::server::{exchange, Server};
 
-/// A path that is unused, with those that the server derives from it; removed on drop.
+/// The path of a file that does not exist yet. The file is removed on drop, and so are the files
+/// whose names the server derives from the path.
 struct File(PathBuf);
 
 impl File {
@@ -114,7 +115,8 @@ fn a_damaged_file_is_kept_aside_and_a_bad_path_is_refused() {
     let mut saved = save_one(&file);
     *saved.last_mut().unwrap() ^= 1;
     std::fs::write(&file.0, &saved).unwrap();
-    // The file cannot get its other name: a start would load it again after a crash.
+    // A folder has the name `.damaged`, so the file cannot be renamed. The server does not start,
+    // as it would load the file again after a crash.
     std::fs::create_dir(file.damaged()).unwrap();
     let why = refusal(file.path(), &[]);
     assert!(why.contains("cannot be removed"), "{why}");
@@ -144,7 +146,7 @@ fn a_file_of_another_kind_is_refused_and_left_alone() {
     assert!(refusal(file.path(), &[]).contains("no regular file"));
     assert!(file.0.is_dir());
     file.remove();
-    // Without a writer, opening it could wait for ever.
+    // An open of a FIFO without a writer could wait for ever.
     assert!(Command::new("mkfifo").arg(&file.0).status().unwrap().success());
     assert!(refusal(file.path(), &[]).contains("no regular file"));
     assert!(file.0.exists() && !file.damaged().exists());

@@ -2,7 +2,7 @@
 //!
 //! A reload takes effect as a whole or not at all, and loses neither values nor clients.
 //!
-//! A file that SIGHUP reads gets a test here with a wrong content.
+//! Each file that SIGHUP reads needs a test; that of the certificate is in `src/tests/tls.rs`.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

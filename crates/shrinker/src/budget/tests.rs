@@ -1,9 +1,9 @@
 //! The arithmetic, compared with the kernel's own numbers and with its invariants.
 //!
-//! `s1_` tests repeat the numbers that kernel developers published (the discussion of deferred
+//! `golden` tests repeat the numbers that kernel developers published (the discussion of deferred
 //! objects, the starvation of small caches), so that the baselines are Linux's formulae to the
-//! object. The properties below hold for every policy and input: bounds on a call, on debts, and on
-//! the passes until a small cache is scanned. Numbers such as S26 are those of docs/INVARIANTS.md.
+//! object. The properties below hold for every input: bounds on a call, on debts, and on the passes
+//! until a small cache is scanned. Numbers such as S26 are those of docs/INVARIANTS.md.
 //!
 //! A change must ensure that the kernel's numbers stay written out.
 
@@ -133,7 +133,7 @@ fn run(policy: &dyn Policy, input: &PlanInput, calls: u32) -> Run {
     run
 }
 
-/// The number of passes within which a cache is scanned at constant priority.
+/// The number of passes within which `Fair` scans a cache at constant priority.
 fn s26_bound(input: &PlanInput) -> u64 {
     let (batch, seeks, freeable) = (u128::from(input.batch), u128::from(input.seeks), u128::from(input.freeable));
     u64::try_from(((batch * seeks) << input.priority).div_ceil(4 * freeable)).unwrap_or(u64::MAX)
@@ -162,8 +162,8 @@ fn fair_pays_a_debt_to_the_last_object() {
     }
 }
 
-/// Up to 5.12 a debt is limited to half the cache, unless this pass's own part is at least a
-/// quarter of it: `delta < freeable / 4`.
+/// Up to 5.12 a call scans at most half the cache, unless the call's own part is at least a quarter
+/// of the cache; then at most twice the cache.
 #[test]
 fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
     let totals = [4, 3, 2].map(|priority| {
@@ -229,7 +229,7 @@ fn any_u64() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), Just(u64::MAX), 0..2_000_000_u64, any::<u64>()]
 }
 
-fn any_ask() -> impl Strategy<Value = PlanInput> {
+fn any_input() -> impl Strategy<Value = PlanInput> {
     let seeks = prop_oneof![Just(0), Just(1), Just(2), any::<u32>()];
     (any_u64(), 0..=12_u8, seeks, any_u64(), any::<bool>()).prop_map(
         |(freeable, priority, seeks, batch, background)| PlanInput {
@@ -250,7 +250,7 @@ proptest! {
     /// `((freeable >> priority) * 4) / seeks` and the following steps, in integers wide enough that
     /// nothing can overflow.
     #[test]
-    fn s1_s4_proportional_is_the_kernels_formula(input in any_ask(), debt in any_debt()) {
+    fn s1_s4_proportional_is_the_kernels_formula(input in any_input(), debt in any_debt()) {
         let (freeable, nr) = (u128::from(input.freeable), u128::from(debt.owed));
         let delta = match input.seeks {
             0 => freeable / 2,
@@ -268,7 +268,9 @@ proptest! {
     }
 
     #[test]
-    fn s2_s3_no_policy_scans_or_owes_more_than_twice_the_objects(input in any_ask(), debt in any_debt(), scanned: u64) {
+    fn s2_s3_no_policy_scans_or_owes_more_than_twice_the_objects(
+        input in any_input(), debt in any_debt(), scanned: u64
+    ) {
         let twice = input.freeable.saturating_mul(2);
         for policy in [&Fair as &dyn Policy, &Proportional, &Windup] {
             let plan = policy.plan(&input, debt);
@@ -285,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn s6_a_stop_on_the_first_batch_defers_the_whole_part(input in any_ask(), debt in any_debt()) {
+    fn s6_a_stop_on_the_first_batch_defers_the_whole_part(input in any_input(), debt in any_debt()) {
         let plan = Proportional.plan(&input, debt);
         let kernel = Proportional.commit(&input, debt, &plan, 0, Ended::Stopped);
         prop_assert_eq!(kernel.owed, debt.owed.saturating_add(plan.delta).min(input.freeable.saturating_mul(2)));
@@ -295,7 +297,7 @@ proptest! {
     }
 
     #[test]
-    fn s9_more_pressure_never_means_less_to_scan(input in any_ask(), debt in any_debt()) {
+    fn s9_more_pressure_never_means_less_to_scan(input in any_input(), debt in any_debt()) {
         for policy in [&Fair as &dyn Policy, &Proportional] {
             let mut before = 0;
             for priority in (0..=12).rev() {
@@ -307,15 +309,13 @@ proptest! {
     }
 
     #[test]
-    fn s24_deferred_objects_are_owed_exactly(input in any_ask(), carry: u64) {
+    fn s24_deferred_objects_are_owed_exactly(input in any_input(), carry: u64) {
         let debt = Debt { owed: 0, carry };
         let plan = Fair.plan(&input, debt);
         let back = Fair.commit(&input, debt, &plan, 0, Ended::Deferred);
         prop_assert_eq!(back.owed, plan.total.min(input.freeable));
     }
 
-    /// Changes of pressure neither lose nor create a part of the carry, to 1/65,536 of an object
-    /// per pass.
     #[test]
     fn s26_every_cache_is_scanned_within_the_stated_passes(
         freeable in prop_oneof![1..100_u64, 1..2_000_000_u64],
@@ -339,8 +339,9 @@ proptest! {
     }
 
     #[test]
-    fn fair_carries_objects_below_a_call(input in any_ask(), debt in any_debt()) {
-        // Without debts: all planned objects are scanned, or carried to the next pass.
+    fn fair_carries_objects_below_a_call(input in any_input(), debt in any_debt()) {
+        // Without debts: all planned objects are scanned, or carried to the next pass. The bounds
+        // keep the sums within 64 bits.
         let debt = Debt { owed: 0, carry: debt.carry.min(1 << 40) };
         let input = PlanInput { freeable: input.freeable.min(1 << 40), batch: input.batch.min(1 << 20), ..input };
         let plan = Fair.plan(&input, debt);
@@ -351,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn s1_fairs_part_is_the_exact_quotient_rounded_up(input in any_ask()) {
+    fn s1_fairs_part_is_the_exact_quotient_rounded_up(input in any_input()) {
         let plan = Fair.plan(&input, Debt::NONE);
         let freeable = u128::from(input.freeable) << crate::deferred::FRACTION_BITS;
         let exact = match input.seeks {

@@ -1,5 +1,5 @@
 //! The policy of Linux to 5.12: every caller takes the whole debt and pays as much of it as it may
-//! scan. While the debt has no cap, it grows without bound ("wind-up", as of an integral
+//! scan. The debt has no cap, so it can grow without bound ("wind-up", as of an integral
 //! controller).
 //!
 //! The arithmetic must stay Linux's, to the object (S1): tests and benches compare with it.

@@ -1,8 +1,10 @@
-//! Which pairs a call chooses, how much it asks them for, and when it stops believing them.
+//! The pairs that a call selects, the number of objects that it asks a pair for, and the end of the
+//! trust in a pair whose reports do not lower usage.
 //!
-//! The shrinkers are [`Pool`]s, which report a fixed number of objects and free what they are asked
-//! for, all of it or nothing, so a test knows the rank of each pair beforehand. The numbers in the
-//! tests are those of the constants in [`victim`](super::victim).
+//! The shrinkers are [`Pool`]s, which report a fixed number of objects and free all objects that
+//! they are asked for, or none, so a test knows the rank of each pair beforehand. The numbers in
+//! the tests are those of the constants in [`victim`](super::victim), [`least_useful`](super) and
+//! [`pairs`](crate::utility).
 //!
 //! A change must ensure that each pair's rank is known before the call.
 
@@ -18,15 +20,18 @@ use crate::control::ShrinkControl;
 use crate::utility::log2;
 use crate::{Count, Registration, Registry, RegistryConfig, Scan, Shrinker};
 
-/// Holds always as many objects of 1,000 bytes, of each group on each node; a node holds as many
-/// more.
+/// Holds always the same number of objects of 1,000 bytes for each group.
 struct Pool {
+    /// The number of objects on node 0.
     objects: u64,
+    /// The number of objects that each node holds more than the node before it.
     on_next_node: u64,
     frees: bool,
-    /// Uncharges what it frees.
+    /// Uncharges the objects that it frees.
     is_honest: AtomicBool,
+    /// The number of counts since the last call of `counts`.
     counts: AtomicU64,
+    /// The group and the number of objects of each scan.
     asked: Mutex<Vec<(MemcgId, u64)>>,
 }
 
@@ -116,7 +121,8 @@ fn a_batch_takes_objects_from_several_small_pairs() {
         let (tree, registry) = world(1, 1 << 30);
         let groups = groups(&tree, n);
         let (pool, _registration) = pool(&registry, &groups, 1, true, 2);
-        // All are counted, and of the same rank.
+        // All are counted, and of the same rank. Up to 16 pairs are all candidates, and then a
+        // batch is from one pair.
         batch(&registry, Reclaim::KSWAPD);
         pool.asked.lock().unwrap().clear();
         assert_eq!(batch(&registry, Reclaim::KSWAPD).freed, freed, "of {n}");
@@ -229,8 +235,7 @@ fn the_foreground_counts_one_due_pair_and_the_background_all() {
         batch(&registry, flags);
         pool.counts()
     };
-    // The first bytes that are evicted begin an epoch. A batch that is scanned is counted for
-    // itself.
+    // The first bytes that are evicted begin an epoch. The scan of a batch counts its pair, too.
     (0..2).for_each(|_| _ = counts(Reclaim::KSWAPD));
     let of_scan = counts(Reclaim::FOREGROUND);
     let again = counts(Reclaim::KSWAPD);
@@ -298,7 +303,8 @@ fn objects_with_a_high_miss_cost_rank_higher() {
     let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
     (0..3).for_each(|slot| scorer.count(slot));
     let rank = |slot| rank(&registry, slot);
-    // A turnover of 1, of which nothing else is known.
+    // A turnover of 1, whose logarithm is 0. No pair has reported misses, so one hit in the budget
+    // is assumed; the last term is the penalty for the size.
     assert_eq!(rank(0), -30 * ONE - log2(1_000_000) / 10);
     assert_eq!((rank(1) - rank(0), rank(2) - rank(0)), (3 * ONE, -ONE));
 }

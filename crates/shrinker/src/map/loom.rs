@@ -203,7 +203,7 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
 
 /// There is no memory for a bit: a resync that finds the node dirty counts the objects that the
 /// caller added.
-fn lost_meets_find() {
+fn dirty_meets_resync() {
     lowwater_base::sync::model(|| {
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
         let adder = {
@@ -222,13 +222,13 @@ fn lost_meets_find() {
 
 #[test]
 fn a_resync_finds_bits_that_had_no_memory() {
-    lost_meets_find();
+    dirty_meets_resync();
 }
 
 #[test]
 #[should_panic(expected = "the dirty mark is visible, and the object is not")]
 fn fails_with_lost_relaxed() {
-    with_mutant("lost_relaxed", lost_meets_find);
+    with_mutant("lost_relaxed", dirty_meets_resync);
 }
 
 /// A round beside a group's end. The parent has a word already, so its bit is set without a lock

@@ -5,5 +5,6 @@
 //! A change must ensure that the number stays a power of two, and small under loom.
 
 /// Shards of a node, and of the index of shrinkers (`index.rs`): enough that sixteen threads rarely
-/// contend if their lists all become non-empty at once. A power of two, as ids are divided by it.
+/// contend if their lists all become non-empty at once. A power of two, as the remainder of an id
+/// selects the shard.
 pub(super) const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };

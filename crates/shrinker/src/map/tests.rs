@@ -1,7 +1,7 @@
-//! The map compared with a plain set of triples, and its iterators with the tree's own walk.
+//! The map compared with a plain set of triples, and its iterator with a sorted list of paths.
 //!
-//! A history is drawn by proptest; after each step the map's invariants (`assert_valid`) and the
-//! set are compared.
+//! Proptest draws a history of operations. After each of them the map's invariants are checked
+//! (`assert_valid`), and the map is compared with the set.
 //!
 //! A new operation of the map is added to the histories.
 
@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 impl Map {
     /// Checks the invariants; no operation may be in progress.
     pub(crate) fn assert_valid(&self) {
-        let mut in_units = HashSet::new();
+        let mut in_infos = HashSet::new();
         for (n, node) in self.nodes.iter().enumerate() {
             let node_id = NodeId::new(n as u16);
             let mut infos = HashSet::new();
@@ -26,13 +26,13 @@ impl Map {
                 for info in shard.read().iter() {
                     let id = info.memcg.id();
                     assert_eq!(id.index() % SHARDS, s, "group {id} is in the wrong shard");
-                    assert!(info.memcg.is_online(), "group {id} has a info after its offline (invariant 5)");
+                    assert!(info.memcg.is_online(), "group {id} has an info after its offline (invariant 5)");
                     let mut ids = Vec::new();
                     info.words.collect(0..=u32::MAX, &mut ids);
                     assert!(!ids.is_empty(), "group {id} has an empty info: retire_pair was forgotten");
                     for shrinker in ids {
                         assert!(self.index.lock(shrinker).contains(shrinker, node_id, id), "a bit is not in the index");
-                        in_units.insert((shrinker, node_id, id));
+                        in_infos.insert((shrinker, node_id, id));
                     }
                     if let Some(visit_state) = info.visit_state() {
                         visit_state.nr_deferred.lock().retain(|shrinker| {
@@ -46,10 +46,10 @@ impl Map {
             let summary = node.summary.lock();
             summary.assert_valid();
             let live: HashSet<_> = summary.all_live().map(Memcg::id).collect();
-            assert_eq!(live, infos, "infos and live ways agree (invariant 2)");
+            assert_eq!(live, infos, "infos and live groups agree (invariant 2)");
         }
-        assert_eq!(self.live().0, in_units.len());
-        assert_eq!(self.index.len(), in_units.len(), "the index has pairs without a bit (invariant 4)");
+        assert_eq!(self.live().0, in_infos.len());
+        assert_eq!(self.index.len(), in_infos.len(), "the index has pairs without a bit (invariant 4)");
     }
 }
 
@@ -85,8 +85,8 @@ enum Op {
     Reuse(u32),
 }
 
-/// Ids of two adjacent words, and one that is alone in its index shard, beyond the number of
-/// shards.
+/// Ids of two adjacent words (63 and 64) and of one far behind them. 0 and 64 share a shard of the
+/// index.
 const IDS: [u32; 6] = [0, 1, 62, 63, 64, 1_000];
 
 fn op() -> impl Strategy<Value = Op> {
@@ -158,6 +158,7 @@ proptest! {
                         let parent = groups[g].parent().unwrap();
                         map.offline(&groups[g], parent);
                         let above = groups.iter().position(|m| m == parent).unwrap();
+                        // The triples of `g` alone.
                         let mut moved = model.split_off(&(g, 0, 0));
                         model.append(&mut moved.split_off(&(g + 1, 0, 0)));
                         for ((_, n, id), owed) in moved {
@@ -338,7 +339,7 @@ fn s17_a_cleared_bit_leaves_no_debt() {
         map.retire_pair(root, node, 1, last);
         assert_eq!((map.owed(root, node, 1), map.owed(root, node, other)), (0, 10));
         assert_eq!(map.take_deferred(root, node, 1, true), Debt::NONE);
-        // The bit is set again before that.
+        // Here the bit is set again before the call of `retire_pair`.
         let last = map.clear(root, node, other);
         map.set(root, node, keys[1]);
         map.retire_pair(root, node, other, last);
@@ -410,11 +411,11 @@ fn a_round_continues_where_the_last_of_its_kind_stopped() {
     let bytes = map.footprint();
     map.summary(node).set_iter_position(root, IterKind::Pass, None);
     assert_eq!(places(), [None, None]);
-    assert!(map.footprint() < bytes, "of most groups no round ever starts");
-    let mut found = map.summary(node);
-    assert_eq!(found.find(root, &[]), None, "it leads to something and holds nothing");
-    assert_eq!(found.find(root, &[a.id()]), Some(a.clone()));
-    assert_eq!(found.find(root, &[b.id()]), None);
-    found.set_iter_position(b.id(), IterKind::Pass, place(&b, 0));
-    assert_eq!(found.iter_position(b.id(), IterKind::Pass), None, "there is nothing to go round");
+    assert!(map.footprint() < bytes, "a group without positions needs no memory for them");
+    let mut summary = map.summary(node);
+    assert_eq!(summary.find(root, &[]), None, "the root has objects below it, and none itself");
+    assert_eq!(summary.find(root, &[a.id()]), Some(a.clone()));
+    assert_eq!(summary.find(root, &[b.id()]), None);
+    summary.set_iter_position(b.id(), IterKind::Pass, place(&b, 0));
+    assert_eq!(summary.iter_position(b.id(), IterKind::Pass), None, "`b` is not in the summary");
 }

@@ -84,6 +84,7 @@ fn a_waiting_reclaimer_is_woken() {
     request_meets_sleeper();
 }
 
+/// The panic is loom's: the thread waits for ever.
 #[test]
 #[should_panic]
 fn fails_with_rouse_nobody() {

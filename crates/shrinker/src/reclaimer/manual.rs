@@ -11,7 +11,7 @@ use lowwater_lru_core::{ByteSize, Memcg};
 use super::step::{Job, Step};
 use crate::registry::{Registry, Select};
 
-/// Objects that one call scans on one node before it moves on to the next node.
+/// Objects that one step scans on one node before the next node has its turn.
 const SCAN_MAX: u64 = 1024;
 /// Steps of one call on each node, so that it ends even if another thread charges as fast.
 const STEPS_MAX: u32 = 1 << 16;
@@ -29,7 +29,7 @@ impl Registry {
 
     /// As [`reclaim`](Self::reclaim), for a selection: until the group's usage has fallen by
     /// `bytes`, or nothing more can be freed in the selection. If there is no memory for the job of
-    /// a node, that node is skipped.
+    /// a node, that node and those after it are skipped.
     #[doc(hidden)]
     pub fn reclaim_selected(&self, select: &Select<'_>, bytes: ByteSize) -> ByteSize {
         let memcg = select.memcg.unwrap_or(&self.core.root);

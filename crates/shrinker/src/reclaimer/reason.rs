@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | [`Watermark`](ReclaimReason::Watermark) | usage is near `max` | `max` less the high gap |
 //! | [`High`](ReclaimReason::High) | a charge went above `memory.high` | `high` |
-//! | [`Limit`](ReclaimReason::Limit) | a charge was refused | as for watermarks |
-//! | [`Debt`](ReclaimReason::Debt) | direct reclaim deferred objects | unchanged |
+//! | [`Limit`](ReclaimReason::Limit) | a charge was refused | as for `Watermark` |
+//! | [`Debt`](ReclaimReason::Debt) | direct reclaim deferred objects | no target |
 //! | [`Manual`](ReclaimReason::Manual) | a program requests it | the usage at that time, less the requested bytes |
 //! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | the ceiling |
 //!

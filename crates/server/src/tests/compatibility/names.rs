@@ -2,12 +2,12 @@
 //! commit 2d51e364799b of 9 July 2026: `-h` with all build options, `doc/protocol.txt`, and the names
 //! that the source prints. Names of debug builds are left out.
 //!
-//! A change must ensure that the commit above is that of the list, and that no name of it is left
-//! out.
+//! A change must ensure that the lists have all names of that commit, and that `docs/MEMCACHED.md`,
+//! which is made of them (see `compatibility.rs`), names the same commit.
 
 use super::Verdict::{self, Absent, Differs, NoEffect, Refused, Same, WithTls};
 
-/// Flags: name, a value if it takes one.
+/// Flags: name, and an example of the value if the flag takes one.
 pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
     ("-p", Some("0"), Same),
     ("-U", Some("0"), Differs("only 0: there is no UDP")),
@@ -124,7 +124,8 @@ pub const OPTIONS: &[(&str, Verdict)] = &[
     ("ext_drop_unread", Refused("there is no flash storage")),
 ];
 
-/// Commands: the name, an example, and the beginning of the reply to it.
+/// Commands: the name, an example, and the beginning of the reply to it. The examples run in this
+/// order on one server, so a reply depends on the commands before it.
 pub const COMMANDS: &[(&str, &str, &str, Verdict)] = &[
     ("set", "set a 0 0 1\r\nx\r\n", "STORED\r\n", Same),
     ("get", "get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n", Same),

@@ -1,7 +1,7 @@
 //! Requests and jobs of a reclaimer thread: which requests become a job of their own (`add`), when
 //! a job ends (`Job::step`), and when the thread rests (`NodeThread::serve`).
 //!
-//! A merged request must never lose a lower target.
+//! A request that gets no job of its own must not have a lower target than the job that covers it.
 
 use super::*;
 use crate::control::ShrinkControl;
@@ -24,21 +24,22 @@ fn targets(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<Option<u64>> {
 fn a_group_gets_another_job_only_for_a_lower_target() {
     let tree = MemcgTree::new(0);
     let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
-    let asks = ReclaimReason::Pressure(ByteSize::ZERO);
-    assert_eq!(targets(&[(&a, asks, 500), (&a, asks, 500), (&a, asks, 501)]), [Some(500)]);
-    assert_eq!(targets(&[(&a, asks, 500), (&a, asks, 499)]), [Some(500), Some(499)]);
-    assert_eq!(targets(&[(&a, asks, 500), (&b, asks, 500)]), [Some(500), Some(500)]);
+    // A job for pressure has the target of its request, whatever the limits are.
+    let pressure = ReclaimReason::Pressure(ByteSize::ZERO);
+    assert_eq!(targets(&[(&a, pressure, 500), (&a, pressure, 500), (&a, pressure, 501)]), [Some(500)]);
+    assert_eq!(targets(&[(&a, pressure, 500), (&a, pressure, 499)]), [Some(500), Some(499)]);
+    assert_eq!(targets(&[(&a, pressure, 500), (&b, pressure, 500)]), [Some(500), Some(500)]);
 }
 
 #[test]
 fn a_group_gets_one_job_for_its_debts_beside_those_with_targets() {
     let tree = MemcgTree::new(0);
     let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
-    let (asks, debt) = (ReclaimReason::Pressure(ByteSize::ZERO), ReclaimReason::Debt);
+    let (pressure, debt) = (ReclaimReason::Pressure(ByteSize::ZERO), ReclaimReason::Debt);
     assert_eq!(targets(&[(&a, debt, 0), (&a, debt, 0)]), [None]);
     assert_eq!(targets(&[(&a, debt, 0), (&b, debt, 0)]), [None, None]);
-    assert_eq!(targets(&[(&a, asks, 0), (&a, debt, 0)]), [Some(0), None]);
-    assert_eq!(targets(&[(&a, debt, 0), (&a, asks, 0)]), [None, Some(0)]);
+    assert_eq!(targets(&[(&a, pressure, 0), (&a, debt, 0)]), [Some(0), None]);
+    assert_eq!(targets(&[(&a, debt, 0), (&a, pressure, 0)]), [None, Some(0)]);
 }
 
 #[test]
@@ -46,10 +47,10 @@ fn a_jobs_limit_is_read_again_and_its_amount_is_not() {
     let tree = MemcgTree::new(0);
     let group = tree.root().create("g").unwrap();
     group.set_high(ByteSize::new(700));
-    let asks = |reason| targets(&[(&group, reason, 5)]);
-    assert_eq!(asks(ReclaimReason::High), [Some(700)]);
-    assert_eq!(asks(ReclaimReason::Pressure(ByteSize::new(9))), [Some(5)]);
-    assert_eq!(asks(ReclaimReason::Manual(ByteSize::new(9))), [Some(5)]);
+    let target_of = |reason| targets(&[(&group, reason, 5)]);
+    assert_eq!(target_of(ReclaimReason::High), [Some(700)]);
+    assert_eq!(target_of(ReclaimReason::Pressure(ByteSize::new(9))), [Some(5)]);
+    assert_eq!(target_of(ReclaimReason::Manual(ByteSize::new(9))), [Some(5)]);
 }
 
 /// A tree with a limit of 1,000 bytes, all of which are charged, and its registry.
@@ -106,16 +107,16 @@ fn a_covered_request_is_served_after_a_limit_was_raised() {
     let (tree, registry) = at_the_limit();
     let root = tree.root();
     let mut jobs = Vec::new();
-    let mut ask = |reason| {
+    let mut jobs_with = |reason| {
         add(&mut jobs, WakeRequest { memcg: root.clone(), reason, target: ByteSize::new(900) }, &MARKS);
         jobs.len()
     };
-    // The first job covers the request below, of the same reason, as long as the limit is not
-    // raised.
-    assert_eq!(ask(ReclaimReason::Watermark), 1);
-    assert_eq!(ask(ReclaimReason::Watermark), 1);
-    assert_eq!(ask(ReclaimReason::Manual(ByteSize::new(100))), 2);
-    assert_eq!(ask(ReclaimReason::Pressure(ByteSize::new(900))), 2, "the second job goes as far");
+    // The first job ends if the limit is raised, so it covers only requests of its own reason,
+    // though its target is below 900.
+    assert_eq!(jobs_with(ReclaimReason::Watermark), 1);
+    assert_eq!(jobs_with(ReclaimReason::Watermark), 1);
+    assert_eq!(jobs_with(ReclaimReason::Manual(ByteSize::new(100))), 2);
+    assert_eq!(jobs_with(ReclaimReason::Pressure(ByteSize::new(900))), 2, "the second job goes as far");
     root.set_max(ByteSize::new(4_000));
     jobs.retain_mut(|job| job.step(&registry, NodeId::ZERO, 10) != Step::Done);
     assert_eq!(jobs.iter().map(Job::target).collect::<Vec<_>>(), [Some(ByteSize::new(900))]);
