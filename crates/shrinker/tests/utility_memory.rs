@@ -1,7 +1,7 @@
 //! Pairs, reports and selections with an allocator that fails: nothing panics, nothing is lost, and
 //! once there is memory everything works.
 //!
-//! A pair without memory must not be lost: a later pass or reclaim adds it.
+//! A change must ensure that a later pass or reclaim adds a pair for which there was no memory.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -21,7 +21,7 @@ use lowwater_shrinker::{
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Holds the same number of objects for each group.
+/// Reports the same objects for each group.
 struct Pool(AtomicU64);
 
 impl Shrinker for Pool {
@@ -39,6 +39,7 @@ impl Shrinker for Pool {
 #[test]
 fn each_allocation_of_a_registry_with_utility_may_fail() {
     let tree = MemcgTree::new(0);
+    // Makes the one-time allocations of the thread and the tree.
     drop(Registry::new(&tree, 1));
     let topology: Arc<dyn Topology> = Arc::new(Fixed::new(1));
     for nth in 0.. {
@@ -63,7 +64,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// The pool holds objects of each of these groups.
+    /// Creates a pool that holds objects of each of these groups.
     fn new(tree: &MemcgTree, groups: &[Memcg]) -> Self {
         let registry = Registry::with_config(tree, RegistryConfig::new(1).by_utility(true));
         let prepared = registry.builder("pool").reports_misses(true).alloc().unwrap();
@@ -74,7 +75,8 @@ impl Setup {
     }
 }
 
-/// The allocations for the first pair of a table, the first tallies, and a table that grows.
+/// The allocations for the last of 1, 2 or 70 pairs, and for the first tallies: those of the
+/// table's first part (64 pairs), and with 70 pairs also those of its second.
 #[test]
 fn each_allocation_of_a_pair_and_its_tallies_may_fail() {
     let tree = MemcgTree::new(0);
@@ -138,7 +140,7 @@ fn a_pair_without_memory_is_added_and_selected_later() {
     }
 }
 
-/// Counts its callbacks for one group.
+/// Records how often it is counted for one group.
 struct OfGroup {
     group: Memcg,
     counts: AtomicU64,
@@ -155,7 +157,9 @@ impl Shrinker for OfGroup {
     }
 }
 
-/// The tallies of the 65th pair are in a part of the table of their own.
+/// The 65th pair is the first in the second part of the table, so its tallies need an allocation,
+/// which fails. If the pair then had no state, it would be the one that was counted longest ago,
+/// and each call in the foreground would count it instead of another.
 #[test]
 fn a_pair_without_memory_for_its_tallies_is_counted_once_an_epoch() {
     let tree = MemcgTree::new(0);

@@ -19,9 +19,9 @@
 //! An insert or a removal works in one segment, under the segment's lock, and touches one cache
 //! line or a few. When a segment is full, or much too large, its at most 1,010 objects are
 //! redistributed into one or two new segments; each object is read once for its hash. The directory
-//! is doubled by copying: 16 bytes for 500 objects. In a large index an operation may also copy one
-//! other segment unchanged, so that memory can be released (`pool.rs`). Objects with equal hashes
-//! (a bad hasher) make one segment larger and larger; the index stays correct.
+//! is doubled by copying: 16 bytes for 500 objects. In a large index such an operation also copies
+//! one other segment unchanged, if that helps to release memory (`pool.rs`). Objects with equal
+//! hashes (a bad hasher) make one segment larger and larger; the index stays correct.
 //!
 //! # What a reader sees
 //!
@@ -264,10 +264,10 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
     }
 
-    /// Removes the next object that [`visit`](Self::visit) would show at `at` and for which `is`
-    /// returns true, whatever its hash: for an object that no lookup finds because its hash has
-    /// changed. Returns `None` if it is not in that segment; after a split it may be in another
-    /// one. O(objects of one segment).
+    /// Removes the first object for which `is` returns true from the segment that
+    /// [`visit`](Self::visit) would show at `at`, whatever the object's hash: for an object that no
+    /// lookup finds because its hash has changed. Returns `None` if no object of the segment is
+    /// wanted; after a split the object may be in another segment. O(objects of one segment).
     pub fn remove_shown<'g, R>(
         &'g self,
         at: &Cursor,

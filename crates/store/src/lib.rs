@@ -10,9 +10,9 @@
 //! | [`index`] | an extendible hash index of a slab's objects, which grows by segments and is looked up without a lock |
 //! | [`hash_chains`] | hash chains of `Arc`s that are looked up without a lock, for a dentry cache |
 //!
-//! An object in a slab has one owner, the handle [`Slot`]. Dropping the handle retires the object:
-//! it is dropped when all readers that may have found it in the index have left their read-side
-//! sections ([`lowwater_rcu`]).
+//! An object in a slab has one owner, the handle [`Slot`]. An object whose handle is dropped and
+//! that is in no index is retired: it is dropped when all readers that may have found it have left
+//! their read-side sections ([`lowwater_rcu`]).
 //!
 //! # Fork
 //!

@@ -1,7 +1,8 @@
 //! A process without free address space: the first object is refused, and nothing is lost. A single
 //! test, because the limit applies to the whole process.
 //!
-//! The chunk table is mapped at the first object; its failure must be an error and not an abort.
+//! The chunk table (32 MiB of address space) is mapped at the first object; if that fails, the
+//! caller must get an error, and the process must not abort.
 
 // On other systems the chunk table is allocated from the heap: see `slab_alloc.rs`.
 #![cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
@@ -33,7 +34,7 @@ fn the_first_object_without_address_space_is_refused() {
     }
     let slab = Slab::new();
     let before = getrlimit(Resource::As);
-    // Enough for everything except the table.
+    // 16 MiB: enough for everything except the table.
     setrlimit(Resource::As, Rlimit { current: Some(used() + (16 << 20)), ..before }).unwrap();
     let first = thing(&slab);
     let refused = first.is_none() && thing(&slab).is_none();

@@ -42,8 +42,8 @@ fn insert(table: &HashChains<Name>, name: Arc<Name>) {
     table.insert(0, name).map_err(|_| "it is on a chain").unwrap();
 }
 
-/// Enters the read side until `count` objects are dropped. Objects of a dropped table are freed by
-/// threads that enter later.
+/// Enters the read side, by dropping empty tables, until `count` objects are dropped. Objects of a
+/// dropped table are freed by threads that enter later.
 fn wait_for(dropped: &AtomicUsize, count: usize) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while dropped.load(Ordering::Relaxed) != count {
@@ -234,7 +234,7 @@ fn a_closure_of_find_may_change_the_table_and_panic() {
     let _ = &dropped;
 }
 
-/// A leaked reader delays freeing for good, and keeps the objects that it may see.
+/// A leaked reader keeps the objects that it may see for good.
 #[test]
 fn a_leaked_reader_outlives_its_thread() {
     // In a separate process, because no object that chains retire is dropped afterwards.

@@ -2,7 +2,8 @@
 //! held, nothing is lost or freed twice, and memory that waits for readers is not held back by dead
 //! threads.
 //!
-//! The lists of `lowwater-lru-core` are tested here as well, beside the hash chains.
+//! The lists of `lowwater-lru-core` are tested here as well, beside the hash chains. Some test
+//! names begin with the numbers of the promises that they check (docs/INVARIANTS.md).
 //!
 //! A change must ensure that each panic is followed by calls that need every lock.
 
@@ -170,7 +171,8 @@ fn lists_can_be_used_while_a_thread_is_ending() {
             sweep(tree.root());
         }
     }
-    // Thread-locals are destroyed before or after those of the lists, whatever the order is.
+    // The lists' thread-locals are created after `EARLY` and before `LATE`. So one of the two is
+    // destroyed after those of the lists, whatever the order of destruction is.
     thread_local! {
         static EARLY: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
         static LATE: RefCell<Option<AtEnd>> = const { RefCell::new(None) };

@@ -1,5 +1,6 @@
 //! Selection of victims by utility: from which pairs objects are freed, on which nodes and below
-//! which groups; and the memory that the table of pairs takes, exact to the byte.
+//! which groups; the watermark at which the foreground begins to reclaim; and the memory that the
+//! table of pairs takes, exact to the byte.
 //!
 //! A pair is a shrinker and a group: the objects of one cache that are charged to one group. The
 //! victim is the pair with the least utility. A reported miss, on an object that was evicted
@@ -32,7 +33,7 @@ fn unaware_shrinkers_are_selected_as_victims() {
         let reporter = prepared.miss_reporter();
         let shelf = Arc::new(Shelf::new());
         let registration = shelf.register(prepared);
-        // The shelf is called according to its awareness.
+        // An unaware shrinker is called only for the root, or only for node 0.
         let memcg = if memcg_aware { &group } else { tree.root() };
         let nodes = if numa_aware { 0..3 } else { 0..1 };
         nodes.clone().for_each(|node| shelf.add(memcg, NodeId::new(node), 300));
@@ -84,7 +85,9 @@ fn of_two_thousand_pairs_those_without_misses_are_evicted_from() {
     groups.iter().step_by(2).for_each(|group| pool.misses(group, 20));
     let held = |odd: usize| groups[odd..].iter().step_by(2).map(|group| pool.shelf.len(group, N0)).sum::<u64>();
     let before = [held(0), held(1)];
-    // Batches of up to 8 objects: 80,000 at most, fewer than the pairs without misses hold.
+    // With so many pairs a call ends with the scan that reaches 8 freed objects, and a scan frees a
+    // 16th of a pair. So a call frees 8 to 12, and 10,000 calls do not empty the 1,000 pairs of 100
+    // without misses.
     for _ in 0..10_000 {
         batch(&registry, tree.root(), Reclaim::FOREGROUND);
     }
@@ -92,7 +95,8 @@ fn of_two_thousand_pairs_those_without_misses_are_evicted_from() {
     assert!(freed[1] > 10_000 && freed[1] > 20 * freed[0], "freed of pairs with misses and without: {freed:?}");
 }
 
-/// The table of pairs had 2,001 pairs, and now has one, in the middle: it is found.
+/// The pair is added between 2,000 others. When these are removed, it moves to another slot, where
+/// it must be found.
 #[test]
 fn a_pair_is_selected_after_most_pairs_were_removed() {
     for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {

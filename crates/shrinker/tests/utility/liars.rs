@@ -1,9 +1,8 @@
 //! With shrinkers that lie, stop or panic, every call ends after a bounded number of callbacks, and
 //! an honest shrinker is still reclaimed from.
 //!
-//! The bound on callbacks is what keeps a faulty cache from blocking every insert of the process.
-//!
-//! A change must ensure that bound.
+//! Without the bound, one faulty cache would block every insert of the process. A change must not
+//! raise it ([`CALLBACKS_MAX`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -40,7 +39,7 @@ fn honest_beside(liars: usize, liar: impl Fn() -> Shelf) {
         liars.iter().for_each(|liar| liar.shelf.add(tree.root(), N0, 1_000));
         honest.shelf.add(tree.root(), N0, 1_000);
         for one_batch in [true, false] {
-            // Enough for all objects, if they were freed in batches of 1/64.
+            // 4,000 batches of 1/64 of a pool empty seven pools.
             for _ in 0..if one_batch { 4_000 } else { 100 } {
                 let callbacks: Vec<_> = liars.iter().map(Pool::callbacks).collect();
                 let mut work = if one_batch { Work::one_batch(1_000) } else { Work::objects(1_000) };
@@ -177,7 +176,8 @@ fn an_unbounded_call_terminates() {
     }
 }
 
-/// It also ends if usage falls in each scan and rises in each count.
+/// A call without any bound also ends if usage falls in each scan, and rises when the objects are
+/// weighed.
 #[test]
 fn an_unbounded_call_terminates_with_oscillating_usage() {
     const CHECKS_MAX: u64 = 2_000_000;
@@ -191,6 +191,7 @@ fn an_unbounded_call_terminates_with_oscillating_usage() {
         Some(Scan::Freed(1))
     });
     let liar = shelf(Some(count), Some(scan), move |_| {
+        // A count of 1,000 objects is repeated after 62 are freed, which is 62 scans of 1 MiB.
         std::mem::forget(rises.try_charge(ByteSize::mib(63)).unwrap());
         Some(ByteSize::new(1_000 * OBJECT))
     });
@@ -199,7 +200,8 @@ fn an_unbounded_call_terminates_with_oscillating_usage() {
     assert_ends(&registry, tree.root(), CHECKS_MAX);
 }
 
-/// A shrinker that is not registered yet has objects, and cannot be called.
+/// The pair of a shrinker that has objects, but is not registered yet, cannot be counted. The other
+/// pairs must be.
 #[test]
 fn pairs_are_counted_with_one_of_an_unregistered_shrinker() {
     let (tree, registry) = world(1);
@@ -217,7 +219,7 @@ fn pairs_are_counted_with_one_of_an_unregistered_shrinker() {
     assert!(paid[0] < 100 && paid[1] > 2_000, "{paid:?}");
 }
 
-/// The panic is recorded, too, if the count serves the random selection of a node.
+/// Also of a count that only serves the random selection of a node.
 #[test]
 fn each_panic_of_a_count_is_recorded() {
     let (tree, registry) = world(2);

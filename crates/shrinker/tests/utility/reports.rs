@@ -2,7 +2,7 @@
 //!
 //! A report that counted for another group or shrinker would move memory to the wrong tenant.
 //!
-//! A new argument of a report gets a wrong value here.
+//! For each new argument of a report a test is needed here that passes a wrong value.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -120,14 +120,15 @@ fn a_pair_that_needs_memory_is_a_candidate_among_many() {
     assert!(pool.shelf.len(needy, N0) < before, "it is the only one without misses");
 }
 
-/// The pairs were scored just now, so that no other pair is counted again before the choice.
+/// The batch in the background counts both pairs just before, so the choice does not count them
+/// again: only the pair that needs memory gets a new score.
 #[test]
 fn the_latest_misses_of_a_pair_that_needs_memory_count() {
     let (tree, registry) = world(1);
     let pools = two_pools(&tree, &registry, tree.root());
     pools[0].misses(tree.root(), 16);
     batch(&registry, tree.root(), Reclaim::KSWAPD);
-    // One miss alone computes no score.
+    // A single report computes no score: only every eighth does.
     pools[1].reporter.miss(tree.root(), Miss::at(ByteSize::new(10 * OBJECT)).weight(10_000));
     let hint = PairHint::default();
     assert!(pools[1].reporter.is_known(&hint, tree.root()));
@@ -301,7 +302,8 @@ fn a_shrinker_without_reports_is_scored_by_its_turnover() {
     assert_eq!(useful.shelf.total(), before);
 }
 
-/// A count may take long: another thread advances the clock and reports, and earlier hits are kept.
+/// While the weighing of a count takes long, another thread advances the clock and reports a miss.
+/// The count must not decay the tallies by its own, older epoch: all earlier hits would be lost.
 #[test]
 fn a_slow_count_forgets_no_hits() {
     let (tree, registry) = world(1);
@@ -338,6 +340,8 @@ fn a_slow_count_forgets_no_hits() {
     other.misses(tree.root(), 100);
     batches(100, &registry, tree.root(), Reclaim::FOREGROUND);
     is_armed.store(true, Relaxed);
+    // An epoch ends after 625 freed objects, so in the second round at the latest; `mine` is then
+    // due.
     for _ in 0..3 {
         batch(&registry, tree.root(), Reclaim::KSWAPD);
         batches(70, &registry, tree.root(), Reclaim::FOREGROUND);

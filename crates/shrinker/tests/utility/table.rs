@@ -1,7 +1,9 @@
-//! The table of pairs: selections after most pairs have been removed, and pairs of shrinkers that
-//! end during a visit.
+//! The table of pairs: selections after most pairs have been removed, and pairs that are removed
+//! while they are scanned or counted.
 //!
-//! Slots are reused, so a result that arrives late must not change the slot's next pair.
+//! When a pair is removed, the last pair moves into its slot. So the result of a scan or count must
+//! not be stored for the pair that has the slot by then, and no pair may stay in the table after
+//! its shrinker: the next shrinker with the id would inherit it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -16,12 +18,12 @@ use super::{batch, batches, shelf, world, Pool, N0, OBJECT};
 #[test]
 fn the_pair_without_hits_is_the_victim_after_most_pairs_were_removed() {
     const LIVE: usize = 40;
-    for most in [LIVE, 500 * LIVE] {
+    for all in [LIVE, 500 * LIVE] {
         let (tree, registry) = world(1);
         tree.root().set_max(ByteSize::gib(1));
         let [filler, pool] = ["filler", "pool"].map(|name| Pool::with(&tree, &registry, name, Shelf::of_bytes(OBJECT)));
-        let groups: Vec<_> = (0..most).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
-        let is_live = |n: usize| n % (most / LIVE) == 0;
+        let groups: Vec<_> = (0..all).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+        let is_live = |n: usize| n % (all / LIVE) == 0;
         for (n, group) in groups.iter().enumerate() {
             if is_live(n) {
                 let _ = group.try_charge(ByteSize::new(2_000 * OBJECT)).unwrap();
@@ -31,7 +33,7 @@ fn the_pair_without_hits_is_the_victim_after_most_pairs_were_removed() {
             }
         }
         drop(filler);
-        let live: Vec<_> = groups.iter().step_by(most / LIVE).collect();
+        let live: Vec<_> = groups.iter().step_by(all / LIVE).collect();
         let (useless, useful) = live.split_last().unwrap();
         batches(100, &registry, tree.root(), Reclaim::KSWAPD);
         useful.iter().for_each(|group| pool.misses(group, 200));
@@ -41,12 +43,13 @@ fn the_pair_without_hits_is_the_victim_after_most_pairs_were_removed() {
         let paid = [before[0] - held(useful), before[1] - held(&[useless])];
         assert!(
             paid[1] > 1_000 && paid[1] > 10 * paid[0],
-            "of {most}, those with misses and that without paid {paid:?}"
+            "of {all}, those with misses and that without paid {paid:?}"
         );
     }
 }
 
-/// The other pair gets the slot of the removed pair, but not the result of the scan.
+/// The second pair moves into the slot of the first, but does not get the result of the scan: it
+/// would be left out as a pair that failed.
 #[test]
 fn a_call_continues_with_the_next_pair_when_the_first_was_removed() {
     let (tree, registry) = world(1);
@@ -59,15 +62,16 @@ fn a_call_continues_with_the_next_pair_when_the_first_was_removed() {
         pool.shelf.add(tree.root(), N0, 1_000);
     }
     second.misses(tree.root(), 100);
-    // Both are counted, the second time in the epoch in which the first seems to have the least
-    // score.
+    // The first batch begins an epoch, in which the second batch counts both pairs again. So the
+    // foreground counts neither, and selects the first pair by its outdated score.
     batches(2, &registry, tree.root(), Reclaim::KSWAPD);
     is_empty.store(true, Relaxed);
     assert!(batch(&registry, tree.root(), Reclaim::FOREGROUND).freed > 0);
     assert_eq!(registry.snapshot().live_pairs, 1);
 }
 
-/// The pair's bit is clear at the second count, so the end of the shrinker does not see the pair.
+/// The second count, which follows `Empty`, runs while the pair's bit is clear. So the quarantine,
+/// which removes the pairs with a bit, does not find this pair.
 #[test]
 fn a_pair_is_removed_if_the_second_count_panics() {
     let (tree, registry) = world(1);
@@ -91,7 +95,7 @@ fn a_pair_is_removed_if_the_second_count_panics() {
     assert_eq!((registry.footprint(), registry.snapshot().live_pairs), (before, 0));
 }
 
-/// The same with another thread, whose callback panics while the second count runs.
+/// Here the callback of another thread panics while the second count runs.
 #[test]
 fn a_pair_is_removed_if_its_shrinker_is_quarantined_in_the_second_count() {
     let (tree, registry) = world(1);

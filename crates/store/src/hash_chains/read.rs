@@ -1,5 +1,5 @@
-//! The read side of chains: as `lowwater-rcu`, but for reference-counted objects (`Arc`) of any
-//! type, so that a retired object cannot be linked into a queue through a field of its own.
+//! The read side of chains. `lowwater-rcu` cannot serve here: it queues a retired object by a link
+//! inside the object, and an object on a chain is an `Arc` of any type.
 //!
 //! With `std` this is crossbeam-epoch's default collector; without `std`, and under loom, readers
 //! are counted.

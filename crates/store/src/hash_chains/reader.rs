@@ -1,9 +1,7 @@
 //! Readers of hash chains.
 //!
-//! The public name of `read::Guard`; borrowed by every found object, so that none outlives its
-//! reader.
-//!
-//! A change must ensure that borrow.
+//! [`Reader`] is the public name of `read::Guard`. A change must ensure that every found object
+//! borrows its reader, so that no object is used after its reader has left.
 
 use super::read;
 use core::fmt;

@@ -1,10 +1,10 @@
 //! The properties of a table of chains.
 //!
-//! 1. An inserted object is found and a removed one is not, by its hash and by the closure.
+//! 1. An inserted object is found by its hash and the closure, and a removed object is not.
 //! 2. An object is on at most one chain, whichever threads insert it.
 //! 3. A found object is fully initialized, and lives while its reader is inside (loom, stress).
 //!
-//! A new property gets the next number, and a test whose comment names it.
+//! A new property needs the next number and a test.
 
 #[cfg(lowwater_loom)]
 mod loom;

@@ -1,9 +1,8 @@
 //! Positions of walks over an index.
 //!
 //! A position is a hash prefix and not an address, so that a walk may pause for any time without a
-//! read-side section, while segments are replaced. `None` is the end.
-//!
-//! A change must ensure that no address is kept: segments are replaced during a pause.
+//! read-side section, while segments are replaced. `None` is the end. A change must ensure that no
+//! address is kept.
 
 /// The position of a walk over an index.
 #[derive(Clone, Debug)]

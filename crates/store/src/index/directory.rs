@@ -18,14 +18,15 @@ use core::ptr::{self, NonNull};
 /// The low bits of a segment's address, which hold the segment's class.
 const CLASS: usize = CLASSES - 1;
 
-/// The depth of a directory is below this, so that a shift by the rest of the hash is valid.
+/// A hash is shifted by one bit and then by this minus the depth: at depth 0 all 64 bits are
+/// shifted out, which one shift cannot do. The depth of a directory is below this.
 const DEPTH_END: u8 = 63;
 
 /// An array of segments, indexed by the first `depth` bits of a hash. Replaced by one of twice the
 /// length when a segment needs one more bit.
 pub(crate) struct Directory {
-    /// How far a hash is shifted to the right, after a shift by one. Never changes; a cell only so
-    /// that model checks detect a read before the directory is published.
+    /// [`DEPTH_END`] minus the depth. Never changes; a cell only so that model checks detect a read
+    /// that comes before the directory is published.
     shift: UnsafeCell<u8>,
     segments: Box<[AtomicPtr<Segment>]>,
     /// The link for the deferred free.

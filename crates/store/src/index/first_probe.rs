@@ -1,9 +1,9 @@
 //! The result of a first probe.
 //!
-//! The probe of the home bucket is separate so that a caller can do other work, such as a prefetch,
-//! before it probes further; in nearly all lookups the first probe is the only one.
+//! The probe of the home bucket is separate so that a caller can inline it alone; in nearly all
+//! lookups it is the only one.
 //!
-//! A change must ensure that `Absent` is answered only if no following bucket can have the key.
+//! A change must ensure that `Absent` is returned only if no following bucket can have the key.
 
 /// The result of probing the home bucket of a key, from
 /// [`ExtendibleIndex::probe_first`](crate::ExtendibleIndex::probe_first).

@@ -1,9 +1,9 @@
 //! Hash mixing.
 //!
 //! A caller may supply any hasher, for example the identity. The index uses the first bits of a
-//! hash for the directory, the middle ones for the bucket and others for the tag, so all must
-//! differ between keys. A change must keep it a pure function: the index recomputes the hashes of
-//! its objects whenever it replaces a segment.
+//! hash for the directory, the middle ones for the bucket and the last ones for the tag, so all
+//! bits must vary between keys. A change must keep `mix` a pure function: the index recomputes the
+//! hashes of a segment's objects whenever the segment grows, shrinks or is split.
 
 use lowwater_base::hash::GOLDEN_RATIO;
 

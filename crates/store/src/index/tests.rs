@@ -75,7 +75,8 @@ pub(super) fn entry(index: &ExtendibleIndex<Entry>, key: u64, value: u64) -> Slo
     index.slab().alloc(entry, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
 }
 
-/// Inserts a new entry with its handle kept by `own`; returns the handle of the replaced entry.
+/// Inserts a new entry with its handle kept by `own`; returns the value of the replaced entry, if
+/// any, and the result of `own`.
 pub(super) fn put<'g, R>(
     index: &'g ExtendibleIndex<Entry>,
     key: u64,
@@ -100,7 +101,7 @@ pub(super) fn put<'g, R>(
 }
 
 /// Puts a new entry in the place of the entry of this key, if there is one, with its handle kept by
-/// `own`; returns the value of the replaced entry.
+/// `own`; returns the value of the replaced entry and the result of `own`.
 pub(super) fn replace<'g, R>(
     index: &'g ExtendibleIndex<Entry>,
     key: u64,

@@ -42,7 +42,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let Some(view) = self.view(from, guard) else { return cursor.0 = None };
         let header = view.header();
         view.each(f);
-        // Segments are split and never merged, so the next segment begins where this one ends.
+        // Twice half of the segment's range: at depth 0 the whole is 2^64. On overflow the segment
+        // was the last one.
         let end = header
             .prefix
             .checked_add((1 << 63) >> header.depth)

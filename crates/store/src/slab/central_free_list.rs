@@ -155,10 +155,10 @@ impl CentralFreeList {
         self.free -= slots;
         self.bytes -= memory.bytes;
         // SAFETY: the chunk's memory, with its header, exists until `put` below.
-        let frame = unsafe { memory.base.cast::<ChunkHeader>().as_ref() }.table_number;
+        let table_number = unsafe { memory.base.cast::<ChunkHeader>().as_ref() }.table_number;
         // SAFETY: none of the chunk's slots is in use, so none of their numbers is: readers had
         // left before each slot was freed.
-        unsafe { ChunkTable::global().unregister(frame) };
+        unsafe { ChunkTable::global().unregister(table_number) };
         // SAFETY: the memory came from these spans, and none of its slots is in use: readers had
         // left before each slot was freed.
         unsafe { self.blocks.put(memory, &self.geometry) };
@@ -186,20 +186,22 @@ impl CentralFreeList {
             self.chunks.try_reserve(1).ok()?;
         }
         if self.nodes.len() <= node.index() {
-            // The capacity is reserved above and in `chunks`, so nothing below allocates.
+            // `try_reserve`, here and above, so that neither `resize` nor `push` allocates: without
+            // memory they would abort.
             self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
             self.nodes.resize(node.index() + 1, NodeChunks { bins: FullnessGroups::new(), all: Sum::default() });
         }
         let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
-        let Some(frame) = ChunkTable::global().register(memory.base.as_ptr(), self.geometry.numbers_end()) else {
-            // SAFETY: the memory came from these spans just now.
+        let numbers_end = self.geometry.numbers_end();
+        let Some(table_number) = ChunkTable::global().register(memory.base.as_ptr(), numbers_end) else {
+            // SAFETY: the memory came from these spans just now, and no other code has it.
             unsafe { self.blocks.put(memory, &self.geometry) };
             return None;
         };
         let slots = self.geometry.slots(memory.bytes) as u32;
         let base = memory.base;
         // SAFETY: the chunk begins with room for its header, and is not yet shared.
-        unsafe { base.cast::<ChunkHeader>().write(ChunkHeader::new(slab, at as u32, frame, node)) };
+        unsafe { base.cast::<ChunkHeader>().write(ChunkHeader::new(slab, at as u32, table_number, node)) };
         self.bytes += memory.bytes;
         self.slots += slots as usize;
         self.free += slots as usize;

@@ -13,8 +13,9 @@ use lowwater_base::ByteSize;
 /// slabs that were [created with it](super::Slab::with_retired). Exact up to 4 KiB for each thread
 /// cache of each slab.
 ///
-/// An object is counted from the drop of its [`Slot`](super::Slot) until its `Drop` has run. An
-/// object without a `Drop` is counted until its readers have left: from then on it is a free slot.
+/// An object is counted from the drop of its [`Slot`](super::Slot), or from its removal from the
+/// index if that comes later, until its `Drop` has run. An object without a `Drop` is counted until
+/// its readers have left: from then on it is a free slot.
 pub struct RetiredBytes(AtomicU64);
 
 impl RetiredBytes {

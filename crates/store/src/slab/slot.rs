@@ -18,11 +18,11 @@ impl<T: Slotted> Slot<T> {
         unsafe { SharedSlab::<T>::header(self.0) }.node
     }
 
-    /// Returns true if the object is in an index. Exact: if this returns false, the caller sees
-    /// everything that another thread did before it removed the object; if it returns true, the
-    /// thread that removes the object later sees everything that the caller did before this call,
-    /// unless it has got the handle and calls [`remove_slot`](crate::ExtendibleIndex::remove_slot).
-    /// Costs an atomic read-modify-write of one byte.
+    /// Returns true if the object is in an index. If this returns false, the caller sees everything
+    /// that the removing thread did before the removal. If this returns true, a thread that removes
+    /// the object later sees everything that the caller did before this call; except a thread that
+    /// has got the handle and calls [`remove_slot`](crate::ExtendibleIndex::remove_slot). Costs an
+    /// atomic read-modify-write of one byte.
     pub fn is_indexed(&self) -> bool {
         self.state().is_still_indexed()
     }
@@ -119,8 +119,8 @@ impl<T: Slotted> Drop for Slot<T> {
             return;
         }
         if !self.state().drop_handle() {
-            // Readers can still find the object, so it stays until the index removes it. Happens
-            // only if the object's hash changes, or hashing panics.
+            // Readers can still find the object. The thread that removes it from the index retires
+            // it.
             return;
         }
         // SAFETY: this was the only handle, and no index has the object.

@@ -21,10 +21,10 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
     fn state(&self) -> &SlotState;
 
     /// Returns the approximate number of bytes that are freed with the object. Called once, when
-    /// the handle is dropped, without a lock. With `std`, a panic is counted in
+    /// the object is retired: by the thread that drops its handle, or that removes it from the
+    /// index if that comes later; without a lock. With `std`, a panic is counted in
     /// [`Slab::drop_panics`](super::Slab::drop_panics) and the object weighs the size of its type;
-    /// without `std`, the panic goes on to the thread that drops the handle, and the object is
-    /// leaked.
+    /// without `std`, the panic goes on to that thread, and the object is leaked.
     fn weight(&self) -> u64;
 }
 
@@ -87,21 +87,21 @@ impl<T: Slotted> Deref for Slot<T> {
 /// ```compile_fail,E0308
 /// # use lowwater_store::{slab::SlotState, slotted, CompressedLinks};
 /// # use std::sync::Arc;
-/// struct SharedSlab {
+/// struct Shared {
 ///     links: CompressedLinks,
 ///     state: Arc<SlotState>,
 /// }
-/// slotted!(impl[] for SharedSlab { links, state, weight: |_| 1 }); // error: expected `*const SlotState`
+/// slotted!(impl[] for Shared { links, state, weight: |_| 1 }); // error: expected `*const SlotState`
 /// ```
 ///
 /// ```compile_fail,E0308
 /// # use lowwater_store::{slab::SlotState, slotted, CompressedLinks};
 /// # use std::sync::Arc;
-/// struct SharedSlab {
+/// struct Shared {
 ///     links: Arc<CompressedLinks>,
 ///     state: SlotState,
 /// }
-/// slotted!(impl[] for SharedSlab { links, state, weight: |_| 1 }); // error: expected `*const CompressedLinks`
+/// slotted!(impl[] for Shared { links, state, weight: |_| 1 }); // error: expected `*const CompressedLinks`
 /// ```
 #[macro_export]
 macro_rules! slotted {

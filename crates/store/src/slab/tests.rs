@@ -2,10 +2,7 @@
 //! reader uses it.
 //!
 //! `unit` has one property for each test; `loom` checks small models in every order of the threads'
-//! steps.
-//!
-//! A change must ensure that a property that depends on the order of threads is checked in `loom`,
-//! which tries every order.
+//! steps. A change must ensure that a property that depends on this order is checked in `loom`.
 
 #[cfg(lowwater_loom)]
 mod loom;

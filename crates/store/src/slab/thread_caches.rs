@@ -1,5 +1,4 @@
-//! The thread caches of a slab: one at first; more, each for a few threads, when the slab is large
-//! enough.
+//! The thread caches of a slab: one at first; from 1,024 slots on more, each for a few threads.
 //!
 //! A small slab has a single cache, since each costs memory and holds back some slots. The others
 //! are allocated once, about twice as many as processors, and never removed. A change must ensure
@@ -14,7 +13,7 @@ use core::ptr;
 use crossbeam_utils::CachePadded;
 use lowwater_base::{cpu, thread_slot};
 
-/// The maximum number of thread caches.
+/// The maximum number of thread caches besides the first.
 const MAX: usize = 64;
 
 struct More {
@@ -63,8 +62,8 @@ impl ThreadCaches {
     /// Allocates the other thread caches, if they do not exist and there is memory. The contents of
     /// the first cache stay there until a collection.
     ///
-    /// The caller has the slab and holds the pool's lock: otherwise, concurrently with the slab's
-    /// drop, a thread could use thread caches that are never closed.
+    /// The caller borrows the slab and holds the lock of its central free list. If the slab could
+    /// be dropped meanwhile, its `close` would miss the new caches, and a thread could use them.
     pub(super) fn grow(&self) {
         if self.more().is_some() {
             return;
@@ -78,8 +77,8 @@ impl ThreadCaches {
             made: crate::sync::UnsafeCell::new(()),
         };
         let Some(more) = try_box(more) else { return };
-        // Release: pairs with the Acquire in `more`. No other thread stores: the pool's lock is
-        // held.
+        // Release: pairs with the Acquire in `more`. No other thread stores: the lock of the
+        // central free list is held.
         let ordering = if crate::mutated!("stripes_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.more.store(Box::into_raw(more), ordering);
     }

@@ -1,6 +1,7 @@
 //! Hooks, listeners and destructors that panic, or use the object that called them.
 //!
-//! Callbacks run without a lock unless documented, so all of these must return.
+//! Callbacks run without a lock unless documented, so all calls from them must return. A change
+//! must ensure that a call that may hang runs in `within`, so that its test fails.
 
 use crate::common::{in_a_process, within};
 use crate::leaks::{item, Hook, Item};
@@ -41,8 +42,7 @@ fn a_hook_may_do_anything_to_its_tree() {
             assert_eq!(tree.get(dying.id()).as_ref(), Some(parent));
             tree.drain_stock();
             let _ = (tree.footprint(), tree.len(), parent.children(), dying.protection(tree.root()));
-            // Drops the last handle of a group, ends one more group inside this end, and removes
-            // the hook itself.
+            // Drops handles, ends one more group inside this end, and removes the hook itself.
             self.kept.lock().unwrap().clear();
             if call < 3 {
                 new.offline().unwrap();
@@ -67,7 +67,8 @@ fn a_hook_may_do_anything_to_its_tree() {
         let _ = child.try_charge(ByteSize::kib(3)).unwrap();
         child.offline().unwrap();
         assert_eq!(busy.calls.load(Relaxed), 4, "of the child, and one in the other of what the hook made and ended");
-        // The last group was not ended, because the hook has removed itself.
+        // The fourth call did not end the group that it made. The hook has removed itself, so the
+        // next ends do not call it.
         let [last] = &parent.children()[..] else { panic!("one is left: {:?}", parent.children()) };
         last.offline().unwrap();
         parent.offline().unwrap();
@@ -128,7 +129,7 @@ fn a_hook_that_panics_when_it_is_dropped_does_not_keep_the_groups() {
     group.uncharge(ByteSize::kib(3));
 }
 
-/// It must not call the list that it gets reports from, because that list's lock is held.
+/// An [`Occupancy`] must not call the list that reports to it, because that list's lock is held.
 #[test]
 fn an_occupancy_may_use_other_lists_and_groups() {
     #[derive(Default)]
@@ -166,7 +167,7 @@ fn an_occupancy_may_use_other_lists_and_groups() {
         for (n, memcg) in [tree.root(), &made, tree.root()].into_iter().enumerate() {
             lists.add(item(n as u64), memcg, NodeId::new(n as u16)).unwrap();
         }
-        // Its list is its parent's, which is empty on that node.
+        // The objects go to the root's list of node 1, which was empty: the fourth report.
         made.offline().unwrap();
         assert_eq!(busy.calls.load(Relaxed), 4);
         lists.assert_valid();

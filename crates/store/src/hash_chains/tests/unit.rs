@@ -1,7 +1,7 @@
-//! Properties 1 and 2 of `tests.rs`, on one thread and with real threads; the last one compares
-//! with a stack per bucket.
+//! The properties of `tests.rs`: 1 and 2 on one thread, 3 with real threads.
 //!
-//! A change must ensure that the model stays a stack for each bucket.
+//! The last test compares random histories with one stack per bucket. A change must keep this model
+//! exact: the order of a chain is promised, too.
 
 use super::*;
 use alloc::vec::Vec;

@@ -13,16 +13,17 @@ use lowwater_base::slots::ChunkLayout;
 pub(super) struct SegmentChunkHeader {
     /// The pool, as `*mut SegmentPool`.
     pub(super) pool: *mut (),
+    /// The chunk's index in the pool's array.
     pub(super) number: u32,
 }
 
-/// The classes of pooled segments: of 1, 1.5, 2, 3, 4 and 6 units. The allocator packs smaller
-/// segments well enough, and larger ones occur only with bad hashers.
+/// The classes of pooled segments: of 1, 1.5 (and half a line), 2, 3, 4 and 6 units. The allocator
+/// packs smaller segments well enough, and larger ones occur only with bad hashers.
 pub(super) const CLASSES: core::ops::RangeInclusive<Class> = 8..=13;
 pub(super) const SIZE_CLASSES: usize = (*CLASSES.end() - *CLASSES.start()) as usize + 1;
 
-/// A unit, of which the segments of all classes but one are multiples, so that a chunk has room for
-/// the same number of bytes of each: 60 is a multiple of 1, 2, 3, 4 and 6.
+/// A unit: 17 cache lines, the size of the smallest pooled segment. The segments of all classes but
+/// one are multiples, and fill the 60 units of a chunk: 60 is a multiple of 1, 2, 3, 4 and 6.
 #[repr(align(64))]
 struct Unit(#[expect(dead_code, reason = "only its size counts")] [u8; 17 * 64]);
 

@@ -1,8 +1,10 @@
-//! Model checks of the index: loom runs all interleavings of two or three threads.
+//! Model checks of the index: loom runs all interleavings of two or three threads, with at most
+//! three preemptions (`ci/loom.sh`).
 //!
-//! A segment is one bucket with two ways here, so the third object splits it. A way holds a tag, 8
-//! bits of the object's hash, and the object's slot number; the order in which the two are stored
-//! and loaded is the subject of most checks (`bucket.rs`).
+//! The first segment is one bucket with two ways here. So a third object splits the segment, or, if
+//! all hashes are equal, enlarges it to two buckets. A way holds a tag, 8 bits of the object's
+//! hash, and the object's slot number; the order in which the two are stored and loaded is the
+//! subject of most checks (`bucket.rs`).
 //!
 //! Most checks are a function that runs one race, such as `a_reader_beside_a_put`, and two kinds of
 //! tests that call it. One test calls it as the code is, and must pass. A test
@@ -179,8 +181,8 @@ fn a_reused_way_fails_with_tag_relaxed() {
     with_mutant("tag_relaxed", || model(a_reader_beside_a_reused_way));
 }
 
-/// Three keys, of which only the first is in its half of the hashes: a full segment with two of
-/// them splits.
+/// Three keys, of which only the first is in the lower half of the hashes: the third insertion
+/// splits the segment that is full with the first two.
 fn keys() -> [u64; 3] {
     let half = |key: &u64| crate::index::mix(hash(*key)) >> 63;
     let of = |wanted| (1..).filter(move |key| half(key) == wanted);
@@ -300,8 +302,7 @@ fn an_insert_during_a_segment_move_is_not_lost() {
     });
 }
 
-/// Of two insertions of one key, one replaces the other; a reader that has found one of them always
-/// finds one.
+/// Of two insertions of one key, the later replaces the entry of the earlier, and is found.
 #[test]
 fn of_two_concurrent_inserts_of_one_key_one_replaces_the_other() {
     model(|| {

@@ -1,8 +1,8 @@
 //! Random histories, compared with a plain map.
 //!
 //! The histories run with four hash functions, three of them bad, since a wrong overflow count or a
-//! wrong split shows only when many keys share a bucket. The other tests each check one promise of
-//! a method that a map does not have: a refusing `add`, panics, objects of another slab.
+//! wrong split shows only when many keys share a bucket. The other tests check promises that a map
+//! does not make: first probes, memory, a refusing `add`, panics, objects of another slab.
 //!
 //! A change must ensure that bad hashes stay among the four: they reach the overflow counts.
 
@@ -52,8 +52,8 @@ proptest! {
     fn a_random_history_equals_a_map(ops in prop::collection::vec(op(), 1..40), hash in 0..HASHES.len()) {
         let hash = &HASHES[hash];
         let hasher = |entry: &Entry| hash(entry.key);
-        // Declared before the index, so that the index is dropped first: an object is not freed
-        // while it is in an index.
+        // Declared before the index, so that the index is dropped first, and no indexed object is
+        // left without its handle.
         let (mut map, mut handles) = (HashMap::<u64, u64>::new(), HashMap::new());
         let index = ExtendibleIndex::<Entry>::new();
         for op in ops {
@@ -138,7 +138,7 @@ fn a_first_probe_is_never_wrong() {
                 (FirstProbe::Overflowed, _) => {}
             }
         }
-        // In this order: an object is not freed while it is in an index.
+        // The index is dropped first, so that no indexed object is left without its handle.
         drop(index);
         drop(handles);
     }
@@ -161,7 +161,7 @@ fn the_first_probe_suffices_for_most_keys_with_any_hash() {
         let (index, handles) = filled(n, hash);
         let found = (0..n).filter(|&key| probe_first(&index, key, hash) == FirstProbe::Found(key)).count() as u64;
         assert!(found > n / 100 * 95, "{found} of {n} for hash {which}");
-        // In this order: an object is not freed while it is in an index.
+        // The index is dropped first, so that no indexed object is left without its handle.
         drop(index);
         drop(handles);
     }
@@ -327,7 +327,7 @@ fn a_change_that_panics_leaves_the_object_in_the_index() {
     assert!(slot.into_inner().is_err(), "readers may have seen it, so it is retired");
 }
 
-/// The value of key 7, for the tests of `replace`.
+/// The value of key 7.
 fn seven(index: &ExtendibleIndex<Entry>) -> Option<u64> {
     get(index, 7, &|key| key, &pin())
 }

@@ -1,10 +1,8 @@
 //! The memory of a large index: freed slots of segments are reused, and empty chunks are released.
 //!
-//! The first tests use a pool without an index and free segments one by one; the last ones fill an
-//! index and compare the bytes of its segments with those of the pool. The sizes are written out
-//! for 64-byte lines.
-//!
-//! A change must ensure that the expected sizes stay written out.
+//! The first tests use a pool without an index and free segments one by one; the last two fill an
+//! index. A change must ensure that the expected sizes stay written out, for 64-byte lines, and are
+//! not computed by the code under test.
 
 use super::*;
 use crate::index::class::Class;
@@ -139,7 +137,8 @@ fn a_chunk_whose_segments_stay_is_allocated_from_again() {
 /// Segments go to the fullest chunk, so that the emptiest chunks can become empty.
 #[test]
 fn a_segment_is_allocated_in_the_fullest_chunk() {
-    // `free` of 15 slots are free in the first chunk, and 12 in the second, which had room last.
+    // `free` of 15 slots are free in the first chunk, and 12 in the second, whose slots are freed
+    // later. A chunk with 11 free slots is just in another fullness group than one with 12.
     for free in [2, 8, 11] {
         let pool = Own::new();
         let mut segments: Vec<_> = (0..2 * SLOTS as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
@@ -160,7 +159,8 @@ fn hash(key: u64) -> u64 {
     key.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
 }
 
-/// For three size classes, one chunk with room and one being evacuated.
+/// The chunks that may be partly free: for each of three size classes that are in use at a time,
+/// one with room and one that is being evacuated.
 const CHUNKS_MAX: usize = 6;
 
 /// The pool's memory is that of its segments plus a few chunks, at every size of the index.

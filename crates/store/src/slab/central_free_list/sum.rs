@@ -1,9 +1,7 @@
 //! Sums of slots over several chunks.
 //!
-//! Fullness is decided for a whole node and for one chunk by the same numbers. A slot in a thread
-//! cache counts as used, since it cannot be allocated from here.
-//!
-//! A change must ensure that a slot in a thread cache counts as used.
+//! Fullness is decided for a whole node and for one chunk by the same numbers. A change must ensure
+//! that a slot in a thread cache counts as used: the central free list cannot allocate it.
 
 /// The number of chunks, and of their slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

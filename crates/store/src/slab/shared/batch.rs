@@ -1,8 +1,8 @@
 //! The objects that one call drops.
 //!
-//! It is an array on the stack, so that dropping needs no memory. A change must ensure that a batch
-//! is filled under the lock of a thread cache and its objects are dropped after the lock is
-//! released.
+//! A [`Batch`] is an array on the stack, so that dropping needs no memory. A change must ensure
+//! that a batch is filled under the lock of a thread cache and its objects are dropped after the
+//! lock is released.
 
 use super::super::thread_cache::ThreadCache;
 use core::ptr::NonNull;

@@ -1,7 +1,9 @@
-//! All interleavings of small models, and their mutants, each without one ordering.
+//! Model checks of the slab: all interleavings of small models, with at most three preemptions
+//! (`ci/loom.sh`).
 //!
-//! A test whose name contains `fails_with_` repeats a check with one ordering or step removed (a
-//! mutant, named after the underscore) and must fail.
+//! A test `…_fails_with_MUTANT` repeats a check with one ordering weakened or one step removed, and
+//! must fail. A change must keep such a test, here or in `index/tests/loom.rs`, for each mutant of
+//! the slab in docs/ORDERINGS.md.
 
 use crate::slab::{Slab, Slot, SlotState};
 use crate::sync::atomic::{AtomicBool, AtomicPtr};
@@ -221,7 +223,8 @@ fn a_second_insert_fails_with_entered_by_a_store() {
 }
 
 /// An object is removed from its index while its handle is stored where other threads look for it:
-/// exactly one of the two threads finds the handle and drops it.
+/// at least one of the two threads sees that the handle has to be dropped. (If both see it, the
+/// lock of the list, which is not modelled, decides which of them gets the handle.)
 fn a_handle_that_is_put_back_beside_a_removal() {
     struct Both {
         state: SlotState,

@@ -1,8 +1,8 @@
 //! Unit tests: one property per test.
 //!
-//! Objects count their drops, so a test sees when a slot is freed. Other tests run at the same time
-//! in this process and may delay a grace period; conditions that depend on one are awaited with
-//! `eventually`.
+//! Objects count their drops, so a test sees when they are dropped. Other tests run at the same
+//! time in this process and may delay a grace period; conditions that depend on one are awaited
+//! with `eventually`.
 //!
 //! A change must ensure that no test relies on the moment at which a grace period ends.
 
@@ -183,7 +183,7 @@ fn objects_that_a_reader_held_back_are_dropped_after_it_left() {
         (0..retired).for_each(|_| drop(large()));
     }
     let started = std::time::Instant::now();
-    // At most eight bags of 16 objects (128 KiB of 8 KiB each) may wait: an open, a sealed and a
+    // At most eight bags may wait, of 16 objects of 8 KiB (128 KiB) each: an open, a sealed and a
     // few ready ones.
     while retired - dropped.load(Ordering::Relaxed) > 128 {
         drop(large());
