@@ -26,10 +26,17 @@ fn hash(thing: &Thing) -> u64 {
     thing.2.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
 }
 
+/// Returns the bytes of anonymous memory, swapped out or not. Pages of the program's file are not
+/// among them: the system may drop these at any time.
 fn resident() -> u64 {
     let status = read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map_or(0, |line| line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap())
+    };
+    let anonymous = kib("RssAnon:");
+    assert!(anonymous > 0, "{status}");
+    (anonymous + kib("VmSwap:")) << 10
 }
 
 fn insert(index: &ExtendibleIndex<Thing>, key: u64) -> Slot<Thing> {

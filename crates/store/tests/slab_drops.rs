@@ -263,7 +263,7 @@ fn a_weight_may_use_the_slab() {
         slab.assert_valid();
         end.send(()).unwrap();
     });
-    ended.recv_timeout(std::time::Duration::from_secs(30)).expect("it waits for its own lock");
+    ended.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for its own lock");
     *SLAB.lock().unwrap() = None;
 }
 
@@ -287,7 +287,7 @@ fn a_panicking_or_maximal_weight_keeps_no_object() {
         }
         end.send(()).unwrap();
     });
-    ended.recv_timeout(std::time::Duration::from_secs(30)).expect("the lock was given back");
+    ended.recv_timeout(std::time::Duration::from_secs(60)).expect("the lock was given back");
     collect_until(&slab, &dropped, 300);
     assert_eq!((slab.drop_panics(), slab.waiting().get()), (100, 0));
     slab.assert_valid();

@@ -35,7 +35,7 @@ fn the_budget_changes_at_once() {
     let bytes = |client: &mut Client| client.stat("stats", "bytes").parse::<u64>().unwrap();
     let changed = Instant::now();
     while bytes(&mut client) > 8 << 20 {
-        assert!(changed.elapsed() < Duration::from_secs(10), "{} bytes are still in use", bytes(&mut client));
+        assert!(changed.elapsed() < Duration::from_secs(60), "{} bytes are still in use", bytes(&mut client));
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(write(&mut client, "again", 100), 100);
@@ -91,19 +91,19 @@ fn a_flush_is_refused_if_that_is_set() {
 
 #[test]
 fn a_silent_connection_is_closed_if_that_is_set() {
-    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_secs(2)));
+    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_secs(5)));
+    let begun = Instant::now();
     let (mut silent, mut busy) = (server.connect(), server.connect());
     // Less than a command is an input, too.
     silent.0.write_all(b"get ").unwrap();
-    let begun = Instant::now();
     let closed = thread::spawn(move || silent.0.read(&mut [0]).unwrap());
     while !closed.is_finished() {
         busy.exchange("get a\r\n", "END\r\n");
-        assert!(begun.elapsed() < Duration::from_secs(20), "the silent connection is open");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the silent connection is open");
         thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(closed.join().unwrap(), 0, "an end of the stream");
-    assert!(begun.elapsed() >= Duration::from_millis(1_900), "not before its time");
+    assert!(begun.elapsed() >= Duration::from_millis(4_900), "not before its time");
     assert_eq!(busy.stat("stats", "idle_kicks"), "1");
 }
 
@@ -140,7 +140,7 @@ fn a_tenants_limits_change_at_once() {
     assert_eq!(client.stat("stats tenants", "shop:max"), (1 << 20).to_string());
     let changed = Instant::now();
     while client.stat("stats tenants", "shop:bytes").parse::<u64>().unwrap() > 600 << 10 {
-        assert!(changed.elapsed() < Duration::from_secs(10));
+        assert!(changed.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));
     }
     client.0.write_all(b"tenant list\r\n").unwrap();
@@ -224,7 +224,7 @@ fn reads_stores_and_deletions_are_watched() {
 
 #[test]
 fn connections_are_watched() {
-    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_secs(2)));
+    let server = TestServer::start(|settings| settings.idle_timeout = Some(Duration::from_secs(5)));
     let mut watcher = server.connect();
     watcher.0.write_all(b"watch connevents\r\n").unwrap();
     assert_eq!(watcher.line(), "OK\r\n");
@@ -373,8 +373,8 @@ fn a_crawl_removes_expired_values() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set stays 0 0 1\r\nv\r\n", "STORED\r\n");
-    client.exchange("set goes 0 1 1\r\nv\r\n", "STORED\r\n");
-    assert_eq!(client.stat("stats", "curr_items"), "2");
+    // In one write: the value lives for a second.
+    assert_eq!(client.stat("set goes 0 1 1\r\nv\r\nstats", "curr_items"), "2");
     thread::sleep(Duration::from_millis(1_200));
     client.exchange("lru_crawler crawl all\r\n", "OK\r\n");
     assert_eq!(client.stat("stats", "curr_items"), "1");

@@ -10,7 +10,7 @@ use super::*;
 fn mg_returns_the_requested_fields() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("mg k v\r\n", "EN\r\n"),
         ("mg k v q\r\n", ""),
         ("mg k Oabc k\r\n", "EN Oabc kk\r\n"),
@@ -27,9 +27,7 @@ fn mg_returns_the_requested_fields() {
         ("mg k T-1\r\n", "HD\r\n"),
         ("mg k\r\n", "EN\r\n"),
         ("mg k v v\r\n", "CLIENT_ERROR duplicate flag\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
     assert_eq!(client.stat("stats", "cmd_meta"), "2");
     assert_eq!(client.stat("stats", "cmd_touch"), "2");
 }
@@ -38,7 +36,7 @@ fn mg_returns_the_requested_fields() {
 fn ms_stores_in_every_mode() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ms k 2 c Oo k\r\nab\r\n", "HD c1 Oo kk\r\n"),
         ("ms k 1 q\r\nx\r\n", ""),
         ("ms k 1 ME\r\ny\r\n", "NS\r\n"),
@@ -56,9 +54,7 @@ fn ms_stores_in_every_mode() {
         ("ms k 3 Mz\r\nxyz\r\n", "CLIENT_ERROR invalid mode for ms M token\r\n"),
         ("ms k 1 T-1\r\nz\r\n", "HD\r\n"),
         ("mg k\r\n", "EN\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
     let large = "x".repeat(1 << 20);
     client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
     client
@@ -70,7 +66,7 @@ fn ms_stores_in_every_mode() {
 fn keys_in_base64_may_be_any_bytes() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ms AAoN 1 b k c\r\nx\r\n", "HD kAAoN b c1\r\n"),
         ("mg AAoN b k v\r\n", "VA 1 kAAoN b\r\nx\r\n"),
         ("me AAoN b\r\n", "ME AAoN exp=-1 la=0 cas=1 fetch=yes cls=1 size=63\r\n"),
@@ -83,16 +79,14 @@ fn keys_in_base64_may_be_any_bytes() {
         ("ma Zm9v b N0 J7 v\r\n", "VA 1\r\n7\r\n"),
         ("incr foo 1\r\n", "8\r\n"),
         ("mg Zm9 b\r\n", "CLIENT_ERROR error decoding key\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]
 fn a_client_may_give_the_cas_number() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ms k 2 E100 c\r\nab\r\n", "HD c100\r\n"),
         ("gets k\r\n", "VALUE k 0 2 100\r\nab\r\nEND\r\n"),
         ("ms k 1 C99 E7\r\nx\r\n", "EX\r\n"),
@@ -112,16 +106,14 @@ fn a_client_may_give_the_cas_number() {
         ("ms k 1 E1\r\nx\r\n", "HD\r\n"),
         ("mg k c\r\n", "HD c1\r\n"),
         ("ms k 1 Ex\r\nx\r\n", "CLIENT_ERROR bad token in command line format\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]
 fn ms_tells_the_length_and_an_append_may_create() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ms k 3 s\r\nabc\r\n", "HD s3\r\n"),
         ("ms k 2 MA s Oa k\r\nde\r\n", "HD s5 Oa kk\r\n"),
         ("ms k 2 ME s\r\nde\r\n", "NS s2\r\n"),
@@ -136,16 +128,14 @@ fn ms_tells_the_length_and_an_append_may_create() {
         ("mg q\r\n", "EN\r\n"),
         ("ma c N0 q\r\n", ""),
         ("ma c v\r\n", "VA 1\r\n1\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]
 fn bytes_that_the_client_has_are_not_sent() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ms k 3 E5 T100\r\nabc\r\n", "HD\r\n"),
         ("mg k v C5 c s\r\n", "HD c5 s3\r\n"),
         ("mg k v C4 c s\r\n", "VA 3 c5 s3\r\nabc\r\n"),
@@ -153,16 +143,14 @@ fn bytes_that_the_client_has_are_not_sent() {
         ("mg k t v\r\n", "VA 3 t200\r\nabc\r\n"),
         ("mg k C5\r\n", "HD\r\n"),
         ("mg none v C5 Oa\r\n", "EN Oa\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]
 fn md_may_remove_the_bytes_alone() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ms k 3 E5 T100 F7\r\nabc\r\n", "HD\r\n"),
         ("md k x C4\r\n", "EX\r\n"),
         ("md k x\r\n", "HD\r\n"),
@@ -179,16 +167,14 @@ fn md_may_remove_the_bytes_alone() {
         ("md k x\r\n", "HD\r\n"),
         ("flush_all\r\n", "OK\r\n"),
         ("mg k\r\n", "EN\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]
 fn one_client_wins_a_stale_value() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ms k 3 T1000 c\r\nold\r\n", "HD c1\r\n"),
         ("md k I T30 C9\r\n", "EX\r\n"),
         ("md k I T30 q Oa\r\n", ""),
@@ -204,16 +190,14 @@ fn one_client_wins_a_stale_value() {
         ("md k C4\r\n", "EX\r\n"),
         ("md k C5 k\r\n", "HD kk\r\n"),
         ("md k q\r\n", "NF\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]
 fn one_client_wins_a_miss_or_an_expiring_value() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("mg k N30 v t\r\n", "VA 0 t30 W\r\n\r\n"),
         ("mg k N30 v t\r\n", "VA 0 t30 Z\r\n\r\n"),
         ("ms k 1 T100\r\nx\r\n", "HD\r\n"),
@@ -223,9 +207,7 @@ fn one_client_wins_a_miss_or_an_expiring_value() {
         ("ms k 1 T100\r\nx\r\n", "HD\r\n"),
         ("mg k T300 R200\r\n", "HD\r\n"),
         ("mg k R400 T10 t\r\n", "HD t10 W\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]
@@ -258,7 +240,7 @@ fn exactly_one_of_many_concurrent_clients_wins() {
 fn ma_changes_and_creates_numbers() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    for (text, expected) in [
+    client.exchange_all(&[
         ("ma n\r\n", "NF\r\n"),
         ("ma n q Ox\r\n", "NF Ox\r\n"),
         ("ma n t N100 J13 v c k\r\n", "VA 2 t-1 c1 kn\r\n13\r\n"),
@@ -274,9 +256,7 @@ fn ma_changes_and_creates_numbers() {
         ("ma n Mx\r\n", "CLIENT_ERROR invalid mode for ma M token\r\n"),
         ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),
         ("ma k q\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
-    ] {
-        client.exchange(text, expected);
-    }
+    ]);
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn number(client: &mut Client, command: &str, name: &str) -> u64 {
 fn stats_slabs_shows_the_memory_of_entries() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
+    let begun = Instant::now();
     assert_eq!(number(&mut client, "stats slabs", "1:used_chunks"), 0);
     for n in 0..100 {
         client.exchange(&format!("set k{n} 0 0 1000\r\n{}\r\n", "v".repeat(1000)), "STORED\r\n");
@@ -42,7 +43,7 @@ fn stats_slabs_shows_the_memory_of_entries() {
     let total = number(&mut client, "stats slabs", "total_malloced");
     assert!((100_000..2 << 20).contains(&total), "{total}");
     assert_eq!(number(&mut client, "stats items", "items:1:number"), 100);
-    assert!(number(&mut client, "stats items", "items:1:age") <= 10);
+    assert!(number(&mut client, "stats items", "items:1:age") <= begun.elapsed().as_secs() + 1);
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn sizes_are_counted_in_steps_of_32_bytes() {
 fn wait_for_sizes(client: &mut Client, expected: &[&str]) {
     let begun = Instant::now();
     while lines(client, "stats sizes") != expected {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", lines(client, "stats sizes"));
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", lines(client, "stats sizes"));
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -82,6 +83,7 @@ fn sizes_are_counted_once_for_many_calls_and_not_while_the_server_ends() {
     let shared = Arc::clone(&server.server);
     let _crawl = shared.crawl_lock.blocking_lock();
     waits.0.write_all(b"mn\r\nstats sizes\r\n").unwrap();
+    waits.wait_until_received();
     server.stop();
     waits.expect("MN\r\nSERVER_ERROR the server is shutting down\r\n");
 }
@@ -104,7 +106,7 @@ fn connections_are_listed_while_they_are_open() {
         if of(&listed, &waits).iter().any(|line| line == "state conn_nread") && !of(&listed, &other).is_empty() {
             break listed;
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "{listed:?}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{listed:?}");
     };
     let address = format!("listen_addr tcp:{}", server.address);
     assert_eq!(of(&listed, &client)[1..3], [address.clone(), "state conn_parse_cmd".into()]);
@@ -116,7 +118,7 @@ fn connections_are_listed_while_they_are_open() {
     drop(other);
     let begun = Instant::now();
     while lines(&mut client, "stats conns").iter().any(|line| line.ends_with(&gone)) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "a closed connection is listed");
+        assert!(begun.elapsed() < Duration::from_secs(60), "a closed connection is listed");
     }
 }
 
@@ -124,16 +126,16 @@ fn connections_are_listed_while_they_are_open() {
 fn a_cachedump_lists_keys() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     client.exchange(
         "set a 0 0 3\r\nabc\r\nset shop:b 5 100 4\r\nabcd\r\nms YWI= 1 b\r\nx\r\n",
         "STORED\r\nSTORED\r\nHD\r\n",
     );
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let mut listed = lines(&mut client, "stats cachedump 1 0");
     listed.sort();
     assert_eq!((listed.len(), listed[0].as_str()), (2, "ITEM a [3 b; 0 s]"), "without keys in base64: {listed:?}");
     let expires = listed[1].strip_prefix("ITEM shop:b [4 b; ").and_then(|rest| rest.strip_suffix(" s]")).unwrap();
-    assert!((now + 99..now + 110).contains(&expires.parse().unwrap()), "{listed:?} at {now}");
+    assert!((now + 99..now + 160).contains(&expires.parse().unwrap()), "{listed:?} at {now}");
     assert_eq!(lines(&mut client, "stats cachedump 1 1").len(), 1);
     assert_eq!(lines(&mut client, "stats cachedump 2 0").len(), 0);
     client.exchange(
@@ -168,24 +170,18 @@ fn reads_of_expired_and_flushed_values_are_counted_once() {
     let mut client = server.connect();
     client.exchange("get a\r\n", "END\r\n");
     assert_eq!((client.stat("stats", "get_expired"), client.stat("stats", "get_flushed")), ("0".into(), "0".into()));
-    // The reaper removes expired values, too, so there are many: a read finds at least one before
-    // the reaper does.
+    // The reaper removes expired values, too. So there are many, and all are read again and again
+    // while they expire.
     let mut found = 0;
-    for n in 0..200 {
-        client.exchange(&format!("set e{n} 0 1 1\r\nx\r\n"), "STORED\r\n");
-    }
-    let end = Instant::now() + Duration::from_secs(20);
+    let keys: String = (0..200).map(|n| format!(" e{n}")).collect();
+    let sets: String = (0..200).map(|n| format!("set e{n} 0 1 1\r\nx\r\n")).collect();
+    let end = Instant::now() + Duration::from_secs(60);
     while found == 0 {
         assert!(Instant::now() < end, "no read found an expired value");
-        for n in 0..200 {
-            client.0.write_all(format!("get e{n}\r\n").as_bytes()).unwrap();
-            if client.line() != "END\r\n" {
-                client.line();
-                client.line();
-            } else {
-                client.exchange(&format!("get e{n}\r\nset e{n} 0 1 1\r\nx\r\n"), "END\r\nSTORED\r\n");
-            }
-        }
+        client.exchange(&sets, &"STORED\r\n".repeat(200));
+        // Until none is left, and once more: each expired value is read at least twice.
+        while !lines(&mut client, &format!("get{keys}")).is_empty() {}
+        client.exchange(&format!("get{keys}\r\n"), "END\r\n");
         found = number(&mut client, "stats", "get_expired");
     }
     let misses = number(&mut client, "stats", "get_misses");
@@ -271,7 +267,7 @@ fn stats_show_shrinkers_and_reclaim() {
     // So far the thread that served a `set` evicted for it. A limit far below the usage leaves work
     // for the reclaimer.
     client.exchange("tenant set t max=200K\r\n", "OK\r\n");
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while number(&mut client, "stats shrinkers", "values-0:freed") < objects - 20 {
         assert!(Instant::now() < deadline, "the reclaimer never woke");
         thread::sleep(Duration::from_millis(10));

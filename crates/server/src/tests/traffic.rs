@@ -81,7 +81,7 @@ fn connections_of_a_tenant_are_bounded() {
     drop(second);
     let left = Instant::now();
     while count(&mut all, "shop:connections") > 1 {
-        assert!(left.elapsed() < Duration::from_secs(10));
+        assert!(left.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));
     }
     server.connect_to(server.addresses[1]).exchange("get k\r\n", "END\r\n");
@@ -113,7 +113,7 @@ fn a_login_takes_a_connection_of_its_tenant() {
         if second.line() == "STORED\r\n" {
             break;
         }
-        assert!(left.elapsed() < Duration::from_secs(10));
+        assert!(left.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));
     }
     second.exchange("get k\r\n", "END\r\n");

@@ -4,6 +4,7 @@
 //! client's write ends before.
 
 use super::*;
+use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 
 #[test]
 fn large_values_are_returned_unchanged() {
@@ -32,7 +33,7 @@ fn incomplete_values_are_bounded_and_released() {
         half.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
         let sent = Instant::now();
         while server.server.receive_budget.bytes() < ByteSize::new(n * (999_000 - (4 << 10))) {
-            assert!(sent.elapsed() < Duration::from_secs(10), "{n}: {}", server.server.receive_budget.bytes());
+            assert!(sent.elapsed() < Duration::from_secs(60), "{n}: {}", server.server.receive_budget.bytes());
             thread::sleep(Duration::from_millis(5));
         }
         held.push(half);
@@ -52,7 +53,7 @@ fn incomplete_values_are_bounded_and_released() {
     let left = Instant::now();
     while server.server.receive_budget.bytes() > ByteSize::ZERO {
         assert!(
-            left.elapsed() < Duration::from_secs(10),
+            left.elapsed() < Duration::from_secs(60),
             "{} bytes are still reserved",
             server.server.receive_budget.bytes()
         );
@@ -64,6 +65,22 @@ fn incomplete_values_are_bounded_and_released() {
     assert_eq!(client.stat("stats", "bytes"), "0");
 }
 
+/// Stores a value; repeats a store that was refused after all the time that the server waits for
+/// room: on a busy machine another client may send its value more slowly than that.
+fn store_with_patience(client: &mut Client, text: &str) {
+    let begun = Instant::now();
+    loop {
+        let sent = Instant::now();
+        client.0.write_all(text.as_bytes()).unwrap();
+        match &*client.line() {
+            "STORED\r\n" => return,
+            "SERVER_ERROR out of memory storing object\r\n" if sent.elapsed() >= ROOM_PAUSE * ROOM_TRIES_MAX => {}
+            other => panic!("{other}"),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+}
+
 #[test]
 fn a_large_value_waits_for_other_receptions() {
     let server = TestServer::start(|_| {});
@@ -72,7 +89,7 @@ fn a_large_value_waits_for_other_receptions() {
         for n in 0..12 {
             let mut client = server.connect();
             let text = format!("set k{n} 0 0 1000000\r\n{large}\r\n");
-            scope.spawn(move || (0..5).for_each(|_| client.exchange(&text, "STORED\r\n")));
+            scope.spawn(move || (0..5).for_each(|_| store_with_patience(&mut client, &text)));
         }
     });
     assert_eq!(server.server.receive_budget.bytes(), ByteSize::ZERO);
@@ -82,11 +99,13 @@ fn a_large_value_waits_for_other_receptions() {
 fn values_expire() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    client.exchange("set k 0 1 1\r\nx\r\n", "STORED\r\n");
-    client.exchange("append k 0 0 1\r\ny\r\n", "STORED\r\n");
-    client.exchange("set kept 0 1 1\r\nx\r\n", "STORED\r\n");
-    client.exchange("touch kept 0\r\n", "TOUCHED\r\n");
-    client.exchange("get k kept\r\n", "VALUE k 0 2\r\nxy\r\nVALUE kept 0 1\r\nx\r\nEND\r\n");
+    client.exchange_all(&[
+        ("set k 0 1 1\r\nx\r\n", "STORED\r\n"),
+        ("append k 0 0 1\r\ny\r\n", "STORED\r\n"),
+        ("set kept 0 1 1\r\nx\r\n", "STORED\r\n"),
+        ("touch kept 0\r\n", "TOUCHED\r\n"),
+        ("get k kept\r\n", "VALUE k 0 2\r\nxy\r\nVALUE kept 0 1\r\nx\r\nEND\r\n"),
+    ]);
     thread::sleep(Duration::from_millis(1200));
     client.exchange("get k kept\r\n", "VALUE kept 0 1\r\nx\r\nEND\r\n");
 }
@@ -109,11 +128,13 @@ fn the_last_flush_counts() {
     client.exchange(set, "STORED\r\n");
     thread::sleep(Duration::from_millis(1200));
     client.exchange("get k\r\n", got);
-    client.exchange("flush_all 1\r\n", "OK\r\n");
-    client.exchange("get k\r\n", got);
-    thread::sleep(Duration::from_millis(1200));
+    client.exchange("flush_all 1\r\nget k\r\n", &format!("OK\r\n{got}"));
+    let begun = Instant::now();
+    while client.stat("stats", "curr_items") != "0" {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the flush has no effect");
+        thread::sleep(Duration::from_millis(20));
+    }
     client.exchange("get k\r\n", "END\r\n");
-    assert_eq!(client.stat("stats", "curr_items"), "0");
 }
 
 #[test]
@@ -130,7 +151,7 @@ fn a_flush_takes_effect_at_once_and_delays_no_other_client() {
     }
     let sent = Instant::now();
     while server.server.store.peek(b"k").is_some() {
-        assert!(sent.elapsed() < Duration::from_secs(10), "the flush has no effect");
+        assert!(sent.elapsed() < Duration::from_secs(60), "the flush has no effect");
     }
     client.exchange("mn\r\nget k\r\nset new 0 0 1\r\nx\r\n", "MN\r\nEND\r\nSTORED\r\n");
     assert_eq!(client.stat("stats", "curr_items"), "2");

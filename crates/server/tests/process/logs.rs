@@ -23,7 +23,9 @@ fn without_stamps(log: &str) -> Vec<String> {
 
 #[test]
 fn commands_and_replies_are_logged_with_vv() {
-    let mut server = Server::start(&["-vv", "-l", "127.0.0.1"]);
+    // One thread serves all connections until the end, so the last line is not lost when a thread
+    // gets no processor before the server ends.
+    let mut server = Server::start(&["-vv", "-t", "1", "-l", "127.0.0.1"]);
     let client = server.connect();
     for (request, end) in [
         ("set shop:a 0 0 6\r\nsecret\r\n", "STORED\r\n"),

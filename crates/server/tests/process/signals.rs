@@ -16,7 +16,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("lowwater-{name}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("lowwater-signals-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }

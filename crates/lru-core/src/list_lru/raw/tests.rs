@@ -25,7 +25,7 @@ const N0: NodeId = NodeId::ZERO;
 fn wait(is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "the awaited state was not reached");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the awaited state was not reached");
         thread::yield_now();
     }
 }

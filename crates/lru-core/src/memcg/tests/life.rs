@@ -356,8 +356,9 @@ fn stock_serves_only_its_own_group_and_only_whole_charges() {
 
 #[test]
 fn a_charge_takes_at_most_the_given_stock() {
-    let tree = MemcgTree::new(2);
-    assert_eq!(tree.stock_slots(), 2);
+    assert_eq!(MemcgTree::new(2).stock_slots(), 2);
+    // One slot: each charge must use the same one, even if the thread changes its processor.
+    let tree = MemcgTree::new(1);
     let (a, other) = (tree.root().create("a").unwrap(), tree.root().create("other").unwrap());
     a.set_max(b(1_000));
     let charge = |memcg: &Memcg, stock| memcg.try_charge_with_stock(b(100), b(stock));
