@@ -3,9 +3,9 @@
 //!
 //! Every connection sends a request, waits for the reply, and sends the next, so the operations per
 //! second follow from the latency. Keys follow Zipf's law, the same ones in the same order for
-//! every server. A get that misses is followed by a set, as in a cache; these sets are part of the
-//! share `--sets`, whose other sets do not depend on a miss. Before the timed part every key is
-//! written once. Prints `name value` lines, which `ci/against-memcached.sh` compares.
+//! every server. A get that misses is followed by a set of its key, as in a cache; these sets come
+//! on top of the share `--sets`. Before the timed part every key is written once. Prints `name
+//! value` lines, which `ci/against-memcached.sh` compares.
 //!
 //! A change must ensure that it speaks only the classic commands, so that any memcached can be
 //! measured.
@@ -37,7 +37,7 @@ struct Args {
     /// Keys in all
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// Sets per hundred operations
+    /// Sets per hundred operations, not counting the set after each miss
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
     sets: u64,
     /// Seconds of the timed part
@@ -52,7 +52,7 @@ struct Seen {
     hits: u64,
     sets: u64,
     refused: u64,
-    /// Latencies of gets and of sets.
+    /// Latencies of gets and of sets, in ns.
     times: Vec<u32>,
 }
 
@@ -78,14 +78,14 @@ fn main() -> io::Result<()> {
     let sum = |figure: fn(&Seen) -> u64| seen.iter().map(figure).sum::<u64>();
     let mut times: Vec<u32> = seen.iter().flat_map(|seen| seen.times.iter().copied()).collect();
     times.sort_unstable();
-    let within = |part: f64| {
+    let quantile_us = |part: f64| {
         let last = times.len().saturating_sub(1);
         times.get((last as f64 * part) as usize).map_or(f64::NAN, |ns| f64::from(*ns) / 1e3)
     };
     println!("operations_per_second {:.0}", times.len() as f64 / seconds);
-    println!("p50_us {:.1}", within(0.5));
-    println!("p99_us {:.1}", within(0.99));
-    println!("p999_us {:.1}", within(0.999));
+    println!("p50_us {:.1}", quantile_us(0.5));
+    println!("p99_us {:.1}", quantile_us(0.99));
+    println!("p999_us {:.1}", quantile_us(0.999));
     println!("hit_percent {:.2}", 100.0 * sum(|seen| seen.hits) as f64 / sum(|seen| seen.gets).max(1) as f64);
     println!("sets {}", sum(|seen| seen.sets));
     println!("refused {}", sum(|seen| seen.refused));
@@ -146,7 +146,7 @@ impl Client {
         Ok(Self { replies: BufReader::new(stream), request: Vec::new(), line: Vec::new(), value })
     }
 
-    /// Returns whether there was room.
+    /// Writes a key; false if the server refused it.
     fn set(&mut self, key: u64) -> io::Result<bool> {
         self.request.clear();
         write!(self.request, "set key:{key} 0 0 {}\r\n", self.value.len())?;

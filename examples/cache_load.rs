@@ -1,5 +1,4 @@
-//! A load for `lowwater-server` (or any memcached): many tenants flood it while others read. Prints
-//! figures.
+//! A load for `lowwater-server` (or any memcached): many tenants flood it while others read.
 //!
 //! ```text
 //!   alone    the quiet tenants read their working sets, and write on a miss; there is no other load
@@ -35,7 +34,7 @@ use indicatif::ProgressBar;
 /// Values in a batch: sent at once, their replies read afterwards.
 const BATCH: u64 = 16;
 
-/// The number of last keys that are read back after the flood.
+/// The number of last values that are read back after the flood.
 const READ_BACK: u64 = 512;
 
 /// The size of the quiet tenants' values.
@@ -121,7 +120,7 @@ fn main() -> io::Result<()> {
         let readers: Vec<_> = (0..args.readers).map(|r| scope.spawn(move || read_recent(args, shared, r))).collect();
         let sampler = scope.spawn(move || sample(args, shared, bar));
         let written: io::Result<Vec<()>> = writers.into_iter().map(joined).collect();
-        // In every case: no thread waits for a flood that has ended.
+        // Also after a writer's error, or the other threads would not end.
         shared.flood_over.store(true, Relaxed);
         readers.into_iter().try_for_each(joined)?;
         joined(sampler)?;
@@ -312,7 +311,7 @@ impl Pace {
     fn wait(&mut self) {
         let now = Instant::now();
         self.next = (self.next + self.step).max(now);
-        // Sleep is coarse: several steps at once.
+        // A sleep takes longer than asked for, so there is one for several steps.
         if self.next - now > Duration::from_millis(2) {
             thread::sleep(self.next - now);
         }
@@ -393,7 +392,7 @@ impl Client {
 
 // === small ===
 
-/// The finalizer of splitmix64.
+/// One step of splitmix64.
 fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,8 +1,8 @@
 //! The latency of an allocation while other threads leave deferred reclaim.
 //!
-//! Threads allocate, and reclaim a little for each allocation. One in ten is inside its file system
-//! and may not reclaim: its part is deferred. A million objects are owed at the start. The latency
-//! of an allocation then depends on the policy that pays the debt:
+//! Threads allocate, and reclaim a little for each allocation. One allocation in ten is made inside
+//! a file system and may not reclaim: its part is deferred. A million objects are owed at the
+//! start. The latency of an allocation then depends on the policy that pays the debt:
 //!
 //! | policy | work of an allocation that may reclaim |
 //! |---|---|
@@ -17,8 +17,8 @@
 //!
 //! An object is an inode of 256 bytes, written when it is new. The thread that frees it computes a
 //! checksum of it, a third of a microsecond, without the list's lock: less than Linux takes to
-//! evict a clean inode, and enough that 1,024 frees take half a millisecond. With `--bare` objects
-//! are only their links, and all work is done under the one list's lock.
+//! evict a clean inode, and enough that 1,024 frees take half a millisecond. With `--bare` only an
+//! object's links are used, and all work is done under the one list's lock.
 //!
 //! ```text
 //! cargo run --release --example deferred_tail -- --threads 1 --objects 1800000 --debt 1000000 --seconds 3
@@ -59,7 +59,7 @@ const NOFS_ONE_IN: u64 = 10;
 /// Memory that is free at the start: room for this part of the objects, as a divisor, and for at
 /// least a batch.
 const FREE_PARTS: u64 = 32;
-/// The time for paying debts after the load has stopped.
+/// The longest wait for debts to be paid after the load has stopped.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Measures the latency of an allocation while other threads leave debts.
@@ -160,7 +160,8 @@ struct Inodes {
     list: ListLru<Inode>,
     slab: Slab,
     bare: bool,
-    /// Whether the count defers the scan for such a thread. Linux's caches defer only in the scan.
+    /// Whether `count_objects` already defers for such a thread. Linux's caches defer only in the
+    /// scan.
     defers_early: bool,
 }
 
@@ -236,7 +237,7 @@ struct Outcome {
     /// The latency of every allocation, sorted.
     ns: Vec<u64>,
     max_scanned_per_call: u64,
-    /// Objects without free memory when an allocation needed it.
+    /// Objects that an allocation could not make, because no memory was free.
     missing: u64,
     freed: u64,
     debt_end: u64,
@@ -283,7 +284,7 @@ impl World {
     /// Runs callers that may not reclaim until the debt is reached.
     fn owe(&self, debt: u64) {
         let mut before = u64::MAX;
-        // Ends at the policy's cap at the latest.
+        // Ends at the policy's cap at the latest. At priority 6 a call defers 1/32 of the cache.
         while self.owed() < debt && self.owed() != before {
             before = self.owed();
             self.registry.shrink(self.tree.root(), NodeId::ZERO, 6, NOFS, &mut Work::unlimited());
@@ -337,7 +338,7 @@ fn now_ns(time: Time) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Runs the load under one policy, then waits until all debts are paid.
+/// Runs the load under one policy, then waits up to `SETTLE_TIME` until all debts are paid.
 fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<Outcome, Box<dyn Error>> {
     let world = World::new(args, policy, name == "fair")?;
     let stop = AtomicBool::new(false);
@@ -412,8 +413,8 @@ fn json(outcomes: &[Outcome]) -> String {
     format!(r#"{{"policies":{{{}}}}}"#, outcomes.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
-/// Prints a row for each policy: calls, latencies, scanned objects, the time until nothing was
-/// owed.
+/// Prints a row for each policy: calls, latencies (p99 and p99.9 as multiples of p50), objects, and
+/// the debt that was left.
 fn print_table(args: &Args, outcomes: &[Outcome]) {
     println!(
         "{} threads allocate for {} s over {} objects, of which {} are owed; one in {NOFS_ONE_IN} may not reclaim ({:?} time)\n",

@@ -1,10 +1,10 @@
 //! The cost of dropping all caches when many groups and many mounts share few objects.
 //!
-//! There are as many groups as containers, as many shrinkers as mounts, and one object for each
-//! used pair: on the diagonal, or only on the first few pairs (`--live-pairs`). Then all caches are
+//! There is a group for each container, a shrinker for each mount, and one object for each used
+//! pair: on the diagonal, or only on the first few pairs (`--live-pairs`). Then all caches are
 //! dropped several times. Linux before 4.19 called every mount for every group, 16 million calls a
-//! drop for 4,000 and 4,000; the baseline (`FullScan`) measures the second and later drops of that
-//! kind in the same run.
+//! drop for 4,000 and 4,000. The baseline (`FullScan`) does so once, after these drops: it finds
+//! nothing, as the second drop, with which it is compared.
 //!
 //! ```text
 //! cargo run --release --example drop_caches -- --memcgs 4000 --mounts 4000

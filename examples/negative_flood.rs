@@ -8,7 +8,7 @@
 //!
 //! `--memory` selects the number of buckets that Linux would have on a machine of that size. The
 //! memory itself is not needed, but the remaining negatives are real: about 185 bytes each. A run
-//! ends early, with a message, when there are `--negatives-max`.
+//! ends early when there are `--negatives-max`.
 //!
 //! A change must ensure that a run ends at `--negatives-max`, whatever the policy keeps.
 

@@ -195,7 +195,7 @@ impl Service {
     }
 }
 
-/// Queries the database, which takes a while.
+/// Stands for a query of a database, which takes a while.
 fn query(number: u64) -> Result<Row, (u16, String)> {
     if number >= ROWS {
         return Err((404, format!("there is no row {number}")));

@@ -64,7 +64,7 @@ impl Axis {
         match scale {
             Scale::Linear => {
                 let most = if most > 0.0 { most } else { 1.0 };
-                // Steps of 1, 2 or 5 times a power of ten, of which five to ten make the axis.
+                // Steps of 1, 2 or 5 times a power of ten, of which 5 to 13 make the axis.
                 let power = 10_f64.powf((most / 5.0).log10().floor());
                 let step = power * [1.0, 2.0, 5.0].into_iter().rfind(|n| n * power <= most / 5.0).unwrap_or(1.0);
                 let decimals = (-step.log10().floor()).max(0.0) as usize;
@@ -73,7 +73,7 @@ impl Axis {
                 Self { scale, from: 0.0, to: f64::from(count) * step, ticks: (0..=count).map(tick).collect() }
             }
             Scale::Decades => {
-                // A value of 0 has no logarithm: its bar has no length.
+                // A value of 0 has no logarithm: its bar is one pixel long.
                 let least = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
                 let (least, most) = if least.is_finite() { (least, most) } else { (1.0, 10.0) };
                 // The least bar has a length that can be seen.

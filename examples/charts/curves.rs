@@ -12,7 +12,7 @@ use super::legend::Legend;
 use super::{Drawn, COLOURS};
 
 const SIZE: (u32, u32) = (860, 500);
-/// The space beyond the greatest value, as a part of it.
+/// The space above the greatest value of a linear axis, as a part of that value.
 const BEYOND: f64 = 0.05;
 
 /// A chart of curves.

@@ -10,9 +10,9 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{lines_of, width_of, Drawn};
 
-/// The font's size of the title.
+/// The font size of the title.
 const TITLE: i32 = 15;
-/// The font's size of the names.
+/// The font size of the names.
 const NAME: i32 = 12;
 const SQUARE: i32 = 10;
 const GAP: i32 = 22;

@@ -30,7 +30,7 @@ pub const COLOURS: [RGBColor; 5] = [
     RGBColor(148, 103, 189),
 ];
 
-/// The width of a character as a part of the font's size: that of a wide sans-serif font.
+/// The width of a character of a wide sans-serif font, as a part of the font size.
 const CHARACTER: f64 = 0.6;
 
 type Drawn = Result<(), Box<dyn Error>>;

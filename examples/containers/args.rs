@@ -1,8 +1,7 @@
 //! The command line: the sizes of the model.
 //!
-//! Defaults are those of the report that `containers.rs` follows.
-//!
-//! A change of a default changes the table of `containers.rs`.
+//! Defaults are those of the first report that `containers.rs` follows; with others the results
+//! cannot be compared with its figures.
 
 use std::path::PathBuf;
 

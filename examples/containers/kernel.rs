@@ -13,8 +13,8 @@
 //! Ids grow in bulk ([`cache_ids`]); the allocator rounds an array up to a power of two, and a
 //! list's heads, which are allocated in succession, fill pages. The memory that no layout changes
 //! (groups, mounts, the shrinkers' maps) is the series' own last figure, 4,367 MB for 10,000 x
-//! 10,000 x 2. Nearly all of it are the shrinkers' maps, so the model scales it with groups x
-//! mounts x nodes.
+//! 10,000 x 2, which includes the few heads of ids that use a list. Nearly all of it is the
+//! shrinkers' maps, so the model scales it with groups x mounts x nodes.
 //!
 //! A number may be changed only with the kernel's source at hand.
 
@@ -61,8 +61,7 @@ impl Machine {
         }
     }
 
-    /// Bytes of list heads alone, as counted in the report of 10,000 containers: A·B·C·D for each
-    /// mount.
+    /// Bytes of list heads alone, as counted in the report of 10,000 containers.
     #[cfg(test)]
     pub fn head_bytes(self) -> u64 {
         self.mounts * self.lists_per_mount * self.nodes * cache_ids(self.memcgs as usize) as u64 * HEAD

@@ -1,7 +1,7 @@
 //! The picture: Linux's four layouts, one list for every id, and lowwater, on one logarithmic
 //! scale.
 //!
-//! The names of the bars say which figures are of a model, computed, or counted.
+//! The colours of the bars tell which figures are of a model, computed, or counted.
 //!
 //! A change must ensure that it draws the figures of the report and computes none.
 

@@ -1,10 +1,8 @@
 //! The resident memory of this process: more than the lists, and delayed, because allocators keep
 //! freed memory.
 //!
-//! Shown beside the exact count, to keep the latter honest.
-//!
-//! A change must ensure that the figure is the system's, and not derived from a count of this
-//! library: it is there to check the exact count.
+//! Shown beside the exact count, to check it. A change must ensure that the figure is the system's,
+//! and not derived from a count of this library.
 
 /// Resident bytes; 0 where the system does not tell.
 pub fn bytes() -> u64 {

@@ -1,7 +1,8 @@
 //! The life cycle of the modelled machine.
 //!
-//! The stages are those of the table in `containers.rs`. Nothing is estimated: lists, groups and
-//! mounts are really built, only the objects are small.
+//! The stages are those of the table in `containers.rs`. Lists, groups and mounts are really built,
+//! only the objects are small. The eager baseline would not fit: its size is predicted, and the
+//! prediction checked at a smaller size.
 //!
 //! A change must keep the order of the stages and that nothing is allocated between two samples but
 //! what the stage is about.
@@ -102,7 +103,8 @@ fn eager_bytes(nodes: u16, memcgs: u32) -> u64 {
         + EagerListLru::<Object>::bytes_for(nodes.into(), memcgs as usize + 1).get()
 }
 
-/// Builds the eager baseline at a size that fits, and compares it with the prediction.
+/// Builds the eager baseline for at most `TWIN_MAX` groups and mounts, and compares it with the
+/// prediction.
 fn check_twin(args: &Args) -> Result<(), String> {
     let (memcgs, mounts) = (args.memcgs.min(TWIN_MAX), args.mounts.min(TWIN_MAX));
     let tree = MemcgTree::default();

@@ -1,10 +1,10 @@
 //! The directory, seen through the cache.
 //!
 //! It translates between the kernel's file numbers (`nodes`), the cache (`lowwater-dcache-model`)
-//! and the real directory. Rule: a cached name is never trusted for longer than the table in the
-//! main file says.
+//! and the real directory.
 //!
-//! A change must ensure that no name is trusted longer than the table of the main file promises.
+//! A change must ensure that no cached name is trusted for longer than the table of the main file
+//! promises.
 
 use crate::args::Args;
 use crate::nodes::{Node, Nodes, Seen};
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// Attempts for a name that is replaced during its lookup.
 const TRIES: u32 = 4;
-/// Children of the cache that the report visits per lock.
+/// Dentries that the report visits in one step of its walk.
 const STEP: usize = 1024;
 
 /// The mirror: see the module.
@@ -138,7 +138,8 @@ impl Mirror {
         Err(Errno::ESTALE)
     }
 
-    /// Drops a directory's negatives if it may have changed; checks that every `check_after`.
+    /// Drops a directory's negatives if the directory may have changed since the last check. Does
+    /// nothing within `check_after` of that check.
     fn freshen(&self, dir: &Node) -> Result<(), Errno> {
         let mut seen = dir.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -234,7 +235,7 @@ fn kind(meta: &Metadata) -> Kind {
     }
 }
 
-/// A time as the system has it.
+/// Converts a time of the system; `nanoseconds` counts forward, also before 1970.
 pub fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let whole = if seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };

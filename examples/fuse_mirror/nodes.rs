@@ -1,9 +1,7 @@
 //! Files and directories that the kernel refers to by number, until it forgets them.
 //!
-//! The kernel counts lookups per number and forgets them in bulk; an entry may be dropped only when
-//! its count is 0, or the kernel would use a number that is unknown here.
-//!
-//! A change must ensure that a number stays known until the kernel has forgotten all its lookups.
+//! The kernel counts lookups per number and forgets them in bulk. A change must ensure that a
+//! number stays known until the kernel has forgotten all its lookups: it may be used until then.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +14,7 @@ pub const ROOT: u64 = 1;
 pub struct Node {
     /// From the mirror's root, with a leading slash.
     pub path: Box<[u8]>,
-    /// Its number in the mirrored directory.
+    /// Its inode number in the mirrored file system.
     pub inode: u64,
     pub seen: Mutex<Seen>,
 }
@@ -53,7 +51,7 @@ impl Nodes {
         Self { root, known: Mutex::new(known) }
     }
 
-    /// The kernel's number: the mirrored directory's own, with the root's and 1 exchanged.
+    /// The kernel's number of an inode: the same, with the root's number and 1 exchanged.
     pub fn id(&self, inode: u64) -> u64 {
         match inode {
             _ if inode == self.root => ROOT,

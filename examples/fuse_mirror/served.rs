@@ -26,7 +26,7 @@ pub struct Served {
     listings: Handles<Vec<Listed>>,
 }
 
-/// Open files, by a number that the kernel keeps.
+/// Open files or listings, by a number that the kernel keeps.
 struct Handles<T> {
     next: AtomicU64,
     open: Mutex<HashMap<u64, Arc<T>>>,

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::Service;
 
-/// The most that a client may send, and the longest that a connection may take.
+/// The most bytes that a client may send.
 const REQUEST_MAX: u64 = 8 << 10;
+/// The longest that a connection may take.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A connection that fails after its deadline. A timeout alone applies to each read: a client that

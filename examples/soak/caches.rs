@@ -3,7 +3,7 @@
 //! A worker does a step at a time; `check` runs while all workers stand still, so that sums are
 //! exact.
 //!
-//! A step must leave the cache valid at each point at which a worker may stand still.
+//! Each step must leave the cache valid, as a check may follow it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Caches {
         let mut random = Random::new(seed);
         Box::new(move || {
             let tenant = random.of(TENANTS);
-            // Another worker may be ending it just now: then its entries become the parent's.
+            // Another worker may end the group meanwhile: then its entries become the parent's.
             let Ok(group) = self.runtime.group(&format!("tenant/{tenant}")) else { return };
             for _ in 0..20 {
                 let key = random.of(KEYS);

@@ -1,7 +1,8 @@
 //! Lists and shrinkers used directly: items of groups in three generations, and shrinkers that
 //! register, hold objects, and unregister.
 //!
-//! Each item counts itself in `ALIVE`, so a lost or doubled item is noticed in the next check.
+//! Each item counts itself in `ALIVE`: a check fails if more items are listed than are alive. Items
+//! that are never freed show as resident memory.
 //!
 //! Numbers such as S11 are those of docs/INVARIANTS.md.
 //!
@@ -157,8 +158,8 @@ impl Lists {
         })
     }
 
-    /// Registers shrinkers beside the runtime's cache, which hold objects for its tenants, and ends
-    /// them.
+    /// Registers shrinkers at the runtime's registry and at this one, which hold objects of the
+    /// runtime's root group, and ends them.
     pub fn churn<'a>(&'a self, runtime: &'a Runtime) -> Step<'a> {
         let mut random = Random::new(77);
         let mut there: Vec<(Arc<Shelf>, Registration)> = Vec::new();
@@ -172,8 +173,8 @@ impl Lists {
                 registration.unregister().map_err(|(why, _)| why).expect("this is no callback");
             }
             for (shelf, _) in &there {
-                // Of either tree: a list accepts groups of any tree, and a registry uses only the
-                // ids of its own tree.
+                // Also for the shrinkers of the other registry: a list accepts groups of any tree,
+                // and a registry uses only the ids of its own tree.
                 let node = NodeId::new(random.of(NODES) as u16);
                 let add = |group: &Memcg| drop(shelf.list().add(Item::new(), group, node));
                 if random.of(4) == 0 {
@@ -183,7 +184,7 @@ impl Lists {
         })
     }
 
-    /// Checks that all lists are consistent, and hold the live items.
+    /// Checks that the list is consistent, and has no more items than are alive.
     pub fn check(&self) {
         let list = self.shelf.list();
         list.assert_valid();
@@ -198,7 +199,8 @@ impl Lists {
         );
     }
 
-    /// Empties the lists: reclaim finds all listed items (S11), and the map is empty afterwards.
+    /// Empties the lists: reclaim must find all listed items (S11). Returns the remaining bytes of
+    /// the structures.
     pub fn empty(&self) -> u64 {
         let list = self.shelf.list();
         while self.registry.drop_caches() > 0 {}

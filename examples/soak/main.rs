@@ -4,16 +4,16 @@
 //!
 //! ```text
 //!     tenants   values in a Cache for short-lived groups                   every second   bytes charged = bytes of entries
-//!     pressure  levels by hand, budgets, drops, reclaim by hand            |          lists, names: consistent, and counted one by one
-//!     lists     items on a ListLru, of groups in three generations         |          exactly the expected objects are alive
-//!     churn     shrinkers with lists of their own, and their ends          |          bits for all that hold objects
+//!     pressure  levels by hand, budgets, drops, reclaim by hand            |          lists, names: consistent; dentries counted one by one
+//!     lists     items on a ListLru, of groups in three generations         |          no more items are listed than are alive
+//!     churn     shrinkers with lists of their own, and their ends          |          no callback has panicked
 //!     names     lookups, floods of missing names, changes                  '-> log    resident memory of this process and the server
 //!     server    clients of a lowwater-server, a process of its own
 //! ```
 //!
-//! At intervals everything is emptied: then the footprint must equal that of the first time. Only
-//! at the end resident memory is judged: a line through the last three quarters must not rise by
-//! more than the noise.
+//! At intervals everything is emptied: reclaim must find all listed objects, and the footprint must
+//! not exceed that of the first times. Only at the end resident memory is judged: a line through
+//! the last three quarters must not rise by more than the noise.
 //!
 //! `ci/soak.sh MINUTES` builds and runs it.
 
@@ -40,7 +40,7 @@ use pace::Pace;
 use server::Served;
 use watch::Watch;
 
-/// The interval between two times that everything is emptied.
+/// The interval, in seconds, at which everything is emptied.
 const EMPTY_EVERY: u64 = 20;
 
 /// Runs all parts for a while and checks them every second.

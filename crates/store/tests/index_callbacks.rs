@@ -109,7 +109,7 @@ fn the_index_frees_entries_that_a_changed_hash_hides() {
         let at = lies(&slot);
         let put = index.insert(slot, at, &guard, |there, new| there.key == new.key, &lies, |slot, _| Ok(slot));
         let slot = put.map_err(|error| error.to_string()).unwrap().1;
-        // As in a walk over a list, which has the handle.
+        // Compared by address, as by an eviction, which has the handle and no key.
         let found = index.remove(lies(&slot), &guard, |entry| std::ptr::eq(entry, &*slot), &lies, |_| ());
         drop((found, slot));
     }

@@ -51,8 +51,8 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn each_allocation_of_a_process_first_object_may_fail() {
-    // The chunk table, if it is allocated; a chunk, its node, the vector of chunks, and the slab's
-    // shared part.
+    // From the last to the first: the chunk table, if it is allocated; a chunk, the vectors of
+    // nodes and of chunks, and the slab's shared part. The table first, as it then stays.
     let needs = if numbers_allocate() { 5 } else { 4 };
     for nth in (0..needs).rev() {
         let slab = Slab::new();
@@ -64,7 +64,8 @@ fn each_allocation_of_a_process_first_object_may_fail() {
     assert!(first.is_some() && !came, "the first of five is for the whole process");
 }
 
-/// A walk that releases the lock leaves a cursor, which has a number while it is among slots.
+/// A walk that releases the lock leaves a cursor on the list. Links between slots are numbers of
+/// the chunk table, so the cursor takes such a number, too, for which the table may have to grow.
 #[test]
 fn a_walk_without_memory_for_its_cursor_ends_and_loses_nothing() {
     let _alone = alone();
@@ -86,7 +87,8 @@ fn a_walk_without_memory_for_its_cursor_ends_and_loses_nothing() {
         removed.drain(..).for_each(add);
         (nr, came)
     };
-    // Each of these has a chunk, and so a number.
+    // Each of these slabs has a chunk, and so uses up a number, until the table has to grow for the
+    // cursor's.
     let mut others = Vec::new();
     while walk(0) == (3, false) {
         if others.len() == 1_100 {
@@ -101,6 +103,7 @@ fn a_walk_without_memory_for_its_cursor_ends_and_loses_nothing() {
     assert_eq!(lru.count_one(tree.root(), NodeId::ZERO), 3);
 }
 
+/// More objects than the 1,024 slots from which a slab has several thread caches.
 const THINGS: usize = 3_000;
 
 #[test]
@@ -125,7 +128,7 @@ fn a_slab_continues_after_a_failed_allocation() {
     }
     assert!(footprints.len() > 10, "{footprints:?}");
     assert!(footprints.iter().all(|footprint| footprint == &footprints[0]), "all is as with memory: {footprints:?}");
-    assert_eq!(unseen, 2, "stripes, and what leads to them, can be done without for a while");
+    assert_eq!(unseen, 2, "the thread caches, and the pointer to them, can be done without for a while");
     drop(footprints);
     settle();
     assert_eq!(ALLOCATED.get(), before);
@@ -194,8 +197,6 @@ fn an_indexes_footprint_equals_its_allocations() {
         }
     }
     assert!(index.footprint().get() > 50_000, "{:?}", index.footprint());
-    // A handle that is dropped while its object is in the index leaves the object there, and keeps
-    // the slab alive.
     take_out(handles.drain(..), &index);
     drop((handles, index));
     settle();
@@ -267,7 +268,7 @@ fn a_large_indexes_footprint_equals_its_allocations_and_chunks() {
     assert_eq!(ALLOCATED.get(), first);
 }
 
-/// Every third allocation while a pool comes into use.
+/// Refuses every third of the first 45 allocations while a pool comes into use.
 #[test]
 #[cfg(not(miri))]
 fn a_large_index_continues_after_a_failed_allocation() {

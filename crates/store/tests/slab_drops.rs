@@ -14,6 +14,7 @@ use lowwater_store::{slotted, CompressedLinks};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Far more than the stack frames that the small stack has room for.
 #[cfg(debug_assertions)]
 const OBJECTS: u64 = 200_000;
 #[cfg(not(debug_assertions))]
@@ -81,7 +82,8 @@ fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&child.stderr));
 }
 
-/// Each object drops `each` handles of `next` when it is dropped.
+/// Adds the handles of `OBJECTS` objects to `handles`. Each object drops `each` handles of `next`
+/// when it is dropped.
 fn fill<const KIND: usize, const NEXT: usize>(
     slab: &Slab<Object<KIND>>,
     handles: &Arc<Handles<KIND>>,
@@ -142,7 +144,7 @@ fn nested_drops_that_waited_for_a_reader_need_little_stack() {
     });
 }
 
-/// A `Drop` that collects, each time.
+/// Each `Drop` calls `collect`.
 #[test]
 fn drops_that_collect_need_little_stack() {
     on_a_small_stack("drops_that_collect_need_little_stack", || {
@@ -198,7 +200,7 @@ fn drops_without_their_slab_need_little_stack() {
     });
 }
 
-/// Objects that own the next slab, and so on: like nested boxes, but without the stack.
+/// A chain: each object owns the slab and the handle of the next object, like nested boxes.
 #[cfg(feature = "std")]
 #[test]
 fn slabs_that_own_each_other_need_little_stack() {
@@ -293,7 +295,8 @@ fn a_panicking_or_maximal_weight_keeps_no_object() {
     slab.assert_valid();
 }
 
-/// A handle that a thread-local drops after the thread's other thread-locals are destroyed.
+/// The destructor of a thread-local drops handles, on a thread that uses the library only then. (On
+/// a thread that used the library before: `hazards/late.rs`.)
 #[test]
 fn a_handle_may_be_dropped_by_a_late_thread_local() {
     type Late = (Vec<Slot<Object<0>>>, Arc<Slab<Object<0>>>);
@@ -306,7 +309,8 @@ fn a_handle_may_be_dropped_by_a_late_thread_local() {
     slab.assert_valid();
 }
 
-/// A leaked handle leaks its own memory, and nothing else.
+/// A leaked handle leaks its object with its chunk and the slab's shared part, and delays no other
+/// object.
 #[test]
 fn a_leaked_handle_keeps_its_object() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {

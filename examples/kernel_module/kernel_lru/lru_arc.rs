@@ -91,7 +91,7 @@ impl<T> LruItem<T> {
         was.is_ok()
     }
 
-    /// Ends a claim. The caller takes over the reference of the list.
+    /// Ends a claim. The caller takes over the reference of the list or `Isolated`.
     #[inline]
     pub(super) fn unclaim(&self) {
         // Release: pairs with `claim`.

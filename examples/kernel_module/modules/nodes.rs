@@ -10,8 +10,7 @@
 use super::kernel_lru;
 use lowwater_lru_core::{NodeId, Topology};
 
-/// The machine's nodes. Only the number of their ids is needed, which may have gaps: entries and
-/// scans come with a node.
+/// The number of node ids, of which some may be unused.
 pub(crate) struct Nodes(u16);
 
 impl Nodes {

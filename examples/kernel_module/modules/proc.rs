@@ -25,7 +25,7 @@ extern "C" {
     fn lowwater_proc_remove(entry: *mut c_void);
 }
 
-/// The file. Dropping it waits for running commands, and reports their number.
+/// The file. Dropping it reports the number of running commands, and waits for them.
 ///
 /// # Invariants
 ///
@@ -73,7 +73,7 @@ impl Drop for ProcFile {
     }
 }
 
-/// A line of limited length.
+/// A writer into a buffer of limited length.
 struct Line<'a> {
     room: &'a mut [u8],
     len: usize,

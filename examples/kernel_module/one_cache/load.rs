@@ -4,12 +4,13 @@
 //! | command | does |
 //! |---|---|
 //! | `fill N` | inserts the worker's first N numbers |
-//! | `churn N` | N times: promotes, reads, removes or inserts a random number of these |
+//! | `churn N` | N times: promotes, reads, removes or inserts a filled number, at random |
 //! | `pairs N SPAN` | N times: removes one of the first SPAN entries, and adds it again |
-//! | `empty` | removes all numbers of the worker |
+//! | `empty` | removes all filled numbers of the worker |
 //! | `count` | reports the number of listed entries |
 //!
-//! A command that is added must have the same result in both, as their outputs are compared.
+//! A command that is added must have the same result with the kernel's lists and with lowwater's,
+//! as the outputs are compared.
 
 use super::cache::Cache;
 use core::fmt::{self, Write};

@@ -79,12 +79,14 @@ impl Drop for Told {
     }
 }
 
-/// Calls `f` inside each callback of the containers: closures, traits, and the `Drop`s of their
-/// objects, which run on any thread that uses the read side.
+/// Calls `f` inside each closure and trait method that the containers call, and a result of
+/// `on_drop` inside each `Drop` of their objects, which may run on any thread that uses the read
+/// side.
 fn in_each_callback(f: fn(), on_drop: impl Fn() -> Box<dyn FnOnce() + Send>) {
     let (index, guard) = (ExtendibleIndex::<Entry>::new(), pin());
     let hash = |entry: &Entry| entry.2;
     let mut slots: Vec<_> = (0..50).map(|n| put(&index, n)).collect();
+    // An object that replaces another, and a new one.
     for n in [7, 100] {
         let slot = index.slab().alloc(entry(n), N0).ok().expect("memory");
         let is = |there: &Entry, new: &Entry| {
@@ -170,6 +172,7 @@ fn let_go() {
 #[test]
 fn guards_and_readers_may_be_dropped_in_any_callback() {
     within("guards", || {
+        // The last number is larger than that of all callbacks: some guards outlive them.
         for held in [1, 10, 200] {
             hold(held);
             in_each_callback(let_go, || Box::new(let_go));
@@ -185,7 +188,8 @@ fn guards_and_readers_may_be_dropped_in_any_callback() {
     });
 }
 
-/// Readers of other tests may delay the drops.
+/// Uses each read side until all objects are dropped: a grace period ends only in a later call, and
+/// readers of other tests may delay it.
 fn until_dropped(dropped: &AtomicU32, all: u32) {
     let start = std::time::Instant::now();
     while dropped.load(Relaxed) != all {
@@ -296,7 +300,7 @@ fn items_may_use_their_lists_when_they_are_dropped() {
         assert!(lists.del(&twice).is_some());
         drop(twice);
         drop(error);
-        // and by a replacement.
+        // and after a replacement.
         let (old, new) = (uses(&weak, 1), uses(&weak, 1));
         lists.add(old.clone(), root, N0).map_err(drop).unwrap();
         drop(lists.replace(&old, new));

@@ -42,8 +42,8 @@ pub fn entry(n: u64) -> Entry {
     Entry(CompressedLinks::new(), SlotState::new(0), n)
 }
 
-/// Inserts an object and returns its handle, to be dropped after the index: an object is not freed
-/// while it is in an index.
+/// Inserts an object and returns its handle. The object is freed when it has no handle and is in no
+/// index.
 pub fn put(index: &ExtendibleIndex<Entry>, n: u64) -> Slot<Entry> {
     let slot = index.slab().alloc(entry(n), N0).ok().expect("memory");
     let (is, hasher) = (|there: &Entry, new: &Entry| there.2 == new.2, |entry: &Entry| entry.2);
@@ -148,7 +148,7 @@ fn a_leaked_group_walk_keeps_only_its_group() {
             assert_eq!(top.descendants().count(), 1);
             let new = top.create("new").unwrap();
             assert_eq!(top.descendants().last(), Some(new.clone()));
-            // Walks that stood on the first three groups have leaked a handle on each.
+            // The walks of 2, 3 and 4 steps have leaked a handle on the child that they stood on.
             assert_eq!(ids.iter().filter(|id| tree.get(**id).is_some_and(|group| group != new)).count(), 3);
             new.offline().unwrap();
             top.offline().unwrap();

@@ -36,6 +36,7 @@ fn a_cursor_of_another_index_ends() {
         let mut slots: Vec<_> = (0..20_000).map(|n| put(&large, n)).collect();
         slots.extend((0..10).map(|n| put(&small, n)));
         let guard = pin();
+        // Up to more steps than the large index has segments, 32: a step visits one segment.
         for first in 0..40 {
             let mut at = Cursor::new();
             for _ in 0..first {

@@ -30,7 +30,7 @@ fn thread_bound_types_are_not_send() {
     <Reader as IsNotSend<_>>::is_so();
     <Isolate<'static, Item> as IsNotSend<_>>::is_so();
     <LruStatus<'static> as IsNotSend<_>>::is_so();
-    // It owns nothing, and a lifetime binds it to the call of the callback.
+    // `Send` is harmless: it owns nothing, and a lifetime binds it to the call of the callback.
     is_send_and_sync::<Unlocked<'static>>();
 
     is_send_and_sync::<(Memcg, MemcgTree, RcuCell<u64>, ZeroedAtomics)>();

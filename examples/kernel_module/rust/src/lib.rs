@@ -1,9 +1,7 @@
 //! A cache's lists for a kernel module: per group and per node, with a shrinker that scans them.
 //! `lowwater.h` is the C side.
 //!
-//! Every function here is called from C, so each documents its arguments.
-//!
-//! A change of a signature must be made in `lowwater.h`, too.
+//! A change of an `extern "C"` function's signature must be made in `lowwater.h`, too.
 
 #![no_std]
 
