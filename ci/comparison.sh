@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks benches/comparison: it builds as locked, without a warning; the programs of
-# docs/MIGRATING.md pass, including those of the contenders; and each section prints results. It
+# docs/MIGRATING.md pass, including moka's; and each section prints results. It
 # builds for some minutes, so it is no step of .ci/run. No figures are checked: the sizes are small,
 # and the machine may have other work.
 set -euo pipefail

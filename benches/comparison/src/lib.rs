@@ -1,4 +1,4 @@
-//! The programs of docs/MIGRATING.md, including those of the contenders, as tests: `cargo test
+//! The programs of docs/MIGRATING.md, including moka's, as tests: `cargo test
 //! --doc -- --include-ignored`.
 //!
 //! A program of the page that does not compile any more is found by `ci/comparison.sh`.
