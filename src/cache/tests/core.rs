@@ -315,6 +315,20 @@ fn the_allocator_is_trimmed_when_half_of_the_most_records_have_left() {
     assert_eq!(most(), MOST - 1);
 }
 
+/// A count visits the whole index's sizes, so it is made only after a part of the entries has left.
+#[test]
+fn entries_are_counted_again_when_a_64th_of_them_was_evicted() {
+    let cache = cache_of(ByteSize::mib(1));
+    let core = &cache.inner.core;
+    core.queues.note_len(6_400, ByteSize::ZERO, core.notifier.ghosts());
+    core.queues.note_evicted(99);
+    assert!(!core.queues.is_count_due());
+    core.queues.note_evicted(1);
+    assert!(core.queues.is_count_due());
+    core.queues.note_len(6_300, ByteSize::ZERO, core.notifier.ghosts());
+    assert!(!core.queues.is_count_due(), "the next hundred begins");
+}
+
 #[test]
 fn a_listener_sees_statistics_without_the_removed_entries() {
     let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
