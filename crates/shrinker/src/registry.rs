@@ -1,8 +1,8 @@
-//! The registry of shrinkers of one runtime. It has no thread and no clock of its own; a
-//! [`Reclaimer`](crate::Reclaimer) or the caller provides them.
+//! The registry of shrinkers of one runtime. It has no thread: a [`Reclaimer`](crate::Reclaimer) or
+//! the caller reclaims through it.
 //!
-//! From the lowest to the highest; the map, the pass and direct reclaim are between the core and
-//! the calls of the handle:
+//! Its modules, from the lowest to the highest. `registry_core` uses the map; the pass and direct
+//! reclaim use `registry_core`, and `reclaim` uses them:
 //!
 //! | module | |
 //! |---|---|
@@ -13,11 +13,12 @@
 //! | `registered` | a registered shrinker, and the right to call it |
 //! | `debt_listener` | the trait for notifications of deferred objects |
 //! | `registry_core` | the registered shrinkers, by id |
+//! | `pair_hint` | the last known slot of a pair in the table of pairs |
 //! | `miss_reporter` | the handle for reporting misses on evicted objects |
 //! | `filter`, `select` | selections of shrinkers, groups and nodes |
 //! | `registration`, `builder` | registering and unregistering a shrinker |
-//! | `handle` | [`Registry`] |
-//! | `reclaim`, `inspect` | its calls |
+//! | `handle` | [`Registry`]: its constructors and parts |
+//! | `reclaim`, `inspect` | the calls of [`Registry`] |
 
 mod builder;
 mod caches;

@@ -1,5 +1,5 @@
 //! The kernel's two tracepoints around a visit, as `tracing` events with the same names and fields;
-//! nothing without the feature.
+//! nothing without the feature `tracing`.
 //!
 //! | field | kernel | here |
 //! |---|---|---|
@@ -7,12 +7,12 @@
 //! | `shrink` | address of its scan function | its name |
 //! | `gfp_flags` | | [`Reclaim`](crate::Reclaim) flags |
 //! | `nid`, `memcg_id` | | node and group |
-//! | `nr_objects_to_shrink`, `unused_scan` | debt before | the same |
-//! | `new_scan` | debt after | the same |
+//! | `nr_objects_to_shrink`, `unused_scan` | debt before | the debt that the visit took, which may be a part or 0 |
+//! | `new_scan` | debt after | the same; 0 for a visit that leaves the debt alone |
 //! | `cache_items`, `delta`, `total_scan`, `priority` | | objects counted; this pass's own part; objects to scan, and at the end the rest of them |
 //! | `retval` | freed | the same |
 //!
-//! A change must keep names and fields, which the kernel's tools expect.
+//! A change must keep names and fields, so that scripts for the kernel's events apply.
 
 use crate::budget::Plan;
 use crate::registry::Registered;

@@ -5,12 +5,12 @@
 //!     ghost hit  -> Tallies::hit        misses that a given amount of memory would have saved, by distance
 //!     scan       -> Tallies::scanned    objects that were scanned and kept, because they were used
 //!     Tallies    -> Score               the best hits per byte over all distances, as a logarithm
-//!     scores     -> Pairs::select       the candidate with the least score is the next victim
+//!     scores     -> LeastUseful::choose the candidate (Pairs::select) of the least score is the next victim
 //! ```
 //!
 //! The algorithm is utility-based cache partitioning with look-ahead (Qureshi and Patt, 2006): the
 //! utility of a pair is the greatest mean of hits per byte from its present size to any distance,
-//! so that a pair whose hits begin at a large distance (a loop, a second queue) is not missed.
+//! so that a pair whose hits begin at a large distance (a loop that does not fit) is not missed.
 //! Three things are added:
 //!
 //! * Tallies decay: they halve when the bytes evicted from victims amount to a quarter of the

@@ -1,8 +1,10 @@
-//! A registry with an allocator that fails: every function that is documented to return an error
-//! without memory does so, for each of its allocations in turn, on a stable compiler, and leaks
-//! nothing.
+//! A registry with an allocator that fails once, at each allocation of a call in turn. The creation
+//! of a registry, `alloc` and `try_register` return their documented error and leak nothing. Not
+//! tested: `try_occupancy`, which can report an error only with `--cfg lowwater_try_arc`.
 //!
-//! Reclaim itself must work without any memory: the last test.
+//! Reclaim runs because memory is short, so it must not abort for want of memory: the last test.
+//!
+//! A new function with this error needs a test.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -40,7 +42,8 @@ fn pool(objects: u64) -> Arc<Pool> {
     Arc::new(Pool(AtomicU64::new(objects)))
 }
 
-/// One-time allocations of a thread and a tree, which do not belong to a registry.
+/// Creates a tree, and makes the one-time allocations of the thread and the tree, which do not
+/// belong to a registry.
 fn warm_up() -> MemcgTree {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
@@ -68,6 +71,7 @@ fn each_allocation_of_a_registry_may_fail() {
             drop(made);
             assert_eq!((ALLOCATED.get(), tree.footprint()), (start, footprint), "nothing is left of allocation {nth}");
             if !refused {
+                // With fewer, the allocator would not have failed as it should.
                 assert!(nth >= 7, "{nth} allocations");
                 break;
             }
@@ -79,7 +83,7 @@ fn each_allocation_of_a_registry_may_fail() {
 fn each_allocation_of_a_shrinker_may_fail() {
     let tree = warm_up();
     let registry = Registry::new(&tree, 1);
-    // Tables grow meanwhile.
+    // A hundred shrinkers, so that the tables of ids grow in some of the calls.
     let mut kept = Vec::with_capacity(100);
     for n in 0..100_u32 {
         let shrinker = pool(10);
@@ -126,7 +130,7 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
         let shrinker = pool(3_000);
         let registration = prepared.register(Arc::clone(&shrinker) as Arc<_>);
         let ((), refused) = refused_after(nth, || {
-            // From here on no call may abort: this is the code that runs because memory is short.
+            // From here on no call may abort.
             occupancy.occupied(&group, N0);
             registry.shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
             FullScan::new(&registry).shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
@@ -136,7 +140,7 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
             Job::new(group.clone(), ByteSize::ZERO).step(&registry, N0, 10);
             registry.sweep();
         });
-        // Pairs for which there was no memory are found again.
+        // With memory again, pairs for which there was none are found.
         registry.drop_caches();
         assert_eq!(shrinker.0.load(Relaxed), 0, "allocation {nth}");
         drop(registration);

@@ -1,9 +1,10 @@
-//! Shrinkers with wrong results: 0 objects, more objects than exist, progress without effect,
-//! permanent refusal. Each call ends (S21), and no other shrinker is starved.
+//! Shrinkers with unusual or wrong results: 0 as a number of objects, more objects than exist,
+//! progress without effect, permanent refusal. Each call ends (S21), and no other shrinker is
+//! starved.
 //!
 //! Numbers such as S21 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that an honest shrinker beside the wrong ones is not starved.
+//! A new wrong result is added to `LIES`, beside which a correct shrinker must not be starved.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -24,10 +25,10 @@ fn pass(registry: &Registry, priority: u8, flags: Reclaim) -> Progress {
     registry.shrink(registry.root(), N0, priority, flags, &mut Work::unlimited())
 }
 
-/// The correct count, from an implementation that returns 0 as a number like any other.
-fn number(shelf: &Arc<Shelf>) {
-    let again = Arc::downgrade(shelf);
-    let count = move |sc: &ShrinkControl<'_>| Some(Count::Objects(again.upgrade()?.len(sc.memcg(), sc.node())));
+/// Makes the shelf return the correct count, but 0 as a number like any other: `Objects(0)`.
+fn count_as_number(shelf: &Arc<Shelf>) {
+    let weak = Arc::downgrade(shelf);
+    let count = move |sc: &ShrinkControl<'_>| Some(Count::Objects(weak.upgrade()?.len(sc.memcg(), sc.node())));
     shelf.count.set(Box::new(count)).ok().unwrap();
 }
 
@@ -35,7 +36,7 @@ fn number(shelf: &Arc<Shelf>) {
 fn s12_a_shrinker_with_0_objects_is_counted_once_more_and_then_after_occupied() {
     const GROUPS: u64 = 50;
     let (tree, registry, shelf, _registration) = one_shelf();
-    number(&shelf);
+    count_as_number(&shelf);
     let groups: Vec<_> = (0..GROUPS).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     groups.iter().for_each(|group| shelf.add(group, N0, 1));
     assert_eq!(registry.drop_caches(), GROUPS);
@@ -52,13 +53,13 @@ fn s12_a_shrinker_with_0_objects_is_counted_once_more_and_then_after_occupied() 
 #[test]
 fn s11_an_object_added_between_both_counts_is_found() {
     let (tree, registry, shelf, _registration) = one_shelf();
-    let (again, root, calls) = (Arc::downgrade(&shelf), tree.root().clone(), AtomicU64::new(0));
+    let (weak, root, calls) = (Arc::downgrade(&shelf), tree.root().clone(), AtomicU64::new(0));
     let count = move |_: &ShrinkControl<'_>| {
-        let shelf = again.upgrade()?;
+        let shelf = weak.upgrade()?;
         let len = shelf.len(&root, N0);
         if calls.fetch_add(1, Relaxed) == 0 {
-            // An object is added just after the count. The bit is still set, so this add does not
-            // set it.
+            // Objects are added just after the first count. The bit is still set, so this add does
+            // not set it.
             shelf.add(&root, N0, 3);
         }
         Some(Count::Objects(len))
@@ -73,11 +74,11 @@ fn s11_an_object_added_between_both_counts_is_found() {
 fn an_unaware_shrinker_with_0_objects_is_still_counted() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
-    // Its objects are never reported: it has no lists, and never calls `occupied`.
+    // Its objects are never reported: the shelf gets no occupancy.
     let shelf = Arc::new(Shelf::new());
-    number(&shelf);
-    let registration = registry.builder("plain").memcg_aware(false).numa_aware(false).alloc().unwrap();
-    let _registration = registration.register(Arc::clone(&shelf) as Arc<_>);
+    count_as_number(&shelf);
+    let prepared = registry.builder("plain").memcg_aware(false).numa_aware(false).alloc().unwrap();
+    let _registration = prepared.register(Arc::clone(&shelf) as Arc<_>);
     for round in 1..=3 {
         assert_eq!(pass(&registry, 0, Reclaim::KSWAPD).callbacks, 1, "round {round}");
     }
@@ -106,7 +107,7 @@ const LIES: [Lie; 9] = [
         sc.set_nr_scanned(u64::MAX);
         Scan::Freed(0)
     }),
-    ("both", |sc| {
+    ("freed and looked at more than there can be", |sc| {
         sc.set_nr_scanned(u64::MAX);
         Scan::Freed(u64::MAX)
     }),
@@ -117,7 +118,7 @@ const LIES: [Lie; 9] = [
     }),
 ];
 
-/// A shrinker with wrong results, and a correct shelf of 2,000 objects after it in each pass.
+/// A shelf with wrong results, and a correct one of 2,000 objects, which each pass calls after it.
 fn beside(
     scan: fn(&mut ShrinkControl<'_>) -> Scan,
     count: impl Fn() -> u64 + Send + Sync + 'static,
@@ -142,10 +143,11 @@ fn beside(
 fn s21_wrong_results_end_the_call_and_starve_no_shrinker() {
     for counted in [1, 100, u64::MAX] {
         for (lie, scan) in LIES {
+            // No bound in time, as a busy machine could need more than 200 calls with one.
             let config = || RegistryConfig::new(1).direct_time_max_ns(u64::MAX);
             let says = || format!("{lie}, of {counted}");
-            // A pass with a bound: the first shrinker uses up its own part, and the next pass
-            // begins after it.
+            // Passes with a bound: if the wrong shelf uses it up, the next pass begins after that
+            // shelf.
             let (_tree, registry, [_liar, (honest, _held)]) = beside(scan, move || counted, config());
             for _ in 0..3 {
                 let mut work = Work::objects(4_096);
@@ -162,8 +164,8 @@ fn s21_wrong_results_end_the_call_and_starve_no_shrinker() {
                 assert!(call < 199, "{}: direct reclaim, {} left", says(), honest.total());
             }
 
-            // Debts in the background, and then a drop, with a shrinker that does not cause
-            // millions of calls.
+            // Debts in the background, and then a drop. At most 1,000 objects are counted, because
+            // a visit without a bound would call the wrong shelf a million times.
             let (_tree, registry, [liar, (honest, _held)]) = beside(scan, move || counted.min(1_000), config());
             pass(&registry, 3, Reclaim::FOREGROUND);
             registry.pay_debts(registry.root(), N0, &mut Work::objects(1 << 16));
@@ -198,7 +200,7 @@ fn a_job_with_a_lying_shrinker_frees_all_of_the_honest_one() {
         let (tree, registry, [_liar, (honest, _held)]) = beside(scan, || u64::MAX, RegistryConfig::new(1));
         let _ = tree.root().try_charge(ByteSize::new(1)).unwrap();
         let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
-        // None of its freed objects is charged: the job continues until nothing is left to prove.
+        // The objects are not charged, so usage never falls: the job ends only when it gives up.
         for _ in 0..200 {
             if honest.total() == 0 || !matches!(job.step(&registry, N0, 4_096), Step::Again | Step::BackOff) {
                 break;
@@ -227,7 +229,7 @@ fn a_scan_bound_is_exact_for_shrinkers_that_scan_as_requested() {
             assert_eq!((progress.scanned, work.scan_left()), (bound, 0), "batch {batch}");
             let most = shelves.iter().map(|(shelf, _)| shelf.scanned_most.load(Relaxed)).max();
             assert_eq!(most, Some(bound.min(batch)), "batch {batch}: no call is requested to scan more than is left");
-            // The same for paying debts, and for direct reclaim.
+            // The same for paying debts, and below for direct reclaim.
             let mut work = Work::objects(bound);
             let defer = Reclaim::MAY_BLOCK;
             shelves[0].0.scan.set(Box::new(|sc| (!sc.flags().contains(Reclaim::MAY_FS)).then_some(Scan::Stop))).ok();
@@ -250,7 +252,7 @@ fn a_scan_bound_is_exact_for_shrinkers_that_scan_as_requested() {
 #[test]
 fn a_scan_bound_is_exceeded_by_the_last_call_only() {
     let (tree, registry, shelf, _registration) = one_shelf();
-    // A page at a time.
+    // The shelf scans whole pages of 512 objects.
     shelf
         .scan
         .set(Box::new(|sc| {

@@ -1,8 +1,8 @@
-//! The pass compared with the baseline, which calls every shrinker: both always free the same
-//! objects.
+//! The pass compared with the baseline (`FullScan`), which calls every shrinker: both always free
+//! the same objects.
 //!
-//! Histories are drawn by proptest. A difference means that a bit or a debt was lost, or that a
-//! pass visited too little.
+//! Two equal worlds run the same random operations. A difference means that a bit or a debt was
+//! lost, or that a pass visited too little. Calls are not compared: the pass makes fewer.
 //!
 //! A new way to call shrinkers is compared in the same way.
 
@@ -54,8 +54,8 @@ impl World {
     }
 
     fn add(&self, shelf: usize, group: usize, node: u16, objects: u64) {
-        // For a shelf that is not aware of groups or nodes, the objects are where it is called for
-        // them.
+        // A shelf that is not aware of groups or nodes is called for the root or node 0 only, so
+        // its objects are there.
         let group = if shelf == 1 { 0 } else { group };
         let node = if shelf == 2 { 0 } else { node };
         self.shelves[shelf].0.add(&self.groups[group], NodeId::new(node), objects);
@@ -117,8 +117,8 @@ proptest! {
                     let flags = if background { Reclaim::KSWAPD } else { Reclaim::FOREGROUND };
                     let (node, mut work) = (NodeId::new(node), Work::unlimited());
                     let ours = bits.registry.shrink(&bits.groups[group], node, priority, flags, &mut work);
-                    let every = FullScan::new(&plain.registry);
-                    let theirs = every.shrink(&plain.groups[group], node, priority, flags, &mut work);
+                    let full_scan = FullScan::new(&plain.registry);
+                    let theirs = full_scan.shrink(&plain.groups[group], node, priority, flags, &mut work);
                     let freed = |progress: Progress| (progress.freed, progress.scanned);
                     prop_assert_eq!(freed(ours), freed(theirs));
                 }

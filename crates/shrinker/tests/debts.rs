@@ -9,7 +9,7 @@
 //!
 //! Numbers such as S24 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that debts are compared exactly.
+//! A change must ensure that debts are compared exactly, but for a carried fraction of an object.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -29,7 +29,7 @@ const N0: NodeId = NodeId::ZERO;
 /// A caller inside a file system: it may not take the caches' locks.
 const NOFS: Reclaim = Reclaim::MAY_BLOCK.union(Reclaim::MAY_IO);
 
-/// A shelf that cannot be reclaimed from inside its own file system.
+/// A registry and a shelf that defers the scan if the caller lacks [`Reclaim::MAY_FS`].
 fn world(nodes: usize) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
     let world = shelf_on(nodes, Shelf::new());
     world
@@ -46,6 +46,7 @@ fn world(nodes: usize) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
     world
 }
 
+/// Leaves a debt: a pass at this priority that may not scan.
 fn defer(registry: &Registry, memcg: &Memcg, node: NodeId, priority: u8) {
     registry.shrink(memcg, node, priority, NOFS, &mut Work::unlimited());
 }
@@ -64,9 +65,9 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<(Memcg, NodeId, Kick)>>);
+struct Recorder(Mutex<Vec<(Memcg, NodeId, Kick)>>);
 
-impl DebtListener for Told {
+impl DebtListener for Recorder {
     fn notify_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
         self.0.lock().unwrap().push((memcg.clone(), node, kick));
     }
@@ -76,18 +77,18 @@ impl DebtListener for Told {
 fn the_debt_listener_is_notified_at_once_of_large_debts() {
     let (tree, registry, shelf, _registration) = world(2);
     let (group, node) = (tree.root().create("g").unwrap(), NodeId::new(1));
-    let told = Arc::new(Told::default());
-    registry.set_debt_listener(Some(Arc::clone(&told) as Arc<dyn DebtListener>));
+    let recorder = Arc::new(Recorder::default());
+    registry.set_debt_listener(Some(Arc::clone(&recorder) as Arc<dyn DebtListener>));
     shelf.add(&group, node, 100_000);
     defer(&registry, tree.root(), node, 12);
-    assert_eq!(told.0.lock().unwrap().pop(), Some((group.clone(), node, Kick::Soon)), "48 objects of 100,000");
+    assert_eq!(recorder.0.lock().unwrap().pop(), Some((group.clone(), node, Kick::Soon)), "48 objects of 100,000");
     defer(&registry, tree.root(), node, 3);
-    assert_eq!(told.0.lock().unwrap().pop(), Some((group.clone(), node, Kick::Now)), "a quarter of all");
+    assert_eq!(recorder.0.lock().unwrap().pop(), Some((group.clone(), node, Kick::Now)), "a quarter of all");
     registry.shrink(tree.root(), node, 3, Reclaim::FOREGROUND, &mut Work::objects(1000));
-    assert!(told.0.lock().unwrap().is_empty(), "a thread that scans leaves no debt");
+    assert!(recorder.0.lock().unwrap().is_empty(), "a thread that scans leaves no debt");
     // The background is not notified of debts that it leaves itself.
     registry.shrink(tree.root(), node, 3, NOFS | Reclaim::BACKGROUND, &mut Work::unlimited());
-    assert!(told.0.lock().unwrap().is_empty());
+    assert!(recorder.0.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -101,7 +102,8 @@ fn s24_debts_are_paid_in_the_background_without_any_pressure_and_exactly() {
     for priority in [12, 4, 8] {
         let before = shelf.total();
         defer(&registry, &group, node, priority);
-        // Exactly the part, plus at most a carried fraction. It leaves the debt before it is scanned.
+        // Exactly the part, plus at most a carried fraction. Objects are taken from the debt before
+        // they are scanned, so the test waits for both.
         let exact = shelf_part(before - 100_000, priority);
         wait_until("all is scanned", || owed() == 0 && before - shelf.total() + 1 >= exact);
         let freed = before - shelf.total();
@@ -110,6 +112,7 @@ fn s24_debts_are_paid_in_the_background_without_any_pressure_and_exactly() {
     assert_eq!(shelf.len(tree.root(), N0), 100_000, "without a debt nothing is paid");
 }
 
+/// Returns the part of a cache that a pass scans or defers, at `seeks` 2.
 fn shelf_part(freeable: u64, priority: u8) -> u64 {
     freeable * 4 / (2 << priority)
 }
@@ -134,8 +137,8 @@ fn s5_a_debt_is_paid_once_by_concurrent_payers() {
             });
         }
     });
-    // A thread that checks while another has taken the debt sees none, and returns; the objects
-    // that the other one puts back are paid here.
+    // A thread that checks while another has taken the last objects sees no debt, and returns;
+    // objects that the other thread puts back are paid here.
     while registry.pay_debts(tree.root(), N0, &mut Work::unlimited()).1 > 0 {}
     let paid = 1_000_000 - shelf.total();
     assert_eq!(paid, debt);
@@ -217,11 +220,12 @@ fn a_back_off_keeps_the_priority_a_bounded_number_of_times() {
         .unwrap();
     shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
+    // `BACK_OFFS_MAX` of `reclaimer/step.rs`.
     for _ in 0..8 {
         assert_eq!(job.step(&registry, N0, 4096), Step::BackOff);
         assert_eq!(job.priority(), 12);
     }
-    assert_eq!(job.step(&registry, N0, 4096), Step::Again, "it has had its rest");
+    assert_eq!(job.step(&registry, N0, 4096), Step::Again, "the ninth request in a row is ignored");
     assert_eq!(job.priority(), 11);
     assert_eq!(registration.stats().back_offs, 9);
 }
@@ -258,7 +262,7 @@ fn a_small_debt_is_paid_soon_and_not_at_the_next_sweep() {
     shelf.add(tree.root(), N0, 1_000_000);
     let _reclaimer = start(&registry);
     for _ in 0..3 {
-        // The thread sleeps until its next sweep, in an hour.
+        // By the end of this sleep the reclaimer waits for its next sweep, in an hour.
         std::thread::sleep(Duration::from_millis(20));
         defer(&registry, tree.root(), N0, 12);
         wait_until("a small debt is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);

@@ -1,9 +1,10 @@
-//! Faults around reclaim: callbacks that block, panic or lie, clocks that jump, groups that vanish,
-//! threads that cannot be started. Each leads to a clear error or none, loses nothing, and
+//! Faults around reclaim: callbacks that block, panic or lie, clocks that jump, limits below the
+//! usage, threads that cannot be started. Each leads to a clear error or none, loses nothing, and
 //! everything else continues.
 //!
-//! Other files: callbacks that panic, re-enter or return nonsense (`invariants.rs`), the sources of
-//! pressure (`lowwater-pressure`), allocation (`faults_memory.rs` of the root package).
+//! Faults in other files: callbacks that panic or re-enter without a reclaimer thread
+//! (`invariants.rs`), wrong results (`answers.rs`), failed allocations (`alloc.rs`), the sources of
+//! pressure (`lowwater-pressure`).
 //!
 //! A change must ensure that each fault is followed by a call that must still work.
 
@@ -82,9 +83,9 @@ fn a_blocking_callback_delays_only_its_caller() {
         group.offline().unwrap();
         assert_eq!(third.len(tree.root(), N0), 5);
         assert_eq!(slow_registration.stats().in_flight, 1);
-        // Another thread can call the slow shrinker, too: it does not queue behind the first call.
+        // A second thread that calls the slow shrinker does not wait for the first one.
         let freed = registry.drop_caches();
-        assert!((15..=25).contains(&freed), "{freed}: both honest ones, and the slow one's second answer");
+        assert!((15..=25).contains(&freed), "{freed}: all of the other two, and the slow one's from its second call");
         assert_eq!((third.total(), other.total()), (0, 0));
         third_registration.unregister().unwrap();
         other_registration.unregister().unwrap();
@@ -139,8 +140,8 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
 
 #[test]
 fn a_thread_that_panics_between_two_calls_keeps_no_lock() {
-    // A panic of a callback is caught, but a panic of the thread's own code is not: here it panics
-    // in each place that runs user code.
+    // A panic of a callback is caught, but a panic of the thread's own code is not: here the thread
+    // panics wherever its own code runs while it uses the registry.
     let (tree, registry, shelf, registration) = one_shelf();
     shelf.add(tree.root(), N0, 100);
     let dies = |f: &(dyn Fn() + Sync)| {
@@ -260,7 +261,7 @@ fn limits_below_the_usage_are_reached_in_the_background() {
     let _charged = tenant.try_charge(ByteSize::new(10)).unwrap();
 }
 
-/// The system provides no thread. The limit cannot be removed from this process again, so the test
+/// The system provides no thread. The limit cannot be removed from a process again, so each test
 /// runs in a child process: this test's own binary, whose threads request more stack than there is
 /// address space.
 #[cfg(target_os = "linux")]
@@ -271,6 +272,8 @@ mod no_threads {
 
     const CHILD: &str = "LOWWATER_FAULTS_CHILD";
 
+    /// Returns true in the child. Otherwise runs the test `test` in a child, after the shell
+    /// commands `shell`, asserts that it passes, and returns false.
     fn in_child(test: &str, shell: &str) -> bool {
         if std::env::var_os(CHILD).is_some() {
             return true;
@@ -309,9 +312,9 @@ mod no_threads {
     fn a_partial_start_stops_its_threads_again() {
         let name = "no_threads::a_partial_start_stops_its_threads_again";
         if std::env::var_os("LOWWATER_SANITIZER").is_some() {
-            return println!("skipped: a sanitizer has no use for a limit on addresses");
+            return println!("skipped: a sanitizer needs more address space than the limit");
         }
-        // Address space for a few stacks of 64 MiB, not for 64 of them.
+        // 1.4 GiB of address space: enough for a few stacks of 64 MiB, not for 64 of them.
         if !in_child(name, "export RUST_MIN_STACK=67108864; ulimit -v 1500000") {
             return;
         }

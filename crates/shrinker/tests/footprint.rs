@@ -32,14 +32,14 @@ fn footprint(registry: &Registry) -> i64 {
 #[test]
 fn s25_footprint_is_what_is_allocated() {
     let tree = MemcgTree::new(0);
-    // Four levels, and more than one word of children of the root.
+    // Four levels below the root, whose children's ids (up to 100) are in two words of a bitmap.
     let mut groups: Vec<Memcg> = Vec::new();
     for n in 0..100 {
         let above = if n % 4 == 0 { tree.root() } else { &groups[n - 1] };
         groups.push(above.create(&n.to_string()).unwrap());
     }
     for nodes in [1, 3] {
-        // The configuration belongs to the caller.
+        // Not measured: the configuration belongs to the caller.
         let config = RegistryConfig::new(nodes);
         let mut made = None;
         let in_tree = tree.footprint().get() as i64;
@@ -51,7 +51,7 @@ fn s25_footprint_is_what_is_allocated() {
     }
 }
 
-/// From the first pair to the last, with debts, visits and bounded rounds.
+/// Compares after each step from the first pair to the last, with debts, visits and bounded passes.
 fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
     let stuck = Arc::new(AtomicBool::new(false));
     let shelves: Vec<_> = (0..SHRINKERS)
@@ -84,7 +84,7 @@ fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
         assert_eq!(footprint(registry) - before, allocated.get(), "{what}");
     };
 
-    // First groups with one shrinker, then with two words, then with all shrinkers.
+    // Most groups get one shrinker; the first seven get ten, most of them in both words.
     for (n, (shelf, _)) in shelves.iter().enumerate() {
         same("the first of a shrinker", &|| {
             shelf.add(&groups[n % 7], node(n), 5_000);

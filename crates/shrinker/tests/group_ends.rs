@@ -2,10 +2,8 @@
 //! visited already, so a round in which a group ended does not prove that nothing is left. Each
 //! verdict that needs a whole round is checked here, and so is its bound.
 //!
-//! A shelf calls a hook during its scan, which ends a group at the most harmful moment.
-//!
-//! A change must ensure that the group ends inside a callback of the round, and that each loop has
-//! a bound.
+//! A callback of a shelf ends a group at the most harmful moment: when the round has counted the
+//! parent, and not finished the group. A change must keep this moment, and a bound on each loop.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -21,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Takes the group offline when called for the first time.
+/// Returns a function that takes the group offline when it is first called.
 fn once(group: &Memcg) -> impl Fn() + Send + Sync {
     let group = Mutex::new(Some(group.clone()));
     move || {
@@ -32,11 +30,11 @@ fn once(group: &Memcg) -> impl Fn() + Send + Sync {
 
 #[test]
 fn drop_caches_frees_objects_that_move_behind_it_to_a_parent() {
-    for every in [false, true] {
+    for full_scan in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);
-        // The root is visited first, and its one object is freed. When the next group, which is
-        // empty, is counted, the child ends.
+        // The root is visited first, and its one object is freed. The child ends while the next
+        // group is counted, which returns `Empty` in spite of its object.
         let empty = tree.root().create("empty").unwrap();
         let child = tree.root().create("child").unwrap();
         shelf.add(&empty, N0, 1);
@@ -50,15 +48,15 @@ fn drop_caches_frees_objects_that_move_behind_it_to_a_parent() {
             is_empty.then_some(Count::Empty)
         };
         shelf.count.set(Box::new(count)).ok().unwrap();
-        let freed = if every { FullScan::new(&registry).drop_caches() } else { registry.drop_caches() };
-        assert_eq!((freed, shelf.total()), (100_001, 1), "all but what the empty group hides");
+        let freed = if full_scan { FullScan::new(&registry).drop_caches() } else { registry.drop_caches() };
+        assert_eq!((freed, shelf.total()), (100_001, 1), "all but the object of the group that is counted as empty");
         assert_eq!(registry.drop_caches(), 0);
     }
 }
 
 #[test]
 fn drop_caches_frees_the_rest_of_a_group_that_ends_in_its_scan() {
-    for every in [false, true] {
+    for full_scan in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         let child = tree.root().create("child").unwrap();
         shelf.add(tree.root(), N0, 1);
@@ -71,7 +69,7 @@ fn drop_caches_frees_the_rest_of_a_group_that_ends_in_its_scan() {
             None
         };
         shelf.scan.set(Box::new(scan)).ok().unwrap();
-        let freed = if every { FullScan::new(&registry).drop_caches() } else { registry.drop_caches() };
+        let freed = if full_scan { FullScan::new(&registry).drop_caches() } else { registry.drop_caches() };
         assert_eq!((freed, shelf.total()), (100_001, 0));
     }
 }
@@ -86,16 +84,15 @@ fn drop_caches_follows_objects_that_move_up_a_level_in_each_round() {
     }
     way.iter().for_each(|group| shelf.add(group, N0, 1));
     shelf.add(&way[8], N0, 10_000);
-    // Whenever a group is scanned, the deepest remaining group ends, if it is below.
-    let (left, shelf_again) = (Mutex::new(way.clone()), Arc::downgrade(&shelf));
+    // When a group is scanned whose child is the deepest remaining group, this child ends.
+    let (left, weak) = (Mutex::new(way.clone()), Arc::downgrade(&shelf));
     let scan = move |sc: &mut ShrinkControl<'_>| {
         let mut left = left.lock().unwrap();
         let parent = left.len().checked_sub(2).map(|at| left[at].clone());
         if parent.as_ref() == Some(sc.memcg()) {
-            let shelf = shelf_again.upgrade().unwrap();
+            let shelf = weak.upgrade().unwrap();
             let deepest = left.pop().unwrap();
-            // Once more behind the pass: the parent gets an object for which it has not been
-            // called.
+            // And the parent of the scanned group, which the pass has visited, gets an object.
             left.last().unwrap().parent().into_iter().for_each(|above| shelf.add(above, N0, 1));
             deepest.offline().unwrap();
         }
@@ -108,7 +105,7 @@ fn drop_caches_follows_objects_that_move_up_a_level_in_each_round() {
 
 #[test]
 fn drop_caches_terminates_while_groups_keep_ending() {
-    for every in [false, true] {
+    for full_scan in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);
         let (root, rounds) = (tree.root().clone(), Arc::new(AtomicU64::new(0)));
@@ -119,12 +116,13 @@ fn drop_caches_terminates_while_groups_keep_ending() {
             Some(Scan::Freed(0))
         };
         shelf.scan.set(Box::new(scan)).ok().unwrap();
-        if every {
+        if full_scan {
             FullScan::new(&registry).drop_caches()
         } else {
             registry.drop_caches()
         };
         let rounds = rounds.load(Relaxed);
+        // A round has one scan, and a drop at most 64 rounds (`repeat_while_freeing`).
         assert!((2..=64).contains(&rounds), "{rounds} rounds");
     }
 }
@@ -136,6 +134,8 @@ fn direct_reclaim_does_not_give_up_in_a_lap_in_which_a_group_ends() {
     shelf.add(tree.root(), N0, 1);
     shelf.add(&child, N0, 1_000);
     let (end, first) = (once(&child), AtomicBool::new(true));
+    // The first count is that of the root. The child ends during it, and the first lap finds
+    // nothing to scan.
     let count = move |_: &ShrinkControl<'_>| {
         end();
         first.swap(false, Relaxed).then_some(Count::Unknown)
@@ -145,7 +145,7 @@ fn direct_reclaim_does_not_give_up_in_a_lap_in_which_a_group_ends() {
     assert_eq!(outcome.stopped, DirectStop::Done, "{outcome:?}");
 }
 
-/// A registry with direct reclaim that is bounded only by its own verdict.
+/// A registry whose direct reclaim has no bound in objects or time: it ends only when it gives up.
 fn unbounded() -> (lowwater_lru_core::MemcgTree, Registry, Arc<Shelf>, lowwater_shrinker::Registration) {
     let tree = lowwater_lru_core::MemcgTree::new(0);
     let config = RegistryConfig::new(1).direct_scan_max(u64::MAX).direct_time_max_ns(u64::MAX);
@@ -178,8 +178,10 @@ fn direct_reclaim_and_a_job_give_up_although_groups_end_all_the_time() {
     assert_eq!(job.step(&registry, N0, u64::MAX), Step::Exhausted);
 }
 
-/// Runs the steps of a job at the root, none of whose own objects can be freed, until it gives up.
-/// In step `ends_in` the child ends; its 1,000 objects were not reported before.
+/// Runs the steps of a job at the root until it ends. The root has `kept` objects that cannot be
+/// freed, and a child with 1,000 objects that are counted as unknown. In step `ends_in` the child
+/// ends, just after the root was counted; from the next step on, all objects can be freed.
+/// Returns the steps, and the child's usage at the end.
 fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
     let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(1));
     let child = tree.root().create("child").unwrap();
@@ -199,7 +201,8 @@ fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
             end();
             moved.store(true, Relaxed);
         }
-        // In the round in which the child ends, its objects are behind the round.
+        // In the step in which the child ends, the root is still counted without the objects of the
+        // child.
         match (can_go, kept) {
             (true, _) => None,
             (false, 0) => Some(Count::Unknown),
@@ -209,8 +212,8 @@ fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
     shelf.count.set(Box::new(count)).ok().unwrap();
     let (moved, now) = (ended, Arc::clone(&step));
     let scan = move |_: &mut ShrinkControl<'_>| {
-        let kept = !moved.load(Relaxed) || now.load(Relaxed) == ends_in;
-        kept.then_some(Scan::Freed(0))
+        let is_kept = !moved.load(Relaxed) || now.load(Relaxed) == ends_in;
+        is_kept.then_some(Scan::Freed(0))
     };
     shelf.scan.set(Box::new(scan)).ok().unwrap();
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
@@ -227,7 +230,8 @@ fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
 
 #[test]
 fn a_job_does_not_give_up_in_a_step_in_which_a_group_ends() {
-    // Without objects to scan, and with objects that were each scanned as often as necessary.
+    // With 0, a job gives up when a step scans nothing; with 100, when it has scanned them often
+    // enough.
     for kept in [0, 100] {
         let (steps, _) = job(kept, u64::MAX);
         assert_eq!(steps.last(), Some(&Step::Exhausted));

@@ -1,11 +1,12 @@
-//! The invariants S of the kernel study, through the public API: the calls, the results and the
+//! The guarantees S of docs/INVARIANTS.md, through the public API: the calls, the results and the
 //! cost of a pass.
 //!
-//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`), S16 is in `src/bitmap.rs` and
-//! `src/map/tests.rs`; races are in `stress.rs` and in the loom tests beside the code.
+//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`, `src/deferred.rs`), S15 and S16 are in
+//! `src/map/tests.rs` and `src/bitmap.rs`; races are in `stress.rs` and in the loom tests beside
+//! the code.
 //!
-//! A test of an invariant has its number in docs/INVARIANTS.md in its name; the others check what
-//! the documentation of a method promises.
+//! A test of a guarantee has its number in its name; the others check promises that the
+//! documentation of a method makes.
 //!
 //! A change must ensure that calls and objects are counted exactly: a pass that calls one shrinker
 //! too many, or leaves one object, must fail.
@@ -320,7 +321,7 @@ fn s24_will_defer_scans_nothing_and_owes_exactly_the_part() {
     let direct = registry.direct_reclaim(tree.root(), flags, &|| false);
     assert_eq!((direct.scanned, direct.stopped), (0, DirectStop::NothingLeft));
     assert_eq!(shelf.scans.load(Relaxed), 0);
-    // Its share would have been a batch.
+    // Direct reclaim would have scanned a share of one batch.
     assert_eq!(registry.owed(tree.root(), N0, registration.id()), 6_250 + 128);
     assert_eq!(registration.stats().deferred, 6_250 + 128);
 }
@@ -429,12 +430,12 @@ fn a_bounded_pass_continues_where_the_last_one_stopped() {
         registry.shrink(tree.root(), N0, 3, Reclaim::KSWAPD, &mut Work::objects(16));
     }
     assert_eq!(groups.iter().map(|group| shelf.len(group, N0)).collect::<Vec<_>>(), [48; 10]);
-    // Direct reclaim has its own position.
-    let registry_tight = registry.clone();
+    // Direct reclaim has its own position, which clones of the registry share.
+    let clone = registry.clone();
     let mut touched = 0;
     for _ in 0..10 {
         let before = shelf.total();
-        registry_tight.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| shelf.total() < before);
+        clone.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| shelf.total() < before);
         touched = groups.iter().filter(|group| shelf.len(group, N0) < 48).count();
     }
     assert_eq!(touched, 10, "ten calls that take one share each reach ten groups");
@@ -470,6 +471,7 @@ fn direct_reclaim_gives_up_on_objects_that_are_all_in_use() {
     let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
     shelf.add(tree.root(), N0, 1_000);
     let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    // Three laps (`IDLE_LAPS_MAX`), each over a sixteenth of the objects.
     assert_eq!((outcome.scanned, outcome.stopped), (3 * 62, DirectStop::NothingLeft));
 }
 
@@ -489,7 +491,7 @@ fn direct_reclaim_is_bounded_in_time() {
     shelf.add(tree.root(), N0, 1_000_000);
     let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
     assert_eq!(outcome.stopped, DirectStop::TimeBound);
-    assert!(shelf.scans.load(Relaxed) <= 5, "500 us are five ticks");
+    assert!(shelf.scans.load(Relaxed) <= 5, "the default bound of 500 us is five ticks");
 }
 
 #[test]

@@ -257,7 +257,7 @@ impl Policy for Liar {
     }
 }
 
-/// Starts reclaim when it is notified of a debt.
+/// Calls reclaim, which does nothing inside a notification, and removes itself.
 struct Eager(Registry);
 
 impl DebtListener for Eager {
@@ -297,6 +297,7 @@ fn a_policy_with_extreme_results_terminates_and_debts_saturate() {
     }
 }
 
+/// A policy that panics in `plan` while its flag is set.
 struct Bad(AtomicBool);
 
 impl Policy for Bad {

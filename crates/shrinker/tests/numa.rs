@@ -1,10 +1,8 @@
 //! This machine's real nodes: where objects are allocated, which node is reclaimed, and whether
 //! memory returns to that node.
 //!
-//! `ci/vm.sh` runs this in guests with 1, 2 and 4 nodes. On a machine with one node, or without
-//! `/sys/devices/system/node`, tests that need two nodes print a message and pass.
-//!
-//! A test must end with success where the machine has too few nodes.
+//! `ci/vm.sh` runs this in guests with 1, 2 and 4 nodes. A test must pass, with a message, where
+//! the machine has too few nodes or no `/sys/devices/system/node`.
 #![cfg(all(target_os = "linux", feature = "std", not(lowwater_loom)))]
 
 use std::collections::HashMap;
@@ -90,7 +88,7 @@ impl World {
         (0..self.topology.nodes() as u16).map(NodeId::new)
     }
 
-    /// The nodes of this process's processors and memory.
+    /// The nodes that have memory, and processors that this process may use.
     fn own_nodes(&self) -> Vec<NodeId> {
         self.nodes().filter(|node| self.on(*node, || self.topology.current() == *node).unwrap_or(false)).collect()
     }
@@ -106,8 +104,8 @@ impl World {
         })
     }
 
-    /// Allocates objects on a node, on a thread of that node, and reports on which node's lists
-    /// they are.
+    /// Allocates objects on a thread that is bound to the node, and adds them to the list of the
+    /// node on which the thread then runs.
     fn fill(&self, memcg: &Memcg, node: NodeId) {
         self.on(node, || {
             for _ in 0..OBJECTS {
@@ -181,7 +179,7 @@ fn a_full_node_evicts_no_objects_of_other_nodes() {
     let group = world.tree.root().create("group").unwrap();
     nodes.iter().for_each(|node| world.fill(&group, *node));
     let (full, others) = nodes.split_first().unwrap();
-    // As often as requested, and for more than the node has.
+    // Three passes, each for more objects than the node has.
     for _ in 0..3 {
         world.registry.shrink(world.tree.root(), *full, 0, Reclaim::KSWAPD, &mut Work::objects(2 * OBJECTS));
     }

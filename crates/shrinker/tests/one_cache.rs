@@ -3,8 +3,7 @@
 //! everything is dropped; at the end the counts are exact, and no entry is left.
 //!
 //! The parts that differ from the kernel (lock, table, allocation, clock) are the modules of this
-//! file. The test fails to compile when the shared source uses something that only one of the two
-//! has.
+//! file. The test does not compile if the shared source uses something that they do not have.
 //!
 //! A change must ensure that the shared source is included unchanged.
 
@@ -17,7 +16,7 @@ mod lists;
 #[path = "../../../examples/kernel_module/one_cache/load.rs"]
 mod load;
 
-/// The parts that differ from the kernel's: a lock, a table, a clock.
+/// The lock, the table and the clock of user space.
 mod sys {
     pub(crate) use std::vec::Vec as Table;
 
@@ -89,7 +88,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 const NODES: usize = 2;
-/// The numbers of one worker, and its random operations.
+/// The entries of one worker, and the number of its random operations.
 const NUMBERS: usize = 500;
 const OPERATIONS: usize = 5_000;
 

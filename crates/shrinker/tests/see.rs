@@ -1,9 +1,8 @@
 //! Inspection: statistics of each pair, the kernel's debugfs formats and errors, the largest pairs
-//! first.
+//! first, tracepoints, metrics.
 //!
-//! Formats are compared as text, because scripts parse them.
-//!
-//! A change of an expected text is a change of the interface.
+//! Formats are compared as text, because scripts parse them: a change of an expected text is a
+//! change of the interface.
 
 #![cfg(not(lowwater_loom))]
 
@@ -92,7 +91,7 @@ fn scan_commands_are_parsed_as_by_the_kernel() {
         ("three 1 128", Err(ScanError::Malformed)),
         ("3,1,128", Err(ScanError::Malformed)),
         ("3 1 99999999999999999999", Err(ScanError::Malformed)),
-        // Text after the 71st byte is not read.
+        // Text after the third number is ignored, also if it is beyond the 71 bytes that are read.
         ("3 1 1                                                                  23", request(3, 1, 1)),
     ] {
         assert_eq!(ScanRequest::parse(command), parsed, "{command:?}");
@@ -190,6 +189,7 @@ fn a_pair_is_counted_once_per_visit_and_forgotten_when_empty() {
     assert_eq!((pair.shrinker, &pair.memcg, pair.node), (registration.id(), &group, N1));
     assert_eq!((pair.count, pair.requested, pair.freed, pair.deferred), (Some(8192), 2048, 2048, 0));
     assert_eq!((pair.time_ns, pair.last_run_ns), (10, Some(before + 20)));
+    // From here on scans stop, except in the root.
     shelf.scan.set(Box::new(|sc| sc.memcg().parent().is_some().then_some(Scan::Stop))).ok().unwrap();
     pass(&registry, N1, 3);
     let pair = pairs().pop().unwrap();
@@ -221,14 +221,14 @@ fn a_survey_counts_live_pairs_except_inside_a_scope() {
     assert_eq!(registry.survey().pairs[0].count, None);
 }
 
-/// `std` builds can catch a panic.
+/// Tests with shrinkers that panic, which only `std` builds can catch.
 #[cfg(feature = "std")]
 mod who_panics {
     use super::*;
     use lowwater_shrinker::Registration;
 
-    /// Calls a panicking shrinker with two pairs through a function that only inspects: it is
-    /// called once, counted, quarantined, and its bits are cleared.
+    /// Inspects a shrinker with two pairs whose callback panics: it is called once, the panic is
+    /// counted, the shrinker is quarantined, and its bits are cleared.
     fn when_looked_at(bend: impl Fn(&Shelf), look: impl Fn(&Registry, &Registration)) {
         let (tree, registry, shelf, registration) = one_shelf();
         let group = tree.root().create("g").unwrap();
@@ -266,7 +266,8 @@ mod who_panics {
     }
 }
 
-/// A shrinker with the same number of objects everywhere, which knows their weight.
+/// A shrinker with one object in each group, which weighs the given bytes times the group's id plus
+/// one, so that all weights differ.
 struct Heavy(u64);
 
 impl Shrinker for Heavy {

@@ -1,4 +1,5 @@
-//! Selections: one group, one node, one shrinker, one kind; everything else is unaffected.
+//! Selections: a group with its descendants, one node, one shrinker, one kind; everything else is
+//! unaffected.
 //!
 //! Each test compares what is left in every (shelf, group, node) with the expected table.
 //!
@@ -112,13 +113,14 @@ fn a_selected_pass_scans_its_share_at_that_priority() {
     let world = World::new();
     let select = Select::all().caches(Caches::DATA);
     let progress = world.registry.shrink_selected(&select, 3, Reclaim::KSWAPD, &mut Work::unlimited());
-    // A quarter of each of six.
+    // A quarter of each of the six lists: 4 / (2 << 3).
     assert_eq!(progress.freed, 6 * OBJECTS / 4);
     assert_eq!(world.left()[1], FULL);
 }
 
 #[test]
 fn a_drop_frees_objects_of_any_seeks() {
+    // Above `seeks` 4 the policy's part at the highest pressure would be less than all objects.
     for seeks in [0, 1, 4, 5, 100, u32::MAX] {
         for objects in [1, 2, 1_000] {
             let tree = MemcgTree::new(0);

@@ -1,10 +1,10 @@
 //! Stress tests with several threads: invariants that hold at the end, and invariants that hold at
 //! all times.
 //!
-//! Threads run random steps for a fixed number of rounds; a failure names the violated invariant of
-//! docs/INVARIANTS.md.
+//! Threads repeat steps for half a second, or until a state is reached. The numbers in the names of
+//! tests are those of docs/INVARIANTS.md.
 //!
-//! A step that is added must keep all of these invariants true at all times.
+//! A step that is added must keep these invariants true.
 
 #![cfg(not(lowwater_loom))]
 
@@ -41,7 +41,8 @@ fn s11_no_object_is_hidden_during_concurrent_changes() {
             s.spawn(move || {
                 let mut dice = Dice(seed);
                 while !stop.load(Relaxed) {
-                    // A group is created, gets a few objects, and dies while others add to it.
+                    // A group and its child get a few objects, some of them after the child's end,
+                    // and die while other threads reclaim.
                     let group = tree.root().create(&format!("{seed}")).unwrap();
                     let child = group.create("child").unwrap();
                     for n in 0..dice.roll(20) {
@@ -140,7 +141,7 @@ fn s14_s15_registrations_begin_and_end_during_passes() {
         std::thread::sleep(Duration::from_millis(500));
         stop.store(true, Relaxed);
     });
-    // Two threads may be inside at once, so no pass had to skip it, and none called it twice.
+    // Both threads may be inside the steady shrinker at once, so each pass counted it exactly once.
     assert_eq!(steady.called.load(Relaxed), passes.load(Relaxed));
     assert_eq!(registration.stats().panics, 0);
     assert_eq!(registry.snapshot().shrinkers.len(), 1);
@@ -211,7 +212,7 @@ fn registering_costs_no_grace_period() {
             }
             start.elapsed()
         };
-        // The shortest, as other programs lengthen a round.
+        // The shortest of ten rounds, as other programs lengthen some of them.
         let took = (0..10).map(|_| round()).min().unwrap();
         stop.store(true, Relaxed);
         // The benches aim at 100,000 per second; with a grace period for each, a round would take 5 s

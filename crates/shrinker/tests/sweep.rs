@@ -70,7 +70,7 @@ fn s25_lists_that_emptied_without_pressure_leave_neither_lists_nor_bits() {
     assert_eq!(
         (pages.0.pairs(), registry.snapshot().live_pairs),
         (2, 1),
-        "one object: its list, and the list of the root, its ancestor"
+        "the list with the one object, and that of the root, its ancestor"
     );
     pages.0.del(&objects[0].0).unwrap();
     while registry.sweep() != Swept::default() {}

@@ -1,7 +1,7 @@
 //! The reason why the crate `thin-vec` is not used: it cannot report a failed allocation. See
 //! docs/DESIGN.md, section 7.
 //!
-//! If this test fails after an update of the crate, it may replace `src/thin_vec.rs`.
+//! If this test fails after an update of the crate, the crate may replace `src/thin_vec.rs`.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

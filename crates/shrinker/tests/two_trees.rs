@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Holds the same number of objects for each group, and counts the calls for each.
+/// Has 1,000 objects in each group, and counts the calls for all groups together. Panics if it is
+/// called for a group of another tree than that of `ours`.
 struct Pool {
     calls: AtomicU64,
     ours: Memcg,

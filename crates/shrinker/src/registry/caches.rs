@@ -1,8 +1,7 @@
-//! Kinds of caches, by the kind of their objects.
+//! Kinds of caches, by the kind of their objects, so that a call can drop one kind only.
 //!
-//! The numbers are Linux's and part of the interface.
-//!
-//! A change of a number breaks callers; a new kind gets the next free bit.
+//! The numbers are Linux's and part of the interface: a change of a number breaks callers, and a
+//! new kind gets the next free bit.
 
 use bitflags::bitflags;
 

@@ -1,8 +1,9 @@
 //! The notification that the foreground has deferred objects.
 //!
-//! The reclaimer implements it to wake its thread. It is called without a lock of the registry.
+//! The reclaimer implements it to wake its threads; an embedder may implement it, too.
 //!
-//! A change must ensure that it is called without a lock, since it may wake a thread.
+//! A change must ensure that the listener is called without a lock of the registry, since it may
+//! call the registry.
 
 use lowwater_lru_core::{Memcg, NodeId};
 

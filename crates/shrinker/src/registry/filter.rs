@@ -1,8 +1,8 @@
 //! Filters: the shrinkers that a pass calls, which are all, one, or those of some kinds.
 //!
-//! Separate from `Select`, because a pass needs it without group and node.
+//! Separate from `Select`, which adds a group and a node: a pass has these already.
 //!
-//! A new restriction is added here and in `Select`.
+//! A new restriction of the shrinkers is added here and in `Select`.
 
 use super::caches::Caches;
 use super::registry_core::RegistryCore;

@@ -1,7 +1,9 @@
-//! Model checks of the registry: a pass beside an unregister, and beside an add.
+//! Model checks of the registry: a pass beside the end of a registration, beside an add, and beside
+//! a registration; shrinkers that end each other; and threads that pay one debt.
 //!
-//! Models are as small as possible: one node, one or two groups. A `fails_with_` test repeats a
-//! check without one step, and must fail.
+//! Models are as small as possible, as loom runs every interleaving: one node, the root group, one
+//! or two shrinkers, two threads. A `fails_with_` test repeats a check without one step of the
+//! code, and the check must fail.
 
 use super::in_flight::InFlight;
 use super::*;
@@ -113,11 +115,11 @@ fn callback_meets_nowait() {
             let registry = registry.clone();
             thread::spawn(move || {
                 let sc = ShrinkControl::count(registry.root(), N0, Reclaim::KSWAPD);
-                registry.core.lookup(0).map(|held| held.count(&sc).is_ok())
+                registry.core.lookup(0).map(|guard| guard.count(&sc).is_ok())
             })
         };
         registration.unregister_nowait();
-        let begins = registry.core.lookup(0).is_some();
+        let is_found = registry.core.lookup(0).is_some();
         let next = registry.builder("next").alloc().unwrap();
         let early = next.id().get() == 0 && cache.0.load(Ordering::Relaxed) > 0;
         drop(next);
@@ -127,7 +129,7 @@ fn callback_meets_nowait() {
         let live = registry.core.map.live();
         // Before the checks: a failed check must not unwind through locks.
         drop((registry, tree));
-        assert!(!begins, "a callback begins after the end");
+        assert!(!is_found, "a callback begins after the end");
         assert!(!early, "an id is another's while a callback of its last owner runs");
         assert_eq!((id, live, handles), (0, (0, 0), 1), "an end is not finished");
     });
@@ -150,16 +152,16 @@ fn s14_fails_with_leave_without_ending() {
     with_mutant("leave_without_ending", callback_meets_nowait);
 }
 
-/// Two threads, each inside one shrinker, drop each other's registration.
+/// Two threads, each inside one shrinker, drop the registration of the other thread's shrinker.
 fn two_end_each_other() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let [a, b] = ["a", "b"].map(|name| registry.builder(name).alloc().unwrap().register(Owned::new(1)));
         let enters_and_ends = |registry: &Registry, id: u32, ends: Registration| {
-            let held = registry.core.lookup(id);
+            let guard = registry.core.lookup(id);
             drop(ends);
-            drop(held);
+            drop(guard);
         };
         let other = {
             let registry = registry.clone();
@@ -177,26 +179,26 @@ fn s14_callbacks_that_unregister_each_other_do_not_deadlock() {
     two_end_each_other();
 }
 
-/// The same with two `InFlight`s only: a deadlock that loom finds must not unwind through
-/// registrations.
+/// As [`two_end_each_other`], with the `InFlight`s alone, for the mutant: when loom finds its
+/// deadlock, it must not unwind through registrations.
 fn two_close_each_other() {
     lowwater_base::sync::model(|| {
-        let gates = Arc::new([InFlight::<()>::default(), InFlight::<()>::default()]);
-        let enters_and_closes = |gates: &[InFlight<()>; 2], mine: usize| {
-            // Not dropped when loom unwinds.
+        let in_flights = Arc::new([InFlight::<()>::default(), InFlight::<()>::default()]);
+        let enters_and_closes = |in_flights: &[InFlight<()>; 2], mine: usize| {
+            // Not dropped when loom unwinds: the drop would access a thread-local of the model.
             let scope = core::mem::ManuallyDrop::new(crate::CallbackScope::enter());
-            let is_inside = gates[mine].try_get();
-            let _refused = gates[1 - mine].kill_and_wait();
+            let is_inside = in_flights[mine].try_get();
+            let _refused = in_flights[1 - mine].kill_and_wait();
             if is_inside {
-                assert!(gates[mine].put(&VisitCounts::default()).is_none(), "no end was left");
+                assert!(in_flights[mine].put(&VisitCounts::default()).is_none(), "no end was left");
             }
             drop(core::mem::ManuallyDrop::into_inner(scope));
         };
         let other = {
-            let gates = Arc::clone(&gates);
-            thread::spawn(move || enters_and_closes(&gates, 0))
+            let in_flights = Arc::clone(&in_flights);
+            thread::spawn(move || enters_and_closes(&in_flights, 0))
         };
-        enters_and_closes(&gates, 1);
+        enters_and_closes(&in_flights, 1);
         other.join().unwrap();
     });
 }
@@ -287,7 +289,8 @@ fn s11_fails_with_clear_unregistered() {
     with_mutant("clear_unregistered", pass_meets_register);
 }
 
-/// A shrinker with many objects, which counts the objects that it was requested to scan.
+/// A shrinker with 1,000 objects, which defers without [`Reclaim::MAY_FS`], and counts the objects
+/// that it was requested to scan.
 struct Plenty(AtomicU64);
 
 impl Shrinker for Plenty {
@@ -304,7 +307,8 @@ impl Shrinker for Plenty {
     }
 }
 
-/// Two threads pay at once, and a third call pays the rest.
+/// Two threads pay at once. At priority 4 the debt is 125 objects, of which each thread pays at
+/// most 64, so both take a part. The paid objects and the rest must add up to the debt.
 fn payers_meet() {
     lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);

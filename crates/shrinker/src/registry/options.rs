@@ -1,8 +1,7 @@
 //! The options of one shrinker, from its builder.
 //!
-//! Fixed at the start: bits and debts depend on the awareness.
-//!
-//! An option that can change later does not belong here.
+//! They are fixed when the id is allocated: bits and debts are stored under the group and node that
+//! the shrinker's awareness selects. An option that can change later belongs in `ShrinkerState`.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -35,7 +34,7 @@ impl Default for ShrinkerOptions {
 }
 
 impl ShrinkerOptions {
-    /// Returns the group with the bit for `memcg`: the root, if the shrinker is not memcg-aware.
+    /// Returns the group that has the bit for `memcg`: the root if the shrinker is not memcg-aware.
     pub(crate) fn memcg<'a>(&self, memcg: &'a Memcg) -> &'a Memcg {
         if self.memcg_aware {
             return memcg;
@@ -47,7 +46,7 @@ impl ShrinkerOptions {
         at
     }
 
-    /// Returns the node with the bit for `node`: the first, if the shrinker is not NUMA-aware.
+    /// Returns the node that has the bit for `node`: the first if the shrinker is not NUMA-aware.
     pub(crate) fn node(&self, node: NodeId) -> NodeId {
         if self.numa_aware {
             node

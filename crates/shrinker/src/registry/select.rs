@@ -1,8 +1,7 @@
-//! Selections: some groups, one node, one shrinker, some kinds of caches.
+//! Selections: a group with its descendants, one node, one shrinker, some kinds of caches.
 //!
-//! Restrictions are added one by one; the default selects everything.
-//!
-//! A new restriction must default to no restriction.
+//! [`Select::all`] selects everything, and each call restricts it further. A new restriction must
+//! not restrict `all`.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -61,8 +60,8 @@ impl<'a> Select<'a> {
         self
     }
 
-    /// Returns the selected nodes. An iterator, not a vector: reclaim calls this, and reclaim runs
-    /// because memory is short.
+    /// Returns the selected ones of `nodes` nodes. An iterator, not a vector: reclaim calls this, and
+    /// reclaim runs because memory is short.
     pub(crate) fn nodes(&self, nodes: usize) -> impl Iterator<Item = NodeId> {
         let nodes = match self.node {
             Some(node) => node.index()..node.index() + 1,

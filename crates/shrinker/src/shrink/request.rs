@@ -1,9 +1,10 @@
-//! The request with which a shrinker is visited: the group, the node, and how many objects to scan.
+//! The request with which shrinkers are visited: the group, the node, and how many objects to scan.
 //!
-//! A visit counts the shrinker's objects and scans some of them; `shrink.rs` does it. Each kind of
-//! reclaim (`pass.rs`, `direct.rs`, `least_useful.rs`, `baseline.rs`) makes its own requests.
+//! A visit (`shrink.rs`) counts a shrinker's objects and scans some of them. Requests are made by a
+//! pass (`pass.rs`, also for direct reclaim), by reclaim by utility (`least_useful/victim.rs`) and
+//! by the baseline (`baseline.rs`).
 //!
-//! A change must keep the request small: one is made for each visit.
+//! A change must keep the request small: one is made for each visited group, or for each visit.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -16,7 +17,7 @@ pub(crate) enum ScanAmount {
     /// The number that the scan policy plans for this priority.
     Priority(u8),
     /// All objects, whatever the shrinker's `seeks`: the number that the policy plans at the
-    /// highest priority for low `seeks`.
+    /// highest pressure for `seeks` of at most `SEEKS_ALL_MAX`.
     Drop,
     /// A small part of the objects, of one batch at most; deferred objects are not included.
     Share,
@@ -28,8 +29,8 @@ pub(crate) enum ScanAmount {
     Nothing,
 }
 
-/// The arguments of one visit: a shrinker, a group and a node, as Linux's `do_shrink_slab` gets
-/// them.
+/// The arguments of Linux's `do_shrink_slab` without the shrinker, so that one request serves for
+/// all shrinkers of a group and node.
 #[doc(alias = "do_shrink_slab")]
 #[doc(alias = "struct shrink_control")]
 pub(crate) struct ShrinkSlab<'a> {
@@ -41,12 +42,13 @@ pub(crate) struct ShrinkSlab<'a> {
     /// Whether the shrinker's bit for this group and node is cleared if no objects are found. False
     /// for the full scan (`baseline.rs`), which ignores the bits.
     pub(crate) clears_bits: bool,
-    /// Whether the group may have deferred objects here. If not, none are looked up.
+    /// Whether the group may have deferred objects on the node. If not, none are looked up.
     pub(crate) has_deferred: bool,
 }
 
 impl<'a> ShrinkSlab<'a> {
-    /// Creates the request of a manual scan (`debugfs/scan.rs`).
+    /// Creates the request of a manual scan (`debugfs/scan.rs`), which passes a number of its own
+    /// and ignores `amount`.
     pub(crate) fn by_hand(core: &'a RegistryCore, memcg: &'a Memcg, node: NodeId) -> Self {
         let (flags, amount) = (Reclaim::FOREGROUND, ScanAmount::Share);
         Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true }

@@ -1,19 +1,18 @@
 //! The counts of visits of a shrinker.
 //!
-//! Each visit adds its counts once, under a lock that it takes anyway.
-//!
-//! A change must ensure that no additional lock or atomic operation is needed.
+//! Each visit adds its counts once, under the lock of `InFlight`, which it takes anyway. A change
+//! must ensure that no additional lock or atomic operation is needed.
 
 use core::ops::AddAssign;
 
-/// The counts of one visit, or the sum of several.
+/// The counts of one visit, or the sum of several. The fields are those of
+/// [`ShrinkerStats`](super::ShrinkerStats).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VisitCounts {
     pub(crate) callbacks: u64,
     pub(crate) requested: u64,
     pub(crate) scanned: u64,
     pub(crate) freed: u64,
-    /// The part of `freed` that background threads freed.
     pub(crate) freed_in_background: u64,
     pub(crate) deferred: u64,
     pub(crate) panics: u64,

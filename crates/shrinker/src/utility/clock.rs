@@ -2,8 +2,8 @@
 //! budget.
 //!
 //! Time is measured in evicted bytes, not seconds: an idle system forgets nothing, and a busy one
-//! adapts as fast as it evicts. A race may delay a correction of `left` or count an epoch twice;
-//! neither matters.
+//! adapts as fast as it evicts. A race may delay a correction of `left` or count an epoch twice:
+//! tallies are estimates, so neither matters.
 //!
 //! A change must ensure that only evicted bytes advance it.
 
@@ -28,7 +28,7 @@ pub(crate) struct EvictionClock {
 impl EvictionClock {
     /// Returns the epoch; wraps after 2^32.
     pub(crate) fn epoch(&self) -> u32 {
-        // Relaxed, as everything here: a counter.
+        // Relaxed, as all accesses in this file: a counter that orders no other data.
         self.epoch.load(Ordering::Relaxed)
     }
 

@@ -1,9 +1,9 @@
 //! Logarithms in fixed point.
 //!
 //! Scores are compared by their logarithms, and kernels have no floating point. A change must keep
-//! the documented error, and that the function never falls.
+//! the documented error, and that the function is monotonic.
 
-/// 1, in the units of [`log2`].
+/// A logarithm of 1 (a factor of 2), in the units of [`log2`].
 pub(crate) const ONE: i32 = 256;
 
 /// Returns the binary logarithm of `x`, which must not be 0, in 256ths; the error is at most 4 of
@@ -12,8 +12,8 @@ pub(crate) fn log2(x: u64) -> i32 {
     let exponent = x.ilog2();
     // The fraction after the leading 1, in 65,536ths.
     let fraction = i64::try_from((u128::from(x) << 16 >> exponent) & 0xffff).unwrap_or(0);
-    // log2(1 + f) is approximately f plus a parabola that is 0 at both ends; the error is at most
-    // 0.015.
+    // log2(1 + f) is approximately f plus a parabola that is 0 at both ends, 0.344 f (1 - f); the
+    // error is below 0.0081, which is 2.1 of the 256ths.
     let bend = (((fraction * (0x1_0000 - fraction)) >> 16) * 22_544) >> 16;
     exponent as i32 * ONE + ((fraction + bend) >> 8) as i32
 }

@@ -1,20 +1,19 @@
 //! A report that an evicted object was missed.
 //!
-//! A plain value with defaults, so that a reporter names only the fields that it knows.
-//!
-//! A field that is added needs a default.
+//! A plain value with defaults, so that a reporter sets only the fields that it knows. A new field
+//! needs a default.
 
 use lowwater_lru_core::ByteSize;
 
-/// A relative cost of 1.
+/// A relative cost of 1: costs are in 16ths.
 pub(crate) const COST_ONE: u32 = 16;
 
-/// A miss on an object that was evicted, and whose key is remembered: a ghost hit.
+/// A ghost hit: a miss on an object that was evicted, and whose key is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Miss {
-    /// The bytes of the same group that were evicted after the object: with this many more bytes
-    /// for the group, the object would still be cached.
+    /// The bytes of the same shrinker and group that were evicted after the object: with this many
+    /// more bytes for them, the object would still be cached.
     pub distance: ByteSize,
     /// The cost of the miss, in 16ths of the average cost over all shrinkers of the registry.
     pub cost: u32,

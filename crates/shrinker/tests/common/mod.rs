@@ -1,9 +1,9 @@
-//! A cache for tests: objects are numbers on a shelf, with one shelf for each group and node.
+//! A cache for tests, [`Shelf`], which keeps only a number of objects for each group and node.
 //!
-//! It behaves like a real list: a dead group's shelf is merged into its parent's, the first object
-//! on an empty shelf is reported, and so is a shelf that was moved. Tests can replace its results.
+//! It behaves like lists: the first object of a group on a node is reported, and a dead group's
+//! objects move to its parent, which is reported, too. Tests can replace its results.
 //!
-//! A change must ensure that it reports exactly as a `ListLru` does.
+//! A change must ensure that it reports as a `ListLru` does.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::mutable_key_type, reason = "a group's handle is hashed and compared by its address")]
@@ -22,12 +22,14 @@ pub type ScanFn = Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sy
 pub struct Shelf {
     state: Mutex<State>,
     occupancy: OnceLock<Arc<dyn Occupancy>>,
-    /// Bytes charged for each object; 0 for none.
+    /// Bytes that are uncharged for each freed object. `add` charges nothing: the test does.
     pub object_bytes: u64,
+    /// Calls of `count_objects` and `scan_objects`.
     pub counts: AtomicU64,
     pub scans: AtomicU64,
+    /// The largest number of objects that one call was requested to scan.
     pub scanned_most: AtomicU64,
-    /// Replacements for the correct results.
+    /// Replacements for the correct results; where one returns `None`, the correct result is used.
     pub count: OnceLock<CountFn>,
     pub scan: OnceLock<ScanFn>,
     pub weigh: OnceLock<WeighFn>,
@@ -49,8 +51,7 @@ impl Shelf {
         Self { object_bytes, ..Self::default() }
     }
 
-    /// Registers the shelf. `tree` notifies the shelf of group ends before any registry that is
-    /// created later.
+    /// Registers the shelf.
     pub fn register(self: &Arc<Self>, prepared: Prepared) -> Registration {
         assert!(self.occupancy.set(prepared.occupancy()).is_ok(), "a shelf is registered once");
         prepared.register(Arc::clone(self) as Arc<dyn Shrinker>)
@@ -61,6 +62,8 @@ impl Shelf {
         assert!(self.occupancy.set(prepared.occupancy()).is_ok(), "a shelf is registered once");
     }
 
+    /// Lets `tree` notify the shelf of group ends, before registries that are created later: hooks
+    /// are called in the order in which they were added.
     pub fn hear_of_deaths(self: &Arc<Self>, tree: &MemcgTree) {
         tree.add_hook(Arc::new(Deaths(Arc::downgrade(self))));
     }
@@ -162,6 +165,7 @@ pub fn one_shelf() -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
     shelf_on(1, Shelf::new())
 }
 
+/// As [`one_shelf`], with a registry over `nodes` nodes and with this shelf.
 pub fn shelf_on(nodes: usize, shelf: Shelf) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
     let tree = MemcgTree::new(0);
     let shelf = Arc::new(shelf);

@@ -1,9 +1,8 @@
 //! Registrations and reclaimers that end inside callbacks: nothing waits for itself, nothing is
 //! called afterwards, and everything that a shrinker has captured is dropped once.
 //!
-//! Each test that could hang runs on a thread of its own and fails after a deadline.
-//!
-//! A change must ensure that each test that could hang runs in `in_time`.
+//! A change must ensure that each test that could hang runs in `in_time`, which fails after a
+//! deadline.
 
 #![forbid(unsafe_code)]
 #![cfg(all(feature = "std", not(lowwater_loom)))]
@@ -20,6 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than any machine takes, unless the event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// No gaps below a limit: only `wake` starts the reclaimer.
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 const N0: NodeId = NodeId::ZERO;
 
@@ -47,12 +47,12 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A shrinker with one object; its first scan calls a hook.
+/// A shrinker with one object, which it never frees; its first scan calls a hook.
 #[derive(Default)]
 struct Hooked {
     hook: Mutex<Option<Hook>>,
     calls: AtomicUsize,
-    /// Dropped with the shrinker.
+    /// Dropped with the shrinker: its reference count shows whether the shrinker exists.
     probe: Mutex<Option<Arc<()>>>,
     #[expect(dead_code, reason = "it is there to be dropped")]
     on_drop: OnDrop,
@@ -99,11 +99,12 @@ fn register(registry: &Registry, shrinker: Arc<Hooked>) -> Registration {
     prepared.register(shrinker)
 }
 
-/// Runs a scan of the shrinker with this id.
+/// Lets the calling thread count and scan the shrinker with this id.
 fn scan(registry: &Registry, id: ShrinkerId) {
     let _freed = registry.drop_selected(&Select::all().shrinker(id));
 }
 
+/// A value that a callback may take out and drop.
 type Slot<T> = Arc<Mutex<Option<T>>>;
 
 fn slot<T>() -> Slot<T> {

@@ -21,6 +21,7 @@ fn reclaimed() -> (MemcgTree, Registry, Slot<Reclaimer>) {
     (tree, registry, slot)
 }
 
+/// Charges a byte, so that there is something to reclaim, and wakes the reclaimer.
 fn wake(slot: &Slot<Reclaimer>, root: &Memcg) {
     let _charged = root.try_charge(ByteSize::new(1)).unwrap();
     slot.lock().unwrap().as_ref().unwrap().wake(root, ReclaimReason::Manual(ByteSize::new(1)));
@@ -148,7 +149,7 @@ fn a_shrinker_whose_drop_panics_on_the_reclaimers_thread_does_not_end_it() {
     });
 }
 
-/// A policy that panics while its flag is set.
+/// A policy that panics while its flag is set, and counts these panics.
 struct Moody(Arc<AtomicBool>, Arc<AtomicUsize>);
 
 impl Policy for Moody {
@@ -192,7 +193,7 @@ fn a_policy_that_panics_does_not_end_the_reclaimers_thread() {
     });
 }
 
-/// A topology that panics in `cpus_of`, and when it is dropped.
+/// A topology that panics in `cpus_of`, and when it is dropped; counts both.
 #[derive(Debug)]
 struct Broken(Arc<AtomicUsize>);
 
@@ -227,8 +228,8 @@ fn a_panicking_topology_panics_in_start() {
     in_time(|| {
         let panics = Arc::new(AtomicUsize::new(0));
         let registry = Registry::new(&MemcgTree::default(), 1);
-        // Called on the thread that starts the reclaimer: the first panic comes from `cpus_of`, and
-        // no thread is left waiting.
+        // `cpus_of` is called on the thread that starts the reclaimer, so its panic reaches the
+        // caller, and no thread is left waiting.
         let topology: Arc<dyn Topology> = Arc::new(Broken(Arc::clone(&panics)));
         let asked = Arc::clone(&topology);
         let start = AssertUnwindSafe(|| Reclaimer::start(&registry, asked, MARKS));
@@ -236,6 +237,7 @@ fn a_panicking_topology_panics_in_start() {
         assert_eq!(payload.downcast_ref(), Some(&"the topology's own fault"));
         assert_eq!(panics.load(SeqCst), 1);
         let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(topology))) else { panic!("its drop panics") };
+        // Its drop panics.
         std::mem::forget(payload);
         // A reclaimer can be started afterwards.
         let reclaimer =

@@ -1,7 +1,7 @@
 //! Registrations that end inside callbacks, their own or another shrinker's.
 //!
-//! S14 is the guarantee under test: after the end no callback begins, and no end waits inside a
-//! callback.
+//! The guarantee under test is S14 of docs/INVARIANTS.md: after the end no visit begins, and no end
+//! waits inside a callback.
 //!
 //! A new way to end a registration gets its case here.
 
@@ -174,6 +174,7 @@ fn s14_an_end_that_may_wait_does() {
             let (is_begun, is_over) = (Arc::clone(&is_begun), Arc::clone(&is_over));
             Hooked::new(move || {
                 is_begun.store(true, SeqCst);
+                // Long enough that an end that does not wait is noticed.
                 std::thread::sleep(Duration::from_millis(50));
                 is_over.store(true, SeqCst);
             })

@@ -1,6 +1,7 @@
 //! A policy, a clock and a debt listener that call the registry back.
 //!
-//! All of these run without a lock of the registry, so each call must return.
+//! The registry must hold none of its locks while it calls one of them; otherwise a call in
+//! `meddle` would wait for ever.
 
 use crate::{in_time, register, scan, Hooked, N0};
 use lowwater_lru_core::{Memcg, MemcgTree, NodeId};
@@ -11,7 +12,7 @@ use lowwater_shrinker::{
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// User code that calls its registry back: as a clock, a policy, and a debt listener.
+/// User code that calls its registry back: as a debt listener, and through [`MeddlingPolicy`].
 struct Meddler {
     registry: Mutex<Option<Registry>>,
     calls: AtomicUsize,
@@ -33,6 +34,7 @@ impl Meddler {
     }
 }
 
+/// A policy and a clock.
 struct MeddlingPolicy(Arc<Meddler>);
 
 impl Policy for MeddlingPolicy {

@@ -1,6 +1,6 @@
-//! Policies, clocks, listeners and hooks that panic, lie, or use the object that called them.
+//! Policies, clocks and debt listeners that panic, lie, or use the registry that called them.
 //!
-//! After each fault no lock, `InFlight` or scope may be left, which `ends_well` checks.
+//! After a panic no lock, `InFlight` or scope may be kept, which `ends_well` checks.
 //!
 //! A new callback needs a case for each fault.
 
@@ -21,7 +21,7 @@ const N0: NodeId = NodeId::ZERO;
 /// The index of the clock, after the policy's five methods.
 const CLOCK: usize = 5;
 
-/// A registry with a shelf of 100,000 objects that leaves debts in the foreground.
+/// A registry with a shelf of 100,000 objects.
 struct Stage {
     tree: MemcgTree,
     registry: Registry,
@@ -39,7 +39,7 @@ fn stage(config: RegistryConfig) -> Stage {
 }
 
 impl Stage {
-    /// Leaves debts: in the foreground nothing can be scanned.
+    /// Makes each scan of the foreground stop, so that it leaves a debt.
     fn stop_in_the_foreground(&self) {
         let stop = |sc: &mut lowwater_shrinker::ShrinkControl<'_>| {
             (!sc.flags().contains(Reclaim::BACKGROUND)).then_some(Scan::Stop)
@@ -47,7 +47,7 @@ impl Stage {
         assert!(self.shelf.scan.set(Box::new(stop)).is_ok());
     }
 
-    /// Reclaims in every way; each may panic.
+    /// Makes each call that uses a policy, a clock or a debt listener. Returns how many panicked.
     fn reclaim(&self) -> usize {
         let (registry, root) = (&self.registry, self.tree.root());
         let ways: [&dyn Fn(); 8] = [
@@ -72,9 +72,12 @@ impl Stage {
     }
 }
 
-/// As [`Fair`], except for one call that panics.
+/// As [`Fair`], except for one method, which panics in its first six calls: so several of the ways
+/// to reclaim panic.
 struct Panics {
+    /// Calls of the method so far.
     at: AtomicUsize,
+    /// The index of the method.
     which: usize,
     reentered: OnceLock<(Weak<Registered>, Memcg)>,
 }
@@ -90,8 +93,8 @@ impl Panics {
         Self { at: AtomicUsize::new(0), which, reentered: OnceLock::new() }
     }
 
-    /// Called at the begin of each method, with the method's index. In the method under test: uses
-    /// and drops the registry's objects from inside, and panics in the first six calls.
+    /// Called at the beginning of each method, with the method's index. In the method under test:
+    /// uses and drops the registry's objects from inside, and panics in the first six calls.
     fn call(&self, which: usize) {
         if which != self.which {
             return;
@@ -147,8 +150,8 @@ impl Clock for Panics {
     }
 }
 
-/// Lets one method (or the clock) panic in six calls of reclaim, and checks that each panic reached
-/// the caller and that nothing was kept.
+/// Lets one method of the policy, or the clock, panic six times, and checks that each panic reached
+/// the caller of reclaim, and that nothing was kept.
 fn panics_in(which: usize, config: impl FnOnce(RegistryConfig, Arc<Panics>) -> RegistryConfig) {
     let panics = Arc::new(Panics::new(which));
     let stage = stage(config(RegistryConfig::new(1), panics.clone()));
@@ -252,9 +255,9 @@ fn a_debt_listener_may_do_anything() {
             assert!(call % 2 == 0, "the listener's own fault");
         }
     }
-    /// As [`Fair`], with notifications of large debts only.
-    struct Tells;
-    impl Policy for Tells {
+    /// As [`Fair`], but notifies of each debt, however small, at once.
+    struct NotifiesNow;
+    impl Policy for NotifiesNow {
         fn pays(&self, background: bool) -> bool {
             Fair.pays(background)
         }
@@ -272,7 +275,7 @@ fn a_debt_listener_may_do_anything() {
         }
     }
     within("listeners", || {
-        let stage = stage(RegistryConfig::new(1).policy(Arc::new(Tells)));
+        let stage = stage(RegistryConfig::new(1).policy(Arc::new(NotifiesNow)));
         stage.stop_in_the_foreground();
         let other = Arc::new(Shelf::new()).register(stage.registry.builder("other").alloc().unwrap());
         let busy =
@@ -283,7 +286,7 @@ fn a_debt_listener_may_do_anything() {
         for _ in 0..10 {
             died += stage.reclaim();
         }
-        assert_eq!((busy.calls.load(Relaxed), died), (4, 2), "from the fourth call on it hears nothing");
+        assert_eq!((busy.calls.load(Relaxed), died), (4, 2), "after the fourth call it is not notified");
         let ended = busy.dropped.lock().unwrap().take();
         drop(ended);
         assert!(stage.registry.drop_caches() > 0);

@@ -1,4 +1,4 @@
-//! Numbers at their limits, and missing parts.
+//! Numbers at their limits, and groups, nodes and shrinkers that do not exist.
 //!
 //! Sums must saturate and every call must return.
 
@@ -19,12 +19,12 @@ fn a_shrinker_with_extreme_numbers_terminates() {
     within("shrinkers", || {
         let ends = [0, 1, u64::MAX];
         for (n, batch) in ends.into_iter().enumerate() {
-            for said in ends {
+            for counted in ends {
                 for scanned in ends {
                     let tree = MemcgTree::new(0);
-                    // A scan that reports no scanned objects would otherwise be followed by a
-                    // million batches of one.
-                    let config = RegistryConfig::new(1).direct_scan_max(1000).direct_time_max_ns(said);
+                    // Bounds on objects, here and in each `Work`: a shrinker that counts `u64::MAX`
+                    // objects and scans one at a time would be called a million times.
+                    let config = RegistryConfig::new(1).direct_scan_max(1000).direct_time_max_ns(counted);
                     let registry = Registry::with_config(&tree, config);
                     let shelf = Arc::new(Shelf::new());
                     let builder = registry.builder("").batch(batch.max(1000)).seeks([0, 1, u32::MAX][n]);
@@ -35,7 +35,7 @@ fn a_shrinker_with_extreme_numbers_terminates() {
                         Some(Scan::Freed(scanned))
                     };
                     assert!(shelf.scan.set(Box::new(freed)).is_ok());
-                    assert!(shelf.count.set(Box::new(move |_| Some(Count::Objects(said)))).is_ok());
+                    assert!(shelf.count.set(Box::new(move |_| Some(Count::Objects(counted)))).is_ok());
                     for priority in [0, 12, 63, 64, 255] {
                         let mut work = Work::objects(10_000);
                         registry.shrink(tree.root(), N0, priority, Reclaim::FOREGROUND, &mut work);

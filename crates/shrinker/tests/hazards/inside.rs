@@ -1,8 +1,8 @@
-//! Objects of a registry that are used and dropped inside callbacks and bounds.
+//! Objects of a registry that are used and dropped inside callbacks, and in bounds of [`Work`].
 //!
-//! Nothing may wait for the callback in which it runs.
+//! No call may wait for the callback in which it is made.
 //!
-//! A new public object needs a case here.
+//! A new public type gets a field in `World`.
 
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::within;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 
 const N0: NodeId = NodeId::ZERO;
 
-/// A registry of another tree with one of each of its objects, and more objects of `registry`.
+/// One object of each public type: of `registry`, of the registry of another tree, or one of each.
 #[expect(dead_code, reason = "it is there to be dropped")]
 struct World {
     stats: RegistryStats,
@@ -49,7 +49,7 @@ fn world(registry: &Registry) -> World {
     }
 }
 
-/// Dropped inside callbacks, on a thread that needs memory and on the reclaimer's.
+/// The callbacks run on this thread, in `drop_caches`, and on the reclaimer's thread.
 #[test]
 fn all_parts_of_a_registry_may_be_used_and_dropped_in_a_callback() {
     within("the end of all inside of a callback", || {
@@ -62,7 +62,7 @@ fn all_parts_of_a_registry_may_be_used_and_dropped_in_a_callback() {
             count.fetch_add(1, Relaxed);
             let Some(mut world) = theirs.lock().unwrap().pop() else { return };
             for registry in &world.registries {
-                // Reclaim inside a callback does nothing, so a job sees nothing to do.
+                // Reclaim inside a callback does nothing, so a job sees no debts.
                 assert_eq!(world.job.step(registry, N0, 100), Step::Done);
                 let mut job = Job::new(registry.root().clone(), ByteSize::ZERO);
                 assert!((0..1_000).any(|_| matches!(job.step(registry, N0, 100), Step::Done | Step::Exhausted)));
@@ -140,7 +140,7 @@ fn a_bound_that_panics_lies_or_reenters_terminates() {
             registry.shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::unlimited());
             let panics = || panic!("the bound's own fault");
             assert!(catch_unwind(AssertUnwindSafe(|| way(&mut Work::unlimited().while_not(&panics)))).is_err());
-            // Nested calls do not reclaim: the thread is in a pass.
+            // The nested call of reclaim does nothing, because the thread is in a pass.
             let wild = || {
                 calls.set(calls.get() + 1);
                 let inside = registry.drop_caches();

@@ -1,8 +1,8 @@
 //! Scopes that are leaked, that end in another order than they began, and that belong to another
 //! registry.
 //!
-//! A scope counts for its thread and registry only; a leaked one stops reclaim on its thread for
-//! ever, and on no other.
+//! A `NoReclaim` scope counts for its thread and registry only: a leaked one stops reclaim on its
+//! thread for ever, and on no other. A `CallbackScope` counts for its thread and all registries.
 
 use crate::common::one_shelf;
 use crate::hazard::{at_the_end_of_a_thread, within};
@@ -50,7 +50,7 @@ fn callback_scopes_may_end_late_in_any_order_or_be_leaked() {
             assert!(CallbackScope::is_inside());
             drop(second);
             assert!(CallbackScope::is_inside(), "for ever");
-            // Ends here, because no thread is inside; only a callback in flight would be refused.
+            // Not refused although this thread is in a scope: no callback is in flight.
             registration.unregister().unwrap();
         });
         leaks.join().unwrap();
@@ -96,7 +96,7 @@ fn a_leaked_scope_does_not_affect_other_threads() {
         });
         assert_eq!(registry.drop_caches(), 100);
         shelf.add(tree.root(), N0, 10);
-        // The background uses its own threads, which were started before.
+        // The threads of a reclaimer are not in the scope either.
         let threads = reclaimer(&registry);
         let _ = tree.root().try_charge(ByteSize::mib(2)).unwrap();
         tree.root().set_max(ByteSize::mib(1));

@@ -42,6 +42,7 @@ fn malformed_debugfs_commands_are_refused() {
     let (tree, registry, shelf, registration) = one_shelf();
     shelf.add(tree.root(), NodeId::ZERO, 100);
     let id = registration.id();
+    // Only the first 71 bytes are read, here blanks.
     let long = format!("{}0 0 1", " ".repeat(71));
     for command in ["", " ", "0", "0 0", "0 0 -1", "a b c", "0x0 0 1", "0,0,1", &long, "\0"] {
         assert_eq!(registry.debugfs_scan(id, command), Err(ScanError::Malformed), "{command:?}");
@@ -52,7 +53,7 @@ fn malformed_debugfs_commands_are_refused() {
         registry.debugfs_scan(id, command).unwrap();
         assert_eq!(before - shelf.total(), freed, "{command:?}");
     }
-    // A multi-byte character that the 71-byte limit cuts in two.
+    // A character of four bytes that the limit of 71 bytes cuts in two.
     let cut = format!("0 0 1{}\u{1f600}", " ".repeat(64));
     registry.debugfs_scan(id, &cut).unwrap();
     for name in ["", "shelf", "shelf-", "shelf-00", "shelf-1", "-0", "shelf-0\n", "\0"] {

@@ -11,7 +11,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// Returns the given values; each call of `nodes` another one.
+/// Returns the given values, `nodes` another one in each call; panics without `cpus`.
 struct Liar {
     nodes: Vec<usize>,
     asked: AtomicUsize,

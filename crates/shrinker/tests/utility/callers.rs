@@ -1,9 +1,8 @@
 //! Calls from inside callbacks, at the end of a thread, and through a leaked reporter.
 //!
-//! Inside a callback or scope nothing may be reclaimed, and a report is only a hint that may be
-//! made anywhere.
+//! Inside a callback or scope nothing may be reclaimed, but a miss may be reported anywhere.
 //!
-//! A change must ensure that each callback and scope is tried.
+//! A new callback, and a new kind of scope, is tried here.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

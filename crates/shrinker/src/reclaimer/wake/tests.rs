@@ -1,14 +1,13 @@
-//! Which requests are merged.
-//!
-//! The queue without a thread; model checks of its wake-ups are in `reclaimer/loom.rs`.
+//! Tests of the queue without a thread: the merging of requests, debts without urgency, and the
+//! stop. Model checks of its wake-ups are in `reclaimer/loom.rs`.
 //!
 //! A new field of a request needs a test of its merge.
 
 use super::*;
 use lowwater_lru_core::MemcgTree;
 
-/// The targets in a queue after these requests; without the groups, so callers pass a single group,
-/// or count.
+/// Returns the targets that are queued after these requests, in order. Callers give each request a
+/// target of its own, which shows the requests that were merged.
 fn queued(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<u64> {
     let queue = WakeQueue::default();
     for &(memcg, reason, target) in requests {
@@ -21,11 +20,11 @@ fn queued(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<u64> {
 fn a_request_replaces_only_one_of_its_group_and_kind() {
     let tree = MemcgTree::new(0);
     let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
-    let (limit, asks) = (ReclaimReason::Limit, ReclaimReason::Pressure(ByteSize::new(1)));
-    assert_eq!(queued(&[(&a, asks, 90), (&a, asks, 80)]), [80], "the newer target");
-    assert_eq!(queued(&[(&a, asks, 90), (&b, asks, 80)]), [90, 80], "another group");
-    assert_eq!(queued(&[(&a, limit, 90), (&a, asks, 80)]), [90, 80], "another kind");
-    assert_eq!(queued(&[(&a, limit, 90), (&b, limit, 80), (&a, limit, 70)]), [70, 80], "not the last");
+    let (limit, pressure) = (ReclaimReason::Limit, ReclaimReason::Pressure(ByteSize::new(1)));
+    assert_eq!(queued(&[(&a, pressure, 90), (&a, pressure, 80)]), [80], "the newer target");
+    assert_eq!(queued(&[(&a, pressure, 90), (&b, pressure, 80)]), [90, 80], "another group");
+    assert_eq!(queued(&[(&a, limit, 90), (&a, pressure, 80)]), [90, 80], "another kind");
+    assert_eq!(queued(&[(&a, limit, 90), (&b, limit, 80), (&a, limit, 70)]), [70, 80], "also if it is not the last");
 }
 
 #[test]
@@ -43,7 +42,7 @@ fn the_same_request_is_queued_again_once_it_was_taken() {
         queue.request(tree.root(), ReclaimReason::Limit, ByteSize::new(target));
         queue.request(tree.root(), ReclaimReason::Limit, ByteSize::new(1));
         let taken: Vec<_> = queue.take_now().iter().map(|request| request.target.get()).collect();
-        assert_eq!(taken, [target], "the second went no further than the word before the lock");
+        assert_eq!(taken, [target], "the second returned at the word before the lock");
     }
 }
 

@@ -1,9 +1,7 @@
-//! The table of pairs: scores, candidates in turn, bytes.
+//! Tests of the table of pairs: slots, candidates, scores, heap bytes.
 //!
-//! The table is compared with a plain list of pairs, and its bytes are written out.
-//!
-//! A change must ensure that each pair is shown to be a candidate equally often, and that the bytes
-//! stay written out.
+//! The table is compared with a plain list of pairs, and its bytes with the sum of its parts. A
+//! change must keep the test that each pair is a candidate equally often, and the written-out sum.
 
 use super::super::log2::ONE;
 use super::*;
@@ -13,14 +11,15 @@ use proptest::prelude::*;
 
 const BUDGET: u64 = 1 << 20;
 
-/// The state that must be kept of a pair: its state, and its tallies, if it has any.
+/// Returns the parts of a pair that must survive a move to another slot: its state, and the utility
+/// of its tallies, if it has any.
 fn known(pairs: &Pairs, slot: u32) -> (PairState, Option<i32>) {
     let tallies = pairs.tallies(slot);
     (pairs.pair(slot).unwrap().state(), tallies.and_then(|tallies| tallies.utility(0, BUDGET)))
 }
 
 proptest! {
-    /// Compares with a plain list of pairs and the state of each.
+    /// Compares with `twin`, a plain list of pairs and the state of each.
     #[test]
     fn slots_are_dense_and_pairs_keep_their_state(
         steps in prop::collection::vec((0..300_u32, any::<bool>(), 0..4_u8), 1..600),
@@ -70,11 +69,12 @@ fn candidates_in_turn_visit_all_pairs_equally() {
         candidates.as_slice().iter().for_each(|slot| seen[*slot as usize] += 1);
     }
     assert_eq!(seen.iter().filter(|seen| **seen == 8).count(), 49, "{seen:?}");
-    assert_eq!(seen[7], 50, "the needy is always among them");
+    assert_eq!(seen[7], 50, "the needy pair is always among them");
     assert_eq!(pairs.candidates(None, true).as_slice().len(), 50);
 }
 
-fn of(n: u32) -> Pairs {
+/// Returns a table of `n` pairs of shrinker 1, in which each group's id is its slot.
+fn table_of(n: u32) -> Pairs {
     let pairs = Pairs::new();
     (0..n).for_each(|memcg| assert!(pairs.add(1, MemcgId::new(memcg))));
     pairs
@@ -83,11 +83,11 @@ fn of(n: u32) -> Pairs {
 #[test]
 fn sixteen_pairs_are_all_looked_at_and_of_more_ten() {
     for n in 0..=16 {
-        let candidates = of(n).candidates(Some(0), false);
+        let candidates = table_of(n).candidates(Some(0), false);
         assert_eq!(candidates.as_slice(), Vec::from_iter(0..n));
         assert!(candidates.is_all());
     }
-    let pairs = of(17);
+    let pairs = table_of(17);
     pairs.note_victim(3);
     let next = |needy, many| pairs.candidates(needy, many).as_slice().to_vec();
     assert_eq!(next(Some(16), false), [3, 16, 0, 1, 2, 4, 5, 6, 7], "the last victim, the needy, and eight in turn");
@@ -95,11 +95,13 @@ fn sixteen_pairs_are_all_looked_at_and_of_more_ten() {
     assert_eq!(next(None, false), [3, 16, 0, 1, 2, 4, 5, 6]);
     assert_eq!(next(None, true), [3, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 1, 2, 4, 5, 6], "each once");
     assert!(!pairs.candidates(None, true).is_all());
+    // The last victim moves from slot 16 to slot 0, and a new pair gets slot 16, which stays a
+    // candidate: the last victim is only a hint.
     pairs.note_victim(16);
     pairs.remove(1, MemcgId::new(0));
     assert!(pairs.add(2, MemcgId::new(0)));
     assert_eq!(next(None, false)[0], 16);
-    let pairs = of(18);
+    let pairs = table_of(18);
     pairs.note_victim(17);
     pairs.remove(1, MemcgId::new(17));
     assert_eq!(pairs.candidates(None, false).as_slice(), [0, 1, 2, 3, 4, 5, 6, 7], "the last victim is gone");
@@ -107,7 +109,7 @@ fn sixteen_pairs_are_all_looked_at_and_of_more_ten() {
 
 #[test]
 fn candidates_that_failed_are_left_out() {
-    let mut candidates = of(5).candidates(None, false);
+    let mut candidates = table_of(5).candidates(None, false);
     candidates.remove(&[]);
     assert_eq!(candidates.as_slice(), [0, 1, 2, 3, 4]);
     candidates.remove(&[3, 0, NONE]);
@@ -116,7 +118,7 @@ fn candidates_that_failed_are_left_out() {
 
 #[test]
 fn the_bytes_of_pairs_are_those_of_the_parts_their_tallies_and_the_index() {
-    let pairs = of(PART_FIRST as u32 + 1);
+    let pairs = table_of(PART_FIRST as u32 + 1);
     let index = pairs.index.lock().allocation_size();
     assert!(index >= 4 * (PART_FIRST + 1), "{index} bytes");
     let parts = 2 * size_of::<Part>() + 3 * PART_FIRST * size_of::<Pair>();
@@ -131,7 +133,7 @@ fn the_bytes_of_pairs_are_those_of_the_parts_their_tallies_and_the_index() {
 
 #[test]
 fn an_empty_table_of_pairs_has_no_index_memory() {
-    let pairs = of(40);
+    let pairs = table_of(40);
     (0..40).for_each(|memcg| pairs.remove(1, MemcgId::new(memcg)));
     assert_eq!(pairs.index.lock().allocation_size(), 0);
 }
@@ -156,7 +158,7 @@ fn scored(pairs: &Pairs, slot: u32, objects: u64, reports: bool, cost: i32) -> S
 
 #[test]
 fn a_turnover_is_worth_the_mean_of_those_that_report() {
-    let pairs = of(3);
+    let pairs = table_of(3);
     let silent = |cost| scored(&pairs, 0, 1_000, false, cost);
     // Before the first measured pair, a turnover of 1 has the utility of one hit in the whole
     // budget.
@@ -192,7 +194,7 @@ fn pairs_rate(objects: u64) -> Option<i32> {
 
 #[test]
 fn a_pair_without_hits_is_judged_by_its_inserts() {
-    let pairs = of(1);
+    let pairs = table_of(1);
     let none = Score::none(pairs_rate(BUDGET / 2), BUDGET);
     assert_eq!(none, Score::none(None, BUDGET) - 5 * ONE);
     assert_eq!(scored(&pairs, 0, BUDGET / 2, true, 0), Score::new(none, BUDGET / 2, 0, 0));
@@ -200,7 +202,7 @@ fn a_pair_without_hits_is_judged_by_its_inserts() {
 
 #[test]
 fn a_score_is_computed_again_with_every_eighth_hit_of_a_pair_that_was_counted() {
-    let pairs = of(1);
+    let pairs = table_of(1);
     let hits = |n: u32| {
         (0..n).for_each(|_| pairs.hit(0, Miss::at(ByteSize::new(1)), BUDGET));
         pairs.pair(0).unwrap().state()
