@@ -268,3 +268,14 @@ fn a_small_debt_is_paid_soon_and_not_at_the_next_sweep() {
         wait_until("a small debt is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
     }
 }
+
+#[test]
+fn the_end_of_one_reclaimer_leaves_the_debts_to_the_other() {
+    let (tree, registry, shelf, registration) = world(1);
+    shelf.add(tree.root(), N0, 100_000);
+    let first = start(&registry);
+    let _second = start(&registry);
+    drop(first);
+    defer(&registry, tree.root(), N0, 12);
+    wait_until("the debt is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
+}

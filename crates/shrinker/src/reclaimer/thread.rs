@@ -69,6 +69,8 @@ const REST_MAX: Duration = Duration::from_millis(100);
 pub struct Reclaimer {
     nodes: Vec<(Arc<NodeThread>, Option<JoinHandle<()>>)>,
     registry: Registry,
+    /// None until all threads have started.
+    debt_waker: Option<Arc<DebtWaker>>,
     watermarks: Watermarks,
 }
 
@@ -102,7 +104,8 @@ pub struct NodeStats {
 }
 
 impl Reclaimer {
-    /// Starts a thread for each node.
+    /// Starts a thread for each node. The threads also pay the registry's debts: of several
+    /// reclaimers of a registry, those of the one that was started last.
     ///
     /// # Errors
     ///
@@ -120,7 +123,7 @@ impl Reclaimer {
             _ => {}
         }
         // If a later thread does not start, the drop of this stops those that have started.
-        let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), watermarks };
+        let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), debt_waker: None, watermarks };
         for n in 0..nodes {
             let shared = Arc::new(NodeThread::new(NodeId::new(n as u16)));
             let node = shared.node;
@@ -147,7 +150,9 @@ impl Reclaimer {
             reclaimer.nodes.push((shared, Some(thread)));
         }
         let wakes = reclaimer.nodes.iter().map(|(shared, _)| Arc::clone(shared)).collect();
-        registry.set_debt_listener(Some(Arc::new(DebtWaker(wakes))));
+        let debt_waker = Arc::new(DebtWaker(wakes));
+        registry.set_debt_listener(Some(Arc::clone(&debt_waker) as Arc<dyn DebtListener>));
+        reclaimer.debt_waker = Some(debt_waker);
         Ok(reclaimer)
     }
 
@@ -197,7 +202,10 @@ impl Reclaimer {
 
 impl Drop for Reclaimer {
     fn drop(&mut self) {
-        self.registry.set_debt_listener(None);
+        // Another reclaimer, or the user, may have set a listener since.
+        if let Some(debt_waker) = self.debt_waker.take() {
+            self.registry.remove_debt_listener(&(debt_waker as Arc<dyn DebtListener>));
+        }
         for (shared, _) in &self.nodes {
             shared.wake.stop();
         }
@@ -324,6 +332,7 @@ impl NodeThread {
 }
 
 /// The debt listener, which wakes the thread of the debt's node.
+#[derive(Debug)]
 struct DebtWaker(Vec<Arc<NodeThread>>);
 
 impl DebtListener for DebtWaker {

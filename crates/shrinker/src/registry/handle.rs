@@ -128,6 +128,13 @@ impl Registry {
         drop(old);
     }
 
+    /// Removes this listener for deferred objects, unless another one has replaced it.
+    #[cfg(feature = "std")]
+    pub(crate) fn remove_debt_listener(&self, listener: &Arc<dyn DebtListener>) {
+        let old = self.core.remove_debt_listener(listener);
+        drop(old);
+    }
+
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(crate) fn foreground_calls(&self) -> u64 {
         self.core.foreground_calls()

@@ -231,6 +231,19 @@ impl RegistryCore {
         core::mem::replace(&mut *self.debt_listener.write(), listener)
     }
 
+    /// Removes this debt listener and returns it, to be dropped without a lock; `None` if the
+    /// registry has another one.
+    #[cfg(feature = "std")]
+    pub(crate) fn remove_debt_listener(&self, listener: &Arc<dyn DebtListener>) -> Option<Arc<dyn DebtListener>> {
+        let mut present = self.debt_listener.write();
+        let is_same = present.as_ref().is_some_and(|at| core::ptr::addr_eq(Arc::as_ptr(at), Arc::as_ptr(listener)));
+        if is_same {
+            present.take()
+        } else {
+            None
+        }
+    }
+
     /// Returns the number of calls of direct reclaim and of other foreground passes so far.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(crate) fn foreground_calls(&self) -> u64 {
