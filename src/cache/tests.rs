@@ -44,6 +44,23 @@ fn eventually(patience: Duration, what: &str, is: impl Fn() -> bool) {
     }
 }
 
+/// Waits until the reclaimer has nothing more to do: the usage is at its target, and has not changed
+/// for a while, as it changes during the last batch, too.
+fn wait_for_reclaimer(runtime: &Runtime) {
+    let usage = || {
+        runtime.tree().drain_stock();
+        runtime.root().usage()
+    };
+    eventually(Duration::from_secs(60), "the reclaimer is done", || {
+        usage() <= runtime.reclaimer().watermarks().target(runtime.root().max())
+    });
+    let (mut last, mut unchanged) = (usage(), 0);
+    while unchanged < 10 {
+        std::thread::sleep(Duration::from_millis(20));
+        unchanged = if std::mem::replace(&mut last, usage()) == last { unchanged + 1 } else { 0 };
+    }
+}
+
 /// Returns a cache of byte vectors in a runtime of its own with this budget, with one node.
 fn cache_of(budget: ByteSize) -> Cache<u64, Vec<u8>> {
     let runtime = Runtime::builder()

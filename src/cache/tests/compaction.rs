@@ -16,7 +16,7 @@ use lowwater_store::index::Cursor;
 
 use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
-use super::eventually;
+use super::{eventually, wait_for_reclaimer};
 use crate::cache::Eviction;
 use crate::runtime::NextRun;
 use crate::{ByteSize, Cache, Charged, Runtime};
@@ -102,9 +102,7 @@ fn compaction_returns_memory_without_listener_calls() {
     let before = usage();
     runtime.set_budget(ByteSize::new(before.get() / PARTS * 2));
     eventually(PATIENCE, "entries are evicted", || cache.len() <= (ENTRIES / PARTS * 2) as usize);
-    eventually(PATIENCE, "the reclaimer is done", || {
-        usage() <= runtime.reclaimer().watermarks().target(runtime.root().max())
-    });
+    wait_for_reclaimer(&runtime);
     eventually(PATIENCE, "memory is returned", || is_together(&cache, full));
     let survivors: Vec<_> = (0..ENTRIES).filter(|n| cache.contains_key(n)).collect();
     assert_eq!(survivors.len(), cache.len());

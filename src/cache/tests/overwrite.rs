@@ -4,7 +4,7 @@
 //! An overwrite in place must be indistinguishable from the general insert, except for its cost and
 //! the entry's position.
 
-use super::{cache_of, entry_bytes, eventually};
+use super::{cache_of, entry_bytes, eventually, wait_for_reclaimer};
 use crate::cache::{Computed, Eviction, Op, RemovalCause};
 use crate::{topology, ByteSize, Cache, Memcg, Runtime};
 use std::cell::Cell;
@@ -27,10 +27,7 @@ fn full(eviction: Eviction) -> (Runtime, Cache<u64, u64>, u64) {
         key += 1;
         cache.insert(key, key).unwrap();
     }
-    // On a busy machine the reclaimer may not run for a while.
-    eventually(Duration::from_secs(60), "the reclaimer is done", || {
-        used(&runtime) <= runtime.reclaimer().watermarks().target(runtime.root().max()).get()
-    });
+    wait_for_reclaimer(&runtime);
     let present = (0..=key).rev().find(|key| cache.contains_key(key)).unwrap();
     (runtime, cache, present)
 }
@@ -216,7 +213,7 @@ fn a_value_is_weighed_once_and_without_a_pin() {
                 // so until the weigher returns.
                 for n in 0..400_u64 {
                     let is_stored = || other.insert(n % 2, vec![0; 100_000]).is_ok();
-                    eventually(Duration::from_secs(20), "no reader holds memory back", is_stored);
+                    eventually(Duration::from_secs(60), "no reader holds memory back", is_stored);
                 }
             }
             ByteSize::ZERO
