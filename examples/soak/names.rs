@@ -1,10 +1,12 @@
 //! A dentry cache over a tree in memory, flooded with names that do not exist.
 //!
-//! Some names exist and most do not, as on a file server.
+//! About half of the lookups are of names that do not exist, as on a file server, so that negative
+//! dentries fill the cache.
 //!
 //! Numbers such as D9 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that the tree does not grow without bound.
+//! A change must ensure that the names that are created are few, so that the tree behind the cache
+//! does not grow for hours.
 
 use std::sync::Arc;
 
@@ -40,7 +42,8 @@ impl Names {
         Self { mount, dcache, registry, _tree: tree }
     }
 
-    /// Looks up names that exist and that do not; creates, moves and removes names.
+    /// Looks up names that exist and that do not; creates, moves, removes and lists names; at times
+    /// drops all unused dentries.
     pub fn users(&self, seed: u64) -> Step<'_> {
         let mut random = Random::new(seed);
         Box::new(move || {
@@ -53,7 +56,7 @@ impl Names {
                     let missing = format!("/{directory}/missing{}", random.of(1 << 40));
                     assert!(self.mount.lookup(missing.as_bytes()).expect("memory does not fail").is_none());
                 }
-                // Another worker may have been faster with each of these.
+                // Each may fail, as the other worker changes the same names.
                 8 => drop(self.mount.create(&made)),
                 9 => drop(self.mount.rename(&made, &other)),
                 10 => drop(self.mount.unlink(&other)),
@@ -73,7 +76,8 @@ impl Names {
         );
     }
 
-    /// Drops all dentries that can be dropped: all but the root.
+    /// Drops all dentries but the root. Returns the bytes that the registry and the directories
+    /// still take.
     pub fn empty(&self) -> u64 {
         while self.registry.drop_caches() > 0 {}
         while self.registry.sweep() != Default::default() {}

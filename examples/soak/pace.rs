@@ -1,20 +1,23 @@
 //! The speed of the workers, and their stop.
 //!
-//! The workers share a part of one processor, so that the soak can run for hours beside other work.
+//! Each worker takes only its share of a processor, so that the soak can run for hours beside other
+//! work.
 //!
-//! A change must ensure that all workers stand still before a check.
+//! A change must ensure that a step runs only while `world` is held for reading: a check holds
+//! `world` for writing, and relies on no step running.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
-/// The longest rest of a worker.
+/// The longest rest of a worker, so that each works several times between two checks, which are a
+/// second apart. A worker whose share is below 1 % thus takes more than its share.
 const REST_MAX: Duration = Duration::from_millis(200);
 /// The time of work before a rest.
 const WORK: Duration = Duration::from_millis(2);
 
 pub struct Pace {
-    /// The share of one processor of each worker.
+    /// The part of one processor that each worker may take.
     share: f64,
     stop: AtomicBool,
 }
@@ -34,7 +37,7 @@ impl Pace {
         let (mut steps, mut begun) = (0, Instant::now());
         // Relaxed: a stop flag; no data is passed with it.
         while !self.stop.load(Ordering::Relaxed) {
-            // A check failed: the thread that found it reports it.
+            // Poisoned: a check panicked, and the main thread reports it.
             let Ok(moving) = world.read() else { break };
             step();
             drop(moving);
@@ -57,7 +60,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// One of `n` numbers.
+    /// Returns a random number below `n`.
     pub fn of(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

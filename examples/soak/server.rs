@@ -1,8 +1,8 @@
 //! A lowwater-server in a process of its own, and clients that load it.
 //!
-//! The server is a process of its own, so its memory can be judged alone.
+//! As a process of its own, the server has a resident size that can be judged alone.
 //!
-//! A change must ensure that the server ends with the soak, however that ends.
+//! A change must ensure that the server does not outlive the soak, also if a check fails or panics.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,16 +15,17 @@ use crate::pace::Random;
 use crate::Step;
 
 const MEGABYTES: u64 = 16;
-/// Steps of each client before the first record. The server is full after a small part of them; the
-/// rest replace values until the gaps between values have their lasting size.
+/// Steps of each warm-up client, before the soak begins. The server is full after a small part of
+/// them; the rest replace values of mixed sizes until the server's memory no longer grows by
+/// fragmentation.
 const WARM_UP: u64 = 300_000;
-/// The longest time of a reply, on any machine.
+/// The longest time for a reply, and for the server's exit, on any machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Served {
     child: Child,
     port: u16,
-    /// Queried for statistics between checks.
+    /// The connection over which `check` reads the statistics.
     control: Mutex<Client>,
 }
 
@@ -52,8 +53,8 @@ impl Served {
         Ok(served)
     }
 
-    /// Lets two clients work until the server's memory no longer grows, however slow the machine is:
-    /// growth after that is a leak.
+    /// Lets two clients work until the server's memory no longer grows: later growth is a leak. A
+    /// number of steps and not a time, so that it suffices on a slow machine, too.
     fn warm_up(&self) -> Result<(), String> {
         std::thread::scope(|s| {
             for seed in [9, 10] {
@@ -68,8 +69,8 @@ impl Served {
         self.child.id()
     }
 
-    /// Sets and gets of several tenants, changes of limits; each connection is replaced after a
-    /// while.
+    /// Returns the steps of a client: sets, gets and deletes of 8 tenants' keys, and changes of the
+    /// tenants' limits. The client reconnects after about 1,000 steps.
     pub fn client(&self, seed: u64) -> Result<Step<'_>, String> {
         let mut random = Random::new(seed);
         let mut client = Client::connect(self.port)?;
@@ -92,7 +93,7 @@ impl Served {
         }))
     }
 
-    /// Checks that the server runs, and holds no more than its limit.
+    /// Checks that the server answers, and holds no more than its limit.
     pub fn check(&self) -> Result<(), String> {
         let mut control = self.control.lock().map_err(|_| "a check panicked")?;
         let bytes = control.stat("bytes")?;
@@ -102,7 +103,7 @@ impl Served {
         Ok(())
     }
 
-    /// Sends SIGTERM: the server must exit with 0.
+    /// Sends SIGTERM: the server must exit with 0 within [`PATIENCE`].
     pub fn stop(mut self) -> Result<(), String> {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         told.map_err(|why| format!("kill: {why}"))?;

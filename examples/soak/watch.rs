@@ -1,21 +1,22 @@
 //! The records of each second, and the judgement at the end.
 //!
-//! Memory rises at first, so the first quarter is left out; a leak shows as a slope over hours.
+//! Memory rises at first, so the first quarter is left out. A leak shows as a slope over hours.
 //!
-//! A bound may be lowered; raising one needs a reason.
+//! A bound may be lowered; raising it needs a reason.
 
 use std::collections::BTreeMap;
 
-/// Before that time allocators and tables reach their size.
+/// The part of the run that is left out: allocators and tables reach their size in it.
 const WARM_UP: f64 = 0.25;
-/// A rise of less than this over the whole run, in kB, is noise, whatever the points' distance.
+/// A rise of the regression line by less than this over the judged part of the run, in kB, is
+/// noise, however close the points are to the line.
 const GROWTH_MAX: f64 = 4096.0;
 
 pub struct Watch {
     server: Option<u32>,
-    /// Second, resident kB of this process and of the server.
+    /// The second of each record, and the resident kB of this process and of the server.
     resident: Vec<(u64, [f64; 2])>,
-    /// Bytes of the library's structures when empty: caches, lists, names.
+    /// Bytes of the library's structures each time they were emptied: caches, lists, names.
     empty: Vec<[u64; 3]>,
     steps: BTreeMap<String, u64>,
 }
@@ -28,9 +29,9 @@ impl Watch {
         Self { server, resident: Vec::new(), empty: Vec::new(), steps: BTreeMap::new() }
     }
 
-    /// Records an emptied state, which must be as small as the first ones. Tables keep their
-    /// capacity from the last load, so the size varies: the least of the latest few is compared
-    /// with the greatest of the first few.
+    /// Records an emptied state, which must not be larger than the first ones. Tables keep their
+    /// capacity from the last load, so the size varies: the least of the latest [`FEW`] is compared
+    /// with the greatest of the first [`FEW`].
     pub fn emptied(&mut self, bytes: [u64; 3]) -> Result<(), String> {
         self.empty.push(bytes);
         if self.empty.len() < 2 * FEW {
@@ -49,7 +50,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Records a second without errors.
+    /// Records the resident memory in this second, after its checks. Prints it once a minute.
     pub fn look(&mut self, second: u64) {
         let ours = resident("self");
         let theirs = self.server.map_or(0.0, |pid| resident(&pid.to_string()));
@@ -66,7 +67,7 @@ impl Watch {
         *self.steps.entry(name.into()).or_default() += steps;
     }
 
-    /// Prints the records; an error if memory grew.
+    /// Prints the records. Returns an error if resident memory grew.
     pub fn judge(self) -> Result<(), String> {
         let steps: Vec<_> = self.steps.iter().map(|(name, steps)| format!("{name} {steps}")).collect();
         println!(
@@ -99,7 +100,8 @@ impl Watch {
     }
 }
 
-/// The regression line: its slope, and the points' distance from it.
+/// Returns the slope of the regression line, and the root mean square of the points' distances from
+/// the line.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -111,7 +113,7 @@ fn line(points: &[(f64, f64)]) -> (f64, f64) {
     (slope, noise.sqrt())
 }
 
-/// A process's resident memory, in kB.
+/// Returns a process's resident memory, in kB; 0 if the process has ended.
 fn resident(process: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let field = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -2,7 +2,8 @@
 //!
 //! 1. A lookup finds a name if and only if it is in the map, with the same kind; changes succeed or
 //!    fail as in the map.
-//! 2. The invariants of a mount at rest hold, and the counters are exact (D9).
+//! 2. The invariants of a mount at rest hold, and the counters are exact (D9). A dropped mount
+//!    leaves no dentry.
 //!
 //! Numbers such as D9 are those of docs/INVARIANTS.md.
 
@@ -49,7 +50,8 @@ pub fn check(data: &[u8]) {
     assert_eq!(dcache.statistics().nr_dentry, 0, "2: nothing is left");
 }
 
-/// Reads a path of one to three names, each one of six.
+/// Reads a path of one to three names. There are only six names, so that many calls hit the same
+/// path.
 fn path(feed: &mut impl Iterator<Item = u8>) -> Option<Vec<u8>> {
     let byte = usize::from(feed.next()?);
     let mut path = Vec::new();

@@ -5,8 +5,7 @@
 //! counts equal the lengths; an item is on a list if and only if the list holds a handle on it. At
 //! the end no handle is left.
 //!
-//! A change must ensure that the model stays simpler than the lists, and that no handle is left at
-//! the end.
+//! A change must ensure that the model stays simpler than the lists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ impl Feed<'_> {
     }
 }
 
-/// Groups by number, 0 is the root; lists are oldest first.
+/// The model. Groups have numbers, and 0 is the root; the lists are oldest first.
 #[derive(Default)]
 struct Model {
     parents: Vec<usize>,

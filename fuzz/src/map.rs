@@ -9,7 +9,7 @@
 //!
 //! Numbers such as S11 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that the three properties are checked after each sequence.
+//! A change must ensure that each sequence ends with `drop_all`, which checks properties 1 and 3.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

@@ -13,7 +13,7 @@ pub fn check(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(data) else { return };
     if which % 2 == 0 {
-        // Without slashes a flag cannot name an existing file of this machine.
+        // Without slashes a flag cannot name a file outside of the working directory.
         let text = text.replace('/', "_");
         let flags = ["lowwater-server"].into_iter().chain(text.split('\n'));
         if let Ok(Err(why)) = args::parse(flags) {

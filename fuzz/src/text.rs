@@ -1,9 +1,9 @@
-//! Texts from outside: amounts of memory, lists of processors, tables of distances.
+//! Texts from users and from /sys: amounts of memory, lists of processors, tables of distances.
 //!
 //! 1. Any text is parsed or rejected.
 //! 2. A parsed amount formats to text that parses to the same amount.
 //!
-//! A new parser of such text is added here with both properties.
+//! A new parser of such text is added here, with property 2 if its result can be formatted.
 
 use lowwater_lru_core::topology::{parse_distances, parse_list};
 use lowwater_lru_core::ByteSize;

@@ -1,8 +1,9 @@
 //! Each body with fixed inputs: random bytes from a fixed seed, and random sequences of valid
 //! tokens.
 //!
-//! So `cargo test` runs each body without the fuzzer. Inputs on which the fuzzer found an error are
-//! kept in `regressions/NAME` and run by the last test; a found input belongs there.
+//! So `cargo test` runs each body without the fuzzer. The last test runs the inputs on which the
+//! fuzzer found an error: a new one becomes a file in `fuzz/regressions/TARGET`. The folder exists
+//! only if there is such an input.
 
 use lowwater_fuzz::{dcache, list_lru, map, pressure, server_protocol, server_settings, text};
 

@@ -2,9 +2,10 @@
 //! and finishes removals.
 //!
 //! A record is removed in two steps: unlinking takes it off the index and its list under their
-//! locks; finishing counts it, calls the listener and uncharges, without a lock. A change must
-//! ensure that each unlinked record is finished exactly once ([`PendingRemoval`] does so on drop)
-//! and that no user code except hashing and comparison runs under a lock.
+//! locks; finishing uncharges its group, counts the removal, calls the listener and retires the
+//! record, without a lock. A change must ensure that each unlinked record is finished exactly once
+//! ([`PendingRemoval`] does so on drop) and that no user code except hashing and comparison runs
+//! under a lock.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -61,10 +62,10 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) is_lru: bool,
     /// The largest number of records since the last trim.
     pub(super) most: AtomicUsize,
-    /// Whether all records of the last batch were put back: then the next batch is taken from the
-    /// other queue.
+    /// Whether the last batch evicted no record and put some back: then the next batch is taken
+    /// from the other queue.
     pub(super) is_stuck: AtomicBool,
-    /// Background evictions since the last collection.
+    /// Records evicted in the background since the slab was last collected.
     pub(super) freed_since: AtomicU32,
     pub(super) sweeps: SweepSchedule,
     pub(super) compaction: Compaction,
@@ -125,13 +126,14 @@ where
         self.hasher.hash_one(key)
     }
 
-    /// Hashes a key that was hashed before. None if its `Hash` panics now: then the record cannot
-    /// be found by hash, and stays.
+    /// Hashes a key that was hashed before. None if its `Hash` panics now: then the record can be
+    /// found only by a walk over the index.
     pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
         caught(|| self.hash(key))
     }
 
-    /// Finds the record of `key`. A record that is gone is unlinked; a stale one is nothing.
+    /// Finds the record of `key`. A record past its stored deadline is unlinked; a stale one stays,
+    /// and the result is `Nothing`.
     #[inline]
     pub(super) fn find<'c: 'g, 'g, Q>(&'c self, hash: u64, key: &Q, guard: &'g Guard) -> Found<'c, 'g, K, V, S>
     where
@@ -197,7 +199,8 @@ where
     ) -> Option<Unlinked<'c, 'g, K, V, S>> {
         let hasher = |record: &Record<K, V>| self.hash(&record.key);
         self.index.remove(hash, guard, is, &hasher, |record| {
-            // Unlinked by a call, and not at its time.
+            // A call removes the record before its deadline: the reloaded value must not be
+            // inserted.
             if record.is_reloading() && !self.is_gone(record) {
                 self.inflight.stop(hash);
             }

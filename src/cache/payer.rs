@@ -7,7 +7,8 @@
 
 use lowwater_lru_core::Memcg;
 
-/// The group that is charged for a new value.
+/// The group that is charged for a new value, unless the value replaces another and no group was
+/// named.
 #[derive(Clone, Copy)]
 pub(super) struct Payer<'a> {
     pub(super) group: &'a Memcg,
@@ -17,12 +18,13 @@ pub(super) struct Payer<'a> {
 }
 
 impl<'a> Payer<'a> {
-    /// Charges the group of the replaced value, or `group` if no value is replaced.
+    /// Returns the payer of a write that names no group: the group of the replaced value, or `group`
+    /// if no value is replaced.
     pub(super) fn new(group: &'a Memcg) -> Self {
         Self { group, is_named: false }
     }
 
-    /// Charges this group.
+    /// Returns the payer of a write that names `group`.
     pub(super) fn named(group: &'a Memcg) -> Self {
         Self { group, is_named: true }
     }

@@ -1,12 +1,11 @@
-//! Eviction policy: which record of a tenant is evicted next, and which tenant is evicted from.
+//! Eviction policy: the order in which the records of a tenant are evicted.
 //!
 //! Each tenant of a cache has two queues per node (probation and main, `queue`), and ghosts of
 //! evicted keys in the runtime's table. An `Eviction` selects how a walk treats a used record.
-//! Choosing the tenant is the runtime's (`lowwater-shrinker`, `utility`); this module supplies its
-//! reports of ghost hits.
+//! The registry (`lowwater-shrinker`, `utility`) chooses the tenant from which records are evicted;
+//! this module reports ghost hits to it.
 //!
-//! A change must ensure that a choice depends on the tenant's own accesses only; between tenants
-//! the registry decides.
+//! A change must ensure that the order depends on the tenant's own accesses only.
 
 pub(crate) mod batch;
 pub(crate) mod cost;

@@ -12,7 +12,7 @@ use lowwater_base::erased_arc::{ErasedArc, HasState};
 
 use super::inner::CacheInner;
 
-/// The handle's share of a `CacheInner<K, V, S>`.
+/// A handle's counted pointer to a `CacheInner<K, V, S>`.
 pub(super) type SharedInner<K, V, S> = ErasedArc<InnerMarker<K, V, S>>;
 
 /// The marker for `CacheInner<K, V, S>`, which exists for all parameters.

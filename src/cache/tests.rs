@@ -1,9 +1,9 @@
 //! Tests of the cache: contents, byte counts, removal causes, tenants, and isolation of faults.
 //!
-//! Helpers for the files of this folder. Caches here have one node and no background work unless a
-//! test needs it, so that counts are exact.
+//! Helpers for the files of this folder. Each runtime has its reclaimer and housekeeper threads, so
+//! a test waits ([`eventually`]) for a count that they change, or takes the cache from them.
 //!
-//! A helper that is added must not need the background.
+//! A helper that is added must not depend on the time at which these threads run.
 
 mod behave;
 mod both_times;

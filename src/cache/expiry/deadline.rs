@@ -8,13 +8,14 @@
 //!
 //! One bit marks an idle deadline, which a use extends. Ten bits beside it encode the idle time, so
 //! that each record can have its own, and so that extending the deadline, or replacing it with a
-//! fixed one, is a single store. An idle time is 32 to 63 units, and a unit is a number of ticks
-//! that depends on the idle time; the idle time is rounded up to units, and so is the deadline.
+//! fixed one, is a single store. An idle time is at most 63 units. A unit is one tick for idle times
+//! below 64 ticks; longer ones are 32 to 63 units of more ticks. The idle time is rounded up to
+//! units, and so is the deadline.
 //!
 //! # The floor
 //!
-//! The counts of ticks and of units wrap: after 49 days, and after 32,000 times the idle time or
-//! two hours. So a stored count is not compared with the current time, which may have advanced by
+//! The counts wrap: ticks after 49 days, units after at least 33,000 times the idle time and two
+//! hours. So a stored count is not compared with the current time, which may have advanced by
 //! any step, but decoded relative to the clock's floor: it is the deadline with this count that is
 //! nearest to the floor. The floor advances only after a sweep has removed the records that had
 //! expired when the sweep began, to that time at most (`reaper.rs`). So a record that has expired
@@ -25,8 +26,8 @@
 //!
 //! A deadline that is too far from the floor for its count is stored in seconds, which do not wrap:
 //! an idle deadline then becomes a fixed one. Only records that are inserted or used before the
-//! first sweep after a long pause have such a deadline: one of 24 days, or for idle times below
-//! 256 ms of an hour.
+//! first sweep after a long pause have such a deadline: the pause and the record's time are together
+//! longer than 24 days, or for idle times below 256 ms than an hour.
 //!
 //! A change must ensure that a deadline stays in four bytes, is never early, and that one that has
 //! passed stays past.
@@ -83,7 +84,7 @@ pub(crate) struct Expires {
 }
 
 /// The time by which the floor may lag behind the clock before a sweep raises it: a quarter of the
-/// shortest range of a stored count.
+/// shortest distance ahead of the floor at which a stored count wraps.
 const LAG: u64 = (1 << (IDLE_NUMBER_BITS - 2)) / 2 * TICK;
 
 impl Now {

@@ -9,8 +9,8 @@
 //!
 //! No edge is added if the waiting thread or task runs no load's code, which is the common case.
 //!
-//! A change must ensure that an edge exists before its waiter waits, and is removed when it is
-//! woken.
+//! A change must ensure that an edge exists before its waiter waits, and is removed when the waiter
+//! is woken.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,6 +116,7 @@ mod tests {
 
     #[test]
     fn cycles_of_any_length_are_found() {
+        // A chain: each load waits for the next one.
         let loads: Vec<_> = (0..5).map(|_| LoadId::next()).collect();
         let mut waits: Vec<_> = loads
             .windows(2)
@@ -129,6 +130,7 @@ mod tests {
             WaitEdge::add(loads[at]).is_err()
         };
         assert!((0..5).all(closes));
+        // Load 2 waits no more: only loads 3 and 4 still lead to load 4.
         drop(waits.remove(2));
         assert_eq!((0..5).map(closes).collect::<Vec<_>>(), [false, false, false, true, true]);
         assert!(

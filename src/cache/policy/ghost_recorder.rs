@@ -1,8 +1,8 @@
 //! Recording the keys of evicted records as ghosts.
 //!
-//! It holds the values (salt, age limit) that all records of one batch share. A change must ensure
-//! that the salt contains tenant and generation: a ghost must not match a key of another tenant, or
-//! of the time before a `forget_ghosts`.
+//! A recorder holds the values (salt, age limit) that all records of one batch share. A change must
+//! ensure that the salt contains cache, tenant and generation: a ghost must not match a key of
+//! another cache or tenant, or of the time after a `forget_ghosts`.
 
 use lowwater_rcu::Guard;
 
@@ -14,7 +14,7 @@ use crate::runtime::Ghosts;
 pub(crate) struct GhostRecorder<'q> {
     pub(crate) tenant: &'q Tenant,
     pub(crate) ghosts: &'q Ghosts,
-    /// XORed with each hash, so that lookups of other tenants do not match these ghosts.
+    /// XORed with each hash, so that inserts of other caches and tenants do not match these ghosts.
     pub(crate) salt: u64,
     /// Whether the order has two queues. Otherwise every eviction counts as one from main.
     pub(crate) has_queues: bool,

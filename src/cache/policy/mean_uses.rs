@@ -1,9 +1,8 @@
 //! A moving mean of the use counts of the records that eviction walks visit.
 //!
-//! The means of both queues are compared to shrink probation while its records are used less. A
-//! lost update is accepted: the mean is a statistic.
+//! The means of both queues are compared, to shrink probation while its records are used less.
 //!
-//! A change must ensure that it is zero when all bytes are zero, as its tenant is.
+//! A change must ensure that all bytes may be zero, as in a new tenant: a mean of 0.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,7 +1,7 @@
 //! The names of a tenant's two queues.
 //!
-//! Its meaning depends on the order: SIEVE, for example, uses both queues as the two sides of its
-//! hand ([`queues`](super::queues)).
+//! The meaning of a queue depends on the order: SIEVE, for example, uses both queues as the two
+//! sides of its hand ([`queues`](super::queues)).
 //!
 //! A new queue would change the record's state bits and every walk.
 

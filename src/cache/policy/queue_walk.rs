@@ -2,7 +2,7 @@
 //!
 //! A walk counts here while it holds the list's lock and updates the tenant once at its end.
 //!
-//! A count that is added must be bounded by the walk's own numbers.
+//! A count that is added must be of this walk alone, as concurrent walks report theirs themselves.
 
 use super::queue::Queue;
 

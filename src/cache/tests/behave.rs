@@ -1,9 +1,7 @@
-//! One test for each behaviour of the public interface.
+//! Documented behaviours of the public interface that have no test file of their own, also with
+//! user code that panics, blocks or calls back.
 //!
-//! The names are the documented behaviour; user code that panics, blocks or calls back is a part of
-//! it.
-//!
-//! A behaviour that is documented gets its test here.
+//! A test's name is the behaviour. A behaviour that is documented gets its test here.
 
 use super::{cache_of, entry_bytes};
 use crate::cache::load::fill::FillStep;
@@ -311,7 +309,8 @@ fn a_values_clone_may_request_a_key_in_flight() {
     // The value is inserted between the caller's first lookup and its load.
     let leader = cache.inner.core.inflight.join(cache.inner.core.hash(&1), 1);
     let theirs = cache.clone();
-    // Runs inside `clone`, and joins the load first, although the value is already in the cache.
+    // Runs inside `clone`, on the thread that leads the load of this key: a wait for the load would
+    // never end. Joins the load directly, as a lookup would find the value in the cache.
     let ask = move || {
         let inflight = &theirs.inner.core.inflight;
         assert!(matches!(inflight.join(theirs.inner.core.hash(&1), 1), Join::Alone(1)));
@@ -343,8 +342,8 @@ fn a_weigher_that_panics_changes_nothing() {
     cache.insert(1, 2).unwrap();
 }
 
-/// A weigher that blocks holds no lock, and delays no reclamation of entries that other threads
-/// remove.
+/// A weigher or cost function that blocks holds no lock, and delays no reclamation of entries that
+/// other threads remove.
 #[test]
 fn a_blocking_weigher_or_cost_function_delays_no_other_thread() {
     for blocks_in_cost in [false, true] {

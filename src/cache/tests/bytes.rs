@@ -1,7 +1,7 @@
 //! The byte count of a cache equals the sum of its entries' charges, after any history.
 //!
-//! A history is drawn by proptest. A byte too many or too few would accumulate in a server that
-//! runs for months.
+//! A history is drawn by proptest. A byte too many or too few for each entry would accumulate in a
+//! server that runs for months.
 //!
 //! A new operation is added to the histories.
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Step {
     /// Key, bytes, group, milliseconds to live.
     Insert(u64, usize, usize, Option<u64>),
-    /// First key and bytes of a run of inserts, so that entries are evicted.
+    /// First key and bytes of 100 inserts, so that entries are evicted.
     Flood(u64, usize),
     Get(u64),
     Remove(u64),
@@ -33,6 +33,7 @@ enum Step {
     Reclaim(u64),
     DropCaches,
     Compact,
+    /// Sleeps, so that deadlines pass and the reaper may run.
     Reap,
     EndGroup(usize),
     DropGroup(usize),
@@ -68,7 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The number of entries in the index, and the sum of their charges.
+/// Returns the number of entries in the index, and the sum of their charges.
 fn in_index(cache: &Cache<u64, Vec<u8>>) -> (usize, u64) {
     let (mut at, mut entries, mut bytes) = (Cursor::new(), 0, 0);
     while !at.is_done() {
@@ -80,7 +81,8 @@ fn in_index(cache: &Cache<u64, Vec<u8>>) -> (usize, u64) {
     (entries, bytes)
 }
 
-/// Compares the counters with the index. They differ while background threads evict and reap.
+/// Returns whether the counters equal the index within `PATIENCE`: they differ while background
+/// threads evict and reap.
 fn is_exact(cache: &Cache<u64, Vec<u8>>) -> bool {
     let start = Instant::now();
     loop {
@@ -182,7 +184,8 @@ fn each_way_an_entry_leaves_is_counted() {
     assert_eq!(bytes(&cache), 200 + entry_bytes());
     assert_eq!(cache.runtime().drop_caches(), 1);
     assert_eq!((bytes(&cache), cache.len()), (0, 0));
-    // More threads than stripes, so that a thread removes entries that others have inserted.
+    // More threads than stripes of counters, so that some share a stripe; and this thread removes
+    // entries that were counted in other stripes.
     std::thread::scope(|s| {
         for thread in 0..32 {
             let cache = &cache;

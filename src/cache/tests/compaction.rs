@@ -214,7 +214,7 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
     let entry = || {
         let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("no entry has expired");
-        // Half of the entry's hour has passed.
+        // As if half of the entry's hour had passed.
         let (there, left) = (std::ptr::from_ref(entry), entry.deadline().time_left(core.clock.now()).unwrap());
         entry.set_deadline(core.clock.deadline_after(Some(HOUR / 2), entry.deadline().time_to_idle(), None).at);
         (there, left)
@@ -241,7 +241,8 @@ fn a_use_during_a_compaction_extends_the_idle_deadline() {
     while_it_moves(&cache, |key| assert!(cache.get(&key).is_some()));
 }
 
-/// An entry that a walk is to remove may be moved after the walk has read it.
+/// An entry that a walk is to remove may be moved after the walk has read it. `clear` is `retain`
+/// that keeps nothing.
 #[test]
 fn clear_removes_entries_that_are_being_compacted() {
     let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
@@ -333,7 +334,8 @@ fn large_entries_move_in_small_batches_and_huge_ones_stay() {
             // No memory is gained, so compaction is not requested for ever.
             let core = &cache.inner.core;
             core.request_compaction();
-            // The housekeeper rests before each pass; this sleep is longer.
+            // Ten calls take 200 ms, in which the housekeeper, which rests for 50 ms (`QUIET`) after
+            // a pass, would have run again.
             let is_told = |_| {
                 std::thread::sleep(Duration::from_millis(20));
                 core.compact() == NextRun::WhenNotified

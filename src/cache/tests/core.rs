@@ -79,7 +79,7 @@ fn retain_removes_unwanted_entries_and_calls_the_listener() {
 
 thread_local! { static ARMED: Cell<bool> = const { Cell::new(false) }; }
 
-/// A key whose `Hash` panics while a flag is set.
+/// A key that panics while this thread's flag is set: 13 in `Hash`, and 14 in a comparison.
 #[derive(Clone, Debug)]
 struct Touchy(u64);
 
@@ -126,8 +126,8 @@ thread_local! {
     static ALONE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The hasher panics while its flag is set, for all keys on all threads; or for all keys except
-/// `ALONE` on this thread.
+/// A hasher that panics for all keys on all threads while its flag is set; and on a thread that has
+/// set `ALONE`, for all keys but that one.
 #[derive(Clone, Default)]
 struct Failing(Arc<AtomicBool>);
 
@@ -173,6 +173,7 @@ fn an_entry_with_a_panicking_hash_stays_charged_until_found() {
     assert_eq!(runtime.drop_caches(), 0, "a record was found");
     assert_eq!(runtime.reclaim(runtime.root(), ByteSize::mib(1)), ByteSize::ZERO);
     assert_eq!(books(), 100);
+    // A dropped group is emptied by a walk over the index, which needs no hash.
     runtime.drop_group(&group).unwrap();
     while group.is_online() {
         std::thread::yield_now();
@@ -235,6 +236,7 @@ fn values_are_dropped_once_each() {
 
 #[test]
 fn a_time_to_live_is_at_most_a_tick_late() {
+    // Only the lower bound is asserted: on a busy machine the loop may see the end late.
     let cache = cache_of(ByteSize::mib(1));
     let begin = std::time::Instant::now();
     cache.entry(1).time_to_live(Duration::from_millis(30)).insert(vec![]).unwrap();
@@ -351,7 +353,8 @@ fn a_listener_sees_statistics_without_the_removed_entries() {
     *of_listener.lock().unwrap() = None;
 }
 
-/// All entries are used, and the reclaimer keeps nothing free: an insert finds room nevertheless.
+/// All entries are used, and the reclaimer keeps nothing free: an insert finds room nevertheless, as
+/// a walk evicts regardless of uses after `SPARED_MAX` spared records.
 #[test]
 fn a_new_key_finds_room_among_entries_that_are_all_used() {
     use crate::cache::Eviction;

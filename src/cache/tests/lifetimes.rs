@@ -35,6 +35,7 @@ fn cache_with(
     (cache, clock, events)
 }
 
+/// Returns the time in whole seconds. `time_left` may be a tick of 4 ms too short, hence the 50 ms.
 fn seconds(time: Option<Duration>) -> Option<u64> {
     time.map(|time| (time + Duration::from_millis(50)).as_secs())
 }

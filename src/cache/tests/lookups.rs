@@ -29,8 +29,8 @@ impl Hasher for Few {
     }
 }
 
-/// Looks keys up in all ways on more threads than have an own number, and compares the counters
-/// with the number of calls.
+/// Looks keys up by `get` and with a pin, on more threads than have a number of their own, and
+/// compares the counters with the number of calls.
 fn each_is_counted<S: BuildHasher + Clone + Default + Send + Sync + 'static>(order: Eviction, lives: Option<Duration>) {
     let what = format!("{order:?}, {lives:?}");
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();

@@ -1,7 +1,7 @@
 //! Expiry on a clock that the test advances, by steps up to years.
 //!
-//! `jump` advances it without the sweeps of `advance`: as real time passes while no thread of the
-//! runtime runs.
+//! `jump` advances the clock without the sweeps of `advance`: as real time passes while no thread of
+//! the runtime runs.
 //!
 //! A change must ensure that no test reads the real time.
 
@@ -16,14 +16,15 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Steps around half of and all of the ranges of stored counts: two hours, and 49 days.
+/// Steps around the ranges of stored counts, and around half of them: the ranges are 140 minutes for
+/// idle times below 256 ms, and 49 days.
 fn steps() -> impl Iterator<Item = Duration> {
     let days = [1, 24, 25, 37, 49, 50, 62, 75, 99, 365, 5 * 365];
     let minutes = [69, 70, 100, 139, 140, 141, 210].map(|minutes| SECOND * 60 * minutes);
     minutes.into_iter().chain(days.map(|days| DAY * days))
 }
 
-/// Inserts entries of all kinds of deadline, the keys below 5, of which each expires within a minute.
+/// Inserts the keys below 5, one of each kind of deadline. Each expires within a minute.
 fn insert_short(cache: &Cache<u64, u64>) {
     cache.entry(0).time_to_live(Duration::ZERO).insert(0).unwrap();
     cache.entry(1).time_to_live(SECOND * 50).insert(1).unwrap();

@@ -1,6 +1,6 @@
 //! More than one node: the node of an entry, and the node from which entries are evicted.
 //!
-//! The topology is `Fixed`, and the test sets the current node of its threads.
+//! The topology is `Fixed`, and the test sets the node on which all threads are.
 //!
 //! A change must ensure that no test depends on the machine's own nodes.
 

@@ -1,10 +1,11 @@
-//! Each eviction order follows a plain model of it, for one tenant in a full cache: the same
-//! accesses lead to the same hits.
+//! Each eviction order that is a published algorithm follows a plain model of it, for one tenant in
+//! a full cache: the same accesses lead to the same hits. The adaptive order has no model; two tests
+//! check which of its entries stay.
 //!
-//! The models are the published algorithms, written for clarity. Differences that the cache has on
-//! purpose (batches, approximate ghosts) are bounded by the test.
+//! The models are written for clarity. Differences that the cache has on purpose (batches,
+//! approximate ghosts) are bounded by the test.
 //!
-//! A new order needs its plain model here.
+//! A new order that is a published algorithm needs its plain model here.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
@@ -90,8 +91,9 @@ struct S3Fifo {
     uses: HashMap<u64, u8>,
     probation: VecDeque<u64>,
     main: VecDeque<u64>,
-    /// For each evicted key the number of evictions from both queues at its eviction.
+    /// For each key that was evicted from probation, the clock at its eviction.
     left: HashMap<u64, usize>,
+    /// The number of evictions from both queues.
     clock: usize,
 }
 
@@ -126,7 +128,7 @@ impl Model for S3Fifo {
                 }
             }
         }
-        // As many evictions as there are entries.
+        // A ghost counts until as many entries were evicted as the cache has.
         let is_ghost_hit = self.left.remove(&key).is_some_and(|then| self.clock - then < ROOM);
         self.uses.insert(key, 0);
         if is_ghost_hit { &mut self.main } else { &mut self.probation }.push_back(key);
@@ -263,6 +265,7 @@ fn stays(entries: u64, reads: u32) -> bool {
 
 #[test]
 fn in_a_small_cache_one_use_on_probation_promotes() {
+    // The limit of probation is a tenth of the entries: 10 is at most `FEW` (16), and 100 is not.
     let stay = |entries| [0, 1, 2].map(|reads| stays(entries, reads));
     assert_eq!(stay(100), [false, true, true]);
     assert_eq!(stay(1_000), [false, false, true]);

@@ -17,7 +17,7 @@ fn used(runtime: &Runtime) -> u64 {
     runtime.root().usage().get()
 }
 
-/// Returns a cache in this order that was filled until it evicted, and one of its keys.
+/// Returns a cache in this order that was filled until it evicted, and the youngest of its keys.
 fn full(eviction: Eviction) -> (Runtime, Cache<u64, u64>, u64) {
     let topology = Arc::new(topology::Fixed::new(1));
     let runtime = Runtime::builder().budget(ByteSize::kib(256)).topology(topology).build().unwrap();

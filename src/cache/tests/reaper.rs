@@ -1,9 +1,7 @@
 //! Background removal: expired entries that are not looked up, and the entries of dropped groups.
 //!
-//! Background work is waited for by its effect, with a long deadline; no test relies on the time
-//! that it takes.
-//!
-//! A change must ensure that no test relies on the time that background work takes.
+//! A test waits for the effect of background work, with a long deadline. A change must ensure that
+//! no test fails because background work takes long.
 
 use super::cache_of;
 use crate::cache::{RejectReason, RemovalCause};
@@ -120,7 +118,7 @@ fn a_cache_may_be_dropped_while_its_entries_expire() {
     }
 }
 
-/// A value that counts its drops on a certain thread.
+/// A value that counts its drop if that is on a certain thread.
 struct Counted(ThreadId, Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -179,6 +177,7 @@ fn one_step_evicts_a_batch_of_each_list_of_a_dropped_group() {
     // The group is not dropped yet, so the housekeeper does not evict from it meanwhile.
     let core = &*cache.inner.core;
     let evicted = Maintenance::evict_group(core, &group, NodeId::ZERO);
+    // At most 64 (`BATCH`) from each of the two queues.
     assert!((1..=128).contains(&evicted), "{evicted} evicted at once");
     assert_eq!(cache.len() as u64, 1_000 - evicted);
 }
@@ -191,7 +190,8 @@ fn a_group_being_dropped_refuses_inserts() {
     cache.entry(1).group(&tenant).insert(vec![0; 10]).unwrap();
     assert_eq!(runtime.drop_group(runtime.root()), Err(MemcgError::Root));
     assert_eq!(runtime.drop_group(&runtime.group("a").unwrap()), Err(MemcgError::HasChildren));
-    // The group has a child, so it does not end before the test has checked it.
+    // A child keeps the group from ending before the test has checked it; none can be created if the
+    // housekeeper was faster.
     runtime.drop_group(&tenant).unwrap();
     let child = tenant.create("child");
     if child.is_ok() && tenant.is_online() {
@@ -342,7 +342,7 @@ fn remaining_expired_entries_are_removed_after_a_listener_returns() {
         cache.entry(key).time_to_live(Duration::from_millis(100)).insert(vec![]).unwrap();
     }
     until("blocked thread", || gate.waiting.load(Ordering::Relaxed) == 1);
-    // Long enough for another thread to take the lease, and to become idle.
+    // Long enough for another thread to take the lease (250 ms), and to become idle.
     std::thread::sleep(Duration::from_millis(600));
     gate.open();
     until("the rest", || cache.stats().expired == 20_000);
@@ -367,7 +367,7 @@ fn a_cache_is_dropped_after_its_blocked_listener_returns() {
     cache.entry(1).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
     until("blocked thread", || gate.waiting.load(Ordering::Relaxed) == 1);
     let dropped = std::thread::spawn(move || drop(cache));
-    // Longer than it takes until another thread has the lease.
+    // Longer than it takes until another thread has the lease: 250 ms.
     std::thread::sleep(Duration::from_millis(600));
     assert!(!dropped.is_finished(), "the drop did not wait for the listener");
     gate.open();

@@ -24,7 +24,7 @@ use std::sync::{mpsc, Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A limit for the test, as a load that waits for itself never ends.
+/// The time limit of a wait, as a load that waits for itself never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Numbers = Cache<u64, u64>;
@@ -53,15 +53,19 @@ fn begun(cache: &Numbers, clock: &ManualClock, seconds: u32) -> Refresh<u64, u64
     ask(cache).expect("the entry is due")
 }
 
+/// Looks the key 1 up. Returns the reload if this caller is to reload the entry.
 fn ask(cache: &Numbers) -> Option<Refresh<u64, u64>> {
     cache.get_or_refresh(&1).expect("a live or stale entry").refresh
 }
 
+/// Looks the key 1 up. Returns the value, whether it is stale, and whether this caller was to reload
+/// it: then that reload ends here without a value.
 fn seen(cache: &Numbers) -> Option<(u64, bool, bool)> {
     cache.get_or_refresh(&1).map(|Hit { value, is_stale, refresh }| (value, is_stale, refresh.is_some()))
 }
 
-/// Evicts all entries, each after as many walks as it was used.
+/// Evicts all entries. A walk may spare an entry once for each of its uses, of which at most three
+/// are counted.
 fn evict(cache: &Numbers) {
     for _ in 0..10 {
         cache.runtime().drop_caches();

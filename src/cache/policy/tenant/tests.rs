@@ -18,7 +18,8 @@ fn evict(tenant: &Tenant, queue: Queue, entries: u64) -> Ghost {
     tenant.on_evict(HASH, queue, entries, 0).expect("the tenant does not scan")
 }
 
-/// A walk over one record of a tenant with 1,000 records, with this number of uses.
+/// A walk that visits and evicts one record, of this number of uses, of a tenant with 100 records on
+/// probation and 900 in main.
 fn walk(queue: Queue, uses: u64) -> QueueWalk {
     QueueWalk { queue, visited: 1, evicted: 1, uses, probation: 100, main: 900 }
 }
@@ -129,6 +130,7 @@ fn a_ghost_enters_main_if_it_returns_sooner_than_the_hand() {
             tenant.note_walk(walk(Queue::Main, 1));
         }
     }
+    // Away for the evictions and up to 1,000 on probation: less than 2/3 of the lap, by the margin.
     let limit = (9_000 - 1_000 - 500) * 2 / 3;
     for (evictions, enters) in [(limit - 2_000, true), (limit + 2_000, false)] {
         let ghost = evict(&tenant, Queue::Probation, 10_000);
@@ -196,6 +198,7 @@ fn a_scan_of_a_large_budget_is_detected_after_half_of_it() {
 
 #[test]
 fn a_tenant_without_evictions_does_not_scan() {
+    // After 100 evictions only 100 inserts count.
     let tenant = Tenant::default();
     (0..100).for_each(|_| _ = tenant.on_evict(HASH, Queue::Main, 1_000, 20_000));
     (0..1_000_000).for_each(|_| tenant.note_insert());
@@ -223,12 +226,15 @@ fn the_mean_charge_follows_the_evicted_entries() {
     assert_eq!(tenant.mean_charge(), Some(100));
     (0..100).for_each(|_| tenant.note_evicted(8, 80_000));
     assert!(tenant.mean_charge() > Some(9_900));
+    // Does not overflow.
     tenant.note_evicted(1, u64::MAX);
 }
 
 #[test]
 fn a_large_tenants_ghost_clock_ticks_slower_and_stays_usable() {
     let tenant = Tenant::default();
+    // The ghost is 7/2 times as many evictions old as the tenant has records; up to `GHOST_TIMES`
+    // times as many, the clock does not wrap.
     let many = 1_000_000;
     evict(&tenant, Queue::Probation, many);
     let ghost = evict(&tenant, Queue::Probation, many);
@@ -237,7 +243,7 @@ fn a_large_tenants_ghost_clock_ticks_slower_and_stays_usable() {
     assert!(evictions.abs_diff(7 * many / 2) < many / 1_000, "{evictions}");
 }
 
-/// Evicts so many from a queue of a tenant of 1,000 records.
+/// Counts `n` evictions from a queue of a tenant with 1,000 records. Returns the last ghost.
 fn evict_times(tenant: &Tenant, queue: Queue, n: u64) -> Ghost {
     let ghosts = (0..n).map(|_| tenant.on_evict(HASH, queue, 1_000, 0).expect("nothing is known against it"));
     ghosts.last().expect("at least one")
@@ -257,6 +263,7 @@ fn near_ghosts_of_main_lower_probations_share() {
 
 #[test]
 fn a_miss_distance_counts_evictions_from_both_queues() {
+    // The distance is the number of evictions from the ghost's own on: 50, 200, 256.
     let tenant = Tenant::default();
     let ghost = evict_times(&tenant, Queue::Probation, 1);
     evict_times(&tenant, Queue::Probation, 49);
@@ -264,7 +271,7 @@ fn a_miss_distance_counts_evictions_from_both_queues() {
     evict_times(&tenant, Queue::Main, 150);
     assert_eq!(tenant.ghost_hit(ghost, 1, true).evictions, 50 * 200 / 50);
     evict_times(&tenant, Queue::Probation, 56);
-    // Of the last 256 evictions half are remembered: 53 of probation, and 75.
+    // The recent evictions, 106 and 150, were halved at 256, and the distance does not change.
     assert_eq!(tenant.recent_evictions.each_ref().map(|n| n.load(Ordering::Relaxed)), [53, 75]);
     assert_eq!(tenant.ghost_hit(ghost, 1, true).evictions, 106 * 128 / 53);
 }

@@ -1,7 +1,7 @@
-//! Which callers find an entry at which age: fresh, due, stale, gone.
+//! The calls that find an entry at each age: fresh, due, stale, gone.
 //!
-//! A time is changed by the clock alone. A change must ensure that each age is examined just before
-//! and at its end.
+//! Only the clock changes an age. A change must ensure that each age is examined just before and at
+//! its end.
 
 use super::*;
 
@@ -45,11 +45,11 @@ fn a_stale_entry_is_found_only_by_calls_that_reload() {
     assert_eq!((cache.len(), cache.stats().expired), (1, 0), "a lookup has removed it");
     assert_eq!(cache.entry(1).refresh().or_try_fill_with(|| Err(())).map(|found| found.origin), Ok(Origin::Stale));
     assert_eq!(seen(&cache), Some((1, true, false)));
-    // Until its time is over.
+    // At the end of the stale time the entry is removed.
     clock.advance(3 * SECOND);
     assert_eq!((seen(&cache), cache.len()), (None, 0));
     assert_eq!(*causes.lock().unwrap(), [RemovalCause::Expired]);
-    // A new value takes the place of a stale one, which has expired.
+    // The cause is `Expired` if a new value takes the place of a stale one.
     cache.insert(1, 2).unwrap();
     clock.advance(12 * SECOND);
     assert_eq!(cache.entry(1).refresh().or_insert_with(|| 3), 3);
@@ -77,7 +77,7 @@ fn entries_without_a_deadline_or_with_an_idle_time_are_not_reloaded() {
     }
     clock.advance(2 * SECOND);
     assert_eq!((seen(&cache), cache.len()), (None, 0), "an idle entry was kept as a stale one");
-    // Without the options, no entry is.
+    // Without `refresh_ahead` and `stale_while_revalidate` no entry is reloaded.
     let runtime = Runtime::builder().unlimited().clock(&clock).build().unwrap();
     let plain = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     plain.entry(1).time_to_live(SECOND).insert(1).unwrap();
@@ -94,7 +94,7 @@ fn an_entry_of_any_time_lives_as_long_with_a_stale_time_as_without() {
         for time in [Duration::ZERO, SECOND, 50 * hour, 24 * 30 * hour, 24 * 365 * 2 * hour] {
             let clock = ManualClock::new();
             let cache = builder(&clock).stale_while_revalidate(stale).build().unwrap();
-            // Some of these are stored in seconds, as the clock's floor is far behind.
+            // Deadlines of more than 20 days are stored in seconds, which are rounded up.
             clock.advance(30 * SECOND);
             cache.entry(1).time_to_live(time).insert(1).unwrap();
             cache.entry(2).time_to_idle(time).insert(2).unwrap();

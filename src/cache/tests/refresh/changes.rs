@@ -20,7 +20,7 @@ fn a_call_that_removes_or_replaces_the_entry_stops_the_reload() {
             |cache| assert_eq!(cache.entry(1).and_compute(|_| Op::Update(5)), Ok(Computed::Replaced(1))),
             Some(5),
         ),
-        // A value that has left again is younger, too.
+        // A value that was inserted meanwhile stops the reload even if it has left again.
         (
             "insert and remove",
             |cache| {
@@ -84,7 +84,7 @@ fn a_reloaded_value_is_inserted_if_the_old_one_was_evicted_or_has_expired() {
     clock.advance(20 * SECOND);
     assert!(cache.is_empty(), "the entry has not expired");
     assert_eq!((refresh.load_with(|| 3), cache.get(&1)), (3, Some(3)));
-    // A value that was inserted after that stays.
+    // A value that was inserted after the old one has expired stays.
     let refresh = begun(&cache, &clock, 8);
     clock.advance(20 * SECOND);
     cache.insert(1, 4).unwrap();

@@ -1,7 +1,7 @@
 //! Reloads and other loads: failures, callers that wait or must not wait, threads, and handles that
 //! are dropped late.
 //!
-//! A change must ensure that each test which could wait for ever has a limit.
+//! A change must ensure that each wait that could last for ever has a limit.
 
 use super::*;
 
@@ -205,7 +205,8 @@ fn of_many_threads_one_reloads_at_a_time_and_no_value_becomes_older() {
             });
         }
         let is_reloaded = (1..30).all(|round| {
-            // A younger value than that of a reload in progress.
+            // A younger value than that of a reload in progress. Every third round does not wait, so
+            // that the next insert meets such a reload.
             let value = source.fetch_add(1, Ordering::SeqCst) + 1;
             cache.insert(1, value).unwrap();
             let (before, start) = (reloads.load(Ordering::SeqCst), Instant::now());

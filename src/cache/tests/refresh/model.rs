@@ -1,7 +1,6 @@
 //! Random calls, compared with a model of the documented rules.
 //!
-//! A change must ensure that each new rule, and each new way to remove or replace an entry, is a step
-//! here.
+//! Each new rule, and each new way to remove or replace an entry, must become a step here.
 
 use super::*;
 
@@ -15,6 +14,7 @@ struct Model {
     stopped: Vec<bool>,
     /// The reload that other callers find in progress.
     current: Option<usize>,
+    /// The time before which no further reload begins.
     retry: u32,
 }
 
@@ -100,7 +100,7 @@ proptest! {
                     let live = model.live();
                     prop_assert_eq!(cache.get_or_insert_with(1, || value), live.unwrap_or(value));
                     if live.is_none() {
-                        // It takes the place of a reload whose load has not begun.
+                        // The load takes the place of a reload whose load has not begun.
                         if let Some(current) = model.current.take() {
                             model.stopped[current] = true;
                         }
