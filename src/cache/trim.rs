@@ -1,7 +1,7 @@
 //! Returning free memory of the allocator to the system.
 //!
-//! The index's small segments come from the allocator, which keeps freed memory; the slab maps its
-//! chunks itself, and returns them itself.
+//! The index's small segments come from the allocator, which keeps freed memory; the slab returns
+//! its chunks to the system without it.
 //!
 //! A change must ensure that `malloc_trim` is called rarely: it locks the allocator.
 
