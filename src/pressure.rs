@@ -1,5 +1,5 @@
 //! Memory pressure outside of the runtime, and the budget that it leaves: the crate
-//! `lowwater-pressure`, and the reclaimer's watermarks.
+//! `lowwater-pressure`, the reclaimer's watermarks, and the connection of both.
 //!
 //! Re-exports only, so that a program needs no second dependency.
 //!

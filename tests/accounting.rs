@@ -141,7 +141,7 @@ fn dropping_groups_during_inserts_leaves_exact_bytes() {
                         return;
                     }
                     let Ok(group) = runtime.group(&format!("g{}", key % 3)) else { continue };
-                    // Its group may just be being dropped.
+                    // Refused if the group is just being dropped.
                     let _kept = cache.entry(writer * 1_000 + key % 700).group(&group).insert(Fragile::new(key, faults));
                 }
             });
@@ -155,7 +155,7 @@ fn dropping_groups_during_inserts_leaves_exact_bytes() {
         stop.store(true, Relaxed);
     });
     until("no group is on its way", || {
-        // Groups that were created again after their drop stay.
+        // Groups that were created again after their drop stay, with their entries.
         let each = WEIGHT + Cache::<u64, Fragile>::ENTRY_BYTES.get();
         used(&runtime) == cache.len() as u64 * each
     });
@@ -164,7 +164,7 @@ fn dropping_groups_during_inserts_leaves_exact_bytes() {
     assert_eq!((used(&runtime), faults.live.load(Relaxed)), (0, 0));
 }
 
-/// Leaks of public items: no leaked item keeps bytes charged except those of its readers.
+/// A leaked group, error, runtime handle or clone of a value keeps no bytes charged.
 #[test]
 fn leaks_keep_only_their_readers_bytes_charged() {
     let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));

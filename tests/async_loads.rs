@@ -181,7 +181,7 @@ impl std::task::Wake for Inline {
     }
 }
 
-/// A load that completes on request, by a thread that is in no executor.
+/// Returns a load that blocks its thread until something is sent, and the sender.
 fn told() -> (std::sync::mpsc::Sender<()>, impl FnOnce() -> u64 + Send) {
     let (tell, wait) = std::sync::mpsc::channel::<()>();
     (tell, move || {
@@ -225,7 +225,8 @@ fn wakers_that_poll_at_once_do_not_deadlock() {
     });
 }
 
-/// A waker that panics when it is woken, and that uses the cache when it is dropped.
+/// A waker that panics when it is woken, and that uses the cache when it is dropped: no lock of the
+/// load may be held in either call.
 struct Rude(Cache<u64, u64>, AtomicUsize);
 
 impl std::task::Wake for Rude {
@@ -281,7 +282,7 @@ fn a_waiting_task_has_one_waker_and_none_after_its_drop() {
         }
         let kept = |wakers: &[Arc<Rude>]| wakers.iter().map(|waker| Arc::strong_count(waker) - 1).sum::<usize>();
         assert_eq!((kept(&wakers), kept(&wakers[4..])), (1, 1), "the last one");
-        // Another thread drops it, during unwinding.
+        // Another thread drops the task, during unwinding.
         let dropped = std::thread::spawn(move || {
             let _task = task;
             std::panic::resume_unwind(Box::new(()));
@@ -315,7 +316,8 @@ async fn tasks_that_request_each_others_keys_do_not_deadlock() {
         tasks.spawn(async move {
             let load = async {
                 together.wait().await;
-                // One level deeper, by a load of its own.
+                // The other task's key is requested inside a second load, so that the cycle goes
+                // through two loads of each task.
                 cache
                     .get_or_insert_with_async(10 + at, async {
                         cache.get_or_insert_with_async((at + 1) % 3, async { 5 }).await
@@ -362,8 +364,7 @@ async fn a_leaked_load_blocks_only_its_key() {
     assert!(task.as_mut().poll(&mut context).is_pending());
     std::mem::forget(task);
     assert_eq!(cache.get_or_insert_with_async(2, async { 2 }).await, 2);
-    // A waiting caller continues as soon as it gives up, and an insert supplies the value for all
-    // later callers.
+    // A waiting caller may give up, and an insert supplies the value for all later callers.
     let waits = tokio::time::timeout(Duration::from_millis(50), cache.get_or_insert_with_async(1, async { 1 })).await;
     assert!(waits.is_err());
     cache.insert(1, 3).unwrap();
@@ -395,7 +396,7 @@ async fn a_load_may_move_between_threads_and_be_dropped_by_another() {
             std::thread::spawn(move || drop(task)).join().unwrap();
             continue;
         }
-        // This thread is in no load of its own: it waits.
+        // A task on this thread, which is in no load of its own, waits.
         let waits = tokio::spawn({
             let cache = cache.clone();
             async move { cache.get_or_insert_with_async(1, async { 5 }).await }
@@ -408,7 +409,7 @@ async fn a_load_may_move_between_threads_and_be_dropped_by_another() {
     }
 }
 
-/// A future that is dropped before it is ready uses the key whose load it is.
+/// Requests key 1 when it is dropped, as a part of the future that loads key 1.
 struct UsesItsKey(Cache<u64, u64>);
 
 impl Drop for UsesItsKey {

@@ -86,7 +86,7 @@ async fn a_reload_that_is_dropped_or_fails_is_tried_again_a_second_later() {
     clock.advance(Duration::from_secs(1));
     assert_eq!(reload(&cache).unwrap().try_load_with_async(async { Err::<u64, _>("away") }).await, Err("away"));
     clock.advance(Duration::from_secs(1));
-    // A follower of a reload that is dropped loads itself.
+    // If a reload is dropped, its follower loads.
     let half = tokio::spawn(reload(&cache).unwrap().load_with_async(std::future::pending()));
     tokio::task::yield_now().await;
     let waits = tokio::spawn({
@@ -117,7 +117,7 @@ async fn a_reload_that_panics_leaves_the_old_value_and_the_next_one_tells_why_it
     assert!(matches!(rejected.origin, Origin::Rejected(RejectReason::TooLarge { .. })), "{:?}", rejected.origin);
     assert_eq!((rejected.value, cache.get(&1)), (TOO_LARGE, Some(1)));
     clock.advance(Duration::from_secs(1));
-    // Stale by now; by an entry, the reason is told, too.
+    // Stale by now. An entry's reload returns the reason, too.
     clock.advance(Duration::from_secs(1));
     let filled = cache.entry(1).refresh().or_try_fill_with_async(async { Ok::<_, ()>(TOO_LARGE) }).await.unwrap();
     assert!(matches!(filled.origin, Origin::Rejected(_)), "{:?}", filled.origin);
@@ -222,7 +222,7 @@ async fn a_refresh_may_be_sent_to_a_task() {
     let reloads = tokio::spawn(hit.refresh.unwrap().try_load_with_async(async { Ok::<_, ()>(2) }));
     assert_eq!((hit.value, cache.get(&1)), (1, Some(1)));
     assert_eq!((reloads.await.unwrap(), cache.get(&1)), (Ok(2), Some(2)));
-    // On another thread, whose executor ends.
+    // A reload on another thread, whose executor ends before the reload does.
     clock.advance(Duration::from_secs(8));
     let refresh = cache.get_or_refresh(&1).unwrap().refresh.unwrap();
     let other = std::thread::spawn(|| {

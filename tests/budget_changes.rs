@@ -1,8 +1,8 @@
 //! A changed budget is filled as far as one that was set from the start, and the reclaimer's
 //! watermarks follow it.
 //!
-//! The watermarks are fractions of a limit, so a budget that is set later must be used as fully as
-//! one from the start.
+//! The default watermarks are fractions of a limit. If they were computed once from the first
+//! budget, a raised one would stay partly unused, and a lowered one would be reclaimed too late.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ fn cache_in(runtime: &Runtime) -> Values {
     Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
 }
 
-/// The fraction of the budget that is in use when the cache is kept full.
+/// Inserts more than fits, and returns the mean fraction of the budget that is in use then.
 fn fill(cache: &Values, keys: &mut std::ops::RangeFrom<u64>) -> f64 {
     let runtime = cache.runtime();
     let budget = runtime.root().max();

@@ -1,8 +1,8 @@
 //! Limits of one cache: they protect and bound the cache, and their group ends with it.
 //!
-//! Each test floods a cache with and without limits of its own, and compares bytes.
+//! The group must not outlive the cache, or a program that makes caches would run out of groups.
 //!
-//! A new limit is flooded in the same way.
+//! A new limit gets a test in which inserts flood the cache, or its neighbours.
 
 #![forbid(unsafe_code)]
 
@@ -55,7 +55,7 @@ fn groups(runtime: &Runtime) -> usize {
     runtime.tree().len() - 1
 }
 
-/// A foreign pool with objects that are charged to the root.
+/// A foreign pool: the number of its objects, and the root group, to which they are charged.
 #[derive(Default)]
 struct Pool(Mutex<u64>, Mutex<Option<Memcg>>);
 
@@ -131,7 +131,7 @@ fn unused_low_of_a_cache_is_lent_to_others() {
     let pages = builder(&runtime, "pages").build().unwrap();
     fill(&pages, 0..100_000);
     assert!(pages.group().usage() > ByteSize::mib(14), "nothing is set aside");
-    // It gets its share when it uses it.
+    // The cache gets its `low` back when it uses it.
     fill(&sessions, 0..entries_in(LOW));
     fill(&pages, 100_000..200_000);
     assert_eq!(sessions.len() as u64, entries_in(LOW));
@@ -315,7 +315,7 @@ fn ten_thousand_caches_leave_no_group() {
         drop(cache);
         assert_eq!(groups(&runtime), 0, "after {n} caches");
     }
-    // Each processor's stock may hold a group's memory.
+    // Each processor's stock may keep the memory of one ended group.
     assert!(runtime.tree().footprint() <= footprint.saturating_add(ByteSize::kib(64)), "220 bytes a group are 2.2 MB");
     let mut all: Vec<_> = (0..10_000).map(|_| make()).collect();
     assert_eq!(groups(&runtime), 10_000);
@@ -330,7 +330,8 @@ fn ten_thousand_caches_leave_no_group() {
     assert_eq!(runtime.registry().snapshot().shrinkers.len(), 0);
 }
 
-/// A cache with limits in a slot; its first removed entry drops the last handle.
+/// Returns a slot with a cache with limits: the removal of the first entry drops the last handle,
+/// which the slot has.
 fn ends_in_its_listener(runtime: &Runtime) -> Arc<Mutex<Option<Sized>>> {
     let slot = Arc::new(Mutex::new(None));
     let theirs = Arc::clone(&slot);
@@ -393,7 +394,7 @@ fn the_group_ends_when_cache_and_runtime_end_inside_a_callback() {
         let slot = ends_in_its_listener(&runtime);
         let group = slot.lock().unwrap().as_ref().unwrap().group().clone();
         slot.lock().unwrap().as_ref().unwrap().touch(&0, Some(Duration::from_millis(100)));
-        // The last handle except the cache's.
+        // The last handle on the runtime, except the cache's.
         drop(runtime);
         until("the cache ends", || slot.lock().unwrap().is_none());
         until("the group ends", || !group.is_online());
@@ -442,7 +443,7 @@ fn the_drop_tolerates_an_ended_group_and_children() {
     assert_eq!(groups(&runtime), 2, "a group has no online child that it does not outlive");
     other.entry(3).group(&child).insert(()).unwrap();
     other.entry(4).group(&group).insert(()).unwrap();
-    // The housekeeper tries to end the group meanwhile.
+    // The housekeeper tries to end the group meanwhile, every 100 ms.
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!((1..=4).all(|key| other.contains_key(&key)) && group.is_online(), "other caches' entries stay");
     let second = runtime.group("cache:cache/second").unwrap();

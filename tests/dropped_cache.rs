@@ -1,10 +1,10 @@
 //! The drop of a large cache does not hold back other caches' memory meanwhile. In a process of its
-//! own: readers of other tests would interfere.
+//! own: readers of other tests would hold it back.
 //!
-//! The drop works in parts, each under a read-side section of its own; one section for all of it
-//! would hold back the freed memory of every cache.
+//! The drop works in parts, each in a read-side critical section of its own; a single section would
+//! hold back the freed memory of every cache until the end of the drop.
 //!
-//! A change must keep it alone in its process.
+//! A change must keep this test alone in its process.
 
 use lowwater::{ByteSize, Cache, Runtime};
 
@@ -14,7 +14,8 @@ const ENTRIES: u64 = 200_000;
 fn the_drop_of_a_large_cache_delays_no_other_frees() {
     let small = Runtime::builder().unlimited().build().unwrap();
     let small = Cache::<u64, u64>::builder(&small).weigher(|_, _| ByteSize::ZERO).build().unwrap();
-    // Its usage shows the progress of the drop. One thread may be descheduled for the whole of one.
+    // The large cache is alone in its runtime, whose usage shows the progress of the drop. A drop
+    // may be over before this thread runs again, so there are 50 tries.
     let was_freed = (0..50).any(|_| {
         let runtime = Runtime::builder().unlimited().build().unwrap();
         let large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();

@@ -45,8 +45,8 @@ fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&child.stderr));
 }
 
-/// Fills `caches` caches with values that remove an entry of the next cache (of the only one), and
-/// removes all entries.
+/// Fills `caches` caches with values that remove an entry of the next cache (of their own, if there
+/// is only one), and removes all entries.
 fn fill_and_remove_all(caches: usize) {
     let runtime = Runtime::builder().budget(ByteSize::mib(1024)).topology(Arc::new(Fixed::new(1))).build().unwrap();
     let caches = &CACHES[..caches];
@@ -56,14 +56,15 @@ fn fill_and_remove_all(caches: usize) {
     }
     for (nr, cache) in caches.iter().enumerate() {
         for key in 0..ENTRIES {
-            // The next entry, or the one as far from the other end: half of these are earlier.
+            // The next entry, or the one as far from the other end: half of the latter are earlier
+            // ones.
             let other = if key % 2 == 0 { key + 1 } else { ENTRIES - key };
             let value = Value { cache: (nr + 1) % caches.len(), key: other };
             cache.get().unwrap().insert(key, Arc::new(value)).unwrap();
         }
     }
     let first = caches[0].get().unwrap();
-    // Entries that are removed inside the read side are dropped after its end.
+    // Entries that are removed inside a read-side critical section are dropped after its end.
     let mut keys = 0..ENTRIES / 4;
     first.visit(&mut Default::default(), |_, _| keys.by_ref().for_each(|key| drop(first.remove(&key))));
     (0..ENTRIES).for_each(|key| drop(first.remove(&key)));

@@ -1,9 +1,7 @@
 //! An empty cache reports that it is empty: a pass calls it once more, and then not until it holds
-//! objects again (S12).
+//! objects again (S12 of docs/INVARIANTS.md).
 //!
-//! Without this, every pass would call every empty cache of a process.
-//!
-//! Numbers such as S12 are those of docs/INVARIANTS.md.
+//! Without the report, every pass would call every empty cache of a process.
 //!
 //! A change must ensure that the callbacks are counted, not guessed from the time.
 

@@ -4,8 +4,8 @@
 //!
 //! Each test runs on a thread of its own and fails at a deadline.
 //!
-//! Rule under test: no end waits on a thread that is inside a callback (DESIGN, "Ends inside
-//! callbacks").
+//! Rule under test: a drop inside a callback waits for no thread (DESIGN, "Ends inside callbacks").
+//! That thread might be inside a callback as well, and wait for the dropping one.
 //!
 //! A new callback gets a test that drops the last handle in it.
 
@@ -111,7 +111,7 @@ impl World {
         self.slot.lock().unwrap().as_ref().map(f)
     }
 
-    /// Whether nothing of the cache remains, in itself or in its runtime.
+    /// Waits until nothing of the cache remains: no value, no charge, no shrinker.
     fn is_gone(&self) {
         until("all values are dropped", || Arc::strong_count(&self.probe) == 1);
         self.runtime.tree().drain_stock();
@@ -123,10 +123,10 @@ impl World {
     }
 }
 
-/// The way by which a cache calls its hook.
+/// Makes the cache of a world call its hook, on some thread.
 type Start = fn(&World);
 
-/// Checks two caches with hooks that drop the other cache, while both hooks run.
+/// Checks that two caches can be dropped at the same time, each by the hook of the other.
 fn two_end_each_other(runtimes: [Runtime; 2], by: By, start: Start) {
     let worlds = runtimes.each_ref().map(|runtime| World::new(runtime, by));
     let together = Arc::new(Barrier::new(2));
@@ -146,7 +146,7 @@ fn two_end_each_other(runtimes: [Runtime; 2], by: By, start: Start) {
     worlds.iter().for_each(World::is_gone);
 }
 
-/// Reclaim on a thread that needs memory.
+/// Reclaims on a new thread, as a thread that needs memory does.
 fn in_foreground(world: &World) {
     let runtime = world.runtime.clone();
     std::thread::spawn(move || {
@@ -156,19 +156,19 @@ fn in_foreground(world: &World) {
     });
 }
 
-/// Reclaim on the reclaimer's thread.
+/// Wakes the reclaimer, which evicts entries on its thread.
 fn in_background(world: &World) {
     world.runtime.reclaimer().wake(world.runtime.root(), ReclaimReason::Manual(ByteSize::mib(1)));
 }
 
-/// Entries expire on the housekeeper's thread.
+/// Lets all entries expire, which the housekeeper's thread then removes.
 fn by_expiry(world: &World) {
     // A reclaim in flight may have evicted some.
     let expire = |cache: &Cache<_, _>, key| cache.touch(&key, Some(Duration::from_millis(1)));
     world.with(|cache| assert!((0..100).filter(|key| expire(cache, *key)).count() > 0));
 }
 
-/// A group is emptied on the housekeeper's thread.
+/// Drops a group with entries, which the housekeeper's thread then removes.
 fn by_drop_group(world: &World) {
     let group = world.runtime.group("tenant").unwrap();
     world.with(|cache| {
@@ -306,8 +306,8 @@ fn clones_that_drop_each_others_cache_in_compaction_do_not_deadlock() {
         for at in 0..2 {
             let (other, entered, returned) = (Arc::clone(&slots[1 - at]), Arc::clone(&entered), Arc::clone(&returned));
             hooks[at].set(move || {
-                // A clone is made inside the read side, which holds back the other cache's
-                // compaction: so it does not wait for long.
+                // A clone is made inside a read-side critical section, which holds back the other
+                // cache's compaction: so this hook waits for the other one for a short time only.
                 entered.fetch_add(1, SeqCst);
                 let start = Instant::now();
                 while entered.load(SeqCst) < 2 && start.elapsed() < Duration::from_millis(300) {
@@ -324,7 +324,7 @@ fn clones_that_drop_each_others_cache_in_compaction_do_not_deadlock() {
                 let _stays = cache.collect();
             }
         }
-        // Both, unless the first compacted cache has ended the other before.
+        // Both hooks run, unless the first one has dropped the other cache before its compaction.
         until(
             "all that are compacted end",
             || matches!(returned.load(SeqCst), n if n > 0 && n == entered.load(SeqCst)),
@@ -340,7 +340,8 @@ fn runtimes_dropped_by_each_others_caches_do_not_deadlock() {
             for _ in 0..3 {
                 let worlds = two_runtimes().map(|runtime| World::new(&runtime, By::Listener));
                 let (together, returned) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
-                // The caches' handles are the last ones of their runtimes.
+                // The caches' handles are the last ones of their runtimes as soon as `worlds` is
+                // taken apart, below.
                 for at in 0..2 {
                     let (other, together, returned) =
                         (Arc::clone(&worlds[1 - at].slot), Arc::clone(&together), Arc::clone(&returned));
@@ -387,8 +388,8 @@ fn a_runtime_is_dropped_in_a_callback_for_which_its_own_thread_waits() {
     }
 }
 
-/// Two loads on two threads; each drops a cache while a thread inside that cache's listener waits
-/// for the other load.
+/// A load drops a cache while the reclaimer's thread, inside that cache's listener, waits for the
+/// load.
 #[test]
 fn a_load_may_drop_a_cache_whose_listener_waits_for_the_load() {
     in_time(|| {
@@ -406,7 +407,7 @@ fn a_load_may_drop_a_cache_whose_listener_waits_for_the_load() {
         let value = loads.get_or_insert_with(1, || {
             in_background(&world);
             entered.wait();
-            // Until the listener waits.
+            // Most likely, the listener waits by then.
             std::thread::sleep(Duration::from_millis(50));
             empty(&world.slot);
             1
@@ -451,8 +452,8 @@ impl BuildHasher for Hasher {
     }
 }
 
-/// The last handle of a cache is dropped by its own listener, so the thread that called it drops
-/// all captured state.
+/// The last handle of a cache is dropped by its own listener, so the thread that calls the listener
+/// drops all captured state: the reclaimer's thread (`background`) or the housekeeper's.
 #[test]
 fn captured_state_may_panic_in_its_drop_on_the_runtimes_threads() {
     in_time(|| {

@@ -2,8 +2,8 @@
 //! or return wrong answers; tenants with limits that are lowered below their usage. The caller gets
 //! the fault; bytes stay exact, and everything else continues.
 //!
-//! `src/cache/tests/behave.rs` has the others: a loader, weigher, listener or drop that panics, and
-//! a listener that re-enters.
+//! `src/cache/tests/behave.rs` has the other faults: a loader, weigher, listener or drop that
+//! panics, and a listener that re-enters.
 //!
 //! A change must ensure that the charged bytes are compared after each fault.
 
@@ -245,7 +245,7 @@ fn a_limit_below_a_tenants_usage_evicts_only_its_entries() {
             shop.usage() <= max
         });
         assert_eq!((cache.len_of(&blog), blogs), (1_000, 1_000), "the other keeps all");
-        // A try may find all records of a small limit in the hands of the reclaimer.
+        // At a try, the reclaimer may have isolated all of the few records below a small limit.
         until("an insert fits", || cache.entry(2).group(&shop).insert(vec![0; 500]).is_ok());
     }
     shop.set_max(ByteSize::ZERO);

@@ -3,8 +3,8 @@
 //! There are two good results. The operation does without, or reports the failure to its caller;
 //! then everything is as exact as before and the next try succeeds. Or Rust's standard library
 //! aborts the process with a message; the operations for which that must not happen are listed in
-//! [`NEVER_ABORTS`]. Every other result fails the test: a panic, a hang, a wrong count, a memory
-//! fault, an error without effect.
+//! [`NEVER_ABORTS`]. Every other result fails the test: a panic, a wrong count, a memory fault, a
+//! reported failure where none was. A child process that hangs makes the test hang.
 //!
 //! `cargo test --test faults_memory -- --nocapture` prints where the process would abort. The lists
 //! and their tables are tested in one process (`lru-core/tests/list_lru_alloc.rs`).
@@ -292,7 +292,7 @@ const OPERATIONS: [Operation; 19] = [
     }),
     ("reclaim of a part", |nth| {
         let (_tree, group, registry, shelf, _registration) = shelf(1_000);
-        // The shelf does not return these bytes, so reclaim asks for every object.
+        // The shelf never uncharges these bytes, so reclaim asks for every object.
         let _ = group.try_charge(ByteSize::new(1_000)).unwrap();
         failing(nth, || {
             registry.reclaim_selected(&Select::all().memcg(&group), ByteSize::new(1_000));

@@ -1,7 +1,8 @@
 //! Read-through beyond a single owned key: by a reference, for many keys, with the value's origin,
 //! and with bytes that are reserved before the load.
 //!
-//! A change must ensure that calls of loads and clones are counted, not only results compared.
+//! A cache exists to save loads, and a lookup by reference to save clones of keys. A change must
+//! ensure that calls of loads and clones are counted, not only results compared.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -229,7 +230,8 @@ fn bytes_that_are_reserved_before_a_load_are_free_for_its_value() {
     let value = vec![0; LARGE];
     drop(reserved);
     cache.insert(1_000_000, value).unwrap();
-    // The reclaimer, or a change of processor, evicts some meanwhile; the value needs the room of 580.
+    // The reclaimer may evict some entries meanwhile, and so may the insert, if the thread has
+    // changed to a processor without a stock. Without the reserved room it would evict about 580.
     assert!(cache.stats().evictions <= evicted + 300, "the insert found the reserved room");
     // A refusal is known before the load.
     assert!(runtime.charge_guard(cache.group(), ByteSize::mib(2)).is_err());

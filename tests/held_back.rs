@@ -1,7 +1,8 @@
 //! Readers that stay pinned hold back a bounded amount of memory. In a process of its own: they
 //! hold it back everywhere.
 //!
-//! The bound is one for the runtime: a quarter of the budget, or 16 MiB (`src/runtime/retired.rs`).
+//! The runtime has one bound for all its caches: a quarter of the budget, but at least 16 MiB
+//! (`src/runtime/retired.rs`).
 //!
 //! A change must ensure that the test stays in a process of its own.
 
@@ -24,7 +25,8 @@ fn memory_held_back_by_readers_is_bounded() {
     let refused = (100..100_000).find_map(|key| cache.insert(key, vec![0; 4_000]).err().map(|error| (key, error)));
     let (key, error) = refused.expect("16 MiB wait for us at most");
     assert!(matches!(error.reason, RejectReason::HeldByReaders { .. }) && error.value.len() == 4_000, "{error}");
-    // Without time for reclaim an insert waits for readers all the same, as they may be about to leave.
+    // Without time for reclaim an insert waits for readers all the same, as they may be about to
+    // leave.
     let begin = Instant::now();
     cache.insert(key, vec![0; 4_000]).expect_err("the reader is still there");
     assert!(begin.elapsed() >= Duration::from_micros(800), "eight waits of 100 us: {:?}", begin.elapsed());

@@ -189,7 +189,8 @@ fn an_unheld_entry_is_uncharged_at_once() {
         cache.insert(key, blob()).expect("others are evicted");
     }
     drop(cache.get(&999));
-    // Only this reader holds entries back: removed entries are retired, and not charged.
+    // Evicted entries that this reader holds back are retired, and not charged: no clone of their
+    // values exists. So reclaim frees 4 MiB, if there are 64 values of 64 KiB.
     let pinned = cache.pin();
     let there = cache.len();
     assert_eq!(runtime.reclaim(runtime.root(), ByteSize::mib(4)) >= ByteSize::mib(4), there > 64);
@@ -406,7 +407,7 @@ fn charges_and_values_may_be_dropped_in_any_callback() {
     let cache = Cache::<u64, Blob>::builder(&runtime)
         .eviction_listener(move |_, blob: &Blob, cause| {
             take(&in_listener);
-            // The last clone, made after the entry was removed.
+            // A late clone: made after the entry was removed.
             if cause == RemovalCause::Explicit {
                 clones.lock().unwrap().push(blob.clone());
             }

@@ -1,9 +1,9 @@
 //! Pinned caches that outlive their thread's read-side state: in thread-locals that are destroyed
 //! later, and leaked. In a process of its own: the last one holds memory back for ever.
 //!
-//! Each was a use after free when a thread's registration ended before its guards.
+//! Each of the two was a use after free when a thread's registration ended before its guards.
 //!
-//! Each test must stay: a sanitizer run finds the defect if it comes back.
+//! Both cases must stay: a sanitizer run finds the defect if it comes back.
 #![forbid(unsafe_code)]
 
 use lowwater::cache::RejectReason;
@@ -34,7 +34,8 @@ fn put(cache: &Texts, key: u64) -> Weak<Vec<u8>> {
     weak
 }
 
-/// Removes an entry, and many others, so that freeable memory is freed.
+/// Removes an entry, and then inserts and removes many others, so that memory is freed that no
+/// reader holds back.
 fn take(cache: &Texts, key: u64) {
     assert!(cache.remove(&key).is_some());
     for other in 1_000..1_200 {

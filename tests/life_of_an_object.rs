@@ -1,10 +1,9 @@
 //! The life of one object, through public names only, in the order of the picture in
-//! docs/DESIGN.md:
+//! docs/DESIGN.md, section 3: charge, list, map; pressure, pass, scan, map again; and the end of
+//! its group.
 //!
-//! charge, topology, list, table, lock, occupancy, map; pressure, reclaimer, pass, budget,
-//! deferred, shrink, walk, isolate, map again; and the end of its group.
-//!
-//! A change of the picture is a change here.
+//! It shows how the layers work together below a shrinker that is no cache of this crate. A change
+//! of the picture is a change here.
 
 #[path = "common/wait.rs"]
 mod wait;
@@ -107,14 +106,14 @@ fn the_life_of_an_object() {
     assert_eq!(node, NodeId::new(1));
     assert_eq!((usage(&group), usage(&team), usage(runtime.root())), (INODE, INODE, INODE));
 
-    // Its last user releases it: it joins the list of its group on its node, which is created now,
-    // with the ancestors' lists.
+    // Its last user releases it: the object joins the list of its group and node. The list is
+    // created now, with the ancestors' lists.
     mount.unused.add(inode.clone(), &group, node).unwrap();
     assert_eq!(mount.unused.pairs(), 3, "the group's, the team's, the root's; no other node's");
     assert_eq!((mount.unused.count_one(&group, node), mount.unused.count_one(&group, NodeId::ZERO)), (1, 0));
     assert_eq!(registry.snapshot().live_pairs, 1, "0 -> 1 set one bit: this group, this node, this shrinker");
 
-    // It is used again before there is pressure; its bit may stay set in vain.
+    // The object is used again before there is pressure; the bit of its list may stay set in vain.
     assert!(mount.unused.del(&inode).is_some());
     assert_eq!((registry.snapshot().live_pairs, mount.unused.count_one(&group, node)), (1, 0));
     mount.unused.add(inode, &group, node).unwrap();
@@ -154,7 +153,8 @@ fn the_life_of_an_object() {
     // The background pays no debt from here on: the asserts below are about one that is owed.
     registry.set_debt_listener(None);
 
-    // The group ends. Its objects join the parent's list, at the cold end; the parent's bit is set.
+    // The group ends. Its objects join the parent's list at the cold end, where they are evicted
+    // first; the parent's bit is set.
     let (old, young) = (allocate(100, &team), allocate(101, &group));
     mount.unused.add(old, &team, node).unwrap();
     mount.unused.add(young.clone(), &group, node).unwrap();

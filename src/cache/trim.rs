@@ -1,9 +1,9 @@
 //! Returning free memory of the allocator to the system.
 //!
-//! The index's small segments come from the allocator, which keeps freed memory; the slab's chunks
-//! do not need it.
+//! The index's small segments come from the allocator, which keeps freed memory; the slab returns
+//! its chunks to the system without it.
 //!
-//! A change must ensure that it is called rarely: it locks the allocator.
+//! A change must ensure that `malloc_trim` is called rarely: it locks the allocator.
 
 use std::sync::atomic::Ordering;
 
@@ -12,12 +12,12 @@ use lowwater_lru_core::ByteSize;
 
 use super::core::Core;
 
-/// The number of records from which on a cache is large enough for a trim.
+/// A cache that never had this many records is not trimmed: its index is too small to matter.
 const TRIM_FROM: usize = 1 << 17;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    /// Makes the allocator return free memory of the index to the system when half of the records
-    /// have left. The slab returns its memory by itself.
+    /// Makes the allocator return free memory to the system, if at most half of the largest number
+    /// of records since the last trim are left.
     pub(super) fn trim(&self) {
         let len = self.counters.len();
         // Relaxed, both accesses: the number only decides when to trim; two concurrent trims do no

@@ -1,7 +1,6 @@
 //! The mean cost of making a value again, over all caches of a runtime that have costs.
 //!
-//! A cost is compared with the mean, so caches may use any unit as long as it is one unit. Races
-//! may lose an update, which does no harm.
+//! A cost is compared with the mean, so caches may use any unit, as long as all use the same.
 //!
 //! A change must ensure that any cost is accepted, 0 and the largest number included.
 

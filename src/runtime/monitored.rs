@@ -1,8 +1,9 @@
 //! [`MonitoredReclaimer`]: the interface of the reclaimer for a pressure monitor.
 //!
-//! `lowwater-pressure` and `lowwater-shrinker` do not know each other; this is the only connection.
+//! `lowwater-pressure` and `lowwater-shrinker` do not know each other; this type is their only
+//! connection.
 //!
-//! A change must ensure that it only forwards.
+//! A change must ensure that the type only forwards.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use lowwater_pressure::BackgroundReclaim;
 use lowwater_shrinker::{CallbackScope, ReclaimReason, Reclaimer};
 
 /// A [`Reclaimer`] that a [`Monitor`](crate::pressure::Monitor) drives. A
-/// [`Runtime`](crate::Runtime) has one by itself.
+/// [`Runtime`](crate::Runtime) with a monitor makes its own.
 ///
 /// The monitor's thread is inside a [`CallbackScope`] for as long as it runs, so the drop of a
 /// monitor or of a reclaimer inside a trim hook does not wait for threads.

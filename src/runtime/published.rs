@@ -1,8 +1,9 @@
 //! The metric series that a runtime has published so far.
 //!
-//! Kept under a lock of the runtime, so that a series whose group ended is set to 0 once.
+//! Kept under a lock of the runtime, so that exactly one publisher forgets a series whose cache or
+//! group has ended, and sets the series to 0 after it has released the lock.
 //!
-//! A change must ensure that a series is set to 0 before it is forgotten.
+//! A change must ensure that a publisher which forgets a series sets it to 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,7 @@ pub(super) struct PublishedSeries {
     pub(super) caches: Totals<NR_COUNTERS>,
     /// The paths of the groups that have series.
     pub(super) groups: BTreeSet<String>,
-    /// For each cache by its label, the paths of the groups whose entries were not 0.
+    /// For each cache by its label, the paths of the groups whose entries were not 0 at the last
+    /// publish with groups.
     pub(super) pairs: BTreeMap<String, BTreeSet<String>>,
 }

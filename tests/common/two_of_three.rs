@@ -1,6 +1,7 @@
 //! Measurements whose result depends on the time at which the reclaimer's thread runs.
 //!
-//! On a busy machine a single one may be outside of its bound. A fault puts most of them outside.
+//! On a busy machine a single one may be outside of its bound. A defect of the code puts most of
+//! them outside.
 //!
 //! A change must ensure that two bad measurements of three fail.
 

@@ -6,7 +6,7 @@
 
 use lowwater::Runtime;
 
-/// Returns the exact usage of the root in bytes: the stock is drained first.
+/// Returns the exact usage of the root in bytes: all stocks are drained first.
 pub fn used(runtime: &Runtime) -> u64 {
     runtime.tree().drain_stock();
     runtime.root().usage().get()

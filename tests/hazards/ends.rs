@@ -198,7 +198,7 @@ fn a_runtime_with_extreme_numbers_works() {
     });
 }
 
-/// A topology with given answers; each call of `nodes` returns another number.
+/// A topology with given answers; the calls of `nodes` return the given numbers in turn.
 struct Liar {
     nodes: Vec<usize>,
     asked: AtomicUsize,

@@ -48,16 +48,16 @@ fn leaked_parts_of_a_cache_block_no_other_code() {
                 forget(runtime.charge_guard(&tenant, ByteSize::kib(1)));
             }
             assert!(ours.is_empty() && tenants.is_empty());
-            // Two charges of a kibibyte for each, and the values kept by clones.
+            // Ten leaked charges of a kibibyte, and ten values of a kibibyte that leaked clones
+            // hold. The rest may be stock.
             assert!(tenant.usage() >= ByteSize::kib(20) && tenant.usage() <= ByteSize::kib(20 + 64));
-            // A cache that cannot be dropped any more still gives memory to other caches,
+            // A cache that cannot be dropped any more still gives memory to other caches.
             forget(filled(&runtime, 10_000));
             for n in 0..30_000 {
                 ours.insert(n, vec![1; 200]).unwrap();
             }
             assert!(runtime.root().usage() <= ByteSize::mib(4) && ours.len() > 5_000);
-            // and is emptied by `drop_caches`.
-            // Entries that the reclaimer has taken for its scan are on no list meanwhile.
+            // Repeated, as entries that the reclaimer has isolated are on no list.
             while !ours.is_empty() {
                 runtime.drop_caches();
             }

@@ -39,7 +39,7 @@ fn filled(runtime: &Runtime, entries: u64) -> Numbers {
     cache
 }
 
-/// Asserts that nothing is charged when there are no entries.
+/// Asserts that the cache can be used, and that nothing is charged after the last entry is removed.
 fn assert_whole(runtime: &Runtime, cache: &Numbers) {
     for n in 0..10 {
         cache.insert(n, vec![1; 50]).unwrap();

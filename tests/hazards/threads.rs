@@ -1,6 +1,7 @@
 //! Types that belong to a thread cannot be sent: checked at compile time, so that it stays so.
 //!
-//! A change of a field could make such a type `Send` without notice.
+//! A change of a field could make such a type `Send` without notice. A pin is registered in the
+//! read-side state of its thread, which no other thread may write.
 
 use crate::{filled, runtime};
 use lowwater::cache::{CacheBuilder, Current, Entry, Iter, Op, Pinned, Visit};
@@ -36,7 +37,7 @@ fn pinned_types_are_not_send() {
     is_send_and_sync::<(InsertError<u64>, Visit, lowwater::cache::Op<u64>)>();
     is_send::<Current<'static, u64, u64>>();
 
-    // The value of a key may be read by another thread, while this one waits for it.
+    // A `Current` may be sent: another thread reads the value, while this one waits for it to end.
     let runtime = runtime(ByteSize::mib(4));
     let cache = filled(&runtime, 10);
     let cache = &cache;

@@ -1,6 +1,7 @@
 //! Saving a cache and loading it again.
 //!
-//! Values, groups, deadlines and uses must survive.
+//! Values, groups, deadlines and uses must survive a restart. `load` must accept any `Meta`, since
+//! it may come from a damaged file.
 
 use super::eventually;
 use crate::cache::policy::queue::Queue;
@@ -62,8 +63,8 @@ fn loaded_entries_equal_the_saved_ones() {
     let mut without = all.clone();
     without.remove(5);
     let cold = |all: Saved| -> Saved {
-        // During the load new entries may go to either queue, and time passes: compare without
-        // both.
+        // During the load a new entry may go to either queue, and time passes: the queue's bit and
+        // the exact time left are not compared.
         let rounded = |meta: Meta| Meta { time_left: meta.time_left.map(|_| hour), heat: meta.heat % 4, ..meta };
         all.into_iter().map(|(key, value, meta)| (key, value, rounded(meta))).collect()
     };
@@ -71,8 +72,9 @@ fn loaded_entries_equal_the_saved_ones() {
     assert_eq!(again.len_of(&other.find_group("shop/carts").unwrap()), 1_000);
 }
 
-/// The saved time left of an idle deadline does not include the added units, so it may be zero
-/// before the deadline has passed.
+/// An idle deadline is stored up to three units late (`EXTENDED_BY` + 1), which the time left does
+/// not include: it is zero for an entry that has not expired yet. `save` writes one tick then, as
+/// `load` drops an entry without time left.
 #[test]
 fn an_entry_saved_near_its_deadline_keeps_its_idle_time() {
     let runtime = runtime_of(ByteSize::mib(16));
@@ -105,7 +107,7 @@ fn an_isolated_record_is_saved_for_the_caches_own_group() {
     for key in 0..100 {
         cache.entry(key).group(&tenant).insert(vec![]).unwrap();
     }
-    // The state between the two locks of a walk that moves records to the other queue.
+    // A walk that moves records to the other queue has isolated them: they are on no list.
     let taken = queues.take(Queue::Probation, &tenant, crate::NodeId::ZERO, 10);
     assert!(!taken.is_empty());
     let groups = |group: &str| saved(&cache).iter().filter(|(.., meta)| meta.group == group).count();

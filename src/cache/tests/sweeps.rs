@@ -1,7 +1,8 @@
 //! Single steps of the reaper, without the housekeeper: when a sweep begins, how long it rests, and
 //! when the next one is due.
 //!
-//! A change must ensure that each step is called by hand: no housekeeper runs beside it.
+//! A change must ensure that each step is called by hand: beside a housekeeper, the number of steps
+//! and the rests would depend on when its thread runs.
 
 use super::cache_of;
 use crate::runtime::{Maintenance, NextRun};
@@ -29,6 +30,7 @@ fn fill(cache: &Cache<u64, Vec<u8>>, expired: u64, live: u64) {
     for key in expired..expired + live {
         cache.insert(key, vec![]).unwrap();
     }
+    // Longer than a tick of 4 ms, by which a deadline is rounded up.
     std::thread::sleep(Duration::from_millis(5));
 }
 
@@ -43,7 +45,8 @@ fn sweep(cache: &Cache<u64, Vec<u8>>) -> (Vec<u32>, NextRun) {
     }
 }
 
-/// As [`sweep`], and waits for the memory that readers of other tests may hold back.
+/// As [`sweep`], and repeats the step until the memory that readers of other tests may hold back is
+/// freed.
 fn sweep_and_collect(cache: &Cache<u64, Vec<u8>>) -> (Vec<u32>, NextRun) {
     let (rests, mut next) = sweep(cache);
     while next == NextRun::In(PERIOD) {
@@ -55,6 +58,7 @@ fn sweep_and_collect(cache: &Cache<u64, Vec<u8>>) -> (Vec<u32>, NextRun) {
 
 #[test]
 fn a_sweep_rests_less_where_a_quarter_of_the_entries_has_expired() {
+    // The rests are `REST_MANY` (3) and `REST_FEW` (19).
     for (expired, live, rest) in [(25, 75, 3), (24, 76, 19), (100, 0, 3), (1, 99, 19)] {
         let cache = swept_by_hand();
         fill(&cache, expired, live);
@@ -88,7 +92,7 @@ fn the_next_sweep_begins_a_period_after_the_last_one_began() {
         waits += 1;
         std::thread::sleep(time);
     }
-    // A thread that was kept from running for a whole period has nothing to wait for.
+    // If this thread did not run for a whole period, the second sweep is due at once.
     assert!(waits > 0 || begin.elapsed() > PERIOD, "a second sweep began at once");
     assert!(begin.elapsed() >= PERIOD);
     assert_eq!(cache.stats().expired, 11);

@@ -1,9 +1,9 @@
 //! Groups and keys: the group charged for a replaced entry, and keys in tenants' name spaces.
 //!
-//! Which group pays for an overwrite, and that a tenant's keys are never found by another tenant.
+//! A tenant must neither pay for another tenant's entry nor find another tenant's key.
 //!
-//! A change must ensure that the counts of all groups are compared, not only of the one that gets
-//! the entry, and that a tenant's key is also looked up as another tenant's.
+//! A change must ensure that the counts of all groups are compared, not only the count of the group
+//! that gets the entry, and that a tenant's key is also looked up as another tenant's.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -36,7 +36,7 @@ fn a_replaced_entry_keeps_its_group_unless_another_is_named() {
     let runtime = cache.runtime().clone();
     let (a, b) = (runtime.group("a").unwrap(), runtime.group("b").unwrap());
     let all = || counts(&cache, &[&a, &b]);
-    // All groups share the keys: this is one entry.
+    // Keys that are no `TenantKey`s are shared by all groups: 7 is one entry.
     cache.entry(7).group(&a).insert(vec![1]).unwrap();
     assert_eq!(cache.entry(7).group(&b).or_insert_with(|| vec![2]), [1]);
     assert_eq!(all(), [0, 1, 0]);
@@ -84,8 +84,9 @@ fn a_replaced_entry_whose_group_has_ended_goes_to_the_nearest_online_ancestor() 
     assert_eq!(cache.len_of(runtime.root()), 2);
 }
 
-/// While a group is being emptied, its replaced entries are charged to the parent: the caller has
-/// not named a group, and the emptied one must not be charged.
+/// While a group is being emptied, its replaced entries are charged to the parent: an overwrite
+/// whose caller names no group must not fail because the entry's group, which must not be charged
+/// any more, has a `max` of 0.
 #[test]
 fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
     for _ in 0..100 {
@@ -95,16 +96,17 @@ fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
         (0..20_000).for_each(|key| drop(cache.entry(key).group(&group).insert(vec![1]).unwrap()));
         runtime.drop_group(&group).unwrap();
         if cache.entry(20_000).group(&group).insert(vec![1]).is_ok() {
-            // This thread was suspended until the group had ended.
+            // The group had ended before the insert, which therefore has charged the parent.
             assert!(!group.is_online(), "the named group is being emptied");
             continue;
         }
-        // In reverse order, as the first entries are evicted first.
+        // In reverse order, as the housekeeper evicts the oldest entries first.
         let replaced = (0..20_000).rev().filter(|key| cache.insert(*key, vec![2]).unwrap().is_some()).count() as u64;
         let counts = counts(&cache, &[&parent, &group]);
         assert_eq!((counts.iter().sum::<u64>(), counts[2]), (20_000, 0));
-        // An entry that the housekeeper has isolated does not count as a value to replace, and
-        // neither does an entry that is evicted during the insert.
+        // Fewer than `replaced`: an isolated entry has no group, so its replacement is charged to
+        // the cache's own group. More: the housekeeper evicts a batch of 64 while an insert that
+        // has chosen the parent has yet to replace the entry.
         assert!(counts[1] <= replaced + 100, "{counts:?} of {replaced}");
         if counts[1] >= 1_000 {
             return;
@@ -152,8 +154,8 @@ fn one_key_of_two_tenants_is_two_entries() {
     of_a.entry(7).and_compute(|current| Op::Update(current.unwrap().value() + 10)).unwrap();
     assert_eq!((of_a.peek(&7), of_b.peek(&7)), (Some(11), Some(2)));
     assert_eq!((of_a.remove(&7), of_b.peek(&7)), (Some(11), Some(2)));
-    // Another group may be charged for the key; the key stays in its tenant's name space, and the
-    // group stays charged.
+    // An entry may be charged to another group. Its key stays in the name space of `b`, and an
+    // overwrite by `b` keeps the other group charged.
     of_b.entry(9).group(&a).insert(3).unwrap();
     of_b.insert(9, 4).unwrap();
     assert_eq!((of_a.get(&9), of_b.get(&9), cache.len_of(&a)), (None, Some(4), 1));
@@ -224,7 +226,8 @@ fn a_new_group_finds_no_entries_of_an_ended_one() {
     let groups: Vec<_> = (0..32).map(|n| runtime.group(&format!("g{n}")).unwrap()).collect();
     assert!(groups.iter().all(|group| group.id() != id && cache.tenant(group).unwrap().get(&7).is_none()));
     cache.clear();
-    // The id is free again after the last key is dropped, which readers of other tests may delay.
+    // After the drop of the last key, which readers of other tests may delay, a new group gets the
+    // id.
     let mut later = Vec::new();
     while later.last().is_none_or(|group: &Memcg| group.id() != id) {
         assert!(later.len() < 30_000);
@@ -386,8 +389,8 @@ impl Hash for Hooked {
     }
 }
 
-/// An eviction hashes the key after it has taken the entry off its list, where the entry's group is
-/// not known.
+/// An eviction hashes the key while the entry is on no list, so that a reload which begins in the
+/// hash function cannot read the entry's group from its list.
 #[test]
 fn a_reload_that_begins_during_an_eviction_is_charged_to_the_tenant() {
     let (clock, second) = (ManualClock::new(), Duration::from_secs(1));

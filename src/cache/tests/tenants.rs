@@ -1,9 +1,10 @@
 //! Tenants: selection of victims, protection, and use of other tenants' free memory.
 //!
 //! Most tests run a fixed request sequence and compare shares or hit ratios with bounds; the bounds
-//! are wider than the deviations between seeds. The exact rule is checked by `tests/one_budget`.
+//! are wider than the deviations between seeds. `tests/one_budget` compares victim selection with
+//! an exact oracle.
 //!
-//! A bound may be narrowed; a wider one hides a change of the choice.
+//! A bound may be narrowed; a wider one hides a change of the victim selection.
 
 use super::{cache_of, entry_bytes};
 use crate::cache::charge::Room;
@@ -51,9 +52,9 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
     assert!(cache.len_of(&idle) < all / 4, "{} of {all}", cache.len_of(&idle));
 }
 
-/// Returns the percentage of all entries that belong to the second of two tenants in the end, if
-/// the first had all memory at the beginning. In each round both request one key, uniformly
-/// distributed over `keys`.
+/// Returns the percentage of all entries that belong to the second of two tenants in the end. The
+/// first one has all memory at the beginning. In each round each tenant requests one key, uniformly
+/// distributed over as many keys as its number in `keys`.
 fn part_of_the_second(cache: &crate::Cache<u64, Vec<u8>>, keys: [u64; 2], is_first_to_ask: bool) -> u64 {
     // The mean of the last third, as some of the 2,100 entries move back and forth.
     let parts = parts_of_the_second(cache, keys, is_first_to_ask, 24_000);
@@ -88,8 +89,8 @@ fn parts_of_the_second(
 /// The first key of the second tenant.
 const SECONDS: u64 = 1_000_000;
 
-/// The initial distribution, the order of requests and the owner of the processor's stock do not
-/// matter. The budget has room for 2,100 entries.
+/// Neither the initial distribution decides, nor the order of requests, by which the processor's
+/// stock belongs to one tenant or the other. The budget has room for 2,100 entries.
 #[test]
 fn memory_moves_to_the_tenant_of_higher_utility() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
@@ -107,7 +108,7 @@ fn shares_of_equal_tenants_stay_stable() {
     for is_first_to_ask in [false, true] {
         let parts = parts_of_the_second(&cache_of(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
         let at_rest = &parts[24..];
-        // Of 2,100 entries some move with a few ghosts more or less.
+        // A few ghost hits more or less move some of the 2,100 entries.
         assert!(at_rest.iter().all(|part| (35..=65).contains(part)), "{parts:?}");
         let apart = at_rest.iter().filter(|part| !(40..=60).contains(*part)).count();
         assert!(apart * 10 <= at_rest.len(), "{apart} of {parts:?}");
@@ -136,8 +137,9 @@ fn next(random: &mut u64) -> u64 {
     *random >> 33
 }
 
-/// One tenant inserts a session per round, reads those of the last 300 rounds, and removes older
-/// ones; the other requests more than fits.
+/// One tenant inserts a session per round, reads one of the last 300, and removes the one that is
+/// 300 rounds old; the other requests more keys than fit. If the removals of the first tenant did
+/// not offset its inserts, it would lose sessions that it still reads.
 #[test]
 fn removals_count_for_their_own_tenant() {
     const LIVES: u64 = 300;
@@ -160,7 +162,8 @@ fn removals_count_for_their_own_tenant() {
     assert!(hits * 100 >= (20_000 - LIVES) * 90, "{hits} hits");
 }
 
-/// Both tenants request alike; the first inserts an empty value before each value.
+/// Both tenants request alike, but the first inserts an empty value before each value. If the
+/// growth of an overwritten value did not count, the first would get memory at the other's cost.
 #[test]
 fn replaced_values_that_grow_are_charged() {
     let cache = cache_of(ByteSize::mib(2));
@@ -276,9 +279,10 @@ fn all_small_tenants_are_evicted_from_and_new_entries_stay() {
     }
 }
 
-/// Returns the hit rates, in per cent, of hot and of quiet tenants, with or without a tenant that
-/// scans with every second request; and the scanner's entries at the end. Of 100 tenants two are
-/// hot, with nine requests in ten; small keys are more frequent than large ones.
+/// Returns the hit rates, in per cent, of hot and of quiet tenants in the last eighth of the
+/// rounds, with or without a tenant that scans with every second request; and the scanner's entries
+/// at the end. Of 100 tenants two are hot, with nine requests in ten; small keys are more frequent
+/// than large ones.
 fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
     const KEYS: u64 = 1_000;
     let runtime = Runtime::builder()
@@ -330,7 +334,7 @@ fn a_scanning_tenant_costs_the_others_no_hits() {
     assert!(hot > 99.5 && hot_beside > 99.5, "hit rates of the hot tenants: {hot}, {hot_beside}");
     assert!((20.0..80.0).contains(&quiet), "{quiet}");
     assert!(quiet_beside > quiet - 3.0, "{quiet_beside} beside a scan, {quiet} without");
-    // Memory that the reclaimer frees in advance goes to the scanner until the next reclaim.
+    // The scanner fills the memory that the reclaimer frees in advance, until the next reclaim.
     assert!(held < 20_000 / 10, "the scanner has {held} of 20,000");
 }
 
@@ -367,8 +371,8 @@ fn an_insert_into_a_full_cache_evicts_at_most_16() {
     assert!(total > 20_000, "the cache was not full: {total}");
 }
 
-/// Each processor has a stock, so the stock of a group is bounded by the smallest limit above it,
-/// too.
+/// Stock is charged, but no entry uses it, and each processor may have one. So near a limit a stock
+/// is at most a 64th (`STOCK_PARTS`) of the smallest limit of the group and its ancestors.
 #[test]
 fn a_stock_near_a_limit_is_small_for_each_group_above() {
     let limit = ByteSize::kib(128);
@@ -380,7 +384,8 @@ fn a_stock_near_a_limit_is_small_for_each_group_above() {
             let parent = runtime.group("parent").unwrap();
             let child = parent.create("child").unwrap();
             set(if above { &parent } else { &child }, limit);
-            // The reclaimer evicts nothing, so that no uncharged bytes go into the stock.
+            // Protected, so that the reclaimer evicts nothing: uncharged bytes would go into the
+            // stock.
             for group in [&parent, &child] {
                 group.set_min(limit);
             }

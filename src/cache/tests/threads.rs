@@ -1,8 +1,8 @@
 //! Many threads on one small cache: byte counts are exact, no entry is lost, and no thread waits
 //! for ever.
 //!
-//! Interleavings are random, so a failure may need several runs to show again. The waits at the end
-//! fail by an assertion. A thread that waits for ever hangs the test.
+//! Interleavings are random, so a failure may need several runs to show again. Only the waits at
+//! the end of a test have a time limit: a thread that waits for ever hangs the test.
 //!
 //! A change must ensure that the threads insert, read, update and remove the same keys, and that
 //! the counts are compared exactly after the threads have ended.
@@ -30,7 +30,7 @@ fn concurrent_operations_leave_exact_byte_counts() {
                     rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let key = (rng >> 33) % 3_000;
                     let group = match runtime.group(&format!("g{}", key % 7)) {
-                        // Another thread ends it.
+                        // Another thread ends the group.
                         Err(MemcgError::Dying) => continue,
                         group => group.unwrap(),
                     };
@@ -65,8 +65,8 @@ fn concurrent_operations_leave_exact_byte_counts() {
             });
         }
     });
-    // Each entry is on a list of one of the queues by which entries are evicted. The reclaimer may
-    // still have isolated entries; it puts them back or evicts them soon.
+    // Each entry is on a list of one of the queues. The reclaimer may still have isolated entries;
+    // it puts them back or evicts them soon.
     let queues = &cache.inner.core.queues;
     eventually(PATIENCE, "every entry is on a list", || queues.count_node(crate::NodeId::ZERO) == cache.len() as u64);
     eventually(PATIENCE, "the entries are the inserts less the removals", || {

@@ -3,7 +3,7 @@
 //! `hash(n)` spreads ghosts over the buckets, as hashes of real keys do; tests of a single bucket
 //! use hashes with equal low bits.
 //!
-//! A change of the table's layout needs the hashes chosen again.
+//! A change of the bits that choose a bucket or a tag requires new hashes here.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn take(ghosts: &Ghosts, hash: u64) -> Option<Ghost> {
     ghosts.known(&pin()).take(hash)
 }
 
-/// A ghost of an entry that left probation at this time.
+/// Returns a ghost of an entry that left probation at this time.
 fn left(time: u32) -> Ghost {
     Ghost { is_main: false, time }
 }
@@ -101,6 +101,8 @@ fn false_ghost_hits_are_rare() {
     assert!(found < 30, "{found} of 100,000, where 12 would be chance");
 }
 
+/// Two threads record ghosts while a third drops the table, so that each thread meets a table that
+/// another one has just replaced.
 #[test]
 fn concurrent_remember_and_take_are_consistent() {
     let ghosts = Ghosts::default();
@@ -120,6 +122,7 @@ fn the_table_follows_the_number_of_entries() {
     let ghosts = Ghosts::default();
     let buckets = || ghosts.table.load(&pin()).map_or(0, |table| table.buckets());
     let mut n = 0;
+    // 250 buckets are within `SLACK_MAX` of those for 2,000 entries, and stay.
     for (len, expected) in [(0, 32), (10, 32), (1_000, 250), (2_000, 250), (3_000, 750), (100, 32), (50, 32), (0, 32)] {
         n += 1;
         remember(&ghosts, len, hash(n), left(0));
@@ -141,7 +144,8 @@ fn a_replaced_table_is_returned_in_parts() {
     assert!(full >= large * BYTES_PER_ENTRY);
     fit(&ghosts, 1_000);
     // The old table is moved to the waste after a grace period, which readers of other tests delay.
-    // Retiring another cell's value lets this thread free whatever is ready.
+    // Each value of another cell that is retired lets this thread free retired values that are
+    // ready.
     let other = RcuCell::new();
     while ghosts.footprint() < full {
         other.replace(None, 0, &pin());
@@ -183,6 +187,7 @@ fn each_page_of_a_table_is_touched_by_a_write_first() {
     assert!(taken < pages as u64 * 3 / 2, "{taken} faults for {pages} pages; two each where a read comes first");
 }
 
+/// The table is dropped, allocated and replaced by tables of other sizes while ghosts are recorded.
 #[test]
 fn a_take_during_a_remember_loses_no_other_ghost() {
     let ghosts = Ghosts::default();

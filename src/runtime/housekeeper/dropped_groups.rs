@@ -1,7 +1,8 @@
 //! Emptying and ending dropped groups.
 //!
-//! A group ends only when no cache has a record of it, or its records would join the parent. The
-//! first group of the queue is worked on by the lease holder only.
+//! The end of a group moves its records to the parent. So a dropped group, whose records are to be
+//! removed (`evicts`), ends only when no cache has a record of it. Only the lease holder works on
+//! the first group of the queue.
 //!
 //! A change must keep both conditions.
 
@@ -15,8 +16,8 @@ use super::shared::{DroppedGroup, HousekeeperShared};
 use super::visit::WORK;
 use crate::runtime::maintenance::Maintenance;
 
-/// The interval and the total time of waiting for charges of a dropped group that belong to no
-/// record.
+/// The interval and the total time of waiting until charges of a dropped group that belong to no
+/// record are returned.
 const CHARGES_POLL: Duration = Duration::from_millis(5);
 const CHARGES_WAIT_MAX: Duration = Duration::from_millis(100);
 /// The time until the next try to end a group that has children.
@@ -34,7 +35,7 @@ enum Emptied {
 
 impl HousekeeperShared {
     /// Empties and ends dropped groups, in turn, while there is time. Returns how long until the
-    /// next try.
+    /// next try; none if no group needs one.
     pub(super) fn empty_groups(&self, lease: Lease, start: Instant) -> Result<Option<Duration>, LeaseLost> {
         let mut wait: Option<Duration> = None;
         let nr = self.state.lock().dropped.len();
@@ -82,7 +83,8 @@ impl HousekeeperShared {
         Ok(ended)
     }
 
-    /// Moves the first dropped group behind the others, and stores since when it is empty.
+    /// Moves the first dropped group behind the others, and stores since when no cache has a record
+    /// of it.
     fn rotate(&self, empty: Option<Instant>) {
         let dropped = &mut self.state.lock().dropped;
         if let Some(mut first) = dropped.pop_front() {
@@ -97,8 +99,8 @@ impl HousekeeperShared {
         let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
         let left_out = self.visit_each(lease, |maintenance| {
             for node in nodes() {
-                // Each cache is tried on each node before the group counts as empty, even beyond
-                // the time of `WORK`.
+                // Beyond the time of `WORK`, only until a record is found: the group counts as
+                // empty only if each cache has none on each node.
                 while (is_empty || start.elapsed() < WORK) && maintenance.evict_group(group, node) > 0 {
                     is_empty = false;
                 }

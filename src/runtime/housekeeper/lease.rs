@@ -1,7 +1,7 @@
 //! The lease: the right of one thread at a time to do the housekeeping.
 //!
-//! A thread that was blocked in user code finds an old generation and stops; so two threads never
-//! do the same work, without killing either.
+//! A thread cannot be stopped while it is blocked in user code. When that code returns, the thread
+//! finds that its generation is old, and does not go on: so two threads never do the same work.
 //!
 //! A change must ensure that a generation is never used twice.
 

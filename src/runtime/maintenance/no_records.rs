@@ -1,8 +1,8 @@
 //! A cache without records, for tests of its callers.
 //!
-//! It lets the housekeeper be tested without a cache.
+//! With it, the housekeeper and the metrics are tested without a cache.
 //!
-//! It must do nothing in each method.
+//! Each method must do nothing, except call the closure that a test has passed for it.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -10,7 +10,7 @@ use lowwater_lru_core::{Memcg, NodeId};
 use super::CacheFigures;
 use super::{Maintenance, NextRun};
 
-/// A cache without records: it has nothing to do, except in the call that a test replaces.
+/// A cache without records, which does nothing except in the method that a test replaces.
 pub(crate) struct NoRecords {
     evict_group: Box<dyn Fn(&Memcg) -> u64 + Send + Sync>,
     #[cfg(feature = "metrics")]
@@ -18,7 +18,7 @@ pub(crate) struct NoRecords {
 }
 
 impl NoRecords {
-    /// Creates a cache that evicts as many records of a group as `evict_group` returns.
+    /// Creates a cache that reports as many evicted records of a group as `evict_group` returns.
     pub(crate) fn evicting(evict_group: impl Fn(&Memcg) -> u64 + Send + Sync + 'static) -> Self {
         Self {
             evict_group: Box::new(evict_group),

@@ -1,7 +1,8 @@
 //! Tests of the series that a recorder gets from a runtime.
 //!
-//! The recorder fails if a counter falls or a name lacks a unit; each test publishes after a change
-//! and compares all series.
+//! A series that is not set to 0 at an end, or a counter that falls, gives a wrong graph or rate in
+//! each monitoring system. A change must ensure that all tests use [`Book`], which fails if a
+//! counter falls or a name gets a second description.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use crate::runtime::maintenance::CacheFigures;
 use crate::topology::Fixed;
 use crate::{ByteSize, Cache, Labels, Runtime};
 
-/// A recorder that keeps all values, and checks that no counter falls.
+/// A recorder that keeps the last value of each series, and checks that no counter falls.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Pages>>);
 
@@ -403,8 +404,8 @@ fn a_cache_that_ends_while_the_figures_are_read_is_counted_once() {
     (0..5).for_each(|key| drop(first.insert(key, vec![])));
     book.publish(&runtime, Labels::Shrinkers);
 
-    // Between the reads of two caches, the first one ends, and another publisher gives its label to
-    // the next cache of the name.
+    // After the first cache was read, and before the hook's figures are, the first cache ends, and
+    // another publisher gives its label to the next cache of the name.
     let (first, second) = (Mutex::new(Some(first)), Mutex::new(None));
     let (theirs, their_book) = (runtime.clone(), book.clone());
     let on_read = move || {
@@ -478,7 +479,8 @@ fn a_program_that_publishes_single_caches_keeps_nothing_of_ended_ones() {
 #[test]
 fn concurrent_publishers_lose_no_group() {
     let (runtime, stop) = (runtime(), AtomicBool::new(false));
-    // Many, so that the other thread is behind the first group's children most of the time.
+    // Many, so that the other thread's walk is past the children of `g0` most of the time when a
+    // new one is added.
     (0..200).for_each(|n| drop(runtime.group(&format!("g{n}")).unwrap()));
     std::thread::scope(|s| {
         let (theirs, stop) = (&runtime, &stop);
