@@ -473,12 +473,12 @@ fn captured_state_may_panic_in_its_drop_on_the_runtimes_threads() {
                 .build()
                 .unwrap();
             cache.entry(1).time_to_live(Duration::from_secs(3600)).insert(1).unwrap();
-            if !background {
-                assert!(cache.touch(&1, Some(Duration::from_millis(1))));
-            }
             *slot.lock().unwrap() = Some(cache);
             if background {
                 runtime.reclaimer().wake(runtime.root(), ReclaimReason::Manual(ByteSize::mib(1)));
+            } else {
+                let slot = slot.lock().unwrap();
+                assert!(slot.as_ref().unwrap().touch(&1, Some(Duration::from_millis(1))));
             }
             until("the listener's captures are dropped", || dropped.load(SeqCst) > 0);
             // Both threads continue to work.
