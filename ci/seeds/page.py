@@ -19,23 +19,23 @@ import sys
 import time
 from pathlib import Path
 
-from programs import PROGRAMS
+from programs import EXAMPLE, PROGRAMS
 from reports import REPORTS, Figures
 
 PAGE = Path("docs/SEEDS.md")
 RESULTS = Path(__file__).parent / "results"
+NO_FIGURE = "-"
 HEAD = """# The reports, reproduced
 
-Five reports about Linux are the reason for lowwater. For each: its own figures, those of a current
-Linux kernel, and those of lowwater. `ci/seeds.sh` writes this page. A letter after a
-figure names its command below the table. "Not measured" means that no run exists.
+Five reports about Linux are the reason for lowwater. `ci/seeds.sh` writes this page. A letter after a
+figure names its command below the table; `cargo run --release --example` runs those that begin with the
+name of an example. A dash means that there is no figure.
 
-Figures of Linux are of an emulated guest (QEMU's TCG, 2 processors). An emulated processor runs the
-kernel about eight times slower than a real one, and other load slows it further: its times are upper
-bounds, and no ratio may be made of them. Bytes and counts do not depend on emulation. Figures of
-lowwater are of the same machine, not emulated; its times are those of [MEASURED](MEASURED.md).
-lowwater is a library: its memory is that of lists, groups and shrinkers, without the file systems and
-processes that Linux counts in the same row.
+Figures of Linux are of an emulated guest (QEMU's TCG, 2 processors), about eight times slower than a
+real processor: its times are upper bounds, and no ratio may be made of them. Bytes and counts do not
+depend on emulation. Figures of lowwater are of the same machine, not emulated; its times are those of
+[MEASURED](MEASURED.md). lowwater's memory is that of lists, groups and shrinkers, without the file
+systems and processes that Linux counts in the same row.
 """
 
 
@@ -74,14 +74,14 @@ def section(report, figures):
     def cell(value):
         """`value` is a text, None, or a function of the figures, which notes the commands it uses."""
         if value is None:
-            return "not measured"
+            return NO_FIGURE
         if isinstance(value, str):
             return value
         figures.used = []
         try:
             text = value(figures)
         except KeyError:
-            return "not measured"
+            return NO_FIGURE
         for command in figures.used:
             if command not in commands:
                 commands.append(command)
@@ -89,10 +89,10 @@ def section(report, figures):
 
     lines = [f"## {report.title}", "", report.about, "", "| |" + "".join(f" {column} |" for column in report.columns(figures)), "|---" * (len(report.columns(figures)) + 1) + "|"]
     for what, told, *rest in report.rows:
-        lines.append("| " + " | ".join([what, told or "no figure", *(cell(value) for value in rest)]) + " |")
+        lines.append("| " + " | ".join([what, told or NO_FIGURE, *(cell(value) for value in rest)]) + " |")
     lines.append("")
     for n, command in enumerate(commands):
-        lines.append(f"- [{chr(ord('a') + n)}] `{command}`")
+        lines.append(f"- [{chr(ord('a') + n)}] `{command.removeprefix(f'{EXAMPLE} ').removesuffix(' --json')}`")
     lines += [""] if commands else []
     return [*lines, report.note] if report.note else lines[:-1] if not lines[-1] else lines
 

@@ -66,16 +66,19 @@ def bytes_during(run):
     return mib(run["bytes_during"] - run["bytes_before"])
 
 
-def used(end, key):
-    return lambda at: f"{at.linux('containers')[end][key] / 1024:,.0f} MiB"
+ENDS = ("before", "during", "after")
 
 
-def lists_of(name, end):
-    return lambda at: mib(at.lowwater(name)[f"bytes_{end}"])
+def used(key):
+    return lambda at: ", ".join(f"{at.linux('containers')[end][key] / 1024:,.0f}" for end in ENDS) + " MiB"
 
 
-def drop(n):
-    return lambda at: f"{at.linux('drops')['seconds'][n]:.4f} s"
+def lists_of(name):
+    return lambda at: ", ".join(f"{at.lowwater(name)[f'bytes_{end}'] / MIB:,.2f}" for end in ENDS) + " MiB"
+
+
+def drops(*numbers):
+    return lambda at: ", ".join(f"{at.linux('drops')['seconds'][n]:.4f}" for n in numbers) + " s"
 
 
 def span(value, text="{:,}"):
@@ -111,48 +114,38 @@ REPORTS = [
         about="10,000 groups and 10,000 mounts on 2 nodes share nothing. Memory that this takes:",
         load="lists",
         rows=[
-            ("before the series", "24,464 MB", None, None),
-            ("after its patch 7", "21,957 MB", None, None),
-            ("after its patch 70", "6,895 MB", None, None),
-            ("after its patch 72", "4,367 MB", None, None),
+            ("before the series; after its patches 7, 70, 72", "24,464; 21,957, 6,895, 4,367 MB", None, None),
             ("today", None, lambda at: mib_of_kb(at.linux("lists"), "during"), lambda at: bytes_during(at.lowwater("lists"))),
             ("today: slabs alone", None, lambda at: mib_of_kb(at.linux("lists"), "during", "slab_kb"), "no slabs"),
-            ("today: resident memory of the process", None, "no process", lambda at: mib((run := at.lowwater("lists"))["rss_during"] - run["rss_before"])),
+            ("today: resident memory", None, "no process", lambda at: mib((run := at.lowwater("lists"))["rss_during"] - run["rss_before"])),
         ],
         quotations=["24464 MB", "21957 MB", "6895 MB", "4367 MB", "10k memory cgroups", "2 numa nodes"],
-        note="lowwater's row has 40,000 objects on lists, one for each list of a mount that a group uses; the report and the guest have none.",
+        note="lowwater has 40,000 objects on lists, one for each list of a mount that a group uses; the report and the guest have none.",
     ),
     Report(
         title="kmalloc-32 with 10,000 containers (2021)",
         document="High kmalloc-32 slab cache consumption with 10k containers",
-        about="10,000 containers with 7 mounts each on 2 nodes; the guest, and one column of lowwater, have 1,000 such containers.",
+        about="10,000 containers with 7 mounts each on 2 nodes; the guest, and one column of lowwater, have 1,000. Figures are before, during and after their life.",
         load="containers",
         ours=("lowwater, 1,000 containers", "lowwater, 10,000 containers"),
         rows=[
-            ("used memory before", "23 G", used("before", "used_kb"), lists_of("containers", "before"), lists_of("containers-10000", "before")),
-            ("used memory during", "172 G; with the patch 69 G", used("during", "used_kb"), lists_of("containers", "during"), lists_of("containers-10000", "during")),
-            ("used memory after", "40 G; with the patch 29 G", used("after", "used_kb"), lists_of("containers", "after"), lists_of("containers-10000", "after")),
-            ("slabs before", "1.5 G", used("before", "slab_kb"), "no slabs", "no slabs"),
-            ("slabs during", "149 G; with the patch 45 G", used("during", "slab_kb"), "no slabs", "no slabs"),
-            ("slabs after", "22 G; with the patch 10 G", used("after", "slab_kb"), "no slabs", "no slabs"),
-            ("kmalloc-32 objects before", "178,176", lambda at: f"{at.linux('containers')['before']['kmalloc_32']:,}", "no slabs", "no slabs"),
-            ("kmalloc-32 objects during", "3,442,409,472; with the patch 468,992", lambda at: f"{at.linux('containers')['during']['kmalloc_32']:,}", "no slabs", "no slabs"),
-            ("kmalloc-32 objects after", "388,933,632; with the patch 468,992", lambda at: f"{at.linux('containers')['after']['kmalloc_32']:,}", "no slabs", "no slabs"),
+            ("used memory", "23, 172, 40 G; with the patch 23, 69, 29 G", used("used_kb"), lists_of("containers"), lists_of("containers-10000")),
+            ("slabs", "1.5, 149, 22 G; with the patch 1.5, 45, 10 G", used("slab_kb"), "no slabs", "no slabs"),
+            ("kmalloc-32 objects", "178,176, 3,442,409,472, 388,933,632; with the patch 190,464, 468,992, 468,992",
+             lambda at: ", ".join(f"{at.linux('containers')[end]['kmalloc_32']:,}" for end in ENDS), "no slabs", "no slabs"),
         ],
         quotations=["23G 172G 40G", "23G 69G 29G", "1.5G 149G 22G", "1.5G 45G 10G", "178176 3442409472 388933632", "190464 468992 468992", "7 FS mounts"],
-        note="Used memory of lowwater is the counted bytes of lists, groups and shrinkers; the guest's is that of the whole system, after its caches were dropped.",
+        note="The guest's used memory is that of the whole system, after its caches were dropped.",
     ),
     Report(
         title="Negative dentries (2021)",
         document="[RFC,0/6] fix the negative dentres bloating system memory usage",
-        about="Names that do not exist are looked up. Linux: 1,000,000 names of one directory, each once. lowwater: its model of a dentry cache under a flood.",
+        about="Lookups of names that do not exist: in Linux 1,000,000 of one directory, each once; in lowwater a flood of its dentry cache.",
         load="negatives",
         ours=("lowwater, `Unbounded`", "lowwater, `ThreeInARow` (the series' rule)", "lowwater, default"),
         rows=[
-            ("machine of 256 G, without the series", "197 G of negatives in half an hour", None, None, None, None),
-            ("machine of 256 G, with it", "55,259,084 negatives, 10.6 G", None, None, None, None),
-            ("machine of 3 T, without the series", "2.4 T in a day", None, None, None, None),
-            ("machine of 3 T, with it", "202,306,756 negatives, 38.8 G", None, None, None, None),
+            ("negatives on 256 G", "197 G in half an hour; with the series 55,259,084 of them, 10.6 G", None, None, None, None),
+            ("negatives on 3 T", "2.4 T in a day; with the series 202,306,756 of them, 38.8 G", None, None, None, None),
             ("names looked up", None, lambda at: f"{at.linux('negatives')['names']:,}",
              *(lambda at, name=name: f"{at.lowwater(name)['lookups']:,}" for name in ("flood-unbounded", "flood-three", "flood"))),
             ("negatives that stay", None, lambda at: f"{(run := at.linux('negatives'))['negatives_after'] - run['negatives_before']:,}",
@@ -160,7 +153,7 @@ REPORTS = [
             ("hash buckets", None, None, *(lambda at, name=name: f"{at.lowwater(name)['buckets']:,}" for name in ("flood-unbounded", "flood-three", "flood"))),
             ("their memory", None, lambda at: f"{at.linux('negatives')['kb'] / 1024:,.1f} MiB",
              *(lambda at, name=name: mib(at.lowwater(name)["bytes"]) for name in ("flood-unbounded", "flood-three", "flood"))),
-            ("a watch on the directory with 100 positives and 1,000,000 negatives", "soft lockup; none with the series",
+            ("a watch on a directory of 100 positives and 1,000,000 negatives", "soft lockup; none with the series",
              lambda at: f"at most {at.linux('negatives')['watch_s'] * 1000:,.2f} ms",
              watch, None, None),
         ],
@@ -169,7 +162,7 @@ REPORTS = [
     Report(
         title="Deferred work of shrinkers (2019)",
         document='Re: [PATCH 1/2] Revert "mm: don\'t reclaim inodes with many attached pages"',
-        about="1,800,000 objects; a light pass (priority 12) meets 1,000,000 objects of deferred work. The columns of lowwater are its policies; "
+        about="1,800,000 objects; a light pass (priority 12) meets 1,000,000 objects of deferred work. "
         "`Windup` and `Proportional` follow the rules of Linux to 5.12 and since 5.13.",
         load=None,
         ours=("lowwater, `Windup`", "lowwater, `Proportional`", "lowwater, `Fair`"),
@@ -189,11 +182,8 @@ REPORTS = [
         load="drops",
         ours=("lowwater", "lowwater's baseline: every shrinker for every group"),
         rows=[
-            ("drop 1", "13.78 s; with the shrinker map 1.10 s", drop(0), our_drops("first_us", "us", 1), None),
-            ("drop 2", "5.60 s; 0.01 s", drop(1), our_drops("later_us", "us", 1), our_drops("all_us", "s", 1e6)),
-            ("drop 3", "5.48 s; 0.01 s", drop(2), our_drops("later_us", "us", 1), None),
-            ("drop 4", "8.35 s; 0.01 s", drop(3), our_drops("later_us", "us", 1), None),
-            ("drop 5", "8.35 s; 0.01 s", drop(4), our_drops("later_us", "us", 1), None),
+            ("drop 1", "13.78 s; with the shrinker map 1.10 s", drops(0), our_drops("first_us", "us", 1), None),
+            ("drops 2 to 5", "5.60, 5.48, 8.35, 8.35 s; with the map 0.01 s each", drops(1, 2, 3, 4), our_drops("later_us", "us", 1), our_drops("all_us", "s (drop 2)", 1e6)),
         ],
         quotations=["13.78 elapsed", "0: 05.60 elapsed", "05.48elapsed", "08.35elapsed", "01.10elapsed", "00.01elapsed"],
         note="`drop_caches` of Linux also drops the page cache and all other slabs of the guest.",

@@ -1,6 +1,7 @@
-//! `docs/MEMCACHED.md`: how this server treats each flag, option, command and statistic of
-//! memcached. The page is generated from `names.rs`, and each line is tried here. With the variable
-//! `BLESS` in its environment, the test writes the page.
+//! `docs/MEMCACHED.md`: how this server treats each option, command and statistic of memcached. The
+//! page is generated from `names.rs`, and each line is tried here. With the variable `BLESS` in its
+//! environment, the test writes the page. The flags of `names.rs` are tried, too; the server's README
+//! has their table.
 //!
 //! A change must ensure that each line of the page is tried, and not only written.
 
@@ -32,7 +33,7 @@ impl Verdict {
         let with = |word: &str, why: &str| if why.is_empty() { word.to_owned() } else { format!("{word}: {why}") };
         match self {
             Self::Same => "the same".to_owned(),
-            Self::Differs(how) => with("differs", how),
+            Self::Differs(how) => how.to_owned(),
             Self::WithTls("") => "the feature `tls`".to_owned(),
             Self::WithTls(how) => format!("the feature `tls`; {how}"),
             Self::NoEffect(why) => with("no effect", why),
@@ -42,21 +43,20 @@ impl Verdict {
     }
 }
 
-const HEAD: &str = "# memcached's flags, commands and statistics, and this server
+const HEAD: &str = "# memcached's options, commands and statistics, and this server
 
-Each name of memcached (its development branch of 9 July 2026, commit 2d51e364799b, with all build options), and how `lowwater-server` treats
-it. Generated and tested by `crates/server/src/tests/compatibility.rs`: `BLESS=1 cargo test -p lowwater-server compatibility` writes this page.
-
-Errors that memcached does not have: a command above a tenant's `requests` or `bandwidth` gets a `SERVER_ERROR`, a command in its `deny` a
-`CLIENT_ERROR`, with or without a meta command's `q`, and a connection above `connections` an `ERROR`. Tenants without such limits never
-get them ([OPERATING.md](OPERATING.md#more-than-one-tenant)).
+How `lowwater-server` treats the names of memcached (its development branch of 9 July 2026, commit 2d51e364799b, with all build options). A
+name of that commit that no table has is the same here. Flags are in [the server's README](../crates/server/README.md#flags), errors that only
+tenants with limits get in [OPERATING](OPERATING.md#more-than-one-tenant). Generated and tested by
+`crates/server/src/tests/compatibility.rs`: `BLESS=1 cargo test -p lowwater-server compatibility` writes this page.
 ";
 
-/// Appends a table with one row for each verdict, in the order in which the verdicts first occur.
+/// Appends a table with one row for each verdict but `Same`, in the order in which the verdicts first
+/// occur.
 fn table(page: &mut String, title: &str, names: impl Iterator<Item = (&'static str, Verdict)>) {
-    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, verdict) in names {
-        let (name, text) = (format!("`{name}`"), verdict.text());
+    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, verdict) in names.filter(|(_, verdict)| *verdict != Verdict::Same) {
+        let text = verdict.text();
         match rows.iter_mut().find(|row| row.0 == text) {
             Some(row) => row.1.push(name),
             None => rows.push((text, vec![name])),
@@ -65,7 +65,9 @@ fn table(page: &mut String, title: &str, names: impl Iterator<Item = (&'static s
     // Writing to a `String` does not fail.
     let _ = write!(page, "\n## {title}\n\n| memcached | here |\n|---|---|\n");
     for (text, names) in rows {
-        let _ = writeln!(page, "| {} | {text} |", names.join(" "));
+        // Names of several words need a code span each.
+        let separator = if names.iter().any(|name| name.contains(' ')) { "` `" } else { " " };
+        let _ = writeln!(page, "| `{}` | {text} |", names.join(separator));
     }
 }
 
@@ -76,11 +78,15 @@ fn pairs(names: &'static [(&'static str, Verdict)]) -> impl Iterator<Item = (&'s
 #[test]
 fn the_page_has_all_names() {
     let mut page = HEAD.to_owned();
-    table(&mut page, "Flags", names::FLAGS.iter().map(|(name, _, verdict)| (*name, *verdict)));
     table(&mut page, "Options of `-o`", pairs(names::OPTIONS));
     table(&mut page, "Commands", names::COMMANDS.iter().map(|(name, _, _, verdict)| (*name, *verdict)));
     table(&mut page, "`stats`", pairs(names::STATS));
-    table(&mut page, "`stats settings`", pairs(names::SETTINGS));
+    let without_effect = |name| {
+        names::OPTIONS.iter().any(|(option, verdict)| *option == name && matches!(verdict, Verdict::NoEffect(_)))
+    };
+    let settings = pairs(names::SETTINGS)
+        .filter(|(name, verdict)| !matches!(verdict, Verdict::Absent(_)) || !without_effect(*name));
+    table(&mut page, "`stats settings`, in which options without effect are absent", settings);
     table(&mut page, "`stats items`, of a class", pairs(names::ITEMS));
     table(&mut page, "`stats slabs`", pairs(names::SLABS));
     table(&mut page, "`stats conns`, of a connection", pairs(names::CONNS));
@@ -93,10 +99,14 @@ fn the_page_has_all_names() {
         written == page,
         "docs/MEMCACHED.md is not up to date: BLESS=1 cargo test -p lowwater-server compatibility"
     );
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    for (flag, ..) in names::FLAGS {
+        assert!(readme.contains(&format!("`{flag}`")), "the README's table of flags has no {flag}");
+    }
 }
 
 #[test]
-fn flags_are_treated_as_the_page_tells() {
+fn flags_are_treated_as_the_readme_tells() {
     for (flag, value, verdict) in names::FLAGS {
         let words = ["lowwater-server", flag].into_iter().chain(*value);
         match (args::parse(words), verdict) {

@@ -3,7 +3,7 @@
 //! prefix check behaviour that only the documentation of a method promises.
 //!
 //! A change must ensure that each guarantee of the page that one thread can show has a test here,
-//! or in the file that the page names for it.
+//! or in another module of the table in `tests.rs`.
 
 use super::{ids, item, numbers, Item};
 use crate::list_lru::refusable::fault;
