@@ -3,7 +3,8 @@
 //! Keys differ in everything that an index relies on: whether they have a `Drop`, how many have one
 //! hash, and whether the hash stays the same.
 //!
-//! A change must ensure that each callback of `Owning` calls `enter`, where a program acts or panics.
+//! A change must ensure that each callback of `Owning` calls `enter`, where a program acts or
+//! panics.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
