@@ -2,8 +2,8 @@
 //! (2021), and Al Viro's question about it, through public names. docs/SEEDS.md has the figures.
 //!
 //! 1. The series reports two servers' counts of negatives: they are three for each hash bucket.
-//! 2. `ThreeInARow` reaches 3.0 a bucket in a flood of names; a client that looks up each name twice
-//!    defeats it.
+//! 2. `ThreeInARow`, a rule of a proposed patch, reaches 3.0 a bucket in a flood of names; a client
+//!    that looks up each name twice defeats it.
 //! 3. The default holds its bound under every adversary, in one directory as in many.
 //! 4. A watch does not visit negatives; a walk over positives does not either.
 //! 5. The series' list of operations that must not regress: negatives that turn positive, files

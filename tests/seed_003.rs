@@ -1,8 +1,8 @@
 //! Deferred reclaim, through public names: work that one caller could not do is paid by the
 //! background, and by no other caller.
 //!
-//! - the numbers of the kernel's discussion: 878 objects for each pass, and 899,072 in one pass when a
-//!   million are owed (baseline `Windup`); Linux' behavior since 5.13 (baseline `Proportional`);
+//! - the numbers of the kernel's discussion: 878 objects for each pass, and 899,072 in one pass
+//!   when a million are owed (baseline `Windup`); Linux since 5.13 (baseline `Proportional`);
 //! - direct reclaim scans as much with a million objects owed as with none (S23);
 //! - after the load stops, all debts are paid, and as much was freed as by the baselines;
 //! - every cache, however small, is scanned within the stated number of passes (S26).
