@@ -3,7 +3,7 @@
 //!
 //! A deadlock is the failure to expect, so each test has a deadline.
 //!
-//! A new way to load gets a test with a panic and one with a cycle.
+//! A new way to load needs a test with a panic and one with a cycle.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,8 @@ fn runtime() -> Runtime {
     Runtime::builder().budget(ByteSize::mib(4)).build().unwrap()
 }
 
-/// `n` threads; each loads a key, and its loader looks up the next thread's key.
+/// Runs `n` threads. Each loads its key while all others do, and the loader requests the next
+/// thread's key: a cycle. At least one thread must load without waiting.
 fn ring(caches: &[Cache<u64, u64>], n: u64) {
     let together = Barrier::new(n as usize);
     let loads = AtomicUsize::new(0);
@@ -33,7 +34,7 @@ fn ring(caches: &[Cache<u64, u64>], n: u64) {
                 let next = (at + 1) % n;
                 let value = cache(at).get_or_insert_with(at, || {
                     together.wait();
-                    // One level deeper, by a load of its own.
+                    // A load in between: the cycle is not only of outer loads.
                     cache(at).get_or_insert_with(100 + at, || {
                         cache(next).get_or_insert_with(next, || {
                             loads.fetch_add(1, SeqCst);
@@ -188,7 +189,7 @@ fn a_panic_in_a_load_leaves_the_key_to_the_followers() {
                 let first = s.spawn(|| {
                     cache.get_or_insert_with(Key(1, trap.clone()), || {
                         begun.wait();
-                        // Until the other threads wait.
+                        // Until the other threads are about to wait; the sleep covers the rest.
                         while waiting.load(SeqCst) < 4 {
                             std::thread::yield_now();
                         }
@@ -203,7 +204,7 @@ fn a_panic_in_a_load_leaves_the_key_to_the_followers() {
                     s.spawn(move || {
                         begun.wait();
                         waiting.fetch_add(1, SeqCst);
-                        // The thread that hits the trap panics; the others get the value.
+                        // The thread that springs the trap panics; the others get the value.
                         let ask = || cache.get_or_insert_with(Key(1, trap.clone()), || Value(1, trap.clone())).0;
                         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
                         assert!(asked.is_err() || asked.is_ok_and(|value| value == 1));
@@ -211,8 +212,9 @@ fn a_panic_in_a_load_leaves_the_key_to_the_followers() {
                 }
                 first.join()
             });
+            // Disarmed before the drop of the loaded value, whose `Drop` could panic on this
+            // thread.
             trap.is_armed.store(false, SeqCst);
-            // Armed only now: the trap is for the other threads.
             drop(loaded);
             let again = cache.get_or_insert_with(Key(1, trap.clone()), || Value(1, trap.clone()));
             assert_eq!(again.0, 1, "{at:?}");

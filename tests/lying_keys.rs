@@ -21,9 +21,10 @@ use usage::used;
 
 const BUDGET: ByteSize = ByteSize::mib(1);
 const WEIGHT: u64 = 1_000;
-/// Retired entries that are not dropped yet: a bag per thread cache, and those in flight.
+/// A bound in bytes of retired entries while no reader holds them back: a bag per thread cache, and
+/// those that a thread is dropping.
 const NOT_DROPPED: u64 = 4 << 20;
-/// Retired entries while a thread that reads entries is not scheduled: see `RuntimeStats::retired`.
+/// The same while a thread that reads entries is not scheduled: see `RuntimeStats::retired`.
 const HELD_BACK: u64 = 16 << 20;
 /// The limit for checks that wait for the reaper, or for a thread that is not scheduled.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Lie {
     /// Another hash at each call.
     Hash,
-    /// The hash changes once, when the test requests it.
+    /// The hash changes only when the test increases `World::moved`.
     Moved,
     /// Equality is random.
     Eq,
@@ -45,14 +46,15 @@ enum Lie {
     All,
 }
 
-/// State shared by the values and keys of one test.
+/// State that the keys and values of one test share.
 struct World {
     lie: Lie,
     calls: AtomicU64,
-    /// Added to each key's hash.
+    /// Added to each misbehaving key's number before it is hashed.
     moved: AtomicU64,
     /// Keys below this do not misbehave.
     honest: u64,
+    /// One of this many calls of `Hash` or `Eq` panics, if they panic at all.
     panics_one_in: u64,
     live: AtomicUsize,
     made: AtomicUsize,
@@ -63,7 +65,8 @@ struct Key(u64, Arc<World>);
 struct Value(Arc<World>);
 
 impl World {
-    /// Panics so rarely that an index grows in the end, although growth hashes a thousand keys.
+    /// Creates a world whose keys panic so rarely that an index grows in the end: growth hashes a
+    /// thousand keys, and fails if one of them panics.
     fn seldom(lie: Lie) -> Arc<Self> {
         Arc::new(Self { panics_one_in: 2_000, ..Arc::into_inner(Self::new(lie)).unwrap() })
     }
@@ -74,6 +77,7 @@ impl World {
         Arc::new(Self { lie, calls, moved, honest: 0, panics_one_in: 8, live, made, dropped })
     }
 
+    /// Returns a pseudo-random number, another one for each call.
     fn call(&self) -> u64 {
         let call = self.calls.fetch_add(1, Relaxed);
         call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
@@ -155,7 +159,8 @@ fn cache(runtime: &Runtime) -> Lying {
     Cache::<Key, Value>::builder(runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap()
 }
 
-/// Panics of keys reach their callers, and are no fault of the cache.
+/// Calls `f`, and returns `None` if it panics: panics of keys reach the caller, and are no fault of
+/// the cache. Messages of the keys' own panics are not printed.
 fn try_it<R>(f: impl FnOnce() -> R) -> Option<R> {
     static QUIET: std::sync::Once = std::sync::Once::new();
     QUIET.call_once(|| {
@@ -169,6 +174,8 @@ fn try_it<R>(f: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(f)).ok()
 }
 
+/// Asserts that live values are within the charged bytes and [`HELD_BACK`], and waits until they
+/// are within the charged bytes and [`NOT_DROPPED`].
 fn assert_within(world: &World, cache: &Lying, what: &str) {
     let began = Instant::now();
     loop {
@@ -178,12 +185,13 @@ fn assert_within(world: &World, cache: &Lying, what: &str) {
         if live <= used + NOT_DROPPED {
             return;
         }
-        // The reclaimer may not be scheduled while it reads entries.
+        // A reclaimer that is not scheduled while it reads entries holds back more.
         cache.collect();
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
+/// Waits until nothing is charged and no value is alive; each value was dropped exactly once.
 fn assert_over(world: &World, runtime: &Runtime) {
     let began = Instant::now();
     while used(runtime) > 0 || world.live.load(Relaxed) > 0 {
@@ -203,7 +211,7 @@ fn inserts_that_evict_stay_within_the_budget() {
         let cache = cache(&runtime);
         let (mut kept, mut refused) = (0, 0);
         for n in 0..20_000 {
-            // The hash of all existing keys changes at random.
+            // The hashes of all existing keys change every 5,000 inserts.
             if lie == Lie::Moved && n % 5_000 == 0 {
                 world.moved.fetch_add(1 << 40, Relaxed);
             }
@@ -296,7 +304,7 @@ fn clear_removes_entries_that_lookups_do_not_find() {
         world.moved.fetch_add(1 << 40, Relaxed);
         cache.clear();
         assert_eq!((cache.len(), used(&runtime)), (0, 0), "{lie:?}");
-        // There may be readers of other tests.
+        // Readers of other tests, in the same process, may hold entries back.
         while cache.collect() > ByteSize::ZERO {
             std::thread::yield_now();
         }

@@ -1,6 +1,7 @@
-//! Every type that the public functions return or expect can be named through `lowwater` alone.
+//! Every type that the public functions return or expect can be named through `lowwater` alone, and
+//! keys can be looked up by references (`Equivalent`).
 //!
-//! It only has to compile: a type that cannot be named cannot be stored in a user's struct.
+//! Most of it only has to compile: a type that cannot be named cannot be stored in a user's struct.
 //!
 //! A change must ensure that each type in a public signature is named here through `lowwater`.
 
@@ -11,8 +12,8 @@ use lowwater::lru_core::{AddError, AllocError, MemcgError, OverLimit, ParseByteS
 use lowwater::shrinker::{DirectOutcome, NoReclaim, UnregisterError};
 use lowwater::{ByteSize, Cache, Equivalent, ListLru, Memcg, NodeId, Registration, Registry, Runtime};
 
-/// The error of a service: each of the library's errors is an `std::error::Error` that can be sent
-/// to another thread and kept.
+/// The error type of a service. It can hold each of the library's errors: they implement
+/// `std::error::Error`, `Send` and `Sync`, and borrow nothing.
 #[derive(Debug, thiserror::Error)]
 enum ServiceError {
     #[error("the memory's configuration is wrong: {0}")]

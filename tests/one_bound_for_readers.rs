@@ -1,10 +1,9 @@
 //! Memory that readers hold back in all caches of a runtime has one bound, which is part of the
-//! budget's guarantee. In a process of its own: readers hold back removed entries of every cache,
-//! and one of them is leaked at the end.
+//! budget's guarantee (`Runtime`, guarantee 2). In a process of its own, because a reader holds
+//! back removed entries of every cache in the process.
 //!
-//! The parts run one after the other in one test, as the last one makes memory stay for ever.
-//!
-//! A change must ensure that the part with the leaked reader stays the last.
+//! The parts run one after the other in one test. The last one leaks a reader: from then on only
+//! the drop of a cache frees its removed entries. A change must ensure that it stays the last.
 
 #![forbid(unsafe_code)]
 
@@ -17,10 +16,10 @@ use std::time::{Duration, Instant};
 
 const SIZE: usize = 4_000;
 const BUDGET: ByteSize = ByteSize::mib(32);
-/// A quarter of the budget, or this if it is more.
+/// The allowance for retired bytes: this, or a quarter of the budget if that is more.
 const ALLOWANCE: ByteSize = ByteSize::mib(16);
 
-/// A value's bytes, and a count of the live ones.
+/// A value, whose bytes are counted while it is alive.
 struct Value(Vec<u8>, Arc<Count>);
 
 #[derive(Default)]
@@ -53,7 +52,8 @@ impl Drop for Value {
 
 type Values = Cache<u64, Value>;
 
-/// Longer than a reader may not be scheduled.
+/// A `direct_time_max` for parts in which no insert may be refused: longer than a reader that is
+/// preempted waits for a processor.
 const LONG: Duration = Duration::from_secs(5);
 
 fn runtime(budget: ByteSize) -> Runtime {
@@ -71,8 +71,8 @@ fn caches(runtime: &Runtime, nr: usize) -> Vec<Values> {
     (0..nr).map(cache).collect()
 }
 
-/// Asserts that live bytes are at most the budget, the allowance, the bytes that thread caches have
-/// not reported yet, and the entry that is being inserted.
+/// Asserts that live bytes are at most the budget, the allowance, and the slack that `Runtime`
+/// documents: 4 KiB for each stripe of a cache, and 64 entries for a thread that drops some.
 fn assert_within(count: &Count, runtime: &Runtime, caches: usize) {
     let stripes = 1 + (2 * std::thread::available_parallelism().map_or(64, usize::from)).next_power_of_two();
     let slack = (caches * stripes * 4_096 + 64 * SIZE) as u64;
@@ -119,8 +119,8 @@ fn one_pin_and_sixteen_caches() {
         kept * SIZE as u64 > BUDGET.get() + ALLOWANCE.get() / 2,
         "{kept} were kept: inserts continue while there is room"
     );
-    // Existing entries can be read and removed, and the space that was in use can be reused;
-    // removed entries are held back, too.
+    // Existing entries can be read and removed. The removed ones are held back, too, so their bytes
+    // are not free for new entries.
     let found = caches.iter().enumerate().filter(|(n, cache)| cache.get(&(kept / 16 * 16 - 16 + *n as u64)).is_some());
     assert!(found.count() > 8);
     caches[3].clear();
@@ -129,7 +129,7 @@ fn one_pin_and_sixteen_caches() {
     assert!(matches!(refused, Some(RejectReason::HeldByReaders { .. })));
     assert_eq!(seen.0.len(), 1);
     drop(pinned);
-    // The reader has left: inserts continue at once, and drop the waiting entries.
+    // The reader has left: inserts continue at once, and drop the retired entries.
     for n in 0..20_000 {
         let begin = Instant::now();
         // A thread of the runtime that is not scheduled may be a reader, too.
@@ -145,7 +145,8 @@ fn one_pin_and_sixteen_caches() {
     assert_eq!((runtime.stats().usage, runtime.stats().retired), (ByteSize::ZERO, ByteSize::ZERO));
 }
 
-/// Each cache has a few retired entries, which it would never drop by itself.
+/// Each cache has a few retired entries, and drops them only when it retires more. All together are
+/// more than the allowance, so inserts must sweep over the other caches.
 fn many_small_caches_and_no_reader() {
     let (runtime, count) = (runtime_that_waits(ByteSize::mib(16), LONG), Arc::new(Count::default()));
     let caches = caches(&runtime, 1_000);
@@ -190,8 +191,9 @@ fn short_readers_beside_inserts() {
     assert_within(&count, &runtime, caches.len());
 }
 
-/// Segments that the index replaces while a reader is inside are retired memory, too.
-/// The time of a charge is over at once, as on a busy machine, where one wait may take longer.
+/// An insert at the bound makes a few short waits for readers before it is refused, even if the
+/// time of a charge is over. Here that time is zero: on a busy machine one wait may take longer
+/// than it.
 fn a_reader_that_leaves_soon_is_waited_for() {
     let (runtime, count) = (runtime_that_waits(BUDGET, Duration::ZERO), Arc::new(Count::default()));
     let cache = &caches(&runtime, 1)[0];
@@ -200,7 +202,8 @@ fn a_reader_that_leaves_soon_is_waited_for() {
         key += 1;
         cache.insert(key, Value::new(SIZE, &count)).is_ok()
     };
-    // The reader may be preempted for longer than an insert waits, but not each time.
+    // The insert waits 8 times 100 us, and the reader leaves after 400 us. The reader may be
+    // preempted for longer, but not each time.
     let admitted = (0..20).filter(|_| {
         let (is_pinned, leaves) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|s| {
@@ -225,8 +228,8 @@ fn a_reader_that_leaves_soon_is_waited_for() {
     assert!(admitted >= 2, "an insert waits for a reader that leaves soon: {admitted} of 20");
 }
 
-/// Replaced index segments count as retired bytes as well, so a growing and shrinking index stays
-/// within the bound.
+/// Segments that an index replaces while a reader is inside count as retired bytes, so inserts are
+/// refused before they exceed the bound.
 fn an_index_that_grows_and_shrinks_under_a_reader() {
     let runtime = runtime(ByteSize::kib(256));
     let cache = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::ZERO).build().unwrap();
@@ -258,7 +261,7 @@ fn an_index_that_grows_and_shrinks_under_a_reader() {
     assert_eq!(runtime.stats().retired, ByteSize::ZERO);
 }
 
-/// From then on removed entries of every cache are held back: inserts are refused with that reason;
+/// Removed entries of every cache are held back for ever: inserts are refused with that reason, and
 /// no call hangs.
 fn a_leaked_reader() {
     let (runtime, count) = (runtime(BUDGET), Arc::new(Count::default()));
@@ -276,7 +279,8 @@ fn a_leaked_reader() {
     caches[1].clear();
     assert!(caches[1].is_empty() && caches[1].collect() > ByteSize::mib(16));
     assert_within(&count, &runtime, 2);
-    // A cache's drop frees its retired entries: none of its readers is left.
+    // A cache's drop frees its retired entries at once: a reader borrows the cache, so none has
+    // them.
     drop(caches);
     drop(error);
     assert_eq!(count.live.load(Relaxed), 0);
@@ -292,7 +296,7 @@ fn readers_hold_back_a_bounded_part_of_all_caches() {
         ("short readers", short_readers_beside_inserts),
         ("a reader that leaves soon", a_reader_that_leaves_soon_is_waited_for),
         ("an index", an_index_that_grows_and_shrinks_under_a_reader),
-        // The last test: nothing is freed from then on.
+        // The last part: from then on only the drop of a cache frees its removed entries.
         ("a leaked reader", a_leaked_reader),
     ];
     for (name, part) in parts {

@@ -1,15 +1,13 @@
 //! Memory pressure through public names only:
 //!
-//! - a lowered budget is not filled again before pressure has been reassessed, however hard a cache
-//!   tries; then it is;
-//! - on the way down no insert is refused, and lookups continue;
-//! - a budget ends below a control group's limit, and an error names a source that cannot be used;
-//! - freed memory leaves the process.
+//! - a cache cannot exceed a lowered budget before pressure is reassessed; afterwards it fills the
+//!   budget again;
+//! - while usage falls, no insert is refused, and lookups continue;
+//! - the budget follows a control group's limit, and an error names a source that cannot be used;
+//! - the trim hook, which returns freed memory to the system, is called after a large shrink.
 //!
-//! Pressure is raised by hand here; the sources are tested in `lowwater-pressure`.
-//!
-//! A change must ensure that pressure is raised by hand, so that the result does not depend on the
-//! machine.
+//! The sources are tested in `lowwater-pressure`. A change must ensure that pressure is raised by
+//! hand, so that the result does not depend on the machine.
 
 #[path = "common/wait.rs"]
 mod wait;
@@ -24,8 +22,8 @@ use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger, Trim}
 use lowwater::{ByteSize, Cache, Runtime};
 
 const VALUE_BYTES: usize = 4096;
-/// Every value here is read at once, so a whole round of second chances may precede the first
-/// eviction. On a slow machine that takes longer than a charge waits by default.
+/// Every value here is read right after its insert, so a walk may give all values a second chance
+/// before it evicts the first. On a slow machine that takes longer than a charge waits by default.
 const DIRECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 fn cache(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
@@ -73,7 +71,7 @@ fn a_cache_does_not_exceed_the_ceiling_until_it_rises() {
     let target = pressure.stats().ceiling;
     assert!(target < full);
 
-    // Twice the budget is inserted, from the first moment on.
+    // Inserts begin at once, and end at twice the budget, or when the ceiling may rise again.
     let (mut most, mut refused, mut poured) = (ByteSize::ZERO, 0, ByteSize::ZERO);
     while poured < ByteSize::mib(64) && raised.elapsed() < config.quiet {
         refused += pour(&cache, &mut next, ByteSize::mib(1));
@@ -84,7 +82,7 @@ fn a_cache_does_not_exceed_the_ceiling_until_it_rises() {
     assert_eq!(refused, 0, "of {poured} bytes");
     let is_over = || raised.elapsed() >= config.quiet * 2;
     until("usage comes down to the target", || runtime.root().usage() <= target || is_over());
-    // A slow machine may have had time to reassess: then this shows nothing.
+    // On a slow machine the ceiling may have risen already: then this shows nothing.
     if !is_over() {
         pour(&cache, &mut next, ByteSize::mib(8));
         let after = runtime.root().usage();
@@ -233,13 +231,13 @@ fn all_sources_of_this_machine_are_watched_or_their_absence_is_explained() {
     let runtime = builder.clone().cgroup(group.limit()).build().unwrap();
     assert_eq!(runtime.root().max(), ByteSize::mib(68), "a named group is the limit");
     let stats = runtime.stats().pressure.unwrap();
-    // In the top group, its own file is the system's.
+    // The file of the system's stalls; in the top group it is the group's, too.
     let watched = stats.sources.iter().filter(|source| source.file.ends_with("memory")).count();
     let explained = stats.missing.len();
-    // The service manager's file, the group's stalls and the system's.
+    // Sources are the service manager's file, the group's stalls and the system's.
     assert!((2..=3).contains(&(watched + explained)), "{stats:?}");
     assert!(stats.missing.iter().all(|reason| reason.len() > 20), "{stats:?}");
-    // A source that is named as well is watched once.
+    // A source that is both found and named is watched once.
     if stats.sources.iter().any(|source| source.file == "/proc/pressure/memory") {
         let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2)).unwrap();
         let both = builder.clone().watch_psi(Psi::system(trigger)).build().unwrap();

@@ -1,10 +1,10 @@
-//! A charge that finds nothing to free, while another thread inside a callback has taken the last
-//! objects and not freed them yet.
+//! A charge that finds nothing to free, while another thread inside a shrinker's callback has taken
+//! the last objects off their list and not freed them yet.
 //!
-//! Such memory is about to be free, but no counter shows it; a charge that fails at once would
-//! refuse an insert for nothing.
+//! Their memory is about to be free, but no counter shows it: a charge that failed at once would
+//! refuse an insert for nothing. So the charge waits for the other thread.
 //!
-//! A change must keep the deadline, as the charge waits for the other thread.
+//! A change must ensure that this wait ends with `direct_time_max`.
 
 #[path = "common/wait.rs"]
 mod wait;
@@ -19,7 +19,8 @@ use wait::until;
 
 const OBJECT: ByteSize = ByteSize::kib(64);
 
-/// A shrinker that takes its objects off its list at once, and frees them when it is told to.
+/// A shrinker that takes all its objects off its list at once, and frees them when the test sets
+/// `go_on`.
 struct Slow {
     memcg: Memcg,
     objects: AtomicU64,
@@ -47,7 +48,8 @@ impl Shrinker for Slow {
     }
 }
 
-/// A full runtime, with a thread inside the callback that has taken the only object.
+/// Runs `test` with a full runtime, while a thread is inside the callback and has taken the only
+/// object.
 fn with_a_call_in_flight(direct_time_max: Duration, test: impl FnOnce(&Runtime, &Slow)) {
     let runtime = Runtime::builder()
         .budget(OBJECT)
@@ -62,7 +64,7 @@ fn with_a_call_in_flight(direct_time_max: Duration, test: impl FnOnce(&Runtime, 
     let prepared = runtime.registry().builder("slow").memcg_aware(false).numa_aware(false).alloc().unwrap();
     let registration = prepared.register(Arc::clone(&slow) as Arc<dyn Shrinker>);
     std::thread::scope(|s| {
-        // The background reclaimer may be first; this thread then finds nothing.
+        // The background reclaimer may take the object first; this thread then finds nothing.
         s.spawn(|| runtime.registry().direct_reclaim(&root, Reclaim::FOREGROUND, &|| slow.taken.load(SeqCst)));
         until("a thread has taken the object", || slow.taken.load(SeqCst));
         test(&runtime, &slow);

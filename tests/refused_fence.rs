@@ -1,9 +1,10 @@
-//! A cache in a server that drops its rights after it has created the cache, and may not use
-//! `membarrier` from then on. In a process of its own, for the filter.
+//! A cache in a server that drops its rights after it has created the cache, and may not call
+//! `membarrier` from then on: evicted entries must be freed all the same.
 //!
-//! `rcu/tests/refused_fence.rs` tests the read side alone; this one, that a cache keeps its budget.
+//! `crates/rcu/tests/refused_fence.rs` tests the read side alone; this test, that a cache keeps its
+//! budget.
 //!
-//! A change must keep it alone in its process.
+//! A change must keep this test alone in its process, since the filter cannot be removed.
 #![forbid(unsafe_code)]
 #![cfg(all(
     target_os = "linux",
@@ -49,8 +50,8 @@ fn evictions_continue_when_membarrier_is_refused() {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();
     apply_filter_all_threads(&BpfProgram::try_from(filter).unwrap()).unwrap();
 
-    // Paced, because a visit takes longer than an insert: the test is whether memory is freed at
-    // all.
+    // Without `membarrier` a grace period needs a visit of every processor, which takes much longer
+    // than an insert. So inserts pause: the test is whether memory is freed at all.
     let begin = Instant::now();
     for key in 1_000..9_000 {
         if key % 500 == 0 {

@@ -1,9 +1,9 @@
-//! Values of caches with `charge_held_values` that are inserted again, or are in several entries:
-//! counted once for each entry that has them, and for their readers only if no entry has them.
+//! Values of caches with `charge_held_values` that are inserted again, or are in several entries.
 //!
-//! The bytes of a value belong to its entries while it has some, and to its readers otherwise.
+//! A value is charged once for each entry that has it. Only while no entry has it, its readers are
+//! charged for it. Otherwise a value that is removed and inserted again would be charged twice.
 //!
-//! A new way to insert a value is counted here.
+//! A new way to insert a value needs a row in `ways`.
 #![forbid(unsafe_code)]
 
 #[path = "common/wait.rs"]
@@ -21,9 +21,9 @@ type Blobs = Cache<u64, Blob>;
 
 const BUDGET: ByteSize = ByteSize::mib(4);
 const BLOB: usize = 64 << 10;
-/// The charge of the value itself.
+/// The charge for a value that only readers have.
 const HELD: ByteSize = ByteSize::new(Blob::BYTES.get() + BLOB as u64);
-/// The charge of an entry.
+/// The charge for an entry, with its value.
 const ENTRY: ByteSize = ByteSize::new(HELD.get() + Blobs::ENTRY_BYTES.get());
 const NOTHING: ByteSize = ByteSize::ZERO;
 
@@ -39,7 +39,8 @@ fn blobs(runtime: &Runtime) -> Blobs {
     Cache::builder(runtime).weigher(weight).charge_held_values().build().unwrap()
 }
 
-/// Builds a cache with a weigher that subtracts the value's own charge.
+/// Builds a cache with a weigher that subtracts the bytes for which readers are charged: such a
+/// value must not become free of charge.
 fn subtracting(runtime: &Runtime) -> Blobs {
     let weigher = |key: &u64, blob: &Blob| weight(key, blob).saturating_sub(Charged::held_bytes(blob));
     Cache::builder(runtime).weigher(weigher).charge_held_values().build().unwrap()
@@ -49,7 +50,7 @@ fn blob() -> Blob {
     vec![7; BLOB].into()
 }
 
-/// The usage without the stock.
+/// Returns the usage of a group without bytes in stocks.
 fn usage(runtime: &Runtime, group: &Memcg) -> ByteSize {
     runtime.tree().drain_stock();
     group.usage()
@@ -131,12 +132,12 @@ fn entries_that_are_refreshed_with_their_own_values_stay() {
     let before = cache.len();
     for _ in 0..3 {
         for key in 0..200 {
-            // The old entry is charged until the new one is in the index.
+            // The old entry is charged until the new one is in the index, so an insert may evict.
             cache.peek(&key).into_iter().for_each(|value| drop(cache.insert(key, value)));
         }
     }
     assert!(cache.len() >= before - 8, "{} of {before}", cache.len());
-    // The reclaimer may still evict.
+    // The reclaimer may still be evicting.
     until("the entries are all that is counted", || {
         cache.collect();
         let entries = ByteSize::new(cache.len() as u64 * ENTRY.get());
@@ -187,7 +188,8 @@ fn a_value_in_two_entries_is_charged_for_each_that_is_left() {
         let expected = if is_held { HELD } else { NOTHING };
         assert_eq!((usage(ours, &group), usage(theirs, &other)), (NOTHING, expected));
         assert_counted(theirs, expected, &[&first, &second]);
-        // Into the other group, and back to the readers when a cache ends.
+        // The charge moves into the other group with an insert, and to the readers when the caches
+        // end.
         if let Some(held) = held {
             first.entry(2).group(&group).insert(held.clone()).unwrap();
             assert_eq!((usage(ours, &group), usage(theirs, &other)), (ENTRY, NOTHING));
@@ -213,7 +215,7 @@ fn a_weigher_without_held_bytes_loses_none() {
         assert_counted(&runtime, HELD, &[&cache]);
         assert_eq!(Charged::held_bytes(&held), HELD);
     }
-    // The entry alone keeps the charge.
+    // No reader has the value: its entry alone keeps the charge.
     cache.insert(1, held).unwrap();
     assert_eq!(used(&runtime), ENTRY);
     let pinned = cache.pin();
@@ -223,7 +225,8 @@ fn a_weigher_without_held_bytes_loses_none() {
     drop(pinned);
     assert_counted(&runtime, NOTHING, &[&cache]);
 
-    // Of two entries, one is charged for the value.
+    // With an entry in a cache of each kind the value is charged once, for the other cache's entry;
+    // the subtracting cache is charged when that entry is removed.
     cache.insert(1, blob()).unwrap();
     let held = cache.remove(&1).unwrap();
     let light = cache.insert(2, held.clone());
@@ -247,7 +250,7 @@ fn an_insert_that_is_refused_leaves_the_charge_to_the_reader() {
     assert!(matches!(refused.reason, RejectReason::NoRoom { .. }), "{refused}");
     drop(rest);
     assert_counted(&runtime, HELD, &[&cache]);
-    // A key that exists already.
+    // A load of a key that exists already does not take the charge either.
     cache.insert(1, blob()).unwrap();
     let both = ByteSize::new(ENTRY.get() + HELD.get());
     drop(cache.get_or_insert_with(1, || refused.value.clone()));

@@ -1,10 +1,9 @@
 //! Memory of evicted entries returns to the system. In a process of its own: resident memory is
 //! that of the process.
 //!
-//! The measured figure is the system's, so the allocator and the slab's returned chunks are
-//! included.
+//! The measured figure is the system's, so it includes memory that the allocator or a slab keeps.
 //!
-//! A bound may be lowered; a change that raises one must be explained.
+//! A bound may be made stricter; a change that weakens one must be explained.
 
 #![cfg(target_os = "linux")]
 
@@ -17,8 +16,9 @@ fn resident() -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Every tenth entry was read, so the remaining entries are scattered over the whole cache, and
-/// compaction must move them.
+/// Every tenth entry was read and stays, so the remaining entries are scattered over the whole
+/// cache, and compaction must move them: of the cache's memory 70 % must be freed, and 90 % of that
+/// must leave the process.
 #[test]
 fn a_shrink_to_a_tenth_returns_the_memory() {
     const ENTRIES: u64 = 500_000;

@@ -1,6 +1,6 @@
 //! A maximum of the resident memory: the caches give way to memory that is not charged.
 //!
-//! A change must leave this the only test here that uses memory.
+//! A change must ensure that no other test in this file uses much memory: they share the process.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,8 @@ fn caches_yield_memory_to_the_rest_of_the_process() {
     let max = resident_memory().unwrap() + ByteSize::mib(64);
     let runtime = Runtime::builder().budget(ByteSize::mib(256)).resident_max(max).build().unwrap();
     let cache = Cache::builder(&runtime).weigher(|_, value: &Vec<u8>| value.capacity()).build().unwrap();
-    // Values of many sizes leave gaps, which the allocator keeps.
+    // Values of many sizes leave gaps in the heap, which the allocator keeps. The pauses let the
+    // monitor follow, which reads the resident memory ten times a second.
     let mut next = 0_u64;
     let mut pour_for = |time: Duration| {
         let (begun, mut most) = (Instant::now(), ByteSize::ZERO);
@@ -34,6 +35,7 @@ fn caches_yield_memory_to_the_rest_of_the_process() {
         most
     };
     let lowered = || runtime.stats().pressure.unwrap().resident.unwrap().lowered;
+    // 8 MiB above the maximum: allocated before the monitor reads the resident memory again.
     let (bound, patience) = (max + ByteSize::mib(8), Duration::from_secs(180));
     let begun = Instant::now();
     let full = loop {
@@ -44,7 +46,7 @@ fn caches_yield_memory_to_the_rest_of_the_process() {
         assert!(begun.elapsed() < patience, "{most:#} resident, of at most {max:#}, {full:#} of it cached");
     };
 
-    // Memory that is not charged takes the place of cached values.
+    // Memory that is not charged takes the place of cached values: at least of half its size.
     let other = vec![1_u8; 24 << 20];
     let begun = Instant::now();
     loop {

@@ -1,9 +1,9 @@
-//! The patch series "fix the negative dentries bloating system memory usage" (2021), and Al Viro's
-//! question about it, through public names.
+//! Negative dentries: the patch series "fix the negative dentries bloating system memory usage"
+//! (2021), and Al Viro's question about it, through public names. docs/SEEDS.md has the figures.
 //!
-//! 1. The two servers' counts follow from three a bucket.
-//! 2. `ThreeInARow` reaches 3.0 a bucket in a flood; a client that looks up each name twice defeats
-//!    it.
+//! 1. The series reports two servers' counts of negatives: they are three for each hash bucket.
+//! 2. `ThreeInARow`, a rule of a proposed patch, reaches 3.0 a bucket in a flood of names; a client
+//!    that looks up each name twice defeats it.
 //! 3. The default holds its bound under every adversary, in one directory as in many.
 //! 4. A watch does not visit negatives; a walk over positives does not either.
 //! 5. The series' list of operations that must not regress: negatives that turn positive, files
@@ -11,6 +11,8 @@
 //! 6. On few buckets useful negatives are trimmed by `ThreeInARow`, and not by the default (Viro's
 //!    "thinner boxen").
 //! 7. Under pressure negatives are evicted before positives.
+//!
+//! A change must ensure that counts are compared and not times.
 
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, MemcgTree, Registry};
@@ -99,7 +101,8 @@ fn the_default_holds_its_bound_under_every_adversary() {
             assert!(negatives <= bound, "{negatives} of {bound}: {touches} touches, {directories} directories");
         }
     }
-    // The same names from many threads concurrently.
+    // The same names from several threads concurrently: each may have added one negative and not
+    // trimmed yet.
     let machine = machine(1 << 8, policy);
     const THREADS: u64 = 4;
     std::thread::scope(|scope| {
@@ -156,8 +159,9 @@ fn the_listed_operations_do_not_regress() {
 
 #[test]
 fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims() {
-    /// A compiler that looks up each of its headers in five directories, for each of its sources;
-    /// temporary names in between.
+    /// Acts as a compiler that looks up each header in five directories, for each source: it is
+    /// found in the last, so four negatives are useful. Temporary names in between are looked up
+    /// once. Returns the lookups in the backend.
     fn build(machine: &Machine) -> u64 {
         for dir in 0..5 {
             drop(machine.mount.mkdir(format!("/include{dir}").as_bytes()).unwrap());
@@ -197,8 +201,8 @@ fn pressure_evicts_negatives_before_positives() {
     }
     let mut work = Work::unlimited();
     let node = lowwater::NodeId::ZERO;
-    // At this priority 1,000 dentries and 500 inodes yield a batch or nothing; a few passes free
-    // some.
+    // At this priority a pass over 1,000 dentries and 500 inodes scans a batch or nothing, so it is
+    // repeated.
     for _ in 0..4 {
         machine.registry.shrink(machine.registry.root(), node, 1, lowwater::Reclaim::KSWAPD, &mut work);
         let asked = machine.memory.lookups();

@@ -1,11 +1,10 @@
 //! Deferred reclaim, through public names: work that one caller could not do is paid by the
 //! background, and by no other caller.
 //!
-//! - the numbers of the kernel's discussion: 878, 899,072, and Linux' behavior since 5.13, with the
-//!   baselines `Windup` and `Proportional`;
+//! - the numbers of the kernel's discussion: 878 objects for each pass, and 899,072 in one pass
+//!   when a million are owed (baseline `Windup`); Linux since 5.13 (baseline `Proportional`);
 //! - direct reclaim scans as much with a million objects owed as with none (S23);
-//! - after the load stops nothing is owed within a second, and as much was freed as by the
-//!   baselines;
+//! - after the load stops, all debts are paid, and as much was freed as by the baselines;
 //! - every cache, however small, is scanned within the stated number of passes (S26).
 //!
 //! The cost of a call is counted in objects, so a busy machine does not matter;
@@ -29,10 +28,11 @@ use lowwater_shrinker::{DirectStop, RegistryConfig, Work};
 const N0: NodeId = NodeId::ZERO;
 /// The batch of file systems.
 const BATCH: u64 = 1024;
-/// A caller inside its file system.
+/// The flags of a caller inside its file system, which must not be entered again.
 const NOFS: Reclaim = Reclaim::MAY_BLOCK.union(Reclaim::MAY_IO);
 
-/// Inodes in constant number: evicted ones return.
+/// Inodes whose number is constant: evicted ones return. Callers inside a file system cannot free
+/// any.
 struct Inodes {
     count: AtomicU64,
     scans: AtomicU64,
@@ -78,7 +78,7 @@ impl World {
         self.registry.owed(self.tree.root(), N0, self.registration.id())
     }
 
-    /// Callers that may not reclaim leave about a million objects.
+    /// Makes passes of callers that cannot free any objects, until a million objects are owed.
     fn owe_a_million(&self) {
         while self.owed() < 1_000_000 {
             self.pass(12, NOFS);
@@ -96,7 +96,7 @@ fn the_scanned_objects_per_policy_match_the_kernels_discussion() {
         let world = World::new(policy, 1_800_000, BATCH);
         assert_eq!(world.pass(12, Reclaim::FOREGROUND), 0, "{name}: 878 objects are less than a batch");
         world.owe_a_million();
-        // `Fair`: 878 again, carried over until they make a batch.
+        // `Fair` carries the 878 of each pass over until they make a batch, so here it scans none.
         assert_eq!(world.pass(12, Reclaim::FOREGROUND), scanned, "{name}");
     }
 }
@@ -155,7 +155,7 @@ fn s26_every_cache_is_scanned_within_the_documented_passes() {
         for batch in [128, BATCH] {
             for objects in [10, 100, 1000, 2000, 10_000, 100_000, 1_000_000, 1_800_000] {
                 let world = World::new(Arc::new(Fair), objects, batch);
-                // ceil(batch * seeks << priority / (4 * objects)), at least one.
+                // ceil(batch * seeks << priority / (4 * objects)), at least one; `seeks` is 2.
                 let bound = ((batch * 2) << priority).div_ceil(4 * objects).max(1);
                 let passes = (1..=bound).find(|_| world.pass(priority, Reclaim::KSWAPD) > 0);
                 assert!(
@@ -169,7 +169,8 @@ fn s26_every_cache_is_scanned_within_the_documented_passes() {
 
 #[test]
 fn s26_linux_never_reaches_small_caches() {
-    // Below 256 << priority objects with a batch of 1,024, after any number of passes.
+    // A cache of fewer than 256 << priority objects, with a batch of 1,024, is not reached after
+    // any number of passes: the debt is at most twice the objects.
     for (priority, objects) in [(12, (256 << 12) - 4096), (6, (256 << 6) - 64)] {
         let world = World::new(Arc::new(Proportional), objects, BATCH);
         (0..20_000).for_each(|_| assert_eq!(world.pass(priority, Reclaim::KSWAPD), 0));

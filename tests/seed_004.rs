@@ -1,9 +1,10 @@
-//! Dropping caches, through public names: it calls the shrinkers that hold objects, and no others.
+//! Dropping caches, through public names: `drop_caches` calls the shrinkers that hold objects, and
+//! no others. The report (2018, docs/SEEDS.md) had 4,000 groups and 4,000 mounts, most pairs empty.
 //!
-//! Groups as containers, shrinkers as mounts, real lists. Counted in calls, which do not depend on
-//! the machine: the live pairs, each once and once more after its bit was cleared, then none; the
-//! baseline calls every pair. `examples/drop_caches.rs` and `benches/skip_empty.rs` have the times
-//! of 4,000 x 4,000.
+//! Groups stand for containers, shrinkers for mounts; the lists are real. Calls are counted, which
+//! do not depend on the machine: each live pair is called once to free its objects and once more to
+//! find that it is empty, then none is; the baseline calls every pair. `examples/drop_caches.rs`
+//! and `benches/skip_empty.rs` have the times of 4,000 x 4,000.
 //!
 //! A change must ensure that calls are counted and not timed.
 
@@ -87,7 +88,7 @@ impl World {
 
 #[test]
 fn drop_caches_calls_only_the_live_pairs() {
-    // A quarter of the report's 4,000 in each direction: a million possible pairs, a thousand live
+    // A quarter of the report's 4,000 groups and mounts: a million possible pairs, a thousand live
     // ones.
     let world = World::new(1000, 1000, 1);
     for (n, group) in world.groups.iter().enumerate() {
@@ -119,8 +120,8 @@ fn the_calls_of_three_pairs_do_not_depend_on_the_possible_pairs() {
                     })
                     .sum()
             };
-            // A light pass counts them, and scans nothing of a single object at first: aging
-            // reaches it later.
+            // A light pass counts the objects of each pair, and scans none: one object is too few
+            // at this priority until later passes have added up.
             assert_eq!(world.calls(priority), (3, 3), "{size} x {size} on {nodes}");
             assert_eq!(world.calls(Registry::drop_caches), (6, 3), "{size} x {size} on {nodes}");
             assert_eq!(world.calls(Registry::drop_caches), (0, 0), "{size} x {size} on {nodes}");

@@ -49,8 +49,8 @@ fn ask(cache: &Cache<u64, ()>, key: u64) -> bool {
     hit
 }
 
-/// The hit ratio of a cache with a number of hot entries, in the last quarter of the requests,
-/// beside a cache that has filled the budget and is idle.
+/// Returns the hit ratio of a cache with a number of hot entries, in the last quarter of the
+/// requests, beside a cache that has filled the budget and is idle.
 fn beside_an_idle_one(hot: u64, own_groups: bool, order: Eviction, requests: u64) -> f64 {
     let runtime = runtime();
     let idle = cache(&runtime, "idle", own_groups, order);
@@ -79,7 +79,8 @@ fn an_idle_cache_yields_memory_to_a_busy_one() {
     }
 }
 
-/// The share of the second of two caches with the same load, each of more than half of the budget.
+/// Returns the second cache's part of the entries of two caches with the same load. Each could use
+/// more than half of the budget; the first has filled it before.
 fn share_of_the_second(zipf: bool, order: Eviction) -> f64 {
     let runtime = runtime();
     let caches = ["first", "second"].map(|name| cache(&runtime, name, false, order));
@@ -111,7 +112,7 @@ fn two_caches_in_equal_use_share_equally_in_any_order() {
     }
 }
 
-/// The hit ratio of three busy caches, in per cent, beside one that scans or not.
+/// Returns the hit ratio of three busy caches, in per cent, beside one that scans or not.
 fn of_three_that_work(scan: bool) -> f64 {
     let runtime = runtime();
     let work = ["a", "b", "c"].map(|name| cache(&runtime, name, false, Eviction::default()));
@@ -139,7 +140,7 @@ fn a_scan_costs_the_other_caches_at_most_a_point() {
     assert!(two_of_three(is_cheap), "see the output");
 }
 
-/// A foreign LRU cache: it reports its number of entries, and no misses.
+/// A user's own LRU cache: as a shrinker it reports its number of entries, but no ghost hits.
 struct Foreign {
     cache: Mutex<lru::LruCache<u64, ()>>,
     group: Memcg,
@@ -185,7 +186,8 @@ impl Shrinker for Foreign {
     }
 }
 
-/// The share of a foreign cache beside a `Cache`, or another foreign one, in equal use.
+/// Returns the part of a foreign cache in the entries of two caches in equal use; the other one is
+/// a `Cache` or also foreign. `is_first`: the foreign one has filled the budget before.
 fn share_of_a_foreign_one(beside_ours: bool, is_first: bool, zipf: bool) -> f64 {
     let runtime = runtime();
     let ours = cache(&runtime, "ours", true, Eviction::default());
@@ -233,8 +235,8 @@ fn a_foreign_shrinker_shares_with_a_cache() {
     }
 }
 
-/// The share of a cache with misses that cost 20 times as much as those of the other, which has
-/// the same load.
+/// Two caches have the same load, and misses of one cost 20 times as much as those of the other: it
+/// must get four fifths of the memory.
 #[test]
 fn entries_of_higher_miss_cost_are_evicted_later() {
     for dear in [0, 1] {
@@ -256,8 +258,9 @@ fn entries_of_higher_miss_cost_are_evicted_later() {
     }
 }
 
-/// The hot cache changes in each phase. Returns how many budgets of entries are inserted until its
-/// hits are nine tenths of those at the phase's end, as the mean of all phases but the first two.
+/// Changes the hot cache in each phase. Returns how many budgets of entries are inserted until the
+/// hot cache's hits are nine tenths of those at the phase's end, as the mean of all phases but the
+/// first two.
 fn budgets_until_memory_has_moved() -> f64 {
     const PHASES: u64 = 6;
     const STEPS: usize = 60;
@@ -296,7 +299,8 @@ fn memory_moves_when_another_cache_becomes_hot() {
     assert!(two_of_three(|| budgets_until_memory_has_moved() <= 2.5), "see the output");
 }
 
-/// A cache in a group with a `low` that covers its working set, beside floods of each kind.
+/// A cache in a group with a `low` above its bytes loses no entry beside floods of each kind: in a
+/// group of its own, in the root, and in a foreign cache.
 #[test]
 fn low_keeps_a_working_set_during_floods() {
     let runtime = runtime();
@@ -316,8 +320,8 @@ fn low_keeps_a_working_set_during_floods() {
     assert_eq!(kept.len(), 6_000);
 }
 
-/// Three caches in steady use, with pauses as in a service: evictions by inserts and by the
-/// reclaimer.
+/// Three caches are in steady use, with pauses as in a service: the reclaimer must make at least
+/// four fifths of the evictions, so that inserts rarely wait for one.
 #[test]
 fn the_background_evicts_in_steady_use() {
     let runtime = runtime();

@@ -1,7 +1,7 @@
-//! The memory of an empty cache, and of a tenant's first entry, by a counting allocator: within
-//! their bounds, and no more than footprints report.
+//! The memory of an empty cache, and of a tenant's first entry, by a counting allocator: within the
+//! bounds, and no more than footprints report.
 //!
-//! A process may have ten thousand caches and a million tenants' first entries, so each byte here
+//! A process may have ten thousand caches, and a million tenants with one entry, so each byte here
 //! counts.
 //!
 //! A bound may be lowered; a change that raises one must be explained.
@@ -38,7 +38,7 @@ fn added(allocated: &AllocationInfo) -> u64 {
 #[test]
 fn an_empty_cache_costs_a_kilobyte_at_most() {
     let runtime = runtime();
-    // Allocations made once for all do not count.
+    // The first cache and entry make allocations that all others share; they do not count.
     cache(&runtime).insert(0, 0).unwrap();
     let mut caches = Vec::with_capacity(CACHES);
     let allocated = measure(|| caches.extend((0..CACHES).map(|_| cache(&runtime))));
@@ -78,7 +78,8 @@ fn a_tenants_first_entry_costs_256_bytes_at_most() {
 #[test]
 fn a_small_caches_footprint_equals_its_allocations() {
     let runtime = runtime();
-    // The runtime's lists of caches and of shrinkers have capacity for a few more after these.
+    // After these the runtime's lists of caches and of shrinkers have capacity for a few more, so
+    // they do not grow during the measurement.
     let others: Vec<_> = (0..5).map(|_| cache(&runtime)).collect();
     others[0].insert(0, 0).unwrap();
     let registry = || runtime.registry().footprint().get();

@@ -1,9 +1,8 @@
-//! Groups for names that clients choose: bounded in number and bytes, no tree from a `/`, ended
-//! when idle.
+//! Groups for names that clients choose: bounded in number and bytes, no group below another for a
+//! `/` in a name, ended when idle.
 //!
-//! A client that sends a new name with each request must cost no more than the bound.
-//!
-//! A change must ensure that the number of groups and their bytes are compared with the bound.
+//! A client that sends a new name with each request must cost no more than the bound. A change must
+//! ensure that both the number of groups and their bytes are compared with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ fn runtime() -> Runtime {
 }
 
 const LONG: Duration = Duration::from_secs(3600);
-/// Enough that some lookup meets the moment in which a drop ends.
+/// Drops of a group: enough that some lookup runs at the moment in which a drop ends.
 const ENDS: usize = 3_000;
 
 #[test]
@@ -44,7 +43,7 @@ fn a_name_is_one_group_whatever_its_characters() {
     assert_eq!(tenants.get(&"/".repeat(85)).unwrap().name().len(), 255);
 }
 
-/// The allocator's figures of one thread, without the entries of the caches.
+/// Bytes are those that this thread allocates for names and groups: no entry is inserted meanwhile.
 #[test]
 fn a_flood_of_names_is_bounded_in_groups_and_in_bytes() {
     const COUNT: usize = 1000;
@@ -86,7 +85,7 @@ fn a_flood_of_names_is_bounded_in_groups_and_in_bytes() {
 #[test]
 fn idle_tenants_end_with_their_entries_and_busy_ones_stay() {
     let runtime = runtime();
-    // Longer than this thread waits for a processor between two uses of "busy".
+    // Longer than this thread waits for a processor between two requests of "busy".
     let idle = Duration::from_secs(1);
     let tenants = runtime.tenant_groups("tenants").count_max(2).idle_time(idle).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
@@ -103,7 +102,7 @@ fn idle_tenants_end_with_their_entries_and_busy_ones_stay() {
     // The name can be used again, by another group.
     until("the name is free", || tenants.get("quiet").is_ok());
     assert_ne!(tenants.get("quiet").unwrap(), quiet);
-    // A third name waits until one of the two is idle.
+    // `count_max` is 2: a third name is refused until one of the two is idle.
     until("a busy name is followed by a new one", || {
         let _ = tenants.get("busy");
         tenants.get("third").is_ok()
@@ -172,7 +171,7 @@ fn a_group_that_the_program_ends_or_drops_is_followed_by_a_new_one() {
     assert_eq!(cache.len_of(&last), 1);
 }
 
-/// The drop of a group ends at some moment of each loop of lookups.
+/// The housekeeper ends the drop of a group during the lookups of each inner loop.
 #[test]
 fn a_lookup_never_returns_a_group_whose_drop_has_ended() {
     let runtime = runtime();
@@ -250,7 +249,7 @@ fn a_setup_that_panics_leaves_no_group() {
         assert!(asked.is_err());
     }
     assert_eq!((tenants.len(), runtime.stats().groups), (0, 2));
-    // One that the program has made is not the table's to end.
+    // The setup of a group that the program has made panics: the group stays.
     let bad = runtime.group("tenants/bad").unwrap();
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tenants.get("bad"))).is_err());
     assert!(bad.is_online() && tenants.is_empty());

@@ -1,8 +1,10 @@
 //! The difference between the oracle and the real caches on one stream.
 //!
-//! Both get the same requests one by one; shares are compared at fixed steps, hits after a warm-up.
+//! Both get the same requests one by one. After a warm-up, hits are counted and shares are compared
+//! at fixed steps.
 //!
-//! A bound may be narrowed; a wider one needs a reason in docs/DESIGN.md.
+//! The bounds of the differences are in `main.rs`. A bound may be narrowed; a wider one needs a
+//! reason in docs/DESIGN.md.
 
 use super::oracle::Oracle;
 use super::real::Real;
@@ -10,11 +12,11 @@ use super::stream::{Stream, ROOT};
 
 /// Requests until a new stream has filled the budget and its tallies, as a part of all requests.
 const WARM_UP: f64 = 0.25;
-/// The number of times that shares are compared.
+/// The number of steps at which shares are compared.
 const SAMPLES: usize = 200;
 
-/// The differences: see the module. In points: hundredths of the budget, or of the requests after
-/// the warm-up.
+/// The differences, in points: hundredths of the budget for shares, hundredths of the requests
+/// after the warm-up for hits.
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     pub pairs: Vec<PairDifference>,
@@ -27,26 +29,26 @@ pub struct Difference {
 pub struct PairDifference {
     /// Its mean share of the budget: the oracle's, and the real one.
     pub shares: [f64; 2],
-    /// The mean of the absolute difference of its shares at the same time.
+    /// The mean of the absolute differences between its two shares at the same step. Only printed.
     pub apart: f64,
-    /// Its hits, of its own requests: the oracle's, and the real ones.
+    /// Its hits as hundredths of its own requests: the oracle's, and the real ones.
     pub hits: [f64; 2],
     requests: f64,
 }
 
 impl Difference {
-    /// The greatest difference of a pair's mean share.
+    /// Returns the greatest difference of a pair's mean shares.
     pub fn share(&self) -> f64 {
         self.pairs.iter().map(|pair| (pair.shares[1] - pair.shares[0]).abs()).fold(0.0, f64::max)
     }
 
-    /// The greatest mean difference of a pair's share at the same time.
+    /// Returns the greatest [`PairDifference::apart`] of a pair.
     pub fn apart(&self) -> f64 {
         self.pairs.iter().map(|pair| pair.apart).fold(0.0, f64::max)
     }
 }
 
-/// Runs a stream through both, and compares.
+/// Runs a stream through the oracle and the real caches, and compares them.
 pub fn compare(stream: &Stream) -> Difference {
     let (mut oracle, mut real) = (Oracle::new(stream), Real::new(stream));
     let budget = stream.groups[ROOT].max;

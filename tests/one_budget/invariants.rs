@@ -1,9 +1,7 @@
-//! Invariants of random caches, groups and requests.
+//! Invariants under random caches, groups, limits and requests, which proptest draws: usage stays
+//! within limits, a group's `low` protects it, and idle caches give way to a busy one.
 //!
-//! proptest draws the caches, groups, limits and requests; the limits are checked after each
-//! request.
-//!
-//! An invariant that is added must hold after each request, whatever was drawn.
+//! An invariant that is added to `run` must hold after each request, for every draw.
 
 use proptest::prelude::*;
 
@@ -12,12 +10,12 @@ use super::stream::{Pattern, Stream, ENTRY, ROOT};
 
 /// The budget of the random caches.
 const BUDGET: u64 = 600 * ENTRY;
-/// Entries that one choice evicts, at most. A protected group may fall below its `low` by that
-/// many.
+/// Entries that are evicted for one choice of a victim, at most. A protected group may fall below
+/// its `low` by that many.
 const BATCH_MAX: u64 = 8;
-/// Bytes in the stocks of all processors: they count as usage.
+/// An allowance for bytes in the stocks of processors: they count as usage, but no entry has them.
 const STOCK: u64 = 64 << 10;
-/// Hits in the last of many rounds of a pair beside other, idle pairs.
+/// The hit ratio of a pair beside idle pairs, in the last of several rounds over its keys.
 const BUSY_HITS_MIN: f64 = 0.95;
 
 fn patterns() -> impl Strategy<Value = Pattern> {
@@ -30,13 +28,14 @@ fn patterns() -> impl Strategy<Value = Pattern> {
     ]
 }
 
-/// Limits and protection of groups, in hundredths of the budget. Together a half may be protected
-/// at most.
+/// Draws `max` and `low` of up to 3 groups, in hundredths of the budget. Less than a half of it is
+/// protected.
 fn groups() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((20_u64..=120, 0_u64..=16), 0..=3)
 }
 
-/// A pair for each cache in each group, and in the root. Few requests for each pair, several times.
+/// Draws 1 to 3 caches with a pair in each group and in the root, and up to five phases of
+/// requests. Each phase has a pattern and a rate for each of the at most 12 pairs.
 fn streams() -> impl Strategy<Value = Stream> {
     let pair = (1_u64..=8, prop_oneof![Just(1_u64), Just(20), Just(1 << 40)]);
     let phases = prop::collection::vec(prop::collection::vec((patterns(), 0_u64..4), 12), 1..6);
@@ -61,8 +60,8 @@ fn held(real: &Real, stream: &Stream, group: usize) -> u64 {
     pairs.map(|(at, pair)| real.len(at) * pair.size).sum()
 }
 
-/// Checks after each request that limits hold, and that a group that has reached its `low` stays
-/// there, except for a batch.
+/// Sends the requests. Checks after each that usages are within limits, and that a group whose
+/// entries are within its `low` loses at most a batch.
 fn run(stream: &Stream, real: &mut Real) {
     let mut peaks = vec![0; stream.groups.len()];
     let size_max = stream.pairs.iter().map(|pair| pair.size).max().unwrap_or(0);
@@ -72,8 +71,8 @@ fn run(stream: &Stream, real: &mut Real) {
         for (at, spec) in stream.groups.iter().enumerate() {
             let usage = real.groups()[at].usage().get();
             assert!(usage <= spec.max, "{usage} bytes in {spec:?}, at request {n}");
-            // An eviction for another group is checked a few requests later: a check of all groups
-            // is slow.
+            // `low` is checked for the requested group, and for all groups at each eighth request,
+            // because the check is slow.
             if spec.low == 0 || (group != at && n % 8 != 0) {
                 continue;
             }
@@ -90,7 +89,8 @@ proptest! {
 
     #[test]
     fn budget_and_protection_hold_and_idle_pairs_give_way(stream in streams()) {
-        // One more cache, which is busy when all others have become idle.
+        // One more cache, which becomes busy when all others are idle. Its working set is seven
+        // tenths of the memory that is not protected.
         let busy = stream.pairs.len();
         let mut stream = stream;
         stream.pairs.push(super::stream::PairSpec::of_cache(busy));

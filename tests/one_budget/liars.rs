@@ -1,7 +1,7 @@
-//! A cache beside a shrinker of the runtime's registry that lies.
+//! A cache beside shrinkers in the runtime's registry whose answers are false.
 //!
-//! A registered shrinker is foreign code; a cache beside it must neither stop nor slow down by more
-//! than the bound.
+//! A registered shrinker is foreign code: a cache beside it must not stop, must not lose its
+//! entries, and must be done within `PATIENCE`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
 use super::real::Real;
 use super::stream::{Stream, BUDGET, ENTRY};
 
-/// Longer than 1,000 inserts take on a busy machine.
+/// Longer than 1,000 inserts take on a busy machine: it detects inserts that hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Liar {

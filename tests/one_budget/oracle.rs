@@ -1,5 +1,5 @@
-//! The rule by which caches share one budget, as plainly as possible: in floating point, with exact
-//! ghosts, and with all pairs examined for every choice.
+//! The oracle: the rule by which caches share one budget, as plainly as possible. It computes in
+//! floating point, has exact ghosts, and examines all pairs for every choice.
 //!
 //! The order inside a pair is LRU. Tallies decay by evicted bytes, which equal the inserted bytes
 //! while memory is full. Each choice of a victim evicts a batch of a few entries.
@@ -7,7 +7,7 @@
 //! The utility of a pair is the greatest number of hits per byte that more memory would bring, over
 //! all distances up to the budget. The pair with the least utility is the next victim.
 //!
-//! It must stay plain: an optimization here would need a proof of its own.
+//! A change must keep it plain: an optimization here would need a proof of its own.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,32 +15,34 @@ use super::stream::{Stream, ROOT};
 
 /// Ghosts per cached entry, in all pairs together.
 const GHOSTS_PER_ENTRY: usize = 2;
-/// The distinguished distances: a 64th of the budget, a 32nd, .. all of it.
+/// The bins of distances: up to a 64th of the budget, a 32nd, and so on to all of it. The distance
+/// of a ghost hit is the memory in bytes by which the pair was too small for a hit.
 const DISTANCES: usize = 7;
-/// Tallies halve when this part of the budget was evicted.
+/// Tallies halve each time that this part of the budget has been evicted.
 const HALF_LIFE: f64 = 0.25;
-/// Added to each distance, as a part of the budget: few hits in few bytes are chance.
+/// Added to each distance, as a part of the budget: otherwise a few chance hits at a short distance
+/// would be many hits per byte.
 const NEAR: f64 = 1.0 / 500.0;
-/// A pair with fewer hits in the whole budget than this has no utility.
+/// The least utility is that of this many hits at the distance of the whole budget.
 const HITS_MIN: f64 = 1.0 / 64.0;
-/// Of pairs without utility, those with turnover are evicted first: the least utility is divided by
-/// the turnover, at most by this.
+/// Of pairs at the least utility, those with turnover are evicted first: the least utility is
+/// divided by the turnover, at most by this.
 const TURNOVER_MAX: f64 = 256.0;
 /// The utility of a pair is divided by its bytes to the power of this: among equals the larger is
 /// the victim.
 const PULL: f64 = 0.1;
-/// Entries that are evicted from one pair before the next choice, and the greatest part of its
-/// entries that they may be.
+/// Entries that are evicted from one pair before the next choice, at most.
 const BATCH_MAX: usize = 8;
+/// The batch is also at most the pair's entries divided by this, but at least one entry.
 const BATCH_PARTS: usize = 64;
 
 /// All pairs under one budget.
 pub struct Oracle<'s> {
     stream: &'s Stream,
     pairs: Vec<Pair>,
-    /// The ghosts of all pairs, by step: the oldest first.
+    /// The pair and key of each ghost, by the step of its eviction: the oldest first.
     ghosts: BTreeMap<u64, (usize, u64)>,
-    /// Steps so far: each use, and each ghost.
+    /// Steps so far: one for each request, and one for each eviction.
     steps: u64,
     /// Bytes evicted so far.
     evicted: u64,
@@ -52,12 +54,14 @@ struct Pair {
     /// The step of the last use of each key, and the keys by that step.
     used: HashMap<u64, u64>,
     by_use: BTreeMap<u64, u64>,
+    /// Bytes of its entries.
     held: u64,
     /// Bytes evicted so far, of this pair.
     evicted: u64,
     /// Of each ghost: its step, and the bytes evicted of this pair until then.
     ghosts: HashMap<u64, (u64, u64)>,
-    /// Decayed until `decayed_at`: the cost of ghost hits by distance, and the bytes inserted.
+    /// The tallies: the cost of ghost hits by distance, and the bytes inserted. Both have decayed
+    /// up to `decayed_at`, a value of [`Oracle::evicted`].
     hits: [f64; DISTANCES],
     inserted: f64,
     decayed_at: u64,
@@ -96,8 +100,8 @@ impl<'s> Oracle<'s> {
         self.stream.groups[ROOT].max as f64
     }
 
-    /// Counts a miss if the key has a ghost, and an attainable number of additional bytes would
-    /// have kept its entry.
+    /// Counts the inserted bytes, and a ghost hit if the key has a ghost and the pair could have
+    /// kept the entry within its limits.
     fn note_miss(&mut self, at: usize, key: u64) {
         self.decay(at);
         let budget = self.budget();
@@ -188,7 +192,7 @@ impl<'s> Oracle<'s> {
     }
 }
 
-/// The distance of this bin.
+/// Returns the greatest distance of a bin, in bytes.
 fn reach(place: usize, budget: f64) -> f64 {
     budget / (1 << (DISTANCES - 1 - place)) as f64
 }

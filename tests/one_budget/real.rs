@@ -2,7 +2,8 @@
 //! describes, in a runtime, and sends the stream's requests to them. `oracle.rs` is the other side.
 //!
 //! A pair is a cache and a group; the pair's number is part of each key, so one cache can serve
-//! several pairs. Hashes have no random seed and there is one node, so that a run is repeatable.
+//! several pairs. Hashes have no random seed and there is one node: two runs of a stream differ
+//! only by the times at which the reclaimer runs (`two_of_three`).
 //!
 //! A change must ensure that no request is sent twice and none left out.
 
@@ -20,10 +21,10 @@ use super::stream::{PairSpec, Stream, ROOT};
 type Hasher = BuildHasherDefault<DefaultHasher>;
 type Keyed = Cache<u64, (), Hasher>;
 
-/// The pair of a key is in its upper bits.
+/// The number of the pair is in the bits of a key from this one on.
 const PAIR_SHIFT: u32 = 48;
 
-/// The caches: see the module.
+/// The caches and groups under test.
 pub struct Real {
     runtime: Runtime,
     groups: Vec<Memcg>,
@@ -36,7 +37,7 @@ impl Real {
         Self::with(stream, |_| ())
     }
 
-    /// As [`new`](Self::new); `first` runs before the caches are created.
+    /// As [`new`](Self::new); `first` runs before the groups and caches are created.
     pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
         let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);

@@ -1,6 +1,7 @@
 //! Streams of requests, and their caches and groups.
 //!
-//! Plain data that both sides read; keys name their pair, so streams can be merged.
+//! Plain data that the oracle and the real caches read. A key belongs to the pair of its request:
+//! equal keys of two pairs are different entries.
 //!
 //! A change must ensure that a stream is the same in each run.
 
@@ -13,11 +14,11 @@ pub const ENTRY: u64 = 1 << 10;
 /// The budget of all streams that set no other.
 pub const BUDGET: u64 = 4_000 * ENTRY;
 
-/// A stream: see the module.
+/// The requests of one test, and the pairs and groups that they use.
 pub struct Stream {
     pub groups: Vec<GroupSpec>,
     pub pairs: Vec<PairSpec>,
-    /// A pair, and a key that is its own.
+    /// The index of the pair in `pairs`, and the key.
     pub requests: Vec<(usize, u64)>,
 }
 
@@ -35,7 +36,7 @@ pub struct PairSpec {
     pub group: usize,
     /// Bytes of the smallest entry.
     pub size: u64,
-    /// Entries are 1 to this many times as large.
+    /// An entry is `size` times a number from 1 to this, by its key.
     pub sizes: u64,
     /// The recreation cost of an entry.
     pub cost: u64,
@@ -86,7 +87,7 @@ impl Stream {
         self.groups.len() - 1
     }
 
-    /// Adds requests: in each round, for each pair, as many as its rate.
+    /// Adds a phase of requests: in each round, each pair makes as many as its rate.
     pub fn ask(mut self, seed: u64, rounds: u64, patterns: &[(Pattern, u64)]) -> Self {
         let mut random = Random(seed);
         let begin = self.requests.len() as u64;

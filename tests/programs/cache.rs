@@ -31,10 +31,10 @@ pub enum Outcome {
     Refused,
 }
 
-/// A handle of a cache.
+/// A handle of a cache of any type. The methods are steps on the cache; each checks the values that
+/// the cache returns or passes to a callback.
 pub trait AnyCache: Send + Sync {
-    /// Clones the handle. The methods below are steps on a cache; each checks the values that it
-    /// gets.
+    /// Clones the handle.
     fn clone_box(&self) -> Box<dyn AnyCache>;
     fn id(&self) -> u32;
     /// Whether its hashes are consistent.
@@ -65,7 +65,7 @@ pub trait AnyCache: Send + Sync {
     fn iter(&self, inside: &mut dyn FnMut());
 }
 
-/// An operation on a pinned cache; its argument looks a key up.
+/// Code that runs while the cache is pinned; its argument looks a key up through the pin.
 pub type Inside<'a> = &'a mut dyn FnMut(&dyn Fn(u32));
 
 /// The entries that `save` returned, of one type.
@@ -77,7 +77,7 @@ struct Typed<K: Key, V: Value> {
     cache: Cache<K, V, Hashing>,
 }
 
-/// Builds a cache of any type.
+/// Builds a cache of the types that the choices select.
 pub fn build(runtime: &Runtime, id: u32, choices: &CacheChoices, group: Option<&Memcg>) -> Option<Box<dyn AnyCache>> {
     match choices.kind {
         0 => typed::<u32, Owning>(runtime, id, choices, group),
@@ -96,7 +96,7 @@ fn typed<K: Key, V: Value>(
     group: Option<&Memcg>,
 ) -> Option<Box<dyn AnyCache>> {
     let weight = u64::from(choices.weight);
-    // State captured by closures is dropped with the cache.
+    // The closures below capture one each, as state that is dropped with the cache.
     let captured = || Token::new(Tag { home: id, key: 0, version: 0 }, Callback::CaptureDrop);
     let weighs = captured();
     let hashing = match choices.hashing {
@@ -152,7 +152,7 @@ fn typed<K: Key, V: Value>(
     Some(Box::new(Typed { id, is_honest, cache }))
 }
 
-/// Drops the handle of a slot, once.
+/// Drops the handle in a slot, in the first call of a listener.
 struct Ends {
     place: u8,
     has_ended: AtomicBool,
@@ -167,7 +167,7 @@ impl Ends {
         if self.has_ended.swap(true, SeqCst) {
             return;
         }
-        // So that other threads' callbacks run meanwhile.
+        // So that another thread's callback runs meanwhile: `caches_end_each_other` needs both.
         std::thread::sleep(Duration::from_millis(3));
         let Some(world) = world::current() else { return };
         drop(swap(at(&world.caches, self.place), None));
@@ -181,7 +181,7 @@ fn is_of(cache: u32, key: u32, tag: Tag, how: &str) {
     }
 }
 
-/// Checks and drops a returned value.
+/// Checks that a refused insert has given back its own value, and drops the value.
 fn refused<V: Value>(value: V, tag: Tag) {
     if value.tag() != tag {
         fail(&format!("{tag:?} was refused, {:?} given back", value.tag()));
@@ -293,7 +293,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
                 });
                 let mut load = Box::pin(self.cache.get_or_insert_with_async(key, future));
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-                // There is no third poll.
+                // A load that is still pending after two polls is dropped.
                 let polled = (0..2).find_map(|_| match Future::poll(load.as_mut(), &mut context) {
                     std::task::Poll::Ready(value) => Some(value),
                     std::task::Poll::Pending => None,
@@ -387,7 +387,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     }
 
     fn load_saved(&self, saved: Saved) {
-        // Another cache's values belong to another home.
+        // Tags name the cache, so entries that another cache has saved would fail the checks.
         if let Ok(saved) = saved.downcast::<(u32, Vec<(K, V, Meta)>)>() {
             if saved.0 == self.id {
                 self.cache.load(saved.1);

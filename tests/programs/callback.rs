@@ -1,11 +1,10 @@
-//! The behavior of callbacks. Each of them calls [`enter`], which executes the action that a step
-//! has armed.
+//! The behavior of callbacks.
 //!
-//! A step arms an action (panic, run further steps) for one kind of callback and the n-th call;
-//! every callback of the test's types calls `enter`, which runs it. So the library is re-entered at
-//! every place where it calls user code.
+//! A step arms an action (panic, run a further step) for the n-th call of one kind of callback.
+//! Every callback of the test's types calls [`enter`], which executes the armed action. So the
+//! library is re-entered at every place where it calls user code.
 //!
-//! A new callback of the library must call it, too.
+//! A callback that is added must call `enter`, too.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -50,7 +49,7 @@ pub enum Callback {
 
 use Callback::*;
 
-/// All kinds, for the generator.
+/// All kinds, in the order of their numbers: `token::alive_since` uses these as indexes.
 pub const ALL: [Callback; 28] = [
     Weigher,
     Cost,
@@ -87,7 +86,7 @@ pub const ALL: [Callback; 28] = [
 pub enum Action {
     Panic,
     Do(Box<Step>),
-    /// Now and in every later call, at every depth.
+    /// Now and in later calls, as often as `World::disarm` permits.
     Always(Box<Step>),
 }
 
@@ -95,7 +94,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Armed {
     pub callback: Callback,
-    /// Calls to skip before.
+    /// Calls of the callback before the one that executes the action.
     pub after: u8,
     pub action: Action,
 }
@@ -103,9 +102,10 @@ pub struct Armed {
 /// The payload of panics on purpose.
 pub struct IntendedPanic;
 
-/// The greatest depth of callbacks that programs nest.
+/// The depth of nested callbacks at which armed steps are skipped.
 const DEPTH_MAX: u32 = 3;
-/// The greatest depth of callbacks that the library nests.
+/// The same for [`Callback::SharedDrop`], and a failure: the library must bound how deep the drops
+/// of evicted values nest.
 const DEPTH_MOST: u32 = 60;
 
 thread_local! {
@@ -139,7 +139,7 @@ pub fn is_loading() -> bool {
     LOADING.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Runs a loader.
+/// Runs a loader, and makes [`is_loading`] true meanwhile.
 pub fn loading<R>(f: impl FnOnce() -> R) -> R {
     struct Reset(bool);
     impl Drop for Reset {
@@ -151,8 +151,9 @@ pub fn loading<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Drops a callback's own objects without executing armed actions: the library cannot bound how
-/// deep they nest.
+/// Runs `f`, which drops values that the library has returned. Inside of a callback armed actions
+/// are not executed meanwhile: the test drops these values, so the library cannot bound how deep
+/// such actions nest.
 pub fn in_own_code(f: impl FnOnce()) {
     if !is_inside() {
         return f();
@@ -162,7 +163,7 @@ pub fn in_own_code(f: impl FnOnce()) {
     let _ = OWN.try_with(|own| own.set(before.unwrap_or(false)));
 }
 
-/// Entry point of each callback.
+/// Executes the action that is armed for this call of the callback, if any.
 pub fn enter(callback: Callback) {
     if !IS_ARMED.load(SeqCst) || OWN.try_with(Cell::get).unwrap_or(false) {
         return;
@@ -173,14 +174,13 @@ pub fn enter(callback: Callback) {
         Action::Panic if std::thread::panicking() => {}
         Action::Panic => {
             if callback.is_drop() && callback != ItemDrop {
-                // The value being returned is then leaked (rust-lang/rust#47949), whether the
-                // library's or the program's.
+                // A function that returns while this `Drop` panics leaks its return value
+                // (rust-lang/rust#47949).
                 world.may_leak.store(true, SeqCst);
             }
             drop(world);
             resume_unwind(Box::new(IntendedPanic));
         }
-        // Where thread-locals are destroyed, the depth is not counted.
         Action::Do(step) | Action::Always(step) => {
             let depth = DEPTH.try_with(Cell::get).unwrap_or(DEPTH_MAX);
             let most = if callback == SharedDrop { DEPTH_MOST } else { DEPTH_MAX };

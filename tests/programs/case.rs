@@ -1,8 +1,8 @@
 //! One program from its seed to its end, and the checks of its end.
 //!
-//! `draw` makes the program of a seed; `run` executes it and checks at the end that nothing is
-//! charged, retired, or alive. A failed check aborts the process, since a panic could be caught by
-//! the library.
+//! `draw` makes the program of a seed; `run` executes it and checks at the end that no token is
+//! alive and, if the program keeps its runtime, that nothing is charged. A failed check aborts the
+//! process, since the library could catch a panic.
 //!
 //! A change must ensure that a seed always gives the same program.
 
@@ -22,7 +22,7 @@ use crate::strategy::programs;
 use crate::token::{self, fail};
 use crate::world::{self, swap, World};
 
-/// Steps of a program, at most.
+/// A bound of the steps and families that are drawn for each thread of a program.
 const STEPS: usize = 120;
 
 /// Returns the program of a seed.
@@ -32,13 +32,13 @@ pub fn draw(seed: u64, on: Features) -> Program {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let steps = if seed % 4 == 0 { STEPS / 4 } else { STEPS };
-    // Every third program has threads.
+    // Every third program may have several threads.
     let tree = programs(on, seed % 3 == 0, steps).new_tree(&mut runner).expect("steps can be drawn");
     tree.current()
 }
 
-/// Runs a program, and aborts the process if a check fails or it takes too long. Returns whether it
-/// left nothing behind that would affect later programs.
+/// Runs a program, and aborts the process if a check fails or the program takes too long. Returns
+/// false if the program has leaked a guard: what later programs retire would never be dropped.
 pub fn run(program: Program, on: Features, deadline: Duration) -> bool {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -78,6 +78,7 @@ fn run_here(program: &Program, on: Features, patience: Duration) -> bool {
     !has_leaked
 }
 
+/// Checks the structure of all lists and of the index.
 fn valid(world: &World) {
     for lists in world.lists.iter().filter_map(|place| place.lock().unwrap().clone()) {
         let lists: &Lists = &lists;
@@ -87,12 +88,12 @@ fn valid(world: &World) {
     world.store.assert_valid();
 }
 
-/// Drops everything in the program's order.
+/// Drops everything in the program's order, and checks that nothing stays charged.
 fn end(world: &World, program: &Program, patience: Duration) {
     let keeps_runtime = program.shape.keeps_runtime;
     let runtime = world.runtime().filter(|_| keeps_runtime);
-    // Armed actions may panic here, too, or insert objects again: so everything is dropped twice,
-    // the second time without armed actions.
+    // Armed actions may panic here, too, or insert objects again. So everything is dropped twice,
+    // and the second time no action is armed.
     for _ in 0..2 {
         for part in program.ending {
             run::catch_intended(|| end_part(world, part));
@@ -109,13 +110,13 @@ fn end(world: &World, program: &Program, patience: Duration) {
         runtime.tree().drain_stock();
         runtime.root().usage()
     };
-    // The housekeeper still works.
+    // A panic in a callback must not have ended the housekeeper.
     run::keeper_works(&runtime);
     until(patience, || usage() == ByteSize::ZERO, || format!("{} are charged at the end", usage()));
     drop(runtime);
 }
 
-/// Drops one kind of objects.
+/// Drops one kind of objects; `part` is a number of `Program::ending`.
 fn end_part(world: &World, part: u8) {
     match part {
         0 => world.caches.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None)))),
@@ -132,7 +133,7 @@ fn end_part(world: &World, part: u8) {
         }
         4 => {
             let groups: Vec<_> = world.groups.iter().filter_map(|place| swap(place, None)).collect();
-            // Groups with children stay.
+            // A group with children cannot end: its error is ignored.
             groups.iter().for_each(|group| run::catch_intended(|| _ = group.offline()));
         }
         _ => {

@@ -1,8 +1,7 @@
-//! Runs programs in processes of their own, so that a program that aborts or hangs is found, and
-//! reduced.
+//! Runs programs in processes of their own, so that a program that aborts or hangs is found, too.
 //!
-//! The parent starts children with ranges of seeds; if one fails, the parent runs the failing seed
-//! again with fewer and fewer steps, and prints the smallest program that fails.
+//! The parent starts children with ranges of seeds. If a child fails, the parent runs the failing
+//! seed again with fewer and fewer steps, and prints the smallest program that fails.
 //!
 //! A change must ensure that a child which hangs is ended, and that the smallest program is
 //! printed.
@@ -18,24 +17,25 @@ use crate::program::Program;
 use crate::step::Step;
 use crate::token;
 
-/// The programs of a child: the first seed, their number, and optionally a selection of their
-/// steps.
+/// The variables of the environment: the first seed, the number of programs, optionally the numbers
+/// of the steps that run; the seconds after which no more programs start, and the seconds after
+/// which a program counts as hanging. The first four may be set by hand.
 const SEED: &str = "LOWWATER_PROGRAMS_SEED";
 const COUNT: &str = "LOWWATER_PROGRAMS_COUNT";
 const ONLY: &str = "LOWWATER_PROGRAMS_ONLY";
 const UNTIL: &str = "LOWWATER_PROGRAMS_SECONDS";
 const DEADLINE: &str = "LOWWATER_PROGRAMS_DEADLINE";
 const ALL: &str = "all";
-/// Set in children only.
+/// Set in children only: [`child`] does nothing without it.
 const CHILD: &str = "LOWWATER_PROGRAMS_CHILD";
 
-/// The time after which a program hangs.
+/// The seconds after which a program counts as hanging.
 const DEADLINE_DEFAULT: u64 = 300;
-/// The same for a program that is being reduced.
+/// The same for a program that is being reduced: short, as each try may hang.
 const DEADLINE_SIMPLER: u64 = 6;
 /// The time for reducing a failing program.
 const SHRINK: Duration = Duration::from_secs(60);
-/// Printed lines of a failure.
+/// Printed lines of a failure, at most.
 const GIST: usize = 40;
 /// Seeds per child.
 const BATCH: u64 = 100;
@@ -63,8 +63,7 @@ pub fn child() {
             break;
         }
     }
-    // Exits without the destructors of a normal end, which would run the objects that a program has
-    // left.
+    // Exits at once: objects and threads that programs have left may still exist.
     std::process::exit(0);
 }
 
@@ -103,7 +102,7 @@ impl Driver {
         command.env(DEADLINE, deadline.to_string()).env(UNTIL, seconds.to_string());
         command.stdout(out.try_clone().expect("a handle")).stderr(out);
         let mut child = command.spawn().expect("a child");
-        // The child exits by itself when a program hangs; this is for one that cannot.
+        // A child aborts when a program hangs; this is for a child that cannot abort.
         let (begin, most) = (Instant::now(), Duration::from_secs(2 * deadline + 2 * seconds + 60));
         let status = loop {
             match child.try_wait().expect("it is ours") {
@@ -119,10 +118,11 @@ impl Driver {
         Ended { status, output: String::from_utf8_lossy(&output).into_owned() }
     }
 
-    /// Returns the fewest steps that fail, as far as there is time to find them, and their failure.
+    /// Removes steps as long as the program fails without them and [`SHRINK`] is not over. Returns
+    /// the remaining steps and their failure.
     fn simplest(&self, seed: u64, program: &Program, first: Ended) -> (Vec<usize>, Ended) {
         let (begin, mut kept, mut failed) = (Instant::now(), (0..program.len()).collect::<Vec<_>>(), first);
-        // The behavior of threads differs in each run.
+        // With several threads a failing program may succeed in some runs.
         let tries = if program.beside.is_empty() { 1 } else { 4 };
         let fails = |kept: &[usize]| {
             let again = |_| self.child(seed, 1, &list(kept), DEADLINE_SIMPLER, 1);
@@ -139,7 +139,7 @@ impl Driver {
                     None => at += part,
                 }
             }
-            // Removes single steps until none can be left out.
+            // Passes with single steps repeat until none can be removed.
             part = if part > 1 || kept.len() < before { part.div_ceil(2) } else { 0 };
         }
         (kept, failed)
@@ -152,7 +152,8 @@ impl Drop for Driver {
     }
 }
 
-/// Runs programs until the time is over, or as many as `cargo test` runs.
+/// Runs programs: for the time or up to the number that the environment sets, otherwise 150, which
+/// is what `cargo test` runs.
 pub fn parent() {
     if std::env::var_os(CHILD).is_some() {
         return;
@@ -184,7 +185,7 @@ pub fn parent() {
     println!("{} programs from {first} on, {:?}", seed - first, begin.elapsed());
 }
 
-/// Numbers of steps.
+/// Formats step numbers for [`ONLY`].
 fn list(steps: &[usize]) -> String {
     steps.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
@@ -207,7 +208,7 @@ fn print(program: &Program) -> String {
     format!("  {shape:?}, ending {ending:?}{beside}\n  first:{}", lines(steps))
 }
 
-/// The output of a child from the beginning of its failure.
+/// Returns the output of a child from the beginning of its failure, and a sanitizer's summary.
 fn gist(output: &str) -> String {
     let begins =
         |line: &str| ["FAILED:", "ERROR:", "panicked", "fatal", "overflowed"].iter().any(|word| line.contains(word));

@@ -1,7 +1,7 @@
 //! Switches for the features of programs. All are on, except for those in
 //! `LOWWATER_PROGRAMS_WITHOUT`, separated by commas.
 //!
-//! A known defect can so be left out while others are searched.
+//! So programs can avoid a known defect while others are searched for.
 //!
 //! A switch that is added must be added to `ALL`, at the place of its number.
 
@@ -22,7 +22,7 @@ pub enum Feature {
     DropsUseCaches,
     /// Listeners that drop handles on caches.
     ListenersDropHandles,
-    /// Hashers with a different result in each call.
+    /// Hashers with changing results ([`Hashing::Lying`](crate::key::Hashing::Lying)).
     LyingHashers,
     /// Panics in the `Drop` of state that closures capture.
     CapturePanics,
@@ -34,11 +34,11 @@ pub enum Feature {
     HandlesInThreadLocals,
     /// Foreign shrinkers.
     Shrinkers,
-    /// Threads that come and go beside the program's.
+    /// Further threads that run steps beside the first.
     Threads,
     /// Times to live and to idle.
     Times,
-    /// Locks held for a whole walk: panics under a list's lock, and in `Occupancy`.
+    /// Panics under a list's lock: in the callback of a walk, and in `Occupancy`.
     PanicsUnderLocks,
     /// Lowered budgets and limits, reclaim.
     Pressure,
@@ -78,7 +78,7 @@ pub const ALL: [Feature; 19] = [
 pub struct Features(u32);
 
 impl Features {
-    /// The switches that the environment leaves on.
+    /// Returns the switches that the environment leaves on.
     pub fn from_env() -> Self {
         let without = std::env::var("LOWWATER_PROGRAMS_WITHOUT").unwrap_or_default();
         let names: Vec<_> = without.split(',').filter(|name| !name.is_empty()).collect();
@@ -88,7 +88,7 @@ impl Features {
         Self(ALL.iter().filter(on).fold(0, |bits, &feature| bits | 1 << feature as u32))
     }
 
-    /// The switches of the mask.
+    /// Returns the switches that are also in the mask.
     pub fn and(self, mask: u32) -> Self {
         Self(self.0 & mask)
     }

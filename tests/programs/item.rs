@@ -1,6 +1,9 @@
 //! Items of lists, and foreign shrinkers over them.
 //!
-//! Boxes are counted per group by the test itself; the library's counts must agree after each step.
+//! The test itself counts the boxes of each group; after each step the library's counts must agree
+//! (`counts` in `run.rs`). Shared items are only checked for a use after their drop.
+//!
+//! A change must ensure that each box is counted while it is alive.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -52,16 +55,16 @@ impl Drop for Boxed {
     }
 }
 
-/// The list where boxes were added, and their number.
+/// The place where boxes were added together, a group and a node, and their number.
 struct Spot {
-    /// The group of the add, or an ancestor.
+    /// The group to which the boxes were added, or an ancestor.
     group: Mutex<Memcg>,
     node: NodeId,
     count: AtomicU64,
 }
 
 impl Spot {
-    /// The group that has the items now: they move to the parent when their group ends.
+    /// Returns the group that has the boxes now: they move to the parent when their group ends.
     fn group(&self) -> Memcg {
         let mut group = self.group.lock().unwrap();
         let now = group.nearest_online();
@@ -70,7 +73,7 @@ impl Spot {
     }
 }
 
-/// A list of each kind, with the same listener.
+/// A list of each kind, with the same listener. The boxed list's counts are checked.
 pub struct Lists {
     pub shared: ListLru<Shared>,
     pub boxed: ListLru<Boxed>,
@@ -79,7 +82,7 @@ pub struct Lists {
     spots: Mutex<Vec<Arc<Spot>>>,
 }
 
-/// Passes on notifications of lists.
+/// A listener that passes notifications of lists on, and then enters the callback.
 struct Ear(Arc<dyn Occupancy>);
 
 impl Occupancy for Ear {
@@ -110,7 +113,8 @@ impl Lists {
         }
     }
 
-    /// Walks both lists, and keeps the isolated shared items.
+    /// Walks both lists, of one group or of all. Isolated shared items go to `to`, isolated boxes
+    /// are dropped. Returns the number of removed items.
     pub fn walk(
         &self,
         group: Option<&Memcg>,
@@ -131,8 +135,8 @@ impl Lists {
         shared + walk(&self.boxed, group, node, nr, turns, &mut gone, &check)
     }
 
-    /// Compares the counts of boxes with those of the lists; returns a message for a group that
-    /// differs.
+    /// Compares the counts of the spots with the library's. Returns a message for the first group
+    /// and node with a difference.
     pub fn wrong_count(&self, groups: &[Memcg]) -> Option<String> {
         let mut spots = self.spots.lock().unwrap();
         spots.retain(|spot| spot.count.load(SeqCst) > 0);
@@ -208,7 +212,8 @@ where
     }
 }
 
-/// A shrinker over lists; `how` selects its answers.
+/// A shrinker over lists. `how` selects its answers by bits: 1 defers, 2 triples counts, 4 rotates
+/// every second item.
 pub struct Foreign {
     pub lists: Arc<Lists>,
     pub how: u8,
@@ -227,7 +232,6 @@ impl Shrinker for Foreign {
         match lists.shared.count_one(sc.memcg(), sc.node()) + lists.boxed.count_one(sc.memcg(), sc.node()) {
             0 if lists.is_heard => Count::Empty,
             0 => Count::Unknown,
-            // A count above the real one, at times.
             nr => Count::Objects(if self.how & 2 != 0 { nr * 3 } else { nr }),
         }
     }

@@ -1,10 +1,10 @@
-//! Keys.
+//! Keys, and their hashers.
 //!
-//! Keys differ in everything that an index relies on: their size, their `Drop`, how many have one
+//! Keys differ in everything that an index relies on: whether they have a `Drop`, how many have one
 //! hash, and whether the hash stays the same.
 //!
 //! A change must ensure that each callback of `Owning` calls `enter`, where a program acts or
-//! panics, and that each `Hashing` returns the hashes that its name tells.
+//! panics.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::callback::{enter, Callback};
 use crate::token::{Tag, Token};
 
-/// A key of some number.
+/// A key that is made from a number.
 pub trait Key: Hash + Eq + Clone + Send + Sync + 'static {
     fn of(number: u32) -> Self;
     fn number(&self) -> u32;
@@ -27,7 +27,7 @@ impl Key for u32 {
     }
 }
 
-/// A key that owns memory and may panic in its callbacks.
+/// A key that owns memory. Its `Clone`, `Eq`, `Hash` and `Drop` are callbacks.
 #[derive(Debug)]
 pub struct Owning(Token);
 
@@ -63,13 +63,13 @@ impl Hash for Owning {
     }
 }
 
-/// The behavior of a key's hash.
+/// A hasher of keys, by the kind of its hashes.
 #[derive(Clone, Debug)]
 pub enum Hashing {
     Random(RandomState),
     /// One of this many hashes.
     Few(u64),
-    /// A different hash in each call, against the contract of `Hash`.
+    /// A hash that changes with every third call, against the contract of `Hash`.
     Lying,
 }
 

@@ -1,8 +1,9 @@
 //! Random programs over the whole public interface of a runtime, compared with a model.
 //!
-//! A program is a list of steps, drawn from a seed. It runs in a process of its own, so aborts and
-//! hangs are found as well as panics; a failing program is reduced (proptest's trees, walked from
-//! outside). `ci/programs.sh` runs programs for any time, also under AddressSanitizer.
+//! A program is a list of steps, drawn from a seed. Programs run in child processes, so aborts and
+//! hangs are found as well as panics. A failing program is reduced: the parent runs it again
+//! without some of its steps. `ci/programs.sh` runs programs for any time, also under
+//! AddressSanitizer.
 //!
 //! | module | contents |
 //! |---|---|
@@ -21,9 +22,9 @@
 //!
 //! # Families
 //!
-//! Every second program has families of steps (`strategy::family`): steps that are rarely drawn in
-//! succession. Each of these defects was put back into the library, and found by a build without
-//! sanitizers, beside other work on two processors:
+//! About every second program has families of steps (`strategy::family`): steps that are rarely
+//! drawn in succession. Each of these defects was put back into the library, and a build without
+//! sanitizers found it, beside other work on two processors:
 //!
 //! | feature, family | defect | found as | after |
 //! |---|---|---|---|

@@ -1,7 +1,12 @@
-//! The correct results of a cache, while one thread uses it.
+//! The correct results of caches while one thread uses them; with more threads the model is not
+//! used.
 //!
-//! A key has a set of versions that it may have; a lookup must return one of them, or nothing if
-//! entries may be evicted. With more than one thread the model is not used.
+//! The model has the versions that each key may have. A lookup must return one of them, or nothing
+//! if the key may be absent or entries may be evicted. A key that is not in the model must be
+//! absent.
+//!
+//! A change must ensure that the model permits each correct result: a step with an uncertain result
+//! adds a version (`maybe_put`) or permits absence (`maybe_removed`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +19,7 @@ struct Known {
     may_be_absent: bool,
 }
 
-/// The versions of all caches that ever existed, by cache and key.
+/// The possible versions of all keys, by the number of the cache and the key.
 #[derive(Debug, Default)]
 pub struct Model {
     known: HashMap<(u32, u32), Known>,
@@ -24,12 +29,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// Stops checking a cache.
+    /// Stops checking a cache for ever.
     pub fn ignore(&mut self, cache: u32) {
         self.ignored.insert(cache);
     }
 
-    /// Checks the result of a lookup of `key`.
+    /// Checks the result of a lookup of `key`, and narrows its possible versions to that result.
     pub fn seen(&mut self, cache: u32, key: u32, found: Option<u32>, how: &str) {
         let is_lossy = self.is_lossy;
         if self.ignored.contains(&cache) {
@@ -75,7 +80,7 @@ impl Model {
         }
     }
 
-    /// The keys of a cache that must exist, or none if that is not known.
+    /// Returns the number of keys that a cache must have; `None` if that is not known.
     pub fn must_have(&self, cache: u32) -> Option<usize> {
         let of_cache = || self.known.iter().filter(|((home, _), _)| *home == cache);
         let is_known =

@@ -1,8 +1,9 @@
 //! A program: its runtime, its steps, its end.
 //!
-//! Plain data, drawn by `strategy` and printed when it fails.
+//! Plain data, drawn by `strategy` and printed when the program fails.
 //!
-//! A change must ensure that its text is enough to run it again.
+//! A failing program is run again by its seed and the numbers of its steps. A change must ensure
+//! that `only` numbers steps in the same order in each run.
 
 use crate::step::Step;
 
@@ -11,22 +12,23 @@ use crate::step::Step;
 pub struct RuntimeChoices {
     pub budget_kib: u32,
     pub nodes: u8,
-    /// Whether the runtime outlives everything else.
+    /// Whether the runtime outlives everything else. Only then its usage is checked at the end.
     pub keeps_runtime: bool,
 }
 
-/// A program: the steps of the first thread, and of further threads.
+/// A program: the steps of the first thread, and in `beside` those of each further thread.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub shape: RuntimeChoices,
     pub steps: Vec<Step>,
     pub beside: Vec<Vec<Step>>,
-    /// The order in which everything is dropped at the end.
+    /// The order in which everything is dropped at the end: see `end_part` in `case.rs`.
     pub ending: [u8; 6],
 }
 
 impl Program {
-    /// Returns the program with only the selected steps; nested steps are counted as well.
+    /// Returns the program with only the selected steps. Nested steps have numbers, too; those of a
+    /// scope that is not selected take its place.
     pub fn only(&self, keeps: &dyn Fn(usize) -> bool) -> Self {
         fn only(steps: &[Step], at: &mut usize, keeps: &dyn Fn(usize) -> bool) -> Vec<Step> {
             let mut kept = Vec::new();
@@ -54,7 +56,7 @@ impl Program {
         Self { steps, beside, ..self.clone() }
     }
 
-    /// The number of steps, nested ones included.
+    /// Returns the number of steps, nested ones included.
     pub fn len(&self) -> usize {
         let count = std::cell::Cell::new(0);
         self.only(&|at| {

@@ -1,7 +1,8 @@
 //! Runs steps, and compares their results with the model.
 //!
-//! A step names slots of the `World`; an empty slot makes it do nothing, so every list of steps is
-//! a valid program, and steps can be removed one by one to reduce a failure.
+//! A step names slots of the `World`. With an empty slot it does nothing, or uses the root instead
+//! of a group. So every list of steps is a valid program, and steps can be removed to reduce a
+//! failure.
 //!
 //! A step that is added must be valid in every state.
 
@@ -35,7 +36,8 @@ use runtime::{charges, pressure, runtimes};
 use scope::{keep, within};
 use wait::PATIENCE;
 
-/// Runs steps in succession.
+/// Runs steps in succession, and checks invariants after each; an intended panic ends only its
+/// step.
 pub fn all(world: &Arc<World>, steps: &[Step]) {
     for step in steps {
         catch_intended(|| run(world, step));
@@ -64,12 +66,12 @@ fn counts(world: &World) {
     groups.retain(Memcg::is_online);
     for lists in (0..LISTS).filter_map(|list| world.list(list)) {
         let wrong = || lists.wrong_count(&groups);
-        // A group may end on the housekeeper's thread, or a shrinker may remove items.
+        // Waits: a group may end on the housekeeper's thread, or a shrinker may be removing items.
         until(PATIENCE, || wrong().is_none(), || wrong().unwrap_or_else(|| "a list was slow to count right".into()));
     }
 }
 
-/// Runs one step, or arms it for a callback.
+/// Runs one step.
 pub fn run(world: &Arc<World>, step: &Step) {
     match step {
         Step::Build(..) | Step::Clone(..) | Step::DropCache(_) | Step::Look(_) => handles(world, step),

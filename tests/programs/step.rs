@@ -2,23 +2,26 @@
 //!
 //! Plain data with `Debug`: a failing program is printed as a list of these.
 //!
-//! A step that is added needs its generator and its run.
+//! A step that is added needs a generator in `strategy` and an arm in `run`.
 
 use crate::callback::{Action, Callback};
 
-/// Slots for caches, groups, lists, items.
+/// Slots for caches.
 pub const CACHES: u8 = 4;
 
+/// Slots for groups; those from 6 on are for groups of the second tree.
 pub const GROUPS: u8 = 8;
 
+/// Slots for pairs of lists, and for their shrinkers' registrations.
 pub const LISTS: u8 = 3;
 
+/// Slots for list items.
 pub const ITEMS: u8 = 16;
 
-/// Keys of the model; callbacks write others.
+/// The keys of steps, which the model checks, are below this; callbacks insert other keys.
 pub const KEYS: u32 = 24;
 
-/// The expiry of an entry.
+/// The time to live or to idle of an entry, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub enum Life {
     Default,
@@ -85,7 +88,7 @@ pub enum WalkTurn {
     RemoveStop,
 }
 
-/// An object kept across steps, on this thread.
+/// An object that the running thread keeps across steps.
 #[derive(Clone, Copy, Debug)]
 pub enum Keep {
     Guard,
@@ -95,14 +98,14 @@ pub enum Keep {
     Item(u8),
 }
 
-/// The place where it is kept.
+/// The storage of a kept object.
 #[derive(Clone, Copy, Debug)]
 pub enum Storage {
     /// Until [`Step::Release`].
     Held,
-    /// In a thread-local that is created before those of the library.
+    /// In a thread-local that is created before those of the library, and so destroyed after them.
     Early,
-    /// In one that is created on demand.
+    /// In a thread-local that is created on demand, mostly after those of the library.
     Late,
     /// Nowhere: it is leaked.
     Leak,
@@ -123,7 +126,8 @@ pub enum Scope {
     Threads,
 }
 
-/// One step. Numbers name slots; a step on an empty slot does nothing.
+/// One step. Numbers name slots, keys, times or variants; the order of a variant's numbers is the
+/// one in its arm of `run`.
 #[derive(Clone, Debug)]
 pub enum Step {
     Build(u8, CacheChoices),
@@ -155,8 +159,8 @@ pub enum Step {
     },
     Retain(u8, u32),
     Clear(u8),
-    /// Removes every key, drops everything that can be dropped, and inserts others: memory that a
-    /// reader still uses is reused.
+    /// Removes every key of the model, collects, and inserts and removes other keys: memory that is
+    /// freed although a reader uses it is overwritten.
     Churn(u8),
     Collect(u8),
     Visit(u8, u8),
@@ -228,7 +232,7 @@ pub enum Step {
     Keep(Keep, Storage),
     Release,
     DropRuntime,
-    /// Checks that the housekeeper ends dropped groups.
+    /// Checks that the housekeeper still ends dropped groups.
     Keeper,
     Within(Scope, Vec<Step>),
 }

@@ -1,10 +1,10 @@
 //! Objects that a thread holds: until a step releases them, or in thread-locals until the thread
 //! ends.
 //!
-//! Thread-locals are destroyed in the reverse order of their first use, so one is created before
-//! the library's and one after.
+//! Thread-locals are destroyed in the reverse order of their first use. `EARLY` is created before
+//! the library's and outlives them; `LATE` is mostly created after them.
 //!
-//! A change must ensure that order.
+//! A change must ensure that `EARLY` is created first on each thread (`begin`).
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -19,7 +19,7 @@ use crate::callback::{enter, Callback};
 use crate::item::Shared;
 use crate::step::{Storage, KEYS};
 
-/// An object that is held.
+/// An object that a thread keeps.
 pub enum Stored {
     Guard(#[expect(dead_code, reason = "held")] Guard),
     Reader(#[expect(dead_code, reason = "held")] Reader),
@@ -28,12 +28,13 @@ pub enum Stored {
     Item(Arc<Shared>),
 }
 
-/// Used once more when the thread ends.
+/// The objects of a thread-local. Each is used once more and dropped when the thread ends.
 struct Last(Vec<Stored>);
 
 impl Drop for Last {
     fn drop(&mut self) {
-        // A panic here would abort the process: the steps here may make other code panic.
+        // A panic that leaves the destructor of a thread-local would abort the process, and the
+        // steps that run here may panic on purpose.
         let _panicked = catch_unwind(|| enter(Callback::ThreadLocal));
         for kept in self.0.drain(..) {
             let _panicked = catch_unwind(AssertUnwindSafe(|| kept.end()));
@@ -42,7 +43,7 @@ impl Drop for Last {
 }
 
 impl Stored {
-    /// Uses it once more, and drops it.
+    /// Uses the object once more, and drops it.
     fn end(self) {
         match &self {
             Self::Cache(cache) => {
@@ -64,11 +65,12 @@ thread_local! {
     static LATE: RefCell<Last> = const { RefCell::new(Last(Vec::new())) };
 }
 
-/// Called first on each thread of a program.
+/// Creates [`EARLY`]: must be called first on each thread of a program.
 pub fn begin() {
     EARLY.with_borrow(|_| ());
 }
 
+/// Keeps an object on this thread; leaks it for [`Storage::Leak`].
 pub fn keep(kept: Stored, storage: Storage) {
     match storage {
         Storage::Held => drop(HELD.try_with(|held| held.borrow_mut().push(kept))),

@@ -1,7 +1,8 @@
 //! The generators of programs.
 //!
-//! proptest strategies, so that a failing program can be reduced. Frequent steps have larger
-//! weights; `family` has sequences that random steps rarely form.
+//! They are strategies of proptest, whose own reduction is not used: `driver.rs` removes steps.
+//! Steps that should be frequent have larger weights; `family` has sequences that random steps
+//! rarely form.
 //!
 //! A change of a weight changes all programs: the seeds of known defects must be drawn again.
 
@@ -23,18 +24,19 @@ use family::family;
 use mix::{mix, Mix};
 use step::step;
 
-/// A step, or a family of steps.
+/// Draws a step, or a family of steps.
 fn some_steps(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
     prop_oneof![100 => step(mix).prop_map(|step| vec![step]), mix.families => family(mix)].boxed()
 }
 
-/// Generates programs with these features, of at most this many steps.
+/// Draws programs with some of these features, with fewer than `steps` steps or families for each
+/// thread.
 pub fn programs(on: Features, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     mix(on).prop_flat_map(move |mix| mixed(&mix, is_threaded, steps)).boxed()
 }
 
-/// Draws a program: the runtime, the steps of the first thread (those that build caches first) and
-/// of further threads, and the order of the end.
+/// Draws a program: the runtime, the steps of the first thread and of further threads, and the
+/// order of the end.
 fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     let on = mix.on;
     let budgets = if on.has(Feature::Pressure) {
@@ -50,7 +52,7 @@ fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     let threads = if is_threaded && on.has(Feature::Threads) { 1..4 } else { 0..1 };
     let beside = vec(vec(some_steps(mix), 1..steps).prop_map(|steps| steps.concat()), threads);
     let ending = Just([0u8, 1, 2, 3, 4, 5]).prop_shuffle();
-    // Steps that create objects come first.
+    // Caches are built first: most other steps need one.
     let first = vec((0..CACHES, choices(on)).prop_map(|(c, choices)| Step::Build(c, choices)), 1..4);
     (shape, first, vec(some_steps(mix), 1..steps), beside, ending)
         .prop_map(|(shape, mut first, steps, beside, ending)| {

@@ -1,22 +1,23 @@
 //! A value that detects a use after its drop: a canary, a box of its own, and an entry in a ledger.
 //!
 //! The check works without a sanitizer: a dropped token's memory has a wrong canary, or its ledger
-//! entry says that it was dropped. Every key, value and item of a program contains one.
+//! entry says that it was dropped. Every key, value, item and captured state that has a `Drop`
+//! contains a token.
 //!
-//! A type that is added to programs must contain one.
+//! A type that is added to programs must contain a token, if it has a `Drop`.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 
 use crate::callback::{self, Callback};
 
-/// Tokens that a process can make.
+/// Tokens that a process can make, at most.
 const LIVES: usize = 1 << 22;
 const CANARY: u64 = 0x5EED_CAFE_0B57_AC1E;
 const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
 
 const ALIVE: u8 = 1;
 const DROPPED: u8 = 2;
-/// Alive, and possibly for ever: held back by a leaked guard or a hash chain.
+/// Alive, and possibly for ever: `alive_since` leaves it out.
 const LAX: u8 = 3;
 
 static LEDGER: [AtomicU8; LIVES] = [const { AtomicU8::new(0) }; LIVES];
@@ -31,10 +32,10 @@ pub fn fail(what: &str) -> ! {
     std::process::abort()
 }
 
-/// The owner of a token.
+/// The name of a token: where its object belongs, and which of several it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The cache or list.
+    /// The number of the cache; 0 for objects outside of caches, `u32::MAX` for keys.
     pub home: u32,
     pub key: u32,
     pub version: u32,
@@ -46,7 +47,7 @@ impl Tag {
     }
 }
 
-/// The token: see the module.
+/// A token.
 #[derive(Debug)]
 pub struct Token {
     tag: Tag,
@@ -57,7 +58,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// `dropping`: the callback kind of its `Drop`.
+    /// Creates a token; `dropping` is the callback that its `Drop` enters.
     pub fn new(tag: Tag, dropping: Callback) -> Self {
         let id = NEXT.fetch_add(1, SeqCst);
         if LEDGER[id % LIVES].swap(ALIVE, SeqCst) != 0 {
@@ -68,7 +69,7 @@ impl Token {
         Self { tag, canary, id, own: Box::new(canary), dropping }
     }
 
-    /// Returns a token that may be leaked: its `Drop` may never run.
+    /// Creates a token of an object that may never be dropped: a name in hash chains.
     pub fn lax(tag: Tag, dropping: Callback) -> Self {
         let token = Self::new(tag, dropping);
         LEDGER[token.id].store(LAX, SeqCst);
@@ -95,7 +96,7 @@ impl Token {
         }
     }
 
-    /// A copy with an entry of its own in the ledger.
+    /// Returns a copy with an entry of its own in the ledger.
     pub fn copy(&self) -> Self {
         self.check("cloned");
         Self::new(self.tag, self.dropping)
@@ -114,7 +115,7 @@ impl Drop for Token {
     }
 }
 
-/// The first token of the next program.
+/// Returns the number of the first token of the next program.
 pub fn mark() -> usize {
     NEXT.load(SeqCst)
 }
@@ -124,7 +125,7 @@ pub fn has_room() -> bool {
     NEXT.load(SeqCst) < LIVES * 3 / 4
 }
 
-/// Live tokens since the mark, with the callback kind of their drop.
+/// Returns the live tokens since the mark by their distance from it, each with its drop's callback.
 pub fn alive_since(mark: usize) -> Vec<(usize, Callback)> {
     let alive = (mark..NEXT.load(SeqCst)).filter(|&id| LEDGER[id].load(SeqCst) == ALIVE);
     alive.map(|id| (id - mark, callback::ALL[usize::from(KINDS[id].load(SeqCst))])).collect()

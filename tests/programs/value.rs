@@ -1,9 +1,8 @@
 //! Values.
 //!
-//! Values differ in size, ownership and `Drop`; each has the tag of the key and cache for which it
-//! was made.
-//!
-//! A change must ensure that tag: a value of another key is found by it.
+//! Values differ in size, ownership and `Drop`. Each has the tag of the key and cache for which it
+//! was made, by which the test detects that a lookup returns another key's value. A change must
+//! keep that tag.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ pub trait Value: Clone + Send + Sync + 'static {
     fn tag(&self) -> Tag;
 }
 
-/// A value that owns memory.
+/// A value that owns memory. Its `Clone` and `Drop` are callbacks.
 #[derive(Debug)]
 pub struct Owning(Token);
 
@@ -65,7 +64,7 @@ impl Value for Large {
     }
 }
 
-/// A value without a `Drop`.
+/// A value without a `Drop`, with a check sum instead of a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain([u32; 4]);
 

@@ -29,8 +29,8 @@ pub struct World {
     /// The features that this program may use.
     pub features: Features,
     pub runtime: Place<Runtime>,
-    /// A second tree, with groups that are foreign to the runtime. Created by the first step that
-    /// needs it.
+    /// A second tree, with groups that are foreign to the runtime. The first step that needs it
+    /// creates it.
     pub other: Place<MemcgTree>,
     /// The root of the runtime. This handle keeps the root after the runtime was dropped.
     pub root: Memcg,
@@ -45,17 +45,17 @@ pub struct World {
     pub hook: Place<HookId>,
     pub store: Arc<Store>,
     pub tables: Tables,
-    /// The tokens of objects that were found under guards that are leaked: these objects are valid
-    /// for ever, which is checked after each step.
+    /// The tokens of objects that were found under leaked guards: these objects must stay alive for
+    /// ever, which is checked after each step.
     pub found_under_leaked: Mutex<Vec<&'static Token>>,
     pub armed: Mutex<Vec<Armed>>,
     pub model: Mutex<Model>,
     /// Whether one thread runs all steps, so that the model is exact.
     is_alone: AtomicBool,
-    /// Whether a guard was leaked. Objects that are retired afterwards are then never dropped.
+    /// Whether a guard was leaked: objects that are retired afterwards are never dropped.
     pub has_leaked: AtomicBool,
-    /// Whether a `Drop` other than a list item's panicked: a value that was being returned is then
-    /// leaked (rust-lang/rust#47949).
+    /// Whether a `Drop` other than a list item's panicked: a value that was being returned
+    /// meanwhile is leaked (rust-lang/rust#47949).
     pub may_leak: AtomicBool,
     /// The number of the next cache, by which the model knows it.
     next_cache: AtomicU32,
@@ -69,7 +69,7 @@ const ALWAYS_MAX: u32 = 3000;
 
 static CURRENT: RwLock<Option<Arc<World>>> = RwLock::new(None);
 
-/// The world of the running program.
+/// Returns the world of the running program, for callbacks.
 pub fn current() -> Option<Arc<World>> {
     CURRENT.read().unwrap().clone()
 }
@@ -83,7 +83,8 @@ fn places<T>(count: u8) -> Vec<Place<T>> {
     (0..count).map(|_| Mutex::new(None)).collect()
 }
 
-/// Replaces the object of a slot. The caller drops the old one without holding its lock.
+/// Replaces the object of a slot, and returns the old one, which the caller drops: its drop may run
+/// callbacks, and here the lock of the slot is no longer held.
 pub fn swap<T>(place: &Place<T>, new: Option<T>) -> Option<T> {
     std::mem::replace(&mut *place.lock().unwrap(), new)
 }
@@ -93,8 +94,7 @@ pub fn at<T>(places: &[Place<T>], at: u8) -> &Place<T> {
 }
 
 impl World {
-    /// Creates the world of a program: its runtime and empty slots. The second tree is created by
-    /// the first step that needs it.
+    /// Creates the world of a program: its runtime and empty slots.
     pub fn new(features: Features, shape: &RuntimeChoices, is_alone: bool) -> Self {
         let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
         let budget = ByteSize::kib(shape.budget_kib.into());
@@ -196,7 +196,8 @@ impl World {
         IS_ARMED.store(true, SeqCst);
     }
 
-    /// Takes the action to be executed in this callback now.
+    /// Takes the action to be executed in this callback now; if calls must be skipped first, counts
+    /// this one.
     pub fn disarm(&self, callback: Callback) -> Option<Action> {
         let mut armed = self.armed.lock().unwrap();
         let at = armed.iter().position(|armed| armed.callback == callback)?;

@@ -17,9 +17,10 @@ use crate::step::{ComputeAnswer, Life, Loading, Step, KEYS};
 use crate::token::{fail, Tag};
 use crate::world::{at, swap, World};
 
-/// Callbacks insert under other keys, which the model does not contain.
+/// The first key of callbacks: the model does not contain their keys.
 pub const WILD: u32 = 100;
 
+/// Returns the number to be added to a step's key: [`WILD`] inside of a callback, otherwise 0.
 pub fn wild() -> u32 {
     if is_inside() {
         WILD
@@ -28,7 +29,8 @@ pub fn wild() -> u32 {
     }
 }
 
-/// Returns the model, if it can check this step: not inside of callbacks, which write other keys.
+/// Calls `f` with the model, if the model can check this step: one thread runs all steps, hashes
+/// are consistent, and the step is not inside of a callback, where keys are others.
 fn model(world: &World, cache: &dyn AnyCache, f: impl FnOnce(&mut Model)) {
     if world.is_alone() && cache.is_honest() && !is_inside() {
         f(&mut world.model.lock().unwrap());
@@ -60,7 +62,7 @@ pub fn handles(world: &Arc<World>, step: &Step) {
             cache.look(&world.group(*place));
             let len = cache.len();
             model(world, &*cache, |model| {
-                // The model does not contain inserts by callbacks.
+                // There may be more entries than in the model, from inserts by callbacks.
                 if model.must_have(cache.id()).is_some_and(|must| len < must) {
                     fail(&format!(
                         "cache {} has {len} entries, {:?} were put",
@@ -74,6 +76,7 @@ pub fn handles(world: &Arc<World>, step: &Step) {
     }
 }
 
+/// Makes the model lossy if an entry gets a time to live or to idle.
 fn times(world: &World, life: Life) {
     if !matches!(life, Life::Default | Life::Forever) {
         world.set_lossy();
@@ -92,7 +95,7 @@ pub fn keys(world: &Arc<World>, step: &Step) {
         Step::Many { cache, count, group } => {
             let Some(cache) = world.cache(*cache) else { return };
             let group = group.map(|group| world.group(group));
-            // Many entries of one key's weight may come near the budget.
+            // Many entries may fill the budget, so that others are evicted.
             world.set_lossy();
             for key in 0..u32::from(*count) {
                 let tag = Tag::new(cache.id(), 2 * WILD + wild() * 10 + key);
@@ -130,7 +133,8 @@ pub fn keys(world: &Arc<World>, step: &Step) {
             cache.touch(*key, *life);
         }
         Step::Load(cache, key, how) => {
-            // Two threads would wait for each other if the loader of each loads the other's key.
+            // Loaders of two threads may request each other's keys: `tests/loads.rs` tests such
+            // loads, which are left out here.
             if is_loading() && !world.is_alone() {
                 return;
             }
@@ -170,7 +174,7 @@ fn load(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, how: Loading) {
     model(world, cache, |model| match found {
         Some(found) if found.version == tag.version => {
             model.seen(tag.home, tag.key, None, "load");
-            // The value may have found no room.
+            // The value may have found no room, and then is returned but not cached.
             if model.is_lossy {
                 model.maybe_put(tag);
             } else {
@@ -241,7 +245,7 @@ pub fn whole(world: &Arc<World>, step: &Step) {
         } else {
             let saved = world.saved.lock().unwrap().pop();
             if let Some(saved) = saved {
-                // Restored entries are older than the model's versions.
+                // The model does not have the versions of the saved entries.
                 world.model.lock().unwrap().ignore(cache.id());
                 cache.load_saved(saved);
             }
@@ -257,7 +261,7 @@ pub fn whole(world: &Arc<World>, step: &Step) {
             or_panicked(|| cache.retain(&mut |key| is_inside() && key < WILD || key % modulus == 0), all_uncertain);
             (0..KEYS).filter(|key| key % modulus != 0).for_each(gone);
         }
-        // Callbacks must not remove the model's keys.
+        // Callbacks must not remove the model's keys, so they only collect.
         Step::Clear(_) | Step::Churn(_) if is_inside() => cache.collect(),
         Step::Churn(_) => {
             for key in 0..KEYS {

@@ -3,10 +3,10 @@
 //!
 //! Slots 0 to 5 of `World::groups` are for groups of the runtime's tree, the others for groups of
 //! `World::other`, which are foreign to the runtime. `World::group` returns the root for an empty
-//! slot; `tree_group` also does for a foreign group. A step that may evict entries calls
-//! `World::set_lossy` first: the model then permits missing entries.
+//! slot, `tree_group` for a foreign group as well.
 //!
-//! A change must ensure that a step that may evict calls `World::set_lossy` first.
+//! A change must ensure that a step that may evict entries calls `World::set_lossy` first: the
+//! model then permits missing entries.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::step::{GroupLimit, Step};
 use crate::token::{fail, Token};
 use crate::world::{at, swap, World};
 
-/// An offline hook that checks its arguments. The token detects a call after the hook's drop.
+/// An offline hook that checks its arguments; its token detects a call after the hook's drop.
 struct Hook(Token);
 
 impl OfflineHook for Hook {
@@ -32,9 +32,9 @@ impl OfflineHook for Hook {
     }
 }
 
-/// Runs a step on groups, and updates the model's expectation of evictions.
+/// Runs a step on groups.
 pub fn groups(world: &Arc<World>, step: &Step) {
-    // The last one is a path, for `Runtime::group`.
+    // The last one is a path, which only `Runtime::group` takes.
     const NAMES: [&str; 4] = ["a", "b", "c", "d/e"];
     match step {
         // Slots from 6 on: a group of the other tree.

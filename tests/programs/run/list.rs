@@ -1,8 +1,9 @@
 //! Steps on foreign lists, shrinkers and items.
 //!
-//! Items are shared or owned by the list; the test counts them per group and compares.
+//! Items are shared with the slots, or boxes that only their list owns. `Lists` counts the boxes of
+//! each group; after each step `run.rs` compares these counts with the library's.
 //!
-//! A step that is added must update those counts.
+//! A step that is added and adds boxes must count them (`Lists::add_boxes`).
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use crate::item::{Foreign, Lists, Shared};
 use crate::step::Step;
 use crate::world::{at, swap, World};
 
-/// Runs a step on lists, items and foreign shrinkers, and compares the counts.
+/// Runs a step on lists, items and foreign shrinkers.
 pub fn lists(world: &Arc<World>, step: &Step) {
     match step {
         Step::MakeList(place, how) => {
             let runtime = world.runtime().filter(|_| how % 2 != 0);
             let lists = match &runtime {
-                // With the occupancy of a shrinker that is never registered, or of a registered
+                // The lists notify a shrinker: one that is never registered, or for 3 a registered
                 // one.
                 Some(runtime) => {
                     let Ok(prepared) = runtime.registry().builder("foreign").seeks(u32::from(*how)).alloc() else {
@@ -69,7 +70,8 @@ pub fn lists(world: &Arc<World>, step: &Step) {
                 && whose.is_some() != removed.is_some()
                 && world.features.has(crate::feature::Feature::Shrinkers)
             {
-                // A shrinker on another thread may have removed it first.
+                // Both results are valid: a shrinker on another thread may have removed the item
+                // in between.
                 drop(whose);
             }
         }
@@ -97,7 +99,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
             let mut gone = Isolated::new();
             lists.walk(group.as_ref(), World::node(*node), (*nr).into(), turns, &mut gone);
             put_aside(world, gone);
-            // A cheap check of invariants.
+            // These must not panic in any state.
             for node in 0..3 {
                 let _ = (lists.shared.count_node(World::node(node)), lists.shared.pairs(), lists.shared.footprint());
             }
@@ -120,6 +122,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
     }
 }
 
+/// Adds items to `World::isolated`.
 fn put_aside(world: &World, isolated: Isolated<Shared>) {
     for item in isolated {
         item.token.check("put aside");
@@ -128,7 +131,8 @@ fn put_aside(world: &World, isolated: Isolated<Shared>) {
     }
 }
 
-/// Ends a registration, or stores it for later if its callback runs on this thread.
+/// Ends a registration. If that is refused, because its callback runs on this thread, puts it into
+/// the slot, or leaks it if the slot is in use.
 fn unregister(world: &World, place: u8, registration: Option<lowwater::Registration>) {
     let Some(Err((_, registration))) = registration.map(lowwater::Registration::unregister) else { return };
     let mut place = at(&world.registrations, place).lock().unwrap();

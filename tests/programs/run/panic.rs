@@ -19,7 +19,8 @@ pub fn catch_intended(f: impl FnOnce()) {
     }
 }
 
-/// Runs a closure. If it panics, runs `then` and resumes the panic.
+/// Runs a closure. If it panics, runs `then`, which notes that the result is uncertain, and resumes
+/// the panic.
 pub fn or_panicked<R>(f: impl FnOnce() -> R, then: impl FnOnce()) -> R {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => result,

@@ -1,9 +1,7 @@
 //! Steps on a runtime: pressure, maintenance, charges.
 //!
-//! After a step that may evict, the model no longer demands that entries exist
-//! (`World::set_lossy`).
-//!
-//! A step that is added and may evict must set it.
+//! A step that is added and may evict entries must call `World::set_lossy` first: the model then
+//! permits missing entries.
 
 use std::sync::Arc;
 
@@ -67,6 +65,7 @@ pub fn tree_group(world: &World, group: u8) -> Memcg {
     }
 }
 
+/// A debt listener; its token detects a call after the listener's drop.
 struct Debts(Token);
 
 impl DebtListener for Debts {
@@ -76,6 +75,7 @@ impl DebtListener for Debts {
     }
 }
 
+/// Creates a token for state that a shrinker, hook or listener captures.
 pub fn captured() -> Token {
     Token::new(Tag::new(0, 0), Callback::CaptureDrop)
 }
@@ -104,7 +104,7 @@ pub fn charges(world: &Arc<World>, step: &Step) {
         Step::Charge(group, bytes) => {
             let Some(runtime) = world.runtime() else { return };
             let (group, bytes) = (tree_group(world, *group), ByteSize::new((*bytes).into()));
-            // During a panic it is not known whether it was charged.
+            // If a callback panics, no charge is noted: the library must not have charged then.
             if runtime.charge(&group, bytes).is_ok() {
                 world.charges.lock().unwrap().push((group, bytes));
             }

@@ -1,9 +1,8 @@
-//! Objects kept across steps, and steps inside of a scope: under a guard, in a walk, on other
-//! threads.
+//! Objects kept across steps, and steps inside of a scope: under a guard or reader, during an
+//! iteration, without reclaim, on other threads.
 //!
-//! Guards and locks so cover other steps, in every nesting.
-//!
-//! A scope that is added must end before the program's last checks.
+//! Scopes nest, so programs also run steps under several guards. A scope that is added must end
+//! before the program's last checks.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use crate::storage::{self, Stored};
 use crate::token::fail;
 use crate::world::World;
 
+/// Keeps an object in a storage of this thread, or leaks it.
 pub fn keep(world: &Arc<World>, what: Keep, storage: Storage) {
     if matches!(storage, Storage::Leak) {
         world.has_leaked.store(true, SeqCst);
@@ -36,7 +36,7 @@ pub fn keep(world: &Arc<World>, what: Keep, storage: Storage) {
     }
 }
 
-/// Runs steps inside of a scope: under a guard, in a walk or callback scope, or on other threads.
+/// Runs steps inside of a scope. If the scope's slot is empty, the steps run without it.
 pub fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
     match scope {
         Scope::Guard => {
@@ -94,7 +94,7 @@ pub fn thread(world: &Arc<World>, steps: &[Step]) {
     storage::release();
 }
 
-/// Waits for a thread; an intended panic at a thread-local's end is no failure.
+/// Waits for a thread. An intended panic is no failure: a drop in `storage::release` may panic.
 pub fn join(thread: std::thread::JoinHandle<()>) {
     if let Err(payload) = thread.join() {
         if payload.downcast_ref::<IntendedPanic>().is_none() {

@@ -1,8 +1,6 @@
 //! Waits for work on the library's threads.
 //!
-//! With a time limit: a housekeeper that does not work any more is a failure.
-//!
-//! A change must keep the time limit.
+//! A change must keep the time limit, which detects a housekeeper that no longer works.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +11,7 @@ use crate::token::fail;
 /// The longest wait for work on the library's threads.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until a condition holds.
+/// Waits until `holds` returns true; after `patience` fails with the message of `otherwise`.
 pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {
     let begin = Instant::now();
     while !holds() {
@@ -24,7 +22,7 @@ pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() 
     }
 }
 
-/// Waits until the housekeeper has ended a dropped group.
+/// Drops a group, and waits until the housekeeper has ended it.
 pub fn keeper_works(runtime: &Runtime) {
     if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
         until(PATIENCE, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());

@@ -1,8 +1,7 @@
 //! Generators of steps on caches.
 //!
-//! The weights make small caches with few keys, so that steps meet.
-//!
-//! A step that is added gets a weight by how often it must meet others.
+//! There are few slots and keys, so that different steps often act on the same entry. A step that
+//! is added gets a weight by how often programs should contain it.
 
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -23,6 +22,7 @@ fn life(on: Features) -> BoxedStrategy<Life> {
     .boxed()
 }
 
+/// Draws the configuration of a cache.
 pub fn choices(on: Features) -> impl Strategy<Value = CacheChoices> {
     let hashing = if on.has(Feature::LyingHashers) { 0..12u8 } else { 0..11 };
     let weights = prop_oneof![Just(0u16), 0..200u16, Just(4000u16), Just(40_000)];

@@ -1,7 +1,7 @@
-//! Families: steps that are rarely drawn in succession, and that found defects.
+//! Families: sequences of steps that are rarely drawn one by one, and that found defects.
 //!
-//! Each function is one family, named in the table of `main.rs` with the defect that it found. A
-//! new defect of a kind that single steps rarely reach gets a family.
+//! The table of `main.rs` names each family with the defect that it found. A new defect of a kind
+//! that single steps rarely reach gets a family, and a row there.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::callback::{Action, Callback};
 use crate::feature::{Feature, Features};
 use crate::step::{CacheChoices, Life, Scope, Step, WalkTurn, CACHES, KEYS, LISTS};
 
-/// A family: steps that are rarely drawn in succession, and that found defects.
+/// Draws a family.
 pub fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
     let on = mix.on;
     let on = |feature| u32::from(on.has(feature));
@@ -25,10 +25,11 @@ pub fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
     .boxed()
 }
 
-/// A reader of the first table has found names while they move to the second, which is dropped.
+/// A reader of the first table keeps names that it has found, while they move to the second table
+/// and that one is dropped.
 fn moves_between_chains() -> BoxedStrategy<Vec<Step>> {
     let names = vec((0..KEYS, any::<bool>()), 1..6).prop_map(|names| {
-        // A new name, or the existing one.
+        // A new name, because the slot's old one is dropped first, or the existing one.
         let names =
             names.into_iter().map(|(key, is_new)| [is_new.then_some(Step::Chain(key, 4)), Some(Step::Chain(key, 0))]);
         names.flatten().flatten().collect::<Vec<_>>()
@@ -51,7 +52,8 @@ fn moves_between_chains() -> BoxedStrategy<Vec<Step>> {
         .boxed()
 }
 
-/// Groups of two trees, which have the same ids, in one list.
+/// Boxes of groups of two trees in one list: slots 0 and 1 have groups of the runtime's tree, 6 and
+/// 7 groups of the second tree, which may have the same ids.
 fn two_trees_in_a_list(on: Features) -> BoxedStrategy<Vec<Step>> {
     let groups = || proptest::sample::select(vec![0u8, 1, 6, 7]);
     let end = if on.has(Feature::GroupsEnd) { 2 } else { 0 };
@@ -76,6 +78,7 @@ fn two_trees_in_a_list(on: Features) -> BoxedStrategy<Vec<Step>> {
         .boxed()
 }
 
+/// Returns a cache whose listener drops the handle in the slot `ends`.
 fn listening(ends: u8) -> CacheChoices {
     CacheChoices {
         kind: 0,
@@ -109,7 +112,8 @@ fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
         .boxed()
 }
 
-/// Two caches on two threads; the listener of each drops the last handle of the other.
+/// Evicts from two caches on two or three threads; the listener of each drops the other's last
+/// handle.
 fn caches_end_each_other() -> BoxedStrategy<Vec<Step>> {
     (0..CACHES, 1..CACHES, 0..3u8)
         .prop_map(|(one, further, how)| {

@@ -1,7 +1,6 @@
 //! Generators of steps on foreign lists.
 //!
-//! Items are added to groups of both trees, which may have equal ids.
-//!
+//! Items are added to groups of both trees, which may have equal ids: a list must not confuse them.
 //! A change must keep both trees.
 
 use proptest::collection::vec;

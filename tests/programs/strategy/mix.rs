@@ -3,7 +3,8 @@
 //! Every program draws its own weights, so that some programs consist mostly of one kind; with
 //! equal weights rare combinations would hardly occur.
 //!
-//! A new kind of steps must be able to get the weight 0.
+//! A new kind of steps should be able to get the weight 0. Caches, armed callbacks and kept objects
+//! have at least a small one.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use crate::callback::{self, Callback};
 use crate::feature::Features;
 
-/// The mix of a program: each program has its own, so that some run many rare steps.
+/// The features, weights and callbacks of one program.
 #[derive(Clone, Debug)]
 pub struct Mix {
     pub on: Features,
@@ -23,8 +24,10 @@ pub struct Mix {
     pub families: u32,
 }
 
+/// Draws a mix.
 pub fn mix(on: Features) -> impl Strategy<Value = Mix> {
-    // Two of three features, and a family of steps in three out of four.
+    // A feature is on in three of four programs, since a bit of `a | b` is; every second program
+    // has families.
     let masks = (any::<u32>(), any::<u32>()).prop_map(|(a, b)| a | b);
     let weight = || prop_oneof![1 => Just(0u32), 3 => 1..30u32];
     let weights = (5..40u32, weight(), weight(), weight(), weight(), 1..25u32, 1..25u32);

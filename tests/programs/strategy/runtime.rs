@@ -1,9 +1,9 @@
 //! Generators of steps on a runtime and its groups.
 //!
-//! Limits are near the bytes in use, so that they matter.
+//! Limits are drawn near the bytes that programs use, so that they cause evictions.
 //!
-//! A step that is added belongs into one of the three parts: those that leave memory as it is,
-//! those that may evict, those that end groups.
+//! A step that is added belongs into one of three parts: steps that evict nothing (`calm`), steps
+//! that may evict (`pressure`), and steps that end groups (`end`).
 
 use proptest::prelude::*;
 

@@ -1,9 +1,8 @@
 //! Generators of single steps: those without nested steps, those that arm callbacks, those with
 //! nested steps.
 //!
-//! Nested steps have a small depth, since each level multiplies the length.
-//!
-//! A change must ensure that bound.
+//! A change must keep the depth of nested steps at 2: each level multiplies the length of a
+//! program.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,7 +15,7 @@ use crate::callback::{Action, Callback};
 use crate::feature::{Feature, Features};
 use crate::step::{Keep, Life, Scope, Step, Storage, CACHES, GROUPS, ITEMS, KEYS, LISTS};
 
-/// A step without nested steps.
+/// Draws a step without nested steps.
 fn leaf(mix: &Mix) -> BoxedStrategy<Step> {
     let (on, [of_caches, of_runtimes, of_lists, indexes, chains, ..]) = (mix.on, mix.weights);
     let times = u32::from(on.has(Feature::Times));
@@ -31,6 +30,7 @@ fn leaf(mix: &Mix) -> BoxedStrategy<Step> {
     .boxed()
 }
 
+/// Draws a step that arms a callback; if the switches forbid that action, a sweep.
 fn arm(mix: &Mix) -> BoxedStrategy<Step> {
     let on = mix.on;
     let action = prop_oneof![
@@ -50,7 +50,7 @@ fn arm(mix: &Mix) -> BoxedStrategy<Step> {
     prop_oneof![15 => armed, uses => always].boxed()
 }
 
-/// Whether the switches allow the armed action.
+/// Returns whether the switches allow the armed action.
 fn is_on(on: Features, step: &Step) -> bool {
     let Step::Arm { callback, action, .. } = step else { return true };
     match (callback, action) {
@@ -118,6 +118,7 @@ fn scope(on: Features) -> impl Strategy<Value = Scope> {
     ]
 }
 
+/// Draws any step, with nested ones up to two levels deep.
 pub fn step(mix: &Mix) -> BoxedStrategy<Step> {
     let (on, [.., arms, keeps]) = (mix.on, mix.weights);
     let flat = prop_oneof![100 => leaf(mix), arms => arm(mix), keeps => keep(on), 3 => Just(Step::Release)].boxed();
