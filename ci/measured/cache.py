@@ -47,7 +47,7 @@ def collect_several(outputs):
 def render_several(figures):
     idle = figures["idle"]
     rows = [
-        ["A filled and idle; hit ratio of B with 100, 1,000, 5,000, 20,000 hot entries, in each eviction order, in the root or in groups of their own",
+        ["hit ratio of B (100, 1,000, 5,000, 20,000 hot entries) beside a filled, idle A, in each eviction order, in the root or in groups of their own",
          f"at least {idle['least']:.3f} in all {idle['cases']} cases"],
         ["share of the second of two caches in equal use, uniform and Zipf, in each eviction order", span(figures["equal"], "{:.2f}")],
         ["share of a foreign LRU beside a `Cache`, or beside another foreign one", span(figures["foreign"], "{:.2f}")],
@@ -96,8 +96,8 @@ def render_mixes(figures):
         run = figures[key]
         average = bold(f"{run['to_static']:+.2f}", run["to_static"] < STATIC_MIN and key != "with")
         worst = bold(f"{run['worst']:+.1f}", run["worst"] < WORST_MIN and key == "without")
-        rows.append([title.format(run["mixes"]), f"{average} ({worst}) points", f"{run['to_shared']:+.2f}", run["not_below"], f"{run['cost']:.3f}"])
-    return table(["mixes", "hit ratio to the best static split, mean (worst)", "to one shared cache, mean", "not below that", "miss cost to static"], rows)
+        rows.append([title.format(run["mixes"]), f"{average} ({worst})", f"{run['to_shared']:+.2f}", run["not_below"], f"{run['cost']:.3f}"])
+    return table(["mixes", "hit ratio to the best static split, points, mean (worst)", "to one shared cache, mean", "not below that", "miss cost to static"], rows)
 
 
 LOADS = {

@@ -1,4 +1,4 @@
-"""Sections about checks: in a kernel, soak, failing allocations, coverage, sanitizers, fuzzing."""
+"""Sections about checks: in a kernel, soak, failing allocations, coverage, fuzzing."""
 import re
 
 from section import Section, as_table
@@ -30,6 +30,5 @@ SECTIONS = [
     Section("soak", ["ci/soak.sh 60 25"], "1 h", as_table),
     Section("faults-memory", ["cargo test --test faults_memory -- --nocapture"], "5 min", as_table, collect_faults, is_timed=False),
     Section("coverage", ["ci/coverage.sh"], "30 min", as_table, collect_coverage, is_timed=False),
-    Section("sanitizers", ["for kind in memory careful miri valgrind; do ci/sanitize.sh $kind; done"], "hours", as_table),
     Section("fuzz", ["ci/fuzz.sh 1800"], "4 h", as_table),
 ]

@@ -9,9 +9,16 @@ from section import Section, bold, table
 BEGIN, END = "<!-- benches/comparison: begin -->", "<!-- benches/comparison: end -->"
 SCRATCH = Path("target/measured")
 ZIPF, HITS = "a tenth of the keys fits", "100 % hits"
+# The begins of the titles of throughputs, each with its column and its note.
+THROUGHPUTS = {
+    ZIPF: ("zipf", "a tenth of 10,000,000 keys fits; a get, and an insert on a miss"),
+    HITS: ("hits", "gets of 1,000,000 keys, room for twice as many"),
+    "95 % gets": ("95-5", "the same, with 5 % inserts over what is there"),
+}
 OURS = "lowwater"
 # Titles, or their begins.
 BETTER, RATIOS = "Where another is better", "Hit ratio, %"
+MEANS = f"{RATIOS}, mean over 13 traces x 4 sizes"
 TENANTS = "Hit ratio, %, of 1000 tenants x 10000 keys in 200000 entries;"
 RATIO_TO_OURS = "How many times as much lowwater does as the contender: "
 FIRST_LATENCY = "Inserts of new keys into a full cache, 1 thread"
@@ -75,7 +82,7 @@ def targets(figures):
         tail, longest = float(found["p99.9 us"]), int(found["max unpreempted us"])
         return f"{bold(f'{tail:.1f}', tail > tail_max)} us and {bold(f'{longest:,}', longest > longest_max)} us with {threads} thread{'s' * (threads > 1)}"
 
-    means = {row: float(found["mean"]) for row, found in at.rows("Hit ratio, %, mean").items()}
+    means = {row: float(found["mean"]) for row, found in at.rows(MEANS).items()}
     fixed = means["ref: S3-FIFO"]
     best = max((mean, name) for name, mean in means.items() if not name.startswith("ref: ") and name != OURS)
     ours = means[OURS]
@@ -106,25 +113,47 @@ def targets(figures):
 def better(rows):
     """Returns the table of the results in which another is better: a row for each section and contender."""
     merged = {}
-    for what, best, *figures in rows:
+    for what, best, _, _, ratio in rows:
         section, _, figure = what.partition(": ")
         figure, _, threads = figure.partition(", threads: ")
-        merged.setdefault((section, figure if threads else "", best), []).append([threads or figure, *figures])
-    return table(["what", "the best", "it", "ours", "ours / it"], [
-        [f"{section}: {figure + ', threads: ' if figure else ''}{lists[0]}", best, *lists[1:]]
+        merged.setdefault((section, figure if threads else "", best), []).append([threads or figure, ratio])
+    return table(["what", "the best", "ours / it"], [
+        [f"{section}: {figure + ', threads: ' if figure else ''}{lists[0]}", best, lists[1]]
         for (section, figure, best), found in merged.items()
         for lists in [[", ".join(column) for column in zip(*found)]]
     ])
 
 
-def hit_ratios(columns, rows):
-    """Returns the table of hit ratios with a row for each trace: the means of its sizes."""
+def throughputs(figures):
+    """Returns the throughputs as two tables, with the figures of all numbers of threads in one cell."""
+    at = Tables(figures)
+    loads = [(column, at.rows(title)) for title, (column, _) in THROUGHPUTS.items()]
+    assert all(row.get("refused", "0") == "0" for _, rows in loads for row in rows.values()), "these tables have no room for refused inserts"
+    caches = list(dict.fromkeys(cache for _, rows in loads for cache in rows))
+
+    def cells_of(cache, *kinds):
+        # A figure that is the same with each number of threads is written once.
+        return [", ".join(dict.fromkeys(rows[cache][kind] for kind in kinds)) if cache in rows else "" for _, rows in loads]
+
+    mops = [[cache, *cells_of(cache, *(f"Mops, threads: {threads}" for threads in (1, 2, 4)))] for cache in caches]
+    rest = [[cache, *cells_of(cache, "cpu ns/op, 1", "cpu ns/op, 2"), *cells_of(cache, "hit %, 1", "hit %, 2")] for cache in caches]
+    columns = [column for column, _ in loads]
+    return [
+        *(f"* {column}: {note}." for column, note in THROUGHPUTS.values()), "",
+        *table(["Mops, threads: 1, 2, 4", *columns], mops), "",
+        *table(["threads: 1, 2, or both", *(f"cpu ns/op, {column}" for column in columns), *(f"hit %, {column}" for column in columns)], rest),
+    ]
+
+
+def hit_ratios(columns, rows, means):
+    """Returns the table of hit ratios with a row for each trace, the means of its sizes, and the rows of the other table."""
     traces = {}
     for place, *ratios in rows:
         traces.setdefault(place.split(", ")[0], []).append([float(ratio) for ratio in ratios])
-    columns = ["trace", *(column.removeprefix("ref: ") for column in columns[1:])]
-    means = {name: [sum(column) / len(column) for column in zip(*found)] for name, found in traces.items()}
-    return table(columns, [[name, *(f"{mean:.1f}" for mean in found)] for name, found in means.items()])
+    lines = [[name, *(f"{sum(column) / len(column):.1f}" for column in zip(*found))] for name, found in traces.items()]
+    labels = {"mean": "mean", "of 50 entries and more": "mean of 50 entries and more", "held at the end, at most, of what it may": "most entries at the end, of the capacity"}
+    lines += [[label, *(means[name][kind] for name in columns[1:])] for kind, label in labels.items()]
+    return table(["trace", *(column.removeprefix("ref: ") for column in columns[1:])], lines)
 
 
 def without(found, *left_out):
@@ -135,10 +164,11 @@ def without(found, *left_out):
 
 
 def tenants(alone, beside):
-    """Returns the tables without and with a scan as one."""
-    columns, rows = without(alone, "held", "refused")
-    beside_columns, beside_rows = without(beside, "held", "refused")
-    return table([*columns, *(f"{column}, scan" for column in beside_columns[1:])], [[*row, *other[1:]] for row, other in zip(rows, beside_rows)])
+    """Returns the tables without and with a scan as one, with the figures of each in one cell."""
+    (columns, rows), (_, beside_rows) = without(alone, "held", "refused"), without(beside, "held", "refused")
+    figures = ", ".join(columns[1:])
+    return table([columns[0], figures, "the same beside a scan"],
+                 [[row[0], ", ".join(row[1:]), ", ".join(other[1:])] for row, other in zip(rows, beside_rows)])
 
 
 def latencies(figures):
@@ -172,17 +202,20 @@ def section(found, figures):
     if title == BETTER:
         lines = better(rows)
     elif title == RATIOS:
-        title, lines = f"{RATIOS}, means of {SIZES}", hit_ratios(columns, rows)
+        title, lines = f"{RATIOS}, means of {SIZES}", hit_ratios(columns, rows, Tables(figures).rows(MEANS))
+        plots = plots_of([MEANS])
+    elif title.startswith(ZIPF):
+        title, lines, plots = "Throughput, Zipf 0.99", throughputs(figures), plots_of(THROUGHPUTS)
     elif title.startswith(TENANTS):
         beside = next(other for other in figures["tables"] if other["title"].startswith(TENANTS) and other is not found)
-        title, lines = f"{TENANTS} without a scan, and beside one with half of all requests", tenants(found, beside)
+        title, lines = f"{TENANTS} one more scans, with half of all requests", tenants(found, beside)
         plots.append(beside["plot"])
     elif title.startswith(FIRST_LATENCY):
         title, lines, plots = "p50, p99, p99.9 and the longest that was not preempted, us; 1000000 entries", latencies(figures), plots_of(LATENCIES.values())
     elif title.startswith(ENTRIES):
         title, lines, plots = f"{title}, and those of a cache, the mean of 1000", memory(figures), plots_of([ENTRIES, CACHES, TENANT])
     else:
-        lines = table(*without(found, "refused", "held", "reads", "max us", "cpu ns/op, 4", "hit %, 4"))
+        lines = table(*without(found, "reads", "max us"))
     pictures = [" ".join(f"![plot]({plot})" for plot in plots)] if plots[0] else []
     return ["", f"#### {title}", "", *lines, *([""] if pictures else []), *pictures]
 
@@ -190,7 +223,7 @@ def section(found, figures):
 def render(figures):
     lines = [f"Versions: {figures['about']}", "", *targets(figures)]
     # The ratios of throughputs follow from the tables before them.
-    in_others = (RATIO_TO_OURS, CACHES, TENANT, f"{TENANTS} one more scans", *list(LATENCIES.values())[1:])
+    in_others = (RATIO_TO_OURS, CACHES, TENANT, MEANS, f"{TENANTS} one more scans", *list(LATENCIES.values())[1:], *list(THROUGHPUTS)[1:])
     for found in figures["tables"]:
         if not found["title"].startswith(in_others):
             lines += section(found, figures)

@@ -50,11 +50,11 @@ def result(section):
 
 
 def origin(section, run):
-    """Returns a line about the run: machine, date, commit and control."""
+    """Returns a line about the run: machine (unless A, as the page says), date, commit and control."""
     if section.source:
         return f"The counts are those of `{section.source}`."
     at = f"commit {run['commit']}" if "commit" in run else f"recorded with {run['recorded_with']}"
-    parts = [f"machine {run['machine']}", run["date"], at]
+    parts = [*([] if run["machine"] == "A" else [f"machine {run['machine']}"]), run["date"], at]
     if "control" in run:
         parts.append(f"control {run['control']:.2f}")
     return f"{'; '.join(parts)}."

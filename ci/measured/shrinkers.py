@@ -93,10 +93,8 @@ def render_direct_reclaim(figures):
 SECTIONS = [
     Section("skip-empty", ["cargo bench --bench skip_empty -- --quick --noplot"], "2 min", render_skip_empty, collect_skip_empty),
     Section("drop-caches", [
-        "cargo build --release --example drop_caches",
         "for n in 1 2 3 4 5; do cargo run --release --example drop_caches -- --memcgs 4000 --mounts 4000 --json; done",
-        "cargo run --release --example drop_caches -- --memcgs 4000 --mounts 4000 --live-pairs 3 --no-every --json",
-        "cargo run --release --example drop_caches -- --memcgs 10000 --mounts 10000 --live-pairs 3 --no-every --json",
+        "for n in 4000 10000; do cargo run --release --example drop_caches -- --memcgs $n --mounts $n --live-pairs 3 --no-every --json; done",
     ], "1 min", render_drop_caches, collect_drop_caches),
     Section("direct-reclaim", [
         "chrt -r 1 cargo run --release --example deferred_tail -- --time cpu --seconds 1 --json",
