@@ -123,7 +123,7 @@ impl Hash for Key {
             Lie::Hash => world.call().hash(state),
             Lie::All if world.call() % 4 == 0 => world.call().hash(state),
             Lie::HashPanics | Lie::All if world.call() % world.panics_one_in == 0 => {
-                std::panic::panic_any("the key's own fault")
+                std::panic::panic_any(KeyFault)
             }
             _ => (number + world.moved.load(Relaxed)).hash(state),
         }
@@ -137,7 +137,7 @@ impl PartialEq for Key {
             match world.lie {
                 Lie::Eq | Lie::All if world.call() % 2 == 0 => return world.call() % 2 == 0,
                 Lie::EqPanics | Lie::All if world.call() % world.panics_one_in == 0 => {
-                    std::panic::panic_any("the key's own fault")
+                    std::panic::panic_any(KeyFault)
                 }
                 _ => {}
             }
@@ -159,19 +159,26 @@ fn cache(runtime: &Runtime) -> Lying {
     Cache::<Key, Value>::builder(runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap()
 }
 
-/// Calls `f`, and returns `None` if it panics: panics of keys reach the caller, and are no fault of
-/// the cache. Messages of the keys' own panics are not printed.
+/// The payload of a panic in a key's own code.
+struct KeyFault;
+
+/// Calls `f`, and returns `None` if a key panics: such panics reach the caller, and are no fault of
+/// the cache. They are not printed. Any other panic is passed on.
 fn try_it<R>(f: impl FnOnce() -> R) -> Option<R> {
     static QUIET: std::sync::Once = std::sync::Once::new();
     QUIET.call_once(|| {
         let tell = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if !info.payload().is::<&str>() || info.location().is_none_or(|at| !at.file().ends_with("lying_keys.rs")) {
+            if !info.payload().is::<KeyFault>() {
                 tell(info);
             }
         }));
     });
-    catch_unwind(AssertUnwindSafe(f)).ok()
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => Some(result),
+        Err(payload) if payload.is::<KeyFault>() => None,
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
 }
 
 /// Asserts that live values are within the charged bytes and [`HELD_BACK`], and waits until they

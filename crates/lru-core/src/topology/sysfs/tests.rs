@@ -113,7 +113,7 @@ fn a_processor_that_no_node_has_is_on_the_first_node() {
 
 #[test]
 #[should_panic(expected = "node 1 does not exist: there are 1 nodes")]
-fn os_node_panics_for_an_invalid_node() {
+fn cpus_of_panics_for_an_invalid_node() {
     let dir = Dir::with("panic", &[("online", "0\n"), ("node0/cpulist", "0\n")]);
     dir.read().unwrap().cpus_of(NodeId::new(1));
 }
