@@ -58,8 +58,24 @@ pub struct Weighed<C: OldestFirst> {
 
 struct WeighedState<C> {
     cache: C,
-    /// The sum of the weights of the entries.
+    /// The sum of the weights of the entries, and of those that are leaving.
     weight: ByteSize,
+    /// Entries that were taken out, and whose weight is yet to be subtracted.
+    leaving: u32,
+}
+
+/// An entry that is leaving; [`WeighedState::leaving`] counts it.
+struct Leaving<'a, C>(&'a Mutex<WeighedState<C>>);
+
+impl<C> Drop for Leaving<'_, C> {
+    fn drop(&mut self) {
+        lock(self.0).leaving -= 1;
+    }
+}
+
+/// Locks the state, even after a panic under the lock, which leaves at most a wrong weight.
+fn lock<C>(state: &Mutex<WeighedState<C>>) -> MutexGuard<'_, WeighedState<C>> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<C: OldestFirst> Weighed<C> {
@@ -75,7 +91,7 @@ impl<C: OldestFirst> Weighed<C> {
     ) -> Self {
         assert!(cache.pop_oldest().is_none(), "the cache is not empty: its entries have no weight");
         Self {
-            state: Mutex::new(WeighedState { cache, weight: ByteSize::ZERO }),
+            state: Mutex::new(WeighedState { cache, weight: ByteSize::ZERO, leaving: 0 }),
             weigher: Box::new(move |key, value| weigher(key, value).into()),
         }
     }
@@ -84,36 +100,38 @@ impl<C: OldestFirst> Weighed<C> {
     /// evicted for it. Call it in [`Adapted::update`](crate::Adapted::update).
     pub fn insert(&self, key: C::Key, value: C::Value) -> Option<(C::Key, C::Value)> {
         let weight = (self.weigher)(&key, &value);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let old = state.cache.push(key, value);
         state.weight += weight;
+        state.leaving += u32::from(old.is_some());
         drop(state);
         self.forget(old)
     }
 
     /// Removes an entry by the cache's own methods: the closure returns the entry that it removed.
     pub fn remove_with(&self, remove: impl FnOnce(&mut C) -> Option<(C::Key, C::Value)>) -> Option<(C::Key, C::Value)> {
-        let old = remove(&mut self.lock().cache);
+        let mut state = lock(&self.state);
+        let old = remove(&mut state.cache);
+        state.leaving += u32::from(old.is_some());
+        drop(state);
         self.forget(old)
     }
 
     /// Calls `f` with the cache, under the lock: for lookups. `f` must not insert or remove
     /// entries: they would not be weighed then, and an inserted entry is weighed when it leaves.
     pub fn with<R>(&self, f: impl FnOnce(&mut C) -> R) -> R {
-        f(&mut self.lock().cache)
+        f(&mut lock(&self.state).cache)
     }
 
-    /// Subtracts the weight of an entry that has left, and returns the entry.
+    /// Subtracts the weight of an entry that was taken out and is counted as leaving, and returns
+    /// the entry.
     fn forget(&self, old: Option<(C::Key, C::Value)>) -> Option<(C::Key, C::Value)> {
         let (key, value) = old?;
+        // Dropped also if the weigher panics.
+        let _leaving = Leaving(&self.state);
         let weight = (self.weigher)(&key, &value);
-        self.lock().weight -= weight;
+        lock(&self.state).weight -= weight;
         Some((key, value))
-    }
-
-    /// Locks the state, even after a panic under the lock, which leaves at most a wrong weight.
-    fn lock(&self) -> MutexGuard<'_, WeighedState<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,20 +141,24 @@ where
     C::Value: Send + Sync + 'static,
 {
     fn weight(&self) -> ByteSize {
-        self.lock().weight
+        lock(&self.state).weight
     }
 
     fn shrink_to(&self, target: ByteSize) {
         loop {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if state.weight <= target {
                 return;
             }
             let Some(old) = state.cache.pop_oldest() else {
-                // Entries that were removed by `with` have left their weight behind.
-                state.weight = ByteSize::ZERO;
+                // Entries that were removed by `with` have left their weight behind. Entries that are
+                // leaving are yet to subtract theirs.
+                if state.leaving == 0 {
+                    state.weight = ByteSize::ZERO;
+                }
                 return;
             };
+            state.leaving += 1;
             drop(state);
             // The entry is weighed and dropped without the lock.
             drop(self.forget(Some(old)));
@@ -146,6 +168,6 @@ where
 
 impl<C: OldestFirst> fmt::Debug for Weighed<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Weighed").field("weight", &self.lock().weight).finish_non_exhaustive()
+        f.debug_struct("Weighed").field("weight", &lock(&self.state).weight).finish_non_exhaustive()
     }
 }

@@ -322,3 +322,29 @@ fn a_foyer_cache_whose_values_panic_keeps_its_capacity() {
     }
     assert_eq!(Evict::weight(&cache), left + ByteSize::from(20 * BLOCK), "nothing bounds it");
 }
+
+/// A cache in which each entry, when it is weighed to leave, evicts the rest and inserts another.
+static RETURNS: OnceLock<Weighed<lru::LruCache<u64, u64>>> = OnceLock::new();
+
+#[test]
+fn an_entry_that_leaves_during_an_eviction_and_an_insert_leaves_an_exact_weight() {
+    const WEIGHT: u64 = 100;
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&is_armed);
+    let cache = RETURNS.get_or_init(|| {
+        Weighed::new(lru::LruCache::unbounded(), move |_, _: &u64| {
+            if armed.swap(false, Ordering::Relaxed) {
+                let cache = RETURNS.get().unwrap();
+                cache.shrink_to(ByteSize::ZERO);
+                cache.insert(2, 2);
+            }
+            WEIGHT
+        })
+    });
+    cache.insert(1, 1);
+    is_armed.store(true, Ordering::Relaxed);
+    assert!(cache.remove_with(|lru| lru.pop_entry(&1)).is_some());
+    assert_eq!(cache.weight(), ByteSize::new(WEIGHT), "of entry 2");
+    cache.shrink_to(ByteSize::ZERO);
+    assert_eq!(cache.weight(), ByteSize::ZERO);
+}
