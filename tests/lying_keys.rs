@@ -122,9 +122,7 @@ impl Hash for Key {
         match world.lie {
             Lie::Hash => world.call().hash(state),
             Lie::All if world.call() % 4 == 0 => world.call().hash(state),
-            Lie::HashPanics | Lie::All if world.call() % world.panics_one_in == 0 => {
-                std::panic::panic_any(KeyFault)
-            }
+            Lie::HashPanics | Lie::All if world.call() % world.panics_one_in == 0 => std::panic::panic_any(KeyFault),
             _ => (number + world.moved.load(Relaxed)).hash(state),
         }
     }
@@ -136,9 +134,7 @@ impl PartialEq for Key {
         if *number >= world.honest {
             match world.lie {
                 Lie::Eq | Lie::All if world.call() % 2 == 0 => return world.call() % 2 == 0,
-                Lie::EqPanics | Lie::All if world.call() % world.panics_one_in == 0 => {
-                    std::panic::panic_any(KeyFault)
-                }
+                Lie::EqPanics | Lie::All if world.call() % world.panics_one_in == 0 => std::panic::panic_any(KeyFault),
                 _ => {}
             }
         }

@@ -4,7 +4,8 @@
 //! Their memory is about to be free, but no counter shows it: a charge that failed at once would
 //! refuse an insert for nothing. So the charge waits for the other thread.
 //!
-//! A change must ensure that this wait ends with `direct_time_max`.
+//! A change must ensure that a charge waits for the other thread, and no longer than
+//! `direct_time_max`.
 
 #[path = "common/wait.rs"]
 mod wait;

@@ -2,7 +2,7 @@
 //!
 //! A foreign cache changes its weight by itself. So after each update and each eviction the charge
 //! is *settled*: raised or lowered to the present weight. The charge moves in steps of [`STEP`]
-//! bytes, so that most updates compare two numbers and write nothing:
+//! bytes, so that most updates compare two numbers and charge nothing:
 //!
 //! ```text
 //!     weight <= charged < weight + 2 steps      after a settlement, if no other thread updates

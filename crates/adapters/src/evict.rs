@@ -35,12 +35,16 @@ pub trait Evict: Send + Sync + 'static {
     /// Returns the bytes that the cache holds. Called after each update, so it should be O(1).
     fn weight(&self) -> ByteSize;
 
-    /// Evicts, by the cache's own policy, until it weighs no more than `target` or nothing more can
-    /// be evicted. Afterwards the cache may grow again without a bound of its own.
+    /// Evicts, by the cache's own policy, until the cache weighs no more than `target` or nothing
+    /// more can be evicted. Leaves no lower capacity behind, because the runtime bounds the cache:
+    /// an implementation that evicts by a lower capacity sets the old one back, also after a panic.
+    /// Exception: where the weight is the capacity (see [`evict_by`]).
     ///
-    /// Called on any thread, but not on two at once. It may take the cache's locks, so a thread
-    /// must not hold them when it charges: [`Adapted::update`](crate::Adapted::update) charges
-    /// after its closure has returned. A panic excludes the cache from reclaim.
+    /// Called on any thread, but not on two at once (`eviction.rs`). It may take the cache's locks,
+    /// so a thread must not hold them when it charges:
+    /// [`Adapted::update`](crate::Adapted::update) charges after its closure has returned. A panic
+    /// in a call by reclaim excludes the cache from reclaim. A panic in an update or a settlement
+    /// reaches the caller, and the cache stays in reclaim.
     fn shrink_to(&self, target: ByteSize);
 }
 

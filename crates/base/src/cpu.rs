@@ -4,8 +4,9 @@
 //! and nothing else; no caller may rely on it for correctness. `hint` is on fast paths (the stock
 //! of a group, the shards of a list), so it must stay a few instructions.
 
-/// Returns the number of processors that the process may use: the number of slots worth having in a
-/// per-processor structure. [`hint`] is mostly lower.
+/// Returns the number of processors that this thread may use: the number of slots worth having in a
+/// per-processor structure. [`hint`] may be higher (on systems other than Linux it is a hash), so it
+/// is reduced modulo the number of slots.
 pub fn count() -> usize {
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     {

@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | `lru` | the list's lock | |
 //! | `link` | the bucket's lock | by lookups, inside a `Reader` |
-//! | `words`, `hash`, `parent` (the address), `number`, the type and the name's length in `flags` | `d_lock`, between `seq` odd and even | by lookups, validated with `seq` |
+//! | `words`, `hash`, `parent` (the address), `number`, the type, the name's length and the setting of `UNHASHED` in `flags` | `d_lock`, between `seq` odd and even | by lookups, validated with `seq` |
 //! | all other bits of `flags` | `d_lock`; `REFERENCED` without a lock | by any thread |
 //! | `LockedFields`: `parent` (the handle), `inode`, `tail` | `d_lock` | under `d_lock` |
 //! | `count` | no lock | by any thread |

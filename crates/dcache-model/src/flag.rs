@@ -2,7 +2,8 @@
 //!
 //! All flags and the name's length share one word, so that a lookup reads them at once. Except for
 //! `REFERENCED` they change under `d_lock`, by `Dentry::update_flags`, which keeps the counters
-//! exact.
+//! exact; `TYPE`, the name's length and the setting of `UNHASHED` also between `seq` odd and even
+//! (see the table of `dentry.rs`).
 
 /// The type: two bits, 0 for a negative dentry. `kind_of` decodes them.
 pub(crate) const TYPE: u32 = 3;
@@ -21,7 +22,8 @@ pub(crate) const UNHASHED: u32 = 1 << 5;
 /// The dentry is dead or dying.
 #[doc(alias = "DCACHE_DENTRY_KILLED")]
 pub(crate) const KILLED: u32 = 1 << 6;
-/// The negative is on the protected list: it was looked up again while on probation.
+/// The negative belongs to the protected list while it is listed: it was looked up again while on
+/// probation.
 pub(crate) const PROTECTED: u32 = 1 << 7;
 /// The `NegativePolicy` was already called for this negative.
 pub(crate) const POLICY_SEEN: u32 = 1 << 8;

@@ -68,7 +68,8 @@ pub fn parse_limit_of(field: &str, text: &str) -> Result<lowwater_lru_core::Byte
     Ok(if limit.get() >= V1_UNLIMITED { lowwater_lru_core::ByteSize::MAX } else { limit })
 }
 
-/// Fuzz target: any text is parsed or rejected by every parser of this module.
+/// Fuzz target: any text is parsed or rejected by every parser of this module, and no directory
+/// that is found is outside of its mount.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };

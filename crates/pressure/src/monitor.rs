@@ -16,9 +16,12 @@
 //! it: memory that was free at a reading is not filled again, and a charge above `max` has to free
 //! as much as it takes. `max` stops at the ceiling.
 //!
-//! All decisions are made in [`Target`](super::Target) and the trim's schedule, which have no
-//! clock; this module adds the clock, a lock, and the thread. Lock order: the state's lock is taken
-//! before any lock of the memcg or the reclaimer, and is never taken inside their callbacks.
+//! The modules that decide have no clock and get the time as an argument:
+//! [`Target`](super::Target) computes the ceiling from levels, `limit.rs`, `resident.rs` and
+//! `margin.rs` compare a usage with its limit, `trim.rs` schedules trims, and `state.rs` combines
+//! them and sets `max`. This module adds the clock, a lock, and the thread. Lock order: the state's
+//! lock is taken before any lock of the memcg or the reclaimer, and is never taken inside their
+//! callbacks.
 //!
 //! A change must ensure that neither a failed source nor a panic of the trim hook stops the thread,
 //! that a failed reading leaves the limit as it was, and that `max` is not raised with the usage
@@ -107,7 +110,8 @@ struct MonitorShared {
 
 impl Monitor {
     /// Opens the sources, sets the `max` of `memcg` to `budget`, or to the part of it that the
-    /// control group leaves, and starts the thread. With [`MonitorConfig::auto`], sources that this
+    /// control group and the maximum of the resident memory leave, and starts the thread. If the
+    /// usage is above that, `max` begins at the usage and follows it down. With [`MonitorConfig::auto`], sources that this
     /// machine has are added, and those that it has not are in [`PressureStats::missing`].
     ///
     /// `memcg` must be a group of the tree that `reclaimer` serves. A group of another tree gets
@@ -203,7 +207,8 @@ impl Monitor {
         self.shared.state.lock().budget()
     }
 
-    /// Returns the budget that was set, regardless of the control group.
+    /// Returns the budget that was set, regardless of the control group and of the maximum of the
+    /// resident memory.
     pub fn asked_budget(&self) -> ByteSize {
         self.shared.state.lock().asked()
     }

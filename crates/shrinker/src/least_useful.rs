@@ -58,7 +58,7 @@ impl Round {
         Self { candidates: Candidates::new(), ranks: [i32::MAX; CANDIDATES_MAX], rank_end: i32::MAX }
     }
 
-    /// Returns true if all pairs are among the candidates.
+    /// Returns true if all pairs are candidates, because there are at most `ALL_MAX`.
     fn is_all(&self) -> bool {
         self.candidates.is_all()
     }

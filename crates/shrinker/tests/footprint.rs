@@ -1,5 +1,5 @@
 //! `Registry::footprint` compared with a counting allocator: exact to the byte, at every step of a
-//! map's life (S25).
+//! map's life. The tests of S25 (memory in proportion to live pairs) depend on it.
 //!
 //! A new allocation of the map must be added to `footprint`, or this test fails.
 //!

@@ -137,6 +137,7 @@ impl World {
     }
 }
 
+/// Prints a line that `ci/vm.sh` counts: a change of the text must be made there, too.
 fn said(what: &str, nodes: usize) {
     println!("numa: {what} on {nodes} nodes");
 }

@@ -1,7 +1,8 @@
 //! The eviction orders that a builder can choose from.
 //!
 //! [`queues`](super::queues) explains how each order uses the two lists. A new order needs a
-//! variant here, a decision in `isolate_batch` and a row in the comparison of docs/MEASURED.md.
+//! variant here, a decision in `isolate_batch`, and an entry in `ORDERS` of benches/hit_ratio.rs,
+//! which makes its column in docs/MEASURED.md.
 
 /// The order in which the entries of a tenant are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

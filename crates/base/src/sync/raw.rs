@@ -1,7 +1,9 @@
 //! A lock without data, for structures that lay out their own fields.
 //!
-//! List heads fit into one cache line only because this lock takes a byte, and a walk's callback
-//! gets the lock as a value, which `lock_api`'s guards would not allow.
+//! A structure puts this lock beside its fields, some of which are read without the lock or guarded
+//! by the lock of another list, as a `Mutex<T>` does not allow. The lock shares 8 bytes with small
+//! fields, so that a list head fits into one cache line. The guard of such a structure
+//! (`LockedList`), which a walk passes to its callback, reaches lock and fields by one pointer.
 //!
 //! A change must keep it at one byte.
 

@@ -23,7 +23,7 @@ pub(super) const BATCH_MAX: u64 = 8;
 /// A batch is at most this fraction of the pair's objects, as a divisor, so that a small pair does
 /// not lose all of them at once; but at least one object.
 pub(super) const BATCH_PARTS: u64 = 64;
-/// The divisor if there are more pairs than candidates. Then a pair is rarely selected, and a scan
+/// The divisor if there are more than `ALL_MAX` pairs. Then a pair is rarely selected, and a scan
 /// costs several times what the eviction of one more object does.
 pub(super) const BATCH_PARTS_OF_MANY: u64 = 16;
 /// The number of objects of one pair after which a scan ends though none was freed. More than a

@@ -1,10 +1,13 @@
-//! The read side of chains. `lowwater-rcu` cannot serve here: it queues a retired object by a link
-//! inside the object, and an object on a chain is an `Arc` of any type.
+//! The read side of chains. `lowwater_rcu::Guard::retire` cannot serve here: it queues a retired
+//! object by a link inside the object, and an object on a chain is an `Arc` of any type.
 //!
 //! With `std` this is crossbeam-epoch's default collector; without `std`, and under loom, readers
 //! are counted.
 //!
-//! A change must ensure that both read sides have the same interface and the same guarantees.
+//! A change must ensure that both read sides have the same interface, and that both call `free`
+//! once, after the readers that may have seen the object have left. They differ only without
+//! memory: `count` leaks the object, `epoch` aborts the process. `free` must not panic, as `epoch`
+//! requires.
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
 mod count;
