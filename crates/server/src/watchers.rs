@@ -105,6 +105,7 @@ impl Watchers {
         if self.want(Event::Eviction) {
             let fetched = if value.last_access.is_fetched() { "yes" } else { "no" };
             let (key, size) = (uri_encoded(key), value.len());
+            // `ttl` is always -1, as of a value without an expiry: the listener gets no deadline.
             self.publish(
                 Event::Eviction,
                 format_args!(

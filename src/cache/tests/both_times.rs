@@ -137,7 +137,11 @@ fn saved_entries_keep_both_times() {
     before.get(&1);
     clock.advance(10 * SECOND);
     let mut saved = Vec::new();
-    before.save(|key, value, meta| Ok::<_, ()>(saved.push((*key, *value, meta.clone())))).unwrap();
+    let save = |key: &u64, value: &u64, meta: &Meta| {
+        saved.push((*key, *value, meta.clone()));
+        Ok::<_, ()>(())
+    };
+    before.save(save).unwrap();
     let Meta { time_left, time_to_idle, live_left, .. } = saved[0].2.clone();
     let near = |time: Option<Duration>, seconds: u64| {
         let time = time.unwrap().as_secs_f64();

@@ -1,6 +1,7 @@
 //! Texts of `/proc`, of control groups and of the service manager that no kernel would write.
 //!
-//! Parsers must return, without a panic and with an error that quotes only a part of the text.
+//! No parser may panic. The errors of `Mount` and `Membership` quote only a part of the text, which
+//! the test asserts. `SystemdError::Path` quotes the whole path.
 
 use lowwater_lru_core::ByteSize;
 use lowwater_pressure::cgroup::{parse_limit_of, Cgroup, CgroupPath, Events, Membership, Mount, Stat, Version};

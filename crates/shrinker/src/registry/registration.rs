@@ -29,7 +29,7 @@ use crate::stats::ShrinkerStats;
 /// | ended by | where | state when it returns |
 /// |---|---|---|
 /// | drop, [`unregister`](Self::unregister) | outside of callbacks | no callback runs or will run; the end is complete |
-/// | [`unregister`](Self::unregister) | inside a callback of any shrinker | as in the first row if no callback of this shrinker is in flight; else an error, and nothing has changed |
+/// | [`unregister`](Self::unregister) | inside a callback of any shrinker, or another [`CallbackScope`](crate::CallbackScope) | as in the first row if no callback of this shrinker is in flight; else an error, and nothing has changed |
 /// | drop | inside a callback of any shrinker of any registry, or another [`CallbackScope`](crate::CallbackScope) | as in the next row |
 /// | [`unregister_nowait`](Self::unregister_nowait) | anywhere | no visit of the shrinker begins any more; a visit in flight ends before its next batch, and the last thread to leave one completes the end |
 ///
@@ -73,7 +73,7 @@ impl Registration {
     ///
     /// [`UnregisterError::InsideCallback`] and the unchanged registration, if a callback of the
     /// shrinker is in flight and the calling thread is itself inside a callback, of this shrinker
-    /// or of any other. Without `std` this is not detected: a thread inside the shrinker's own
+    /// or of any other, or inside another [`CallbackScope`](crate::CallbackScope). Without `std` this is not detected: a thread inside the shrinker's own
     /// callback would wait for itself.
     #[doc(alias = "shrinker_free")]
     pub fn unregister(mut self) -> Result<(), (UnregisterError, Self)> {
