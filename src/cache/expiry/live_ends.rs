@@ -20,6 +20,9 @@ use super::deadline::Deadline;
 
 /// Bytes of memory whose records' ends are in one block.
 const BLOCK: usize = 64 << 10;
+/// The place of a record whose end is not stored: no end has these bits, as no end is an idle
+/// deadline.
+const NOT_STORED: u32 = u32::MAX;
 
 /// The ends of all records of a cache.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ struct Block {
 
 impl Block {
     fn new(ends: usize) -> Self {
-        let ends = std::iter::repeat_with(|| AtomicU32::new(Deadline::NEVER.raw())).take(ends).collect();
+        let ends = std::iter::repeat_with(|| AtomicU32::new(NOT_STORED)).take(ends).collect();
         Self { ends, is_used: AtomicBool::new(true) }
     }
 
@@ -80,7 +83,8 @@ impl LiveEnds {
     pub(super) fn get(&self, address: usize) -> Option<Deadline> {
         let (block, place) = self.place(address);
         // Relaxed: as in `Block::set`.
-        self.blocks.get(&block).map(|there| Deadline::from_raw(there.ends[place].load(Ordering::Relaxed)))
+        let end = self.blocks.get(&block)?.ends[place].load(Ordering::Relaxed);
+        (end != NOT_STORED).then(|| Deadline::from_raw(end))
     }
 
     /// Notes that there is a record at this address.
@@ -127,6 +131,9 @@ mod tests {
             assert_eq!(ends.get(24 + 3_999 * bytes), None, "{bytes}");
             ends.free_unused();
             assert_eq!(ends.footprint(), 0, "{bytes}");
+            // The block of a neighbour that is inserted later has no end of a record that lost its own.
+            ends.set(24 + 2 * bytes, Deadline::from_raw(2));
+            assert_eq!(ends.get(24 + bytes), None, "{bytes}");
         }
     }
 }
