@@ -1,17 +1,22 @@
 //! A keyed cache whose memory belongs to tenants and is reclaimed under pressure.
 //!
 //! ```text
-//!     get    index (hash, no lock) -> record: count the use, up to a maximum.
-//!            No list, no group, no counter of the tenant.
-//!     insert weigh -> charge the group (may evict, may reclaim) -> slot of this node
-//!            -> index, and the list of (group, node), under one segment's lock
+//!     get    index (hash, no lock) -> record: count the use, up to a maximum. No group, no counter
+//!            of the tenant; no list, except in LRU order, where a use moves the record
+//!     insert weigh -> slot of this node -> under one segment's lock: charge from stock, index, and
+//!            the list of (group, node). Without stock: charge without the lock (may evict, may
+//!            reclaim), and try again
 //!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first
 //!            (`policy` gives the order). Used enough since the last walk: kept, younger on its
-//!            list or on main's. Else: off the list; lock dropped; out of the index; uncharged;
-//!            listener; retired
+//!            list or on main's. Else: off the list; lock dropped; out of the index; listener;
+//!            retired. The group is uncharged after each batch
 //! ```
 //!
-//! # Modules, from the lowest to the highest
+//! # Modules, roughly from the lowest to the highest
+//!
+//! The order is that of the files, which have no cycle (`ci/layers.sh`); some modules have files on
+//! several levels: `expiry::reaper` is above `shrink`, and `compaction::state` and
+//! `load::single_flight` are below `core`.
 //!
 //! | module | contents |
 //! |---|---|
@@ -36,8 +41,9 @@
 //! A record has one handle, which is on a list, or with the thread that took the record off its
 //! list. One thread removes the record from the index, under the segment's lock; this thread stores
 //! the removal cause, and takes the handle off the list. A walk that has isolated the record keeps
-//! the handle. The last owner of the handle finishes the removal: it uncharges the group, calls the
-//! listener and retires the record. The record's memory is used again after a grace period. Between
+//! the handle. The last owner of the handle finishes the removal: it calls the listener, retires the
+//! record, and uncharges the group. A single removal uncharges before it calls the listener, a walk
+//! after each batch. The record's memory is used again after a grace period. Between
 //! the end of its charge and the reuse of its memory, the record is counted as retired
 //! (`runtime::retired`).
 //!

@@ -1,6 +1,6 @@
 //! The command line, and its errors in words.
 //!
-//! A failed mount has many causes, so each error names a remedy.
+//! A failed mount has many causes, so an error names a remedy where there is one.
 //!
 //! A new argument needs its default in `--help`.
 

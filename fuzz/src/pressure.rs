@@ -1,7 +1,7 @@
 //! Texts from the kernel and the service manager: PSI files, control groups' files, systemd's
 //! variables.
 //!
-//! 1. Any text is parsed or rejected without a panic: all parsers.
+//! 1. Any text is parsed or rejected without a panic: all parsers of these three modules.
 //! 2. A parsed value formats to text that parses to the same value: `psi` (its `Stalls`). The bytes
 //!    that `systemd` decodes encode to their input, without the white space around it.
 //! 3. No group's directory is outside of its mount: `cgroup`, whose values have no formatter.

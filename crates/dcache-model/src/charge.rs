@@ -11,7 +11,8 @@
 //! so the directory must not have a second dentry. The uncharged bytes are therefore bounded by the
 //! dentries in use.
 //!
-//! The root is not charged, nor are inodes and the tables of children.
+//! The root is not charged, nor are inodes and the `Dir` of a directory; each child is charged for
+//! its slot among the children.
 //!
 //! A change must ensure that each charge is uncharged once, for the memcg that was charged.
 

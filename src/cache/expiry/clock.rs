@@ -38,7 +38,8 @@ pub(crate) enum Ttl {
 /// its 0, so that a small cache need not store its start.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// None for most caches, which use the system's monotonic clock and reload nothing.
+    /// None for most caches, which use the system's monotonic clock, reload nothing, and have at most
+    /// one of both times.
     rare: Option<Box<Rare>>,
     /// The floor for which deadlines are encoded and decoded; see `deadline.rs`. Only increases.
     floor: AtomicU32,
@@ -254,8 +255,8 @@ impl Clock {
     }
 
     /// Returns the deadline of a record that expires in `left`. If `idle` is given, it is an idle
-    /// deadline, which a use extends to that time. It is [`Deadline::NEVER`] if `left` is `None`,
-    /// or if a time is too long to be encoded. If `live` is given, no use extends the deadline beyond
+    /// deadline, which a use extends to that time. It is [`Deadline::NEVER`] if `left` is `None`, or
+    /// if no given time is short enough to be encoded. If `live` is given, no use extends the deadline beyond
     /// that time; in a cache without both times no use extends it at all, and it is `live` from now.
     pub(crate) fn deadline_after(
         &self,

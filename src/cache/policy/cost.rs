@@ -1,6 +1,7 @@
-//! Miss costs: the cost to recreate a value, relative to the geometric mean of all inserts of the
-//! runtime, so the costs of all its caches have one unit. Victim selection weights the hits of a
-//! cache by its mean relative cost.
+//! Miss costs: the cost to recreate a value, relative to the geometric mean of the runtime's recent
+//! inserts into caches with a cost function, so the costs of all its caches have one unit. Victim
+//! selection weights the hits of a cache by its mean relative cost; the cost of a single value
+//! weights the ghost hit of its key.
 //!
 //! A change must ensure that the user's cost function is called once per inserted value, and that
 //! any result, 0 and the largest number included, is valid.

@@ -11,7 +11,8 @@ use super::link_layout::LinkLayout;
 use super::link_ref::LinkRef;
 
 /// With slot numbers: the number of the last item, and above it that of the item that was
-/// prefetched last, where a pointer has room for both. With addresses: the last item.
+/// prefetched last (or of the item after it, if that one was removed), where a pointer has room for
+/// both. With addresses: the last item.
 #[derive(Debug)]
 pub(super) struct TailAndPrefetch(LinkRef);
 
