@@ -327,7 +327,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             // Compared by key, as a copy may have replaced the record.
             let is_it = |there: &Record<K, V>| there.key == record.key && there.deadline() == at;
             let store = |there: &Record<K, V>| self.set_expires(there, new);
-            if new.at != at && self.index.with(hash, guard, is_it, store).is_some() {
+            let is_new = new.at != at || new.live_end != self.clock.live_end(record, at);
+            if is_new && self.index.with(hash, guard, is_it, store).is_some() {
                 self.register_deadline(new, hash);
             }
         }

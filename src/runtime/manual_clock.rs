@@ -66,7 +66,9 @@ impl ManualClock {
     /// of all runtimes with this clock. O(entries of these caches).
     ///
     /// Removal listeners run on this thread, as in [`Cache::retain`](crate::Cache::retain): a panic
-    /// in one is caught. The deadline of an entry that another thread inserts during the call may
+    /// in one is caught. Outside of callbacks the call also waits for removals that the runtime's
+    /// threads have begun, so a listener must not wait for a thread that advances the clock. The
+    /// deadline of an entry that another thread inserts during the call may
     /// be counted from the time before. Aborts the process without memory for the list of these
     /// caches.
     ///

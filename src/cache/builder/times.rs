@@ -32,7 +32,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// With a [`time_to_live`](Self::time_to_live), uses extend an entry's deadline up to that time after
     /// its insert, and not beyond. The ends of the times to live take four bytes for each entry, in blocks
-    /// of memory that are in [`Cache::footprint`] and are not charged. With
+    /// of memory that are in [`Cache::footprint`] and are not charged. Without memory for a block an
+    /// insert aborts the process. With
     /// [`refresh_ahead`](Self::refresh_ahead) or [`stale_while_revalidate`](Self::stale_while_revalidate),
     /// an entry is reloaded, or stale, only once uses do not extend it any more.
     ///

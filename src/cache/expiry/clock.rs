@@ -103,8 +103,17 @@ impl Clock {
     /// and the cache has both times.
     #[inline]
     pub(crate) fn store_live_end<T>(&self, record: &T, expires: Expires) {
-        if let (true, Some(both)) = (expires.at.is_idle(), self.both()) {
-            both.ends.set(address_of(record), expires.live_end);
+        if expires.at.is_idle() {
+            self.store_some(address_of(record), expires.live_end);
+        }
+    }
+
+    /// [`store_live_end`](Self::store_live_end), for a record with an idle deadline. Out of line, so
+    /// that an insert without one is short.
+    #[cold]
+    fn store_some(&self, address: usize, end: Deadline) {
+        if let Some(both) = self.both() {
+            both.ends.set(address, end);
         }
     }
 
@@ -122,6 +131,13 @@ impl Clock {
     pub(crate) fn keep_live_end<T>(&self, record: &T) {
         if let Some(both) = self.both() {
             both.ends.mark(address_of(record));
+        }
+    }
+
+    /// Called when a sweep begins.
+    pub(crate) fn begin_live_ends(&self) {
+        if let Some(both) = self.both() {
+            both.ends.begin();
         }
     }
 
@@ -241,6 +257,7 @@ impl Clock {
     }
 
     /// [`deadline_of`](Self::deadline_of), for records with a deadline.
+    #[cold]
     fn deadline_of_some(&self, ttl: Ttl) -> Expires {
         match ttl {
             Ttl::Forever => Expires::NEVER,
@@ -255,17 +272,23 @@ impl Clock {
     }
 
     /// Returns the deadline of a record that expires in `left`. If `idle` is given, it is an idle
-    /// deadline, which a use extends to that time. It is [`Deadline::NEVER`] if `left` is `None`, or
-    /// if no given time is short enough to be encoded. If `live` is given, no use extends the deadline beyond
-    /// that time; in a cache without both times no use extends it at all, and it is `live` from now.
+    /// deadline, which a use extends to that time. It is [`Deadline::NEVER`] if `left` and `live` are
+    /// `None`, or if no given time is short enough to be encoded. If `live` is given, the deadline is
+    /// at most `live` from now, and no use extends it beyond that; in a cache without both times no
+    /// use extends it at all.
     pub(crate) fn deadline_after(
         &self,
         left: Option<Duration>,
         idle: Option<Duration>,
         live: Option<Duration>,
     ) -> Expires {
-        let Some(left) = left else { return Expires::NEVER };
-        let Some(idle) = idle else { return self.after(left) };
+        let (Some(left), Some(idle)) = (left, idle) else {
+            let first = match (left, live) {
+                (Some(left), Some(live)) => Some(left.min(live)),
+                (left, live) => left.or(live),
+            };
+            return first.map_or(Expires::NEVER, |time| self.after(time));
+        };
         let now = self.now();
         let live_end = live.map_or(Deadline::NEVER, |live| self.fixed(live, now));
         if !live_end.is_never() && self.both().is_none() {

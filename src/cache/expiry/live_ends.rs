@@ -5,8 +5,8 @@
 //! blocks by the records' addresses. An end belongs to the record that is in the slot, and is stored
 //! again for the next one, so a removal leaves it as it is.
 //!
-//! A sweep of the reaper visits all records, and frees blocks in which it has found no record and no
-//! end was stored since the sweep before. A thread that is held up for a sweep between storing an end
+//! A sweep of the reaper visits all records, and at its end frees the blocks in which it has found no
+//! record and no end was stored meanwhile. A thread that is held up for a sweep between storing an end
 //! and inserting its record may lose the end: then the record's deadline is not extended.
 //!
 //! A change must ensure that a record without a stored end is not extended.
@@ -37,7 +37,7 @@ struct Block {
     /// The ends, as [`Deadline::raw`], by the place of the record.
     ends: Box<[AtomicU32]>,
     /// Whether an end was stored, or a record was visited, since the last
-    /// [`free_unused`](LiveEnds::free_unused).
+    /// [`begin`](LiveEnds::begin).
     is_used: AtomicBool,
 }
 
@@ -94,10 +94,15 @@ impl LiveEnds {
         }
     }
 
-    /// Frees the blocks that were not used since the last call.
-    pub(super) fn free_unused(&self) {
+    /// Begins a sweep: no block counts as used.
+    pub(super) fn begin(&self) {
         // Relaxed: ordered by the map's lock.
-        self.blocks.retain(|_, block| block.is_used.swap(false, Ordering::Relaxed));
+        self.blocks.iter().for_each(|block| block.is_used.store(false, Ordering::Relaxed));
+    }
+
+    /// Frees the blocks that were not used since [`begin`](Self::begin).
+    pub(super) fn free_unused(&self) {
+        self.blocks.retain(|_, block| *block.is_used.get_mut());
         self.blocks.shrink_to_fit();
     }
 
@@ -124,11 +129,13 @@ mod tests {
             let all = ends.footprint();
             ends.free_unused();
             assert_eq!(ends.footprint(), all, "the blocks were used");
+            ends.begin();
             ends.mark(24 + bytes);
             ends.free_unused();
             assert_eq!(ends.blocks.len(), 1, "{bytes}");
             assert_eq!(ends.get(24 + bytes), Some(Deadline::from_raw(1)), "{bytes}");
             assert_eq!(ends.get(24 + 3_999 * bytes), None, "{bytes}");
+            ends.begin();
             ends.free_unused();
             assert_eq!(ends.footprint(), 0, "{bytes}");
             // The block of a neighbour that is inserted later has no end of a record that lost its own.

@@ -68,11 +68,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     #[inline]
     pub(crate) fn register_deadline(&self, expires: Expires, hash: u64) {
         if !expires.at.is_never() {
-            self.register_some(expires, hash);
+            self.register_some(expires.at, expires.floor, hash);
         }
     }
 
-    fn register_some(&self, expires: Expires, hash: u64) {
+    #[cold]
+    fn register_some(&self, at: Deadline, floor: Floor, hash: u64) {
+        let expires = Expires { at, live_end: Deadline::NEVER, floor };
         if self.sweeps.lower(expires.at, self.clock.floor()) {
             self.notifier.notify();
         }
@@ -144,6 +146,7 @@ where
             }
             self.clock.announce_floor(Floor::of(now));
             self.sweeps.earliest.reset();
+            self.clock.begin_live_ends();
             let (at, began) = (Some(Cursor::new()), Some(Instant::now()));
             let Sweep { has_retained, swept_to, finishing, .. } = *sweep;
             *sweep = Sweep { at, began, began_at: now.at, swept_to, has_retained, finishing, ..Sweep::default() };
@@ -186,7 +189,10 @@ where
         sweep.finishing += 1;
         let finishing = Finishing(shared);
         drop(sweep);
+        // User code that is dropped here may advance the clock: it must not wait for this thread.
+        let scope = CallbackScope::enter();
         drop(gone);
+        drop(scope);
         drop(finishing);
         if is_done && freed {
             self.release_memory();

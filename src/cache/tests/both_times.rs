@@ -8,6 +8,7 @@ use crate::cache::{ExpiryEvent, Lifetime, Meta, Op};
 use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime};
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -184,6 +185,39 @@ fn a_function_of_times_has_both_as_its_default() {
         assert_eq!(cache.get(&0).is_some(), second < 10, "{second}");
         assert_eq!([1, 2].map(|key| cache.get(&key)), [Some(1), Some(2)], "{second}: an idle time alone");
     }
+}
+
+/// The function's answer counts although the idle deadline stays the same.
+#[test]
+fn an_idle_time_by_the_function_replaces_both() {
+    let clock = ManualClock::new();
+    let reads = AtomicU64::new(0);
+    let function = move |_: &u64, _: &u64, event| match event {
+        ExpiryEvent::Read { .. } if reads.fetch_add(1, Ordering::Relaxed) == 0 => Lifetime::Idle(4 * SECOND),
+        _ => Lifetime::Unchanged,
+    };
+    let cache = builder(&clock, 10 * SECOND, 4 * SECOND).expire_after(function).build().unwrap();
+    cache.insert(1, 1).unwrap();
+    for n in 0..10 {
+        assert_eq!(cache.get(&1), Some(1), "used {n} times, {:?} after the insert", clock.elapsed());
+        clock.advance(2 * SECOND);
+    }
+}
+
+#[test]
+fn an_entry_at_its_end_is_loaded_with_the_earlier_time() {
+    let clock = ManualClock::new();
+    let cache = cache(&clock, 100 * SECOND, 50 * SECOND);
+    let meta = |time_left, live_left| Meta { group: "/".into(), time_left, live_left, ..Meta::default() };
+    cache.load([
+        (1, 1, meta(Some(20 * SECOND), Some(10 * SECOND))),
+        (2, 2, meta(None, Some(10 * SECOND))),
+        (3, 3, meta(Some(20 * SECOND), None)),
+    ]);
+    clock.advance(11 * SECOND);
+    assert_eq!([1, 2, 3].map(|key| cache.contains_key(&key)), [false, false, true]);
+    clock.advance(10 * SECOND);
+    assert!(cache.is_empty());
 }
 
 #[test]

@@ -232,3 +232,31 @@ fn a_clock_is_not_advanced_beyond_thirty_years() {
         assert_eq!(clock.elapsed(), DAY * 365 * 30);
     }
 }
+
+/// A value that advances the clock when it is dropped.
+struct Advances(ManualClock);
+
+impl Drop for Advances {
+    fn drop(&mut self) {
+        self.0.advance(Duration::ZERO);
+    }
+}
+
+/// A removal drops values that were removed before, on the thread that removes.
+#[test]
+fn a_value_may_advance_the_clock_when_it_is_dropped() {
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let clock = ManualClock::new();
+        let runtime = Runtime::builder().unlimited().clock(&clock).build().unwrap();
+        let cache = Cache::<u64, Arc<Advances>>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+        for key in 0..5_000 {
+            cache.entry(key).time_to_live(SECOND).insert(Arc::new(Advances(clock.clone()))).unwrap();
+        }
+        clock.advance(SECOND * 2);
+        assert!(cache.is_empty());
+        drop((cache, runtime));
+        done.send(()).unwrap();
+    });
+    assert!(ended.recv_timeout(SECOND * 60).is_ok(), "the clock's advance does not return");
+}

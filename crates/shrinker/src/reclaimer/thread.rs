@@ -105,7 +105,8 @@ pub struct NodeStats {
 
 impl Reclaimer {
     /// Starts a thread for each node. The threads also pay the registry's debts: of several
-    /// reclaimers of a registry, those of the one that was started last.
+    /// reclaimers of a registry, those of the one that was started last. When that one ends, the
+    /// others do not take over: they pay debts at their sweeps only.
     ///
     /// # Errors
     ///
