@@ -1,6 +1,6 @@
 //! The races of a group's offline (R1 to R11), and orderings that were once wrong.
 //!
-//! Numbers such as R11 are those of docs/INVARIANTS.md; R4, R6 and R9 are described only here.
+//! Numbers such as R11 are those of docs/INVARIANTS.md.
 //!
 //! A function `…_beside_…` runs a race once and checks its result; one test calls it without a
 //! mutant, and each test with `fails_with_` in its name with one. Bugs that Linux had are named

@@ -1,6 +1,6 @@
 //! Sweeps of a list, concurrent with its users.
 //!
-//! Numbers such as L6 are those of docs/INVARIANTS.md; R5 is described only here.
+//! Numbers such as L6 are those of docs/INVARIANTS.md.
 //!
 //! A list that the last sweep found empty is freed by the next one: these are the races of that
 //! second sweep with an add, a creation, an offline and a `Prepared`.
