@@ -3,9 +3,9 @@
 //!
 //! A record is removed in two steps: unlinking takes it off the index and its list under their
 //! locks; finishing uncharges its group (a walk: after each batch), counts the removal, calls the
-//! listener and retires the record, without a lock. A change must ensure that each unlinked record is finished exactly once
-//! ([`PendingRemoval`] does so on drop) and that no user code except hashing and comparison runs
-//! under a lock.
+//! listener and retires the record, without a lock. A change must ensure that each unlinked record
+//! is finished exactly once ([`PendingRemoval`] does so on drop) and that no user code except
+//! hashing and comparison runs under a lock.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};

@@ -5,12 +5,12 @@
 //!
 //! A change must ensure that no test reads the real time.
 
-use crate::cache::{Op, RemovalCause};
+use crate::cache::{Computed, Op, RemovalCause};
 use crate::runtime::{Maintenance, ManualClock, NextRun};
 use crate::{ByteSize, Cache, Runtime};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -231,6 +231,41 @@ fn a_clock_is_not_advanced_beyond_thirty_years() {
         assert!(std::panic::catch_unwind(AssertUnwindSafe(|| clock.advance(step))).is_err());
         assert_eq!(clock.elapsed(), DAY * 365 * 30);
     }
+}
+
+#[test]
+fn expired_entries_are_absent_for_lookups_and_walks() {
+    let clock = ManualClock::new();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(&clock).build().unwrap();
+    let causes = Arc::new(Mutex::new(Vec::new()));
+    let seen = causes.clone();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(Duration::from_millis(5))
+        .eviction_listener(move |k, _, cause| seen.lock().unwrap().push((*k, cause)))
+        .build()
+        .unwrap();
+    // Only the test's own calls remove entries.
+    runtime.housekeeper().remove(cache.inner.maintenance);
+    cache.insert(1, 1).unwrap();
+    cache.insert(2, 2).unwrap();
+    cache.entry(3).forever().insert(3).unwrap();
+    cache.entry(4).time_to_live(Duration::from_secs(100)).insert(4).unwrap();
+    assert!(cache.touch(&2, None) && !cache.touch(&9, None));
+    clock.jump(Duration::from_millis(10));
+    assert_eq!((cache.get(&1), cache.get(&2), cache.get(&3), cache.get(&4)), (None, Some(2), Some(3), Some(4)));
+    assert_eq!(*causes.lock().unwrap(), [(1, RemovalCause::Expired)]);
+    cache.insert(5, 5).unwrap();
+    clock.jump(Duration::from_millis(10));
+    assert_eq!(cache.insert(5, 6).unwrap(), None, "an expired value is not returned as replaced");
+    assert_eq!(cache.stats().expired, 2);
+    clock.jump(Duration::from_millis(10));
+    assert_eq!(cache.remove(&5), None);
+    let left = cache.entry(4).and_compute(|current| {
+        assert!(current.unwrap().time_left().unwrap() > Duration::from_secs(90));
+        Op::Keep
+    });
+    assert_eq!(left.unwrap(), Computed::Kept);
 }
 
 /// A value that advances the clock when it is dropped.
