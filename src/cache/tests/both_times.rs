@@ -5,7 +5,7 @@
 //! A change must ensure that each test has entries that are used and entries that are not.
 
 use crate::cache::{ExpiryEvent, Lifetime, Meta, Op};
-use crate::runtime::ManualClock;
+use crate::runtime::{Maintenance, ManualClock, NextRun};
 use crate::{ByteSize, Cache, Runtime};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -257,6 +257,20 @@ fn the_memory_of_the_ends_is_freed_with_the_entries() {
         clock.advance(20 * SECOND);
     }
     super::eventually(SECOND * 60, "entries leave", || (cache.len(), ends()) == (0, empty));
+}
+
+/// Without another deadline no further sweep follows.
+#[test]
+fn one_sweep_frees_the_ends_of_the_entries_that_it_removes() {
+    let clock = ManualClock::new();
+    let cache = cache(&clock, 10 * SECOND, 4 * SECOND);
+    cache.runtime().housekeeper().remove(cache.inner.maintenance);
+    let core = &cache.inner.core;
+    let empty = core.clock.footprint();
+    (0..1_000).for_each(|key| drop(cache.insert(key, key)));
+    clock.jump(20 * SECOND);
+    while !matches!(core.reap_expired(), NextRun::WhenNotified) {}
+    assert_eq!((cache.len(), core.clock.footprint()), (0, empty));
 }
 
 #[derive(Clone, Debug)]
