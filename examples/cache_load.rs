@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{value_parser, Parser};
 use indicatif::ProgressBar;
 
 /// Values in a batch: sent at once, their replies read afterwards.
@@ -53,25 +53,25 @@ struct Args {
     #[arg(long, default_value_t = 2_000_000_000)]
     bytes: u64,
     /// The smallest value
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     value_bytes_min: u32,
     /// The largest value
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = value_parser!(u32).range(1..))]
     value_bytes_max: u32,
     /// Tenants the flood is spread over
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = value_parser!(u64).range(1..))]
     tenants: u64,
     /// Connections that write
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = value_parser!(u64).range(1..))]
     writers: u64,
     /// Connections that read what was just written
     #[arg(long, default_value_t = 4)]
     readers: u64,
     /// Keys in a quiet tenant's working set (4,000 bytes each)
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 2000, value_parser = value_parser!(u64).range(1..))]
     quiet_keys: u64,
     /// Reads a second of each quiet tenant
-    #[arg(long, default_value_t = 4000)]
+    #[arg(long, default_value_t = 4000, value_parser = value_parser!(u32).range(1..))]
     quiet_rate: u32,
     /// Seconds the quiet tenants are measured alone
     #[arg(long, default_value_t = 5)]

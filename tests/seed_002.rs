@@ -214,4 +214,5 @@ fn pressure_evicts_negatives_before_positives() {
             assert_eq!(machine.memory.lookups(), asked, "a positive went while {left} negatives were there");
         }
     }
+    assert!(machine.negatives() < 500, "no negative went");
 }

@@ -91,8 +91,9 @@ fn scan_commands_are_parsed_as_by_the_kernel() {
         ("three 1 128", Err(ScanError::Malformed)),
         ("3,1,128", Err(ScanError::Malformed)),
         ("3 1 99999999999999999999", Err(ScanError::Malformed)),
-        // Text after the third number is ignored, also if it is beyond the 71 bytes that are read.
+        // Text after the third number is ignored; and only 71 bytes are read, here up to the 1.
         ("3 1 1                                                                  23", request(3, 1, 1)),
+        (&format!("3 1{:67}123", ""), request(3, 1, 1)),
     ] {
         assert_eq!(ScanRequest::parse(command), parsed, "{command:?}");
     }

@@ -64,16 +64,9 @@ pub fn lists(world: &Arc<World>, step: &Step) {
         }
         Step::DelWhose(list, item) => {
             let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
-            let whose = lists.shared.memcg_of(&item);
-            let removed = lists.shared.del_with_memcg(&item);
-            if world.is_alone()
-                && whose.is_some() != removed.is_some()
-                && world.features.has(crate::feature::Feature::Shrinkers)
-            {
-                // Both results are valid: a shrinker on another thread may have removed the item
-                // in between.
-                drop(whose);
-            }
+            // Not compared: a shrinker on another thread may remove the item in between.
+            drop(lists.shared.memcg_of(&item));
+            drop(lists.shared.del_with_memcg(&item));
         }
         Step::DelMany(list) => {
             let Some(lists) = world.list(*list) else { return };
