@@ -63,8 +63,8 @@ fn loaded_entries_equal_the_saved_ones() {
     let mut without = all.clone();
     without.remove(5);
     let cold = |all: Saved| -> Saved {
-        // During the load a new entry may go to either queue, and time passes: the queue's bit and
-        // the exact time left are not compared.
+        // During the load a new entry may go to either queue, and time passes: the queue's bit of
+        // `heat` (value 4) and the exact time left are not compared.
         let rounded = |meta: Meta| Meta { time_left: meta.time_left.map(|_| hour), heat: meta.heat % 4, ..meta };
         all.into_iter().map(|(key, value, meta)| (key, value, rounded(meta))).collect()
     };
@@ -130,6 +130,7 @@ fn loading_into_a_smaller_budget_keeps_used_entries() {
         (0..3 * u64::from(hot(key))).for_each(|_| assert!(cache.get(&key).is_some()));
     }
     let mut all = saved(&cache);
+    // The least used first, as `load` advises: what is inserted last stays.
     all.sort_by_key(|(.., meta)| meta.heat % 4);
     let small = runtime_of(ByteSize::kib(200));
     let again = cache_in(&small);
@@ -147,7 +148,7 @@ fn loading_into_a_smaller_budget_keeps_used_entries() {
 }
 
 #[test]
-fn load_stops_at_the_first_error_and_refuses_bad_groups() {
+fn save_stops_at_the_first_error_and_load_refuses_bad_groups() {
     let runtime = runtime_of(ByteSize::mib(4));
     let cache = cache_in(&runtime);
     (0..10).for_each(|key| drop(cache.insert(key, vec![])));

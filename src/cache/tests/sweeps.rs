@@ -1,5 +1,5 @@
-//! Single steps of the reaper, without the housekeeper: when a sweep begins, how long it rests, and
-//! when the next one is due.
+//! Single steps of the reaper (`expiry/reaper.rs`), without the housekeeper: when a sweep begins,
+//! how long it rests, and when the next one is due.
 //!
 //! A change must ensure that each step is called by hand: beside a housekeeper, the number of steps
 //! and the rests would depend on when its thread runs.
@@ -9,6 +9,7 @@ use crate::runtime::{Maintenance, NextRun};
 use crate::{ByteSize, Cache};
 use std::time::Duration;
 
+/// The reaper's `PERIOD`, written out: the least time between the starts of two sweeps.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// Returns a cache that the housekeeper does not visit: only the test's thread sweeps.

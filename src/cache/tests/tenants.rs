@@ -89,8 +89,9 @@ fn parts_of_the_second(
 /// The first key of the second tenant.
 const SECONDS: u64 = 1_000_000;
 
-/// Neither the initial distribution decides, nor the order of requests, by which the processor's
-/// stock belongs to one tenant or the other. The budget has room for 2,100 entries.
+/// Memory goes to the tenant of higher utility, whatever the initial distribution and the order of
+/// requests are. (The order decides which tenant the processor's stock belongs to.) The budget has
+/// room for 2,100 entries.
 #[test]
 fn memory_moves_to_the_tenant_of_higher_utility() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
@@ -265,8 +266,10 @@ fn entries_of_an_ended_tenant_join_its_parent() {
     assert!(runtime.group("t").unwrap().is_online(), "the name can be used again");
 }
 
+/// Each of 1,000 tenants has room for two entries: an insert always finds a victim, and this victim
+/// is never the entry that was just inserted.
 #[test]
-fn all_small_tenants_are_evicted_from_and_new_entries_stay() {
+fn beside_a_thousand_small_tenants_a_new_entry_stays() {
     let cache = cache_of(ByteSize::mib(1));
     let runtime = cache.runtime().clone();
     let tenants: Vec<_> = (0..1_000).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
@@ -372,7 +375,8 @@ fn an_insert_into_a_full_cache_evicts_at_most_16() {
 }
 
 /// Stock is charged, but no entry uses it, and each processor may have one. So near a limit a stock
-/// is at most a 64th (`STOCK_PARTS`) of the smallest limit of the group and its ancestors.
+/// is at most a 64th (`STOCK_PARTS` of `charge.rs`) of the smallest limit of the group and its
+/// ancestors.
 #[test]
 fn a_stock_near_a_limit_is_small_for_each_group_above() {
     let limit = ByteSize::kib(128);

@@ -12,7 +12,8 @@ use crate::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
 
 const IDLE: Duration = Duration::from_millis(400);
-/// More than the resolution of the cache's clock, so that a deadline of "now" has passed.
+/// More than the two ticks of 4 ms by which a deadline is late at most, so that one of "now" has
+/// passed.
 const PAST: Duration = Duration::from_millis(9);
 
 fn idling() -> Cache<u64, u64> {
