@@ -1,8 +1,9 @@
 //! Charging a group, with bounded direct reclaim.
 //!
-//! Every insert of every cache ends here if its own evictions made no room in its group. Each round
-//! tries the charge, then reclaims from the (group, shrinker) pairs of least utility, then reclaims
-//! directly, and at last waits for objects that other threads are about to free.
+//! An insert of a cache ends here where its own evictions made no room, or where all limits are far
+//! away and a whole stock fits (`cache/charge.rs`). Each round tries the charge, then reclaims from
+//! the (group, shrinker) pairs of least utility, then reclaims directly, and at last waits for
+//! objects that other threads are about to free.
 //!
 //! A change must ensure that the loop stays bounded in objects and time, and waits for nothing
 //! inside a callback of this runtime.
@@ -19,7 +20,8 @@ use super::handle::Runtime;
 /// all of its time.
 const ROUNDS_MIN: u32 = 8;
 
-/// The most objects that one round scans in the pairs of least utility.
+/// The most objects that one round scans in the pairs of least utility; the deadline is checked
+/// only between rounds.
 const SCAN_MAX: u64 = 1_024;
 
 /// Time of one wait for objects that other threads are about to free.

@@ -53,8 +53,8 @@ const SLACK_MAX: usize = 2;
 /// Buckets of the smallest table.
 const BUCKETS_MIN: usize = 32;
 /// One part of a replaced table is returned to the system for this many recorded ghosts. An insert
-/// that evicts a batch records as many, and so returns one part and not several: a part may take 50
-/// us, and interrupts other processors.
+/// that evicts a batch (`BATCH_MAX` of the shrinker crate) records as many, and so returns one part
+/// and not several: a part may take 50 us, and interrupts other processors.
 const GHOSTS_PER_PART: u32 = 8;
 /// The number of different times of a ghost; the clock then starts again at 0.
 pub(crate) const TIMES: u32 = 1 << 15;

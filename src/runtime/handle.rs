@@ -32,8 +32,8 @@ use super::retired::Retired;
 ///    when all readers that may have found it have left. Until then it is
 ///    [retired](RuntimeStats::retired). Usage and retired bytes together never exceed the budget by
 ///    more than a quarter of it, or by 16 MiB if that is more. An insert that would exceed this
-///    bound waits for readers, for [`direct_time_max`](super::RuntimeBuilder::direct_time_max) at
-///    most, and is then refused with
+///    bound waits for readers, for [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or
+///    eight waits of 100 us, whichever is longer, and is then refused with
 ///    [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). The bound holds for all caches
 ///    of the runtime together. In addition there may be one entry for each thread that is
 ///    inserting, 64 entries for each thread that is dropping some, and 4 KiB for each stripe of a

@@ -3,11 +3,13 @@
 //! caches about groups that end, on the thread that ends the group.
 //!
 //! The thread sleeps while there is nothing to do. It works for half a millisecond at a time in
-//! each cache, and rests in between. The rest is a multiple of the time worked:
+//! each cache, and rests in between. The rest is a multiple of the time worked, except after work
+//! on dropped groups:
 //!
 //! | work | rest | processor time |
 //! |---|---|---|
-//! | empties groups, compacts | 1 time | a half |
+//! | empties groups | half a millisecond | about a half |
+//! | compacts | 1 time | a half |
 //! | sweeps for expired records, of which it finds many | 3 times | a quarter |
 //! | sweeps for expired records, of which it finds few | 19 times | a twentieth |
 //!

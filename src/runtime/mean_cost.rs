@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An insert moves the mean towards its cost by their distance divided by this.
+/// An insert moves the mean towards its cost by their distance divided by this: slowly, so that one
+/// outlier hardly moves it.
 const MEAN_OF: f64 = 1_024.0;
 
-/// The mean of the logarithms of recent costs, so that one outlier hardly moves it. Stored as the
+/// The mean of the logarithms of recent costs, so that large costs do not decide it. Stored as the
 /// inverted bits of an `f64`, so that 0 stands for no mean. All accesses are Relaxed: the mean is
 /// an estimate, and a lost update does no harm.
 #[derive(Default)]

@@ -5,7 +5,7 @@
 //! lock held.
 //!
 //! A change must keep that, and ensure that each metric has a unit, is described in each publish
-//! (`describe`), and is in the table of [`Runtime::publish_metrics`].
+//! (`describe`), and is in the tables of [`Runtime::publish_metrics`] and of `docs/GUIDE.md`.
 
 #[cfg(test)]
 mod tests;

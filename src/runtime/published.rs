@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lowwater_shrinker::Totals;
 
-/// The number of counters that a cache has.
+/// The number of counters that a cache has: `PLAIN` and `CAUSES` in `metrics.rs`.
 pub(super) const NR_COUNTERS: usize = 10;
 
 /// The series of a runtime.

@@ -24,10 +24,10 @@
 //!
 //! # Sweeps
 //!
-//! Each cache drops retired records as it retires more. So an idle cache keeps a few bags of
-//! retired records, and all records that a reader held back until the cache became idle. When many
-//! bytes are retired, inserts therefore sweep over all caches of the runtime, a few hundred records
-//! at a time.
+//! Each cache drops retired records as it retires more. So an idle cache keeps a few bags (batches
+//! that share a grace period, `store/slab.rs`) of retired records, and all records that a reader
+//! held back until the cache became idle. When many bytes are retired, inserts therefore sweep over
+//! all caches of the runtime, a few hundred records at a time.
 //!
 //! A change must ensure that a record is counted until its memory can be used again.
 
@@ -39,7 +39,8 @@ use lowwater_store::slab::RetiredBytes;
 use parking_lot::Mutex;
 
 /// The allowance for retired bytes in addition to the budget: this, or the budget divided by
-/// `ALLOWANCE_PARTS` if that is more.
+/// `ALLOWANCE_PARTS` if that is more. A promise to users (guarantee 2 of `Runtime`,
+/// `docs/promises/readers.md`).
 const ALLOWANCE_MIN: ByteSize = ByteSize::mib(16);
 const ALLOWANCE_PARTS: u64 = 4;
 /// Inserts sweep when the retired bytes exceed the allowance divided by this: the low mark.
@@ -47,7 +48,8 @@ const LOW_PARTS: u64 = 4;
 /// If readers held back records in a sweep, the next sweep is due when the retired bytes have grown
 /// by the low mark divided by this.
 const STEP_PARTS: u64 = 4;
-/// The most entries that one sweep drops, and the most caches that it visits.
+/// The most entries that one sweep drops, and the most caches that it visits: bounds on the delay
+/// of the insert that sweeps.
 const DROPS_MAX: usize = 256;
 const VISITS_MAX: usize = 256;
 

@@ -105,7 +105,7 @@ fn false_ghost_hits_are_rare() {
 /// meets a table that another one has just replaced. All ghosts are equal: a ghost that was read
 /// half before and half after another thread's write would differ.
 #[test]
-fn concurrent_remember_and_take_are_consistent() {
+fn ghosts_are_recorded_and_taken_while_the_table_is_dropped() {
     let ghosts = Ghosts::default();
     std::thread::scope(|s| {
         for t in 0..2 {
@@ -196,8 +196,9 @@ fn each_page_of_a_table_is_touched_by_a_write_first() {
 }
 
 /// The table is dropped, allocated and replaced by tables of other sizes while ghosts are recorded.
+/// Afterwards the table still works.
 #[test]
-fn a_table_that_is_replaced_during_a_remember_stays_usable() {
+fn ghosts_are_recorded_while_the_table_changes_its_size() {
     let ghosts = Ghosts::default();
     std::thread::scope(|s| {
         s.spawn(|| (0..2_000).for_each(|_| forget(&ghosts)));

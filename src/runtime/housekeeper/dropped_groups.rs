@@ -20,7 +20,8 @@ use crate::runtime::maintenance::Maintenance;
 /// record are returned.
 const CHARGES_POLL: Duration = Duration::from_millis(5);
 const CHARGES_WAIT_MAX: Duration = Duration::from_millis(100);
-/// The time until the next try to end a group that has children.
+/// The time until the next try to end a group that has children, or that has records in a cache
+/// where a thread is held up.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The result of evicting a group's records.
