@@ -4,7 +4,8 @@
 //! they may call anything; a panic reaches the caller and leaves the cache consistent.
 //!
 //! A new closure needs two cases: it panics, and it uses the cache. A panic in `and_compute` is
-//! tested in `tests/faults_cache.rs`, one in a load in `tests/loads.rs`.
+//! tested in `tests/faults_cache.rs`, one in a load in `tests/loads.rs`. docs/HAZARDS.md names the
+//! tests.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};

@@ -1,6 +1,7 @@
 //! Numbers, names, records and topologies at the ends of their ranges.
 //!
-//! Sums must saturate; values out of range must be refused or mean "never".
+//! Sums must saturate; values out of range must be refused or mean "never". docs/HAZARDS.md names
+//! the tests.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
+/// Times around the ends of the encodings of `src/cache/expiry`: deadlines are in ticks for 20 days
+/// and in seconds for 34 years, idle times end at 8.5 years.
 fn times() -> Vec<Duration> {
     let [days20, years8, years34] = [Duration::from_secs(20 * 86_400), 8 * YEAR, 34 * YEAR];
     let mut times = vec![Duration::ZERO, Duration::from_nanos(1), days20, years8, years34, 1000 * YEAR];
@@ -231,7 +234,7 @@ impl Topology for Liar {
 }
 
 #[test]
-fn an_inconsistent_topology_harms_no_other_runtime() {
+fn an_inconsistent_topology_leaves_a_whole_cache_or_no_runtime() {
     let liars = [
         Liar::new(&[0]),
         Liar::new(&[0, 1]),

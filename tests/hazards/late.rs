@@ -1,6 +1,7 @@
 //! Caches and runtimes that are dropped, and used, after a thread's locals are destroyed.
 //!
 //! The library's thread-locals are gone then, so every access to them must have a fallback.
+//! docs/HAZARDS.md names the tests.
 
 use crate::common::at_the_end_of_a_thread;
 use crate::{assert_whole, cache, filled, runtime};

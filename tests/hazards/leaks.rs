@@ -3,6 +3,7 @@
 //! `mem::forget` is safe code, so no guarantee may depend on a drop.
 //!
 //! A change must ensure that the cache is used after the leak, and not only before it.
+//! docs/HAZARDS.md names the tests.
 
 use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};

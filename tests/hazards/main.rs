@@ -1,5 +1,6 @@
 //! Misuse of public types: leaked, dropped late, mixed up, at the ends of their ranges, called from
-//! their own callbacks. docs/HAZARDS.md lists the misuse that each type was tested with.
+//! their own callbacks. docs/HAZARDS.md names the test of each type and misuse, so a renamed test
+//! is renamed there (`ci/hazards.sh`).
 //!
 //! Each file of this folder has one kind of misuse; `assert_whole` checks afterwards that nothing
 //! is charged without an entry. Only safe code.

@@ -3,7 +3,7 @@
 //! Foreign groups are refused, and a foreign position ends; neither may reach another runtime's
 //! memory.
 //!
-//! A new argument of such a type gets its case here.
+//! A new argument of such a type gets its case here. docs/HAZARDS.md names the tests.
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime};

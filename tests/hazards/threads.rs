@@ -1,7 +1,7 @@
 //! Types that belong to a thread cannot be sent: checked at compile time, so that it stays so.
 //!
 //! A change of a field could make such a type `Send` without notice. A pin is registered in the
-//! read-side state of its thread, which no other thread may write.
+//! read-side state of its thread, which no other thread may write. docs/HAZARDS.md names the test.
 
 use crate::{filled, runtime};
 use lowwater::cache::{CacheBuilder, Current, Entry, Iter, Op, Pinned, Visit};
