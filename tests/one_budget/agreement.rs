@@ -20,7 +20,7 @@ const SAMPLES: usize = 200;
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     pub pairs: Vec<PairDifference>,
-    /// Hits of the real caches less those of the oracle, of all requests, weighted by cost.
+    /// Hits of the real caches less those of the oracle, of all pairs together, weighted by cost.
     pub hits: f64,
 }
 

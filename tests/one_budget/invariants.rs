@@ -10,8 +10,8 @@ use super::stream::{Pattern, Stream, ENTRY, ROOT};
 
 /// The budget of the random caches.
 const BUDGET: u64 = 600 * ENTRY;
-/// Entries that are evicted for one choice of a victim, at most. A protected group may fall below
-/// its `low` by that many.
+/// Entries that are evicted for one choice of a victim, at most (`BATCH_MAX` in the shrinker
+/// crate's `least_useful/victim.rs`). A protected group may fall below its `low` by that many.
 const BATCH_MAX: u64 = 8;
 /// An allowance for bytes in the stocks of processors: they count as usage, but no entry has them.
 const STOCK: u64 = 64 << 10;

@@ -7,7 +7,11 @@
 //! The utility of a pair is the greatest number of hits per byte that more memory would bring, over
 //! all distances up to the budget. The pair with the least utility is the next victim.
 //!
-//! A change must keep it plain: an optimization here would need a proof of its own.
+//! The constants are those of the shrinker crate (`utility/tallies.rs`, `score.rs` and `clock.rs`,
+//! `least_useful/victim.rs`) and of `src/runtime/ghosts.rs`, written again: a change of one there
+//! is made here first.
+//!
+//! A change must keep the oracle plain: an optimization here would need a proof of its own.
 
 use std::collections::{BTreeMap, HashMap};
 

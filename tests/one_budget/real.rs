@@ -39,6 +39,7 @@ impl Real {
 
     /// As [`new`](Self::new); `first` runs before the groups and caches are created.
     pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
+        // Nothing is reclaimed below the limit, as in the oracle.
         let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);
         let builder = builder.topology(Arc::new(topology::Fixed::new(1)));
