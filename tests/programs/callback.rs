@@ -4,7 +4,7 @@
 //! Every callback of the test's types calls [`enter`], which executes the armed action. So the
 //! library is re-entered at every place where it calls user code.
 //!
-//! A callback that is added must call `enter`, too.
+//! A callback that is added must call `enter`, too, and stand in `ALL` at the place of its number.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;

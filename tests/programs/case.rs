@@ -42,6 +42,7 @@ pub fn draw(seed: u64, on: Features) -> Program {
 pub fn run(program: Program, on: Features, deadline: Duration) -> bool {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
+        // A wait at the end fails with its own message, before the program counts as hanging.
         let is_clean = run_here(&program, on, deadline / 5);
         let _sent = done.send(is_clean);
     });

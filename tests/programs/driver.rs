@@ -19,7 +19,8 @@ use crate::token;
 
 /// The variables of the environment: the first seed, the number of programs, optionally the numbers
 /// of the steps that run; the seconds after which no more programs start, and the seconds after
-/// which a program counts as hanging. The first four may be set by hand.
+/// which a program counts as hanging. The first four may be set by hand; `ci/programs.sh` sets the
+/// first and the fourth.
 const SEED: &str = "LOWWATER_PROGRAMS_SEED";
 const COUNT: &str = "LOWWATER_PROGRAMS_COUNT";
 const ONLY: &str = "LOWWATER_PROGRAMS_ONLY";

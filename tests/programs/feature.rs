@@ -44,7 +44,7 @@ pub enum Feature {
     Pressure,
     /// Groups that end.
     GroupsEnd,
-    /// `Index` and `Slab` used directly.
+    /// An `ExtendibleIndex` and its slab, used directly.
     Index,
 }
 

@@ -165,8 +165,8 @@ impl Tables {
     }
 
     /// Runs one operation on the tables; `how` selects it: 0 and 1 insert into that table, 2 and 3
-    /// remove, 4 drops the name, 5 moves all names to the second table, 6 and 7 replace a table,
-    /// else visits a chain.
+    /// remove, 4 drops the name, 5 moves the first table's names to the second, 6 and 7 replace a
+    /// table, else visits a chain.
     pub fn step(&self, key: u32, how: u8) {
         let (hash, at) = (hash_of(key), usize::from(how % 2));
         match how {

@@ -30,10 +30,11 @@ pub enum Life {
     Idle(u8),
 }
 
-/// The configuration of a cache.
+/// The configuration of a cache. `kind` selects the types of keys and values, in `build` of
+/// `cache.rs`; `eviction` and `hashing` select an arm in `typed` there. `strategy/cache.rs` draws
+/// the numbers.
 #[derive(Clone, Debug)]
 pub struct CacheChoices {
-    /// The types of keys and values.
     pub kind: u8,
     pub eviction: u8,
     pub hashing: u8,

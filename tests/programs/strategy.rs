@@ -4,7 +4,8 @@
 //! Steps that should be frequent have larger weights; `family` has sequences that random steps
 //! rarely form.
 //!
-//! A change of a weight changes all programs: the seeds of known defects must be drawn again.
+//! A change of a weight changes all programs: a seed that has failed before then gives another
+//! program.
 
 mod cache;
 mod family;

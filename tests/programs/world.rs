@@ -100,7 +100,8 @@ impl World {
         let budget = ByteSize::kib(shape.budget_kib.into());
         let runtime = Runtime::builder().budget(budget).topology(topology).build().expect("it has a budget");
         let mut model = Model::default();
-        // Below 1 GiB a program may fill the budget, so entries may be evicted.
+        // Below 1 GiB, the largest budget that `strategy.rs` draws, a program may fill the budget,
+        // so entries may be evicted.
         model.is_lossy = shape.budget_kib < 1 << 20;
         Self {
             features,

@@ -97,6 +97,7 @@ pub fn keys(world: &Arc<World>, step: &Step) {
             let group = group.map(|group| world.group(group));
             // Many entries may fill the budget, so that others are evicted.
             world.set_lossy();
+            // Above the keys of steps and of callbacks.
             for key in 0..u32::from(*count) {
                 let tag = Tag::new(cache.id(), 2 * WILD + wild() * 10 + key);
                 let _inserted = cache.insert(tag, group.as_ref(), Life::Default);

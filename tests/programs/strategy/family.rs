@@ -78,7 +78,8 @@ fn two_trees_in_a_list(on: Features) -> BoxedStrategy<Vec<Step>> {
         .boxed()
 }
 
-/// Returns a cache whose listener drops the handle in the slot `ends`.
+/// Returns a cache whose listener drops the handle in the slot `ends`. The number of the slot also
+/// selects the order of eviction, so that programs differ in it.
 fn listening(ends: u8) -> CacheChoices {
     CacheChoices {
         kind: 0,

@@ -105,6 +105,7 @@ fn keep(on: Features) -> BoxedStrategy<Step> {
         .boxed()
 }
 
+/// Draws a scope. Only families have [`Scope::Threads`].
 fn scope(on: Features) -> impl Strategy<Value = Scope> {
     let reader = u32::from(on.has(Feature::Chains));
     prop_oneof![
