@@ -166,7 +166,7 @@ fn dropping_groups_during_inserts_leaves_exact_bytes() {
 
 /// A leaked group, error, runtime handle or clone of a value keeps no bytes charged.
 #[test]
-fn leaks_keep_only_their_readers_bytes_charged() {
+fn leaked_handles_errors_and_clones_keep_no_bytes_charged() {
     let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
     let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     let group = runtime.group("tenant").unwrap();

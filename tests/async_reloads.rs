@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 /// A value that the cache of [`refreshing`] rejects.
 const TOO_LARGE: u64 = u64::MAX;
 
+/// Returns a cache with entries that are due for a reload after 7 s, stale after 10 s and gone
+/// after 15 s.
 fn refreshing(clock: &ManualClock) -> Cache<u64, u64> {
     let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(clock).build().unwrap();
     Cache::builder(&runtime)

@@ -21,6 +21,8 @@ const FILLED: std::ops::RangeInclusive<f64> = 0.93..=0.99;
 
 type Values = Cache<u64, Vec<u8>>;
 
+/// Builds a runtime with inserts that are not refused, even if evicted entries are held back for a
+/// while on a busy machine.
 fn runtime(builder: RuntimeBuilder) -> Runtime {
     builder.topology(Arc::new(Fixed::new(1))).direct_time_max(PATIENCE).build().unwrap()
 }

@@ -64,6 +64,7 @@ const OBJECT: ByteSize = ByteSize::kib(4);
 impl Shrinker for Pool {
     fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
         match *self.0.lock().unwrap() {
+            // Not `Empty`: the pool notifies no map when it has objects again.
             0 => Count::Unknown,
             objects => Count::Objects(objects),
         }

@@ -260,6 +260,7 @@ const OPERATIONS: [Operation; 19] = [
         assert_eq!(registry.snapshot().shrinkers.len(), usize::from(!told));
         told
     }),
+    // S11 of docs/INVARIANTS.md.
     ("first object of a group", |nth| {
         let (_tree, group, registry, shelf, _registration) = shelf(0);
         let told = failing(nth, || shelf.list().add(item(), &group, N0).is_err());

@@ -96,6 +96,7 @@ fn many_keys_are_looked_up_in_order_and_count_as_used() {
     for key in (0..1000).step_by(2) {
         cache.insert(key, vec![key as u8; 10]).unwrap();
     }
+    // Around powers of two, where a lookup in batches would err.
     for count in [0, 1, 63, 64, 65, 128, 1000] {
         let keys: Vec<u64> = (0..count).collect();
         let values = cache.get_many(&keys);

@@ -26,7 +26,7 @@ fn memory_held_back_by_readers_is_bounded() {
     let (key, error) = refused.expect("16 MiB wait for us at most");
     assert!(matches!(error.reason, RejectReason::HeldByReaders { .. }) && error.value.len() == 4_000, "{error}");
     // Without time for reclaim an insert waits for readers all the same, as they may be about to
-    // leave.
+    // leave: `READERS_WAITS_MIN` times `READERS_WAIT` (`src/cache/charge.rs`).
     let begin = Instant::now();
     cache.insert(key, vec![0; 4_000]).expect_err("the reader is still there");
     assert!(begin.elapsed() >= Duration::from_micros(800), "eight waits of 100 us: {:?}", begin.elapsed());

@@ -51,7 +51,7 @@ fn assert_empty(runtime: &Runtime, collect: impl Fn()) {
 }
 
 /// Returns whether this many bytes are retired, except for those that the caches have yet to
-/// report.
+/// report: 32 KiB is half a value, so that each value counts.
 fn is_retired(runtime: &Runtime, bytes: ByteSize) -> bool {
     runtime.stats().retired.get().abs_diff(bytes.get()) <= 32 << 10
 }

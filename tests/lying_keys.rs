@@ -146,6 +146,7 @@ impl Eq for Key {}
 
 type Lying = Cache<Key, Value>;
 
+/// Builds a runtime with a short time for each charge, as many inserts here find nothing to evict.
 fn runtime() -> Runtime {
     let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
     builder.direct_time_max(Duration::from_micros(50)).build().unwrap()

@@ -161,7 +161,7 @@ fn many_small_caches_and_no_reader() {
     assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
 }
 
-/// Short readers, as lookups are, delay no insert.
+/// Beside short readers, as lookups are, no insert is refused.
 fn short_readers_beside_inserts() {
     let (runtime, count) = (runtime_that_waits(BUDGET, LONG), Arc::new(Count::default()));
     let caches = caches(&runtime, 4);

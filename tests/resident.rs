@@ -25,6 +25,7 @@ fn a_shrink_to_a_tenth_returns_the_memory() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: a sanitizer has memory of its own");
     }
+    // More than the entries need, so that the reclaimer evicts none before the budget is lowered.
     let all = ByteSize::new(ENTRIES * (Cache::<u64, u64>::ENTRY_BYTES.get() + 8));
     let runtime = Runtime::builder().budget(all).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();

@@ -276,6 +276,8 @@ fn budgets_until_memory_has_moved() -> f64 {
         for _ in 0..STEPS {
             let mut hits = 0;
             for n in 0..10_000 {
+                // Other keys than when the cache was hot before: all its hits have to be earned
+                // anew.
                 hits += u64::from(ask(hot, phase / 2 * 30_000 + random.below(25_000)));
                 if n % 10 == 0 {
                     ask(cold, random.zipf(3_000));

@@ -111,7 +111,7 @@ fn idle_tenants_end_with_their_entries_and_busy_ones_stay() {
 }
 
 #[test]
-fn a_tenant_with_groups_below_it_stays_and_one_that_was_ended_comes_back() {
+fn a_tenant_with_groups_below_it_stays_until_they_end() {
     let runtime = runtime();
     let tenants = runtime.tenant_groups("tenants").idle_time(Duration::from_millis(1)).build().unwrap();
     let parent = tenants.get("parent").unwrap();
