@@ -10,7 +10,7 @@
 //!       housekeeper  one thread reaps expired records, empties dropped groups and compacts;
 //!                    another is the standby
 //!       pressure     watches the system's memory pressure and lowers the budget for a while;
-//!                    only if the builder has a choice for it
+//!                    only if the builder has a choice for it, or the budget is the control group's
 //! ```
 //!
 //! Two runtimes in one process are independent of each other, except that they share the processors

@@ -87,7 +87,7 @@ impl Runtime {
     }
 
     /// Ends a group and removes its entries from all caches, in the background. The call itself is
-    /// O(1), however many entries there are.
+    /// O(groups that are being dropped), however many entries there are.
     ///
     /// [`end_group`](Self::end_group) moves the entries to the parent. This function removes them,
     /// as [`Cache::remove`](crate::Cache::remove) does, with rests after each 500 us of work;
