@@ -36,7 +36,8 @@ use last_access::LastAccess;
 use malloc::block_bytes;
 use piece_pool::{PiecePool, PooledBuffer, PIECE_BYTES};
 
-/// Values of up to this length, with their key, are copied, which is cheaper than sharing them.
+/// A value is copied if its block (numbers, client flags, key, bytes) has up to this length, which
+/// is cheaper than sharing it.
 pub const SHORT_BYTES_MAX: usize = 2048;
 
 /// A stored value.

@@ -33,7 +33,7 @@ enum Either<B> {
 }
 
 /// Returns the size of a block in glibc's allocator: a header of 8 bytes, the sum rounded up to 16,
-/// at least 32.
+/// at least 32. A copy of the server's `value/malloc.rs`, which a test of a program cannot call.
 fn block_bytes(bytes: u64) -> u64 {
     if bytes == 0 {
         0
@@ -59,7 +59,8 @@ fn mean_bytes<V, B>(lengths: std::ops::Range<usize>, make: impl Fn(&[u8]) -> B) 
 
 #[test]
 fn no_library_takes_as_few_bytes_for_a_short_value() {
-    // A whole number of allocation steps of 16 bytes, so that each remainder counts equally.
+    // Small values, and those up to nearly `SHORT_BYTES_MAX` of `src/value.rs`. Both ranges have a
+    // whole number of allocation steps of 16 bytes, so that each remainder counts equally.
     for lengths in [32..32 + 13 * 16, 256..256 + 110 * 16] {
         let compact = mean_bytes::<(CompactBytes<Long>, u32), _>(lengths.clone(), |bytes| {
             CompactBytes::<Long>::own(bytes.into(), 0).unwrap()

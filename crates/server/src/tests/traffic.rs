@@ -30,6 +30,7 @@ fn denied_commands_are_refused_and_counted() {
         ("set k 0 0 1\r\n2\r\n", denied("set")),
         ("set k 0 0 1 noreply\r\n2\r\n", String::new()),
         ("ms k 1\r\n2\r\n", denied("set")),
+        // With `N`, `mg` creates a value that is missing.
         ("mg other N5\r\n", denied("set")),
         ("incr k 1\r\nma k\r\n", denied("incr").repeat(2)),
         ("incr k 1 noreply\r\n", String::new()),

@@ -26,7 +26,8 @@ fn incomplete_values_are_bounded_and_released() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
-    // Half of 8 MiB is room for four values, and a fifth one is exempt.
+    // Half of 8 MiB is room for four values, and a fifth one is exempt (`receive_budget.rs`). The
+    // first 4 KiB of each value are not charged.
     let mut held = Vec::new();
     for n in 1..=5 {
         let mut half = server.connect();

@@ -1,7 +1,7 @@
 //! A permit for a connection of a tenant, by which a tenant's connections are bounded.
 //!
-//! A connection gets its permit at its login, or when it is accepted if it needs none, and holds it
-//! until it ends. A change must ensure that each permit is returned once.
+//! A connection gets its permit at its login, or when it is accepted if no login is required, and
+//! holds it until it ends. A change must ensure that each permit is returned once.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

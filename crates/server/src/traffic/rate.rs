@@ -3,7 +3,7 @@
 //! The word is the time at which all units that were used are paid for. A unit may be used while
 //! that time is at most [`BURST_TIME`] ahead of now. So the average is the limit, but for the cost
 //! of a use, which is rounded down to nanoseconds; and after a pause a tenth of a second's units
-//! may be used at once, at least one. One use may be of more units than that: the next one then
+//! and one more may be used at once. One use may be of more units than that: the next one then
 //! waits for all of them.
 //!
 //! A change must ensure that the limit holds for all threads together: the cost of each accepted
@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The units of this duration may be used at once.
+/// The units of this duration, and one more, may be used at once.
 const BURST_TIME: Duration = Duration::from_millis(100);
 
 /// A limit of units (requests, bytes) per second.

@@ -123,6 +123,6 @@ fn a_long_line_is_cut_in_the_log() {
     server.wait();
     let log = server.wait_for_log(">2 END");
     let line = log.lines().find(|line| line.contains("<2 get ")).unwrap();
-    // Each byte becomes up to four characters.
+    // `SENT_BYTES_MAX` of `src/log.rs` is 512; each byte becomes up to four characters.
     assert!((512..4 * 512 + 100).contains(&line.len()), "{} bytes", line.len());
 }

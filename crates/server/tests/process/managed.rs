@@ -25,8 +25,8 @@ fn path(name: &str) -> PathBuf {
     path
 }
 
-/// Returns the command that starts a server with this socket as its descriptor 3, as systemd would,
-/// and `-l address`.
+/// Returns the command that starts a server with this socket as its descriptor 3, as systemd would.
+/// `-p 1` and `-l address` must have no effect then.
 fn with_socket(socket: OwnedFd, address: &str) -> Command {
     let program = env!("CARGO_BIN_EXE_lowwater-server");
     let mut command = Command::new("sh");

@@ -133,6 +133,7 @@ fn a_damaged_file_is_kept_aside_and_a_bad_path_is_refused() {
 #[test]
 fn a_file_of_another_kind_is_refused_and_left_alone() {
     let file = File::new("foreign");
+    // A file of saved values begins with `lowwate` and a version (`src/snapshot/chunk.rs`).
     for (text, part) in
         [("no values", "no file of saved values"), ("", "no file"), ("lowwate0 and more", "another version")]
     {
