@@ -13,8 +13,8 @@ use lowwater_base::mutated;
 
 use crate::thin_vec::ThinVec;
 
-/// Fixed point: objects are counted in 65,536ths. A cache of ten objects under light pressure, with
-/// a part of a thousandth of an object per pass, is then scanned eventually.
+/// Fixed point: objects are counted in 65,536ths. A cache of ten objects at the lightest pressure,
+/// with a part of five thousandths of an object per pass, is then scanned eventually.
 pub(crate) const FRACTION_BITS: u32 = 16;
 
 /// The objects whose scan one shrinker deferred for one group on one node.

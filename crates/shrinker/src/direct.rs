@@ -75,6 +75,7 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
             return outcome(total, bound.into());
         }
         let mark = core.map.ends().mark();
+        // Always as the foreground: a debt that the background leaves would wake no thread.
         let lap = lap(core, memcg, flags - Reclaim::BACKGROUND, &mut work);
         total += lap;
         // If a group ended, its objects may have moved to a group that this lap had already

@@ -37,10 +37,10 @@
 //!
 //! # Lock order
 //!
-//! Shard, then index shard, then summary; `nr_deferred` is a leaf under the shard; the index of the
-//! pairs by utility is a leaf under the index shard; the root is a leaf, taken under no other lock.
-//! No callback runs under any of these locks, and no group handle is dropped under them: dropping
-//! the last one locks the tree.
+//! Shard, then index shard, then summary; `pair_counts`, then `nr_deferred`, are taken under the
+//! shard (in any order under its write lock); the index of the pairs by utility is a leaf under the
+//! index shard; the root is a leaf, taken under no other lock. No callback runs under any of these
+//! locks, and no group's last handle is dropped under them: its drop locks the tree.
 //!
 //! # Orderings
 //!
@@ -64,7 +64,7 @@
 //!
 //! The shards' locks are no substitute: both sides take only the read lock, and may be inside
 //! together. Checked by `map/loom.rs`: `an_object_is_never_hidden` and its mutants without a fence
-//! on either side and without the second count, which must fail.
+//! on either side, which must fail; the mutant without the second count is in `registry/loom.rs`.
 //!
 //! Numbers such as S17 are those of docs/INVARIANTS.md.
 
@@ -367,8 +367,8 @@ impl Map {
         self.node(node).shard(memcg.id()).read().get(memcg.id()).is_some_and(|info| info.words.contains(id))
     }
 
-    /// Appends the ids in `range` with a set bit to `ids`, in order. Returns whether the group has
-    /// deferred objects here.
+    /// Appends the ids in `range` with a set bit to `ids`, in order. Returns whether the group has,
+    /// or had, deferred objects here.
     pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) -> bool {
         let infos = self.node(node).shard(memcg.id()).read();
         let Some(info) = infos.get(memcg.id()) else { return false };

@@ -97,9 +97,9 @@ impl Registry {
     /// After a shrinker has ended, its counters stay constant, until the next shrinker of the name
     /// continues from there; 1,024 ended shrinkers are remembered.
     ///
-    /// With [`Labels::Groups`], `count_objects` is called once per live pair, and there is a series
-    /// per pair, without a bound. The series of a pair that is no longer live keeps its last value
-    /// until the recorder drops it.
+    /// With [`Labels::Groups`], `count_objects` and `weigh_objects` are called once per live pair,
+    /// and there are two series per pair, without a bound. The series of a pair that is no longer
+    /// live keep their last values until the recorder drops them.
     pub fn publish_metrics(&self, labels: Labels) {
         for metric in COUNTERS.iter().chain(&[LIVE_PAIRS, LIVE_GROUPS, MAP_BYTES]) {
             metric.describe();

@@ -11,11 +11,11 @@ use crate::control::ShrinkControl;
 
 /// A cache that gives memory back on request.
 ///
-/// Both methods are called on any thread, several at once, for different groups and nodes or the
+/// The methods are called on any thread, several at once, for different groups and nodes or the
 /// same ones. They may use the lists and locks of their own cache as far as
-/// [`ShrinkControl::flags`] allows. They must not start reclaim (which would return at once,
-/// because it is running already), and must not drop their own
-/// [`Registration`](crate::Registration).
+/// [`ShrinkControl::flags`] allows. Reclaim that they start returns at once, because it is running
+/// already. A [`Registration`](crate::Registration) that they drop, also their own, ends without
+/// waiting.
 ///
 /// With `std`, a panic of a callback is caught and counted, and the shrinker is quarantined: it is
 /// not called again, and reclaim continues with the others.

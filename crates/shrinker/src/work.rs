@@ -45,8 +45,8 @@ pub enum Bound {
 /// A bound on work, which is used up as work is done. It is checked before every call of a
 /// shrinker, and no call is requested to scan more objects than are left. The bound on objects is
 /// exceeded only if a shrinker scans more than requested in the last call; the bound on time by at
-/// most one callback, and the second count that may follow it. Time is not checked before the first
-/// call: a thread that was delayed earlier still calls one shrinker.
+/// most one callback, and the second count that may follow it. Time is not checked until a shrinker
+/// has scanned or counted an unknown number: a thread that was delayed earlier still gets so far.
 ///
 /// ```
 /// use lowwater_shrinker::Work;
@@ -61,7 +61,8 @@ pub struct Work<'a> {
     /// A clock, and the deadline in its nanoseconds.
     until: Option<(&'a dyn Clock, u64)>,
     enough: Option<&'a dyn Fn() -> bool>,
-    /// Whether a shrinker was called.
+    /// Whether a shrinker was called to scan, or counted an unknown number. A visit that finds an
+    /// empty pair does not count.
     begun: bool,
     one_batch: bool,
     /// The time after the last visit, which is the time before the next one: the clock is read once
@@ -134,7 +135,7 @@ impl<'a> Work<'a> {
         self.now_ns = 0;
     }
 
-    /// Records that a shrinker is called.
+    /// Records that a shrinker scans, or counted an unknown number: from now on time is checked.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }

@@ -2,7 +2,8 @@
 //! of a registry, `alloc` and `try_register` return their documented error and leak nothing. Not
 //! tested: `try_occupancy`, which can report an error only with `--cfg lowwater_try_arc`.
 //!
-//! Reclaim runs because memory is short, so it must not abort for want of memory: the last test.
+//! Reclaim runs because memory is short, so it must not abort for want of memory: the last test, in
+//! which one allocation fails in each round, too.
 //!
 //! A new function with this error needs a test.
 

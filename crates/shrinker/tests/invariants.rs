@@ -1,9 +1,9 @@
 //! The guarantees S of docs/INVARIANTS.md, through the public API: the calls, the results and the
 //! cost of a pass.
 //!
-//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`, `src/deferred.rs`), S15 and S16 are in
-//! `src/map/tests.rs` and `src/bitmap.rs`; races are in `stress.rs` and in the loom tests beside
-//! the code.
+//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`, `src/deferred.rs`), S14 is in
+//! `ends/registration.rs`, S15 and S16 are in `src/map/tests.rs` and `src/bitmap.rs`; races are in
+//! `stress.rs` and in the loom tests beside the code.
 //!
 //! A test of a guarantee has its number in its name; the others check promises that the
 //! documentation of a method makes.
@@ -516,7 +516,7 @@ fn a_panicking_shrinker_is_quarantined_and_the_others_continue() {
 }
 
 #[test]
-fn a_registration_cannot_end_inside_its_own_callback() {
+fn unregister_is_refused_inside_the_shrinkers_own_callback() {
     let (tree, registry, shelf, registration) = one_shelf();
     let slot = Arc::new(std::sync::Mutex::new(Some(registration)));
     let inside = Arc::clone(&slot);

@@ -28,7 +28,8 @@ use crate::deferred::{Debt, FRACTION_BITS};
 /// 1/32 of a cache at `seeks` 2; at lighter pressure the parts of several passes add up to it.
 const CACHE_PARTS: u64 = 32;
 
-/// A debt is large if it is at least this part of the cache, as a divisor, and at least a batch.
+/// A debt is large if it is at least this part of the cache, as a divisor, and at least a batch. A
+/// smaller one waits for others before it wakes a thread (`SOON` of `reclaimer/wake.rs`).
 const LARGE_PARTS: u64 = 8;
 /// A debt of at least this many batches is large, whatever the size of the cache.
 const LARGE_BATCHES: u64 = 32;
@@ -47,8 +48,8 @@ impl Policy for Fair {
         let own_max = u128::from(total_max(input.freeable)) << FRACTION_BITS;
         let own_fixed = (u128::from(debt.carry) + delta_fixed).min(own_max);
         let own = whole(own_fixed);
-        // A twelfth of the debt at the lightest pressure, all of it at the highest; rounded up, so
-        // that every debt is paid eventually.
+        // A twelfth of the debt at the lightest pressure, all of it at the priorities 1 and 0;
+        // rounded up, so that every debt is paid eventually.
         let share = debt.owed.div_ceil(u64::from(input.priority.max(1)));
         let total = own.saturating_add(share).min(total_max(input.freeable));
         let scan_min = input.batch.min(input.freeable.div_ceil(CACHE_PARTS)).max(1);

@@ -42,8 +42,10 @@ fn owed(owed: u64) -> Debt {
     Debt { owed, carry: 0 }
 }
 
+/// The numbers of the kernel's discussion of deferred objects; also in lowwater's
+/// `tests/seed_003.rs`.
 #[test]
-fn s1_golden_seed_003_one_and_eight_tenths_of_a_million() {
+fn s1_golden_deferred_objects_of_a_cache_of_1_800_000() {
     let input = input(1_800_000, 12, 1024);
     assert_eq!(delta(&input), 878);
     // A million deferred: 1,000,878 in all, clamped to half the cache, in batches of 1,024.
@@ -277,6 +279,7 @@ proptest! {
             prop_assert!(plan.total <= twice);
             prop_assert!(scan(&input, &plan) <= plan.total);
         }
+        // Without `Windup`, whose debt has no cap.
         for ended in [Ended::Finished, Ended::Stopped, Ended::Cut, Ended::Deferred] {
             let plan = Proportional.plan(&input, debt);
             prop_assert!(Proportional.commit(&input, debt, &plan, scanned, ended).owed <= twice);

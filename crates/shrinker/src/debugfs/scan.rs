@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::id::ShrinkerId;
 use crate::registry::Registry;
 
-/// Bytes of a command that are read; the rest is ignored.
+/// Bytes of a command that are read; the rest is ignored. The kernel's buffer has 72, with a NUL.
 const COMMAND_BYTES_MAX: usize = 71;
 
 /// The parsed command `"<group id> <node> <objects>"`.

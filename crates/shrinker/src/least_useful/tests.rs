@@ -178,6 +178,8 @@ fn a_pair_that_kept_all_objects_is_asked_again_after_a_batch_of_another_pair() {
     assert_eq!((gives.asked().iter().sum(), freed), (7 * 8, 7 * 8));
 }
 
+/// A batch is 8,000 bytes, a sixteenth of the budget: it advances the clock by one epoch. The first
+/// bytes end an epoch at once (`utility/clock.rs`).
 #[test]
 fn a_pair_whose_reports_do_not_lower_usage_advances_the_clock_seven_times() {
     let (tree, registry) = world(1, 16 * 8_000);
@@ -235,7 +237,8 @@ fn the_foreground_counts_one_due_pair_and_the_background_all() {
         batch(&registry, flags);
         pool.counts()
     };
-    // The first bytes that are evicted begin an epoch. The scan of a batch counts its pair, too.
+    // Two batches, because the first bytes that are evicted begin an epoch. The scan of a batch
+    // counts its pair, too.
     (0..2).for_each(|_| _ = counts(Reclaim::KSWAPD));
     let of_scan = counts(Reclaim::FOREGROUND);
     let again = counts(Reclaim::KSWAPD);

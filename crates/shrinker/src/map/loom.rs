@@ -253,8 +253,8 @@ fn round_meets_an_end() {
         if at_child && !child.is_online() {
             map.ends().met_dying();
         }
-        let pair_counts = at_root || at_child;
-        assert!(pair_counts || map.ends().overlapped(mark), "a round missed what moved, and accepts itself");
+        let is_found = at_root || at_child;
+        assert!(is_found || map.ends().overlapped(mark), "a round missed what moved, and accepts itself");
         end.join().unwrap();
         assert!(map.is_set(tree.root(), N0, 2));
         map.shut();

@@ -5,7 +5,7 @@
 //! functions here return a removed `ShrinkerInfo` instead of dropping it: it holds a group's
 //! handle, and the drop of a group's last handle locks the tree.
 //!
-//! A change must ensure that no group handle is dropped under a lock of the map.
+//! A change must ensure that no group's last handle is dropped under a lock of the map.
 //!
 //! INVARIANT 2 is that of [`map`](super).
 

@@ -42,7 +42,8 @@ impl Map {
 
     /// Adds to a debt, up to `owed_max` owed objects; if the group has died, to the debt of its
     /// nearest online ancestor. If the pair's bit is clear, no objects exist that could pay, and
-    /// the debt is forgiven. Returns the owed objects afterwards.
+    /// the debt is forgiven. Returns the owed objects afterwards; 0 if there was nothing to add, or
+    /// the debt was forgiven.
     pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
         if debt.is_none() {
             return 0;

@@ -5,6 +5,6 @@
 //! A change must ensure that the number stays a power of two, and small under loom.
 
 /// Shards of a node, and of the index of shrinkers (`index.rs`): enough that sixteen threads rarely
-/// contend if their lists all become non-empty at once. A power of two, as the remainder of an id
-/// selects the shard.
+/// contend if their lists all become non-empty at once. A power of two, so that the remainder of an
+/// id, which selects the shard, needs no division.
 pub(super) const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };

@@ -50,7 +50,7 @@ pub(crate) struct Summary {
     nodes: HashMap<MemcgId, SummaryNode, IdHasher>,
 }
 
-/// A group that has objects itself, or has such a group below it.
+/// A group with live groups below it, or a live group that keeps an iterator's position.
 struct SummaryNode {
     memcg: Memcg,
     /// True if the group has objects itself.
@@ -58,8 +58,7 @@ struct SummaryNode {
     /// The children that are leaves or have a summary node, by id. A bitmap rather than a tree of
     /// ids: a container's group may have thousands of children, and a pass visits them in order.
     children: Bitmap,
-    /// The positions of the two kinds of iterators that start at this group; at most groups none
-    /// ever starts.
+    /// The positions of the two kinds of iterators that start at this group; most groups have none.
     positions: Option<Box<[Option<IterPosition>; 2]>>,
 }
 

@@ -37,7 +37,7 @@ const BACK_OFFS_MAX: u8 = 8;
 /// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The group uses no more than its target, or has gone offline.
+    /// The group uses no more than its target, or has gone offline; or nothing is owed.
     Done,
     /// There is more to do.
     Again,

@@ -106,7 +106,7 @@ pub struct NodeStats {
 impl Reclaimer {
     /// Starts a thread for each node. The threads also pay the registry's debts: of several
     /// reclaimers of a registry, those of the one that was started last. When that one ends, the
-    /// others do not take over: they pay debts at their sweeps only.
+    /// others do not take over: they pay debts only in passes that they make for another reason.
     ///
     /// # Errors
     ///

@@ -75,7 +75,7 @@ struct WakeState {
 pub(super) struct WakeRequest {
     pub(super) memcg: Memcg,
     pub(super) reason: ReclaimReason,
-    /// The usage to come down to; [`ByteSize::MAX`] for debts without urgency.
+    /// The usage to come down to; [`ByteSize::MAX`] for debts.
     pub(super) target: ByteSize,
 }
 

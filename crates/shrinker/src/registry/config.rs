@@ -17,7 +17,7 @@ use crate::work::Clock;
 /// The default maximum of objects that one call of direct reclaim scans.
 pub const DIRECT_SCAN_MAX: u64 = 1024;
 /// The default maximum time of one call of direct reclaim, in nanoseconds: the limit that Redis
-/// uses.
+/// uses. A lowwater runtime sets its own default, `DIRECT_TIME_MAX` of `src/runtime/builder.rs`.
 pub const DIRECT_TIME_MAX_NS: u64 = 500_000;
 /// The default time without work before a reclaimer sweeps, and between two sweeps.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);

@@ -73,8 +73,8 @@ impl Registration {
     ///
     /// [`UnregisterError::InsideCallback`] and the unchanged registration, if a callback of the
     /// shrinker is in flight and the calling thread is itself inside a callback, of this shrinker
-    /// or of any other, or inside another [`CallbackScope`](crate::CallbackScope). Without `std` this is not detected: a thread inside the shrinker's own
-    /// callback would wait for itself.
+    /// or of any other, or inside another [`CallbackScope`](crate::CallbackScope). Without `std`
+    /// this is not detected: a thread inside the shrinker's own callback would wait for itself.
     #[doc(alias = "shrinker_free")]
     pub fn unregister(mut self) -> Result<(), (UnregisterError, Self)> {
         match self.wait() {

@@ -60,8 +60,8 @@ impl<'a> Select<'a> {
         self
     }
 
-    /// Returns the selected ones of `nodes` nodes. An iterator, not a vector: reclaim calls this, and
-    /// reclaim runs because memory is short.
+    /// Returns the selected ones of `nodes` nodes, or the one selected node, which may not exist: a
+    /// pass then does nothing. An iterator, not a vector: reclaim runs because memory is short.
     pub(crate) fn nodes(&self, nodes: usize) -> impl Iterator<Item = NodeId> {
         let nodes = match self.node {
             Some(node) => node.index()..node.index() + 1,

@@ -18,7 +18,7 @@ use super::miss::{Miss, COST_ONE};
 const DISTANCES: usize = 7;
 /// The weight of a hit in a tally.
 const HIT: u32 = 64;
-/// The weight of an object that a scan kept: a twentieth of a hit.
+/// The weight of an object that a scan kept: about a twentieth of a hit.
 const KEPT: u32 = 3;
 /// The fraction of a pair's bytes that the kept objects represent, as a divisor.
 const KEPT_PARTS: u64 = 10;
