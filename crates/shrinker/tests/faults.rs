@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 const N0: NodeId = NodeId::ZERO;
 /// Longer than any machine takes, unless the event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// No gaps below a limit: the reclaimer starts above a limit, or by `wake`, and stops at the limit.
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {

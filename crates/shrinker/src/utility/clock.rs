@@ -5,7 +5,8 @@
 //! adapts as fast as it evicts. A race may delay a correction of `left` or count an epoch twice:
 //! tallies are estimates, so neither matters.
 //!
-//! A change must ensure that only evicted bytes advance it.
+//! A change must ensure that only evicted bytes advance it. The half-life is also a constant of the
+//! oracle (`tests/one_budget/oracle.rs` of the package `lowwater`), as a part of the budget.
 
 use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -6,7 +6,8 @@
 //! change. Logarithms are to the base 2, in units of 1/[`ONE`].
 //!
 //! A change must ensure that [`PairState::unpack`] inverts [`PairState::pack`], except as said
-//! there, and that a rank does not depend on the epoch in which its score was stored.
+//! there, and that a rank does not depend on the epoch in which its score was stored. The oracle
+//! (`tests/one_budget/oracle.rs` of the package `lowwater`) has the same penalty and places.
 
 use super::clock::HALF_LIFE;
 use super::log2::{log2, ONE};

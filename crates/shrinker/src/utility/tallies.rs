@@ -6,7 +6,8 @@
 //! pair's tallies take 72 bytes and not a histogram. Everything is an estimate: a race may lose a
 //! step, but no sum may wrap. Logarithms are those of [`log2`].
 //!
-//! A change of the classes or of the decay must be compared with the oracle (`tests/one_budget`).
+//! The number of classes, the decay and `NEAR_PARTS` are also constants of the oracle
+//! (`tests/one_budget/oracle.rs` of the package `lowwater`): a change there comes first.
 
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 

@@ -22,8 +22,9 @@ fn a_shrinker_with_extreme_numbers_terminates() {
             for counted in ends {
                 for scanned in ends {
                     let tree = MemcgTree::new(0);
-                    // Bounds on objects, here and in each `Work`: a shrinker that counts `u64::MAX`
-                    // objects and scans one at a time would be called a million times.
+                    // Bounds on objects, here and in each `Work`, and batches of at least 1,000: a
+                    // shrinker that counts `u64::MAX` objects and scans one at a time would be
+                    // called a million times.
                     let config = RegistryConfig::new(1).direct_scan_max(1000).direct_time_max_ns(counted);
                     let registry = Registry::with_config(&tree, config);
                     let shelf = Arc::new(Shelf::new());

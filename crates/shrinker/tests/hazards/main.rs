@@ -28,6 +28,7 @@ use lowwater_lru_core::{ByteSize, MemcgTree};
 use lowwater_shrinker::{Reclaimer, Registry, Watermarks};
 use std::sync::Arc;
 
+/// No gaps below a limit: the reclaimer starts above a limit, or by `wake`, and stops at the limit.
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
 fn reclaimer(registry: &Registry) -> Arc<Reclaimer> {

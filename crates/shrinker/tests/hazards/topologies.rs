@@ -37,6 +37,8 @@ impl Topology for Liar {
 #[test]
 fn inconsistent_topologies_are_refused_or_clamped() {
     type Lie = (&'static [usize], u16, Option<Vec<usize>>);
+    // The results of `nodes` in turn (the registry calls it first, then the reclaimer), the current
+    // node, the processors of each node.
     let lies: [Lie; 8] = [
         (&[0], 0, Some(vec![])),
         (&[1, 0, 0, 0], 3, Some(vec![])),
