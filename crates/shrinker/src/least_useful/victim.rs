@@ -8,8 +8,9 @@
 //! group's usage. After too many scans in a row without a fall, also of scans that free nothing, a
 //! pair that does not count fewer objects is taken as empty until the next epoch.
 //!
-//! A change must ensure that one scan takes a bounded time whatever the callbacks return. `BATCH_MAX`
-//! and `BATCH_PARTS` are also constants of the oracle (`tests/one_budget/oracle.rs` of `lowwater`).
+//! A change must ensure that one scan takes a bounded time whatever the callbacks return.
+//! `BATCH_MAX` and `BATCH_PARTS` are also constants of the oracle (`tests/one_budget/oracle.rs` of
+//! the package `lowwater`).
 
 use lowwater_lru_core::{Memcg, NodeId};
 
