@@ -18,10 +18,12 @@ use lowwater_lru_core::ByteSize;
 const THRESHOLD: ByteSize = ByteSize::mib(4);
 /// Default for the least time between two trims: a trim holds the allocator's locks for a while.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The divisor of the interval while the cgroup is close to its limit.
+/// The divisor of the interval while the cgroup is close to its limit: 1 s becomes 50 ms, as usage
+/// may reach the limit within a second.
 const URGENT_PARTS: u64 = 20;
 /// The time from the start of a trim to the start of the next is at least this many times the
-/// duration of the first: a trim of a large heap takes long.
+/// duration of the first: a trim of a large heap takes long, and so trims take at most a twentieth
+/// of the time.
 const COST_PARTS: u64 = 20;
 /// The same while the cgroup is close to its limit.
 const COST_PARTS_URGENT: u64 = 2;

@@ -30,6 +30,8 @@ impl BackgroundReclaim for Idle {
     fn reclaim_to(&self, _memcg: &Memcg, _ceiling: ByteSize) {}
 }
 
+/// A tree, and a group's files with a limit of 1000 bytes. With the margin of 400 (`config`) the
+/// limit leaves a budget of 600, which is below the 900 that `start` requests.
 struct World {
     tree: MemcgTree,
     group: PathBuf,

@@ -135,7 +135,7 @@ fn an_event_takes_a_share_of_the_usage_down_to_the_floor() {
 }
 
 #[test]
-fn an_event_while_the_ceiling_rises_restarts_the_quiet_time() {
+fn an_event_restarts_the_quiet_time() {
     let mut target = Target::new(PressureConfig::default(), ByteSize::new(1600));
     target.raise(0, Level::Low, ByteSize::new(1600));
     let low = target.ceiling();
