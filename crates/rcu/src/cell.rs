@@ -2,7 +2,8 @@
 //!
 //! Readers of the ghost table and of other replaceable tables must not write a shared cache line,
 //! so neither a lock nor an `Arc` count is possible. A change must ensure that a value is retired
-//! exactly once, by the thread that took it out of the cell.
+//! exactly once, by the thread that took it out of the cell. docs/ORDERINGS.md lists the model
+//! checks of the orderings.
 
 use crate::fallible::try_box;
 use crate::guard::Guard;

@@ -104,8 +104,8 @@ impl GracePeriod {
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {}
 
-/// Answers the open request: frees its batch, and makes a request for the next batch, if there is
-/// one. The embedder must call this once for each
+/// Answers the open request: makes the next one, if objects or a grace period wait for it, and
+/// frees the batch of the answered one. The embedder must call this once for each
 /// [`after_readers`](crate::embedder::ReadSide::after_readers), from a context where memory may be
 /// freed.
 ///

@@ -3,9 +3,11 @@
 //!
 //! The global epoch is a number that each collection advances. Retired objects are stamped with it,
 //! and freed when every reader that is inside entered at a later epoch. *The lock* is that of the
-//! registered local epochs (`membarrier.rs`).
+//! registered local epochs; the global epoch advances under another one, that of the retired
+//! objects (both in `membarrier.rs`).
 //!
-//! A change must keep each store, load and fence of the orderings below, and their order.
+//! A change must keep each store, load and fence of the orderings below, and their order;
+//! docs/ORDERINGS.md lists the model checks.
 //!
 //! # Orderings
 //!
@@ -64,7 +66,8 @@ pub(super) struct LocalEpoch {
     epoch: AtomicU64,
     /// The number of the thread's guards in units of [`GUARD`], and below it the flags
     /// [`COLLECT_PENDING`], [`FENCED`] and [`ENDED`]: in one word, so that the hot path does one
-    /// comparison. Only the thread that owns the local epoch reads or writes the word.
+    /// comparison. Only the thread that owns the local epoch reads or writes the word; that of a
+    /// [shared](Self::shared) one is never written, and any thread reads it.
     state: Cell<u64>,
 }
 
@@ -122,7 +125,8 @@ impl GlobalEpoch {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the global epoch, for a caller without the lock. Objects with an earlier stamp were
+    /// Returns the global epoch, for a caller that need not hold the lock of
+    /// [`advance`](Self::advance). Objects with an earlier stamp were
     /// unreachable before.
     fn now(&self) -> u64 {
         // Acquire: pairs with the Release in `advance`, so that the objects which the following
@@ -130,8 +134,8 @@ impl GlobalEpoch {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Advances from `stamp`, the current global epoch. The caller holds the lock. Objects with
-    /// this stamp may be freed if, after a heavy fence, all local epochs are
+    /// Advances from `stamp`, the current global epoch. The caller holds the lock of the retired
+    /// objects. Objects with this stamp may be freed if, after a heavy fence, all local epochs are
     /// [quiescent](LocalEpoch::is_quiescent_since) since the stamp.
     pub(super) fn advance(&self, stamp: u64) {
         // Release: pairs with the Acquires in `store_inside` and `now`.

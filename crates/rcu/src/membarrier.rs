@@ -162,8 +162,8 @@ impl GracePeriod {
     }
 
     /// Returns whether all readers that were inside when the grace period started have left. Never
-    /// true on a thread that has been inside since then. The first call runs a heavy fence; then
-    /// O(threads).
+    /// true on a thread that has been inside since then. Runs a heavy fence, unless one has run
+    /// since the start ([`is_fenced`](Self::is_fenced)). O(threads).
     #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         DOMAIN.is_reached(self.0)

@@ -7,7 +7,8 @@
 use crate::retired::{Retired, RetiredKind};
 use core::ptr;
 
-/// The maximum number of types of retired objects in a process.
+/// The maximum number of types of retired objects in a process. `Guard::retire` documents the
+/// number, and `tests/kinds.rs` expects it.
 pub const KINDS_MAX: usize = 8;
 
 /// Retired objects of one kind, the most recent one first.

@@ -21,6 +21,8 @@
 //! this.
 //!
 //! A change must keep these orderings, and must not free under the lock: destructors may retire.
+//! docs/ORDERINGS.md lists the model checks, and their mutants `pin_relaxed`, `unpin_relaxed` and
+//! `collect_relaxed`.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Mutex;

@@ -152,25 +152,25 @@ fn nothing_is_freed_and_heavy_fences_counts_it(also: &[libc::c_long]) {
 }
 
 #[test]
-fn without_sched_setaffinity_nothing_is_freed_and_counted() {
-    alone("without_sched_setaffinity_nothing_is_freed_and_counted", || {
+fn without_sched_setaffinity_nothing_is_freed_and_refusals_are_counted() {
+    alone("without_sched_setaffinity_nothing_is_freed_and_refusals_are_counted", || {
         nothing_is_freed_and_heavy_fences_counts_it(&[libc::SYS_sched_setaffinity])
     });
 }
 
 #[test]
-fn without_sched_getaffinity_nothing_is_freed_and_counted() {
+fn without_sched_getaffinity_nothing_is_freed_and_refusals_are_counted() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: a sanitizer makes no thread without that call");
     }
-    alone("without_sched_getaffinity_nothing_is_freed_and_counted", || {
+    alone("without_sched_getaffinity_nothing_is_freed_and_refusals_are_counted", || {
         nothing_is_freed_and_heavy_fences_counts_it(&[libc::SYS_sched_getaffinity]);
     });
 }
 
 #[test]
-fn without_a_visitor_thread_nothing_is_freed_and_counted() {
-    alone("without_a_visitor_thread_nothing_is_freed_and_counted", || {
+fn without_a_visitor_thread_nothing_is_freed_and_refusals_are_counted() {
+    alone("without_a_visitor_thread_nothing_is_freed_and_refusals_are_counted", || {
         nothing_is_freed_and_heavy_fences_counts_it(&[libc::SYS_clone, libc::SYS_clone3]);
     });
 }

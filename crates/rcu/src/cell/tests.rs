@@ -104,7 +104,8 @@ mod stories {
         reader.join().unwrap();
     }
 
-    /// Two threads replace the same value: one of them succeeds, and the old value is freed once.
+    /// Two threads replace the value. If both have loaded the same one, only one replacement
+    /// succeeds; a thread that has loaded the other thread's value succeeds as well.
     fn two_writers() {
         let cell = Arc::new(RcuCell::new());
         assert!(cell.replace(None, 0, &pin()));
