@@ -3,8 +3,9 @@
 //! Names are memcached's, and so are defaults except those of `-l` and `-t`, so that its start
 //! scripts work. The comments of the fields are the text of `--help`.
 //!
-//! A new flag must not reuse a letter that memcached has. The `value_name` of a path must be `file`
-//! or `path`, by which shells complete it (`manual.rs`).
+//! A new flag must not reuse a letter that memcached has, and has its row in the server's README
+//! and, if it is memcached's, in `src/tests/compatibility/names.rs`. The `value_name` of a path
+//! must be `file` or `path`, by which shells complete it (`manual.rs`).
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_memcacheds() {
+    fn the_defaults_are_memcacheds_but_for_the_address() {
         let settings = settings(&[]).unwrap();
         assert_eq!(endpoints(&settings), [Endpoint::Tcp("127.0.0.1:11211".into())]);
         assert!(settings.evict && settings.users.is_none());
@@ -426,7 +427,7 @@ mod tests {
         }
     }
 
-    /// Each text has every flag.
+    /// Each text has every flag with a long name, so all but `-D`.
     #[test]
     fn the_manual_and_the_completions_have_every_flag() {
         let mut command = Args::command();

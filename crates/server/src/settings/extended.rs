@@ -4,7 +4,8 @@
 //! by name.
 //!
 //! A change must keep every option of memcached 1.6.18 in one of the two lists or among those with
-//! an effect ([`Extended`]); an unknown option is an error, as in memcached.
+//! an effect ([`Extended`]); an unknown option is an error, as in memcached. The rows of
+//! `src/tests/compatibility/names.rs` (`OPTIONS`) must say the same; a test compares them.
 
 use std::time::Duration;
 

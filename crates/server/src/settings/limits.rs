@@ -8,9 +8,9 @@
 //! batch      requests=500 bandwidth=2M connections=20 deny=flush_all,stats
 //! ```
 //!
-//! A line has a tenant's name and its limits; `#` begins a comment, also inside a word. Amounts of
-//! memory are in bytes, with an optional suffix K, M, G or T; `max` means no limit. The limits of
-//! memory have the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`; those of the
+//! A line has a tenant's name and its limits; a word that begins with `#` begins a comment. Amounts
+//! of memory are in bytes, with an optional suffix K, M, G or T; `max` means no limit. The limits
+//! of memory have the semantics of cgroup v2's `memory.min`, `low`, `high` and `max`; those of the
 //! tenant's connections are in `traffic_limits.rs`.
 //!
 //! A change must ensure that an error names file, line and field, and that a file with an error
@@ -28,7 +28,8 @@ use crate::protocol::item::KEY_BYTES_MAX;
 /// belong to no other.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// The names of the fields of a line.
+/// The names of the fields of a line. `ProtocolError::TenantUsage` (`protocol/error.rs`) and
+/// docs/OPERATING.md list them, too.
 const NAMES: &str = "min, low, high, max, requests, bandwidth, connections and deny";
 
 /// The limits of a tenant.

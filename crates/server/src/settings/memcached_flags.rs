@@ -2,7 +2,8 @@
 //! refused by name if a user would miss the effect.
 //!
 //! A start script of memcached must work or fail with a reason; no flag may be ignored in silence.
-//! The comments of the fields are the text of `--help`.
+//! The comments of the fields are the text of `--help`. The server's README and
+//! `src/tests/compatibility/names.rs` (`FLAGS`) have a row for each flag.
 
 use clap::{ArgAction, Args};
 

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_no_password() {
+    fn errors_name_the_line() {
         for (text, line) in [("", 1), ("a:x\nb", 2), ("a:", 1), (":x", 1), ("a:x y", 1), ("a:x\na:y", 2), ("a/b:x", 1)]
         {
             let (at, why) = Users::parse(text, b'/').unwrap_err();

@@ -29,7 +29,7 @@ fn connections_are_bounded() {
 }
 
 #[test]
-fn a_server_closes_within_a_second_with_any_clients() {
+fn a_server_closes_within_two_seconds_with_any_clients() {
     let enough = Duration::from_secs(2);
     let took = shortest(enough, || {
         let mut server = TestServer::start(|_| {});

@@ -29,6 +29,7 @@ fn the_budget_changes_at_once() {
     ] {
         client.exchange(text, expected);
     }
+    // 20 MB, which fit in 32 MiB, and not in 8 or 16.
     assert_eq!(write(&mut client, "k", 2000), 2000);
     client.exchange("cache_memlimit 8\r\n", "OK\r\n");
     assert_eq!(client.stat("stats", "limit_maxbytes"), (8 << 20).to_string());
@@ -139,6 +140,7 @@ fn a_tenants_limits_change_at_once() {
     }
     assert_eq!(client.stat("stats tenants", "shop:max"), (1 << 20).to_string());
     let changed = Instant::now();
+    // The reclaimer trims to `high`, 512 KiB.
     while client.stat("stats tenants", "shop:bytes").parse::<u64>().unwrap() > 600 << 10 {
         assert!(changed.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));

@@ -165,6 +165,8 @@ fn metrics_have_tenants_if_that_is_set() {
 
 #[test]
 fn silent_http_clients_do_not_keep_the_cache_from_serving_or_closing() {
+    // As in `connections.rs`: three waits of `CLOSE_TIME_MAX` at most. The silent clients are more
+    // than `CONNECTIONS_MAX` of `http.rs`.
     let enough = Duration::from_secs(2);
     let took = shortest(enough, || {
         let mut server = TestServer::start(|settings| settings.http = Some("127.0.0.1:0".into()));

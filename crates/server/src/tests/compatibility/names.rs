@@ -3,7 +3,8 @@
 //! that the source prints. Names of debug builds are left out.
 //!
 //! A change must ensure that the lists have all names of that commit, and that `docs/MEMCACHED.md`,
-//! which is made of them (see `compatibility.rs`), names the same commit.
+//! which is made of them (see `compatibility.rs`), names the same commit. Numbers in the texts are
+//! constants of the code: `READS_PER_TURN`, `VISITED_MAX`, `QUEUE_LINES`.
 
 use super::Verdict::{self, Absent, Differs, NoEffect, Refused, Same, WithTls};
 
