@@ -96,7 +96,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
 
 /// Returns whether a tenant's own connection must not run the command: it changes the server, or
 /// reads or changes other tenants' values or connections. Statistics that are sums over all tenants
-/// may be read.
+/// may be read, except `sizes`, for which a walk visits the values of all tenants.
 fn concerns_all(command: &Command<'_>) -> bool {
     match command {
         Command::FlushAll { .. }

@@ -6,6 +6,7 @@
 //!
 //! A change must ensure that memcached's topics keep their names and the order of their lines, and
 //! that the connection's own commands are counted before the reply is written.
+//! `src/tests/compatibility/names.rs` has a row for each name of memcached's topics.
 
 mod cachedump;
 mod conns;

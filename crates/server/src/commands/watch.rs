@@ -35,7 +35,7 @@ pub async fn watch(session: &mut Session, events: EventSet) -> io::Result<Contro
         tokio::select! {
             // No message is ever sent: the sender is dropped when the server shuts down.
             _ = closing.changed() => return Ok(ControlFlow::Break(())),
-            // A zero means that the client has disconnected. The future may be dropped at any time.
+            // A zero means that the client has disconnected. A dropped `read_buf` loses no input.
             read = session.stream.read_buf(&mut input) => if read? == 0 {
                 return Ok(ControlFlow::Break(()));
             },

@@ -1,8 +1,8 @@
 //! Commands: the parsed form of a line.
 //!
-//! A command borrows from the connection's buffer, so parsing copies nothing; only a meta command's
-//! key in base64 is owned, because it is decoded. The decoder copies a store command's key when the
-//! data block has not arrived yet.
+//! A command borrows from the connection's buffer. Owned are only a meta command's key in base64,
+//! because it is decoded, and the [`MetaStore`] of an `ms`. The decoder copies the key of each
+//! store command but a [`PlainSet`] whose value has arrived.
 //!
 //! A change must ensure that parsing a line copies no key that is not in base64.
 //!

@@ -6,7 +6,7 @@
 //!
 //! A command that has several effects has several kinds, and is denied if one of them is. A change
 //! must ensure that a new command has its kinds here, and that a set stays one word, so that an
-//! atomic can hold it.
+//! atomic can hold it. docs/OPERATING.md lists the names.
 
 use super::command::Command;
 use super::meta_command::{MetaCommand, MetaVerb};

@@ -7,7 +7,7 @@
 //! | up to 30 days in seconds | that many seconds from now |
 //! | more | a Unix time |
 //!
-//! All later code uses this type and never a number, so that the kinds cannot be confused.
+//! The store gets this type and never a number, so that the kinds cannot be confused.
 //!
 //! A change must ensure that `Expiry::of` alone interprets a number of the protocol.
 

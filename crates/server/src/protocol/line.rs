@@ -18,8 +18,8 @@ use super::words::Words;
 use super::{admin, meta};
 
 /// The words of a line that are split up front: more than a command with a fixed number of words
-/// has. The gets, `tenant set`, `watch` and meta commands read the rest from the line; for all other
-/// commands further words are ignored.
+/// has. The gets, `tenant set`, `watch` and meta commands read the rest from the line. Any other
+/// line of this length is refused, but `stats`, `version` and `quit` ignore further words.
 const WORDS_MAX: usize = 8;
 
 /// Parses a line, which is passed without its line end.

@@ -2,7 +2,8 @@
 //!
 //! A field of memcached that has no meaning here is left out instead of shown as 0.
 //!
-//! A new field must have the name and the type that memcached gives it, if memcached has it.
+//! A new field must be one of memcached's, with its name and type, and the verdict of its row in
+//! `src/tests/compatibility/names.rs` changes: a test allows no other names.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -2,7 +2,8 @@
 //! segmented LRU are 0. A field that would need more data per value is left out: `evicted_nonzero`
 //! (evicted values that had an exptime).
 //!
-//! An extension must not be added here: tools iterate over all lines.
+//! An extension must not be added here: tools iterate over all lines, and a test allows only the
+//! names in `src/tests/compatibility/names.rs` (`ITEMS`).
 
 use std::io;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::session::Session;
 
 /// `age` is the longest idle time among this many values, so that a large store is not walked as a
 /// whole. They are a random sample: values are visited by their hashes.
+/// `src/tests/compatibility/names.rs` states the number.
 const VISITED_MAX: usize = 1 << 16;
 
 /// Answers with the lines of the class, or with none if there are no values.

@@ -2,7 +2,8 @@
 //!
 //! A line of memcached's that has no meaning here is left out.
 //!
-//! A new flag that memcached also has gets its line here.
+//! A new flag that memcached also has gets its line here, and in `src/tests/compatibility/names.rs`
+//! (`SETTINGS`), which a test compares.
 
 use crate::net::output::Output;
 use crate::server::Server;
