@@ -28,7 +28,8 @@ use crate::{banner, connection, http, reload, snapshot};
 use crate::{service_manager, start};
 
 /// Pause before the next `accept` after one failed, and the bound on each step of the refusal of a
-/// client for whom no file descriptor is left.
+/// client for whom no file descriptor is left. Without the pause the loop would keep a processor
+/// busy for as long as each `accept` fails.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The refusal of a client above `-c`, with memcached's text.

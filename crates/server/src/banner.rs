@@ -1,6 +1,7 @@
 //! The banner: the addresses, limits and an example command, printed to stdout at startup.
 //!
-//! Scripts read the addresses from it, also with port 0; `tests/server` does.
+//! Scripts read the addresses from it, also with port 0; `tests/server` and `ci/page.sh` do. With
+//! `-d` the first line tells the caller that the server serves (`start.rs`).
 //!
 //! A change of a line's form breaks such scripts.
 

@@ -5,7 +5,8 @@
 //! and a client that has read a reply finds its command counted.
 //!
 //! A new counter is a line of `counters!`, which `stats` and `/metrics` then show, and of
-//! `NOT_ALWAYS` if memcached has no such field. `PendingCounts::counted` needs a bit for each.
+//! `NOT_ALWAYS` if memcached has no such field; else `src/tests/compatibility/names.rs` has its
+//! row. `PendingCounts::counted` needs a bit for each.
 
 use lowwater_base::striped_counters::StripedCounters;
 use lowwater_base::thread_slot;
@@ -138,6 +139,7 @@ mod tests {
     fn counts_of_all_threads_add_up() {
         let counters = Counters::default();
         std::thread::scope(|scope| {
+            // More threads than the 16 stripes, so that some share one.
             for _ in 0..19 {
                 scope.spawn(|| {
                     let mut counts = PendingCounts::default();

@@ -40,7 +40,8 @@ const LINE_BYTES_MAX: usize = 2048;
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The longest value that is taken out of the input as a whole: what a connection's buffer has room
-/// for. It is short enough to be stored however many pieces are in use (`store/update.rs`).
+/// for (`BUFFER_BYTES` in `net/buffer_pool.rs`). Must be at most `SHORT_BYTES_MAX` of
+/// `store/update.rs`: such a value is stored however many pieces are in use.
 const COMPLETE_BYTES_MAX: usize = 16 * 1024;
 
 /// The end of a line, and of a data block.

@@ -52,8 +52,9 @@ const LINGER_TIME_MAX: Duration = Duration::from_millis(200);
 /// Pause before the next `accept` after one failed, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The page's Content-Security-Policy: load its own style and script, send requests to its own
-/// server. Nothing from other servers, nothing inline, no embedding in a frame.
+/// The page's Content-Security-Policy: load its own style and script, show images of `data:` URLs
+/// (the empty icon), send requests to its own server. Nothing from other servers, no inline style
+/// or script, no embedding in a frame.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";

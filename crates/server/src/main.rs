@@ -65,7 +65,8 @@
 //!    `commands/stats/slabs.rs`). `watch fetchers` shows reads alone, `found` or `not_found`; the `ttl`
 //!    of an eviction is unknown (-1); `cfd` is the number of the connection.
 //! 4. On a connection that belongs to a tenant, commands that concern all tenants are refused:
-//!    `flush_all`, `verbosity`, limits, and statistics of other tenants.
+//!    `flush_all`, `verbosity`, `shutdown`, `watch`, `lru_crawler`, limits, `stats reset`, `stats
+//!    sizes`, and statistics of other tenants (`concerns_all` in `commands.rs`).
 //! 5. Additional commands: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
 //!    `lru_crawler mgdump`; memcached 1.6.18 answers `ERROR` to them. This server answers `ERROR` to
 //!    `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of `lru_crawler`. `stats

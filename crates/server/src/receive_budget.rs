@@ -13,7 +13,7 @@
 //! the store, and charged again while the store waits for room.
 //!
 //! Not charged: the first 4 KiB of each value, so that small values cost nothing; the connection's
-//! buffer; and the overhead of the allocator and of the table of pieces, less than half a percent.
+//! buffer; and the overhead of the allocator and of the table of pieces, about one percent at most.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use lowwater::{ByteSize, Runtime};
 /// Bytes of each value that are not charged.
 const FREE_BYTES: u64 = 4 * 1024;
 
-/// Granularity of reservations.
+/// Granularity of reservations, so that a long value changes the shared count rarely.
 const STEP_BYTES: u64 = 64 * 1024;
 
 /// The reserved bytes of all values that are being received; at most half the budget, except for

@@ -34,7 +34,8 @@ use crate::value::piece_pool::PiecePool;
 /// begun.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// The pool of free pieces may hold the budget divided by this, in addition to the budget.
+/// The pool of free pieces may hold the budget divided by this, in addition to the budget: a small
+/// part, as the pool is not charged.
 const POOL_SHARE: u64 = 16;
 
 /// How the server ends.
@@ -87,7 +88,7 @@ pub struct Server {
     pub last_sizes: LastSizes,
     /// Notified when the last open connection closes.
     idle: Notify,
-    /// The request of a client that the server end; `None` until there is one.
+    /// A client's request to end the server; `None` until there is one.
     stop: watch::Sender<Option<Stop>>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! `-d` and `-u` start the program again with the same arguments: `-d` as a child in a new session,
 //! `-u` in the place of this process. Std has safe calls to detach and to change the user only for
-//! a new program (DESIGN, "The server starts itself again").
+//! a new program (docs/DESIGN.md, "The server starts itself again").
 //!
 //! A change must ensure that an error of the new process reaches the caller of the first one, and
 //! that no process starts itself again without end.

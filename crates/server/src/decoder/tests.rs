@@ -51,8 +51,9 @@ fn an_abandoned_value_is_discarded_with_its_block() {
     let runtime = lowwater::Runtime::builder().budget(lowwater::ByteSize::kib(64)).build().unwrap();
     let receive_budget = ReceiveBudget::new(&runtime, true, 0);
     // The budget for values being received is half of 64 KiB, and the first 4 KiB of a value are
-    // free: the value finds no room beyond those. The first input ends within them, later in the
-    // value, and before, within and after its line end.
+    // free: the value finds no room beyond those, as the first reservation is 64 KiB
+    // (`STEP_BYTES`). The first input ends within them, later in the value, and before, within and
+    // after its line end.
     for received in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {
         let mut decoder = Decoder::new(1 << 20, &Arc::new(PiecePool::new(0)), Some(&receive_budget));
         let input = [&b"set k 0 0 100000\r\n"[..], &[b'x'; 100_000], b"\r\nversion\r\n"].concat();

@@ -2,7 +2,8 @@
 //!
 //! A page that is opened begins its curves with these figures, and not empty.
 //!
-//! A change must ensure that the number of samples stays bounded.
+//! A change must ensure that the number of samples stays bounded. `PERIOD` and `SAMPLES_MAX` are
+//! equal to `PERIOD_MS` and `SAMPLES_MAX` of `http/page/page.js`.
 
 use std::collections::VecDeque;
 use std::time::Duration;

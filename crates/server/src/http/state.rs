@@ -4,7 +4,8 @@
 //! Tenants' names are included, for administrators: the [`TENANTS_MAX`] tenants that hold most, and
 //! the sum of the rest. Keys and values are never included.
 //!
-//! A change must ensure that no key and no value is shown.
+//! A change must ensure that no key and no value is shown. `http/page/page.js` reads the names of
+//! the fields.
 
 use lowwater::ByteSize;
 use serde_json::{json, Value};

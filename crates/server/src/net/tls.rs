@@ -5,7 +5,7 @@
 //! [`HANDSHAKE_TIME_MAX`] is closed.
 //!
 //! A change must ensure that, with TLS, no byte of a TCP client reaches the decoder unless it came
-//! encrypted, after the handshake.
+//! encrypted, after the handshake, or through a listener with `notls:` (`Listener::is_plain`).
 
 use std::io;
 use std::path::Path;

@@ -19,7 +19,8 @@ const MAGIC: &[u8; 8] = b"lowwate1";
 const MAGIC_OF_ALL: &[u8; 7] = b"lowwate";
 /// A chunk ends with the value that makes it this long.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Longer chunks are not read: the largest value (`-I`) is 1 GiB.
+/// Longer chunks are not read: a chunk of nearly `CHUNK_BYTES` may end with the largest value
+/// (`-I`), of 1 GiB, and its key and numbers.
 const CHUNK_BYTES_MAX: usize = (1 << 30) + (2 << 20);
 /// Bytes are read in steps of this size, so that a damaged length allocates little more memory than
 /// the file has bytes.

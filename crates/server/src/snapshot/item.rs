@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The numbers stand for lengths in bytes; fields are little-endian. The bits tell the item flags,
-//! and whether the last two numbers are valid. The heat is the use count. A change of the layout
-//! needs another magic number in [`chunk`](super::chunk). A change must ensure that decoding does
-//! not panic for any bytes.
+//! whether the value was fetched, and whether the last two numbers are valid. The heat is the use
+//! count. A change of the layout needs another magic number in [`chunk`](super::chunk). A change
+//! must ensure that decoding does not panic for any bytes.
 
 use std::time::Duration;
 

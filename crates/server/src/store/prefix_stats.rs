@@ -2,7 +2,8 @@
 //! first delimiter.
 //!
 //! The command exists for tools that read memcached's `stats detail`; `stats tenants` always has
-//! the same counts and more. All commands are counted here; memcached counts the classic ones only.
+//! hits and misses, but no stores and deletes. Reads, stores and deletes are counted, those of meta
+//! commands, too; memcached counts the classic commands only.
 //!
 //! A change must ensure that the number of prefixes stays bounded, since clients choose them.
 

@@ -6,7 +6,8 @@
 //! since the budget is mostly exhausted for milliseconds only.
 //!
 //! Two keys with one hash share an entry of the cache (`key_hash.rs`). A change must ensure that a
-//! value is shown to an edit, or removed, only if its key is the requested one.
+//! value is shown to an edit, or removed by [`Edit::Remove`], only if its key is the requested one;
+//! a put replaces the value of the other key.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::value::Value;
 
 /// The time for which a store without room waits before it tries again.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
-/// The most tries of a store.
+/// The most tries of a store: with [`ROOM_PAUSE`], half a second at least.
 pub const ROOM_TRIES_MAX: u32 = 500;
 
 /// Maximum of the memory in pieces (`value/piece_pool.rs`), in per cent of the budget; above it, no
@@ -31,7 +32,7 @@ pub const ROOM_TRIES_MAX: u32 = 500;
 const PIECES_PERCENT_MAX: u64 = 150;
 
 /// Maximum length of a value that is stored regardless of `PIECES_PERCENT_MAX`: the size of a
-/// connection's buffer.
+/// connection's buffer. Not below `COMPLETE_BYTES_MAX` of `decoder.rs`.
 const SHORT_BYTES_MAX: usize = 16 * 1024;
 
 impl Store {
@@ -40,7 +41,8 @@ impl Store {
     /// decision takes effect, and its last answer is returned. A value that is put there expires at
     /// `expiry`.
     ///
-    /// Waits for room if there is none, up to [`ROOM_TRIES_MAX`] times [`ROOM_PAUSE`].
+    /// Waits for room if there is none and values may be evicted, up to [`ROOM_TRIES_MAX`] times
+    /// [`ROOM_PAUSE`].
     ///
     /// # Errors
     ///
