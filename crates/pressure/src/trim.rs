@@ -49,8 +49,8 @@ pub struct Trim {
 }
 
 impl Trim {
-    /// Calls `hook` on the pressure monitor's own thread. While the hook runs, the monitor
-    /// reads no source of pressure.
+    /// Creates a trim that calls `hook`, on the pressure monitor's own thread. While the hook runs,
+    /// the monitor reads no source of pressure.
     ///
     /// The memory must have been returned when the hook returns. With
     /// [`MonitorConfig::resident_max`](super::MonitorConfig::resident_max) a hook that returns none
