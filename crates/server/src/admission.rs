@@ -30,7 +30,7 @@ pub fn admit(session: &mut Session, step: &Step<'_>) -> bool {
     let Some(traffic) = session.limited_traffic() else { return true };
     let store = CommandSet::default().with(CommandKind::Set);
     let (requests, commands, noreply) = match step {
-        // Of values that are being received, only the last step counts.
+        // Of a value that is being received, only the last step counts; without room, none does.
         Step::More | Step::NoRoom => return true,
         Step::Command(command @ Command::Get { keys, .. }) => {
             (keys.clone().count() as u64, CommandSet::of(command), false)
