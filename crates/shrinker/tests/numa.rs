@@ -25,7 +25,8 @@ use rustix::thread::{sched_setaffinity, CpuSet};
 const OBJECT: usize = 33 << 20;
 /// Objects on each node.
 const OBJECTS: u64 = 2;
-/// The memory that the tests' own threads may allocate or free meanwhile.
+/// The memory that the tests' own threads may allocate or free meanwhile; less than an object, so
+/// that a missing object is noticed.
 const SLACK: u64 = 12 << 20;
 
 struct Object {
@@ -137,7 +138,8 @@ impl World {
     }
 }
 
-/// Prints a line that `ci/vm.sh` counts: a change of the text must be made there, too.
+/// Prints a line that `ci/vm.sh` counts: a change of the text, or of the number of such lines, must
+/// be made there, too.
 fn said(what: &str, nodes: usize) {
     println!("numa: {what} on {nodes} nodes");
 }

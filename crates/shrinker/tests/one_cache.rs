@@ -1,6 +1,7 @@
 //! The cache of `examples/kernel_module/one_cache`, in user space: the source that is also compiled
-//! into two kernel modules, here on this crate's registry. Workers of four groups use it while
-//! everything is dropped; at the end the counts are exact, and no entry is left.
+//! into three kernel modules (`examples/kernel_module/modules`), here on this crate's registry.
+//! Workers of four groups use it while everything is dropped; at the end the counts are exact, and
+//! no entry is left.
 //!
 //! The parts that differ from the kernel (lock, table, allocation, clock) are the modules of this
 //! file. The test does not compile if the shared source uses something that they do not have.

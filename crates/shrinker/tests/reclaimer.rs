@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
+/// Gaps in bytes. They apply to a `max` of 1,600,000 or more; a smaller `max` caps them at a
+/// sixteenth and an eighth of it ([`Watermarks`]).
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::new(100_000), high_gap: ByteSize::new(200_000) };
 
 fn world(nodes: usize) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
@@ -60,7 +62,7 @@ fn a_group_near_its_max_is_reclaimed_to_the_high_gap() {
     reclaimer.charged(&group);
     wait_until("usage is at the high mark", || root.usage() <= ByteSize::new(1_800_000));
     std::thread::sleep(Duration::from_millis(20));
-    // Exceeded by less than a batch.
+    // Reclaim goes beyond the mark by less than a batch, which is 128 objects by default.
     assert!(root.usage() > ByteSize::new(1_800_000 - 128 * 100), "{} are left", root.usage());
     assert_eq!(reclaimer.stats()[0].exhausted, 0);
 }
@@ -98,6 +100,7 @@ fn bytes_in_stock_wake_no_reclaimer() {
         let _ = group.try_charge(ByteSize::new(100)).unwrap();
     }
     group.set_high(ByteSize::new(1_000));
+    // The first charge added 32 KiB to this processor's stock, and the second took 100 bytes of it.
     assert_eq!((group.usage(), group.in_stock()), (ByteSize::new(32_868), ByteSize::new(32_668)));
     let reclaimer = start(&registry);
     reclaimer.charged(&group);
@@ -213,7 +216,8 @@ fn a_job_continues_until_all_second_chances_are_used() {
     const OBJECTS: u64 = 100_000;
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, OBJECTS);
-    // Each object is kept three times. A step scans only a part of them.
+    // Each object is kept three times: fewer than the four rounds without progress after which a
+    // job gives up (`IDLE_ROUNDS_MAX` in `src/reclaimer/step.rs`). A step scans only some of them.
     let chances = AtomicU64::new(3 * OBJECTS);
     let scan = move |sc: &mut ShrinkControl<'_>| {
         let nr = sc.nr_to_scan();
@@ -251,7 +255,8 @@ fn a_job_ends_if_every_object_is_always_kept() {
     let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     while job.step(&registry, N0, 4096) == Step::Again {}
     assert_eq!(job.step(&registry, N0, 4096), Step::Exhausted);
-    // The job gives up after four rounds at priority 0. The steps before them scan less than one.
+    // The job gives up after four rounds (`IDLE_ROUNDS_MAX`) at priority 0. The steps before them
+    // scan less than one.
     let rounds = scanned.load(Relaxed) / OBJECTS;
     assert!((4..=5).contains(&rounds), "{rounds} rounds");
 }
@@ -298,6 +303,7 @@ fn progress_restarts_the_idle_count_of_a_job() {
         };
         let (last, ..) = run(u64::MAX);
         let (_, idle, scanned) = run(last);
+        // `IDLE_STEPS_MAX` and `IDLE_ROUNDS_MAX` of `src/reclaimer/step.rs`.
         assert!(idle >= 3, "{idle} idle steps after the one that got on, of {objects}");
         assert!(scanned >= 4 * (objects - 1), "{scanned} looked at after the step that got on, of {objects}");
     }

@@ -2,7 +2,7 @@
 //! first, tracepoints, metrics.
 //!
 //! Formats are compared as text, because scripts parse them: a change of an expected text is a
-//! change of the interface.
+//! change of the interface. Numbers such as S14 are those of docs/INVARIANTS.md.
 
 #![cfg(not(lowwater_loom))]
 
@@ -106,7 +106,7 @@ fn a_scan_command_calls_the_shrinker_once_and_has_the_kernels_errors() {
     shelf.add(&group, N1, 1000);
     let scan = |command: &str| registry.debugfs_scan(registration.id(), command);
     assert_eq!(scan("1 1 300"), Ok(()));
-    // One call for all 300, whatever the batch; nothing was counted, nothing is owed.
+    // One call for all 300, whatever the batch, and without a count before it.
     assert_eq!((shelf.len(&group, N1), shelf.scans.load(Relaxed), shelf.scanned_most.load(Relaxed)), (700, 1, 300));
     assert_eq!(shelf.counts.load(Relaxed), 0);
     assert_eq!((registration.stats().freed, registration.stats().requested), (300, 300));

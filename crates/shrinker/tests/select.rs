@@ -1,7 +1,7 @@
 //! Selections: a group with its descendants, one node, one shrinker, one kind; everything else is
 //! unaffected.
 //!
-//! Each test compares what is left in every (shelf, group, node) with the expected table.
+//! Most tests compare what is left in every (shelf, group, node) with the expected table.
 //!
 //! A new restriction gets a table of its own.
 

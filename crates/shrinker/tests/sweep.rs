@@ -2,7 +2,8 @@
 //! registry, so that a group that was used once costs no memory until its end.
 //!
 //! Afterwards the footprints must be those from before, to the byte (the row "the same, empty again
-//! and idle" of the cost table in docs/DESIGN.md).
+//! and idle" of the cost table in docs/DESIGN.md). Numbers such as S25 are those of
+//! docs/INVARIANTS.md.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 

@@ -2,6 +2,7 @@
 //! different groups.
 //!
 //! A registry belongs to one tree: reports and reclaim of foreign groups must have no effect.
+//! Numbers such as S17 are those of docs/INVARIANTS.md.
 
 #![forbid(unsafe_code)]
 

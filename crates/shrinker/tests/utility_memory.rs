@@ -3,6 +3,7 @@
 //!
 //! A change must ensure that a later pass or reclaim adds a pair for which there was no memory.
 
+// crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
 #[path = "../../base/tests/faulty/mod.rs"]

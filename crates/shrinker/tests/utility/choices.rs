@@ -86,8 +86,8 @@ fn of_two_thousand_pairs_those_without_misses_are_evicted_from() {
     let held = |odd: usize| groups[odd..].iter().step_by(2).map(|group| pool.shelf.len(group, N0)).sum::<u64>();
     let before = [held(0), held(1)];
     // With so many pairs a call ends with the scan that reaches 8 freed objects, and a scan frees a
-    // 16th of a pair. So a call frees 8 to 12, and 10,000 calls do not empty the 1,000 pairs of 100
-    // without misses.
+    // 16th of a pair: a call frees 12 from pairs of 100, and 8 to 10 from smaller pairs. So 10,000
+    // calls do not empty the 1,000 pairs of 100 without misses.
     for _ in 0..10_000 {
         batch(&registry, tree.root(), Reclaim::FOREGROUND);
     }
@@ -184,6 +184,7 @@ fn a_batch_is_bounded_by_its_work() {
         let progress = registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
         (progress.freed, work.bound())
     };
+    // One batch frees 8 objects: `BATCH_MAX` of `src/least_useful/victim.rs`.
     assert_eq!(run(Work::one_batch(0)), (0, Some(Bound::Scan)));
     assert_eq!(run(Work::one_batch(3)), (3, Some(Bound::Scan)));
     assert_eq!(run(Work::one_batch(u64::MAX)), (8, None));
@@ -193,7 +194,9 @@ fn a_batch_is_bounded_by_its_work() {
     assert_eq!(run(Work::one_batch(64).while_not(&enough)), (0, Some(Bound::Enough)));
 }
 
-/// A pair that frees its only object is removed, and does not count as a failed pair.
+/// A pair that frees its only object is removed, and does not count as a failed pair: after 8 of
+/// those (`FAILED_MAX` in `src/least_useful.rs`) the call would end. Up to 16 pairs are all
+/// candidates of a selection; of 50 only some are.
 #[test]
 fn a_call_drains_many_pairs_of_one_object() {
     for n in [10, 50] {

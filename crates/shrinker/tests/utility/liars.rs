@@ -39,7 +39,7 @@ fn honest_beside(liars: usize, liar: impl Fn() -> Shelf) {
         liars.iter().for_each(|liar| liar.shelf.add(tree.root(), N0, 1_000));
         honest.shelf.add(tree.root(), N0, 1_000);
         for one_batch in [true, false] {
-            // 4,000 batches of 1/64 of a pool empty seven pools.
+            // A batch is 1/64 of a pool, but at most 8 objects: 4,000 batches empty seven pools.
             for _ in 0..if one_batch { 4_000 } else { 100 } {
                 let callbacks: Vec<_> = liars.iter().map(Pool::callbacks).collect();
                 let mut work = if one_batch { Work::one_batch(1_000) } else { Work::objects(1_000) };
