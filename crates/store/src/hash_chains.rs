@@ -17,8 +17,9 @@
 //! **A miss proves little.** An object that is removed and inserted elsewhere (a rename) takes the
 //! readers that stand on it along to its new chain, so they may miss objects further back on the
 //! old chain. A caller that needs certainty maintains a sequence count of such moves and retries
-//! the lookup. A hit is an object that was on a chain, of this table or of one to which an
-//! object was moved, at some time after the [`Reader`] was created; the owner checks the object's contents with a sequence count of its own.
+//! the lookup. A hit is an object that was on a chain, of this table or of one to which an object
+//! was moved, at some time after the [`Reader`] was created; the owner checks the object's contents
+//! with a sequence count of its own.
 //!
 //! Alternatives: with `hashbrown` under a lock, every reader would write the lock's cache line, and
 //! all lookups of a machine would contend for it. The nodes of existing lock-free maps are a second

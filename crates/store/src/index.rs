@@ -191,7 +191,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     ///
     /// If `is` panics, nothing is changed. If `gone` panics, the object has been removed. A removal
     /// may shrink the segment, for which `hasher` hashes other objects; if it panics, the segment
-    /// keeps its size, and the panic is discarded, as another object caused it. As with
+    /// keeps its size, and with `std` the panic is discarded, as another object caused it. As with
     /// [`insert`](Self::insert), none of the closures may change this index or call
     /// [`with`](Self::with).
     pub fn remove<'g, R>(

@@ -11,17 +11,17 @@
 //!
 //! # How an object is dropped
 //!
-//! An object's handle is dropped when no new reader can find the object any more. Earlier readers
-//! may still use the object, so it waits for them in a bag of the thread cache, together with other
-//! objects. A bag is sealed when it is full (1/64 of the slots, 16 to 4,096 objects, or 128 KiB). A
-//! sealed bag is ready when all readers have left that were inside when it was sealed. Detecting
-//! this takes a fence on every processor that runs a thread of this process, 20 us if another
-//! thread runs; so the fence is issued for the second sealed bag, or a fence that another thread
-//! issued is used. Afterwards each retired object drops one or two ready objects, so that no call
-//! drops a thousand. [`Slab::collect`] drops all ready objects at once.
+//! An object is retired when its handle is dropped and no index has it: no new reader can find it
+//! then. Earlier readers may still use the object, so it waits for them in a bag of the thread
+//! cache, together with other objects. A bag is sealed when it is full (1/64 of the slots, 16 to
+//! 4,096 objects, or 128 KiB). A sealed bag is ready when all readers have left that were inside
+//! when it was sealed. Detecting this takes a fence on every processor that runs a thread of this
+//! process, 20 us if another thread runs; so the fence is issued for the second sealed bag, or a
+//! fence that another thread issued is used. Afterwards each retired object drops one or two ready
+//! objects, so that no call drops a thousand. [`Slab::collect`] drops all ready objects at once.
 //!
-//! Objects are weighed without a lock on the thread that drops the handle, and dropped without a
-//! lock on whichever thread retires objects or collects; with `std` a panic is caught and counted.
+//! Objects are weighed without a lock on the thread that retires them, and dropped without a lock
+//! on any thread that retires objects or collects; with `std` a panic is caught and counted.
 //!
 //! A `Drop` may use the slab, and retire other objects. Those are not dropped inside of it: calls
 //! that drop objects of one type do not nest on a thread (`nest.rs`); the nested calls leave their

@@ -6,6 +6,7 @@
 //!
 //! A bound may be lowered; a change that raises one must be explained in docs/DESIGN.md.
 
+// crossbeam-epoch, the read side with `lowwater_epoch`, frees later.
 #![cfg(all(target_os = "linux", feature = "std", not(miri), not(lowwater_loom), not(lowwater_epoch)))]
 
 use lowwater_lru_core::list_lru::sweep;

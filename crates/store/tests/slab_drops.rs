@@ -14,7 +14,8 @@ use lowwater_store::{slotted, CompressedLinks};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Far more than the stack frames that the small stack has room for.
+/// Far more than the stack frames that the small stack has room for. Fewer in a debug build, which
+/// is slow and has larger frames.
 #[cfg(debug_assertions)]
 const OBJECTS: u64 = 200_000;
 #[cfg(not(debug_assertions))]
@@ -70,6 +71,8 @@ impl<const KIND: usize> Handles<KIND> {
 }
 
 /// Runs `f` on a small stack in a separate process, because a stack overflow kills the process.
+/// `test` must be the name of the calling test: with another name the process would run no test,
+/// and succeed.
 fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
     if std::env::var("LOWWATER_ON_A_SMALL_STACK").is_ok_and(|of| of == test) {
         return std::thread::Builder::new().stack_size(256 << 10).spawn(f).unwrap().join().unwrap();

@@ -2,12 +2,12 @@
 //!
 //! A segment of the index is an array of buckets, of [`WAYS`] objects each; its class determines
 //! their number. There are two classes for each power of two, so that a segment that has just grown
-//! is about two thirds as full as before (half as full if it had one bucket). Segments of the
-//! pooled classes fill the chunks of a segment pool ([`chunk_format`](super::pool)).
+//! is two thirds to three quarters as full as before (half as full if it had one bucket). Segments
+//! of the pooled classes fill the chunks of a segment pool (`pool/chunk_format.rs`).
 //!
 //! A change must ensure that a class fits into the low bits of a segment's address, that segments
-//! of the pooled classes fill whole units of a chunk, and that a full segment has free ways left
-//! for objects that overflow.
+//! of the pooled classes leave less than 2 % of a chunk unused, and that a full segment has free
+//! ways left for objects that overflow.
 
 use super::bucket::WAYS;
 
@@ -27,8 +27,8 @@ pub(super) const CLASSES: usize = 64;
 
 /// Returns the number of buckets of a class: doubled every second class. From class 8 (16 buckets)
 /// on the doubled number is increased by about 1/16, and reduced by one for the header. For the
-/// pooled classes this is exact: 16 buckets and the header are one unit of a
-/// [`SegmentPool`](super::pool::SegmentPool)'s chunk.
+/// pooled classes but 9 this is exact: 16 buckets and the header are one unit of a
+/// [`SegmentPool`](super::pool::SegmentPool)'s chunk. Class 9 has half a bucket more.
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
     // The modulus changes nothing, since no class is larger; it removes the bounds check.

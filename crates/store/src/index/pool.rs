@@ -1,7 +1,7 @@
 //! Memory of the segments of a large index: chunks of 64 KiB, each for segments of one size class.
 //!
 //! ```text
-//!     chunk    a header of one cache line, and 60 units of 17 lines: 60 segments of one unit, or 40, 30, 20, 15 or 10
+//!     chunk    a header of one cache line, and 60 units of 17 lines: 60 segments of one unit, or 39, 30, 20, 15 or 10
 //! ```
 //!
 //! Hashes are spread evenly, so all segments of an index grow at about the same time. The segments

@@ -403,7 +403,8 @@ impl<'g> LockedSegment<'g> {
     }
 
     /// Removes the number in a way, without knowing its hash. The overflow counts that include the
-    /// object are unknown and remain too high, which costs later lookups a probe.
+    /// object are unknown and remain too high, which costs later lookups a probe, and which
+    /// [`assert_valid`](Self::assert_valid) reports.
     pub(super) fn take_anywhere(&mut self, at: WayIndex) {
         self.0.bucket(at.bucket).take(at.way);
         self.set_len(self.len() - 1);

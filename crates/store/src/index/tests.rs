@@ -5,8 +5,8 @@
 //! `model` compares random histories with a plain map, with good and bad hashes; `threads` runs
 //! several threads; `pool` tests the memory of segments; `loom` checks small models in every order.
 //!
-//! A change must ensure that a comparison of keys reads the value as well: so the model checks
-//! detect a read that comes before the insert or after the free.
+//! A change must ensure that the comparison of keys in [`get`] reads the value as well: so the
+//! model checks detect a read that comes before the insert or after the free.
 
 #[cfg(lowwater_loom)]
 mod loom;

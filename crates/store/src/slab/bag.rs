@@ -108,7 +108,8 @@ mod tests {
         let links = objects.each_ref().map(|object| {
             // SAFETY: `object` is live, and is in no bag yet.
             let links = unsafe { Object::links(NonNull::from(object)) };
-            // SAFETY: as above; the objects outlive the bags, which drop nothing.
+            // SAFETY: `links` belong to `object`, which is in no bag yet; the objects outlive the
+            // bags, which drop nothing.
             unsafe { from.push(shape, links, 1) };
             links
         });

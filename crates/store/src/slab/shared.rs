@@ -43,7 +43,8 @@ pub(crate) struct SharedSlab<T: Slotted> {
     pub(super) waiting: RetiredBytes,
     /// As `waiting`, the sum over several slabs; `None` if the owner wants no sum.
     total: Option<Arc<RetiredBytes>>,
-    /// True once chunks have been on more than one node.
+    /// True once a thread cache was refilled with slots of another node than its own: chunks may be
+    /// on several nodes.
     mixed: AtomicBool,
     /// True while chunks are being evacuated.
     compacting: AtomicBool,

@@ -13,7 +13,8 @@ use core::ptr;
 use crossbeam_utils::CachePadded;
 use lowwater_base::{cpu, thread_slot};
 
-/// The maximum number of thread caches besides the first.
+/// The maximum number of thread caches besides the first; a power of two, because
+/// [`local`](ThreadCaches::local) masks a thread's number with their number less 1.
 const MAX: usize = 64;
 
 struct More {

@@ -79,9 +79,8 @@ impl Drop for Told {
     }
 }
 
-/// Calls `f` inside each closure and trait method that the containers call, and a result of
-/// `on_drop` inside each `Drop` of their objects, which may run on any thread that uses the read
-/// side.
+/// Calls `f` inside closures and trait methods that each container calls, and a result of `on_drop`
+/// inside each `Drop` of their objects, which may run on any thread that uses the read side.
 fn in_each_callback(f: fn(), on_drop: impl Fn() -> Box<dyn FnOnce() + Send>) {
     let (index, guard) = (ExtendibleIndex::<Entry>::new(), pin());
     let hash = |entry: &Entry| entry.2;

@@ -3,7 +3,7 @@
 //!
 //! A `fails_with_` test repeats a check with one ordering weakened, or without the wait for
 //! readers, and must fail. A change must keep one such test for each ordering that the checks
-//! cover.
+//! cover; docs/ORDERINGS.md lists them.
 
 use super::*;
 use crate::sync::{thread, with_mutant};

@@ -138,7 +138,8 @@ fn a_chunk_whose_segments_stay_is_allocated_from_again() {
 #[test]
 fn a_segment_is_allocated_in_the_fullest_chunk() {
     // `free` of 15 slots are free in the first chunk, and 12 in the second, whose slots are freed
-    // later. A chunk with 11 free slots is just in another fullness group than one with 12.
+    // later. A chunk with 11 free slots is just in another fullness group than one with 12 (`BINS`
+    // in `pool/size_class.rs`).
     for free in [2, 8, 11] {
         let pool = Own::new();
         let mut segments: Vec<_> = (0..2 * SLOTS as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
@@ -171,6 +172,7 @@ fn a_large_indexs_chunks_are_nearly_full() {
     let mut handles = Vec::new();
     for key in 0..1_200_000 {
         handles.push(super::put(&index, key, key, &hash, &pin(), |slot, _| slot).1);
+        // Of a smaller index some segments are not in the pool yet.
         if key < 200_000 || key % 10_000 != 0 {
             continue;
         }

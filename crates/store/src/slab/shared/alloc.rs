@@ -16,7 +16,8 @@ use lowwater_base::poison::unpoison;
 use lowwater_base::prefetch::prefetch;
 use lowwater_base::NodeId;
 
-/// The most slots that a thread cache takes from the central free list at once.
+/// A thread cache takes 1/16 of the slab's slots from the central free list at once, so that one
+/// cache holds back a small part of them; but at most this number.
 const REFILL_MAX: usize = 128;
 /// The number of slots from which a slab has several thread caches.
 const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
