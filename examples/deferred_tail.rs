@@ -395,6 +395,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// One object on one line. `ci/measured/shrinkers.py` and `ci/seeds` read its keys.
 fn json(outcomes: &[Outcome]) -> String {
     let one = |outcome: &Outcome| {
         format!(

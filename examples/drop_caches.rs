@@ -169,7 +169,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let drops: Vec<_> = (0..args.repeat).map(|_| world.measure(|| world.registry.drop_caches())).collect();
     bar.inc(1);
     bar.set_message("the baseline");
-    // The baseline's second drop: like the library's, it finds nothing.
+    // The baseline's only drop. It is compared with the library's second drop: both find nothing.
     let every = (!args.no_every).then(|| world.measure(|| FullScan::new(&world.registry).drop_caches()));
     bar.finish_and_clear();
     if args.json {
@@ -183,6 +183,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// One object on one line. `ci/measured/shrinkers.py` reads its keys; `every_second_us` is the time
+/// of the baseline.
 fn json(args: &Args, world: &World, drops: &[Dropped], every: Option<Dropped>) -> String {
     let drops: Vec<_> = drops
         .iter()
@@ -217,7 +219,8 @@ fn print_table(args: &Args, world: &World, drops: &[Dropped], every: Option<Drop
     }
 }
 
-/// Draws a bar for each drop and for the baseline's, on a logarithmic scale.
+/// Draws a bar for each drop and for the baseline's, on a logarithmic scale. `ci/plots.sh` looks
+/// for the texts.
 fn plot(path: &Path, args: &Args, drops: &[Dropped], every: Option<Dropped>) -> Result<(), Box<dyn Error>> {
     let bar = |series, drop: &Dropped| vec![Bar { series, value: drop.us, text: format!("{:.2}", drop.us) }];
     let mut rows: Vec<_> =

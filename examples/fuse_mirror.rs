@@ -25,6 +25,9 @@
 //! or replaced file is noticed at most `--entry-timeout` later.
 //!
 //! Other mounts below the directory are not entered, and not listed.
+//!
+//! `ci/fuse.sh` checks all of this. It also searches for the line that begins with "serving", and
+//! for "detaching" where a mount is in use.
 
 #![forbid(unsafe_code)]
 

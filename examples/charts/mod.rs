@@ -30,7 +30,8 @@ pub const COLOURS: [RGBColor; 5] = [
     RGBColor(148, 103, 189),
 ];
 
-/// The width of a character of a wide sans-serif font, as a part of the font size.
+/// The width of a character of a wide sans-serif font, as a part of the font size; not less than
+/// the mean width with which `ci/tools/plots.py` looks for overlaps.
 const CHARACTER: f64 = 0.6;
 
 type Drawn = Result<(), Box<dyn Error>>;

@@ -16,7 +16,8 @@
 //! 10,000 x 2, which includes the few heads of ids that use a list. Nearly all of it is the
 //! shrinkers' maps, so the model scales it with groups x mounts x nodes.
 //!
-//! A number may be changed only with the kernel's source at hand.
+//! A number may be changed only with the kernel's source at hand. Tests `seed_000_..` and
+//! `seed_001_..` follow the first and the second report of docs/SEEDS.md.
 
 use lowwater_lru_core::list_lru::baseline::cache_ids;
 

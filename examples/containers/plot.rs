@@ -3,7 +3,8 @@
 //!
 //! The colours of the bars tell which figures are of a model, computed, or counted.
 //!
-//! A change must ensure that it draws the figures of the report and computes none.
+//! A change must ensure that it draws the figures of the report and computes none. `ci/plots.sh`
+//! looks for the texts of the rows and of the legend.
 
 use std::error::Error;
 use std::path::Path;

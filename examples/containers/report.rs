@@ -35,7 +35,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// One object on one line.
+    /// One object on one line. `ci/measured/lists.py` and `ci/seeds` read its keys.
     pub fn json(&self) -> String {
         let Machine { memcgs, mounts, nodes, .. } = self.machine;
         let Layouts { vanilla_mib, transposed_mib, lazy_mib, xarray_mib } = self.kernel;

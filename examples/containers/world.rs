@@ -5,7 +5,8 @@
 //! prediction checked at a smaller size.
 //!
 //! A change must keep the order of the stages and that nothing is allocated between two samples but
-//! what the stage is about.
+//! what the stage is about. Tests `seed_000_..` and `seed_001_..` follow the first and the second
+//! report of docs/SEEDS.md.
 
 use std::time::{Duration, Instant};
 

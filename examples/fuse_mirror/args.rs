@@ -2,7 +2,7 @@
 //!
 //! A failed mount has many causes, so an error names a remedy where there is one.
 //!
-//! A new argument needs its default in `--help`.
+//! A new argument needs its default in `--help`. `ci/fuse.sh` searches for parts of the errors.
 
 use clap::{Parser, ValueEnum};
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};

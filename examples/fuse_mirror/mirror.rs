@@ -183,7 +183,8 @@ impl Mirror {
         Ok(dots.into_iter().chain(listed).collect())
     }
 
-    /// The counters, a line each. O(positives cached).
+    /// The counters, a line each, by names that `ci/fuse.sh` reads; its last one is
+    /// `known_to_kernel`. O(positives cached).
     pub fn report(&self) -> String {
         let state = self.dcache.statistics();
         let policy = self.dcache.policy();

@@ -227,9 +227,10 @@ impl<T> ListLru<T> {
     }
 
     /// Walks the group's list on `node`, oldest first, and does with each object what `callback`
-    /// returns (the table is in [`walk`](super::walk)), under the list's lock. Ends after `nr_to_walk` visits, or as many as there are objects
-    /// at the start, so rotated ones are not visited again; the visits are subtracted from
-    /// `nr_to_walk`. Returns the number of removed objects.
+    /// returns (the table is in [`walk`](super::walk)), under the list's lock. Ends after
+    /// `nr_to_walk` visits, or as many as there are objects at the start, so rotated ones are not
+    /// visited again; the visits are subtracted from `nr_to_walk`. Returns the number of removed
+    /// objects.
     ///
     /// The callback must not sleep, and must not use these lists: their lock is held. So it must
     /// allocate nothing, as reclaim could walk them. A callback that has unlocked may do both.

@@ -189,8 +189,8 @@ impl<T> Drop for LruArc<T> {
         let inner = unsafe { ptr::read(&raw const (*item).inner) };
         // SAFETY: It was the last reference, and the value is not used after this.
         unsafe { ptr::drop_in_place(&raw mut (*item).value) };
-        // SAFETY: Only `Inner::alloc` makes objects, in its own slab cache. It is on no list, since
-        // a list would own a reference.
+        // SAFETY: Only `ListLru::alloc` makes objects, in the slab cache of their `inner`. The
+        // object is on no list, since a list would own a reference.
         unsafe { inner.slab.free(self.0) };
     }
 }

@@ -45,6 +45,8 @@
 //!
 //! # Examples
 //!
+//! `ci/rust-kernel.sh` extracts this code and compiles it.
+//!
 //! ```
 //! use kernel_lru::{ShrinkerBuilder, Count, Isolated, ListLru, Scan, ShrinkControl, Shrinker};
 //!

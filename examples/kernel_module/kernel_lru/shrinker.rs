@@ -22,9 +22,9 @@ const SHRINKER_MEMCG_AWARE: u32 = 1 << 3;
 ///
 /// Both methods are called on any thread, several at once, for different groups and nodes or the
 /// same ones. They may use the lists and locks of their own cache as far as
-/// [`ShrinkControl::flags`] allows. They must not start reclaim: allocate nothing, or only with `GFP_NOWAIT`. They must
-/// not drop their own [`Registration`], which waits for them, nor create or drop another one: that
-/// takes a lock under which the kernel allocates.
+/// [`ShrinkControl::flags`] allows. They must not start reclaim: allocate nothing, or only with
+/// `GFP_NOWAIT`. They must not drop their own [`Registration`], which waits for them, nor create or
+/// drop another one: that takes a lock under which the kernel allocates.
 #[doc(alias = "struct shrinker")]
 pub(crate) trait Shrinker: Send + Sync {
     /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and

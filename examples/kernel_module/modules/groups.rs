@@ -20,6 +20,7 @@ use core::{
 use kernel::{ffi::c_void, new_mutex, prelude::*, str::CString, sync::Mutex};
 use lowwater_lru_core::{Memcg, MemcgId, MemcgTree};
 
+// In `extra.c`.
 extern "C" {
     /// The control group of the current task, with a reference.
     fn lowwater_memcg_get() -> *mut c_void;
@@ -54,7 +55,8 @@ struct Groups {
 type Known = Option<(ControlGroup, Memcg)>;
 
 /// One more than the largest id of a group of lowwater that can stand for a control group. The root
-/// has id 0; an ended group keeps its id until its last entry is freed.
+/// has id 0; an ended group keeps its id until its last entry is freed. README.md states the number
+/// less 1.
 const MAX_GROUPS: usize = 1 << 14;
 
 /// The control groups of lowwater's groups, by the id of the group; null if there is none.
