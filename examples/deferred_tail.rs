@@ -444,7 +444,7 @@ fn print_table(args: &Args, outcomes: &[Outcome]) {
 }
 
 /// Draws latency over the share of calls that took longer, both on logarithmic scales: the tail is
-/// to the right. A curve ends at its longest call.
+/// to the right. A curve ends at its longest call. `ci/plots.sh` looks for the texts.
 fn plot(path: &Path, outcomes: &[Outcome]) -> Result<(), Box<dyn Error>> {
     const STEPS: u32 = 500;
     let curve = |outcome: &Outcome| {

@@ -81,7 +81,7 @@ fn high_and_max_of_a_group_are_enforced_in_the_background() {
     group.set_high(ByteSize::MAX);
     group.set_max(ByteSize::new(16_000));
     reclaimer.wake(&group, ReclaimReason::Limit);
-    // The gaps are capped at an eighth of a limit that is smaller than they are.
+    // This limit is so small that it caps the gaps: reclaim stops an eighth below it.
     wait_until("usage is an eighth below max", || group.usage() <= ByteSize::new(14_000));
 
     let before = group.usage();

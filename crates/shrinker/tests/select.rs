@@ -19,8 +19,8 @@ const NODES: u16 = 2;
 const OBJECTS: u64 = 100;
 const OBJECT_BYTES: u64 = 10;
 
-/// Three groups (the third below the second), two nodes, a shelf of values and a shelf of names:
-/// 100 objects each.
+/// Three groups (the third below the second), two nodes, a shelf of `Caches::DATA` and a shelf of
+/// `Caches::OBJECTS`; 100 objects for each shelf, group and node.
 struct World {
     _tree: MemcgTree,
     registry: Registry,
@@ -87,6 +87,7 @@ fn select_shrinker_calls_no_other_shrinker() {
 #[test]
 fn caches_masks_equal_the_kernels_numbers() {
     let world = World::new();
+    // As in /proc/sys/vm/drop_caches: 1 for data, 2 for objects, 3 for both.
     assert_eq!(world.registry.drop_selected(&Select::all().caches(Caches::from_bits(1).unwrap())), 6 * OBJECTS);
     assert_eq!(world.left(), [[[0; 2]; 3], FULL]);
     assert_eq!(world.registry.drop_selected(&Select::all().caches(Caches::empty())), 0);

@@ -278,6 +278,7 @@ fn the_footprint_of_pairs_equals_their_allocations() {
 #[test]
 fn each_pair_is_counted_with_a_budget_of_few_objects() {
     for weighs in [true, false] {
+        // At most 15 pairs, so that all are candidates (`ALL_MAX` in `src/utility/pairs.rs`).
         for (useful, objects) in [(2, 16), (7, 100), (14, 400), (14, 10_000)] {
             let (tree, registry) = world(1);
             tree.root().set_max(ByteSize::new(objects * OBJECT));
@@ -319,6 +320,7 @@ fn misses_decay_faster_after_the_budget_fell() {
     tree.root().set_max(BUDGET);
     idle.misses(tree.root(), 2_000);
     let before = idle.shelf.total();
+    // 12,500 batches of 8 objects free ten budgets.
     for n in 0..12_500 {
         used.misses(tree.root(), u32::from(n % 20 == 0));
         batch(&registry, tree.root(), Reclaim::FOREGROUND);

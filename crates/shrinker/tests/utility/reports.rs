@@ -340,8 +340,8 @@ fn a_slow_count_forgets_no_hits() {
     other.misses(tree.root(), 100);
     batches(100, &registry, tree.root(), Reclaim::FOREGROUND);
     is_armed.store(true, Relaxed);
-    // An epoch ends after 625 freed objects, so in the second round at the latest; `mine` is then
-    // due.
+    // An epoch ends after 625 freed objects, a sixteenth of `BUDGET_OBJECTS`, so in the second
+    // round at the latest; `mine` is then due.
     for _ in 0..3 {
         batch(&registry, tree.root(), Reclaim::KSWAPD);
         batches(70, &registry, tree.root(), Reclaim::FOREGROUND);
