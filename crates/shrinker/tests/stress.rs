@@ -216,8 +216,8 @@ fn registering_costs_no_grace_period() {
         // The shortest of ten rounds, as other programs lengthen some of them.
         let took = (0..10).map(|_| round()).min().unwrap();
         stop.store(true, Relaxed);
-        // The benches aim at 100,000 per second. If each waited 5 ms for a grace period, a short one
-        // of Linux's `synchronize_rcu`, a round would take 5 s.
+        // The benches aim at 100,000 per second. If each waited 5 ms for a grace period, as with
+        // Linux's `synchronize_rcu`, a round would take 5 s.
         assert!(took < Duration::from_secs(2), "1,000 registrations took {took:?}");
     });
 }
