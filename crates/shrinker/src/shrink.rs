@@ -93,6 +93,10 @@ impl ShrinkSlab<'_> {
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
         let count = guard.count(&sc);
         let (mut live, mut postponed) = (true, sc.is_deferred());
+        if postponed {
+            // No scan follows, which would begin the time.
+            work.begin();
+        }
         match count {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => live = self.clear_if_empty(guard, &mut visited),
             Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),

@@ -61,8 +61,8 @@ pub struct Work<'a> {
     /// A clock, and the deadline in its nanoseconds.
     until: Option<(&'a dyn Clock, u64)>,
     enough: Option<&'a dyn Fn() -> bool>,
-    /// Whether a shrinker was called to scan, or counted an unknown number. A visit that finds an
-    /// empty pair does not count.
+    /// Whether a shrinker was called to scan, has deferred, or counted an unknown number. A visit
+    /// that finds an empty pair does not count.
     begun: bool,
     one_batch: bool,
     /// The time after the last visit, which is the time before the next one: the clock is read once
@@ -135,7 +135,8 @@ impl<'a> Work<'a> {
         self.now_ns = 0;
     }
 
-    /// Records that a shrinker scans, or counted an unknown number: from now on time is checked.
+    /// Records that a shrinker scans, defers, or counted an unknown number: from now on time is
+    /// checked.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }

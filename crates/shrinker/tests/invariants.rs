@@ -475,16 +475,20 @@ fn direct_reclaim_gives_up_on_objects_that_are_all_in_use() {
     assert_eq!((outcome.scanned, outcome.stopped), (3 * 62, DirectStop::NothingLeft));
 }
 
+/// A clock that each reading advances by 100 us.
+#[derive(Default)]
+struct Ticks(std::sync::atomic::AtomicU64);
+
+impl lowwater_shrinker::Clock for Ticks {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(100_000, Relaxed)
+    }
+}
+
 #[test]
 fn direct_reclaim_is_bounded_in_time() {
-    struct Ticks(std::sync::atomic::AtomicU64);
-    impl lowwater_shrinker::Clock for Ticks {
-        fn now_ns(&self) -> u64 {
-            self.0.fetch_add(100_000, Relaxed)
-        }
-    }
     let tree = MemcgTree::new(0);
-    let config = RegistryConfig::new(1).clock(Arc::new(Ticks(Default::default()))).direct_scan_max(u64::MAX);
+    let config = RegistryConfig::new(1).clock(Arc::new(Ticks::default())).direct_scan_max(u64::MAX);
     let registry = Registry::with_config(&tree, config);
     let shelf = Arc::new(Shelf::new());
     let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
@@ -492,6 +496,29 @@ fn direct_reclaim_is_bounded_in_time() {
     let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
     assert_eq!(outcome.stopped, DirectStop::TimeBound);
     assert!(shelf.scans.load(Relaxed) <= 5, "the default bound of 500 us is five ticks");
+}
+
+/// Visits that only defer scan nothing, so the bound of objects does not end them.
+#[test]
+fn direct_reclaim_is_bounded_in_time_if_all_visits_defer() {
+    let tree = MemcgTree::new(0);
+    let config = RegistryConfig::new(1).clock(Arc::new(Ticks::default()));
+    let registry = Registry::with_config(&tree, config);
+    let shelf = Arc::new(Shelf::new());
+    shelf
+        .count
+        .set(Box::new(|sc| {
+            sc.will_defer();
+            None
+        }))
+        .ok()
+        .unwrap();
+    let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    let groups: Vec<_> = (0..100).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    groups.iter().for_each(|group| shelf.add(group, N0, 1));
+    let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert_eq!((outcome.scanned, outcome.stopped), (0, DirectStop::TimeBound));
+    assert!(outcome.callbacks <= 5, "{} visits in five ticks", outcome.callbacks);
 }
 
 #[test]
