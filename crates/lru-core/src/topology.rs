@@ -39,9 +39,9 @@ use lowwater_base::NodeId;
 /// The NUMA nodes of a machine, real or synthetic. They do not change during the topology's life.
 ///
 /// Any thread may call the methods, also one that holds locks of this library. So no method may
-/// panic, block, or use an object that uses the topology. A topology that returns wrong values can
-/// cause memory on the wrong node, counts that omit a node, or an error where node counts are
-/// compared. No topology can cause undefined behaviour.
+/// block, panic for a node that exists, or use an object that uses the topology. A topology that
+/// returns wrong values can cause memory on the wrong node, counts that omit a node, or an error
+/// where node counts are compared. No topology can cause undefined behaviour.
 pub trait Topology: Send + Sync {
     /// Returns the number of nodes, at least 1. Every [`NodeId`] of this topology has a lower
     /// index.

@@ -127,8 +127,8 @@ fn l17_each_allocation_of_a_first_add_may_fail() {
 fn l17_failed_populations_leak_nothing() {
     let _alone = alone();
     let series = || fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok());
-    // Retired memory is freed in batches of 64 objects, most of 64 bytes (4 KiB); after a while the
-    // amount that waits does not grow any more.
+    // `lowwater-rcu` frees retired memory in batches of 64 objects (`BATCH` in its `garbage.rs`),
+    // most of 64 bytes (4 KiB); after a while the amount that waits does not grow any more.
     const WAITING_BYTES_MAX: isize = 16 << 10;
     (0..100).for_each(|_| assert!(series() > 0));
     let before = ALLOCATED.get();

@@ -4,6 +4,7 @@
 //!
 //! An embedder in a kernel must survive each failed allocation.
 
+// crossbeam-epoch, the read side with `lowwater_epoch`, aborts when there is no memory.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
 #[path = "../../base/tests/faulty/mod.rs"]

@@ -15,6 +15,7 @@ use crate::{Memcg, NodeId};
 use core::ptr::NonNull;
 
 /// The number of items that are moved per lock acquisition, so that other threads do not wait long.
+/// The documentation of [`add_batch`](ListLru::add_batch) repeats it.
 const BATCH: usize = 64;
 
 impl<T: Linked> ListLru<T> {

@@ -91,6 +91,7 @@ unsafe impl Retired for ListLruOne {
     }
 }
 
+// Only with `std`: an embedder's lock has 4 or 32 bytes (`LockSpace`) instead of one.
 #[cfg(all(target_pointer_width = "64", not(lowwater_loom), feature = "std"))]
 const _: () =
     assert!(size_of::<ListLruOne>() == 64, "a list of one group on one node costs 64 bytes (DESIGN: cost table)");

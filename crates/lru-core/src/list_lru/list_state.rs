@@ -13,6 +13,8 @@ impl ListState {
     /// `CONTENDED` count the adds that did. At `CONTENDED` the count restarts.
     pub(super) const LIVE: Self = Self(0);
     /// The threshold of that count, at which the list is due to be split. No list is in this state.
+    /// Shards cost memory, so a few contended adds cause no split. `list_lru.rs`, `shards.rs` and
+    /// docs/DESIGN.md state the number.
     pub(super) const CONTENDED: Self = Self(64);
     /// A sweep found the list empty, and nothing was added since: the next sweep frees it.
     pub(super) const IDLE: Self = Self(65);

@@ -2,7 +2,8 @@
 //!
 //! It counts moves of items, by which a count of a whole node notices that items changed lists
 //! meanwhile (R11 in docs/INVARIANTS.md). A change must keep the order of the three steps of a
-//! move: raise the target's count, count the move, lower the source's count.
+//! move: raise the target's count, count the move, lower the source's count. `mutated!("name")`
+//! leaves one step out in a model check (docs/ORDERINGS.md).
 
 use crate::list::LinkLayout;
 use crate::sync::atomic::{fence, AtomicU32, Ordering};

@@ -5,7 +5,8 @@
 //!
 //! All changes of a list's items, count, references and state are methods of [`LockedList`], so
 //! that none of them compiles without the lock. A change must ensure that every method leaves the
-//! invariants true when it returns, also when it returns early.
+//! invariants true when it returns, also when it returns early. `mutated!("name")` leaves one step
+//! out in a model check (docs/ORDERINGS.md).
 
 use super::key::Key;
 use super::list_lru_one::ListLruOne;
@@ -18,7 +19,7 @@ use crate::Memcg;
 use core::ptr::{self, NonNull};
 
 /// The maximum number of items on one list. Half of the count's range, so that joining two full
-/// lists does not overflow the count.
+/// lists does not overflow the count. [`AddError::Full`](super::AddError::Full) states the number.
 pub(super) const ITEMS_MAX: u32 = u32::MAX / 2;
 
 impl ListLruOne {
@@ -88,8 +89,8 @@ impl<'a> LockedList<'a> {
         }
     }
 
-    /// Marks the list as split, and counts a reference for each of its `shards`. The list
-    /// must not be dead.
+    /// Marks the list as split, and counts a reference for each of its `shards`. The list must not
+    /// be dead.
     pub(super) fn begin_shards(&mut self, shards: usize) {
         if !crate::mutated!("parts_uncounted") {
             (0..shards).for_each(|_| self.get());

@@ -41,7 +41,8 @@
 //! lock. So a list that a sweep takes out has no child, and ancestors' lists exist as long as they
 //! are needed (L6).
 //!
-//! A change must keep the lock order and both protocols above.
+//! A change must keep the lock order and both protocols above. `mutated!("name")` leaves one step
+//! out in a model check (docs/ORDERINGS.md).
 //!
 //! Numbers such as R2 are those of docs/INVARIANTS.md.
 
@@ -108,8 +109,8 @@ impl Writer {
     }
 }
 
-/// The maximum number of (group, node) lists; further ones are refused as if there were no memory.
-/// Their table alone would take 8 GiB.
+/// The maximum number of (group, node) lists, so that the 32-bit counts of [`Writer`] do not
+/// overflow; further ones are refused as if there were no memory. Their table alone takes 8 GiB.
 const PAIRS_MAX: u32 = 1 << 29;
 
 /// The reason why a list could not be created.
@@ -252,7 +253,8 @@ impl RawListLru {
                         continue; // The list was idle, or a shard, and is out of the table by now.
                     }
                 }
-                // Do not create a list for an object that cannot be added to it.
+                // Do not create a list for an object that cannot be added to it. (An object on an
+                // `Isolated` passes, since `add_batch` comes here with such objects.)
                 None if object.is_on_a_list() => return Err(Refused::Linked),
                 None if may_populate => match self.populate(group, node, guard) {
                     Ok(()) => continue,

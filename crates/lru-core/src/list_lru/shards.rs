@@ -30,6 +30,7 @@
 //! To split is to create the shards; to join is to move their items to the list and retire them.
 //!
 //! A change must ensure that adding and removing threads write no memory that all of them share.
+//! `mutated!("name")` leaves one step out in a model check (docs/ORDERINGS.md).
 
 mod cpu_hint;
 pub(super) mod shard;
@@ -46,7 +47,8 @@ use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use shard::{Shard, QUIET};
 
-/// The maximum number of shards of a list, however many processors there are.
+/// The maximum number of shards of a list, however many processors there are: bounds their memory,
+/// and the lists that a walk visits. `list_lru.rs` and docs/DESIGN.md state the number.
 pub(super) const SHARDS_MAX: usize = 32;
 
 /// The shards of one list; see the module.
@@ -236,8 +238,8 @@ impl ShardSet {
     }
 }
 
-/// Returns the number of shards to create for a list: the number of processors that the process may
-/// use, rounded up to a power of two, 2 at least and [`SHARDS_MAX`] at most.
+/// Returns the number of shards to create for a list: the number of processors on which the calling
+/// thread may run, rounded up to a power of two, 2 at least and [`SHARDS_MAX`] at most.
 pub(super) fn shards_wanted() -> usize {
     lowwater_base::cpu::allowed().next_power_of_two().clamp(2, SHARDS_MAX)
 }

@@ -28,7 +28,8 @@ use alloc::vec::Vec;
 pub struct Swept {
     /// The number of lists that were freed.
     pub given_back: u64,
-    /// The number of empty lists that the next sweep frees if they stay empty.
+    /// The number of empty lists that were marked. The next sweep frees those that stay empty, and
+    /// for which neither a `Prepared` nor a child's list exists then.
     pub marked: u64,
 }
 

@@ -9,7 +9,8 @@
 //!
 //! A change must ensure that no slot of an array becomes empty again: a reader that probes without
 //! a lock would miss an entry behind the slot. An entry changes to a tombstone or to another entry
-//! of its key, and a tombstone to an entry of any key.
+//! of its key, and a tombstone to an entry of any key. `mutated!("name")` weakens one ordering in a
+//! model check (docs/ORDERINGS.md).
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;

@@ -66,6 +66,8 @@ pub(super) fn numbers(lru: &crate::ListLru<Item>, memcg: &crate::Memcg, node: cr
 }
 
 /// Returns the number of ids in use: of online groups, and of dead groups on which a handle exists.
+/// Looks at ids below 2,000, more than the tests with this count use; under Miri, which is slow,
+/// below 40.
 #[cfg(not(lowwater_loom))]
 pub(super) fn ids(tree: &crate::MemcgTree) -> usize {
     let ids = if cfg!(miri) { 40 } else { 2_000 };

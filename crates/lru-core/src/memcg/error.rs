@@ -5,7 +5,8 @@
 //! A change must ensure that the text of an error names the fault and, unless nothing helps, a
 //! remedy.
 
-/// The maximum number of levels below the root: bounds the loops and recursions over ancestors.
+/// The maximum number of levels below the root: bounds the loops and recursions over ancestors, and
+/// fits the `u8` in which `group.rs` stores a depth.
 pub(super) const DEPTH_MAX: usize = 128;
 /// The maximum length of a group's name in bytes: Linux's for a directory, which a cgroup is there.
 pub(super) const NAME_MAX: usize = 255;

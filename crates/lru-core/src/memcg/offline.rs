@@ -1,8 +1,8 @@
 //! Taking a group offline.
 //!
-//! A change must keep the order: state to dying, stock drained, lists to the parent, hooks, end
-//! recorded in the parent. Each step relies on the ones before it, and a panic of a listener or
-//! hook skips no later step.
+//! A change must keep the order: state to dying, claims removed from the parent's sums, stock
+//! drained, lists to the parent, hooks, end recorded in the parent. Each step relies on the ones
+//! before it, and a panic of a listener or hook skips no later step.
 
 use super::attached;
 use super::error::MemcgError;

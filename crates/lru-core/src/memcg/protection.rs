@@ -44,7 +44,8 @@
 //!
 //! A change must ensure that a parent's sum equals the claims of its online children whenever no
 //! change is in progress, and that no effective value exceeds the parent's (children of the group
-//! where reclaim starts excepted).
+//! where reclaim starts excepted). `mutated!("name")` leaves one step out in a model check
+//! (docs/ORDERINGS.md).
 
 use super::group::Memcg;
 use super::limits::{Guarantee, Limits};

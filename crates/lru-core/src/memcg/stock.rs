@@ -9,8 +9,9 @@
 //! group that tried twice in a row, so that a thread that serves a thousand tenants in turn does
 //! not move 32 KiB from one to the next each time.
 //!
-//! The stock itself changes no counter. Its caller ([`charge`](super::charge)) uncharges the bytes
-//! that come out of a slot, after the slot's lock has been released.
+//! The stock itself changes no counter. Its caller ([`drain`](super::drain)) uncharges the bytes
+//! that come out of a slot, after the slot's lock has been released. `mutated!("name")` leaves one
+//! check out in a model check (docs/ORDERINGS.md).
 //!
 //! # Invariants
 //!
@@ -34,7 +35,8 @@ use crate::fallible::try_slice;
 use crate::mutated;
 use crate::sync::Mutex;
 
-/// The bytes that are charged at once for the stock, and the capacity of a slot.
+/// The bytes that are charged at once for the stock, and the capacity of a slot. The documentation
+/// of [`usage`](crate::Memcg::usage) and of [`MemcgTree::new`](crate::MemcgTree::new) states it.
 #[doc(alias = "MEMCG_CHARGE_BATCH")]
 pub(super) const BATCH: u64 = 32 << 10;
 

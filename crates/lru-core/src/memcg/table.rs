@@ -287,8 +287,8 @@ impl<G: GroupHandle> GroupTable<G> {
         self.names = smaller;
     }
 
-    /// Returns the number of groups that were reserved and not released, and the bytes of their names and of this
-    /// table.
+    /// Returns the number of groups that were reserved and not released, and the bytes of their
+    /// names and of this table.
     pub(super) fn allocated(&self) -> (usize, usize) {
         let table =
             self.slots.capacity() * size_of::<GroupSlot<G>>() + self.names.allocation_size() + self.ids.allocated();

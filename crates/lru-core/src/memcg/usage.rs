@@ -26,7 +26,8 @@
 //!
 //! A change must ensure that a refused charge leaves every group's usage as it was, and that each
 //! change of usage is followed by `refresh_chain`, which updates the sums of
-//! [protection](super::protection).
+//! [protection](super::protection). `mutated!("name")` injects a fault in a model check
+//! (docs/ORDERINGS.md).
 
 use super::group::Memcg;
 use super::limits::Limits;

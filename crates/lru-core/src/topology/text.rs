@@ -4,8 +4,8 @@
 //! Pure functions from text to values, so that tests can run on any input and any system.
 //!
 //! A change must ensure that malformed text is an error and never a partial result. The accepted
-//! format is what Linux prints; besides it only white space around a list and a plus sign before a
-//! distance.
+//! format is what Linux prints; besides it only white space around a list and between distances,
+//! leading zeros, and a plus sign before a distance.
 
 use alloc::vec::Vec;
 

@@ -5,7 +5,8 @@
 //! No count takes a list's lock, since shrinkers ask often and for all groups. A change must ensure
 //! that a group's count never exceeds its items (L2), and that a node's is never below the items
 //! that were there throughout (L3, R11): after a count of 0 the shrinker is not called again until
-//! a list reports items.
+//! a list reports items. `mutated!("name")` leaves one step out in a model check
+//! (docs/ORDERINGS.md).
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;

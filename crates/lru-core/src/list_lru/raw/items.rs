@@ -8,6 +8,7 @@
 //! group, and that the listener is called with the group of the list that the item is on (R3).
 //!
 //! The parameter `UNIQUE` of the adds says that no other thread can reach the object.
+//! `mutated!("name")` leaves one step out, or adds a bug, in a model check (docs/ORDERINGS.md).
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;

@@ -7,6 +7,7 @@
 //!
 //! A change must keep the lock order in [`raw`](super), that a list is published only after its
 //! parent's (L6), and that a dead list leaves the table before its memory is retired.
+//! `mutated!("name")` leaves one step out in a model check (docs/ORDERINGS.md).
 
 use super::super::chain::Chain;
 use super::super::key::Key;
@@ -204,8 +205,8 @@ impl RawListLru {
         }
     }
 
-    /// Frees the list if it has been idle since the last sweep. The chain of its group is locked
-    /// and open, and `one` is on it.
+    /// Joins the list's shards if they are quiet, and frees the list if it has been idle since the
+    /// last sweep. The chain of its group is locked and open, and `one` is on it.
     pub(in super::super) fn sweep(&self, one: &ListLruOne, chain: &mut Chain, guard: &Guard) -> Idleness {
         if !self.sweep_shards(one, chain, guard) || one.nr_items() != 0 {
             return Idleness::Busy;
@@ -227,8 +228,8 @@ impl RawListLru {
         found
     }
 
-    /// Replaces the table by a smaller one if it is more than four times too large and there is
-    /// memory for the copy.
+    /// Replaces the table by a smaller one if it is more than four times too large (so that it does
+    /// not shrink and grow in turn) and there is memory for the copy.
     pub(in super::super) fn shrink_table(&self, guard: &Guard) {
         let needed = || self.writer.lock().capacity_needed();
         if self.table(guard).is_some_and(|table| needed().is_some_and(|needed| table.capacity() > 4 * needed)) {

@@ -6,6 +6,7 @@
 //! lists that other threads may have found already, so each shard forwards to the list. A change
 //! must keep the invariants of [`shards`](super::super::shards), above all that the list's lock is
 //! held from before the slot points to the list again until the last shard is empty.
+//! `mutated!("name")` leaves one step out in a model check (docs/ORDERINGS.md).
 
 use super::super::chain::Chain;
 use super::super::key::Key;
@@ -75,7 +76,8 @@ impl RawListLru {
     }
 
     /// Joins the shards of a list if they were little used since the last sweep and no walk is in
-    /// progress. `false`: shards remain, or a lock is taken.
+    /// progress. Resets the count of contended adds of a list without shards. `false`: shards
+    /// remain, or the list's lock is taken.
     pub(super) fn sweep_shards(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
         // `try_lock`, as a walk may hold the lock while its callback waits for the chain.
         let Some(mut list) = one.try_lock(guard) else { return false };

@@ -2,7 +2,8 @@
 //! the lock for which the other threads wait. And tests of limits that only private parts reach.
 //!
 //! Other tests cannot reach these states reliably. After a change of the lock order in
-//! [`raw`](super) a thread may block; if it is not the test's own, the test fails after 20 seconds.
+//! [`raw`](super) a thread may block; if it is not the test's own, the test fails after 60 seconds,
+//! far more than a slow machine needs.
 //!
 //! Numbers such as R2 are those of docs/INVARIANTS.md.
 
@@ -21,7 +22,7 @@ use std::time::Instant;
 
 const N0: NodeId = NodeId::ZERO;
 
-/// Waits until `is_so` returns true; fails after 20 seconds.
+/// Waits until `is_so` returns true; fails after 60 seconds.
 fn wait(is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {

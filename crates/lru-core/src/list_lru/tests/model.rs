@@ -3,8 +3,8 @@
 //! Numbers such as L17 are those of docs/INVARIANTS.md.
 //!
 //! Each step applies one random operation to the lists, to the model and to the baseline, and then
-//! compares counts, orders, handles and bytes. A failing history is reduced by proptest and can be
-//! replayed by its seed.
+//! compares counts, orders, and the groups of the items; the footprint is compared at the end. A
+//! failing history is reduced by proptest and can be replayed by its seed.
 //!
 //! A change must ensure that the model shares no code with the lists, and that both and the
 //! baseline are compared after each operation.

@@ -37,6 +37,7 @@ fn isolate_by_walk(
     [first, second]
 }
 
+/// A decision for each item by its number, and for more items than a test has.
 fn picks() -> impl Strategy<Value = Vec<Pick>> {
     let pick = prop_oneof![Just(Pick::First), Just(Pick::Second), Just(Pick::Rotate)];
     prop::collection::vec(pick, 64)

@@ -1,10 +1,11 @@
-//! A walk that released the lock resumes at its position (L11, L12, L13, R7), whatever happens
-//! meanwhile.
+//! A walk that released the lock resumes at its position (L11 to L14, R7), whatever happens
+//! meanwhile. The last test is about batches.
 //!
 //! Numbers such as R7 are those of docs/INVARIANTS.md.
 //!
 //! The callbacks remove or add items, or end the group, at the moment at which the walk has
-//! released the lock: the states that another thread could cause are created in one thread.
+//! released the lock: the states that another thread could cause are created in one thread. Only
+//! the test of L14 has several threads.
 //!
 //! A change must ensure that the state changes while the walk has released the lock, and not before
 //! or after it.

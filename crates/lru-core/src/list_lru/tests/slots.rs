@@ -109,7 +109,7 @@ enum Fate {
     Rotate,
     Skip,
     Remove,
-    /// As `Remove`: the item is removed, the lock released, and the walk continues.
+    /// The same as `Remove`, so that removals are drawn twice as often as other verdicts.
     RemoveAndGoOn,
     Stop,
 }
@@ -155,6 +155,7 @@ fn run(ops: Vec<Op>) {
                 twin.push_back(number);
             }
             Op::AddMany(n) => {
+                // Numbers that no other operation uses.
                 let first = fresh();
                 let mut many: Isolated<Item> = (0..n as u64).map(|n| item(&arena, first + 1_000_000 * n)).collect();
                 assert_eq!(lru.add_batch(&mut many, &group, N0), Ok(n as u64));

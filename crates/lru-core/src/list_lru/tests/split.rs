@@ -58,6 +58,7 @@ fn contention_splits_a_list_and_sweeps_join_it() {
         s.spawn(|| {
             while lru.shards(&group, N0) == 0 {
                 lru.walk_one(&group, N0, &mut 1, |it| {
+                    // With the list's lock held, so that adds of the other thread find it taken.
                     thread::sleep(core::time::Duration::from_micros(200));
                     it.skip()
                 });
@@ -150,6 +151,7 @@ fn shards_are_kept_while_more_than_one_is_used() {
     sweep(tree.root());
     let busy = |places: &[usize]| {
         let it = item(100);
+        // With two places, each shard gets more adds than `QUIET` of `shards/shard.rs`.
         for n in 0..10_000 {
             set_place(places[n % places.len()]);
             lru.add(it.clone(), &group, N0).unwrap();

@@ -1,4 +1,4 @@
-//! One test for each guarantee of [`ListLru`](crate::ListLru), without threads. The prefix of a
+//! Tests of single guarantees of [`ListLru`](crate::ListLru), without threads. The prefix of a
 //! name, such as `l4_`, is the number of the guarantee in docs/INVARIANTS.md; most tests without a
 //! prefix check behaviour that only the documentation of a method promises.
 //!
@@ -377,6 +377,7 @@ fn the_table_stays_small_while_groups_come_and_go() {
         fresh.add(item(0), &group, N0).unwrap();
         fresh.footprint().get()
     };
+    // A slack of eight slots; a table that kept a slot for each removed list would exceed it.
     assert!(largest <= two_pairs + 64, "{largest} bytes for two pairs at a time, that need {two_pairs}");
 }
 

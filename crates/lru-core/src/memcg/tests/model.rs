@@ -304,7 +304,7 @@ impl Model {
         }
     }
 
-    /// Compares each id up to three beyond the highest, and the usage and stock of each group, with
+    /// Compares each id up to two beyond the highest, and the usage and stock of each group, with
     /// the model.
     fn check(&mut self) {
         self.tree.assert_valid();

@@ -91,7 +91,8 @@ fn no_charge_fails_for_stock_of_another_processor() {
     let tree = MemcgTree::new(second + 1);
     let parent = tree.root().create("parent").unwrap();
     let [inside, outside] = [parent.create("inside").unwrap(), tree.root().create("outside").unwrap()];
-    // Two bytes of each limit are charged below. Limits that are set later would drain the stocks.
+    // Each of the two groups is charged two bytes below, before `parent` is charged the rest of its
+    // limit. Limits that are set after that would drain the stocks.
     let (max, charged) = (ByteSize::kib(256), ByteSize::new(2));
     parent.set_max(max);
     tree.root().set_max(max + charged);

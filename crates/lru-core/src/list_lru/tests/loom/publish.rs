@@ -34,7 +34,8 @@ fn fails_with_table_relaxed() {
     with_mutant("table_relaxed", || model(publish_beside_lookup));
 }
 
-/// As `publish_beside_lookup`, but the list goes into a free slot of the same table.
+/// As `publish_beside_lookup`, but the list goes into a free slot of the same table, which with
+/// three lists has four slots.
 fn insert_beside_lookup() {
     let w = world();
     drop(w.lru.prepare(w.tree.root(), N0).unwrap());

@@ -60,7 +60,7 @@ fn r5_fails_with_populate_without_parent() {
 }
 
 #[test]
-fn an_offline_during_a_sweep_loses_no_item() {
+fn an_offline_during_a_sweep_frees_the_idle_list_once() {
     model(|| {
         let w = world();
         drop(w.lru.prepare(&w.child, N0).unwrap());
