@@ -111,8 +111,9 @@ struct MonitorShared {
 impl Monitor {
     /// Opens the sources, sets the `max` of `memcg` to `budget`, or to the part of it that the
     /// control group and the maximum of the resident memory leave, and starts the thread. If the
-    /// usage is above that, `max` begins at the usage and follows it down. With [`MonitorConfig::auto`], sources that this
-    /// machine has are added, and those that it has not are in [`PressureStats::missing`].
+    /// usage is above that, `max` begins at the usage and follows it down. With
+    /// [`MonitorConfig::auto`], sources that this machine has are added, and those that it has not
+    /// are in [`PressureStats::missing`].
     ///
     /// `memcg` must be a group of the tree that `reclaimer` serves. A group of another tree gets
     /// the limit, but nothing is reclaimed from it.

@@ -233,7 +233,7 @@ pub struct Stall {
     pub avg60_hundredths: u32,
     /// The share of the last 300 s, in hundredths of a percent.
     pub avg300_hundredths: u32,
-    /// The total time since boot, in microseconds.
+    /// The total time since boot, or since the cgroup was created, in microseconds.
     pub total_us: u64,
 }
 

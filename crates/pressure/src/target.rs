@@ -28,7 +28,7 @@
 //!
 //! 1. `min(floor, budget) <= ceiling <= budget`.
 //! 2. An event never raises the ceiling, and time never lowers it.
-//! 3. The ceiling does not rise before `quiet` has passed since the last event.
+//! 3. Time does not raise the ceiling before `quiet` has passed since the last event.
 //! 4. Without events the ceiling reaches the budget again within a bounded time.
 //!
 //! A change must ensure that the four invariants hold for any order of events, times and budgets.

@@ -30,7 +30,8 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// [`TextError`] for a line that does not have the three fields.
+    /// [`TextError`] for a line that does not have the three fields, or whose path does not begin
+    /// with `/`.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut membership = Self::default();
         for line in text.lines().filter(|line| !line.is_empty()) {

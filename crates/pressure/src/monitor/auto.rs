@@ -13,7 +13,9 @@ use crate::psi::{Psi, Trigger, TriggerError};
 use crate::source::{OpenSource, Source};
 use crate::systemd::Systemd;
 
-/// Memory is short when tasks stall on it for longer than this within the window.
+/// Memory is short when tasks stall on it for at least this time within the window.
+/// [`MonitorConfig::auto`](super::MonitorConfig::auto) and `src/runtime/builder.rs` of `lowwater`
+/// state both numbers.
 const STALL: Duration = Duration::from_millis(150);
 /// The kernel allows unprivileged processes windows of multiples of 2 s only.
 const STALL_WINDOW: Duration = Duration::from_secs(2);

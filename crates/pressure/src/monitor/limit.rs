@@ -1,8 +1,8 @@
 //! The control group as a limit, and how close its usage is.
 //!
 //! The kernel charges more to the control group than a runtime charges to its memcgs: code, stacks,
-//! the allocator's rounding, socket buffers. So the budget ends a [`Margin`] below the limit, and the
-//! control group's own usage is read as well.
+//! the allocator's rounding, socket buffers. So the budget ends a [`Margin`] below the limit, and
+//! the control group's own usage is read as well.
 //!
 //! Each limit on the path is compared with the usage of the group that has the limit, because
 //! sibling groups may fill it.

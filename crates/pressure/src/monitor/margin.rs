@@ -1,8 +1,8 @@
 //! How near a usage is to its limit.
 //!
 //! A usage that leaves at most half of the margin below the limit is pressure. Then the caches have
-//! to free the *excess*, the amount that makes three quarters of the margin unused: a quarter more
-//! than necessary, so that the next reading does not find pressure again.
+//! to free the *excess*, the amount that makes three quarters of the margin unused: a quarter of
+//! the margin more than necessary, so that the next reading does not find pressure again.
 //!
 //! ```text
 //!     0 ------------------------------------- medium --- critical --- limit

@@ -35,7 +35,8 @@ const FOLLOW_MIN_NS: u64 = 5_000_000;
 const FOLLOW_MAX_NS: u64 = 1_000_000_000;
 /// The control group's usage is not compared again before a trim that is due within this time.
 const TRIM_SOON_NS: u64 = 100_000_000;
-/// While a trim that the resident memory needs is due later than this, the caches may not grow.
+/// While a trim that the resident memory needs is due later than this, the caches may not grow. More
+/// than the default interval of trims (1 s, `trim.rs`), for which no cache has to stop.
 const TRIM_LATE_NS: u64 = 1_500_000_000;
 
 /// The state of a monitor; see the module.
@@ -171,7 +172,8 @@ impl MonitorState {
         self.watched.take_if(|watched| at_once || watched.due() <= now_ns)
     }
 
-    /// Returns a control group that was taken, with the result of its reading.
+    /// Takes a control group back that [`take_watched`](Self::take_watched) gave out, and handles
+    /// the result of its reading.
     pub(super) fn seen(&mut self, now_ns: u64, mut watched: WatchedCgroup, seen: Result<CgroupReading, CgroupError>) {
         let Some(stats) = &mut self.stats.cgroup else { return };
         match seen {
@@ -238,6 +240,7 @@ impl MonitorState {
                 match (self.fall.is_some(), is_late) {
                     (false, false) => return,
                     (false, true) if is_first => (level, self.memcg.usage(), false),
+                    // Lowers nothing; the level and the quiet time keep the ceiling from rising.
                     _ => (level, ByteSize::MAX, false),
                 }
             }

@@ -4,7 +4,9 @@
 //! Files in a temporary directory stand for the kernel's; the two last tests use the real ones if
 //! the system has them.
 //!
-//! A test must not depend on the load of the machine: it waits for an effect with a deadline.
+//! A test must not depend on the load of the machine: it waits for an effect with a deadline. An
+//! effect that must not happen is looked for after a short sleep: a slow machine may miss it, but
+//! does not fail.
 
 use super::*;
 use crate::{PressureConfig, Source, SourceError};
@@ -206,7 +208,8 @@ mod linux {
         for n in 1..=3 {
             other.write_all(&[b'x'; 10_000]).unwrap();
             until("the event is heard", || events(&monitor) >= n);
-            // The monitor has to read all bytes, or the poll would report them forever.
+            // The monitor has to read all bytes, more than one read (4,096) takes, or the poll would
+            // report them forever.
             let settled = events(&monitor);
             thread::sleep(Duration::from_millis(20));
             let later = events(&monitor);
