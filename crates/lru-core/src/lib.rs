@@ -57,6 +57,7 @@
 //! | `std` (default) | parking_lot's locks, a read side whose pin costs two stores (crossbeam-epoch where the system has no `membarrier`), the topology from Linux' sysfs |
 //! | `hwloc` | the topology from the C library of that name, and synthetic topologies |
 //! | `embedder` | without `std`: locks and read side are provided by the program, as in a kernel (`embedder`) |
+//! | `baseline` | `list_lru::baseline`, a simple reference implementation for tests and benches |
 //!
 //! Without `std` the crate needs `core`, `alloc` and atomic pointers: locks spin, and retired
 //! memory is freed by the last reader that leaves. Where 64-bit atomics are missing,

@@ -26,10 +26,10 @@
 //!
 //! When adds to one (group, node) list found its lock taken 64 times between two [sweeps](sweep()),
 //! the list gets shards beside it, of 128 bytes each: one for each processor, rounded up to a power
-//! of two, from 2 to 32. Adds go to the shard of the calling processor; a removal finds the item on
-//! whichever shard holds it. A sweep joins the shards when all but the busiest were little used
-//! since the last sweep; the group's offline always joins them. A split needs memory; without
-//! memory the list stays unsplit.
+//! of two, from 2 to 32. A thread adds to one shard, selected by its processor, until it finds that
+//! shard locked; a removal finds the item on whichever shard holds it. A sweep joins the shards
+//! when all but the busiest were little used since the last sweep; the group's offline always joins
+//! them. A split needs memory; without memory the list stays unsplit.
 //!
 //! Counts are sums over the shards. All guarantees are those of an unsplit list except the order of
 //! a walk, which is **oldest first on each shard, and round robin over the shards.** A walk of all

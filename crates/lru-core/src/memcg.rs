@@ -21,8 +21,9 @@
 //!
 //! # Files
 //!
-//! In dependency order, lowest first: a file uses only files above it. `group` contains the types
-//! that refer to each other; the files after `group` contain their behaviour.
+//! In dependency order, lowest first: a file uses only files above it (`ci/layers.sh` fails on a
+//! cycle). `group` contains the types that refer to each other; the files after `group` contain
+//! their behaviour.
 //!
 //! | file | contents |
 //! |---|---|

@@ -61,7 +61,8 @@ fn footprint_is_what_is_allocated() {
     assert_eq!(since(before), ByteSize::ZERO);
 }
 
-/// A group is one allocation for itself and one for its name, plus its share of the tables.
+/// A group is one allocation for itself and one for its name, plus its share of the tables. The
+/// bound is that of the cost table in docs/DESIGN.md.
 #[test]
 fn a_group_costs_less_than_three_hundred_bytes() {
     let tree = MemcgTree::new(0);

@@ -1,5 +1,5 @@
-//! Shards of a contended list: further lists beside it, of which each thread uses the one of its
-//! processor.
+//! Shards of a contended list: further lists beside it, of which each thread uses one that its
+//! processor's number selects (`shards/cpu_hint.rs`).
 //!
 //! ```text
 //!     one list  --adds found its lock taken 64 times between two sweeps-->  the list, and a shard for each processor
@@ -173,7 +173,7 @@ impl ShardSet {
     }
 
     /// As [`own_shard`](Self::own_shard), after this thread's shard was found locked: assigns
-    /// another shard to the thread.
+    /// another number to the thread, which mostly selects another shard (`shards/cpu_hint.rs`).
     pub(super) fn other_shard(&self) -> &ListLruOne {
         self.shard(cpu_hint::next(cpu_hint::get())).count_add()
     }

@@ -1,5 +1,5 @@
 //! Tests of [`ListLru`](crate::ListLru) by the numbers of docs/INVARIANTS.md, and the modules that
-//! contain them:
+//! contain them. That page refers to this table for tests without a number; a new module gets a row:
 //!
 //! | | |
 //! |---|---|

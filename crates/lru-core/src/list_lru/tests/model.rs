@@ -20,6 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
+/// Few items and nodes, so that random operations often meet on one list.
 const ITEMS: usize = 12;
 const NODES: u16 = 2;
 

@@ -281,6 +281,7 @@ fn a_slot_on_a_list_is_refused_by_other_lists() {
     assert_eq!(lists.map(|lru| numbers(&lru, tree.root())), [[2], [1]]);
 }
 
+/// Far more walks than cursors exist at a time, so that a number that is not released is noticed.
 const WALKS: u64 = if cfg!(miri) { 16 } else { 6_000 };
 const ITEMS: u64 = if cfg!(miri) { 20 } else { 2_000 };
 

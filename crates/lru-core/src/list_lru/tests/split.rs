@@ -429,6 +429,7 @@ fn l4_l9_threads_lose_no_item_during_splits_and_joins() {
                         set_place(t + round);
                         // One thread at a time has the group, the others use the root.
                         let group = tree.root().create("g").unwrap_or_else(|_| tree.root().clone());
+                        // The first and the last of the three threads add the same items.
                         for it in items.iter().skip(t).step_by(2) {
                             added.fetch_add(usize::from(lru.add(it.clone(), &group, N0).is_ok()), Ordering::Relaxed);
                         }

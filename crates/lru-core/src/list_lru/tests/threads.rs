@@ -32,6 +32,7 @@ fn threads_lose_no_item_during_walks_and_offlines() {
                 for round in 0..ROUNDS {
                     let group = tree.root().create(&std::format!("t{t}")).unwrap();
                     let child = group.create("child").unwrap();
+                    // The first and the last of the four threads add the same items.
                     for it in items.iter().skip(t).step_by(3) {
                         let memcg = if it.number % 2 == 0 { &group } else { &child };
                         if lru.add(it.clone(), memcg, NodeId::new(it.number as u16 % NODES)).is_ok() {
