@@ -42,7 +42,8 @@ use super::Level;
 #[cfg(test)]
 mod tests;
 
-/// The divisor of the budget for one step of the rising ceiling.
+/// The divisor of the budget for one step of the rising ceiling: with the default step time, a
+/// ceiling at the default floor is restored 30 s after the level has become calm.
 const STEPS: u64 = 16;
 /// The divisor of the budget for the default floor.
 const FLOOR_PARTS: u64 = 16;

@@ -35,8 +35,8 @@ const FOLLOW_MIN_NS: u64 = 5_000_000;
 const FOLLOW_MAX_NS: u64 = 1_000_000_000;
 /// The control group's usage is not compared again before a trim that is due within this time.
 const TRIM_SOON_NS: u64 = 100_000_000;
-/// While a trim that the resident memory needs is due later than this, the caches may not grow. More
-/// than the default interval of trims (1 s, `trim.rs`), for which no cache has to stop.
+/// While a trim that the resident memory needs is due later than this, the caches may not grow.
+/// Longer than the default interval of trims (1 s, `trim.rs`), so that no usual wait stops them.
 const TRIM_LATE_NS: u64 = 1_500_000_000;
 
 /// The state of a monitor; see the module.

@@ -29,8 +29,8 @@ use crate::psi::{Psi, StallKind, Stalls};
 use crate::systemd::Watch;
 use crate::Level;
 
-/// Bytes in one read from a FIFO or a socket, and reads in a row. If more was written, the next
-/// poll returns at once.
+/// Bytes in one read from a FIFO or a socket, and the most reads in a row, so that a fast writer
+/// does not hold up the thread. If more was written, the next poll returns at once.
 const DRAIN_BYTES: usize = 4096;
 const DRAIN_READS: usize = 16;
 /// The buffer for `memory.events`, larger than the file of any kernel.
