@@ -126,6 +126,7 @@ fn l14_concurrent_walks_that_retry_isolate_each_item_once() {
                         if left == 0 {
                             break;
                         }
+                        // Each thread and each walk has another sequence of verdicts.
                         let mut turn = round;
                         lru.walk_one(tree.root(), N0, &mut 200, |it| {
                             turn += t + 1;

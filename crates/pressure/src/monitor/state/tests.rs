@@ -48,6 +48,8 @@ fn world_with(used: u64, watched: Option<WatchedCgroup>, resident_max: Option<u6
     World { tree, reclaimer, state }
 }
 
+/// Returns a group with a limit of 2,000 bytes and a margin of 100. Its files are removed already,
+/// since the tests pass readings of their own.
 fn watched(name: &str) -> WatchedCgroup {
     let directory = std::env::temp_dir().join(std::format!("lowwater-state-{}-{name}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
@@ -223,6 +225,8 @@ fn full_caches_are_observed_while_a_trim_has_to_wait() {
 #[test]
 fn a_maximum_that_caches_cannot_reach_is_read_less_often() {
     let mut state = world_with(0, None, Some(1_600)).state;
+    // The first reading after a trim lowers the ceiling to 0; the later ones cannot lower it, and
+    // the next reading comes 10 s after them.
     for at in [1, 3, 5] {
         ceiling_after(&mut state, at * S, Some(5_000));
         assert!(state.tick(at * S));
