@@ -1,5 +1,6 @@
 //! Tests of [`ListLru`](crate::ListLru) by the numbers of docs/INVARIANTS.md, and the modules that
-//! contain them. That page refers to this table for tests without a number; a new module gets a row:
+//! contain them. That page refers to this table for tests without numbers: a new module needs one
+//! row.
 //!
 //! | | |
 //! |---|---|

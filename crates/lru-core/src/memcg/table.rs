@@ -6,7 +6,8 @@
 //! parent together with each child's handle on its parent would form as many cycles as there are
 //! groups. Here the links are four ids in the slot, and the names of all groups share one hash
 //! table of ids, so a group costs 32 bytes of slot, 6 to 12 of index, and the spare capacity of the
-//! vector, whether it has no children or 10,000. Creating, finding by name and going offline are O(1).
+//! vector, whether it has no children or 10,000. Creating, finding by name and going offline are
+//! O(1).
 //!
 //! # The life of a slot
 //!

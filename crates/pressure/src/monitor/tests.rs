@@ -208,8 +208,8 @@ mod linux {
         for n in 1..=3 {
             other.write_all(&[b'x'; 10_000]).unwrap();
             until("the event is heard", || events(&monitor) >= n);
-            // The monitor has to read all bytes, more than one read (4,096) takes, or the poll would
-            // report them forever.
+            // The monitor has to read all bytes, more than one read (4,096) takes, or the poll
+            // would report them forever.
             let settled = events(&monitor);
             thread::sleep(Duration::from_millis(20));
             let later = events(&monitor);
