@@ -10,16 +10,17 @@
 //! | `boxes, own groups` | as `lowwater, own groups`, with objects in boxes that move on and off the list: no reference counts |
 //! | `boxes, one lock` | as `one lock`, with the list's links in the boxes themselves, as raw pointers: the minimal work |
 //!
-//! Each operation pair takes a handle (an `Arc`), adds it to a list that holds a thousand others,
-//! and deletes it again. The time is that of one pair on one thread, while the other threads do the
-//! same: with a core each and no shared state it does not grow with the number of threads.
+//! Each operation pair takes a handle (an `Arc` or a box), adds it to a list that holds a thousand
+//! others for each thread that uses the list, and deletes it again. The time is that of one pair on
+//! one thread, while the other threads do the same: with a core each and no shared state it does
+//! not grow with the number of threads.
 //!
 //! Before the rows, a control shows whether two processors are available. After the rows: the
 //! throughput of two threads on one group as a fraction of that on their own groups, from
 //! alternating runs.
 //!
 //! A change must ensure that `one lock` and the rows above it hold equal items, so that only the
-//! lists differ.
+//! lists differ. `ci/bench.sh` repeats the name of the benchmark group.
 
 mod settings;
 mod threads;
@@ -32,7 +33,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use lowwater::{linked, Links, ListLru, Memcg, MemcgTree, NodeId};
 use parking_lot::Mutex;
 
-/// Objects that stay on each list.
+/// Objects that stay on a list, for each thread that uses the list.
 const RESIDENTS: usize = 1000;
 /// Objects of each thread that are added and deleted, in turn.
 const MOVERS: usize = 64;
@@ -243,7 +244,7 @@ fn lowwater(lru: &ListLru<Item>, threads: usize, pairs: u64, group_of: impl Fn(u
 }
 
 /// Lets two threads contend for a list's lock until the list is split, which shows in its
-/// footprint.
+/// footprint. One of them sleeps in the callback of a walk, which runs under the lock.
 fn split(lru: &ListLru<Item>, group: &Memcg) {
     let whole = lru.footprint();
     let item = items(0..1).remove(0);

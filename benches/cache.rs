@@ -13,7 +13,8 @@
 //!
 //! The time is that of one operation on one thread, while the other threads do the same.
 //!
-//! A change must ensure that map and cache get the same keys in the same order.
+//! A change must ensure that map and cache get the same keys in the same order. `ci/bench.sh`
+//! repeats the names of the benchmark groups.
 
 mod settings;
 mod threads;
@@ -53,7 +54,7 @@ fn map(keys: u64) -> DashMap<u64, Value> {
     (0..keys).map(|key| (key, value())).collect()
 }
 
-/// Returns a cache with room for `entries`.
+/// Returns a cache with room for `entries`. The 16 bytes are the two counts of an `Arc`.
 fn empty_cache(entries: u64) -> Cache<u64, Value> {
     let entry = Cache::<u64, Value>::ENTRY_BYTES.get() + VALUE_BYTES + 16;
     let runtime = Runtime::builder().budget(ByteSize::new(entries * entry)).build().expect("a budget that is not 0");

@@ -13,7 +13,8 @@
 //! wall-clock time.
 //!
 //! A change must ensure that only hits are measured: names are cached before the clock starts,
-//! except the missing ones, which the first iterations cache.
+//! except the missing ones, which the first iterations cache. `ci/bench.sh` repeats the names of
+//! the benchmark groups.
 
 mod common;
 mod settings;
@@ -44,7 +45,8 @@ fn cached(fixture: &Fixture, paths: &[Vec<u8>]) {
     }
 }
 
-/// Returns a path of the set, in an order that differs between threads.
+/// Returns the path for the `n`-th operation of a thread: all threads go through the set in equal
+/// steps, from different starts. 7 has no common divisor with any size, so each path has its turn.
 fn pick(paths: &[Vec<u8>], n: u64, thread: usize) -> &[u8] {
     &paths[(n as usize * 7 + thread * 13) % paths.len()]
 }

@@ -14,6 +14,7 @@
 //! | `fair` | [`Registry::direct_reclaim`]: 1,024 objects, regardless of the deferred count |
 //!
 //! A change must ensure that the objects are the same in all rows, so that only the debts differ.
+//! `ci/bench.sh` repeats the name of the benchmark group.
 
 mod settings;
 

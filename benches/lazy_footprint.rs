@@ -11,6 +11,7 @@
 //! bytes while all groups are online, and after they were offlined.
 //!
 //! A change must keep the sizes that both have in common, since their bytes and times are compared.
+//! `ci/bench.sh` repeats the name of the benchmark group.
 
 mod settings;
 

@@ -61,6 +61,7 @@ fn watch(negatives: u64) {
     drop(fixture.mount.mkdir(b"/d").expect("the root is empty"));
     for n in 0..negatives {
         drop(fixture.mount.lookup(format!("/d/missing-{n}").as_bytes()).expect("memory does not fail"));
+        // A hundred files, spread over the negatives, since a watch visits only positives.
         if n % (negatives / 100).max(1) == 0 && n / (negatives / 100).max(1) < 100 {
             drop(fixture.mount.create(format!("/d/{n}").as_bytes()).expect("the name is free"));
         }

@@ -8,7 +8,8 @@
 //!
 //! The time is that of one life on one thread. It should not grow with the shrinkers and groups.
 //!
-//! A change must ensure that each life ends before the next begins on its thread.
+//! A change must ensure that each life ends before the next begins on its thread. `ci/bench.sh`
+//! repeats the curves' names.
 
 mod settings;
 mod threads;

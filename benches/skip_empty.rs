@@ -13,7 +13,8 @@
 //! | `pass` | [`Registry::shrink`], which follows the map of non-empty pairs |
 //! | `every` | the baseline, [`FullScan`], which counts each cache for each group: N x 100 calls |
 //!
-//! A change must ensure that the number of non-empty pairs is the same in all rows.
+//! A change must ensure that both rows of a curve have the same non-empty pairs. `ci/bench.sh`
+//! repeats the curves' names.
 
 mod settings;
 mod threads;
@@ -144,7 +145,8 @@ fn against_threads(criterion: &mut Criterion) {
     }
 }
 
-/// Adds an object to an empty list and takes it off, `times` times, on lists that no other thread uses.
+/// Adds an object to an empty list and takes it off, `times` times. No list is used by two threads,
+/// if there are no more than 64 of them: each uses every 64th group.
 fn fill_and_empty(world: &World, thread: usize, times: u64) {
     let item = Arc::new(Item { links: Links::new() });
     let lists = world.pools.iter().skip(LIVE).cycle();

@@ -31,7 +31,7 @@ pub struct Report {
 /// Rows of figures; the first column is a name.
 #[derive(Debug)]
 pub struct Table {
-    /// One word, for file names and JSON.
+    /// One word, for file names and JSON. `ci/claims.md` quotes some of these names.
     pub name: &'static str,
     pub title: String,
     /// The heading of the first column.

@@ -65,7 +65,8 @@ fn check(at_once: bool) {
             let head = Arc::clone(&head);
             thread::spawn(move || {
                 let guard = pin();
-                // AcqRel: as the unlink in `hash_chains`.
+                // Release: as the unlink (`HashLink::leave`). That runs under the bucket's lock,
+                // which this model lacks, so the swap acquires as well.
                 let object = head.swap(std::ptr::null_mut(), Ordering::AcqRel);
                 if at_once {
                     // The memory is not freed, so that loom, and not the allocator, detects the

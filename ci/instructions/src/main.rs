@@ -32,6 +32,7 @@ struct Options {
     operations: u64,
 }
 
+/// The loads. `ci/instructions.sh` and `committed.txt` have their names, in lower case.
 #[derive(Clone, Copy, ValueEnum)]
 enum Load {
     /// `get` of a present key.

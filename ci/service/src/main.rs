@@ -191,6 +191,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .map(|line| format!("{line}\n"))
             .collect::<String>()
     );
+    // Above `resident_max`, because the caches shrink only when that is exceeded.
     let bound = budget.get() * 115 / 100 + (10 << 20);
     println!("{counts:?} answered, busy, forbidden; resident at most {most:#}, may be {:#}", ByteSize::new(bound));
     assert!(most.get() <= bound, "resident memory is above the bound");

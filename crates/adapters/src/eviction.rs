@@ -6,7 +6,7 @@
 //! taken can leave a request instead, which the holder serves before it returns; after a panic, the
 //! next turn serves the request.
 //!
-//! A change must ensure that a turn ends only when no request is left.
+//! A change must ensure that `end` does not end a turn while a request is left.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -170,6 +170,7 @@ fn an_insert_that_finds_no_room_is_evicted_again() {
     blocks.group().set_max(ByteSize::mib(1));
     blocks.update(|blocks| blocks.push(1000));
     assert!(blocks.weight() <= ByteSize::mib(1), "{:#} are left", blocks.weight());
+    // The blocks for which the limit has room stay: it is not evicted down to nothing.
     assert!(blocks.weight() >= ByteSize::kib(512), "{:#} are left", blocks.weight());
     assert!(blocks.group().usage() <= ByteSize::mib(1));
 }
@@ -323,7 +324,8 @@ fn a_foyer_cache_whose_values_panic_keeps_its_capacity() {
     assert_eq!(Evict::weight(&cache), left + ByteSize::from(20 * BLOCK), "nothing bounds it");
 }
 
-/// A cache in which each entry, when it is weighed to leave, evicts the rest and inserts another.
+/// A cache whose weigher, once it is armed, evicts all entries and inserts another one, while it
+/// weighs an entry that leaves.
 static RETURNS: OnceLock<Weighed<lru::LruCache<u64, u64>>> = OnceLock::new();
 
 #[test]

@@ -192,6 +192,7 @@ mod tests {
     #[test]
     fn impossible_sizes_return_none() {
         assert!(try_slice(usize::MAX, |_| 0_u64).is_none());
+        // A size of 0 is possible without an allocation.
         let mut vec = alloc::vec![(); 3];
         try_push(&mut vec, ()).unwrap();
         assert_eq!(vec.len(), 4);

@@ -1,14 +1,14 @@
 //! The foundation of all lowwater crates: locks and atomics, fallible allocation, and small types.
 //!
 //! This crate is an implementation part of lowwater. `lowwater` and `lowwater-lru-core` re-export
-//! the items that a program needs. Start at [`sync`], which all other crates build on.
+//! the items that a program needs. Start at [`sync`], which all crates with model checks build on.
 //!
 //! A change must ensure that the crate builds without `std`, and depends on no other crate of the
 //! workspace.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`sync`] | every lock, atomic and thread of the workspace, in three builds: user space, bare metal, model check |
+//! | [`sync`] | the locks, atomics and threads of those crates, in four builds: user space, bare metal, kernel, model check |
 //! | `embedder` | the lock, the read side and the processor number that a kernel provides (feature `embedder`, without `std`) |
 //! | [`fallible`] | allocation that returns an error instead of aborting |
 //! | [`unwind`] | calls of user code that may panic |

@@ -4,6 +4,7 @@
 //!
 //! A change must ensure that every plotted figure is in the table.
 
+// By path, because the examples are no library.
 #[path = "../../../../examples/charts/mod.rs"]
 mod charts;
 

@@ -17,7 +17,7 @@ const PLOTS: &str = "plots";
 const OURS: &str = "lowwater";
 /// Not compared, because it knows the future.
 const OPTIMUM: &str = "ref: optimum";
-/// The contenders whose versions are listed.
+/// The contenders whose versions are listed, by their packages' names in Cargo.toml.
 const CONTENDERS: [&str; 8] = ["moka", "mini-moka", "quick_cache", "foyer-memory", "lru", "scc", "dashmap", "papaya"];
 
 /// A file with the delimiters of the tables.

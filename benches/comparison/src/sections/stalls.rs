@@ -137,6 +137,7 @@ fn read<P: Contender>(cache: &P, entries: u64, state: &AtomicU8) -> Recorder {
     let mut recorder = Recorder::new();
     let mut number = 0_u64;
     loop {
+        // A prime that does not divide `entries`, so that every key has its turn.
         number = (number + 7_919) % entries;
         match state.load(Ordering::Relaxed) {
             WARMING => {

@@ -106,8 +106,8 @@ fn one(plan: &Plan, bench: &Bench, name: &'static str, title: String) -> Table {
     Table { name, title, first: "cache", columns, rows }
 }
 
-/// Returns how many times the operations of each contender ours makes, in the same time and in the
-/// same processor time; `None` if ours was not measured.
+/// Returns the number of our operations divided by that of each contender, in the same time and in
+/// the same processor time; `None` if ours was not measured.
 fn ratios(table: &Table, threads: &[usize], name: &'static str) -> Option<Table> {
     let is_ours = |row: &&(String, Vec<f64>)| row.0 == Lowwater::NAME;
     let (_, ours) = table.rows.iter().find(is_ours)?;

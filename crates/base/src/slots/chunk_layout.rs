@@ -8,7 +8,8 @@
 use crate::node_id::NodeId;
 use crate::sync::atomic::AtomicBool;
 
-/// The minimum size of a full chunk.
+/// The minimum size of a full chunk: of the pieces in which memory returns to the system. README.md
+/// and `slab.rs` of `lowwater-store` give this number.
 const FULL_MIN: usize = 64 << 10;
 /// The minimum size of a slab's first chunk; each further one is as large as all before together,
 /// up to a full one.

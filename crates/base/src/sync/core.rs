@@ -5,8 +5,8 @@
 //! acceptable for an embedder whose lock holders cannot be preempted (a kernel with preemption
 //! disabled, a single core), and is the reason why `std` builds use parking_lot.
 //!
-//! A change must ensure that the names are those of the `std` build, so that no other file depends
-//! on the build.
+//! A change must ensure that the names are those of `std.rs`, except `thread` and `Condvar`, which
+//! need a scheduler.
 
 pub use alloc::sync::{Arc, Weak};
 pub use core::hint::spin_loop;

@@ -5,7 +5,7 @@
 //! fields, so that a list head fits into one cache line. The guard of such a structure
 //! (`LockedList`), which a walk passes to its callback, reaches lock and fields by one pointer.
 //!
-//! A change must keep it at one byte.
+//! A change must ensure that it is no larger than the lock of the build.
 
 use super::RawMutex as Inner;
 use lock_api::RawMutex;

@@ -98,6 +98,7 @@ mod tests {
 
     #[test]
     fn concurrent_threads_own_different_slots() {
+        // More threads than slots, in rounds, so that later threads take released slots.
         let together = Barrier::new(40);
         for _ in 0..3 {
             let mut numbers: Vec<_> = std::thread::scope(|s| {
