@@ -50,7 +50,7 @@ pub(crate) struct DcacheCore {
     pub(crate) on_unlink: OnUnlink,
     /// Whether dentries are charged to their memcg.
     pub(crate) charges: bool,
-    /// Held by renames between directories.
+    /// Held by every rename. Linux's excludes only renames between two directories.
     #[doc(alias = "s_vfs_rename_mutex")]
     pub(crate) rename_mutex: Mutex<()>,
     /// The superblocks by id; `None` where no mount has the id.

@@ -1,9 +1,10 @@
 //! Dentries: a name below a directory, with the inode it refers to, or without one if it is
 //! negative.
 //!
-//! A lookup from the cache takes no lock: it reads the fields of a dentry as atomics, and validates
-//! them with the dentry's sequence count. Therefore the fields that a lookup reads are apart from
-//! those that only `d_lock` protects.
+//! A lookup from the cache takes no lock, except `d_lock` to compare the end of a name of more than
+//! 32 bytes: it reads the fields of a dentry as atomics, and validates them with the dentry's
+//! sequence count. Therefore the fields that a lookup reads are apart from those that only `d_lock`
+//! protects.
 //!
 //! A change must ensure that each field is written as the table says, and that locks are taken in
 //! the order below it. `check.rs` checks the invariants; a new one belongs there, too.

@@ -1,9 +1,10 @@
 //! The flags of a dentry (`d_flags` in Linux).
 //!
 //! All flags and the name's length share one word, so that a lookup reads them at once. Except for
-//! `REFERENCED` they change under `d_lock`, by `Dentry::update_flags`, which keeps the counters
-//! exact; `TYPE`, the name's length and the setting of `UNHASHED` also between `seq` odd and even
-//! (see the table of `dentry.rs`).
+//! `REFERENCED` they change under `d_lock`: the length by `Dentry::set_name`, the others by
+//! `Dentry::update_flags` or its batched form, which keep the counters exact. `TYPE`, the name's
+//! length and the setting of `UNHASHED` change between `seq` odd and even as well (see the table of
+//! `dentry.rs`).
 
 /// The type: two bits, 0 for a negative dentry. `kind_of` decodes them.
 pub(crate) const TYPE: u32 = 3;
@@ -36,8 +37,8 @@ pub(crate) const IN_LOOKUP: u32 = 1 << 10;
 /// The directory was removed: no name can be created in it any more.
 #[doc(alias = "S_DEAD")]
 pub(crate) const DEADDIR: u32 = 1 << 11;
-/// The usage count of a protected negative, two bits: each walk adds 1 if the negative was used
-/// since the last walk, and subtracts 1 otherwise.
+/// The usage count of a protected negative, two bits: each walk of a trim adds 1 if the negative
+/// was used since the last walk, and subtracts 1 otherwise.
 pub(crate) const USAGE_COUNT: u32 = 3 << 12;
 /// A usage count of 1.
 pub(crate) const USAGE_ONE: u32 = 1 << 12;

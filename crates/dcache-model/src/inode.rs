@@ -24,7 +24,8 @@ pub(crate) struct Inode {
     /// The inode was used again since it was added to the list, or since the last scan. Protected
     /// by the map's lock.
     referenced: AtomicBool,
-    /// The inode's last name was removed: the last put frees the inode.
+    /// A name of the inode was removed, perhaps not the last: the last put frees the inode, and the
+    /// next [`get`](Inodes::get) of its number makes a new one.
     unlinked: AtomicBool,
     /// The group and node on whose list the inode is.
     memcg: Memcg,
@@ -77,8 +78,8 @@ impl Inodes {
         Arc::clone(inode)
     }
 
-    /// Removes a user. The last put adds the inode to the LRU list, or frees it if it has no name
-    /// any more.
+    /// Removes a user. The last put adds the inode to the LRU list, or frees it if it was
+    /// [unlinked](Self::unlink).
     #[doc(alias = "iput")]
     pub(crate) fn put(&self, inode: Arc<Inode>) {
         let mut map = self.map(inode.number).lock();
@@ -98,7 +99,7 @@ impl Inodes {
         }
     }
 
-    /// Marks an inode after the removal of its last name.
+    /// Marks an inode after the removal of one of its names.
     pub(crate) fn unlink(&self, inode: &Inode) {
         // Relaxed: `put` reads it under the map's lock, which the caller acquires and releases in
         // its own `put` later.

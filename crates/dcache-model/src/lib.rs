@@ -3,8 +3,9 @@
 //! The cache holds the results of path lookups in front of any source of names: a file server's
 //! disk, an object gateway, a DNS zone. A dentry is one cached name: a negative one says that the
 //! name does not exist. The cache is modelled on Linux 7.3's `fs/dcache.c`: lookups write no shared
-//! cache line, unused dentries are on LRU lists per memcg and NUMA node, and a shrinker reclaims
-//! them under memory pressure. Unlike in Linux, the number of negative dentries is bounded.
+//! cache line but that of the dentry they return, unused dentries are on LRU lists per memcg and
+//! NUMA node, and a shrinker reclaims them under memory pressure. Unlike in Linux, the number of
+//! negative dentries is bounded.
 //!
 //! Start at [`Dcache`]. Numbers such as D5 are those of the guarantees in `docs/INVARIANTS.md` of the
 //! repository.
@@ -17,7 +18,7 @@
 //!
 //! # Modules
 //!
-//! From the highest to the lowest. A module names only modules below it.
+//! From the highest to the lowest. A module names only modules of its own row and below it.
 //!
 //! | module | |
 //! |---|---|
@@ -32,8 +33,8 @@
 //! | `dcache_core`, `superblock` | the state that all mounts share; the state of one mount |
 //! | `footprint`, `ghost` | the bytes of a dentry; the ghost table of trimmed names |
 //! | `dentry`, `inode`, `children` | a name below a directory; the inode it refers to; the names below one directory |
-//! | `seqcount`, `lockref`, `qstr` | sequence counts; user counts; names and their hashes |
 //! | [`backend`] | the source of truth behind the cache: the trait, a tree in memory, a directory of the file system |
+//! | `seqcount`, `lockref`, `qstr` | sequence counts; user counts; names and their hashes |
 //! | `stats`, `flag`, `kind`, `error` | counters; flags of a dentry; kinds of inodes; errors |
 
 #![forbid(unsafe_code)]

@@ -83,7 +83,7 @@ impl LockRef {
         }
     }
 
-    /// Marks the dentry dead if it has no user. Of all calls for a dentry, one returns true.
+    /// Marks the dentry dead if it has no user. Of all calls for a dentry, at most one returns true.
     #[doc(alias = "lockref_mark_dead")]
     pub(crate) fn kill(&self) -> bool {
         if mutated!("kill_without_exchange") {

@@ -1,4 +1,5 @@
-//! From a path to a dentry: RCU-walk without a lock, then ref-walk, component by component.
+//! From a path to a dentry: RCU-walk without a lock, then ref-walk, component by component. (The
+//! end of a name of more than 32 bytes is compared under the `d_lock` of its dentry.)
 //!
 //! # RCU-walk
 //!
@@ -23,8 +24,8 @@
 //!
 //! Numbers such as D6 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that RCU-walk takes no lock, writes to no dentry but the last one, and
-//! gives up if a validation fails or a name is not found (D3).
+//! A change must ensure that RCU-walk takes no other lock, writes to no dentry but the last one,
+//! and gives up if a validation fails or a name is not found (D3).
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
@@ -56,8 +57,9 @@ impl Mount {
     /// Looks up a path, and returns a reference to its dentry; `None` if the path, or a directory
     /// on the way, does not exist.
     ///
-    /// If every name on the way is cached, the lookup takes no lock and writes no shared cache line
-    /// but the dentry's own, which [`stat`](Self::stat) only reads, except for a referenced flag.
+    /// If every name on the way is cached and has at most 32 bytes, the lookup takes no lock and
+    /// writes no shared cache line but the dentry's own, which [`stat`](Self::stat) only reads,
+    /// except for a referenced flag. To compare a longer name, it takes the lock of one dentry.
     ///
     /// # Errors
     ///

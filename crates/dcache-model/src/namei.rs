@@ -6,8 +6,8 @@
 //!
 //! Numbers such as D2 are those of docs/INVARIANTS.md.
 //!
-//! A change must ensure that the backend is called with the directory's `rwsem` held exclusively,
-//! and that the tree is changed only after the backend succeeded.
+//! A change must ensure that the backend changes a name with the directory's `rwsem` held
+//! exclusively, and that the tree of dentries is changed only after the backend succeeded.
 
 use crate::dcache_core::{DcacheCore, OnUnlink};
 use crate::dentry::{Dentry, DentryGuard, Dir};

@@ -108,8 +108,9 @@ pub struct ReplayCounts {
     pub positives: u64,
 }
 
-/// Returns a backend that holds each path that existed at its first mention in the recording, and
-/// the directories above each path that the recording found, created, removed or moved.
+/// Returns a backend that holds each path that existed at its first mention in the recording (a
+/// removed or moved one counts as existing), and the directories above each path that the recording
+/// found, created, removed or moved.
 pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let memory = Memory::new();
     let mut made: HashSet<&[u8]> = HashSet::new();
@@ -218,7 +219,7 @@ mod tests {
         let tally = run(&ops, &stage.0, &memory).unwrap();
         assert_eq!((tally.lookups, tally.missing), (5, 3), "a.h and b were there");
         assert_eq!(tally.negative_hits, 2, "no.h the second time, and b, which was removed");
-        // no.h, a, and the two paths of b: where it was, and where it was created and removed.
+        // no.h, and the removed names: b, and `never`, which `backend_for` has created.
         assert_eq!((tally.negatives, tally.negatives_max), (3, 3));
         assert_eq!(tally.positives, 5, "the root, /usr, include, a.h and /tmp");
     }

@@ -6,7 +6,7 @@
 //! meanwhile, else it is killed, and its name enters the [ghost table](crate::ghost). A name found
 //! there counts as looked up again, so the probation list can be short.
 //!
-//! Promoted negatives join the protected list, which is longer. There each walk raises the usage
+//! Promoted negatives join the protected list, which is longer. There each trim raises the usage
 //! count of those that were used and lowers that of the others (GCLOCK): names that are looked up
 //! in a loop, such as the headers that every source includes, outlast those that were looked up
 //! twice in a row, also when the loop is longer than the list.
@@ -23,7 +23,7 @@
 //!
 //! When the bound falls at once, because the positives went, each new negative trims up to 32
 //! others, so an excess of `n` is gone after `n / 31` new negatives, and no lookup scans more than
-//! some 900.
+//! some 900 (the sum of the bounds in `trim.rs` and in `trim_protected`).
 //!
 //! A client that looks up each name twice fills the protected list of its own memcg, and evicts the
 //! negatives of that memcg. Other memcgs, and its own positives, are not affected.
