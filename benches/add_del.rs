@@ -20,7 +20,8 @@
 //! alternating runs.
 //!
 //! A change must ensure that `one lock` and the rows above it hold equal items, so that only the
-//! lists differ. `ci/bench.sh` repeats the name of the benchmark group.
+//! lists differ. `ci/bench.sh` repeats the name of the benchmark group; `ci/measured/lists.py`
+//! reads the rows by their names, and the sentence that `print_ratio` prints.
 
 mod settings;
 mod threads;

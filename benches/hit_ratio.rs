@@ -9,7 +9,7 @@
 //! and the reclaimer does not start below the limit, so that it does not reduce the capacity.
 //!
 //! These ratios decide which order is the default. A change here changes figures that are recorded
-//! in docs/MEASURED.md: measure again.
+//! in docs/MEASURED.md: measure again. `ci/measured/cache.py` reads the printed table.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,8 @@
 //! mixes with TEXT in their names. Requests of a mix come from one thread, and the reclaimer does
 //! not start below the limit, so that it does not reduce the capacity.
 //!
-//! A change must ensure that all three get the same requests.
+//! A change must ensure that all three get the same requests. `ci/measured/cache.py` reads the
+//! lines that `verbose` prints, and repeats [`LOOP`].
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,8 @@
 //! | `every` | the baseline, [`FullScan`], which counts each cache for each group: N x 100 calls |
 //!
 //! A change must ensure that both rows of a curve have the same non-empty pairs. `ci/bench.sh`
-//! repeats the curves' names.
+//! repeats the curves' names; `ci/measured/shrinkers.py` repeats the names of two curves and of the
+//! rows, and the numbers of groups, caches and pairs.
 
 mod settings;
 mod threads;

@@ -14,7 +14,8 @@ use criterion::Criterion;
 /// 95 % intervals of 10 to 20 samples need no more than this.
 const RESAMPLES: usize = 5_000;
 
-/// Returns criterion with these settings and those of the command line.
+/// Returns criterion with these settings and those of the command line. It accepts no less than 10
+/// samples.
 pub fn criterion(samples: usize) -> Criterion {
     Criterion::default()
         .sample_size(samples)

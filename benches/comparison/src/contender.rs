@@ -2,7 +2,8 @@
 //!
 //! Fairness is the aim: one key and value type, one hash, the settings that each library
 //! recommends, and its own operation for a shrink. A new contender is a file in `contenders/`, and
-//! its name in `contenders.rs`, in `runs!`, and in `CONTENDERS` of `report/record.rs`.
+//! its name in `contenders.rs`, in `runs!`, in `CONTENDERS` of `report/record.rs`, and in
+//! `ci/comparison.sh`.
 //!
 //! A change of the trait must leave each contender its own fastest call.
 

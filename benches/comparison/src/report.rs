@@ -31,8 +31,10 @@ pub struct Report {
 /// Rows of figures; the first column is a name.
 #[derive(Debug)]
 pub struct Table {
-    /// One word, for file names and JSON. `ci/claims.md` quotes some of these names.
+    /// One word, for file names and JSON. `ci/comparison.sh` lists these names, and `ci/claims.md`
+    /// quotes some.
     pub name: &'static str,
+    /// The heading. `ci/measured/comparison.py` finds tables by the beginnings of their titles.
     pub title: String,
     /// The heading of the first column.
     pub first: &'static str,

@@ -3,7 +3,8 @@
 //! Each has a `measure` function, which `main` calls with the plan and the report, to which it adds
 //! its tables.
 //!
-//! A new section is a file with such a function, a value of `Section`, and a call in `main`.
+//! A new section is a file with such a function, a value of `Section`, and a call in `main`; its
+//! tables are listed in `ci/comparison.sh`.
 
 pub mod hit_ratio;
 pub mod latency;

@@ -32,7 +32,8 @@ struct Options {
     operations: u64,
 }
 
-/// The loads. `ci/instructions.sh` and `committed.txt` have their names, in lower case.
+/// The loads. `ci/instructions.sh`, `ci/measured/cache.py` and `committed.txt` have their names, as
+/// the command line spells them (`get-or-insert`).
 #[derive(Clone, Copy, ValueEnum)]
 enum Load {
     /// `get` of a present key.

@@ -6,7 +6,7 @@
 //! was filled first; then half of the budget is reclaimed at once.
 //!
 //! A change must ensure that no cache evicts because of its own capacity, and that all are used
-//! alike at the end.
+//! alike at the end. `ci/examples.sh` reads `charged` and `budget` of each JSON line.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@
 //! A foreign cache and its user code are not trusted: the budget holds whatever they return or do.
 //!
 //! A change must ensure that each fault is followed by a check of the bytes: the charge against the
-//! weight, or the usage against the budget.
+//! weight, or the usage against the budget. `docs/HAZARDS.md` quotes names of these tests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,7 +1,8 @@
 //! Each kind of adapted cache beside a lowwater `Cache` in one budget: it gives way when it is not
 //! used, takes its share when it is, and stays within the budget.
 //!
-//! A change must ensure that each cache that the crate adapts has a `Kind` here.
+//! A change must ensure that each cache that the crate adapts has a `Kind` here. The crate's
+//! README.md, `docs/HAZARDS.md` and `ci/claims.md` quote names of these tests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

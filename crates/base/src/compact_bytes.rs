@@ -218,6 +218,7 @@ mod tests {
         }
     }
 
+    // `docs/HAZARDS.md` quotes this name.
     #[test]
     fn too_many_bytes_are_returned_as_an_error() {
         for length in [CompactBytes::<()>::BYTES_MAX + 1, CompactBytes::<()>::BYTES_MAX + 2, 1 << 20] {

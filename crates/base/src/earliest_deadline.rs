@@ -16,7 +16,7 @@
 //!
 //! The item and the deadline are two words. Each side writes one and then reads the other, so each
 //! side has a SeqCst fence in between. Checked by `an_item_is_visited_or_its_deadline_is_left`, and
-//! its mutants.
+//! its mutants, which docs/ORDERINGS.md lists by name.
 //!
 //! A change must keep both fences: without one of them an item may stay unvisited for ever.
 

@@ -170,6 +170,7 @@ mod tests {
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
+    // `docs/HAZARDS.md` quotes this name.
     #[test]
     fn exhausted_ids_can_be_released_and_taken_again() {
         let mut pool = IdPool::new(3);

@@ -75,7 +75,7 @@ pub struct Builder {
 }
 
 /// The default number of buckets, whose heads take 512 KiB. Linux's default on a machine of 32 GiB,
-/// a table of 32 MiB, would be too much for a guest.
+/// a table of 32 MiB, would be too much for a library in another program.
 const BUCKETS_DEFAULT: usize = 1 << 16;
 
 impl Dcache {

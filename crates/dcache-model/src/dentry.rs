@@ -416,7 +416,8 @@ mod loom {
     use lowwater_base::sync::{model, thread, with_mutant};
 
     /// A child is unfrozen while a thread that holds the children lock waits at it: loom finds a
-    /// thread that waits for ever. Two threads, all executions.
+    /// thread that waits for ever. Two threads, all executions. docs/ORDERINGS.md names the test
+    /// and the fault.
     fn a_wait_beside_unfreeze() {
         model(|| {
             let shared = Arc::new((Dir::new(), LockRef::new(1)));

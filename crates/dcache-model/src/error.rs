@@ -59,7 +59,7 @@ pub enum ErrorKind {
     #[error("the two paths are on different file systems")]
     #[doc(alias = "EXDEV")]
     CrossesDevices,
-    /// The cache has 65,536 mounts, or the shrinker registry has no id left.
+    /// The cache has 65,536 mounts, or the shrinker registry has no id or no memory left.
     #[error("too many mounts on the cache, or no shrinker id left")]
     #[doc(alias = "EMLINK")]
     TooManyReferences,

@@ -83,7 +83,7 @@ impl LockRef {
         }
     }
 
-    /// Marks the dentry dead if it has no user. Of all calls for a dentry, at most one returns true.
+    /// Marks the dentry dead if it has no user. At most one call for a dentry returns true.
     #[doc(alias = "lockref_mark_dead")]
     pub(crate) fn kill(&self) -> bool {
         if mutated!("kill_without_exchange") {
@@ -125,6 +125,7 @@ impl LockRef {
 mod tests {
     use super::*;
 
+    // `docs/HAZARDS.md` quotes this name.
     #[test]
     fn d25_a_count_that_is_full_sticks_and_never_wraps_to_dead() {
         let count = LockRef::new(0);
@@ -164,6 +165,7 @@ mod loom {
     use lowwater_base::sync::{thread, with_mutant, Arc};
 
     /// A `get` races with a `kill`: exactly one of them succeeds. Two threads, all executions.
+    /// docs/ORDERINGS.md names the test and the fault.
     fn check() {
         lowwater_base::sync::model(|| {
             let count = Arc::new(LockRef::new(0));

@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // `docs/HAZARDS.md` quotes this name.
     #[test]
     fn malformed_names_are_refused() {
         for bad in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {

@@ -14,7 +14,8 @@
 //!
 //! A tab, a newline and a backslash in a path are written as `\t`, `\n` and `\\`.
 //!
-//! A change must keep old recordings readable.
+//! A change must keep old recordings readable, and the output of
+//! `benches/data/strace-to-recording.py`, which writes this format.
 
 use crate::backend::Memory;
 use crate::error::ErrorKind;

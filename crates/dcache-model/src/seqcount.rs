@@ -15,7 +15,8 @@
 //! - A reader that began with the even count of a write sees, by Release and Acquire, all data of
 //!   that write.
 //!
-//! The model checks below verify both claims, and fail without either fence.
+//! The model checks below verify both claims, and fail without either fence. docs/ORDERINGS.md
+//! lists them by name.
 //!
 //! A change must keep these orderings. Data that a reader may read during a write must be atomic.
 

@@ -83,7 +83,8 @@ impl Mount {
 
 impl Walk<'_> {
     /// Visits up to `children_max` further children, and calls `show` with each but dying ones.
-    /// Returns false when none is left, or `show` returned [`WalkControl::Quit`].
+    /// Returns true after `children_max` children, even if none is left; false when it found no
+    /// more before that, or `show` returned [`WalkControl::Quit`].
     ///
     /// Holds the lock of one directory for one child at a time, and no lock while `show` runs.
     pub fn step(&mut self, children_max: usize, mut show: impl FnMut(&WalkEntry<'_>) -> WalkControl) -> bool {

@@ -1,6 +1,7 @@
 //! Backends that block, return wrong results, or panic in the middle of a change: the caller gets
 //! the fault, the cache stays consistent, and other names are served. `src/tests/rules.rs` tests a
-//! backend that refuses every call; here a call may also fail after its change was made.
+//! backend that refuses every lookup and change; here a call may also fail after its change was
+//! made. `docs/HAZARDS.md` quotes names of these tests.
 
 #![cfg(not(lowwater_loom))]
 

@@ -1,7 +1,8 @@
 //! Safe programs that misuse the cache: leaked references and mounts, late destructors, policies
 //! with extreme numbers.
 //!
-//! Each test has a state that a program can reach by safe code alone.
+//! Each test has a state that a program can reach by safe code alone. S12 is a number of
+//! docs/INVARIANTS.md.
 //!
 //! No test may contain `unsafe`.
 
@@ -129,6 +130,7 @@ fn maximal_floors_mean_no_bound() {
         fill(&mount, 500);
         assert_eq!(dcache.statistics().nr_negative, 500, "{policy:?}");
     }
+    // The other end: without any room, the cache stays valid.
     let zeros = Probation {
         probation_floor: 0,
         protected_floor: 0,

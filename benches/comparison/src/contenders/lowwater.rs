@@ -2,7 +2,8 @@
 //! bounded by entries and ours by bytes, so the budget for a number of entries is found by trial
 //! (`budget`).
 //!
-//! It must use public options only, as a user would.
+//! It must use public options only, as a user would. `ci/measured/comparison.py` finds its rows by
+//! `NAME` and `SHRINK`.
 
 use std::collections::HashMap;
 

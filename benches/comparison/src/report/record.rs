@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::{plot, Better, Table};
 
-/// The lines that delimit the tables.
+/// The lines that delimit the tables. `ci/measured/comparison.py` and `ci/comparison.sh` repeat
+/// them.
 const BEGIN: &str = "<!-- benches/comparison: begin -->";
 const END: &str = "<!-- benches/comparison: end -->";
 /// The folder of the plots, beside the file.
@@ -80,6 +81,7 @@ fn machine() -> String {
 }
 
 /// Returns a table of all figures in which a contender is better, with the ratio.
+/// `ci/comparison.sh` and `ci/measured/comparison.py` look for its heading.
 fn behind(tables: &[Table]) -> String {
     let mut text = String::from(
         "### Where another is better\n\n| what | the best | it | ours | ours / it |\n|---|---|---|---|---|",

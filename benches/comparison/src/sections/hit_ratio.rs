@@ -3,6 +3,7 @@
 //! One thread, so the result depends on the policy alone. The traces are not in this repository.
 //!
 //! A change must keep one thread and the order of the accesses, so that runs can be compared.
+//! `ci/measured/comparison.py` reads the tables by titles and columns.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,8 @@
 //!
 //! A child per measurement, since freed memory of one would serve the next.
 //!
-//! A change must ensure that a child measures one contender and ends.
+//! A change must ensure that a child measures one contender and ends. `ci/measured/comparison.py`
+//! reads the tables by titles and columns.
 
 use std::hint::black_box;
 

@@ -4,6 +4,7 @@
 //! It shows whether a shrink blocks readers, and how much memory comes back.
 //!
 //! A change must ensure that the reader runs before the shrink begins, and until it is done.
+//! `ci/measured/comparison.py` reads the table by its title, its columns, and our row's name.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};

@@ -6,6 +6,7 @@
 //! quiet one. One more tenant scans: it requests each key once, and makes half of all requests.
 //!
 //! A change of these numbers makes figures incomparable with those of docs/MEASURED.md.
+//! `ci/measured/comparison.py` reads the tables by titles and columns.
 
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;

@@ -4,7 +4,7 @@
 //! all of them.
 //!
 //! A change must keep the interleaving: contenders that run one after the other meet different
-//! disturbances.
+//! disturbances. `ci/measured/comparison.py` reads the tables by titles and columns.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -172,6 +172,7 @@ mod tests {
         assert_eq!((handle.counted().handles.load(Ordering::Relaxed), Arc::strong_count(&value)), (1, 2));
     }
 
+    // `docs/HAZARDS.md` quotes this name.
     #[test]
     #[should_panic = "too many handles"]
     fn the_count_does_not_wrap() {

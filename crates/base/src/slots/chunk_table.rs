@@ -244,6 +244,7 @@ mod tests {
         assert_eq!(all(chunks, &numbers), [1, 2, 103, 4, 105, 6, 107, 8, 9, 10, 111]);
     }
 
+    // `docs/HAZARDS.md` quotes this name.
     #[test]
     fn exhausted_numbers_can_be_released_and_registered_again() {
         let chunks = table();

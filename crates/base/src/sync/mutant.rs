@@ -3,7 +3,8 @@
 //! Code whose ordering matters calls [`mutated!`](crate::mutated) with the name of a fault, and
 //! leaves the ordering out if the result is true. In all builds but the model checks' the result is
 //! the constant `false`, and the call is optimized out. A model check runs once with the code
-//! unchanged, and once inside `with_mutant` for each fault; these runs must fail.
+//! unchanged, and once inside `with_mutant` for each fault; these runs must fail. docs/ORDERINGS.md
+//! lists the faults by name.
 
 /// Returns whether the fault `name` is injected in the current model check. Constant `false`
 /// outside loom builds.

@@ -50,6 +50,7 @@ fn shrink_frees_the_last_words() {
     }
 }
 
+// `docs/HAZARDS.md` quotes this name.
 #[test]
 fn impossible_lengths_are_refused() {
     assert!(ZeroedAtomics::try_new(usize::MAX).is_none());

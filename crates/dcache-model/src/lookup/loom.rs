@@ -2,6 +2,7 @@
 //! executions with up to two preemptions, also where `ci/loom.sh` allows more.
 //!
 //! A `fails_with_` test repeats the check without one fence of the sequence count, and must fail.
+//! docs/ORDERINGS.md names the check. Numbers such as D3 are those of docs/INVARIANTS.md.
 
 use crate::dentry::Dentry;
 use crate::flag;

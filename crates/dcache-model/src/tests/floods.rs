@@ -1,6 +1,7 @@
 //! Floods of names that do not exist, and the entries that must survive them.
 //!
 //! The adversaries `OneDirectory` and `Twice` of `examples/negative_flood.rs` are here in small.
+//! Numbers such as D24 are those of docs/INVARIANTS.md. `ci/claims.md` quotes a test's name.
 
 use super::Fixture;
 use crate::negative::{BoundInputs, PerDirectory, Probation, ThreeInARow, Unbounded};

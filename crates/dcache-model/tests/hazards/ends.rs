@@ -1,6 +1,6 @@
 //! Extreme numbers, paths, recordings and topologies.
 //!
-//! Everything must return an error or saturate.
+//! Everything must return an error or saturate. docs/HAZARDS.md quotes names of these tests.
 
 use crate::hazard::within;
 use crate::{builder, fixture};

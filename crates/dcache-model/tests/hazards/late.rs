@@ -1,6 +1,7 @@
 //! Mounts that are used and dropped after a thread's locals are destroyed.
 //!
 //! The library's thread-locals are gone then, so every access to them must have a fallback.
+//! docs/HAZARDS.md quotes the test's name.
 
 use crate::hazard::at_the_end_of_a_thread;
 use crate::{builder, fixture};

@@ -3,6 +3,7 @@
 //! `mem::forget` is safe code, so no guarantee may depend on a drop.
 //!
 //! A change must ensure that other names are used after the leak, and not only before it.
+//! docs/HAZARDS.md quotes the test's name, as does the call of `in_a_process`.
 
 use crate::hazard::{in_a_process, within};
 use crate::{builder, fixture};

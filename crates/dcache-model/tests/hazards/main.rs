@@ -1,5 +1,5 @@
 //! Misuse of public types: leaked, dropped late, with extreme numbers, called from their own
-//! callbacks. docs/HAZARDS.md lists the cases tested for each type.
+//! callbacks. docs/HAZARDS.md lists the cases tested for each type, by the names of the tests.
 //!
 //! Each file of this folder has one kind of misuse; the fixture below is a cache with files and
 //! missing names, and `ends_well` checks that nothing is left locked.

@@ -3,6 +3,7 @@
 //! Foreign parts may be useless, but never unsound.
 //!
 //! A change must ensure that every argument of another tree or mount gets its case.
+//! docs/HAZARDS.md quotes names of these tests.
 
 use crate::hazard::within;
 use crate::{builder, fixture};

@@ -5,7 +5,7 @@
 //! `d_lock` and no list lock is held; the `rwsem` of the directory may be.
 //!
 //! A new method that runs during an operation needs a case for a panic, a wrong result, and
-//! re-entry.
+//! re-entry. docs/HAZARDS.md quotes names of these tests.
 
 use crate::hazard::within;
 use crate::{builder, fixture};

@@ -1,6 +1,7 @@
 //! Walks during which children are removed, and walks with a callback that panics.
 //!
-//! No lock is held while a callback runs, so the callback may change the tree.
+//! No lock is held while a callback runs, so the callback may change the tree. docs/HAZARDS.md
+//! quotes names of these tests.
 
 use crate::hazard::within;
 use crate::{builder, fixture, Fixture};
