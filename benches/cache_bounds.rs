@@ -109,7 +109,8 @@ fn shrink(random: bool) {
         stop.store(true, Ordering::Relaxed);
         print_times("a get meanwhile", reader.join().expect("the reader does not panic"));
     });
-    // For compaction, which begins when the number of entries has been stable for 50 ms.
+    // For compaction, which begins when the number of entries has been stable for 50 ms (`QUIET` in
+    // src/cache/compaction.rs); the rest of the time is for the copies.
     thread::sleep(Duration::from_millis(300));
     let (left, now) = (cache.len() as u64, resident());
     let freed = (full - empty) as f64 * (ENTRIES - left) as f64 / ENTRIES as f64;

@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex};
 use lowwater::cache::Eviction;
 use lowwater::{topology, ByteSize, Cache, Runtime, Watermarks};
 
+/// Bounds the time of a run: with a third of all pairs, it still takes hours.
 const REQUESTS_MAX: usize = 300_000;
 const SIZES_PERCENT: [u64; 3] = [1, 5, 10];
 const PARTS: u64 = 20;

@@ -146,8 +146,8 @@ impl<C: Evict> Adapted<C> {
         self.member.balance.group()
     }
 
-    /// Returns the bytes that are charged: after a settlement without concurrent updates, the weight
-    /// and less than 32 KiB more.
+    /// Returns the bytes that are charged: after a settlement without concurrent updates, the
+    /// weight and less than 32 KiB more (two steps of `balance.rs`).
     pub fn charged(&self) -> ByteSize {
         self.member.balance.charged()
     }

@@ -242,7 +242,7 @@ fn holds_the_budget<C: Kind>(name: &str) {
                     let _ = ours.insert(keys.next(), vec![0; VALUE]);
                     assert!(runtime.root().usage() <= BUDGET);
                     // One value of each thread is in the cache before it is charged; more while
-                    // one thread evicts, because the other does not wait for it.
+                    // one thread evicts, because the other does not wait for it. 32 values fit.
                     let charged = cache.charged();
                     let weight = cache.weight();
                     let slack = ByteSize::kib(16) * 8;

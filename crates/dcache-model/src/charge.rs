@@ -2,10 +2,10 @@
 //! dies, if the cache was built with [`Builder::charge`](crate::Builder::charge).
 //!
 //! A lookup or a creation does not fail because of a limit. When the `max` of the memcg or of an
-//! ancestor refuses the charge, the call reclaims a few dentries of its own memcg, negatives first,
-//! then the oldest positives, with a bounded number of retries. If the charge is still refused,
-//! because the other dentries are in use or were used recently, the dentry is allocated uncharged
-//! (`DONTCACHE`), and its last put frees it.
+//! ancestor refuses the charge, the call reclaims a few of the oldest dentries of its own memcg
+//! (negatives first, if the policy keeps them on lists of their own), with a bounded number of
+//! retries. If the charge is still refused, because the other dentries are in use or were used
+//! recently, the dentry is allocated uncharged (`DONTCACHE`), and its last put frees it.
 //!
 //! Lookups find an uncharged dentry until its last put: the lock of a directory is in its dentry,
 //! so the directory must not have a second dentry. The uncharged bytes are therefore bounded by the

@@ -236,9 +236,9 @@ impl Builder {
     /// Sets whether the bytes of each dentry are charged to its memcg:
     /// [`dentry_bytes`](Dcache::dentry_bytes), and more for a long name. Default: false.
     ///
-    /// A lookup in a memcg that is at its `max` first reclaims dentries of the same memcg,
-    /// negatives first. If it finds none to free, the lookup still succeeds, and its dentry is
-    /// freed by its last user.
+    /// A lookup in a memcg that is at its `max` first reclaims dentries of the same memcg
+    /// (negatives first, if the policy [has lists](NegativePolicy::has_own_lists) for them). If it
+    /// finds none to free, the lookup still succeeds, and its dentry is freed by its last user.
     #[doc(alias = "SLAB_ACCOUNT")]
     pub fn charge(mut self, charge: bool) -> Self {
         self.charges = charge;

@@ -23,7 +23,7 @@ impl Contender for Scc {
         self.0.get_sync(&key).map(|entry| *entry.get())
     }
 
-    // An existing key keeps its value, which never differs here.
+    // `put_sync` does not replace the value of an existing key.
     fn insert(&self, key: u64, value: u64) {
         let _there = self.0.put_sync(key, value);
     }

@@ -37,7 +37,7 @@ const GHOST_SAMPLE: u32 = 16;
 const TRIM_BATCH: u64 = 32;
 /// Negatives that one lookup kills at most. Later lookups trim the rest, so that no lookup pays for
 /// all of a capacity that was lost at once. More than one, so that the excess shrinks: each lookup
-/// adds one negative itself.
+/// adds one negative itself. The documentation of `policy.rs` and `probation.rs` has this number.
 pub(super) const TRIM_MAX: u64 = 32;
 
 /// Returns the excess at which a memcg is trimmed.
