@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache of `cache.rs` on lowwater's lists, as code inside the kernel could have it: its shrinker
-//! is called for each control group, and its groups end with theirs.
+//! The cache of `../one_cache/cache.rs` on lowwater's lists, as code inside the kernel could have
+//! it: its shrinker is called for each control group, and lowwater's group of a control group ends
+//! with it.
 //!
 //! It needs a kernel with `../in-tree.patch`, which exports to modules what the kernel's own code
-//! has. A change must keep the differences from `on_lowwater.rs` in `in_tree_shrinker.rs` and in the
-//! notifier.
+//! has. A change must keep the differences from `on_lowwater.rs` in `in_tree_shrinker.rs` and in
+//! the notifier; and `in_tree` as the name of the module and of its file of /proc, which `guest.sh`
+//! derives from `cache_in_tree.ko`.
 
 use kernel::{c_str, prelude::*};
 
@@ -49,7 +51,8 @@ extern "C" {
     fn lowwater_notifier_unregister();
 }
 
-/// Called by the kernel when a control group has ended, in a context that may sleep.
+/// Called by the kernel's notifier, through `in_tree_c.c`, when a control group has ended, in a
+/// context that may sleep.
 ///
 /// # Safety
 ///
@@ -77,7 +80,8 @@ impl Drop for Notifier {
     }
 }
 
-/// The module. Its fields are dropped in their order.
+/// The module. Its fields are dropped in their order, which must stay, for the reasons in
+/// `on_lowwater.rs`.
 struct InTree {
     _file: proc::ProcFile,
     _notifier: Notifier,

@@ -47,7 +47,8 @@ struct Bridge {
 }
 
 impl Bridge {
-    /// lowwater's group of a request; `None` for a control group without entries.
+    /// lowwater's group of a request; `None` for a control group of which no task has inserted an
+    /// entry.
     fn group_of(&self, sc: &kernel_lru::ShrinkControl<'_>) -> Option<Memcg> {
         let memcg = MemCgroup::as_ptr(sc.memcg()).cast();
         // SAFETY: The control group of a request lives during the call.

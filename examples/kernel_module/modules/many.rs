@@ -5,13 +5,14 @@
 //!
 //! It takes the place of `../one_cache/load.rs` under `proc.rs`, so a change must keep its names.
 //! Commands: `add N` adds an object of the current task's group to cache N, `count` reports the
-//! listed objects.
+//! listed objects. `guest.sh` compares the results with its own texts, and adds to the caches 300,
+//! 600 and 900.
 
 use super::lists::{self, Count, Isolated, ListLru, Scan, ShrinkControl, Shrinker};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The number of caches.
+/// The number of caches; `ci/rust-kernel.sh` and README.md name it.
 pub(crate) const CACHES: usize = 1000;
 /// The number of workers, which `proc.rs` needs; they do not differ here.
 pub(crate) const WORKERS: usize = 1;

@@ -6,7 +6,8 @@
 //! One of the two sides of a comparison: `many_list_lru.rs` has the same caches on the kernel's
 //! lists.
 //!
-//! A change must ensure that a cache has a shrinker and lists of its own, as on the kernel's side.
+//! A change must ensure that a cache has a shrinker and lists of its own, as on the kernel's side;
+//! and keep the texts of the log, which `guest.sh` searches for.
 
 use ::alloc::sync::Arc;
 use kernel::{c_str, prelude::*};
@@ -53,7 +54,8 @@ fn allocated() -> isize {
     unsafe { lowwater_shim_allocated() }
 }
 
-/// The groups that no task uses. The tasks of the guest make three more.
+/// The groups that no task uses. The tasks of the guest make three more: together as many as `many`
+/// in `ci/rust-kernel.sh --all`.
 const IDLE: usize = 9_997;
 
 /// The side of lowwater that the kernel's shrinker calls.

@@ -33,6 +33,7 @@ impl Topology for Nodes {
         &[]
     }
 
+    /// Linux's `LOCAL_DISTANCE` and `REMOTE_DISTANCE`; lowwater's registry asks for none.
     fn distance(&self, a: NodeId, b: NodeId) -> u32 {
         10 + 10 * u32::from(a != b)
     }

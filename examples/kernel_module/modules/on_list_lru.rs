@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache of `cache.rs` in the kernel, on the kernel's `list_lru`.
+//! The cache of `../one_cache/cache.rs` in the kernel, on the kernel's `list_lru`.
 //!
 //! The module only connects the cache with its load, which a test sends through a file of /proc. A
-//! change must ensure that everything is dropped when the module is unloaded.
+//! change must ensure that everything is dropped when the module is unloaded, and that all code is
+//! safe Rust, which `ci/rust-kernel.sh` checks. `on_list_lru` is the name of the module and of its
+//! file of /proc, which `guest.sh` derives from `cache_on_list_lru.ko`.
 
 use kernel::{c_str, prelude::*, sync::Arc};
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache of `cache.rs` in the kernel, on lowwater's lists and under its registry of shrinkers.
-//! The kernel sees one shrinker, and the registry passes its requests on to the groups.
+//! The cache of `../one_cache/cache.rs` in the kernel, on lowwater's lists and under its registry
+//! of shrinkers. The kernel sees one shrinker, and the registry passes its requests on to the
+//! groups.
 //!
 //! A change must ensure that the fields of `OnLowwater` keep their order: the file ends before the
-//! groups that its tasks use, and the wait for RCU and the report come last.
+//! groups that its tasks use, and the wait for RCU and the report come last. `on_lowwater` is the
+//! name of the module and of its file of /proc, which `guest.sh` derives from
+//! `cache_on_lowwater.ko`.
 
 use kernel::{c_str, prelude::*};
 

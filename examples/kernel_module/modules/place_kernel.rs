@@ -2,6 +2,9 @@
 
 //! Where an entry of lowwater's lists belongs inside the kernel: its memory is charged to the
 //! current control group and lies on some node, and its list is that of this group and node.
+//!
+//! The same names are in `crates/shrinker/tests/one_cache.rs` for user space; a name that one of
+//! them gains is needed in the other.
 
 use super::sys::NoMemory;
 use core::{ops::Deref, ptr::NonNull};

@@ -3,7 +3,8 @@
 //! A file of /proc that takes commands for a [`Load`], through `proc.c`. The `kernel` crate of
 //! Linux 6.12 has no files.
 //!
-//! A change must ensure that the file is removed before its load is dropped.
+//! A change must ensure that the file is removed before its load is dropped, and keep the text of
+//! the report at the unload, which `guest.sh` searches for.
 
 use super::load::{Failure, Load, WORKERS};
 use super::Registered;
@@ -125,6 +126,7 @@ unsafe extern "C" fn lowwater_proc_command(
     let text = unsafe { core::slice::from_raw_parts(text, len) };
     // SAFETY: By the safety requirements, there is this room, and no other thread writes to it.
     let room = unsafe { core::slice::from_raw_parts_mut(said, room) };
+    // `proc.c` reads up to the first zero.
     room.fill(0);
     let Ok(text) = core::str::from_utf8(text) else {
         return EINVAL.to_errno();

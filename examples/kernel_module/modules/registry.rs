@@ -36,6 +36,7 @@ impl kernel_lru::Shrinker for Bridge {
 
     fn scan_objects(&self, sc: &mut kernel_lru::ShrinkControl<'_>) -> kernel_lru::Scan {
         // A bounded pass over the groups of the node, which continues where the last one stopped.
+        // The bound is the kernel's request, so the priority is 0: no part of a list is left out.
         let mut work = Work::objects(sc.nr_to_scan());
         let done = self.registry.shrink(
             &self.root,

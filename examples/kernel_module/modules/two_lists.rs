@@ -4,7 +4,8 @@
 //!
 //! A test: an answer of `Empty` while another list of the shrinker has objects would end the calls
 //! for that group, and its objects would stay. It is loaded by a task of a control group, and
-//! `drop_caches` must free its objects all the same.
+//! `drop_caches` must free its objects all the same. A change must keep the texts of the log, which
+//! `guest.sh` searches for.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use kernel::{c_str, prelude::*, sync::Arc};
@@ -23,9 +24,10 @@ module! {
     license: "GPL",
 }
 
-/// The counts that forget the second list.
+/// The counts that forget the second list: fewer than the 30 drops of `guest.sh`, each of which
+/// counts at least once.
 const FORGETFUL: usize = 20;
-/// The objects of the second list.
+/// The objects of the second list; `ci/rust-kernel.sh` expects this number.
 const OBJECTS: usize = 5000;
 
 struct Cache {

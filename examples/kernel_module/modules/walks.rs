@@ -20,14 +20,15 @@ module! {
 }
 
 /// The objects: more than `ListLru::clear` removes at a time, and not a multiple of that.
+/// `ci/rust-kernel.sh` expects this number of visits.
 const OBJECTS: usize = 2500;
 /// More visits than there are objects.
 const VISITS: u64 = 20_000;
 
 struct Walks;
 
-/// Walks the lists of the root, on each node, and reports the visits: all of them, and those of the
-/// object that was visited most.
+/// Walks the lists of each node, of which only those of one group have objects, and reports the
+/// visits: all of them, and those of the object that was visited most.
 fn walk<F>(name: &str, lru: &ListLru<usize>, verdict: F) -> Result
 where
     F: for<'a> Fn(Isolate<'a, usize>) -> LruStatus<'a>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache of numbered values. This one file is compiled for the kernel's `list_lru` and for
-//! lowwater's lists in user space.
+//! A cache of numbered values. This one file is compiled for the kernel's `list_lru`, and for
+//! lowwater's lists in the kernel and in user space (`crates/shrinker/tests/one_cache.rs`).
 //!
-//! `lists` brings the lists and the shrinker's interface, and `sys` the other differences: a lock, a
-//! table, and the allocation of an entry. Both have the same names in both.
+//! `lists` brings the lists, the allocation of an entry and the shrinker's interface, and `sys` the
+//! other differences: a lock, a table and a clock. Each build has its own, with the same names. All
+//! code must be safe Rust: `ci/rust-kernel.sh` checks that.
 //!
 //! An entry has up to three owners: its slot of the index, its list, and readers. The lock of a
 //! shard of the index is taken before the lock of a list. A walk, which holds the list's lock, only
@@ -45,7 +46,8 @@ pub(crate) struct Cache {
     pub(crate) entries: ListLru<Entry>,
 }
 
-/// The number of locks of the index.
+/// The number of locks of the index: any number; with four times the workers of `load.rs` two of
+/// them seldom wait for each other.
 const SHARDS: usize = 16;
 
 impl Cache {
@@ -88,7 +90,7 @@ impl Cache {
         removed.flatten().is_some()
     }
 
-    /// Makes a value the youngest. Returns whether it was on a list.
+    /// Makes a value the youngest. Returns whether it was on a list, and is on one again.
     pub(crate) fn promote(&self, number: usize) -> bool {
         let promoted = self.with_slot(number, |slot| {
             let entry = slot.as_ref()?;

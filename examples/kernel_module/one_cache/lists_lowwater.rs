@@ -4,7 +4,8 @@
 //! `place` brings the parts that differ: the handle on an item, and the group and the node of a
 //! new one.
 //!
-//! It must compile without `std`, and offer the same names as the version on the kernel's lists.
+//! It must compile without `std`, and offer the same names as `../modules/lists_kernel.rs`, the
+//! version on the kernel's lists.
 
 use super::place::{self, Shared};
 use super::sys::NoMemory;

@@ -9,16 +9,17 @@
 //! | `empty` | removes all filled numbers of the worker |
 //! | `count` | reports the number of listed entries |
 //!
-//! A command that is added must have the same result with the kernel's lists and with lowwater's,
-//! as the outputs are compared.
+//! The text of a result must be the same on all lists: `../modules/guest.sh` and
+//! `crates/shrinker/tests/one_cache.rs` read its numbers by their position. All code must be safe
+//! Rust: `ci/rust-kernel.sh` checks that.
 
 use super::cache::Cache;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The numbers of one worker.
+/// The numbers of one worker: more than the 100,000 that a task fills in `ci/rust-kernel.sh --all`.
 pub(crate) const NUMBERS_PER_WORKER: usize = 1 << 18;
-/// The number of workers.
+/// The number of workers: `guest.sh` has as many tasks.
 pub(crate) const WORKERS: usize = 4;
 
 /// A cache and its workers.
@@ -29,7 +30,7 @@ pub(crate) struct Load<C> {
 
 /// Why a command failed.
 pub(crate) enum Failure {
-    /// There is no such command, worker or number.
+    /// There is no such command, worker or number, or no room for the result.
     Unknown,
     /// There is no memory.
     NoMemory,

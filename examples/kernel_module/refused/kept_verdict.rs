@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A verdict of one visit is returned at another one, whose lock it does not fit: refused.
+//! `ci/rust-kernel.sh` requires exactly this error:
 // error: lifetime may not live long enough
 
 use kernel_lru::{ListLru, NodeId};

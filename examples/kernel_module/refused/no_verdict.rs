@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A callback returns no verdict: refused.
+//! A callback returns no verdict: refused. `ci/rust-kernel.sh` requires exactly this error:
 // error[E0308]: mismatched types
 
 use kernel_lru::{ListLru, NodeId};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The walk goes on with the lock released, as no verdict allows: refused.
+//! The walk goes on with the lock released, as no verdict allows: refused. `ci/rust-kernel.sh`
+//! requires exactly this error:
 // error[E0308]: mismatched types
 
 use kernel_lru::{ListLru, NodeId};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! An object is rotated after the callback has released the list's lock: refused.
+//! `ci/rust-kernel.sh` requires exactly this error:
 // error[E0382]: use of moved value
 
 use kernel_lru::{ListLru, NodeId};

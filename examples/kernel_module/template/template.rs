@@ -3,7 +3,8 @@
 //! A first cache: pages with numbers, the least recently used of which go back to the kernel when
 //! it needs memory. README.md lists the usual changes.
 //!
-//! A change must keep it a complete module, as it is meant to be copied.
+//! A change must keep it a complete module, as it is meant to be copied. `ci/rust-kernel.sh`
+//! requires safe Rust, at most 100 lines, 10,000 pages, and the text of the last line of the log.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use kernel::{c_str, prelude::*, sync::Arc};

@@ -93,6 +93,7 @@ impl Topology for Nodes {
         &[]
     }
 
+    /// Linux's `LOCAL_DISTANCE` and `REMOTE_DISTANCE`; lowwater's registry asks for none.
     fn distance(&self, a: NodeId, b: NodeId) -> u32 {
         10 + 10 * u32::from(a != b)
     }
@@ -182,7 +183,8 @@ pub unsafe extern "C" fn lowwater_group_new(
 ///
 /// # Safety
 ///
-/// `group` came from [`lowwater_group_new`], and is not used any more.
+/// `group` came from [`lowwater_group_new`], and is not used any more. Groups that were created
+/// below it must be freed before: otherwise it stays until [`lowwater_stop`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowwater_group_free(group: *mut Memcg) {
     // SAFETY: by the contract, `group` came from a box in `lowwater_group_new`, and is not used any
@@ -237,8 +239,8 @@ pub extern "C" fn lowwater_count(lowwater: &Lowwater, node: c_int) -> c_ulong {
 }
 
 /// The kernel's `scan_objects` for one node: a bounded pass over the groups, which continues where
-/// the last one stopped. Returns the number of freed objects, and in `scanned` the number of
-/// scanned ones.
+/// the last one stopped. Its bound is `objects`, so the priority is 0, everything. Returns the
+/// number of freed objects, and in `scanned` the number of scanned ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn lowwater_scan(lowwater: &Lowwater, node: c_int, objects: c_ulong, scanned: &mut c_ulong) -> c_ulong {
     let mut work = Work::objects(objects);
