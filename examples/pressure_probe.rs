@@ -75,6 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut builder =
         if args.auto { Runtime::builder().auto_pressure(true) } else { Runtime::builder().budget(ByteSize::gib(1)) };
     if !args.plain {
+        // Short, so that the ceiling rises within seconds in the phase `after`.
         let pressure = PressureConfig {
             quiet: Duration::from_secs(1),
             step_time: Duration::from_millis(100),
@@ -88,6 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             builder = builder.cgroup(CgroupLimit::own().margin(ByteSize::kib(margin)));
         }
     }
+    // Without rights, only windows of a multiple of 2 s are accepted.
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2))?;
     let plain = args.plain || args.auto;
     let watching = if plain { builder.clone() } else { builder.clone().watch_psi(Psi::own_cgroup(trigger)) };

@@ -12,7 +12,8 @@
 //! `/row/NUMBER`, `/page/PATH` (of the tenant that the header `Host` names: `shop`, `blog` or
 //! `docs`), `/stats`, and with `--features metrics` also `/metrics`.
 //!
-//! A change must ensure that each cache shows what the table says.
+//! A change must ensure that each cache shows what the table says. `ci/examples.sh` requests these
+//! paths, and counts the lines of the load.
 
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,7 @@
 //! The phases make memory move between the caches, which the printed bytes show.
 //!
 //! A change must ensure that each phase is long enough for the reclaimer to follow.
+//! `ci/examples.sh` expects a line for each of 12 seconds, with all sessions found.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,11 +11,13 @@ use std::time::Duration;
 
 use super::{Service, ROWS, TENANTS};
 
-/// Users. Their sessions take about 7 MiB.
+/// Users. Their sessions take about 6.5 MiB, less than the `low` of their cache, 8 MiB
+/// (`../service.rs`): so none is evicted.
 const USERS: u64 = 6_000;
-/// Seconds, name, and requested pages of each tenant, of about 8 KiB each.
+/// Seconds, name, and requested pages of each tenant, of about 8 KiB each: those of `many pages`
+/// are more than the budget. The seconds add up to the 12 that this program's pages name.
 const PHASES: [(u64, &str, u64); 3] = [(3, "steady", 100), (4, "many pages", 2_000), (5, "steady", 100)];
-/// Requests of a thread between two rests.
+/// Requests of a thread between two rests: a multiple of the five in [`make_requests`].
 const BATCH: u64 = 10;
 
 /// Makes requests on this many threads for 12 s, and prints each cache's bytes and hit ratio once a

@@ -17,6 +17,7 @@ use crate::Step;
 
 const BUDGET: ByteSize = ByteSize::mib(16);
 const VALUE_BYTES: u64 = 300;
+/// About twice as many as the budget holds, so that entries are evicted.
 const KEYS: u64 = 100_000;
 const TENANTS: u64 = 40;
 /// The allowed delay of background work.
@@ -78,6 +79,7 @@ impl Caches {
         let mut random = Random::new(99);
         let mut due = Instant::now();
         Box::new(move || {
+            // At most 50 ms, as a check waits for the end of a step.
             std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
             if Instant::now() < due {
                 return;
@@ -126,6 +128,7 @@ impl Caches {
             }
         }
         let start = Instant::now();
+        // Two groups stay: the root and `tenant`, the parent of all tenants.
         while self.runtime.registry().sweep() != Default::default() || self.runtime.tree().len() > 2 {
             assert!(start.elapsed() < PATIENCE, "{} groups are still there", self.runtime.tree().len());
         }

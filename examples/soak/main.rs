@@ -40,7 +40,8 @@ use pace::Pace;
 use server::Served;
 use watch::Watch;
 
-/// The interval, in seconds, at which everything is emptied.
+/// The interval, in seconds, at which everything is emptied. Footprints are compared from the tenth
+/// time on (`FEW` in `watch.rs`): in runs of 200 s or more.
 const EMPTY_EVERY: u64 = 20;
 
 /// Runs all parts for a while and checks them every second.
