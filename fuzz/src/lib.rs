@@ -1,8 +1,8 @@
 //! The bodies of the fuzz targets. Each is a function that takes bytes and panics on an error, so
 //! it also runs as an ordinary test, on the stable compiler, with fixed inputs (tests/bodies.rs).
 //!
-//! A new target needs a module here, a binary in `fuzz_targets`, and a test with fixed inputs in
-//! `tests/bodies.rs`.
+//! A new target needs a module here, a binary in `fuzz_targets` that `Cargo.toml` lists, and in
+//! `tests/bodies.rs` a test with fixed inputs and a line in `regressions`.
 
 #![forbid(unsafe_code)]
 

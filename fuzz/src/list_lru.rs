@@ -5,7 +5,8 @@
 //! counts equal the lengths; an item is on a list if and only if the list holds a handle on it. At
 //! the end no handle is left.
 //!
-//! A change must ensure that the model stays simpler than the lists.
+//! Items, nodes and groups are few, so that calls meet on one list. A change must ensure that the
+//! model stays simpler than the lists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

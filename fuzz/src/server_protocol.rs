@@ -2,7 +2,7 @@
 //!
 //! 1. No input makes the decoder panic.
 //! 2. A step other than `More` consumes at least one byte, and no step consumes more bytes than
-//!    there are.
+//!    there are; `decoder/steps.rs` of the server checks it.
 //! 3. The steps do not depend on how the input is split.
 //! 4. The decoder stays in sync: after the input, and a filler that ends any open line or block, it
 //!    decodes a further command, unless it has given up the connection, or is still discarding a
@@ -20,7 +20,8 @@ pub fn check(data: &[u8]) {
     let Some((&split, data)) = data.split_first() else { return };
     let whole = steps([data]);
     assert_eq!(whole, steps(data.chunks(1 + usize::from(split % 64))), "3");
-    // Enough bytes to end any line, and any block that is not too large.
+    // Enough bytes to end any line, and any block that is not too large. Lines of 1,000 bytes are
+    // accepted; those above `LINE_BYTES_MAX` of the decoder (2,048) would be excused below.
     let line = [&[b'x'; 1000][..], b"\r\n"].concat();
     let filler = [b"\r\n", &line.repeat(ITEM_BYTES_MAX / 1000 + 1)[..], b"version\r\n"].concat();
     let followed = steps([data, &filler]);
