@@ -91,8 +91,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // Without rights, only windows of a multiple of 2 s are accepted.
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2))?;
-    let plain = args.plain || args.auto;
-    let watching = if plain { builder.clone() } else { builder.clone().watch_psi(Psi::own_cgroup(trigger)) };
+    let has_no_trigger = args.plain || args.auto;
+    let watching = if has_no_trigger { builder.clone() } else { builder.clone().watch_psi(Psi::own_cgroup(trigger)) };
     let runtime = watching.build().or_else(|error| {
         eprintln!("{error}; going on without");
         builder.build()
