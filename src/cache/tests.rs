@@ -45,7 +45,7 @@ fn eventually(patience: Duration, what: &str, is: impl Fn() -> bool) {
 }
 
 /// Waits until the reclaimer has nothing more to do: the usage is below the mark at which it starts,
-/// and has not changed for a while.
+/// and has not changed for half a second.
 fn wait_for_reclaimer(runtime: &Runtime) {
     let usage = || {
         runtime.tree().drain_stock();
@@ -86,7 +86,7 @@ where
     Cache::<K, V>::ENTRY_BYTES.get()
 }
 
-/// Calls `f` on a thread that stays on one processor.
+/// Calls `f` on a thread that stays on one processor (on Linux; elsewhere it may migrate).
 fn on_one_processor<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     let bound = || {
         #[cfg(target_os = "linux")]

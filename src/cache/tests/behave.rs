@@ -508,6 +508,7 @@ fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread(
     let (begun, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (tell, told) = (Arc::clone(&begun), Arc::clone(&dropped));
     let (cache, slot) = dropped_by_its_listener(&probe, move || {
+        // The name that `reclaimer/thread.rs` of `lowwater-shrinker` gives the thread of node 0.
         let is_reclaimer = std::thread::current().name() == Some("lowwater/0");
         tell.fetch_or(is_reclaimer, Ordering::Relaxed);
         while is_reclaimer && !told.load(Ordering::Relaxed) {

@@ -2,7 +2,7 @@
 //!
 //! Time is a `ManualClock`.
 //!
-//! A change must ensure that each test has entries that are used and entries that are not.
+//! A change must ensure that an entry's age depends on the manual clock alone.
 
 use crate::cache::{ExpiryEvent, Lifetime, Meta, Op};
 use crate::runtime::{Maintenance, ManualClock, NextRun};
@@ -46,6 +46,7 @@ fn an_unused_entry_ends_by_its_idle_time_and_a_used_one_by_its_time_to_live() {
             assert!(is_there || now > idle, "{live:?} {idle:?}: expired at {now:?}");
             assert!(!is_there || now < idle + idle / 8 + SECOND / 10, "{live:?} {idle:?}: unused, at {now:?}");
         }
+        // Two ticks of 4 ms, or a second where deadlines are in seconds.
         let late = Duration::from_millis(10).max(if live > 20 * DAY { SECOND } else { Duration::ZERO });
         clock.advance(live - now - Duration::from_millis(1));
         assert_eq!(cache.get(&0), Some(0), "{live:?} {idle:?}: before its end");
@@ -63,8 +64,8 @@ fn entries_end_in_the_order_of_their_deadlines() {
     cache.insert(2, 2).unwrap();
     cache.get(&1);
     clock.advance(30 * SECOND);
-    // 1 ends at 100 by its time to live, 2 at 70 by its idle time, 3 at 100 by its idle time, as it is
-    // used at 60 and not later.
+    // 1 ends at 100 by its time to live; 2 at 70 by its idle time, or up to an eighth of the idle time
+    // later; 3 at 116 by its idle time, as it is used at 76.
     cache.insert(3, 3).unwrap();
     cache.get(&1);
     let there = || [1, 2, 3].map(|key| cache.contains_key(&key));
@@ -247,7 +248,8 @@ fn the_memory_of_the_ends_is_freed_with_the_entries() {
     let ends = || cache.inner.core.clock.footprint();
     let empty = ends();
     (0..50_000).for_each(|key| drop(cache.insert(key, key)));
-    // A chunk has a header, and one end for each place in which a record may begin.
+    // A few more ends than records: a chunk of the slab begins with a header, and its last slots
+    // may be free.
     assert!((50_000 * 4..50_000 * 5).contains(&(ends() - empty)), "{}", ends());
     clock.advance(SECOND);
     clock.advance(SECOND);

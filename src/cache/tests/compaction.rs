@@ -21,6 +21,7 @@ use crate::cache::Eviction;
 use crate::runtime::NextRun;
 use crate::{ByteSize, Cache, Charged, Runtime};
 
+/// Enough for more chunks than the 16 below which a slab is not compacted.
 const ENTRIES: u64 = 60_000;
 /// One entry in this many is kept.
 const PARTS: u64 = 12;

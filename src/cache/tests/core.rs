@@ -235,8 +235,8 @@ fn values_are_dropped_once_each() {
 }
 
 #[test]
-fn a_time_to_live_is_at_most_a_tick_late() {
-    // Only the lower bound is asserted: on a busy machine the loop may see the end late.
+fn a_time_to_live_does_not_end_early() {
+    // No upper bound is asserted: on a busy machine the loop may see the end late.
     let cache = cache_of(ByteSize::mib(1));
     let begin = std::time::Instant::now();
     cache.entry(1).time_to_live(Duration::from_millis(30)).insert(vec![]).unwrap();
@@ -248,7 +248,7 @@ fn a_time_to_live_is_at_most_a_tick_late() {
 }
 
 #[test]
-fn entry_bytes_equals_the_resident_memory_of_an_entry() {
+fn entry_bytes_are_those_of_the_record_its_index_slot_and_its_ghost() {
     assert_eq!(Cache::<u64, u64>::ENTRY_BYTES.get(), 40 + 8 + 8);
     assert!(entry_bytes() > 0);
 }
@@ -269,8 +269,10 @@ fn lazily_allocated_parts_are_in_the_footprint() {
     assert!(cache.footprint().get() >= empty + counters + sweeps());
 }
 
+/// `tests/small_caches.rs` compares the footprint with the allocator. A bound here may be lowered;
+/// raising it needs a reason.
 #[test]
-fn the_footprint_equals_the_caches_allocations() {
+fn the_footprint_of_a_cache_a_tenant_and_an_entry_is_bounded() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     // 24 of these bytes are the lists' link to the registry.
@@ -310,14 +312,15 @@ fn the_allocator_is_trimmed_when_half_of_the_most_records_have_left() {
     cache.remove(&0);
     cache.inner.core.trim();
     assert_eq!(most(), MOST / 2);
-    // Below this number of records a cache is not trimmed.
+    // Below this number of records (`TRIM_FROM` in `trim.rs`) a cache is not trimmed.
     cache.inner.core.most.store(MOST - 1, Ordering::Relaxed);
     cache.remove(&1);
     cache.inner.core.trim();
     assert_eq!(most(), MOST - 1);
 }
 
-/// A count visits the whole index's sizes, so it is made only after a part of the entries has left.
+/// A count reads the counters of all threads, so it is made only after a part of the entries has
+/// left.
 #[test]
 fn entries_are_counted_again_when_a_64th_of_them_was_evicted() {
     let cache = cache_of(ByteSize::mib(1));

@@ -99,6 +99,7 @@ fn a_lookup_of_an_expired_entry_counts_a_miss() {
     for key in [1, 2] {
         cache.entry(key).time_to_live(Duration::ZERO).insert(key).unwrap();
     }
+    // A deadline passes up to two ticks of 4 ms late.
     thread::sleep(Duration::from_millis(10));
     assert_eq!((cache.get(&1), cache.pin().get(&2)), (None, None));
     // The housekeeper may have removed one that it has yet to count.

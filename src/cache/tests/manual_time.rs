@@ -3,7 +3,7 @@
 //! `jump` advances the clock without the sweeps of `advance`: as real time passes while no thread of
 //! the runtime runs.
 //!
-//! A change must ensure that no test reads the real time.
+//! A change must ensure that no result depends on the real time: it only limits a wait.
 
 use crate::cache::{Computed, Op, RemovalCause};
 use crate::runtime::{Maintenance, ManualClock, NextRun};

@@ -342,7 +342,8 @@ fn remaining_expired_entries_are_removed_after_a_listener_returns() {
         cache.entry(key).time_to_live(Duration::from_millis(100)).insert(vec![]).unwrap();
     }
     until("blocked thread", || gate.waiting.load(Ordering::Relaxed) == 1);
-    // Long enough for another thread to take the lease (250 ms), and to become idle.
+    // Long enough for another thread to take the lease (250 ms, `PATIENCE` in
+    // `runtime/housekeeper/threads.rs`), and to become idle.
     std::thread::sleep(Duration::from_millis(600));
     gate.open();
     until("the rest", || cache.stats().expired == 20_000);

@@ -55,7 +55,7 @@ fn ghosts_of_the_rarer_queue_change_the_share_more() {
     for n in 0..10_000 {
         let queue = if n % 10 == 0 { Queue::Main } else { Queue::Probation };
         let ghost = evict(&tenant, queue, 1_000);
-        // One in ten of the keys evicted from either queue returns.
+        // About one in ten of the keys evicted from either queue returns.
         if n % 100 == 0 || n % 10 == 1 {
             tenant.ghost_hit(ghost, 1, true);
         }
@@ -263,7 +263,8 @@ fn near_ghosts_of_main_lower_probations_share() {
 
 #[test]
 fn a_miss_distance_counts_evictions_from_both_queues() {
-    // The distance is the number of evictions from the ghost's own on: 50, 200, 256.
+    // The distance is the number of evictions from the ghost's own on: 50, 200, 256. The expected
+    // ones are written as those of the ghost's queue, times all, by those of that queue.
     let tenant = Tenant::default();
     let ghost = evict_times(&tenant, Queue::Probation, 1);
     evict_times(&tenant, Queue::Probation, 49);
