@@ -32,16 +32,19 @@ use super::policy::tenant::Tenant;
 /// Batches that one insert evicts. More than one, to catch up with inserts that have found no
 /// victim.
 const BATCHES_MAX: u32 = 2;
-/// Records that an insert scans for each batch.
+/// The most records that an insert scans for each batch: more than a batch, as the first may only
+/// lose a use.
 const SCAN_MAX: u64 = 256;
 /// Time of one wait for readers.
 const READERS_WAIT: Duration = Duration::from_micros(100);
 /// The least number of waits for readers: on a busy machine one wait may take as long as a charge
 /// may take, and the reader may not have run yet.
 const READERS_WAITS_MIN: u32 = 8;
-/// The stock that a charge far from all limits may add to its own bytes: a full stock slot.
+/// The stock that a charge far from all limits may add to its own bytes: a full stock slot, as
+/// `BATCH` in `memcg/stock.rs` of `lowwater-lru-core` says.
 const STOCK: ByteSize = ByteSize::kib(32);
-/// Near a limit, the stock is for the records of one batch: this many, with the charged one.
+/// Near a limit, the stock is for the records of one batch: this many, with the charged one. An
+/// insert evicts as many (`BATCH_MAX` in `least_useful/victim.rs` of `lowwater-shrinker`).
 const BATCH: u64 = 8;
 /// Near a limit, the stock of one processor is at most the smallest limit of the group and its
 /// ancestors, divided by this.

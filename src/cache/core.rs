@@ -218,10 +218,10 @@ where
         }
     }
 
-    /// Unlinks this record, found at `at` by a walk over the index, regardless of the hash that its
-    /// key has now, if the record is still `wanted`; otherwise as [`unlink`](Self::unlink). If the
-    /// key's `Hash` panics or is inconsistent, the record is searched for at `at`, and then in the
-    /// whole index: O(entries), if segments were split just now.
+    /// Unlinks this record, found at `at` by a walk over the index, if it is still `wanted`, as
+    /// [`unlink`](Self::unlink) does, but also if its key's `Hash` panics or is inconsistent: then
+    /// the record is searched for at `at`, and after that in the whole index: O(entries), if
+    /// segments were split just now.
     pub(super) fn unlink_at<'c: 'g, 'g>(
         &'c self,
         at: &Cursor,

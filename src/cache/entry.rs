@@ -69,8 +69,8 @@ pub enum Op<V> {
     /// Inserts this value, with the entry's time. For the group that is charged, see
     /// [`Entry::group`].
     Put(V),
-    /// Inserts this value, with the time that the current value has left. For the group that is
-    /// charged, see [`Entry::group`].
+    /// Inserts this value, with the time that the current value has left; without a current value,
+    /// as `Put`. For the group that is charged, see [`Entry::group`].
     Update(V),
     /// Removes the current value; the removal listener gets [`RemovalCause::Explicit`]. Without a
     /// current value, changes nothing: the result is [`Computed::Kept`].

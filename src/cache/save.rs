@@ -62,7 +62,8 @@ impl Loaded {
     }
 }
 
-/// The bit of [`Meta::heat`] for a record on the main queue.
+/// The bit of [`Meta::heat`] for a record on the main queue. Files that users have saved contain
+/// it.
 const PROVEN: u8 = 4;
 
 impl<K, V, S> Cache<K, V, S>

@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use crate::cache::record::Record;
 
 /// Copied records, and bytes of their charges, after which the memory of the old records is
-/// collected.
+/// collected. The bytes are the low mark of the least allowance for retired memory
+/// (`runtime/retired.rs`), above which compaction pauses.
 const COLLECT_EVERY: usize = 16_384;
 const COLLECT_BYTES: ByteSize = ByteSize::mib(4);
 

@@ -271,11 +271,11 @@ impl Clock {
         }
     }
 
-    /// Returns the deadline of a record that expires in `left`. If `idle` is given, it is an idle
-    /// deadline, which a use extends to that time. It is [`Deadline::NEVER`] if `left` and `live` are
-    /// `None`, or if no given time is short enough to be encoded. If `live` is given, the deadline is
-    /// at most `live` from now, and no use extends it beyond that; in a cache without both times no
-    /// use extends it at all.
+    /// Returns the deadline of a record that expires in `left`. If `idle` is given, too, it is an
+    /// idle deadline, which a use extends to that time; `idle` without `left` is ignored. It is
+    /// [`Deadline::NEVER`] if `left` and `live` are `None`, or if no given time is short enough to
+    /// be encoded. If `live` is given, the deadline is at most `live` from now, and no use extends
+    /// it beyond that; in a cache without both times no use extends it at all.
     pub(crate) fn deadline_after(
         &self,
         left: Option<Duration>,

@@ -27,7 +27,8 @@
 //! A deadline that is too far from the floor for its count is stored in seconds, which do not wrap:
 //! an idle deadline then becomes a fixed one. Only records that are inserted or used before the
 //! first sweep after a long pause have such a deadline: the pause and the record's time are together
-//! longer than 24 days, or for idle times below 256 ms than an hour.
+//! longer than half the range of the count: 24 days, or for an idle deadline 16,000 times the idle
+//! time or more, and at least an hour.
 //!
 //! A change must ensure that a deadline stays in four bytes, is never early, and that one that has
 //! passed stays past.
@@ -51,7 +52,7 @@ const IDLE_NUMBER: u32 = (1 << IDLE_NUMBER_BITS) - 1;
 /// Bits of the number of ticks.
 const NUMBER_BITS: u32 = 30;
 /// A stored count is at most half of its range ahead of the floor, less this margin for counts that
-/// are rounded up.
+/// are rounded up. More than enough: a count is rounded up by less than four.
 const MARGIN: u64 = 256;
 /// A use extends an idle deadline only when more than this many units of it have passed, so that
 /// most uses write nothing. The same number of units is added to each idle deadline.

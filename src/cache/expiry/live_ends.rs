@@ -5,9 +5,10 @@
 //! blocks by the records' addresses. An end belongs to the record that is in the slot, and is stored
 //! again for the next one, so a removal leaves it as it is.
 //!
-//! A sweep of the reaper visits all records, and at its end frees the blocks in which it has found no
-//! record and no end was stored meanwhile. A thread that is held up for a sweep between storing an end
-//! and inserting its record may lose the end: then the record's deadline is not extended.
+//! A sweep of the reaper visits all records, and at its end frees the blocks in which it has found
+//! no live record with an idle deadline, and no end was stored meanwhile. A thread that is held up
+//! for a sweep between storing an end and inserting its record may lose the end: then the record's
+//! deadline is not extended.
 //!
 //! A change must ensure that a record without a stored end is not extended.
 
@@ -119,6 +120,7 @@ mod tests {
 
     #[test]
     fn each_record_has_an_end_of_its_own_and_unused_blocks_are_freed() {
+        // Sizes below, at and above that of a block.
         for bytes in [40, 72, 65_535, 65_536, 1 << 20] {
             let ends = LiveEnds::new(bytes);
             // The first record need not be at the begin of a block.

@@ -10,7 +10,8 @@
 //!
 //! A sweep begins [`PERIOD`] after the start of the last one, at the earliest. It rests between
 //! parts, so that it takes up to 20 times as long as visiting all records without rest (with many
-//! expired records 4 times). So an expired record is removed within one period plus two sweeps.
+//! expired records 4 times). So an expired record is removed within one period plus two sweeps;
+//! README.md and docs/GUIDE.md state it in these numbers.
 //!
 //! # The floor of the clock
 //!

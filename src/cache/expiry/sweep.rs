@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 
 use super::deadline::{Deadline, Floor};
 
-/// The time of the next sweep, and the sweep in progress. The sweep is allocated with the first
-/// deadline, so that a cache without deadlines is small.
+/// The time of the next sweep, and the sweep in progress. The sweep is allocated when it is first
+/// needed, mostly for a deadline, so that a cache without deadlines is small.
 #[derive(Default)]
 pub(crate) struct SweepSchedule {
     /// The earliest deadline registered since the last sweep began.

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::cache::expiry::deadline::Now;
 
 /// The duration after the begin of a failed reload in which the key is not reloaded again.
+/// Documented at [`Refresh`](crate::cache::Refresh).
 const RETRY: Duration = Duration::from_secs(1);
 /// The number of stored times up to which none is removed because it has passed.
 const FEW: usize = 64;

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::runtime::MeanCost;
 
-/// Units of a [`RelativeCost`] that make up the mean cost.
+/// Units of a [`RelativeCost`] that make up the mean cost: the registry takes costs in sixteenths.
 const PARTS: u64 = 16;
-/// The largest relative cost, in multiples of the mean; the smallest is one part.
+/// The largest relative cost, in multiples of the mean; the smallest is one part. Documented at
+/// `CacheBuilder::recreation_cost`.
 const RELATIVE_MAX: u64 = 256;
 /// Each insert moves the cache's mean by 1 / `MEAN_OF` of the distance to its cost.
 const MEAN_OF: u64 = 64;

@@ -50,7 +50,7 @@ pub(super) fn ticks(clock: u32, shift: u32) -> u32 {
 /// Returns whether the keys of this hash have ghosts while the tenant scans.
 #[inline]
 pub(super) fn is_sampled(hash: u64) -> bool {
-    // Bits of the hash that select neither the bucket nor the tag of the ghost, so that the sample
-    // spreads over all buckets.
+    // Bits of the hash that select neither the bucket of the ghost (the low 32) nor its tag (the
+    // high 16; `runtime/ghosts.rs`), so that the sample spreads over all buckets.
     hash >> 36 & u64::from(SCANNING_ONE_IN - 1) == 0
 }

@@ -13,7 +13,8 @@
 //! makes an estimate less exact, and no other memory is published through them.
 //!
 //! A change must ensure that a zeroed tenant is a valid new one, and that its size stays at 80
-//! bytes: there is one for each group of each cache.
+//! bytes: there is one for each group of each cache. docs/DESIGN.md (The cache: eviction order) has
+//! the reasons for the margins and steps, and the values that were worse.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
