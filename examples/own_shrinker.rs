@@ -3,7 +3,8 @@
 //! The smallest program with a cache of its own in a runtime; docs/GUIDE.md explains it step by
 //! step.
 //!
-//! A change must keep it in step with that page.
+//! A change must keep it in step with that page, and the names in its JSON, which `ci/examples.sh`
+//! reads.
 use std::{error::Error, sync::Arc, sync::Mutex};
 
 use clap::Parser;

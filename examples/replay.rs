@@ -14,8 +14,8 @@
 //! | column | contents |
 //! |---|---|
 //! | `buckets` | hash buckets of the dcache; only the bound of `three-in-a-row` depends on them |
-//! | `missing` | lookups that found nothing |
-//! | `hits` | those of `missing` that a cached negative answered without the backend |
+//! | `missing` | lookups that found nothing, or failed |
+//! | `hits` | those of `missing` answered without the backend, mostly by a cached negative |
 //! | `kept` | `hits` as a share of the hits of the policy `unbounded` |
 //! | `negatives` | negatives cached at the end |
 //! | `most` | the most negatives cached at one time |

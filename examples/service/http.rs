@@ -56,6 +56,7 @@ impl Write for Connection<'_> {
 /// Serves until the process ends.
 pub fn serve(service: &Service, address: SocketAddr, threads: u64) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
+    // `ci/examples.sh` reads the port from this line.
     println!("listening on {}", listener.local_addr()?);
     thread::scope(|scope| {
         for _ in 0..threads {

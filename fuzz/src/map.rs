@@ -1,8 +1,8 @@
 //! Random sequences of calls on a registry: shrinkers and groups that are created and end, objects,
 //! and passes of all kinds.
 //!
-//! 1. No object is hidden (S11): `drop_caches` leaves no object of a registered shrinker, and then
-//!    no bit in the map (S16).
+//! 1. No object is hidden (S11), also when the map grows (S16): `drop_caches` leaves no object of a
+//!    registered shrinker, and then no bit in the map.
 //! 2. A pass frees exactly as many objects as it reports.
 //! 3. The next owner of an id has no deferred objects (S17), and no objects are deferred when all
 //!    caches are empty.
