@@ -13,7 +13,7 @@
 //! `docs`), `/stats`, and with `--features metrics` also `/metrics`.
 //!
 //! A change must ensure that each cache shows what the table says. `ci/examples.sh` requests these
-//! paths, and counts the lines of the load.
+//! paths, reads the `low` from `/metrics`, and counts the lines of the load.
 
 #![forbid(unsafe_code)]
 
@@ -54,6 +54,7 @@ struct Args {
 /// The tenants. Do not create a group for each name that a client sends: a group is memory, and
 /// clients would control how much.
 const TENANTS: [&str; 3] = ["shop", "blog", "docs"];
+/// The rows of the database, from 0 on; `ci/examples.sh` expects that there is none of this number.
 const ROWS: u64 = 4_000;
 
 /// The text of a reply, or the HTTP status and the reason.

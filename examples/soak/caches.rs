@@ -19,6 +19,7 @@ const BUDGET: ByteSize = ByteSize::mib(16);
 const VALUE_BYTES: u64 = 300;
 /// About twice as many as the budget holds, so that entries are evicted.
 const KEYS: u64 = 100_000;
+/// Few, so that workers meet in the same tenants.
 const TENANTS: u64 = 40;
 /// The allowed delay of background work.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -20,6 +20,7 @@ use crate::pace::Random;
 use crate::Step;
 
 const NODES: u64 = 2;
+/// Names of the children of a group: few, so that workers meet in the same groups.
 const NAMES: u64 = 5;
 
 /// The number of live items, on lists or owned elsewhere.

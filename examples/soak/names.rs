@@ -19,6 +19,8 @@ use crate::pace::Random;
 use crate::Step;
 
 const DIRECTORIES: u64 = 20;
+/// Files in each directory, named by number. At least as many as directories: a file that has the
+/// number of a directory is looked up as a known one.
 const FILES: u64 = 50;
 
 pub struct Names {
