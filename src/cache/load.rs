@@ -1,8 +1,9 @@
 //! Loads: one load for all callers that miss the same key at the same time (single flight).
 //!
-//! `fill` has the public calls, `refresh` those that reload an entry before it has expired or while it
-//! is stale, `retry_times` when they may try again, `ticket` a caller's load, `single_flight` one leader
-//! and its followers, `wait_graph` the check for cycles.
+//! `fill` has the public calls, `refresh` those that reload an entry before it has expired or while
+//! it is stale, `retry_times` when they may try again, `ticket` a caller's load, `single_flight`
+//! one leader and its followers, `wait_graph` the check for cycles. `by_ref` and `many` have
+//! further forms of the calls of `fill`, and `filled` their result.
 //!
 //! A change must ensure that no caller waits, directly or through others, for its own load.
 

@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-/// Nanoseconds in a tick, the smallest unit of deadlines and idle times.
+/// Nanoseconds in a tick, the smallest unit of deadlines and idle times. 30 bits count ticks for 49
+/// days (`deadline.rs`). `CacheBuilder::time_to_idle` documents multiples of a tick.
 pub(crate) const TICK: u64 = 4_000_000;
 /// The length of a tick.
 pub(crate) const TICK_TIME: Duration = Duration::from_nanos(TICK);

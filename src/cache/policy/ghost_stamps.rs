@@ -15,7 +15,7 @@
 use crate::runtime::{Ghost, GHOST_TIMES_MAX};
 
 /// While a tenant scans, ghosts are recorded and looked up only for the keys of one hash in
-/// `SCANNING_ONE_IN`.
+/// `SCANNING_ONE_IN`, a power of two (`is_sampled`).
 pub(super) const SCANNING_ONE_IN: u32 = 64;
 
 /// The stamps of the ghosts of keys that are evicted together.

@@ -16,6 +16,7 @@ use super::{cache_of, entry_bytes};
 use crate::cache::Op;
 use crate::{ByteSize, Cache};
 
+/// Less than most floods insert, so that entries are evicted.
 const BUDGET: ByteSize = ByteSize::kib(64);
 const PATIENCE: Duration = Duration::from_secs(60);
 

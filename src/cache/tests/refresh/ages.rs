@@ -1,7 +1,8 @@
 //! The calls that find an entry at each age: fresh, due, stale, gone.
 //!
-//! Only the clock changes an age. A change must ensure that each age is examined just before and at
-//! its end.
+//! Only the clock changes an age; the times of a cache are in `../refresh.rs` (ten seconds to live,
+//! due in the last three, stale for five). A change must ensure that each age is examined just
+//! before and at its end.
 
 use super::*;
 

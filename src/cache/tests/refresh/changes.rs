@@ -1,7 +1,9 @@
 //! Calls that change the entry during its reload, and the group and the time of the new value.
 //!
-//! A new way to remove or replace an entry is added to the ways that stop a reload. A change must
-//! ensure that the value of a stopped reload is returned to its caller and not inserted.
+//! After 8 seconds an entry is due, after 12 it is stale, and after 20 it is gone
+//! (`../refresh.rs`). A new way to remove or replace an entry is added to the ways that stop a
+//! reload. A change must ensure that the value of a stopped reload is returned to its caller and
+//! not inserted.
 
 use super::*;
 

@@ -1,7 +1,8 @@
 //! Reloads and other loads: failures, callers that wait or must not wait, threads, and handles that
 //! are dropped late.
 //!
-//! A change must ensure that each wait that could last for ever has a limit.
+//! After 8 seconds an entry is due, after 12 it is stale, and after 20 it is gone
+//! (`../refresh.rs`). A change must ensure that each wait that could last for ever has a limit.
 
 use super::*;
 

@@ -1,6 +1,8 @@
 //! Random calls, compared with a model of the documented rules.
 //!
-//! Each new rule, and each new way to remove or replace an entry, must become a step here.
+//! Each new rule, and each new way to remove or replace an entry, must become a step here. The
+//! model's 10, 3 and 5 seconds are the times of the cache in `../refresh.rs`, and its second before
+//! a further reload is `RETRY` in `load/retry_times.rs`.
 
 use super::*;
 
