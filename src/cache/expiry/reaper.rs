@@ -97,8 +97,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Evicts the records of a group that a lookup by hash does not find, since their keys hash
-    /// differently now, by visiting the whole index. Returns the number of evicted records.
+    /// Evicts the records of a group by visiting the whole index, for records that a lookup by hash
+    /// does not find, as their keys hash differently now. Returns the number of evicted records.
     fn evict_unfindable(&self, group: &Memcg) -> u64 {
         let (mut freed, mut at) = (0, Cursor::new());
         while !at.is_done() {

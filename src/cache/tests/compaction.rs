@@ -120,7 +120,7 @@ fn compaction_returns_memory_without_listener_calls() {
 }
 
 #[test]
-fn compaction_keeps_age_uses_queue_and_deadline() {
+fn compaction_keeps_age_uses_and_deadline() {
     let cache = Cache::<u64, u64>::builder(&runtime())
         .eviction(Eviction::SecondChance)
         .weigher(|_, _| ByteSize::ZERO)
