@@ -54,8 +54,25 @@ std::thread_local! {
     /// This thread's local epoch; null before its first pin and after its end. Without a
     /// destructor, so that an access needs no check.
     static LOCAL: Cell<*const LocalEpoch> = const { Cell::new(ptr::null()) };
+    /// The state of this thread's collection. Without a destructor, as `LOCAL`.
+    static COLLECTION: Cell<Collection> = const { Cell::new(Collection::None) };
     /// Unregisters the local epoch when the thread ends.
     static END: End = const { End };
+}
+
+/// The most collections in a row for objects that destructors retire. A value that replaces itself
+/// when it is dropped would otherwise keep its thread for ever; later calls collect the rest.
+const GENERATIONS_MAX: u32 = 8;
+
+/// The state of a thread's collection. Destructors may come to [`Domain::collect`] again, as they
+/// may use the read side and retire objects: such a call would free these objects inside the
+/// destructor, whose destructors would call again, until the stack overflows.
+#[derive(Clone, Copy, PartialEq)]
+enum Collection {
+    None,
+    Running,
+    /// A destructor came to `collect`: collect again when it has returned.
+    Repeated,
 }
 
 struct Domain {
@@ -170,7 +187,8 @@ impl GracePeriod {
     }
 }
 
-/// Frees retired objects whose grace period is over, without waiting for a full batch.
+/// Frees retired objects whose grace period is over, without waiting for a full batch. In a
+/// destructor of a retired object: after it has returned.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {
     DOMAIN.collect();
@@ -280,10 +298,33 @@ impl Domain {
         kept.expect("a local epoch is registered until it is freed").thread = None;
     }
 
-    /// Frees retired objects whose readers have left: stamps the new ones, runs or requests a heavy
-    /// fence, checks all local epochs, and puts back the objects that must wait. Destructors run
-    /// without the lock.
+    /// Frees retired objects whose readers have left, and then those that destructors retired
+    /// meanwhile. Inside a destructor it frees nothing: the call that runs the destructor does.
     fn collect(&'static self) {
+        /// Ends the collection, also if a destructor panics.
+        struct Done;
+        impl Drop for Done {
+            fn drop(&mut self) {
+                COLLECTION.set(Collection::None);
+            }
+        }
+        if COLLECTION.get() != Collection::None {
+            COLLECTION.set(Collection::Repeated);
+            return;
+        }
+        let _done = Done;
+        for _ in 0..GENERATIONS_MAX {
+            COLLECTION.set(Collection::Running);
+            self.collect_once();
+            if COLLECTION.get() != Collection::Repeated {
+                break;
+            }
+        }
+    }
+
+    /// Stamps the new objects, runs or requests a heavy fence, checks all local epochs, and puts
+    /// back the objects that must wait. Destructors run without the lock.
+    fn collect_once(&'static self) {
         let (mut earlier, mut later) = {
             let mut garbage = self.garbage.lock();
             if garbage.queues.len() == 0 && garbage.sealed.is_none() {

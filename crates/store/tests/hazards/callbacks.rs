@@ -218,6 +218,26 @@ fn a_value_may_replace_itself_when_it_is_dropped() {
     assert_eq!(Arc::strong_count(&dropped), 1, "all were dropped: {dropped:?}");
 }
 
+/// Each drop replaces and retires the value that the previous drop created, 20,000 times. If a
+/// destructor's own collection freed that value, the drops would nest, and need more than the 2 MiB
+/// of a thread's stack.
+#[test]
+fn values_that_replace_each_other_when_dropped_need_little_stack() {
+    within("a chain of drops", || {
+        let dropped = Arc::new(AtomicU32::new(0));
+        let cell = Arc::new(RcuCell::new());
+        let new = || Again { cell: Arc::downgrade(&cell), left: 10_000, dropped: dropped.clone() };
+        assert!(cell.replace(None, new(), &pin()));
+        let guard = pin();
+        assert!(cell.replace(cell.load(&guard), new(), &guard));
+        drop(guard);
+        // A collection frees a bounded number of generations.
+        while dropped.load(Relaxed) < 20_000 {
+            lowwater_rcu::flush();
+        }
+    });
+}
+
 struct Panics(Arc<AtomicU32>);
 
 impl Drop for Panics {
