@@ -50,6 +50,9 @@ const ENTRIES_PER_BUCKET: usize = 4;
 pub(crate) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER_BUCKET;
 /// A table that is too large or too small by more than this factor is replaced by an empty one.
 const SLACK_MAX: usize = 2;
+/// With this many replaced tables that readers may still use, the table stays as it is: a reader
+/// that never leaves would otherwise hold back a table for each change of the number of entries.
+const REPLACED_MAX: usize = 2;
 /// Buckets of the smallest table.
 const BUCKETS_MIN: usize = 32;
 /// One part of a replaced table is returned to the system for this many recorded ghosts. An insert
@@ -74,12 +77,16 @@ pub(crate) struct Ghosts {
     table: RcuCell<Table>,
     /// The number of entries in all caches, as noted by [`note_entries`](Self::note_entries).
     entries: AtomicUsize,
+    /// The number of tables: the current one, and replaced ones whose grace period is not over.
+    tables: Arc<AtomicUsize>,
 }
 
 /// A table of buckets. Its size never changes: a table of another size replaces it, empty.
 struct Table {
     words: ZeroedAtomics,
     waste: Arc<Waste>,
+    /// That of [`Ghosts`].
+    tables: Arc<AtomicUsize>,
 }
 
 /// The memory of replaced tables, which is returned to the system one part at a time.
@@ -108,7 +115,8 @@ impl Ghosts {
     }
 
     /// Notes that a cache with `before` entries at its last call has `now` entries. When no cache
-    /// has an entry any more, the table is dropped.
+    /// has an entry any more, the table is dropped, if readers hold back fewer than
+    /// [`REPLACED_MAX`].
     pub(crate) fn note_entries(&self, before: usize, now: usize) {
         if now == before {
             return;
@@ -116,7 +124,7 @@ impl Ghosts {
         // Relaxed, here and below: the number only determines the size of the table. Wrapping
         // additions give the right sum in any order.
         let change = now.wrapping_sub(before);
-        if self.entries.fetch_add(change, Ordering::Relaxed).wrapping_add(change) == 0 {
+        if self.entries.fetch_add(change, Ordering::Relaxed).wrapping_add(change) == 0 && self.may_replace() {
             self.table.clear(&pin());
         }
     }
@@ -127,13 +135,20 @@ impl Ghosts {
         usize::try_from(self.entries.load(Ordering::Relaxed) as i64).unwrap_or(0)
     }
 
+    /// Returns whether readers hold back fewer than [`REPLACED_MAX`] tables, if there is a table.
+    fn may_replace(&self) -> bool {
+        // Relaxed, as in `resize` and in the drop of a table: a bound on memory, which concurrent
+        // calls may exceed by a table each.
+        self.tables.load(Ordering::Relaxed) <= REPLACED_MAX
+    }
+
     /// Allocates or replaces the table if it does not fit the number of entries. If there is no
-    /// memory, nothing changes.
+    /// memory, or readers hold back [`REPLACED_MAX`] tables, nothing changes.
     pub(crate) fn fit(&self) {
         let len = self.len();
         let guard = pin();
         let there = self.table.load(&guard);
-        if !there.is_some_and(|table| fits(table.buckets(), len)) {
+        if !there.is_some_and(|table| fits(table.buckets(), len) || !self.may_replace()) {
             self.resize(there, len, &guard);
         }
     }
@@ -151,8 +166,10 @@ impl Ghosts {
     fn resize(&self, there: Option<&Table>, len: usize, guard: &Guard) {
         let Some(words) = ZeroedAtomics::try_new(buckets_for(len) * WORDS) else { return };
         let waste = there.map_or_else(Arc::default, |table| Arc::clone(&table.waste));
+        self.tables.fetch_add(1, Ordering::Relaxed);
+        let table = Table { words, waste, tables: Arc::clone(&self.tables) };
         // If another thread has replaced the table first, its table is kept.
-        let _is_ours = self.table.replace(there, Table { words, waste }, guard);
+        let _is_ours = self.table.replace(there, table, guard);
     }
 }
 
@@ -188,6 +205,7 @@ impl Drop for Table {
     /// at once.
     fn drop(&mut self) {
         self.waste.take(std::mem::take(&mut self.words));
+        self.tables.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

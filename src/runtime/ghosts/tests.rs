@@ -125,6 +125,15 @@ fn ghosts_are_recorded_and_taken_while_the_table_is_dropped() {
     assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
 }
 
+/// Waits until no reader, which may be one of another test, holds back a replaced table.
+fn wait_for_readers(ghosts: &Ghosts) {
+    let begin = std::time::Instant::now();
+    while ghosts.tables.load(Ordering::Relaxed) > 1 {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "a replaced table is not dropped");
+        lowwater_rcu::flush();
+    }
+}
+
 #[test]
 fn the_table_follows_the_number_of_entries() {
     let ghosts = Ghosts::default();
@@ -133,13 +142,33 @@ fn the_table_follows_the_number_of_entries() {
     // 250 buckets are within `SLACK_MAX` of those for 2,000 entries, and stay.
     for (len, expected) in [(0, 32), (10, 32), (1_000, 250), (2_000, 250), (3_000, 750), (100, 32), (50, 32), (0, 32)] {
         n += 1;
+        wait_for_readers(&ghosts);
         remember(&ghosts, len, hash(n), left(0));
         assert_eq!(buckets(), expected, "for {len} entries");
         assert!(take(&ghosts, hash(n)).is_some());
     }
+    wait_for_readers(&ghosts);
     forget(&ghosts);
     assert_eq!((buckets(), ghosts.footprint()), (0, 0));
     assert_eq!(take(&ghosts, hash(n)), None);
+}
+
+#[test]
+fn a_reader_holds_back_a_bounded_number_of_tables() {
+    let ghosts = Ghosts::default();
+    let reader = pin();
+    for n in 0..100 {
+        fit(&ghosts, if n % 2 == 0 { 1_000 } else { 10_000 });
+        assert!(ghosts.tables.load(Ordering::Relaxed) <= REPLACED_MAX + 1, "after {n} changes");
+        forget(&ghosts);
+    }
+    drop(reader);
+    wait_for_readers(&ghosts);
+    for entries in [1_000, 10_000] {
+        fit(&ghosts, entries);
+        assert!(fits(ghosts.table.load(&pin()).unwrap().buckets(), entries));
+        wait_for_readers(&ghosts);
+    }
 }
 
 #[test]
