@@ -37,7 +37,8 @@ USERS = {
     "lowwater-shrinker": ["lowwater-shrinker", "lowwater", "lowwater-pressure", "lowwater-dcache-model"],
     "lowwater-pressure": ["lowwater-pressure", "lowwater"],
     "lowwater-dcache-model": ["lowwater-dcache-model", "lowwater"],
-    "lowwater": ["lowwater"],
+    "lowwater": ["lowwater", "lowwater-adapters"],
+    "lowwater-adapters": ["lowwater-adapters"],
 }
 SWITCH = '''//! Which mutant is on; made by ci/mutants.
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -110,8 +110,8 @@ pub struct RuntimeStats {
     pub retired: ByteSize,
     /// Bytes of the ghost table, which records evicted keys and shows which tenants would use more
     /// memory. Each entry is charged for its part of the table. Includes replaced tables whose
-    /// memory is being returned to the system, but not those (two at most) that a reader may still access:
-    /// until their grace period is over, these are not counted.
+    /// memory is being returned to the system, but not those that a reader may still access (two at
+    /// most): until their grace period is over, these are not counted.
     pub ghosts: ByteSize,
     /// The pressure level and its causes; `None` unless the builder had a choice for pressure, or the
     /// budget is the control group's.
