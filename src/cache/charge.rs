@@ -2,7 +2,8 @@
 //! whose memory is least useful, then by direct reclaim.
 //!
 //! ```text
-//!     enough in the processor's stock?  take the bytes from the stock, and return
+//!     enough in the processor's stock,
+//!     and few retired bytes?            take the bytes from the stock, and return
 //!     many retired bytes?               drop those that no reader holds back; if the bytes do not
 //!                                       fit, wait for readers, or reject (`runtime::retired`)
 //!     above the min watermark or high?  evict a batch, from the cache or shrinker whose memory is
@@ -13,7 +14,8 @@
 //!
 //! The reclaimer is woken at the low watermark, before inserts run short of memory. An insert
 //! evicts only if the reclaimer has fallen behind (usage above the min watermark), or if usage
-//! would exceed `high`; and then at most 16 records, unless it needs direct reclaim.
+//! would exceed `high`. Each of its two evictions frees at most 8 records; with more than 16 pairs
+//! (`ALL_MAX` of `utility/pairs.rs`) at most 15, from several pairs. Direct reclaim may free more.
 //!
 //! A change must ensure that a charge is taken before the record is in the index, that it is
 //! returned on every path that does not insert, and that an insert inside a callback drops no

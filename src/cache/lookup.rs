@@ -176,8 +176,8 @@ where
         touched.flatten().is_some()
     }
 
-    /// Calls `f` with the live record of `key`, its hash and the guard. An expired record is
-    /// unlinked.
+    /// Calls `f` with the live record of `key`, its hash and the guard. A record that has expired
+    /// gives `None`; it is unlinked, unless it is kept as stale (`stale_while_revalidate`).
     #[inline]
     pub(super) fn find<Q, R>(&self, key: &Q, f: impl FnOnce(&Record<K, V>, u64, &Guard) -> R) -> Option<R>
     where

@@ -44,7 +44,8 @@
 //! `one_heavy_fence_serves_all_earlier_stamps`,
 //! `a_third_threads_heavy_fence_serves_earlier_stamps`, and their mutants, each
 //! without one of these orderings, which must fail. (The Acquire of the reader and that of `now`
-//! have no mutant: in a model the fence that follows is a real one, and implies the Acquire.)
+//! have no mutant: in a model the fence that follows is a real one, and implies the Acquire. Nor
+//! have the Release in `store_inside` and the Acquire in `is_quiescent_since`.)
 
 use crate::sync::atomic::{fence, AtomicU64, Ordering};
 use core::cell::Cell;
@@ -198,9 +199,9 @@ impl LocalEpoch {
     #[inline]
     pub(super) fn enter(&self, global: &GlobalEpoch) {
         let state = self.state.get();
-        // The common case: no guard and no flag. Otherwise there are guards already; or the flag is
-        // `FENCED`; or `ENDED` (a pin by a thread-local that is destroyed late), for which a fence
-        // costs little. `COLLECT_PENDING` is set only inside.
+        // The common case: no guard and no flag. Otherwise there are guards already, or the flag is
+        // `FENCED`. `COLLECT_PENDING` is set only inside; and with `ENDED` there are guards, as the
+        // last one unregisters the local epoch.
         if state == 0 {
             self.state.set(GUARD);
             self.store_inside(global);
@@ -243,9 +244,9 @@ impl LocalEpoch {
         self.state.set(self.state.get() | COLLECT_PENDING);
     }
 
-    /// Leaves the read side, if there is nothing else to do. Otherwise returns false, still inside,
-    /// and the caller must call [`leave_further`](Self::leave_further). On the thread that owns the
-    /// local epoch, or for a [shared](Self::shared) one.
+    /// Leaves the read side, if there is nothing else to do. Otherwise returns false, still inside:
+    /// the thread that owns the local epoch must call [`leave_further`](Self::leave_further). For a
+    /// [shared](Self::shared) one always false: the caller then decrements the count of strays.
     #[inline]
     #[must_use = "if false, it is still inside"]
     pub(super) fn leave(&self) -> bool {

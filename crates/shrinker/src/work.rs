@@ -88,7 +88,8 @@ impl<'a> Work<'a> {
         Self { scan_left: scan_max, until: None, enough: None, begun: false, one_batch: false, now_ns: 0 }
     }
 
-    /// Permits one batch that frees something, for which at most `scan_max` objects are scanned:
+    /// Permits one batch that frees something, of one pair or, if there are many, of several, for
+    /// which at most `scan_max` objects are scanned:
     /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) then stops.
     pub const fn one_batch(scan_max: u64) -> Self {
         let mut work = Self::objects(scan_max);

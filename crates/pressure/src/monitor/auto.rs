@@ -51,8 +51,9 @@ impl FoundSources {
         found
     }
 
-    /// Opens a source, or notes the reason why it cannot be watched. A file that is watched already
-    /// is not opened again: in the top group, the group's file and the system's are the same.
+    /// Opens a source, or notes the reason why it cannot be watched. A second source of the same
+    /// file is closed again: the service manager may name the group's own file, and a top group
+    /// without a `memory.pressure` file uses the system's.
     pub(super) fn open(&mut self, source: &Source) {
         match OpenSource::open(source) {
             Ok(source) if self.opened.iter().any(|other| other.file() == source.file()) => {}

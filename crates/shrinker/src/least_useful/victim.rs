@@ -6,7 +6,8 @@
 //!
 //! A shrinker may report a wrong number of freed objects, so each scan measures the fall in the
 //! group's usage. After too many scans in a row without a fall, also of scans that free nothing, a
-//! pair that does not count fewer objects is taken as empty until the next epoch.
+//! pair that does not count fewer objects is taken as empty until the next epoch, or until no other
+//! pair can be selected.
 //!
 //! A change must ensure that one scan takes a bounded time whatever the callbacks return.
 //! `BATCH_MAX` and `BATCH_PARTS` are also constants of the oracle (`tests/one_budget/oracle.rs` of

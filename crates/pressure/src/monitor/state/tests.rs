@@ -198,7 +198,7 @@ fn caches_do_not_grow_while_a_trim_has_to_wait() {
     let World { tree, mut state, .. } = world_with(800, None, Some(1_600));
     ceiling_after(&mut state, S, Some(1_560));
     assert!(state.tick(S));
-    // The next trim is due 20 s after the begin of this one.
+    // The next trim is due 20 times the duration of this one (`COST_PARTS`) after its begin.
     state.trimmed(true, Duration::from_secs(1));
     // A calm reading, so that the next one requests a trim instead of lowering the ceiling.
     assert_eq!(ceiling_after(&mut state, 2 * S, Some(1_500)), 1_000);
@@ -250,6 +250,7 @@ fn without_a_reading_the_ceiling_does_not_rise() {
         state.tick(at * S);
     }
     assert_eq!((state.stats().ceiling.get(), state.stats().resident.unwrap().failed), (765, 99));
+    // Failed readings only restart the time to the next step: long after the last one it rises.
     state.tick(1_000 * S);
     assert_eq!(state.stats().ceiling.get(), 1_000);
 }
@@ -267,6 +268,7 @@ fn without_a_reading_a_calm_ceiling_rises_no_further() {
         assert_eq!(ceiling_after(&mut state, at * S, None), risen, "{at} s");
         state.tick(at * S);
     }
+    // Failed readings only restart the time to the next step: long after the last one it rises.
     state.tick(1_000 * S);
     assert_eq!(state.stats().ceiling.get(), 1_000);
 }
@@ -290,7 +292,7 @@ fn a_trim_that_takes_long_does_not_stop_the_control_groups_limit() {
     state.freed(ByteSize::new(50));
     let watched = state.take_watched(S, true).unwrap();
     state.seen(S, watched, reading(Level::Critical, 100));
-    assert_eq!(state.stats().ceiling.get(), 700, "the next trim is due in two seconds");
+    assert_eq!(state.stats().ceiling.get(), 700, "urgent: the next trim is due twice its duration after S, too late to wait for it");
 }
 
 #[test]
