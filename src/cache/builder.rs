@@ -146,9 +146,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// Any limit ([`min`](Self::min), `low`, [`high`](Self::high), [`max`](Self::max)) makes a
     /// group of the cache's own below the builder's [`group`](Self::group), or below the root. This
     /// group is charged for entries that name no other group, and is [`Cache::group`], where its
-    /// limits can be changed at any time. Its path is that of the group above it and
-    /// `/cache:NAME`, or `/cache:NAME#2` and so on if another group has that path; a `/` in the cache's name becomes `_`. The group ends when
-    /// the cache does.
+    /// limits can be changed at any time. Its path is that of the group above it and `/cache:NAME`,
+    /// or `/cache:NAME#2` and so on if another group has that path; a `/` in the cache's name
+    /// becomes `_`. The group ends when the cache does.
     ///
     /// * An entry that is inserted with [`Entry::group`](super::Entry::group), or by a
     ///   [`TenantView`](super::TenantView), is charged to the tenant. The cache's limits neither
