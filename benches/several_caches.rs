@@ -4,8 +4,8 @@
 //! `cargo bench --bench several_caches -- FOLDER [pairs|quadruples] [sizes] [costs] [order=NAME]
 //! [every=N] [only=TEXT] [verbose]`, or with the folder in `LOWWATER_TRACES`: files `*.u64` of
 //! little-endian `u64` keys, of which the first 300,000 requests of each are used. Each mix runs
-//! with equal request rates and with one trace ten times as fast as the other, in a budget of 1, 5
-//! and 10 % of the distinct bytes.
+//! with equal request rates and with every other trace ten times as fast or as slow, in a budget of
+//! 1, 5 and 10 % of the distinct bytes.
 //!
 //! | | |
 //! |---|---|
@@ -118,6 +118,9 @@ fn main() {
     let mut mixes = mixes_of(&traces, choices);
     if let Some(only) = value("only=") {
         mixes.retain(|mix| mix.name.contains(only));
+        if mixes.is_empty() {
+            return println!("no mix has a name with {only}");
+        }
     }
     println!("{} mixes of {} traces, {order:?}", mixes.len(), traces.len());
     let outcomes = run_all(&mixes, choices);
@@ -356,7 +359,7 @@ fn print_hits(outcomes: &[Outcome]) {
     println!(
         "worst {:+.2}; {:+.2} without {LOOP}; {} of {} below -0.5",
         all[0],
-        without[0],
+        without.first().copied().unwrap_or(f64::NAN),
         all.iter().filter(|d| **d < -0.5).count(),
         all.len()
     );

@@ -24,7 +24,7 @@ pub(crate) const UNHASHED: u32 = 1 << 5;
 #[doc(alias = "DCACHE_DENTRY_KILLED")]
 pub(crate) const KILLED: u32 = 1 << 6;
 /// The negative belongs to the protected list while it is listed: it was looked up again while on
-/// probation.
+/// probation, or was a ghost hit when it was added.
 pub(crate) const PROTECTED: u32 = 1 << 7;
 /// The `NegativePolicy` was already called for this negative.
 pub(crate) const POLICY_SEEN: u32 = 1 << 8;

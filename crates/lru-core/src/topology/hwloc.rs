@@ -65,7 +65,8 @@ impl Hwloc {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Hwloc`] if hwloc does not understand the description.
+    /// [`TopologyError::Hwloc`] if hwloc does not understand the description; also the errors of
+    /// [`detect`](Self::detect).
     #[doc(alias = "hwloc_topology_set_synthetic")]
     pub fn synthetic(description: &str) -> Result<Self, TopologyError> {
         let builder = hwlocality::Topology::builder().from_synthetic(description);

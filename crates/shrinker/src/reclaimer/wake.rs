@@ -81,8 +81,8 @@ pub(super) struct WakeRequest {
 
 impl WakeQueue {
     /// Queues a request and wakes the thread. Costs a fence and a load if the same request is
-    /// queued already. Without memory the request is dropped: the group is still short of memory,
-    /// and is requested again.
+    /// queued already. Without memory the request is dropped: a group that is still short of memory
+    /// is requested again, but a manual request is lost.
     pub(super) fn request(&self, memcg: &Memcg, reason: ReclaimReason, target: ByteSize) {
         let key = key(memcg, reason);
         if !mutated!("wake_without_fence") {

@@ -16,6 +16,8 @@ use lowwater_lru_core::embedder;
 unsafe extern "C" {
     fn lowwater_shim_alloc(size: usize) -> *mut c_void;
     fn lowwater_shim_free(memory: *mut c_void);
+    // A kernel with `CONFIG_PREEMPT` or `CONFIG_PREEMPT_RT` is needed: others do not export
+    // `__rcu_read_lock` and `_raw_spin_unlock`.
     // The functions of the spin lock are exported by the kernel itself, except on two kinds of
     // kernels, where the shim has them: with lock debugging a `spinlock_t` is longer than a word,
     // so the shim takes an `arch_spinlock_t`; with PREEMPT_RT a `spinlock_t` is an `rt_mutex`.
@@ -122,7 +124,9 @@ unsafe impl lock_api::RawMutex for SpinLock {
 /// RCU. Grace periods are requested by `queue_rcu_work`, which reports back from a worker thread.
 pub struct Rcu;
 
-// SAFETY: RCU's read-side sections delay grace periods, as `ReadSide` demands.
+// SAFETY: RCU's read-side sections delay grace periods, as `ReadSide` demands. No code of these
+// modules leaks a guard, so no section is open when a task exits, and the nesting count does not
+// wrap.
 unsafe impl embedder::ReadSide for Rcu {
     #[inline]
     fn enter() {
