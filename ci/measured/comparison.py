@@ -43,8 +43,7 @@ def tables_of(text):
     for part in parts:
         lines = part.splitlines()
         rows = [cells(line) for line in lines if line.startswith("|")]
-        plot = re.search(r"\]\((plots/.*)\)", part)
-        tables.append({"title": lines[0], "columns": rows[0], "rows": rows[2:], "plot": plot[1] if plot else None})
+        tables.append({"title": lines[0], "columns": rows[0], "rows": rows[2:]})
     return {"about": about.strip().splitlines()[-1], "tables": tables}
 
 
@@ -125,35 +124,44 @@ def better(rows):
 
 
 def throughputs(figures):
-    """Returns the throughputs as two tables, with the figures of all numbers of threads in one cell."""
+    """Returns the throughputs as a table, with the figures of all numbers of threads in one cell, and a line about the hits."""
     at = Tables(figures)
     loads = [(column, at.rows(title)) for title, (column, _) in THROUGHPUTS.items()]
     assert all(row.get("refused", "0") == "0" for _, rows in loads for row in rows.values()), "these tables have no room for refused inserts"
     caches = list(dict.fromkeys(cache for _, rows in loads for cache in rows))
 
-    def cells_of(cache, *kinds):
-        # A figure that is the same with each number of threads is written once.
-        return [", ".join(dict.fromkeys(rows[cache][kind] for kind in kinds)) if cache in rows else "" for _, rows in loads]
+    def hits(rows):
+        # The lowest with the name of its cache, and the highest.
+        ratios = sorted((float(row[f"hit %, {threads}"]), cache) for cache, row in rows.items() for threads in (1, 2))
+        return f"{ratios[0][0]} ({ratios[0][1]}) to {ratios[-1][0]}"
 
-    mops = [[cache, *cells_of(cache, *(f"Mops, threads: {threads}" for threads in (1, 2, 4)))] for cache in caches]
-    rest = [[cache, *cells_of(cache, "cpu ns/op, 1", "cpu ns/op, 2"), *cells_of(cache, "hit %, 1", "hit %, 2")] for cache in caches]
+    kinds = [f"Mops, threads: {threads}" for threads in (1, 2, 4)]
+    mops = [[cache, *(", ".join(rows[cache][kind] for kind in kinds) if cache in rows else "" for _, rows in loads)] for cache in caches]
     columns = [column for column, _ in loads]
     return [
         *(f"* {column}: {note}." for column, note in THROUGHPUTS.values()), "",
         *table(["Mops, threads: 1, 2, 4", *columns], mops), "",
-        *table(["threads: 1, 2, or both", *(f"cpu ns/op, {column}" for column in columns), *(f"hit %, {column}" for column in columns)], rest),
+        f"Hits, %, with 1 and 2 threads: {'; '.join(f'{column} {hits(rows)}' for column, rows in loads)}.",
     ]
 
 
 def hit_ratios(columns, rows, means):
-    """Returns the table of hit ratios with a row for each trace, the means of its sizes, and the rows of the other table."""
+    """Returns a table of hit ratios with a row for each trace, the means of its sizes, and the other table with a column for each cache."""
     traces = {}
     for place, *ratios in rows:
         traces.setdefault(place.split(", ")[0], []).append([float(ratio) for ratio in ratios])
-    lines = [[name, *(f"{sum(column) / len(column):.1f}" for column in zip(*found))] for name, found in traces.items()]
+    references, names = ["ref: S3-FIFO", "ref: optimum"], columns[1:]
+    lines = []
+    for trace, found in traces.items():
+        of = dict(zip(names, (sum(column) / len(column) for column in zip(*found))))
+        best, name = max((ratio, name) for name, ratio in of.items() if not name.startswith("ref: ") and name != OURS)
+        lines.append([trace, *(f"{of[column]:.1f}" for column in [*references, OURS]), f"{best:.1f} ({name})"])
     labels = {"mean": "mean", "of 50 entries and more": "mean of 50 entries and more", "held at the end, at most, of what it may": "most entries at the end, of the capacity"}
-    lines += [[label, *(means[name][kind] for name in columns[1:])] for kind, label in labels.items()]
-    return table(["trace", *(column.removeprefix("ref: ") for column in columns[1:])], lines)
+    every = [[label, *(means[name][kind] for name in names)] for kind, label in labels.items()]
+    return [
+        *table(["trace", *(column.removeprefix("ref: ") for column in references), OURS, "the best other"], lines), "",
+        *table(["all traces", *(column.removeprefix("ref: ") for column in names)], every),
+    ]
 
 
 def without(found, *left_out):
@@ -167,8 +175,14 @@ def tenants(alone, beside):
     """Returns the tables without and with a scan as one, with the figures of each in one cell."""
     (columns, rows), (_, beside_rows) = without(alone, "held", "refused"), without(beside, "held", "refused")
     figures = ", ".join(columns[1:])
+    # Of the caches with a fixed split only those that are the best of these in some column, and ours at its limit is as below it.
+    is_split = lambda row: row[0].endswith("fixed split")
+    splits = [row + other[1:] for row, other in zip(rows, beside_rows) if is_split(row)]
+    best = [max(float(row[number]) for row in splits) for number in range(1, len(splits[0]))]
+    is_best = lambda row, other: any(float(cell) == most for cell, most in zip(row[1:] + other[1:], best))
     return table([columns[0], figures, "the same beside a scan"],
-                 [[row[0], ", ".join(row[1:]), ", ".join(other[1:])] for row, other in zip(rows, beside_rows)])
+                 [[row[0], ", ".join(row[1:]), ", ".join(other[1:])] for row, other in zip(rows, beside_rows)
+                  if not row[0].endswith("at the limit") and (not is_split(row) or is_best(row, other))])
 
 
 def latencies(figures):
@@ -193,31 +207,24 @@ def memory(figures):
 
 
 def section(found, figures):
-    """Returns the heading, the table and the plots of one section of the comparison."""
-    title, columns, rows, plots = found["title"], found["columns"], found["rows"], [found["plot"]]
-
-    def plots_of(titles):
-        return [other["plot"] for other in figures["tables"] if other["title"].startswith(tuple(titles))]
-
+    """Returns the heading and the table of one section of the comparison."""
+    title, columns, rows = found["title"], found["columns"], found["rows"]
     if title == BETTER:
         lines = better(rows)
     elif title == RATIOS:
         title, lines = f"{RATIOS}, means of {SIZES}", hit_ratios(columns, rows, Tables(figures).rows(MEANS))
-        plots = plots_of([MEANS])
     elif title.startswith(ZIPF):
-        title, lines, plots = "Throughput, Zipf 0.99", throughputs(figures), plots_of(THROUGHPUTS)
+        title, lines = "Throughput, Zipf 0.99", throughputs(figures)
     elif title.startswith(TENANTS):
         beside = next(other for other in figures["tables"] if other["title"].startswith(TENANTS) and other is not found)
         title, lines = f"{TENANTS} one more scans, with half of all requests", tenants(found, beside)
-        plots.append(beside["plot"])
     elif title.startswith(FIRST_LATENCY):
-        title, lines, plots = "p50, p99, p99.9 and the longest that was not preempted, us; 1000000 entries", latencies(figures), plots_of(LATENCIES.values())
+        title, lines = "p50, p99, p99.9 and the longest that was not preempted, us; 1000000 entries", latencies(figures)
     elif title.startswith(ENTRIES):
-        title, lines, plots = f"{title}, and those of a cache, the mean of 1000", memory(figures), plots_of([ENTRIES, CACHES, TENANT])
+        title, lines = f"{title}, and those of a cache, the mean of 1000", memory(figures)
     else:
-        lines = table(*without(found, "reads", "max us"))
-    pictures = [" ".join(f"![plot]({plot})" for plot in plots)] if plots[0] else []
-    return ["", f"#### {title}", "", *lines, *([""] if pictures else []), *pictures]
+        lines = table(*without(found, "reads", "max us", "p50 us", "MB before", "MB after"))
+    return ["", f"#### {title}", "", *lines]
 
 
 def render(figures):

@@ -34,7 +34,6 @@ def render_add_del(figures):
     one, barest = figures["one_group"], figures["to_raw_links"]
     rows = [[label, *(f"{figures['ns'][row][threads]:.1f}" for threads in ("1", "2"))] for row, label in ADD_DEL.items()]
     ratios = [
-        ["one thread, own groups, to the hand-made list of the same handles", None, f"{figures['to_same_handles']:.2f}"],
         ["one thread, boxes, to the list of raw links", f"at most {BAREST_MAX}", bold(f"{barest:.2f}", barest > BAREST_MAX)],
         ["throughput of two threads, one group to own groups", f"at least {ONE_GROUP_MIN}", bold(f"{one['median']:.2f}", one["median"] < ONE_GROUP_MIN)
          + f" (median of {one['runs']} pairs of runs, {one['least']:.2f} to {one['most']:.2f})"],
@@ -50,10 +49,9 @@ def render_containers(figures):
     runs = [figures[nodes] for nodes in ("2", "8")]
     more = [run["bytes_during"] - run["bytes_before"] for run in runs]
     rows = [
-        ["bytes before anything", *(f"{run['bytes_before']:,}" for run in runs)],
+        ["bytes before anything, after all are gone", *(f"{run['bytes_before']:,}, {run['bytes_after']:,}" for run in runs)],
         ["more while all live", f"{more[0]:,} ({more[0] / (1 << 20):.2f} MiB)", f"{more[1]:,} ({100 * (more[1] / more[0] - 1):+.1f} %)"],
-        ["after they are gone", *(f"{run['bytes_after']:,}" for run in runs)],
-        ["resident memory, more while all live, MB", *(f"{(run['rss_during'] - run['rss_before']) / 1e6:.0f}" for run in runs)],
+        ["resident memory, more while all live", *(f"{(run['rss_during'] - run['rss_before']) / 1e6:.0f} MB" for run in runs)],
         ["create 10,000 groups, end them", *(f"{run['create_ms']:.1f} ms, {run['offline_ms']:.1f} ms" for run in runs)],
         ["a list for every group, mount and node, computed", *(f"{run['eager_bytes_predicted'] / 1e9:.1f} GB" for run in runs)],
     ]
