@@ -46,18 +46,42 @@ impl Verdict {
 const HEAD: &str = "# memcached's options, commands and statistics, and this server
 
 How `lowwater-server` treats the names of memcached (its development branch of 9 July 2026, commit 2d51e364799b, with all build options). A
-name of that commit that no table has is the same here. Flags are in [the server's README](../crates/server/README.md#flags), errors that only
-tenants with limits get in [OPERATING](OPERATING.md#more-than-one-tenant). Generated and tested by
-`crates/server/src/tests/compatibility.rs`: `BLESS=1 cargo test -p lowwater-server compatibility` writes this page.
+name that no table has is the same here; `ext_*` is each name that begins with `ext_`. [Flags](../crates/server/README.md#flags) and
+[errors of tenants with limits](OPERATING.md#more-than-one-tenant) are on other pages. `BLESS=1 cargo test -p lowwater-server compatibility`
+writes this page.
 ";
+
+/// Beginnings of names, each shown once where all names of a table that begin so have one verdict.
+const PREFIXES: [&str; 9] = [
+    "ext_",
+    "hits_to_",
+    "moves_",
+    "number_",
+    "proxy_",
+    "read_buf_",
+    "response_obj_",
+    "slab_automove",
+    "slab_reassign_",
+];
+
+/// Returns `name`, or the pattern that stands for it and others of `names`.
+fn shown_as(name: &str, verdict: Verdict, names: &[(&str, Verdict)]) -> String {
+    let is_pattern = |prefix: &str| {
+        let mut same = names.iter().filter(|(other, _)| other.starts_with(prefix));
+        name.starts_with(prefix) && same.clone().count() > 1 && same.all(|(_, of)| *of == verdict)
+    };
+    PREFIXES.iter().find(|prefix| is_pattern(prefix)).map_or_else(|| name.to_owned(), |prefix| format!("{prefix}*"))
+}
 
 /// Appends a table with one row for each verdict but `Same`, in the order in which the verdicts first
 /// occur.
 fn table(page: &mut String, title: &str, names: impl Iterator<Item = (&'static str, Verdict)>) {
-    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
-    for (name, verdict) in names.filter(|(_, verdict)| *verdict != Verdict::Same) {
-        let text = verdict.text();
+    let names: Vec<_> = names.collect();
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, verdict) in names.iter().filter(|(_, verdict)| *verdict != Verdict::Same) {
+        let (text, name) = (verdict.text(), shown_as(name, *verdict, &names));
         match rows.iter_mut().find(|row| row.0 == text) {
+            Some(row) if row.1.contains(&name) => {}
             Some(row) => row.1.push(name),
             None => rows.push((text, vec![name])),
         }
