@@ -46,7 +46,7 @@ impl Verdict {
 const HEAD: &str = "# memcached's options, commands and statistics, and this server
 
 How `lowwater-server` treats the names of memcached (its development branch of 9 July 2026, commit 2d51e364799b, with all build options). A
-name that no table has is the same here; `ext_*` is each name that begins with `ext_`. [Flags](../crates/server/README.md#flags) and
+name in no table is the same here; `ext_*` is each name that begins with `ext_`. [Flags](../crates/server/README.md#flags) and
 [errors of tenants with limits](OPERATING.md#more-than-one-tenant) are on other pages. `BLESS=1 cargo test -p lowwater-server compatibility`
 writes this page.
 ";
