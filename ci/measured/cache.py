@@ -47,7 +47,7 @@ def collect_several(outputs):
 def render_several(figures):
     idle = figures["idle"]
     rows = [
-        ["hit ratio of B (100, 1,000, 5,000, 20,000 hot entries) beside a filled, idle A, in each eviction order, in the root or in groups of their own",
+        ["hit ratio of B (100 to 20,000 hot entries) beside a filled, idle A, in each eviction order, in the root or in groups of their own",
          f"at least {idle['least']:.3f} in all {idle['cases']} cases"],
         ["share of the second of two caches in equal use, uniform and Zipf, in each eviction order", span(figures["equal"], "{:.2f}")],
         ["share of a foreign LRU beside a `Cache`, or beside another foreign one", span(figures["foreign"], "{:.2f}")],

@@ -16,6 +16,8 @@ THROUGHPUTS = {
     "95 % gets": ("95-5", "the same, with 5 % inserts over what is there"),
 }
 OURS = "lowwater"
+# In the results, and in the tables only of a shrink, of the means and of results in which it is the best.
+LEFT_OUT = "mini-moka"
 # Titles, or their begins.
 BETTER, RATIOS = "Where another is better", "Hit ratio, %"
 MEANS = f"{RATIOS}, mean over 13 traces x 4 sizes"
@@ -128,7 +130,7 @@ def throughputs(figures):
     at = Tables(figures)
     loads = [(column, at.rows(title)) for title, (column, _) in THROUGHPUTS.items()]
     assert all(row.get("refused", "0") == "0" for _, rows in loads for row in rows.values()), "these tables have no room for refused inserts"
-    caches = list(dict.fromkeys(cache for _, rows in loads for cache in rows))
+    caches = [cache for cache in dict.fromkeys(cache for _, rows in loads for cache in rows) if cache != LEFT_OUT]
 
     def hits(rows):
         # The lowest with the name of its cache, and the highest.
@@ -182,7 +184,7 @@ def tenants(alone, beside):
     is_best = lambda row, other: any(float(cell) == most for cell, most in zip(row[1:] + other[1:], best))
     return table([columns[0], figures, "the same beside a scan"],
                  [[row[0], ", ".join(row[1:]), ", ".join(other[1:])] for row, other in zip(rows, beside_rows)
-                  if not row[0].endswith("at the limit") and (not is_split(row) or is_best(row, other))])
+                  if not row[0].startswith(LEFT_OUT) and not row[0].endswith("at the limit") and (not is_split(row) or is_best(row, other))])
 
 
 def latencies(figures):
@@ -190,7 +192,7 @@ def latencies(figures):
     at, columns = Tables(figures), ["p50 us", "p99 us", "p99.9 us", "max unpreempted us"]
     loads = {name: at.rows(title) for name, title in LATENCIES.items()}
     assert all(row.get("refused", "0") == "0" for rows in loads.values() for row in rows.values()), "this table has no room for refused inserts"
-    return table(["cache", *loads], [[cache, *(", ".join(rows[cache][column] for column in columns) for rows in loads.values())] for cache in at.rows(FIRST_LATENCY)])
+    return table(["cache", *loads], [[cache, *(", ".join(rows[cache][column] for column in columns) for rows in loads.values())] for cache in at.rows(FIRST_LATENCY) if cache != LEFT_OUT])
 
 
 def memory(figures):
@@ -198,7 +200,7 @@ def memory(figures):
     at = Tables(figures)
     caches, tenant = at.rows(CACHES), at.rows(TENANT)[OURS]
     rows = [[cache, found["bytes an entry"], found["held"], *(caches.get(cache, {}).get(column, "") for column in ("empty", "its first entry adds"))]
-            for cache, found in at.rows(ENTRIES).items()]
+            for cache, found in at.rows(ENTRIES).items() if cache != LEFT_OUT]
     return [
         *table(["cache", "an entry", "held", "an empty cache", "its first entry adds"], rows), "",
         f"A tenant, the mean of 10,000 in one cache: {tenant['the group itself']} bytes for its group, {tenant['a cache beside them adds, each']} for a cache "

@@ -52,7 +52,6 @@ def render_containers(figures):
         ["bytes before anything, after all are gone", *(f"{run['bytes_before']:,}, {run['bytes_after']:,}" for run in runs)],
         ["more while all live", f"{more[0]:,} ({more[0] / (1 << 20):.2f} MiB)", f"{more[1]:,} ({100 * (more[1] / more[0] - 1):+.1f} %)"],
         ["resident memory, more while all live", *(f"{(run['rss_during'] - run['rss_before']) / 1e6:.0f} MB" for run in runs)],
-        ["create 10,000 groups, end them", *(f"{run['create_ms']:.1f} ms, {run['offline_ms']:.1f} ms" for run in runs)],
         ["a list for every group, mount and node, computed", *(f"{run['eager_bytes_predicted'] / 1e9:.1f} GB" for run in runs)],
     ]
     return table(["", "2 nodes", "8 nodes"], rows)
