@@ -21,9 +21,7 @@ def collect_hit_ratio(outputs):
 
 def render_hit_ratio(figures):
     # The comparison with other caches has a table by trace.
-    sizes = [f"{figures['adaptive_by_size'][size]:.2f}" for size in SIZES]
-    return table(["mean of the traces, `Adaptive`", *(f"{size} %" for size in SIZES)], [["hit ratio, %", *sizes]]) + [""] + \
-        table(["mean of all", *(f"`{order}`" for order in ORDERS)], [["hit ratio, %", *(f"{figures['means'][order]:.2f}" for order in ORDERS)]])
+    return table(["mean of all", *(f"`{order}`" for order in ORDERS)], [["hit ratio, %", *(f"{figures['means'][order]:.2f}" for order in ORDERS)]])
 
 
 def collect_several(outputs):
