@@ -2,8 +2,8 @@
 //! (`-P`).
 //!
 //! `-d` and `-u` start the program again with the same arguments: `-d` as a child in a new session,
-//! `-u` in the place of this process. Std has safe calls to detach and to change the user only for
-//! a new program (docs/DESIGN.md, "The server starts itself again").
+//! `-u` in the place of this process. A process can detach, or change its user as a whole, only
+//! before its threads exist, and std has safe calls for both only for a new program.
 //!
 //! A change must ensure that an error of the new process reaches the caller of the first one, and
 //! that no process starts itself again without end.
