@@ -1,7 +1,7 @@
 //! Model check of `TryArc`'s count.
 //!
 //! Each `fails_with_` test repeats the check with one ordering weakened; it must fail.
-//! docs/ORDERINGS.md names the check and the weakened orderings.
+//! docs/ORDERINGS.md names the weakened orderings.
 
 use super::checked::TryArc;
 use crate::sync::{model, with_mutant};
