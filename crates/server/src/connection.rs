@@ -33,7 +33,6 @@ use crate::net::output::Output;
 use crate::net::stream::Stream;
 use crate::net::tls::Tls;
 use crate::protocol::binary;
-use crate::protocol::error::ProtocolError;
 use crate::protocol::login::{LoginDecoder, LoginStep};
 use crate::server::{ConnectionPermit, Server, CLOSE_TIME_MAX};
 use crate::session::Session;
@@ -346,17 +345,12 @@ impl Connection {
             }
             next = match step {
                 Step::More => break,
-                _ if !admit(&mut self.session, &step) => ControlFlow::Continue(()),
+                _ if !admit(&mut self.session, &step) => self.after_refusal(),
                 Step::Error(refused) => {
                     if !refused.noreply {
                         self.session.output.line(refused.why.text());
                     }
-                    if refused.why == ProtocolError::LineTooLong {
-                        self.is_refused = true;
-                        ControlFlow::Break(())
-                    } else {
-                        ControlFlow::Continue(())
-                    }
+                    self.after_refusal()
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
@@ -388,5 +382,14 @@ impl Connection {
         self.input.advance(used);
         self.session.flush().await?;
         Ok(next)
+    }
+
+    /// Returns `Break` if no command can be found after the refused line, as the line was too long.
+    fn after_refusal(&mut self) -> ControlFlow<()> {
+        self.is_refused = self.decoder.is_closed();
+        match self.is_refused {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }

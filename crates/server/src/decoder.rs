@@ -159,6 +159,11 @@ impl Decoder {
         matches!(self.state, DecoderState::Value(_) | DecoderState::Swallow(_))
     }
 
+    /// Returns whether a line was too long: all further input is discarded.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, DecoderState::Closed)
+    }
+
     /// Returns the position in an input of `length` bytes at which the next line begins, as far as
     /// that is known.
     pub fn next_line_at(&self, length: usize) -> Option<usize> {

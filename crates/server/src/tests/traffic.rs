@@ -151,6 +151,16 @@ fn requests_above_the_rate_are_refused_until_they_are_paid_for() {
 }
 
 #[test]
+fn a_line_that_is_too_long_ends_a_connection_above_its_rate() {
+    let (_server, mut all, mut shop) = start(|_| {});
+    // A burst of one request; the next one is paid for after a second.
+    all.exchange("tenant set shop requests=1\r\n", "OK\r\n");
+    shop.0.write_all(&[b"mn\r\n", &[b'x'; 3000][..]].concat()).unwrap();
+    shop.expect("MN\r\nSERVER_ERROR the tenant is above its limit of requests\r\n");
+    assert_eq!(shop.0.read(&mut [0]).unwrap(), 0, "an end of the stream");
+}
+
+#[test]
 fn bytes_above_the_rate_are_refused_until_they_are_paid_for() {
     let (_server, mut all, mut shop) = start(|_| {});
     all.exchange("tenant set shop bandwidth=50K\r\n", "OK\r\n");
