@@ -27,20 +27,33 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Returns whether the limits of the session's tenant admit the command of `step`. Otherwise
 /// answers with an error, and above a rate sets the session's pause.
 pub fn admit(session: &mut Session, step: &Step<'_>) -> bool {
-    let Some(traffic) = session.limited_traffic() else { return true };
-    let store = CommandSet::default().with(CommandKind::Set);
-    let (requests, commands, noreply) = match step {
-        // Of a value that is being received, only the last step counts; without room, none does.
-        Step::More | Step::NoRoom => return true,
+    if session.limited_traffic().is_none() {
+        return true;
+    }
+    match step {
+        // Of a value that is being received, only the last step counts; if the value is abandoned,
+        // the caller uses `admit_store`.
+        Step::More | Step::NoRoom => true,
         Step::Command(command @ Command::Get { keys, .. }) => {
-            (keys.clone().count() as u64, CommandSet::of(command), false)
+            admit_command(session, keys.clone().count() as u64, CommandSet::of(command), false)
         }
-        Step::Command(command) => (1, CommandSet::of(command), command.is_noreply()),
-        Step::Store(request) => (1, store, request.noreply),
-        Step::Set { command, .. } => (1, store, command.noreply),
-        Step::TooLarge { noreply, .. } => (1, store, *noreply),
-        Step::Error(refused) => (1, CommandSet::default(), refused.noreply),
-    };
+        Step::Command(command) => admit_command(session, 1, CommandSet::of(command), command.is_noreply()),
+        Step::Store(request) => admit_store(session, request.noreply),
+        Step::Set { command, .. } => admit_store(session, command.noreply),
+        Step::TooLarge { noreply, .. } => admit_store(session, *noreply),
+        Step::Error(refused) => admit_command(session, 1, CommandSet::default(), refused.noreply),
+    }
+}
+
+/// Returns whether the limits admit a store command, as [`admit`] does.
+pub fn admit_store(session: &mut Session, noreply: bool) -> bool {
+    admit_command(session, 1, CommandSet::default().with(CommandKind::Set), noreply)
+}
+
+/// Returns whether the limits admit a command of the kinds `commands` that uses `requests`
+/// requests, as [`admit`] does.
+fn admit_command(session: &mut Session, requests: u64, commands: CommandSet, noreply: bool) -> bool {
+    let Some(traffic) = session.limited_traffic() else { return true };
     let admitted = traffic.admit(requests, commands);
     // The bytes of a command are charged after its admission, as they may be more than a burst.
     // Those of a command above a limit are not charged: a client that tries again at once would

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
-use crate::admission::admit;
+use crate::admission::{admit, admit_store};
 use crate::commands;
 use crate::connections::{CloseReason, ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
@@ -364,8 +364,10 @@ impl Connection {
                     continue;
                 }
                 Step::NoRoom => match self.decoder.abandon_value() {
-                    Some(request) => commands::no_room(&mut self.session, &request),
-                    None => ControlFlow::Continue(()),
+                    Some(request) if admit_store(&mut self.session, request.noreply) => {
+                        commands::no_room(&mut self.session, &request)
+                    }
+                    _ => ControlFlow::Continue(()),
                 },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),
             };

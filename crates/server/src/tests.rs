@@ -124,6 +124,24 @@ impl TestServer {
         Client(stream)
     }
 
+    /// Returns clients that have each sent a part of a value: until they are dropped, no other value
+    /// of more than 4 KiB can be received.
+    fn fill_receive_budget(&self) -> Vec<Client> {
+        // Half of 8 MiB is room for four values, and a fifth one is exempt (`receive_budget.rs`). The
+        // first 4 KiB of each value are not charged.
+        let hold = |n: u64| {
+            let mut client = self.connect();
+            client.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
+            let sent = Instant::now();
+            while self.server.receive_budget.bytes() < ByteSize::new(n * (999_000 - (4 << 10))) {
+                assert!(sent.elapsed() < Duration::from_secs(60), "{n}: {}", self.server.receive_budget.bytes());
+                thread::sleep(Duration::from_millis(5));
+            }
+            client
+        };
+        (1..=5).map(hold).collect()
+    }
+
     fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -161,6 +161,27 @@ fn a_line_that_is_too_long_ends_a_connection_above_its_rate() {
 }
 
 #[test]
+fn a_value_without_room_counts_as_a_store() {
+    let (server, mut all, mut shop) = start(|_| {});
+    let _held = server.fill_receive_budget();
+    shop.exchange("set k 0 0 3\r\nold\r\n", "STORED\r\n");
+    let large = "x".repeat(20_000);
+    let store = format!("set k 0 0 20000\r\n{large}\r\n");
+    all.exchange("tenant set shop deny=set\r\n", "OK\r\n");
+    let denied = "CLIENT_ERROR set is denied to this tenant\r\n";
+    shop.exchange(&store, denied);
+    shop.exchange(&format!("ms k 20000\r\n{large}\r\n"), denied);
+    shop.exchange("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n");
+    all.exchange("tenant set shop deny=none requests=1\r\n", "OK\r\n");
+    // Each key is a request, so the next command is admitted after 100 s.
+    shop.0.write_all(format!("get{}\r\n{store}", " none".repeat(100)).as_bytes()).unwrap();
+    shop.expect("END\r\nSERVER_ERROR the tenant is above its limit of requests\r\n");
+    all.exchange("tenant set shop requests=max\r\n", "OK\r\n");
+    shop.exchange("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n");
+    assert_eq!((count(&mut all, "shop:refused_requests"), count(&mut all, "shop:denied_commands")), (1, 2));
+}
+
+#[test]
 fn bytes_above_the_rate_are_refused_until_they_are_paid_for() {
     let (_server, mut all, mut shop) = start(|_| {});
     all.exchange("tenant set shop bandwidth=50K\r\n", "OK\r\n");

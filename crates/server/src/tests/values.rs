@@ -26,19 +26,7 @@ fn incomplete_values_are_bounded_and_released() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
-    // Half of 8 MiB is room for four values, and a fifth one is exempt (`receive_budget.rs`). The
-    // first 4 KiB of each value are not charged.
-    let mut held = Vec::new();
-    for n in 1..=5 {
-        let mut half = server.connect();
-        half.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
-        let sent = Instant::now();
-        while server.server.receive_budget.bytes() < ByteSize::new(n * (999_000 - (4 << 10))) {
-            assert!(sent.elapsed() < Duration::from_secs(60), "{n}: {}", server.server.receive_budget.bytes());
-            thread::sleep(Duration::from_millis(5));
-        }
-        held.push(half);
-    }
+    let held = server.fill_receive_budget();
     let used = client.stat("stats", "bytes").parse::<u64>().unwrap();
     assert!(used > 4_900_000, "{used} bytes: received bytes are charged");
 
