@@ -371,6 +371,8 @@ impl Connection {
                 },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),
             };
+            // Each value waits for room by itself.
+            waits = 0;
             if is_logged {
                 self.session.log_exchange(self.sent.take().as_deref());
             }

@@ -54,6 +54,24 @@ fn incomplete_values_are_bounded_and_released() {
     assert_eq!(client.stat("stats", "bytes"), "0");
 }
 
+#[test]
+fn each_value_of_an_input_waits_for_room() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    let _held = server.fill_receive_budget();
+    // Two values of 5,000 bytes are one input (`BUFFER_BYTES`), and are charged (`FREE_BYTES`).
+    let add = format!("add k 0 0 5000\r\n{}\r\n", "x".repeat(5000));
+    let mut second_waits = || {
+        client.0.write_all(add.repeat(2).as_bytes()).unwrap();
+        client.expect("SERVER_ERROR out of memory storing object\r\n");
+        let refused = Instant::now();
+        client.expect("SERVER_ERROR out of memory storing object\r\n");
+        refused.elapsed() >= ROOM_PAUSE * ROOM_TRIES_MAX
+    };
+    // A busy machine may delay the client's read of the first reply.
+    assert!((0..10).any(|_| second_waits()));
+}
+
 /// Stores a value; repeats a store that was refused after all the time that the server waits for
 /// room: on a busy machine another client may send its value more slowly than that.
 fn store_with_patience(client: &mut Client, text: &str) {
