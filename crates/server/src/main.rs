@@ -88,7 +88,8 @@
 //!    and `high` have no effect. With several stores at the same time, a tenant may exceed its
 //!    `max` by one value for each thread but one.
 //! 9. If two keys have the same 64-bit hash, which is keyed at random in each process, the key
-//!    stored later replaces the other, also with `-M` (see `store/key_hash.rs`).
+//!    stored later replaces the other, also with `-M`, and a `delete` of one removes the other (see
+//!    `store/key_hash.rs`).
 
 #![forbid(unsafe_code)]
 

@@ -102,6 +102,9 @@ fn of_two_keys_with_one_hash_the_later_stays() {
     };
     assert!(is_live(b"a") && !is_live(b"b"));
     assert!(!store.touch(b"b", Expiry::Past) && is_live(b"a"));
+    let put = |_: Option<Existing<'_>>| (Edit::Put(value(b"b")), ());
+    runtime.block_on(store.update(b"b", Expiry::Past, put)).unwrap();
+    assert!(is_live(b"a"), "a value that expires at once replaces none of another key");
     assert_eq!(edit(b"b", Edit::Put(value(b"b"))), None, "the existing value belongs to another key");
     assert!(is_live(b"b") && !is_live(b"a"));
     assert_eq!(edit(b"b", Edit::Remove).as_deref(), Some(&b"b"[..]));

@@ -6,8 +6,8 @@
 //! since the budget is mostly exhausted for milliseconds only.
 //!
 //! Two keys with one hash share an entry of the cache (`key_hash.rs`). A change must ensure that a
-//! value is shown to an edit, or removed by [`Edit::Remove`], only if its key is the requested one;
-//! a put replaces the value of the other key.
+//! value is shown to an edit, or removed by it, only if its key is the requested one; a put replaces
+//! the value of the other key, unless the new value expires at once.
 
 use std::time::Duration;
 
@@ -140,12 +140,15 @@ impl Store {
             let there = current.as_ref().filter(|there| self.is_live_at(there.value(), key)).map(Existing::of);
             let (edit, decided) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
             answer = Some(decided);
+            let edit = match edit {
+                // The value expires at once, so it is not stored.
+                Edit::Put(_) if expiry == Expiry::Past => Edit::Remove,
+                edit => edit,
+            };
             match edit {
                 Edit::Keep => Op::Keep,
                 Edit::Remove if is_anothers => Op::Keep,
                 Edit::Remove => Op::Remove,
-                // The value expires at once, so it is not stored.
-                Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
                 Edit::Put(value) | Edit::Change(value)
                     if !self.fits_pieces(&value) || !self.has_room(&tenant, &value) =>
                 {
