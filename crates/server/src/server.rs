@@ -183,7 +183,8 @@ impl Server {
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
                     if let Some(server) = server.upgrade() {
-                        server.flush_now().await;
+                        // In a task of its own: a later `flush_all` aborts the delayed task.
+                        tokio::spawn(async move { server.flush_now().await });
                     }
                 });
                 Some(task.abort_handle())

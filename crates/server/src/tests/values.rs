@@ -168,3 +168,25 @@ fn a_flush_takes_effect_at_once_and_delays_no_other_client() {
     }
     assert!(server.server.store.totals().items < 2, "flushed values are removed");
 }
+
+#[test]
+fn a_later_flush_does_not_stop_the_crawl_of_an_earlier_one() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    // Holds the crawl lock, like a crawl over very many values.
+    let crawl_lock = server.server.crawl_lock.blocking_lock();
+    client.exchange("flush_all 1\r\n", "OK\r\n");
+    let sent = Instant::now();
+    while server.server.store.peek(b"k").is_some() {
+        assert!(sent.elapsed() < Duration::from_secs(60), "the flush has no effect");
+        thread::sleep(Duration::from_millis(5));
+    }
+    client.exchange("flush_all 1000\r\n", "OK\r\n");
+    drop(crawl_lock);
+    let dropped = Instant::now();
+    while server.server.store.totals().items > 0 {
+        assert!(dropped.elapsed() < Duration::from_secs(60), "flushed values are not removed");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
