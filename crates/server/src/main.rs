@@ -55,7 +55,9 @@
 //! 1. `mg`, `ma`: a time in the past is shown as 0 seconds left; in memcached, it wraps to 136
 //!    years. An `ma` that sets an exptime while its number gets longer keeps the exptime; memcached
 //!    loses it. A value created by `mg`, `ma`, `append` or a growing `incr` under a key in base64
-//!    shows its key in base64; memcached shows the raw bytes, line ends included.
+//!    shows its key in base64; memcached shows the raw bytes, line ends included. `mg`, `gat` and
+//!    `gats` set an exptime after the read: if another client stores the value in between, the new
+//!    value gets the exptime.
 //! 2. Marking a value stale, or recording that a client won it, replaces the value, so its bytes
 //!    are needed twice for a moment. If there is no room for the second copy, no client wins, and a
 //!    value that was to be marked stale is deleted. With `-M`, an `incr` may find no room for the

@@ -61,6 +61,19 @@ pub struct MetaOptions {
     pub delta: Option<u64>,
 }
 
+impl MetaCommand<'_> {
+    /// Returns the exptime of a value that an `mg` or `ma` creates: that of `T` or `N`, whichever is
+    /// the later flag.
+    pub fn exptime_of_created(&self) -> Option<i64> {
+        let last = self.flags.clone().filter(|flag| matches!(flag[0], b'T' | b'N')).last()?;
+        if last[0] == b'T' {
+            self.options.exptime
+        } else {
+            self.options.vivify
+        }
+    }
+}
+
 /// The part of an `ms` that the classic store commands lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaStore {

@@ -253,10 +253,40 @@ fn ma_changes_and_creates_numbers() {
         ("ma n v\r\n", "VA 1\r\n0\r\n"),
         ("ma n C1 Oz\r\n", "EX Oz\r\n"),
         ("ma n T0 t c\r\n", "HD t-1 c8\r\n"),
+        ("ma new N30 T90\r\nmg new t\r\n", "HD\r\nHD t90\r\n"),
+        ("ma new T60 N30\r\nmg new t\r\n", "HD\r\nHD t60\r\n"),
+        ("ma other T60 N30\r\nmg other t\r\n", "HD\r\nHD t30\r\n"),
+        ("ma other T-1 v\r\nmg other\r\n", "VA 1\r\n1\r\nEN\r\n"),
         ("ma n Mx\r\n", "CLIENT_ERROR invalid mode for ma M token\r\n"),
         ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),
         ("ma k q\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
     ]);
+}
+
+#[test]
+fn no_reader_sees_a_change_without_its_exptime() {
+    let server = TestServer::start(|_| {});
+    let lines_to_mn = |client: &mut Client| {
+        let lines = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "MN\r\n"));
+        lines.collect::<String>()
+    };
+    // The server's two threads have one client each.
+    let (mut writer, mut reader) = (server.connect(), server.connect());
+    for (changes, without_exptime) in [
+        ("set n 0 0 1\r\n5\r\nma n T1000\r\n", " t-1\r\n6\r\n"),
+        ("md n\r\nma n N1000 T0\r\n", " t1000"),
+        ("md n\r\nma n T1000 N0\r\n", " t1000"),
+        ("md n\r\nmg n N1000 T0\r\n", " t1000"),
+    ] {
+        server.server.store.remove(b"n");
+        for _ in 0..20 {
+            writer.0.write_all(format!("{}mn\r\n", changes.repeat(200)).as_bytes()).unwrap();
+            reader.0.write_all(format!("{}mn\r\n", "mg n t v\r\n".repeat(200)).as_bytes()).unwrap();
+            let seen = lines_to_mn(&mut reader);
+            assert!(!seen.contains(without_exptime), "{changes}: {seen}");
+            lines_to_mn(&mut writer);
+        }
+    }
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! selectable reply fields.
 //!
 //! `commands/arithmetic.rs` computes the new number; this file adds the compare, the creation and
-//! the reply. A change must ensure that compare, creation and store are one update of the store; a
-//! new expiry (flag `T`) is set after it.
+//! the reply. A change must ensure that compare, creation and store are one update of the store.
+//! The update sets a new expiry (flag `T`), too, except that of an existing number if an `N` with
+//! another exptime follows.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
@@ -42,6 +43,9 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     let full_key = session.namespace.qualify(&meta.key);
     let increment = !matches!(options.mode, Some(b'D' | b'-'));
     let delta = Delta { increment, amount: options.delta.unwrap_or(1) };
+    let created = meta.exptime_of_created();
+    // The update has one expiry for each value that it puts, a created one included.
+    let renews = options.exptime.is_some() && options.exptime == created;
     let decide = |there: Option<Existing<'_>>| {
         let Some(Existing { value: old, left }) = there else {
             if options.vivify.is_none() {
@@ -63,11 +67,12 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             None => (Edit::Keep, MetaArithmeticOutcome::NoNumber),
             Some((value, number)) => {
                 let done = Done { value: value.clone(), number, expiry: left.into(), made: false };
-                (Edit::Change(value), MetaArithmeticOutcome::Done(done))
+                let edit = if renews { Edit::Put(value) } else { Edit::Change(value) };
+                (edit, MetaArithmeticOutcome::Done(done))
             }
         }
     };
-    let lifetime = options.vivify.map_or(Expiry::Never, Expiry::of);
+    let lifetime = created.map_or(Expiry::Never, Expiry::of);
     let outcome = server.store.update(&full_key, lifetime, decide).await;
     let (hits, misses) = delta.counters();
     match outcome {
@@ -75,9 +80,9 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             if !done.made {
                 session.counts.count(hits);
             }
-            let expiry = answer(session, &meta, &done);
-            if options.exptime.is_some() {
-                session.server.store.set_expiry(&full_key, expiry);
+            answer(session, &meta, &done);
+            if let Some(exptime) = meta.options.exptime.filter(|_| !renews && !done.made) {
+                session.server.store.set_expiry(&full_key, Expiry::of(exptime));
             }
         }
         Ok(MetaArithmeticOutcome::Missing) => {
@@ -90,10 +95,9 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     }
 }
 
-/// Writes the reply for a number that was changed or created, unless the client wants none, and
-/// returns the expiry that the value has afterwards. The flags count in their order: `t` before `T`
-/// reports the old expiry.
-fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) -> Expiry {
+/// Writes the reply for a number that was changed or created, unless the client wants none. The
+/// flags count in their order: `t` before `T` reports the old expiry.
+fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) {
     let silent = meta.options.quiet;
     let mut nowhere = Output::default();
     let out = if silent { &mut nowhere } else { &mut session.output };
@@ -117,5 +121,4 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) -> Expiry 
     if meta.options.value {
         out.stored_number(done.number);
     }
-    expiry
 }

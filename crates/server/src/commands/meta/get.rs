@@ -4,8 +4,9 @@
 //! A plain read finds the value by one lookup, and records the fetch by another after the reply,
 //! which shows the access before. Requests that need the remaining time, or that change something
 //! (a win, a value created on a miss), find the value by an update, which is slower and atomic: of
-//! all clients that read a stale value at the same time, only one wins. A `T` sets the expiry in a
-//! step of its own.
+//! all clients that read a stale value at the same time, only one wins. A `T` sets the expiry of an
+//! existing value in a step of its own, as an update cannot do that without a copy of the value: if
+//! another client stores the value in between, the new one gets the expiry.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::events;
@@ -49,12 +50,12 @@ pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
     let touches = meta.options.exptime.is_some();
     session.counts.count(if touches { Counter::CmdTouch } else { Counter::CmdGet });
     session.counts.count(if touches { Counter::TouchHits } else { Counter::GetHits });
-    let expiry = answer(session, &meta, &found);
+    answer(session, &meta, &found);
     if !meta.options.unused {
         session.server.store.mark_fetched(&full_key);
     }
-    if touches {
-        session.server.store.set_expiry(&full_key, expiry);
+    if let Some(exptime) = meta.options.exptime.filter(|_| !found.made) {
+        session.server.store.set_expiry(&full_key, Expiry::of(exptime));
     }
 }
 
@@ -92,7 +93,7 @@ async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Opt
         }
         None => (Edit::Keep, None),
     };
-    let lifetime = options.vivify.map_or(Expiry::Never, Expiry::of);
+    let lifetime = meta.exptime_of_created().map_or(Expiry::Never, Expiry::of);
     match store.update(full_key, lifetime, decide).await {
         Ok(found) => found,
         // No room to record a winner: no client wins, and the reply shows the existing value.
@@ -100,8 +101,8 @@ async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Opt
     }
 }
 
-/// Writes the reply for a value, and returns the expiry that the value has afterwards.
-fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expiry {
+/// Writes the reply for a value.
+fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) {
     let Session { output: out, server, .. } = session;
     let Found { value, made, won, .. } = found;
     let length = value.len();
@@ -139,7 +140,6 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
     if with_bytes {
         out.data(value);
     }
-    expiry
 }
 
 impl Found {
