@@ -43,7 +43,8 @@ use crate::traffic::connection_permit::TenantPermit;
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
 /// that did not fill it, other connections run at once: a fast client on another processor would
 /// have its next request in the socket before a second read, again and again, and the others would
-/// starve. `src/tests/compatibility/names.rs` states the number (`conn_yields`).
+/// starve. `settings/memcached_flags.rs`, the server's README and
+/// `src/tests/compatibility/names.rs` (`-R`, `conn_yields`) state the number.
 const READS_PER_TURN: u32 = 16;
 
 /// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the

@@ -11,7 +11,7 @@ use clap::{ArgAction, Args};
 #[derive(Debug, Default, Args)]
 pub struct MemcachedFlags {
     /// Accepted without effect: requests of a connection before others are served; here, other
-    /// connections are served after each read
+    /// connections are served after at most 16 reads
     #[arg(short = 'R', long = "max-reqs-per-event", value_name = "num")]
     requests_per_event: Option<u64>,
 

@@ -34,7 +34,7 @@ pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
     ("-L", None, NoEffect("large memory is in huge pages if the system has them")),
     ("-D", Some(":"), Differs("also ends a tenant's name; does not turn on `stats detail`")),
     ("-t", Some("2"), Differs("one thread for each processor unless given")),
-    ("-R", Some("20"), NoEffect("other connections are served after each read")),
+    ("-R", Some("20"), NoEffect("other connections are served after at most 16 reads")),
     ("-C", None, NoEffect("each value has a CAS number")),
     ("-b", Some("100"), NoEffect("128 for TCP, the system's maximum for a unix socket")),
     ("-B", Some("auto"), Differs("only `auto` and `ascii`")),
