@@ -79,11 +79,20 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line() {
-        for (text, line) in [("", 1), ("a:x\nb", 2), ("a:", 1), (":x", 1), ("a:x y", 1), ("a:x\na:y", 2), ("a/b:x", 1)]
-        {
+    fn errors_name_the_line_and_no_password() {
+        for (text, line) in [
+            ("", 1),
+            ("a:secret\nb", 2),
+            ("a:secret\nsecret", 2),
+            ("a:", 1),
+            (":secret", 1),
+            ("a:secret secret", 1),
+            ("a:secret\na:secret", 2),
+            ("a/b:secret", 1),
+        ] {
             let (at, why) = Users::parse(text, b'/').unwrap_err();
             assert_eq!(at, line, "{text:?}: {why}");
+            assert!(!why.contains("secret"), "{text:?}: {why}");
         }
     }
 }

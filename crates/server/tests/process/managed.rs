@@ -60,19 +60,22 @@ fn the_manager_learns_when_the_server_is_ready_and_when_it_stops() {
 fn the_managers_sockets_are_served_and_stay_open() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // A client that comes before the server.
-    let early = TcpStream::connect(address).unwrap();
-    early.set_read_timeout(Some(PATIENCE)).unwrap();
-    for _ in 0..2 {
-        let mut server = Server::start_by(with_socket(listener.try_clone().unwrap().into(), UNUSED));
-        assert!(server.banner.contains(&address.to_string()), "{}", server.banner);
+    let connect = || {
         let client = TcpStream::connect(address).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
-        assert_eq!(exchange(&client, "get a\r\n", "END\r\n").unwrap(), "END\r\n");
+        client
+    };
+    for _ in 0..2 {
+        // A client that connects before the server starts.
+        let early = connect();
+        let mut server = Server::start_by(with_socket(listener.try_clone().unwrap().into(), UNUSED));
+        assert!(server.banner.contains(&address.to_string()), "{}", server.banner);
+        for client in [early, connect()] {
+            assert_eq!(exchange(&client, "get a\r\n", "END\r\n").unwrap(), "END\r\n");
+        }
         kill_process(server.process(), Signal::TERM).unwrap();
         assert!(server.wait().success());
     }
-    drop(early);
 
     let path = path("socket");
     let listener = UnixListener::bind(&path).unwrap();

@@ -65,13 +65,12 @@ fn a_hangup_reads_the_limits_again_and_keeps_the_values() {
     // A file with an error, and one whose limits cannot hold, change nothing, the first line
     // included.
     for (text, why) in [
-        ("shop low=7K\nnew min=1Q\n", "nothing is changed: "),
-        ("shop low=7K\nnew min=1Q\n", "tenants:2: `min=1Q`"),
-        ("shop low=7K\nnew min=8M\n", "add up to 8388608 bytes"),
+        ("shop low=7K\nnew min=1Q\n", format!("{file}:2: `min=1Q`")),
+        ("shop low=7K\nnew min=8M\n", "the min limits of all tenants add up to 8388608 bytes".to_owned()),
     ] {
         folder.write("tenants", text);
         kill_process(server.process(), Signal::HUP).unwrap();
-        server.wait_for_log(why);
+        server.wait_for_log(&format!("SIGHUP: nothing is changed: {why}"));
         assert!(tenants(&client).contains("TENANT shop min=0 low=2097152 "), "{}", tenants(&client));
     }
     assert_eq!(exchange(&client, "get shop:a\r\n", "END\r\n").unwrap(), "VALUE shop:a 0 1\r\nx\r\nEND\r\n");
