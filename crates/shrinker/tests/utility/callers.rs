@@ -54,7 +54,8 @@ fn no_victim_is_selected_inside_a_callback_or_a_scope() {
     caller.shelf.add(tree.root(), N0, 1_000);
     other.misses(tree.root(), 100);
     batches(10, &registry, tree.root(), Reclaim::KSWAPD);
-    assert!(calls.load(Relaxed) >= 3 && caller.shelf.total() < 1_000, "each callback was called");
+    // The shelf counts its counts and scans only; the other calls are those of the weigher.
+    assert!(calls.load(Relaxed) > caller.callbacks() && caller.shelf.total() < 1_000, "each callback was called");
     assert_eq!(caller.registration.stats().panics, 0);
     let before = (caller.callbacks() + other.callbacks(), other.shelf.total());
     let scope = registry.no_reclaim_scope();
