@@ -7,6 +7,9 @@
 //! never, must fail its test.
 #![forbid(unsafe_code)]
 
+#[path = "../../base/tests/hazard/mod.rs"]
+mod hazard;
+
 use lowwater_store::hash_chains::{HashChains, HashLink, Reader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -231,32 +234,26 @@ fn a_closure_of_find_may_change_the_table_and_panic() {
     let reader = Reader::enter();
     assert_eq!(table.chain(0, &reader).count(), 3);
     drop((reader, table));
-    let _ = &dropped;
+    wait_for(&dropped, 6);
 }
 
 /// A leaked reader keeps the objects that it may see for good.
 #[test]
 fn a_leaked_reader_outlives_its_thread() {
     // In a separate process, because no object that chains retire is dropped afterwards.
-    if std::env::var_os("LOWWATER_LEAKS_A_READER").is_none() {
-        let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_leaked_reader_outlives_its_thread"])
-            .env("LOWWATER_LEAKS_A_READER", "1")
-            .env("ASAN_OPTIONS", "detect_leaks=0")
-            .status();
-        return assert!(child.unwrap().success());
-    }
-    let table: &'static HashChains<Name> = Box::leak(Box::new(HashChains::new(1)));
-    let dropped: Arc<AtomicUsize> = Arc::default();
-    insert(table, counted(7, &dropped));
-    let found = std::thread::spawn(move || {
-        let reader: &'static Reader = Box::leak(Box::new(Reader::enter()));
-        table.find(0, reader, |name| name.key == 7).unwrap()
+    hazard::in_a_process("a_leaked_reader_outlives_its_thread", || {
+        let table: &'static HashChains<Name> = Box::leak(Box::new(HashChains::new(1)));
+        let dropped: Arc<AtomicUsize> = Arc::default();
+        insert(table, counted(7, &dropped));
+        let found = std::thread::spawn(move || {
+            let reader: &'static Reader = Box::leak(Box::new(Reader::enter()));
+            table.find(0, reader, |name| name.key == 7).unwrap()
+        });
+        let found = found.join().unwrap();
+        assert!(table.remove(0, &found));
+        for _ in 0..10_000 {
+            drop(Reader::enter());
+        }
+        assert_eq!((dropped.load(Ordering::Relaxed), found.key), (0, 7));
     });
-    let found = found.join().unwrap();
-    assert!(table.remove(0, &found));
-    for _ in 0..10_000 {
-        drop(Reader::enter());
-    }
-    assert_eq!((dropped.load(Ordering::Relaxed), found.key), (0, 7));
 }
