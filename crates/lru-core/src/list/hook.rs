@@ -65,13 +65,6 @@ impl Hook {
         !self.home.load(Ordering::Relaxed).is_null()
     }
 
-    /// Returns whether the object is on a list other than an `Isolated` or `EagerListLru`.
-    pub(crate) fn is_on_a_list(&self) -> bool {
-        // Relaxed: a result that may be outdated orders nothing.
-        let home = self.home.load(Ordering::Relaxed);
-        !home.is_null() && home != Self::PRIVATE
-    }
-
     /// Returns the list to which the object was added; null if it is on none.
     #[inline]
     pub(crate) fn home(&self) -> *mut ListHome {

@@ -41,11 +41,9 @@ impl<T: Linked> ListLru<T> {
     /// ```
     pub fn add_batch(&self, items: &mut Isolated<T>, memcg: &Memcg, node: NodeId) -> Result<u64, AllocError> {
         let mut added = 0;
-        while let Some(oldest) = items.first() {
+        while items.first().is_some() {
             let guard = pin();
-            // SAFETY: `items` owns its items, so they are live.
-            let object = unsafe { oldest.at.as_ref() };
-            let mut list = match self.raw.lock_to_add(object, memcg, node, false, &guard) {
+            let mut list = match self.raw.lock_to_add(None, memcg, node, false, &guard) {
                 Ok(list) => list,
                 Err(Refused::Linked | Refused::NoMemory | Refused::Full) => return Err(AllocError),
             };

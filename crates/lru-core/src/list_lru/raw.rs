@@ -219,10 +219,12 @@ impl RawListLru {
     }
 
     /// Locks the list to which an object of `memcg` is added: the group's own list, created now if
-    /// necessary, or the nearest ancestor's. `missed`: the caller has found the lock taken already.
+    /// necessary, or the nearest ancestor's. No list is created for an `object` that is linked;
+    /// `None` stands for the objects of a batch, which are on an `Isolated`. `missed`: the caller
+    /// has found the lock taken already.
     pub(super) fn lock_to_add<'a>(
         &'a self,
-        object: &Hook,
+        object: Option<&Hook>,
         memcg: &Memcg,
         node: NodeId,
         mut missed: bool,
@@ -253,9 +255,8 @@ impl RawListLru {
                         continue; // The list was idle, or a shard, and is out of the table by now.
                     }
                 }
-                // Do not create a list for an object that cannot be added to it. (An object on an
-                // `Isolated` passes, since `add_batch` comes here with such objects.)
-                None if object.is_on_a_list() => return Err(Refused::Linked),
+                // Do not create a list for an object that cannot be added to it.
+                None if object.is_some_and(Hook::is_linked) => return Err(Refused::Linked),
                 None if may_populate => match self.populate(group, node, guard) {
                     Ok(()) => continue,
                     Err(Unpopulated::Closed) => {}

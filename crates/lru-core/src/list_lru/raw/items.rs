@@ -60,7 +60,7 @@ impl RawListLru {
         guard: &Guard,
     ) -> Result<(), Refused> {
         // SAFETY: the caller owns the object, so it is live.
-        let list = self.lock_to_add(unsafe { object.at.as_ref() }, memcg, node, missed, guard)?;
+        let list = self.lock_to_add(Some(unsafe { object.at.as_ref() }), memcg, node, missed, guard)?;
         #[cfg(lowwater_loom)]
         if crate::mutated!("bit_of_the_passed") && *list.memcg() != *memcg {
             return self.add_and_announce_for(memcg, list, object);

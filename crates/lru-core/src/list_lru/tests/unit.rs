@@ -212,6 +212,9 @@ fn an_isolated_item_cannot_be_added_or_removed() {
     lru.walk_one(tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
     assert!(lru.del(&it).is_none());
     assert!(matches!(lru.add(it.clone(), tree.root(), N0), Err(AddError::Linked(_))));
+    let other = ListLru::<Item>::new();
+    let add = || other.add(it.clone(), tree.root(), N0).map_err(|error| matches!(error, AddError::Linked(_)));
+    assert_eq!(fault::after(0, add), (Err(true), false), "refused before a list is allocated");
     assert_eq!(private.len(), 1);
     drop(private.pop());
     lru.add(it.clone(), tree.root(), N0).unwrap();
@@ -368,8 +371,8 @@ fn the_table_stays_small_while_groups_come_and_go() {
         let it = item(i);
         lru.add(it.clone(), &group, N0).unwrap();
         lru.del(&it).unwrap();
-        group.offline().unwrap();
         largest = largest.max(lru.footprint().get());
+        group.offline().unwrap();
     }
     let two_pairs = {
         let fresh = ListLru::<Item>::new();
@@ -377,8 +380,7 @@ fn the_table_stays_small_while_groups_come_and_go() {
         fresh.add(item(0), &group, N0).unwrap();
         fresh.footprint().get()
     };
-    // A slack of eight slots; a table that kept a slot for each removed list would exceed it.
-    assert!(largest <= two_pairs + 64, "{largest} bytes for two pairs at a time, that need {two_pairs}");
+    assert_eq!(largest, two_pairs, "a table keeps no slot for a removed list");
 }
 
 #[test]
