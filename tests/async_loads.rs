@@ -334,22 +334,23 @@ async fn tasks_that_request_each_others_keys_do_not_deadlock() {
 #[tokio::test]
 async fn a_thread_and_a_task_that_request_each_others_keys_do_not_deadlock() {
     let cache = cache();
-    let (entered, goes) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    // Each side requests the other's key when both are inside their loads.
+    let ((first, first_begun), (second, second_begun)) = (oneshot::channel(), oneshot::channel());
     let thread = {
-        let (cache, entered) = (cache.clone(), Arc::clone(&entered));
+        let cache = cache.clone();
         std::thread::spawn(move || {
             cache.get_or_insert_with(1, || {
-                entered.notify_one();
+                first.send(()).unwrap();
+                second_begun.blocking_recv().unwrap();
                 cache.get_or_insert_with(2, || 20)
             })
         })
     };
-    entered.notified().await;
+    first_begun.await.unwrap();
     let load = async {
-        goes.notified().await;
+        second.send(()).unwrap();
         cache.get_or_insert_with_async(1, async { 10 }).await
     };
-    goes.notify_one();
     let value = tokio::time::timeout(Duration::from_secs(60), cache.get_or_insert_with_async(2, load)).await;
     assert!(value.is_ok(), "no deadlock");
     tokio::task::spawn_blocking(move || thread.join().unwrap()).await.unwrap();

@@ -507,7 +507,7 @@ fn a_panicking_tree_hook_does_not_end_the_housekeeper() {
     impl lowwater_lru_core::OfflineHook for Panics {
         fn offline(&self, dying: &lowwater::Memcg, parent: &lowwater::Memcg) {
             // It may call any function of the tree.
-            assert!(parent.children().iter().all(|child| child != dying) || parent.is_online());
+            assert!(parent.children().iter().all(|child| child != dying) && parent.is_online());
             if self.0.fetch_add(1, SeqCst) == 0 {
                 std::panic::panic_any(Grenade);
             }

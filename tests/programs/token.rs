@@ -61,9 +61,10 @@ impl Token {
     /// Creates a token; `dropping` is the callback that its `Drop` enters.
     pub fn new(tag: Tag, dropping: Callback) -> Self {
         let id = NEXT.fetch_add(1, SeqCst);
-        if LEDGER[id % LIVES].swap(ALIVE, SeqCst) != 0 {
+        if id >= LIVES {
             fail("the ledger is full");
         }
+        LEDGER[id].store(ALIVE, SeqCst);
         KINDS[id].store(dropping as u8, SeqCst);
         let canary = CANARY ^ id as u64;
         Self { tag, canary, id, own: Box::new(canary), dropping }
