@@ -122,7 +122,7 @@ struct Tenant {
 pub enum TenantError {
     /// The number of tenants, with ended ones whose entries are still being removed, is at its
     /// bound.
-    #[error("there are {0} tenants already, and none of them is idle: raise `count_max`, or shorten `idle_time`")]
+    #[error("there are {0} tenants, counting ended ones with entries: raise `count_max`, or shorten `idle_time`")]
     Full(usize),
     /// The tenant's group is being dropped, as it was idle or by the program, and its entries are
     /// still being removed.
