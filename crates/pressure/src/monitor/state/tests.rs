@@ -291,7 +291,11 @@ fn a_trim_that_takes_long_does_not_stop_the_control_groups_limit() {
     state.freed(ByteSize::new(50));
     let watched = state.take_watched(S, true).unwrap();
     state.seen(S, watched, reading(Level::Critical, 100));
-    assert_eq!(state.stats().ceiling.get(), 700, "urgent: the next trim is due twice its duration after S, too late to wait for it");
+    assert_eq!(
+        state.stats().ceiling.get(),
+        700,
+        "urgent: the next trim is due twice its duration after S, too late to wait for it"
+    );
 }
 
 #[test]
