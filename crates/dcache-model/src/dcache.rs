@@ -249,7 +249,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// If the table of buckets would exceed the address space.
+    /// If the table of buckets would exceed the address space, or the policy panics.
     pub fn build(self) -> Dcache {
         let chains = HashChains::new(self.buckets);
         let ghosts = if self.policy.has_own_lists() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };

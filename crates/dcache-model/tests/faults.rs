@@ -131,7 +131,11 @@ fn a_backend_that_panics_in_any_change_keeps_no_lock() {
             None
         }));
         let mount = &fixture.mount;
-        let calls: [(&str, &dyn Fn()); 7] = [
+        let directory = mount.lookup(b"/d").unwrap().unwrap();
+        let watch = mount.watch(b"/e").unwrap();
+        let calls: [(&str, &dyn Fn()); 9] = [
+            ("lookup", &|| drop(directory.child(b"missing").unwrap())),
+            ("lookup", &|| drop(watch.directory().child(b"missing").unwrap())),
             ("lookup", &|| drop(mount.lookup(b"/d/absent").unwrap())),
             ("lookup", &|| drop(mount.lookup(b"/d/file").unwrap())),
             ("create", &|| drop(mount.create(b"/d/made").unwrap())),
@@ -149,7 +153,9 @@ fn a_backend_that_panics_in_any_change_keeps_no_lock() {
             armed.store(0, Relaxed);
             fixture.assert_valid();
         }
+        assert_eq!(died >= 4, place == "lookup", "{died} calls panicked at {place}");
         assert!(died > 0, "no call panicked at {place}");
+        drop((directory, watch));
         fixture.assert_usable();
     }
 }
@@ -237,6 +243,7 @@ fn wrong_inode_numbers_and_kinds_affect_only_their_mount() {
         let _ = mount.rename(path, b"/d/renamed");
         let _ = mount.link(b"/d/renamed", path).map(drop);
         let _ = mount.readdir(path);
+        let _ = mount.lookup(b"/d").map(|directory| directory.map(|directory| directory.child(path).map(drop)));
         let _ = mount.unlink(path);
         let _ = mount.rmdir(path);
         fixture.assert_valid();
@@ -246,4 +253,45 @@ fn wrong_inode_numbers_and_kinds_affect_only_their_mount() {
     let Fixture { mount, dcache, .. } = fixture;
     drop(mount);
     assert_eq!(dcache.statistics().nr_dentry, 0);
+}
+
+#[test]
+fn another_mount_may_be_dropped_in_a_call_of_the_backend() {
+    let (tell, told) = mpsc::channel();
+    let test = std::thread::spawn(move || {
+        let others: Arc<Mutex<Vec<Mount>>> = Arc::default();
+        let theirs = Arc::clone(&others);
+        let fixture = Fixture::honest(Box::new(move |_, _| {
+            let other = theirs.lock().unwrap().pop();
+            drop(other);
+            None
+        }));
+        let mount = &fixture.mount;
+        let calls: [&dyn Fn(); 5] = [
+            &|| assert!(mount.lookup(b"/d/absent").unwrap().is_none()),
+            &|| drop(mount.create(b"/d/made").unwrap()),
+            &|| drop(mount.link(b"/d/file", b"/d/linked").unwrap()),
+            &|| mount.rename(b"/d/other", b"/e/moved").unwrap(),
+            &|| mount.unlink(b"/d/file").unwrap(),
+        ];
+        for call in calls {
+            let memory = Memory::new();
+            memory.create_path(b"/a/b", Kind::File).unwrap();
+            let other = fixture.dcache.mount(Arc::new(memory), &fixture.registry, fixture._tree.root()).unwrap();
+            assert!(other.lookup(b"/a/b").unwrap().is_some() && other.lookup(b"/a/c").unwrap().is_none());
+            others.lock().unwrap().push(other);
+            call();
+            assert!(others.lock().unwrap().is_empty(), "the backend was not called");
+            // No name of the dropped mount is counted.
+            fixture.assert_valid();
+        }
+        fixture.assert_usable();
+        tell.send(()).unwrap();
+    });
+    assert_ne!(
+        told.recv_timeout(PATIENCE / 2),
+        Err(mpsc::RecvTimeoutError::Timeout),
+        "a drop waits for its own thread"
+    );
+    test.join().unwrap();
 }

@@ -63,6 +63,36 @@ impl NegativePolicy for Busy {
     }
 }
 
+/// Panics in `has_own_lists`, which is called when the cache is built.
+#[derive(Debug)]
+struct PanicsAtOnce(Arc<PolicyCalls>);
+
+impl NegativePolicy for PanicsAtOnce {
+    fn name(&self) -> &'static str {
+        "panics at once"
+    }
+    fn has_own_lists(&self) -> bool {
+        // Another cache may be built inside of the call.
+        fixture(builder()).ends_well();
+        self.0.calls.fetch_add(1, Relaxed);
+        panic!("the policy's own fault");
+    }
+    fn negative_added(&self, _: &NewNegative<'_>) {}
+    fn bound(&self, _: BoundInputs) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_policy_that_panics_in_build_is_dropped() {
+    within("a build", || {
+        let shared = Arc::new(PolicyCalls::default());
+        let builder = builder().policy(PanicsAtOnce(shared.clone()));
+        assert!(catch_unwind(AssertUnwindSafe(|| builder.build())).is_err());
+        assert_eq!((shared.calls.load(Relaxed), Arc::strong_count(&shared)), (1, 1));
+    });
+}
+
 fn busy() -> (Arc<PolicyCalls>, crate::Fixture) {
     let shared = Arc::new(PolicyCalls::default());
     let fixture = fixture(builder().policy(Busy(shared.clone())));
