@@ -40,7 +40,8 @@ pub enum AdaptError {
 
 /// Makes `cache` share the budget of `runtime`, under this name: its bytes are charged to a group
 /// of that path, and the runtime evicts from it when the memory is worth more elsewhere. Bytes that
-/// it holds already are charged at once.
+/// it holds already are charged at once. Aborts the process if there is no memory for the group's
+/// path or the handle.
 ///
 /// ```
 /// # #[cfg(feature = "quick_cache")]

@@ -6,6 +6,9 @@
 //! A change must ensure that each fault is followed by a check of the bytes: the charge against the
 //! weight, or the usage against the budget. `docs/HAZARDS.md` quotes names of these tests.
 
+#[path = "../../base/tests/hazard/mod.rs"]
+mod hazard;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -349,4 +352,108 @@ fn an_entry_that_leaves_during_an_eviction_and_an_insert_leaves_an_exact_weight(
     assert_eq!(cache.weight(), ByteSize::new(WEIGHT), "of entry 2");
     cache.shrink_to(ByteSize::ZERO);
     assert_eq!(cache.weight(), ByteSize::ZERO);
+}
+
+type Plain = Weighed<lru::LruCache<u64, Vec<u8>>>;
+
+fn plain() -> Plain {
+    Weighed::new(lru::LruCache::unbounded(), |_, value: &Vec<u8>| value.capacity())
+}
+
+#[test]
+fn a_cache_may_be_used_and_dropped_late_on_a_thread() {
+    hazard::at_the_end_of_a_thread("adapted caches", || {
+        let runtime = runtime();
+        let cache = adapt(&runtime, "lru", plain()).unwrap();
+        let owned = Arc::new(());
+        let owns = Arc::clone(&owned);
+        let closures = evict_by(move || Arc::strong_count(&owns) * BLOCK, |_| ());
+        let closures = adapt(&runtime, "closures", closures).unwrap();
+        cache.update(|cache| drop(cache.insert(1, vec![0; BLOCK])));
+        Box::new(move || {
+            cache.update(|cache| drop(cache.insert(2, vec![0; BLOCK])));
+            assert_eq!(cache.weight(), ByteSize::from(2 * BLOCK));
+            closures.settle();
+            assert!(closures.charged() >= ByteSize::from(2 * BLOCK));
+            runtime.reclaim(cache.group(), BUDGET);
+            assert_eq!(cache.weight(), ByteSize::ZERO);
+            cache.update(|cache| drop(cache.insert(3, vec![0; BLOCK])));
+            drop((cache, closures));
+            runtime.tree().drain_stock();
+            assert_eq!((runtime.root().usage(), Arc::strong_count(&owned)), (ByteSize::ZERO, 1));
+        })
+    });
+}
+
+/// A cache that drops its own handle, and those of other caches, in each of its methods.
+struct DropsHandles(Arc<Mutex<Vec<Box<dyn Send>>>>, AtomicU64);
+
+impl DropsHandles {
+    fn drop_one(&self) {
+        let handle = self.0.lock().unwrap().pop();
+        drop(handle);
+    }
+}
+
+impl Evict for DropsHandles {
+    fn weight(&self) -> ByteSize {
+        self.drop_one();
+        ByteSize::new(self.1.load(Ordering::Relaxed))
+    }
+
+    fn shrink_to(&self, target: ByteSize) {
+        self.drop_one();
+        self.1.fetch_min(target.get(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_cache_may_be_dropped_in_a_callback() {
+    hazard::within("drops", || {
+        let runtime = runtime();
+        let handles: Arc<Mutex<Vec<Box<dyn Send>>>> = Arc::default();
+        let owned = Arc::new(());
+        let drops = DropsHandles(Arc::clone(&handles), AtomicU64::new(MIB));
+        let own = adapt(&runtime, "own", drops).unwrap();
+        for n in 0..20 {
+            let lru = adapt(&runtime, &format!("lru {n}"), plain()).unwrap();
+            lru.update(|lru| drop(lru.insert(n, vec![0; BLOCK])));
+            let owns = Arc::clone(&owned);
+            let closures = evict_by(move || Arc::strong_count(&owns) * BLOCK, |_| ());
+            let closures = adapt(&runtime, "closures", closures).unwrap();
+            handles.lock().unwrap().extend([Box::new(lru) as Box<dyn Send>, Box::new(closures)]);
+            // In the caller's update, and in a scan.
+            own.update(|own| own.1.store(MIB, Ordering::Relaxed));
+            runtime.reclaim(runtime.root(), ByteSize::kib(64));
+        }
+        let group = own.group().clone();
+        // The last of them is the cache's own handle, which the cache drops inside a scan.
+        handles.lock().unwrap().insert(0, Box::new(own));
+        let begun = Instant::now();
+        while !handles.lock().unwrap().is_empty() || runtime.root().usage() > ByteSize::ZERO {
+            runtime.reclaim(runtime.root(), BUDGET);
+            runtime.tree().drain_stock();
+            assert!(
+                begun.elapsed() < PATIENCE / 2,
+                "{} are left, {} charged",
+                handles.lock().unwrap().len(),
+                group.usage()
+            );
+        }
+        assert_eq!((Arc::strong_count(&handles), Arc::strong_count(&owned)), (1, 1), "a cache was kept");
+    });
+}
+
+#[test]
+fn weights_at_their_maximum_saturate() {
+    let cache = Weighed::new(lru::LruCache::unbounded(), |_, _: &u64| u64::MAX);
+    (0..3).for_each(|n| drop(cache.insert(n, n)));
+    assert_eq!(cache.weight(), ByteSize::MAX);
+    assert!(cache.remove_with(|lru| lru.pop_entry(&1)).is_some());
+    // The sum has lost the weight of the other two: they stay until the cache evicts again.
+    cache.shrink_to(ByteSize::ZERO);
+    assert_eq!((cache.weight(), cache.with(|lru| lru.len())), (ByteSize::ZERO, 2));
+    assert!(cache.insert(4, 4).is_none());
+    cache.shrink_to(ByteSize::ZERO);
+    assert_eq!((cache.weight(), cache.with(|lru| lru.len())), (ByteSize::ZERO, 2));
 }
