@@ -282,6 +282,12 @@ fn a_shared_value_that_panics_when_it_is_dropped_is_dropped_once() {
     drop(first);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(second))).is_err());
     assert_eq!(dropped.load(Relaxed), 1);
+    // Dropped inside the drop of another one.
+    let inner = CompactBytes::share(Arc::new(Panics(dropped.clone())), 1);
+    let outer = CompactBytes::share(Arc::new(inner.clone()), 1);
+    drop(inner);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(outer))).is_err());
+    assert_eq!((dropped.load(Relaxed), Arc::strong_count(&dropped)), (2, 1));
 }
 
 #[test]

@@ -6,7 +6,10 @@
 
 use crate::common::{at_the_end_of_a_thread, within};
 use crate::leaks::{entry, item, name, put, Entry, Item, Name};
+use lowwater_base::compact_bytes::CompactBytes;
 use lowwater_base::fallible::TryArc;
+use lowwater_base::ZeroedAtomics;
+use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::{linked, AddError, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
 use lowwater_rcu::{pin, Guard, RcuCell};
 use lowwater_store::hash_chains::{HashChains, HashLink, Reader};
@@ -223,7 +226,9 @@ fn world() -> Box<dyn Any + Send> {
     let slot = slab.alloc(entry(1), N0).ok().expect("memory");
     let cell = RcuCell::new();
     cell.replace(None, String::from("value"), &pin());
-    Box::new((index, slots, (other, twice), table, (lists, some, refused, tree), (slab, slot), cell))
+    let memory = (ZeroedAtomics::try_new(1_000), CompactBytes::share(Arc::new(String::from("shared")), 1));
+    let values = (cell, memory, Fixed::with_current(2, || N0));
+    Box::new((index, slots, (other, twice), table, (lists, some, refused, tree), (slab, slot), values))
 }
 
 #[test]
