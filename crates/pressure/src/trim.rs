@@ -50,7 +50,7 @@ pub struct Trim {
 
 impl Trim {
     /// Creates a trim that calls `hook`, on the pressure monitor's own thread. While the hook runs,
-    /// the monitor reads no source of pressure.
+    /// the monitor reads no source of pressure. Aborts the process if there is no memory for `hook`.
     ///
     /// The memory must have been returned when the hook returns. With
     /// [`MonitorConfig::resident_max`](super::MonitorConfig::resident_max) a hook that returns none

@@ -62,7 +62,8 @@ impl RegistryConfig {
     }
 
     /// Configures the nodes of `topology`; policy [`Fair`], 1,024 objects and 500 us for direct
-    /// reclaim, and with `std` the system's clock.
+    /// reclaim, and with `std` the system's clock. A panic of `topology` reaches the caller of
+    /// [`Registry::with_config`](crate::Registry::with_config).
     pub fn with_topology(topology: Arc<dyn Topology>) -> Self {
         #[cfg(feature = "std")]
         let clock = Some(Arc::new(crate::work::SystemClock::default()) as Arc<dyn Clock>);

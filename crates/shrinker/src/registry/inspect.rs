@@ -18,7 +18,7 @@ use crate::stats::RegistryStats;
 
 impl Registry {
     /// Returns the current state of the shrinkers and the map, without calling a shrinker.
-    /// O(shrinkers + live pairs).
+    /// O(shrinkers + live pairs). Aborts the process if there is no memory for the statistics.
     pub fn snapshot(&self) -> RegistryStats {
         let shrinkers = self.core.shrinker_stats();
         let (live_pairs, live_groups) = self.core.map.live();
