@@ -259,29 +259,31 @@ fn wrong_inode_numbers_and_kinds_affect_only_their_mount() {
 fn another_mount_may_be_dropped_in_a_call_of_the_backend() {
     let (tell, told) = mpsc::channel();
     let test = std::thread::spawn(move || {
-        let others: Arc<Mutex<Vec<Mount>>> = Arc::default();
-        let theirs = Arc::clone(&others);
-        let fixture = Fixture::honest(Box::new(move |_, _| {
-            let other = theirs.lock().unwrap().pop();
+        let next: Arc<Mutex<Option<(&str, Mount)>>> = Arc::default();
+        let theirs = Arc::clone(&next);
+        let fixture = Fixture::honest(Box::new(move |what, _| {
+            let other = theirs.lock().unwrap().take_if(|(place, _)| *place == what);
             drop(other);
             None
         }));
         let mount = &fixture.mount;
-        let calls: [&dyn Fn(); 5] = [
-            &|| assert!(mount.lookup(b"/d/absent").unwrap().is_none()),
-            &|| drop(mount.create(b"/d/made").unwrap()),
-            &|| drop(mount.link(b"/d/file", b"/d/linked").unwrap()),
-            &|| mount.rename(b"/d/other", b"/e/moved").unwrap(),
-            &|| mount.unlink(b"/d/file").unwrap(),
+        let calls: [(&str, &dyn Fn()); 6] = [
+            ("lookup", &|| assert!(mount.lookup(b"/d/absent").unwrap().is_none())),
+            ("create", &|| drop(mount.create(b"/d/made").unwrap())),
+            ("linked", &|| drop(mount.link(b"/d/file", b"/d/linked").unwrap())),
+            ("rename", &|| mount.rename(b"/d/other", b"/e/moved").unwrap()),
+            // A directory, whose rename locks out others.
+            ("renamed", &|| mount.rename(b"/slow", b"/e/slow").unwrap()),
+            ("remove", &|| mount.unlink(b"/d/file").unwrap()),
         ];
-        for call in calls {
+        for (place, call) in calls {
             let memory = Memory::new();
             memory.create_path(b"/a/b", Kind::File).unwrap();
             let other = fixture.dcache.mount(Arc::new(memory), &fixture.registry, fixture._tree.root()).unwrap();
             assert!(other.lookup(b"/a/b").unwrap().is_some() && other.lookup(b"/a/c").unwrap().is_none());
-            others.lock().unwrap().push(other);
+            *next.lock().unwrap() = Some((place, other));
             call();
-            assert!(others.lock().unwrap().is_empty(), "the backend was not called");
+            assert!(next.lock().unwrap().is_none(), "the backend was not called");
             // No name of the dropped mount is counted.
             fixture.assert_valid();
         }
