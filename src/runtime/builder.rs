@@ -150,7 +150,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the topology of NUMA nodes; read from the system by default.
+    /// Sets the topology of NUMA nodes; read from the system by default. A panic of it reaches the
+    /// caller of [`build`](Self::build). It must not use an object of this runtime: see [`Topology`].
     pub fn topology(mut self, topology: Arc<dyn Topology>) -> Self {
         self.topology = Some(topology);
         self
@@ -327,7 +328,8 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// [`RuntimeBuildError`], if a choice is invalid, a pressure file cannot be opened, or a thread
-    /// does not start. The message names the choice or the file.
+    /// does not start. The message names the choice or the file. Aborts the process if there is no
+    /// memory.
     pub fn build(mut self) -> Result<Runtime, RuntimeBuildError> {
         if self.auto_pressure {
             self.monitor().auto = true;

@@ -7,13 +7,18 @@
 //! tested in `tests/faults_cache.rs`, one in a load in `tests/loads.rs`. docs/HAZARDS.md names the
 //! tests.
 
-use crate::common::within;
+use crate::common::{within, PATIENCE};
 use crate::{assert_whole, cache, filled, runtime, Numbers};
-use lowwater::cache::{Computed, Meta, Op, Visit};
-use lowwater::{ByteSize, Runtime};
+use lowwater::cache::{CacheBuilder, Computed, Current, Meta, Op, TenantKey, Visit};
+use lowwater::pressure::{BackgroundReclaim, MonitoredReclaimer, Trim, Watermarks};
+use lowwater::runtime::{ManualClock, RuntimeBuilder, RuntimeStats, TenantGroups, TenantGroupsBuilder};
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, CallbackScope, Reclaimer, Runtime};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Uses a cache and its runtime in one of 14 ways, which `n` selects.
 fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
@@ -225,4 +230,141 @@ fn a_load_may_drop_another_handle_of_its_cache() {
         assert_eq!((value, cache.len()), (vec![1], 1));
         assert_whole(&runtime, &cache);
     });
+}
+
+/// One object of each type of a runtime that a callback may drop, and that has no other test of it.
+#[expect(dead_code, reason = "it is there to be dropped")]
+struct Parts {
+    clock: ManualClock,
+    builders: (RuntimeBuilder, CacheBuilder<u64, Vec<u8>>, TenantGroupsBuilder),
+    stats: RuntimeStats,
+    tenants: TenantGroups,
+    reclaimer: MonitoredReclaimer,
+    key: TenantKey<u64>,
+    refused: lowwater::InsertError<Vec<u8>>,
+}
+
+/// The table of groups owns `token` by its function.
+fn parts(cache: &Numbers, clock: &ManualClock, token: &Arc<()>) -> Parts {
+    let runtime = cache.runtime();
+    let token = Arc::clone(token);
+    let owns = move |_: &str, _: &lowwater::Memcg| assert!(Arc::strong_count(&token) > 1);
+    let named = Cache::<TenantKey<u64>, u64>::builder(runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let reclaimer = Reclaimer::start(runtime.registry(), Arc::new(Fixed::new(1)), Watermarks::RELATIVE).unwrap();
+    Parts {
+        clock: clock.clone(),
+        builders: (
+            Runtime::builder().clock(clock).trim(Trim::new(|| ())),
+            Cache::builder(runtime).name("in a callback"),
+            runtime.tenant_groups("others").setup(owns.clone()),
+        ),
+        stats: runtime.stats(),
+        tenants: runtime.tenant_groups("tenants").count_max(2).idle_time(Duration::ZERO).setup(owns).build().unwrap(),
+        reclaimer: Arc::new(reclaimer).into(),
+        key: named.tenant(runtime.root()).unwrap().key(1),
+        refused: cache.insert(1, vec![0; 1 << 23]).unwrap_err(),
+    }
+}
+
+#[test]
+fn all_parts_of_a_runtime_may_be_used_and_dropped_in_a_callback() {
+    within("parts", || {
+        let clock = ManualClock::new();
+        let builder = Runtime::builder().budget(ByteSize::mib(4)).topology(Arc::new(Fixed::new(1)));
+        let runtime = builder.clock(&clock).build().unwrap();
+        let (all, token) = (Arc::new(Mutex::new(Vec::new())), Arc::new(()));
+        let take = |all: &Mutex<Vec<Parts>>| {
+            let Some(parts) = all.lock().unwrap().pop() else { return };
+            parts.clock.advance(Duration::from_millis(1));
+            (0..4).for_each(|n| _ = parts.tenants.get_or_shared(&format!("{n}")));
+            parts.reclaimer.reclaim_to(parts.tenants.parent(), ByteSize::ZERO);
+            drop(parts);
+        };
+        let [in_listener, in_weigher, in_setup] = [(); 3].map(|()| Arc::clone(&all));
+        let cache: Numbers = Cache::builder(&runtime)
+            .eviction_listener(move |_, _, _| take(&in_listener))
+            .weigher(move |_, value: &Vec<u8>| {
+                take(&in_weigher);
+                ByteSize::new(value.capacity() as u64)
+            })
+            .build()
+            .unwrap();
+        let table = runtime.tenant_groups("set up").setup(move |_, _| take(&in_setup)).build().unwrap();
+        let load = || {
+            take(&all);
+            vec![2]
+        };
+        let compute = |_: Option<Current<'_, u64, Vec<u8>>>| {
+            take(&all);
+            Op::Remove
+        };
+        // Each callback takes one of them: the weigher, the listener on this thread, a load, a
+        // compute, a visit, the function of a table, the listener in reclaim.
+        let callbacks: [&dyn Fn(u64); 7] = [
+            &|n| drop(cache.insert(n, vec![1])),
+            &|n| drop(cache.remove(&n)),
+            &|n| assert_eq!(cache.get_or_insert_with(n, load), [2]),
+            &|n| drop(cache.entry(n).and_compute(compute)),
+            &|_| cache.visit(&mut Visit::new(), |_, _| take(&all)),
+            &|n| drop(table.get(&format!("{n}"))),
+            &|_| _ = runtime.drop_caches(),
+        ];
+        for n in 0..20 {
+            for callback in callbacks {
+                cache.insert(1 << 32 | n, vec![1]).unwrap();
+                let one = parts(&cache, &clock, &token);
+                all.lock().unwrap().push(one);
+                callback(n);
+                // The reclaimer may have taken it, or the entries that are to be evicted.
+                let start = std::time::Instant::now();
+                while Arc::strong_count(&token) > 1 {
+                    assert!(start.elapsed() < PATIENCE / 2, "no callback took it, or a function was kept");
+                    runtime.drop_caches();
+                }
+            }
+        }
+        drop(table);
+        assert_whole(&runtime, &cache);
+    });
+}
+
+#[test]
+fn a_panic_in_a_load_of_a_name_space_keeps_no_key_and_no_charge() {
+    within("name spaces", || {
+        let runtime = runtime(ByteSize::mib(4));
+        let tenant = runtime.group("tenant").unwrap();
+        let cache = Cache::<TenantKey<u64>, u64>::builder(&runtime).weigher(|_, _| ByteSize::kib(1)).build().unwrap();
+        let view = cache.tenant(&tenant).unwrap();
+        let panics = || -> u64 { panic!("the load's own fault") };
+        let loads: [&dyn Fn(); 5] = [
+            &|| _ = view.get_or_insert_with(1, panics),
+            &|| _ = view.try_get_or_insert_with(1, || Ok::<_, ()>(panics())),
+            &|| _ = view.entry(1).and_compute(|_| Op::Put(panics())),
+            &|| _ = view.get_or_load_many([1, 2], |_| Ok::<_, ()>(vec![panics()])),
+            // One value for two keys.
+            &|| _ = view.get_or_load_many([1, 2], |_| Ok::<_, ()>(vec![7])),
+        ];
+        for (n, load) in loads.iter().enumerate() {
+            assert!(catch_unwind(AssertUnwindSafe(load)).is_err(), "load {n}");
+            assert!(!view.contains_key(&1) && !view.contains_key(&2) && !CallbackScope::is_inside());
+            runtime.tree().drain_stock();
+            assert_eq!(tenant.usage(), ByteSize::ZERO, "load {n}");
+            // Another thread would wait for a load that is left in flight.
+            std::thread::scope(|s| s.spawn(|| assert_eq!(view.get_or_insert_with(1, || 5), 5)).join().unwrap());
+            assert_eq!(view.remove(&1), Some(5));
+        }
+    });
+}
+
+#[test]
+fn a_thread_function_that_panics_leaves_its_callback_scope() {
+    let runtime = runtime(ByteSize::mib(4));
+    let reclaimer = Reclaimer::start(runtime.registry(), Arc::new(Fixed::new(1)), Watermarks::RELATIVE).unwrap();
+    let reclaimer = MonitoredReclaimer::from(Arc::new(reclaimer));
+    let mut thread = || {
+        assert!(!reclaimer.can_join());
+        panic!("the thread's own fault");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| reclaimer.run_thread(&mut thread))).is_err());
+    assert!(reclaimer.can_join() && !CallbackScope::is_inside());
 }

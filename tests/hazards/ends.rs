@@ -255,7 +255,11 @@ fn an_inconsistent_topology_leaves_a_whole_cache_or_no_runtime() {
             let built = catch_unwind(AssertUnwindSafe(|| {
                 Runtime::builder().budget(ByteSize::kib(512)).topology(liar.clone()).build()
             }));
-            let Ok(Ok(runtime)) = built else { return };
+            assert_eq!(built.is_err(), liar.cpus.is_none(), "a panic reaches the caller");
+            let Ok(Ok(runtime)) = built else {
+                // No thread was started, and nothing keeps the topology.
+                return assert_eq!(Arc::strong_count(&liar), 1);
+            };
             let cache = filled(&runtime, 1000);
             for n in 0..6_000 {
                 let _ = cache.insert(n, vec![1; 100]);

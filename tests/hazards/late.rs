@@ -6,7 +6,8 @@
 use crate::common::at_the_end_of_a_thread;
 use crate::{assert_whole, cache, filled, runtime};
 use lowwater::cache::{Op, TenantKey, Visit};
-use lowwater::{ByteSize, Cache, Charged};
+use lowwater::pressure::{BackgroundReclaim, MonitoredReclaimer, Watermarks};
+use lowwater::{ByteSize, Cache, Charged, Reclaimer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +94,35 @@ fn caches_and_runtimes_may_be_dropped_late_on_a_thread() {
             let own = Charged::new(5, runtime.charge_guard(&tenant, ByteSize::kib(3)).unwrap());
             drop((cache, runtime));
             drop((own.clone(), held, charge, key, own, tenant));
+        })
+    });
+    at_the_end_of_a_thread("clocks, tables of groups, reclaimers", || {
+        let clock = lowwater::runtime::ManualClock::new();
+        let runtime = lowwater::Runtime::builder().budget(ByteSize::mib(4)).clock(&clock).build().unwrap();
+        let cache = cache(&runtime);
+        cache.entry(1).time_to_live(Duration::from_secs(1)).insert(vec![1]).unwrap();
+        let owned = Arc::new(());
+        let owns = owned.clone();
+        let tenants = || runtime.tenant_groups("tenants").idle_time(Duration::ZERO);
+        let tenants =
+            (tenants().setup(move |_, _| assert_eq!(Arc::strong_count(&owns), 2)).build().unwrap(), tenants());
+        tenants.0.get("early").unwrap();
+        let reclaimer = || {
+            let nodes = runtime.registry().nodes();
+            let topology = Arc::new(lowwater::topology::Fixed::new(nodes));
+            Arc::new(Reclaimer::start(runtime.registry(), topology, Watermarks::RELATIVE).unwrap())
+        };
+        let monitored = MonitoredReclaimer::from(reclaimer());
+        Box::new(move || {
+            clock.advance(Duration::from_secs(2));
+            assert!(cache.is_empty());
+            assert_eq!(tenants.0.get("late").unwrap().path(), "/tenants/late");
+            assert_eq!(tenants.1.build().unwrap().parent(), tenants.0.parent());
+            monitored.reclaim_to(runtime.root(), ByteSize::ZERO);
+            monitored.run_thread(&mut || assert!(!monitored.can_join()));
+            assert!(monitored.can_join());
+            drop((clock, tenants.0, monitored, cache, runtime));
+            assert_eq!(Arc::strong_count(&owned), 1);
         })
     });
     at_the_end_of_a_thread("everything made anew", || {

@@ -8,8 +8,11 @@
 use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};
 use lowwater::cache::{Op, TenantKey};
-use lowwater::{ByteSize, Cache, Charged, Runtime};
+use lowwater::pressure::{MonitoredReclaimer, Watermarks};
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, Charged, Reclaimer, Runtime};
 use std::mem::forget;
+use std::sync::Arc;
 
 #[test]
 fn leaked_parts_of_a_cache_block_no_other_code() {
@@ -47,6 +50,13 @@ fn leaked_parts_of_a_cache_block_no_other_code() {
                 forget(view.get(&n));
                 forget(view.remove(&n));
                 forget(runtime.charge_guard(&tenant, ByteSize::kib(1)));
+                let table = runtime.tenant_groups("table").count_max(3);
+                let table = table.setup(|_, group| group.set_high(ByteSize::mib(1))).build().unwrap();
+                assert_eq!(table.get("one").unwrap().path(), "/table/one", "of a leaked table");
+                forget((table, runtime.tenant_groups("table"), lowwater::runtime::ManualClock::new()));
+                let topology = Arc::new(Fixed::new(1));
+                let reclaimer = Reclaimer::start(runtime.registry(), topology, Watermarks::RELATIVE).unwrap();
+                forget(MonitoredReclaimer::from(Arc::new(reclaimer)));
             }
             assert!(ours.is_empty() && tenants.is_empty());
             // Ten leaked charges of a kibibyte, and ten values of a kibibyte that leaked clones
@@ -63,6 +73,7 @@ fn leaked_parts_of_a_cache_block_no_other_code() {
                 runtime.drop_caches();
             }
             tenant.offline().unwrap();
+            runtime.end_group(&runtime.group("table/one").unwrap()).unwrap();
         });
     });
 }

@@ -8,10 +8,13 @@
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime};
 use lowwater::cache::{CacheBuildError, Op, RejectReason, Visit};
-use lowwater::{ByteSize, Cache};
+use lowwater::pressure::{BackgroundReclaim, MonitoredReclaimer, Watermarks};
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, Reclaimer};
 use lowwater_lru_core::MemcgError;
 use std::collections::BTreeSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
 
 #[test]
 fn groups_of_another_runtime_are_foreign() {
@@ -35,6 +38,19 @@ fn groups_of_another_runtime_are_foreign() {
         assert!(stranger.is_online() && stranger.usage() == ByteSize::ZERO);
         ours.reclaimer().charged(&stranger);
         ours.reclaimer().wake(&stranger, lowwater::pressure::ReclaimReason::Limit);
+        let reclaimer = Reclaimer::start(ours.registry(), Arc::new(Fixed::new(1)), Watermarks::RELATIVE).unwrap();
+        let reclaimer = MonitoredReclaimer::from(Arc::new(reclaimer));
+        (10..110).for_each(|n| drop(cache.insert(n, vec![1; 100]).unwrap()));
+        cache.entry(9).group(&mine).insert(vec![1; 100]).unwrap();
+        let theirs_filled = filled(&theirs, 100);
+        // Root groups have the same id in both trees.
+        reclaimer.reclaim_to(theirs.root(), ByteSize::ZERO);
+        reclaimer.reclaim_to(&mine, ByteSize::ZERO);
+        while cache.contains_key(&9) {
+            std::thread::yield_now();
+        }
+        assert_eq!((cache.len(), theirs_filled.len()), (100, 100), "another group was reclaimed from");
+        drop(theirs_filled);
         // A group of a dropped runtime is a foreign group, too.
         drop(theirs);
         assert!(cache.entry(1).group(&stranger).insert(vec![1]).is_err());
