@@ -78,6 +78,11 @@ use crate::Runtime;
 /// listener is not called for these moves. A value that is changed in place should therefore share
 /// its state between clones, as an `Arc` does: otherwise a change during the move is lost.
 ///
+/// If the system has no memory, an insert returns
+/// [`RejectReason::NoMemory`](super::RejectReason::NoMemory). The process aborts if there is no
+/// memory for the first operation of a cache, for a group's first eviction in it, for a load or a
+/// reload, or for a result with a path or with many values.
+///
 /// # In other types
 ///
 /// The type has no bounds, so a type that holds a cache needs none: only its methods do.
