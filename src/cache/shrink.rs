@@ -49,7 +49,8 @@ pub(super) struct EvictionSource<'a> {
     pub(super) queue: Queue,
     /// The number of the group's records before the eviction, for the age of ghosts.
     pub(super) entries: u64,
-    /// Remembers the evicted keys as ghosts; `None` for evictions that leave no ghosts.
+    /// Remembers the evicted keys as ghosts; `None` for evictions that leave no ghosts, or without
+    /// memory.
     pub(super) ghost_recorder: Option<&'a GhostRecorder<'a>>,
 }
 
@@ -148,7 +149,7 @@ where
             if !moved.is_empty() {
                 self.queues.prepare(to, memcg, node);
             }
-            let source = EvictionSource { memcg, queue: to.other(), entries, ghost_recorder: Some(&ghost_recorder) };
+            let source = EvictionSource { memcg, queue: to.other(), entries, ghost_recorder: ghost_recorder.as_ref() };
             let (before, put_back) = (all.bytes, all.put_back);
             let mut refused = Isolated::new();
             for record in moved {
@@ -163,7 +164,9 @@ where
                 self.is_stuck.store(true, Ordering::Relaxed);
             }
         }
-        ghost_recorder.tenant.note_evicted(all.freed, all.bytes.get());
+        if let Some(ghost_recorder) = &ghost_recorder {
+            ghost_recorder.tenant.note_evicted(all.freed, all.bytes.get());
+        }
         self.queues.note_evicted(all.freed);
         all
     }

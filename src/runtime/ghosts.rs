@@ -36,6 +36,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
+use lowwater_base::fallible::TryArc;
 use lowwater_base::ZeroedAtomics;
 use lowwater_rcu::{pin, Guard, RcuCell};
 use parking_lot::Mutex;
@@ -84,7 +85,7 @@ pub(crate) struct Ghosts {
 /// A table of buckets. Its size never changes: a table of another size replaces it, empty.
 struct Table {
     words: ZeroedAtomics,
-    waste: Arc<Waste>,
+    waste: TryArc<Waste>,
     /// That of [`Ghosts`].
     tables: Arc<AtomicUsize>,
 }
@@ -165,7 +166,13 @@ impl Ghosts {
     #[cold]
     fn resize(&self, there: Option<&Table>, len: usize, guard: &Guard) {
         let Some(words) = ZeroedAtomics::try_new(buckets_for(len) * WORDS) else { return };
-        let waste = there.map_or_else(Arc::default, |table| Arc::clone(&table.waste));
+        let waste = match there {
+            Some(table) => TryArc::clone(&table.waste),
+            None => match TryArc::try_new(Waste::default()) {
+                Some(waste) => waste,
+                None => return,
+            },
+        };
         self.tables.fetch_add(1, Ordering::Relaxed);
         let table = Table { words, waste, tables: Arc::clone(&self.tables) };
         // If another thread has replaced the table first, its table is kept.
@@ -210,9 +217,14 @@ impl Drop for Table {
 }
 
 impl Waste {
-    /// Adds the memory of a replaced table.
+    /// Adds the memory of a replaced table. Without memory for that, it is returned at once.
     fn take(&self, words: ZeroedAtomics) {
-        self.tables.lock().push(words);
+        let mut tables = self.tables.lock();
+        if tables.try_reserve(1).is_err() {
+            return;
+        }
+        tables.push(words);
+        drop(tables);
         // Relaxed, here and below: a hint; the lock protects the tables.
         self.some.store(true, Ordering::Relaxed);
     }

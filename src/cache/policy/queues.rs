@@ -414,12 +414,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             }),
             Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, is_expired, |_| Decision::Evict),
             Eviction::Sieve => {
-                if self.lists(self.ahead_of_hand(memcg, node)).count_one(memcg, node) == 0 {
-                    self.tenants.of(memcg).next_lap(node);
+                let is_empty = |queue| self.lists(queue).count_one(memcg, node) == 0;
+                if is_empty(self.ahead_of_hand(memcg, node)) {
+                    self.tenants.of(memcg).into_iter().for_each(|tenant| tenant.next_lap(node));
                 }
                 let ahead = self.ahead_of_hand(memcg, node);
                 let passed = ahead.other();
-                let queue = if swapped && self.lists(passed).count_one(memcg, node) > 0 { passed } else { ahead };
+                // Without memory for a tenant, the hand stays.
+                let queue = if (swapped || is_empty(ahead)) && !is_empty(passed) { passed } else { ahead };
                 self.walk(queue, memcg, node, nr, is_expired, |uses| match uses {
                     0 => Decision::Evict,
                     _ => Decision::Move,
@@ -471,18 +473,23 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         taken
     }
 
-    /// Returns a recorder of ghosts for evictions from `memcg`, under a budget of `budget` bytes.
-    /// Fits the ghost table to its present bound first.
-    pub(crate) fn ghost_recorder<'q>(&'q self, memcg: &Memcg, ghosts: &'q Ghosts, budget: u64) -> GhostRecorder<'q> {
+    /// Returns a recorder of ghosts for evictions from `memcg`, under a budget of `budget` bytes;
+    /// `None` if there is no memory for the tenant. Fits the ghost table to its present bound first.
+    pub(crate) fn ghost_recorder<'q>(
+        &'q self,
+        memcg: &Memcg,
+        ghosts: &'q Ghosts,
+        budget: u64,
+    ) -> Option<GhostRecorder<'q>> {
         ghosts.fit();
-        let tenant = self.tenants.of(memcg);
-        GhostRecorder {
+        let tenant = self.tenants.of(memcg)?;
+        Some(GhostRecorder {
             tenant,
             ghosts,
             salt: self.salt(memcg),
             has_queues: self.has_queues(),
             reach: budget / self.mean_charge_of(tenant).max(1),
-        }
+        })
     }
 
     /// Returns the size of this struct, the directory of tenants and the lists, in bytes.

@@ -7,6 +7,7 @@
 
 use std::sync::OnceLock;
 
+use lowwater_base::fallible::{try_box, try_slice};
 use lowwater_lru_core::{Memcg, MemcgId};
 use once_cell::race::OnceBox;
 
@@ -37,12 +38,13 @@ impl Tenants {
         Some(&self.parts.get()?[part].get()?[page].get()?[at])
     }
 
-    /// Returns the tenant of `memcg`, and allocates its page if there is none.
-    pub(crate) fn of(&self, memcg: &Memcg) -> &Tenant {
+    /// Returns the tenant of `memcg`, and allocates its page if there is none; `None` if there is no
+    /// memory.
+    pub(crate) fn of(&self, memcg: &Memcg) -> Option<&Tenant> {
         let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
-        let parts = self.parts.get_or_init(Box::default);
-        let pages = parts[part].get_or_init(|| (0..PART_FIRST << part).map(|_| Page::new()).collect());
-        &pages[page].get_or_init(Box::default)[at]
+        let parts = self.parts.get_or_try_init(|| try_box(Default::default()).ok_or(())).ok()?;
+        let pages = get_or_try(&parts[part], || try_slice(PART_FIRST << part, |_| Page::new()))?;
+        Some(&get_or_try(&pages[page], || try_box(Default::default()))?[at])
     }
 
     /// Returns the size of the directory and the pages, in bytes.
@@ -61,6 +63,16 @@ impl Tenants {
             tenant.forget();
         }
     }
+}
+
+/// Returns the contents of a cell, or allocates them; `None` if there is no memory. If another
+/// thread is faster, its contents stay.
+fn get_or_try<T: ?Sized>(cell: &OnceLock<Box<T>>, allocate: impl FnOnce() -> Option<Box<T>>) -> Option<&T> {
+    if let Some(there) = cell.get() {
+        return Some(there);
+    }
+    let new = allocate()?;
+    Some(cell.get_or_init(|| new))
 }
 
 /// The position of a tenant in the directory.
@@ -105,7 +117,7 @@ mod tests {
         let footprint = |memcg| {
             let tenants = Tenants::default();
             assert!(tenants.get(memcg).is_none());
-            assert!(!tenants.of(memcg).is_scanning());
+            assert!(!tenants.of(memcg).unwrap().is_scanning());
             assert!(tenants.get(memcg).unwrap().is_filling());
             tenants.footprint()
         };
