@@ -32,7 +32,7 @@ impl<'a> FullScan<'a> {
     /// the root.
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
-        self.pass(root, node, priority, flags, Protect::Limits, work)
+        self.pass(root, node, ScanAmount::Priority(priority), flags, Protect::Limits, work)
     }
 
     /// As [`Registry::drop_caches`](crate::Registry::drop_caches), in O(groups x shrinkers x nodes)
@@ -42,18 +42,19 @@ impl<'a> FullScan<'a> {
         repeat_while_freeing(self.core.map.ends(), || {
             let node = |n| {
                 let (root, node) = (&self.core.root, NodeId::new(n as u16));
-                self.pass(root, node, 0, Reclaim::KSWAPD, Protect::Nothing, &mut Work::unlimited()).freed
+                let mut work = Work::unlimited();
+                self.pass(root, node, ScanAmount::Drop, Reclaim::KSWAPD, Protect::Nothing, &mut work).freed
             };
             (0..self.core.map.nodes()).map(node).fold(0, u64::saturating_add)
         })
     }
 
-    /// Calls every shrinker for every group below `root` on a node.
+    /// Calls every shrinker for `root` and every online group below it, on one node.
     fn pass(
         &self,
         root: &Memcg,
         node: NodeId,
-        priority: u8,
+        amount: ScanAmount,
         flags: Reclaim,
         protect: Protect,
         work: &mut Work<'_>,
@@ -63,8 +64,9 @@ impl<'a> FullScan<'a> {
         if !self.core.knows(root, node) {
             return progress;
         }
+        let is_light = !matches!(amount, ScanAmount::Priority(0) | ScanAmount::Drop);
         for layer in [Layer::AboveLow, Layer::BelowLow] {
-            if layer == Layer::BelowLow && (priority > 0 || progress.freed > 0) {
+            if layer == Layer::BelowLow && (is_light || progress.freed > 0) {
                 break;
             }
             for memcg in root.descendants() {
@@ -76,7 +78,7 @@ impl<'a> FullScan<'a> {
                     if work.bound().is_some() {
                         return progress;
                     }
-                    progress += self.ask(&memcg, node, id, ScanAmount::Priority(priority), flags, work);
+                    progress += self.ask(&memcg, node, id, amount, flags, work);
                 }
                 note_end(&self.core.map, &memcg);
             }

@@ -135,3 +135,18 @@ proptest! {
         prop_assert_eq!(bits.registry.snapshot().live_pairs, 0, "and no bit is left");
     }
 }
+
+#[test]
+fn drop_caches_frees_all_objects_whatever_the_seeks() {
+    for seeks in [0, 100] {
+        for is_full_scan in [false, true] {
+            let tree = MemcgTree::new(0);
+            let registry = Registry::new(&tree, 1);
+            let shelf = Arc::new(Shelf::new());
+            let _registration = shelf.register(registry.builder("shelf").seeks(seeks).alloc().unwrap());
+            shelf.add(tree.root(), NodeId::ZERO, 1_000);
+            let freed = if is_full_scan { FullScan::new(&registry).drop_caches() } else { registry.drop_caches() };
+            assert_eq!((freed, shelf.total()), (1_000, 0), "seeks {seeks}, full scan: {is_full_scan}");
+        }
+    }
+}
