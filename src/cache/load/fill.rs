@@ -285,6 +285,16 @@ where
 
     /// The async form of [`get_or_insert_with`](Self::get_or_insert_with). See
     /// [`Entry::or_insert_with_async`].
+    ///
+    /// ```
+    /// # use lowwater::{ByteSize, Cache, Runtime};
+    /// # let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let pages = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, page| page.capacity()).build()?;
+    /// let executor = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let page = executor.block_on(pages.get_or_insert_with_async(7, async { b"seven".to_vec() }));
+    /// assert_eq!((page, pages.len()), (b"seven".to_vec(), 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
         self.entry(key).or_insert_with_async(load).await
