@@ -42,7 +42,7 @@ enum Lie {
     HashPanics,
     /// `Eq` panics at random.
     EqPanics,
-    /// All of these.
+    /// All of these except `Moved`.
     All,
 }
 

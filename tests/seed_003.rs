@@ -96,7 +96,8 @@ fn the_scanned_objects_per_policy_match_the_kernels_discussion() {
         let world = World::new(policy, 1_800_000, BATCH);
         assert_eq!(world.pass(12, Reclaim::FOREGROUND), 0, "{name}: 878 objects are less than a batch");
         world.owe_a_million();
-        // `Fair` carries the 878 of each pass over until they make a batch, so here it scans none.
+        // `Fair`: the foreground pays no debt, and the last pass turned all that was carried into a
+        // debt, so only this pass's own 878 are left: less than a batch.
         assert_eq!(world.pass(12, Reclaim::FOREGROUND), scanned, "{name}");
     }
 }

@@ -1,6 +1,7 @@
-//! The records of each second, and the judgement at the end.
+//! The records of each second. Footprints are judged at each emptying, resident memory at the end.
 //!
-//! Memory rises at first, so the first quarter is left out. A leak shows as a slope over hours.
+//! Resident memory rises at first, so the first quarter is left out. A leak shows as a slope over
+//! hours.
 //!
 //! A bound may be lowered; raising it needs a reason.
 

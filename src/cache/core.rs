@@ -60,7 +60,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// Whether a use moves a record on its list. A copy of a field of the queues, so that most
     /// lookups read only one cache line beside the index.
     pub(super) is_lru: bool,
-    /// The largest number of records since the last trim.
+    /// The largest number of records that a call of `trim` has seen since the last trim.
     pub(super) most: AtomicUsize,
     /// Whether the last batch evicted no record and put some back: then the next batch is taken
     /// from the other queue.

@@ -1,9 +1,10 @@
 //! Eviction policy: the order in which the records of a tenant are evicted.
 //!
 //! Each tenant of a cache has two queues per node (probation and main, `queue`), and ghosts of
-//! evicted keys in the runtime's table. An `Eviction` selects how a walk treats a used record.
-//! The registry (`lowwater-shrinker`, `utility`) chooses the tenant from which records are evicted;
-//! this module reports ghost hits to it.
+//! evicted keys in the runtime's table. An `Eviction` selects the queue of a new record, whether a
+//! use moves a record, how a walk treats a used record, and whether probation's share adapts. The
+//! registry chooses the tenant from which records are evicted (`lowwater-shrinker`: `least_useful`,
+//! by the scores of `utility`); this module reports ghost hits to it.
 //!
 //! A change must ensure that the order depends on the tenant's own accesses only.
 

@@ -12,12 +12,13 @@ use lowwater_lru_core::ByteSize;
 
 use super::core::Core;
 
-/// A cache that never had this many records is not trimmed: its index is too small to matter.
+/// A cache that has not had this many records since its last trim is not trimmed: its index is too
+/// small to matter.
 const TRIM_FROM: usize = 1 << 17;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Makes the allocator return free memory to the system, if at most half of the largest number
-    /// of records since the last trim are left.
+    /// of records that a call of this function has seen since the last trim are left.
     pub(super) fn trim(&self) {
         let len = self.counters.len();
         // Relaxed, both accesses: the number only decides when to trim; two concurrent trims do no

@@ -1,7 +1,8 @@
 //! Runs programs in processes of their own, so that a program that aborts or hangs is found, too.
 //!
 //! The parent starts children with ranges of seeds. If a child fails, the parent runs the failing
-//! seed again with fewer and fewer steps, and prints the smallest program that fails.
+//! seed again with fewer and fewer steps, and prints the smallest failing program that it finds
+//! within [`SHRINK`].
 //!
 //! A change must ensure that a child which hangs is ended, and that the smallest program is
 //! printed.

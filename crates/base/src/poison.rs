@@ -3,9 +3,9 @@
 //!
 //! Slots and segments are in chunks that stay allocated when one of them is freed, so
 //! AddressSanitizer does not detect a use after free there. Under the cfg, freed memory is filled
-//! with 0xDB, which a canary value detects. With `--cfg 'lowwater_poison="address"'` in addition,
-//! AddressSanitizer's region poisoning reports the access itself. Without the cfgs both functions
-//! are empty.
+//! with 0xDB, so that a canary in the object (`tests/programs/token.rs`) no longer has its value.
+//! With `--cfg 'lowwater_poison="address"'` in addition, AddressSanitizer's region poisoning
+//! reports the access itself. Without the cfgs both functions are empty.
 //!
 //! A change must ensure that memory is unpoisoned before it is used again, and that both functions
 //! are empty without the cfgs.

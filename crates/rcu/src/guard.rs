@@ -29,9 +29,10 @@ use core::fmt;
 /// on, no object that is removed from any index is freed.
 pub struct Guard(backend::Guard);
 
-/// Enters the read side. With `std`, takes a few nanoseconds and writes no cache line that other
-/// threads write, unless the thread could not be registered. Without `std`, a pin adds to a counter
-/// that all threads share, or is the embedder's.
+/// Enters the read side. With `std`, takes a few nanoseconds. Under `membarrier` it writes no cache
+/// line that other threads write, unless the thread could not be registered or is unregistered
+/// already; with crossbeam-epoch a pin now and then advances the shared epoch. Without `std`, a pin
+/// adds to a counter that all threads share, or is the embedder's.
 ///
 /// ```
 /// let guard = lowwater_rcu::pin();
@@ -84,7 +85,8 @@ impl Guard {
     ///
     /// # Panics
     ///
-    /// If a process retires objects of more than eight types; lowwater has seven.
+    /// If a process retires objects of more than eight types, except with crossbeam-epoch; lowwater
+    /// has seven.
     #[doc(hidden)]
     #[doc(alias = "call_rcu")]
     #[inline]

@@ -40,9 +40,11 @@ pub(super) struct Inner<T> {
     objects: PhantomData<fn(T) -> T>,
 }
 
-// SAFETY: All functions of a `list_lru` take its locks, and may be called on any thread.
+// SAFETY: Functions that change a `list_lru` take its locks, and counts are single loads, so they
+// may be called on any thread.
 unsafe impl<T> Send for Inner<T> {}
-// SAFETY: All functions of a `list_lru` take its locks, and may be called on several threads.
+// SAFETY: Functions that change a `list_lru` take its locks, and counts are single loads, so they
+// may be called on several threads at once.
 unsafe impl<T> Sync for Inner<T> {}
 
 #[pinned_drop]
@@ -205,8 +207,9 @@ impl<T> ListLru<T> {
         Some(unsafe { LruArc::from_item(item.as_item()) })
     }
 
-    /// Returns the number of objects on the group's own list on `node`, without a lock. O(1). Returns
-    /// 0 once the group is dying and its objects are its parent's.
+    /// Returns the number of objects on the group's own list on `node`, without a lock. O(1).
+    /// Returns 0 once the group is dying and its objects are its parent's. If the lists are not
+    /// memcg-aware, returns the number of all objects on `node`.
     #[doc(alias = "list_lru_count_one")]
     pub(crate) fn count_one(&self, memcg: Option<&MemCgroup>, node: NodeId) -> u64 {
         let lru = self.inner.lru.get();
@@ -273,8 +276,8 @@ impl<T> ListLru<T> {
     }
 
     /// Removes as many objects of each node as are on its lists at the start, and drops their
-    /// handles. Takes a list's lock for at most [`CLEAR_BATCH`] objects at a time, and sleeps between
-    /// them, so the caller must hold no spin lock.
+    /// handles. Takes a list's lock for at most [`CLEAR_BATCH`] objects at a time, and may sleep
+    /// between them, so the caller must hold no spin lock.
     pub(crate) fn clear(&self) {
         for node in NodeId::all() {
             let mut left = self.count_node(node);

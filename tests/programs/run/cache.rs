@@ -1,7 +1,7 @@
 //! Steps on caches, and their results in the model.
 //!
-//! If one thread runs all steps, the result is compared with the `Model`; otherwise only the tokens
-//! are checked.
+//! If one thread runs all steps, hashes are consistent and the step is not inside of a callback,
+//! the result is compared with the `Model`; otherwise only the tokens are checked.
 //!
 //! A step that is added must update the model.
 
@@ -17,7 +17,8 @@ use crate::step::{ComputeAnswer, Life, Loading, Step, KEYS};
 use crate::token::{fail, Tag};
 use crate::world::{at, swap, World};
 
-/// The first key of callbacks: the model does not contain their keys.
+/// The first key of callbacks, and of the records that `Step::Churn` inserts outside of callbacks:
+/// the model does not contain these keys.
 pub const WILD: u32 = 100;
 
 /// Returns the number to be added to a step's key: [`WILD`] inside of a callback, otherwise 0.
@@ -269,6 +270,7 @@ pub fn whole(world: &Arc<World>, step: &Step) {
                 or_panicked(|| cache.remove(key), || uncertain(key));
                 gone(key);
             }
+            // Memory that was freed although a reader uses it is overwritten by these records.
             for _ in 0..2 {
                 cache.collect();
                 for key in 0..KEYS {

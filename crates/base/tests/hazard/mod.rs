@@ -1,5 +1,5 @@
-//! Deadlines, thread ends, and separate processes, for tests. Used by other crates' tests of
-//! misuse, too.
+//! Deadlines, thread ends, and separate processes, for tests. Used by the tests of other crates
+//! (`#[path]`), mainly those of misuse.
 //!
 //! A test of misuse may hang or abort: `within` turns a hang into a failure, and `in_a_process`
 //! keeps an abort or a leak from other tests.

@@ -3,7 +3,7 @@
 //! A change must keep memcached's texts, which clients compare, and must discard the data block of
 //! a refused line, which would otherwise be parsed as commands.
 
-/// A refused line and its error.
+/// A refused line or data block, and its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
     pub why: ProtocolError,
@@ -20,7 +20,7 @@ impl From<ProtocolError> for RefusedLine {
     }
 }
 
-/// An error reply to a line, with memcached's text where it has one.
+/// An error reply to a line or a data block, with memcached's text where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     Unknown,
@@ -67,7 +67,8 @@ impl ProtocolError {
 pub enum MetaError {
     DuplicateFlag,
     InvalidFlag,
-    /// The only flag error of `md` and `ma`.
+    /// The error of `md` and `ma` for each fault that the parser of flags finds. The number of
+    /// flags, the length of the opaque and the mode of `ma` are checked separately.
     InvalidOrDuplicateFlag,
     Key,
     Token,

@@ -26,9 +26,9 @@ const QUICK_PARTS: u64 = 8;
 /// may also come as fast as objects are freed; then the charging threads will request reclaim
 /// again.
 const IDLE_STEPS_MAX: u8 = 3;
-/// In addition, these steps must have scanned this many times the number of objects held: if
-/// objects have several chances, the bounded steps may meet a hundred thousand objects in a row
-/// that each lose one chance and are not freed.
+/// In addition, these steps must have scanned this many times the number of objects of the group's
+/// subtree on the step's node, as of the last visits: if objects have several chances, the bounded
+/// steps may meet a hundred thousand objects in a row that each lose one chance and are not freed.
 const IDLE_ROUNDS_MAX: u64 = 4;
 
 /// Steps in a row that grant a shrinker's request to back off; in further ones it is ignored.
@@ -160,9 +160,10 @@ impl Job {
     }
 
     /// Runs one pass over the group's subtree, of at most `scan_max` objects, that stops as soon as
-    /// the target is reached: on `node`, or on all nodes if the registry selects victims by
-    /// utility. Pressure rises if progress was too slow, so a job ends after a bounded number of
-    /// steps without progress.
+    /// the target is reached. If the registry selects victims by utility and the job has no filter,
+    /// objects are freed from all nodes first; otherwise, or if that frees nothing, from `node`.
+    /// Pressure rises if progress was too slow, so a job ends after a bounded number of steps
+    /// without progress.
     #[doc(alias = "balance_pgdat")]
     pub fn step(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
         if self.pays_debts() {

@@ -1,8 +1,8 @@
 //! The calls that find an entry at each age: fresh, due, stale, gone.
 //!
-//! Only the clock changes an age; the times of a cache are in `../refresh.rs` (ten seconds to live,
-//! due in the last three, stale for five). A change must ensure that each age is examined just
-//! before and at its end.
+//! Only the clock lets an entry age; a reload or an insert renews it. The times of a cache are in
+//! `../refresh.rs` (ten seconds to live, due in the last three, stale for five). A change must
+//! ensure that each age is examined just before and at its end.
 
 use super::*;
 
@@ -95,7 +95,6 @@ fn an_entry_of_any_time_lives_as_long_with_a_stale_time_as_without() {
         for time in [Duration::ZERO, SECOND, 50 * hour, 24 * 30 * hour, 24 * 365 * 2 * hour] {
             let clock = ManualClock::new();
             let cache = builder(&clock).stale_while_revalidate(stale).build().unwrap();
-            // Deadlines of more than 20 days are stored in seconds, which are rounded up.
             clock.advance(30 * SECOND);
             cache.entry(1).time_to_live(time).insert(1).unwrap();
             cache.entry(2).time_to_idle(time).insert(2).unwrap();
@@ -103,6 +102,7 @@ fn an_entry_of_any_time_lives_as_long_with_a_stale_time_as_without() {
                 clock.advance(before);
                 assert_eq!((cache.peek(&1), cache.peek(&2)), (Some(1), Some(2)), "{stale:?} {time:?}");
             }
+            // Deadlines of more than 20 days are stored in seconds, which are rounded up.
             clock.advance(time / 4 + 2 * SECOND);
             assert_eq!((cache.get(&1), cache.get(&2)), (None, None), "{stale:?} {time:?}");
             assert_eq!(seen(&cache).is_some(), time / 4 + 2 * SECOND < stale, "{stale:?} {time:?}");

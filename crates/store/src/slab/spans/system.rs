@@ -1,9 +1,10 @@
 //! Spans of chunks, each one mapping of [`BLOCK`] bytes from the system.
 //!
-//! For Linux; elsewhere [`spans`](super) allocates each chunk separately. All chunks of one
-//! [`Spans`] have the same size, and up to 32 of them fill a span. A change must keep the bits of a
-//! span consistent with the memory's state: a chunk is allocated, spare (free, with its memory) or
-//! neither (free, without memory: never used, or returned to the system).
+//! For Linux with `std`, except under loom and miri; in other builds [`spans`](super) allocates
+//! each chunk separately. All chunks of one [`Spans`] have the same size, and up to 32 of them fill
+//! a span. A change must keep the bits of a span consistent with the memory's state: a chunk is
+//! allocated, spare (free, with its memory) or neither (free, without memory: never used, or
+//! returned to the system).
 
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
@@ -32,11 +33,12 @@ pub(super) struct Spans {
     unused: u32,
     /// The number of mapped spans.
     mapped: usize,
-    /// Up to this number of mapped spans, a new one uses no huge page.
+    /// Up to this number of mapped spans, a span that is new, or full again after it had holes,
+    /// uses no huge page.
     small: usize,
     /// The number of spare chunks.
     spare: usize,
-    /// Bytes of one chunk; 0 until the first chunk is returned.
+    /// Bytes of one chunk; 0 until the first chunk becomes spare.
     chunk: usize,
     /// The span that was last searched for spare chunks.
     last_searched: usize,
