@@ -198,6 +198,7 @@ pub fn enter(callback: Callback) {
             }
             DEPTH.set(depth + 1);
             let _leave = Leave;
+            let _running = world.bounds.run();
             run::run(&world, &step);
         }
     }

@@ -27,7 +27,6 @@ use lowwater::Memcg;
 use crate::callback::{is_inside, Armed, Callback};
 use crate::step::{Step, LISTS};
 use crate::storage;
-use crate::token::fail;
 use crate::world::World;
 use cache::{handles, keys, whole, wild};
 use group::groups;
@@ -40,7 +39,9 @@ use wait::PATIENCE;
 /// step.
 pub fn all(world: &Arc<World>, steps: &[Step]) {
     for step in steps {
+        let running = world.bounds.run();
         catch_intended(|| run(world, step));
+        drop(running);
         check(world);
     }
 }
@@ -49,10 +50,8 @@ pub fn all(world: &Arc<World>, steps: &[Step]) {
 fn check(world: &World) {
     let found = world.found_under_leaked.lock().unwrap().clone();
     found.iter().for_each(|token| token.check("borrowed under a guard that was forgotten"));
-    let root = &world.root;
-    if !world.model.lock().unwrap().is_lossy && root.usage() > root.max() {
-        fail(&format!("the usage {} is above the budget {}", root.usage(), root.max()));
-    }
+    let charged = world.charges.lock().unwrap().iter().map(|(_, bytes)| *bytes).sum();
+    world.bounds.check(&world.root, world.runtime().as_ref(), &world.all_groups(), charged);
     if world.is_alone() && !is_inside() && world.features.has(crate::feature::Feature::TwoTrees) {
         counts(world);
     }

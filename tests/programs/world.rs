@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use lowwater::{ByteSize, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
 use lowwater_lru_core::HookId;
 
+use crate::bounds::Bounds;
 use crate::cache::{AnyCache, Saved};
 use crate::callback::{Action, Armed, Callback, IS_ARMED};
 use crate::feature::Features;
@@ -49,6 +50,7 @@ pub struct World {
     /// ever, which is checked after each step.
     pub found_under_leaked: Mutex<Vec<&'static Token>>,
     pub armed: Mutex<Vec<Armed>>,
+    pub bounds: Bounds,
     pub model: Mutex<Model>,
     /// Whether one thread runs all steps, so that the model is exact.
     is_alone: AtomicBool,
@@ -121,6 +123,7 @@ impl World {
             tables: Tables::new(),
             found_under_leaked: Mutex::default(),
             armed: Mutex::default(),
+            bounds: Bounds::default(),
             model: Mutex::new(model),
             is_alone: AtomicBool::new(is_alone),
             has_leaked: AtomicBool::new(false),

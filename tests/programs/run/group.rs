@@ -74,7 +74,10 @@ pub fn groups(world: &Arc<World>, step: &Step) {
                 GroupLimit::High => group.set_high(bytes),
                 // The root's limit is the budget, which has its own step.
                 GroupLimit::Max if group == world.root => {}
-                GroupLimit::Max => group.set_max(bytes),
+                GroupLimit::Max => {
+                    let _raising = world.bounds.raise(&group, bytes);
+                    group.set_max(bytes);
+                }
             }
         }
         Step::End(group) => {

@@ -20,7 +20,9 @@ pub fn pressure(world: &Arc<World>, step: &Step) {
     match step {
         Step::Budget(kib) => {
             world.set_lossy();
-            runtime.set_budget(ByteSize::kib((*kib).into()));
+            let budget = ByteSize::kib((*kib).into());
+            let _raising = world.bounds.raise(&world.root, budget);
+            runtime.set_budget(budget);
         }
         Step::Reclaim(group, kib) => {
             world.set_lossy();

@@ -11,6 +11,7 @@ use lowwater_rcu::pin;
 use lowwater_store::hash_chains::Reader;
 
 use super::all;
+use crate::bounds::Bounds;
 use crate::callback::IntendedPanic;
 use crate::step::{Keep, Scope, Step, Storage, KEYS};
 use crate::storage::{self, Stored};
@@ -72,8 +73,12 @@ pub fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
             drop(scope);
         }
         Scope::Thread => {
-            let (world, steps) = (Arc::clone(world), steps.to_vec());
-            join(std::thread::spawn(move || thread(&world, &steps)));
+            let (world, steps, own) = (Arc::clone(world), steps.to_vec(), Bounds::own());
+            join(std::thread::spawn(move || {
+                // This thread waits.
+                Bounds::inherit(own);
+                thread(&world, &steps);
+            }));
         }
         Scope::Threads => {
             let _together = world.together();
