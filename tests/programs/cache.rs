@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lowwater::cache::{Computed, Entry, Eviction, Meta, Op, Visit};
+use lowwater::cache::{Computed, Entry, Eviction, Meta, Op, Origin, TenantKey, Visit};
 use lowwater::{ByteSize, Cache, Memcg, Runtime};
 
+use crate::access::{Access, Own, Tenants};
 use crate::callback::{self, enter, Callback};
-use crate::key::{Hashing, Key};
+use crate::key::{FromNumber, Hashing, Key};
 use crate::step::{CacheChoices, ComputeAnswer, Life, Loading};
 use crate::token::{fail, Tag, Token};
 use crate::value::{Large, Owning, Plain, Value};
@@ -31,6 +32,13 @@ pub enum Outcome {
     Refused,
 }
 
+/// A value that a load has returned, and its origin if the load returns that.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub tag: Tag,
+    pub origin: Option<Origin>,
+}
+
 /// A handle of a cache of any type. The methods are steps on the cache; each checks the values that
 /// the cache returns or passes to a callback.
 pub trait AnyCache: Send + Sync {
@@ -42,10 +50,16 @@ pub trait AnyCache: Send + Sync {
     fn get(&self, key: u32) -> Option<Tag>;
     fn peek(&self, key: u32) -> Option<Tag>;
     fn contains(&self, key: u32) -> bool;
+    fn get_many(&self, keys: &[u32]) -> Vec<Option<Tag>>;
     fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()>;
+    /// Returns whether another value was replaced.
+    fn set(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<bool, ()>;
     fn remove(&self, key: u32) -> Option<Tag>;
     fn touch(&self, key: u32, life: Life) -> bool;
-    fn load(&self, tag: Tag, how: Loading) -> Option<Tag>;
+    /// Returns the value; nothing if the loader has failed, or the load was dropped.
+    fn load(&self, tag: Tag, how: Loading) -> Option<Loaded>;
+    /// Returns the values of the tags' keys; nothing if the loader has failed.
+    fn load_many(&self, tags: &[Tag], fills: bool, fails: bool, is_async: bool) -> Option<Vec<Loaded>>;
     fn compute(
         &self,
         tag: Tag,
@@ -75,17 +89,35 @@ struct Typed<K: Key, V: Value> {
     id: u32,
     is_honest: bool,
     cache: Cache<K, V, Hashing>,
+    access: Arc<dyn Access<K, V>>,
 }
 
 /// Builds a cache of the types that the choices select.
-pub fn build(runtime: &Runtime, id: u32, choices: &CacheChoices, group: Option<&Memcg>) -> Option<Box<dyn AnyCache>> {
+pub fn build(
+    runtime: &Runtime,
+    id: u32,
+    choices: &CacheChoices,
+    group: Option<&Memcg>,
+    tenants: [Memcg; 2],
+) -> Option<Box<dyn AnyCache>> {
     match choices.kind {
-        0 => typed::<u32, Owning>(runtime, id, choices, group),
-        1 => typed::<crate::key::Owning, Owning>(runtime, id, choices, group),
-        2 => typed::<u32, Arc<Token>>(runtime, id, choices, group),
-        3 => typed::<crate::key::Owning, Large>(runtime, id, choices, group),
-        _ => typed::<u32, Plain>(runtime, id, choices, group),
+        0 => own::<u32, Owning>(runtime, id, choices, group),
+        1 => own::<crate::key::Owning, Owning>(runtime, id, choices, group),
+        2 => own::<u32, Arc<Token>>(runtime, id, choices, group),
+        3 => own::<crate::key::Owning, Large>(runtime, id, choices, group),
+        4 => own::<u32, Plain>(runtime, id, choices, group),
+        5 => typed::<TenantKey<u32>, Owning>(runtime, id, choices, group, Arc::new(Tenants(tenants))),
+        _ => typed::<TenantKey<crate::key::Owning>, Plain>(runtime, id, choices, group, Arc::new(Tenants(tenants))),
     }
+}
+
+fn own<K: FromNumber, V: Value>(
+    runtime: &Runtime,
+    id: u32,
+    choices: &CacheChoices,
+    group: Option<&Memcg>,
+) -> Option<Box<dyn AnyCache>> {
+    typed::<K, V>(runtime, id, choices, group, Arc::new(Own))
 }
 
 /// Builds a cache of these key and value types, with all callbacks of the choices.
@@ -94,6 +126,7 @@ fn typed<K: Key, V: Value>(
     id: u32,
     choices: &CacheChoices,
     group: Option<&Memcg>,
+    access: Arc<dyn Access<K, V>>,
 ) -> Option<Box<dyn AnyCache>> {
     let weight = u64::from(choices.weight);
     // The closures below capture one each, as state that is dropped with the cache.
@@ -149,7 +182,7 @@ fn typed<K: Key, V: Value>(
         ByteSize::new(weight * u64::from(1 + key.number() % 4))
     });
     let cache = builder.build().ok()?;
-    Some(Box::new(Typed { id, is_honest, cache }))
+    Some(Box::new(Typed { id, is_honest, cache, access }))
 }
 
 /// Drops the handle in a slot, in the first call of a listener.
@@ -189,6 +222,16 @@ fn refused<V: Value>(value: V, tag: Tag) {
     callback::in_own_code(|| drop(value));
 }
 
+/// Polls a future twice, and drops it: nothing if it is still pending.
+#[cfg(feature = "async")]
+fn two_polls<T>(mut future: std::pin::Pin<Box<dyn Future<Output = T> + '_>>) -> Option<T> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    (0..2).find_map(|_| match Future::poll(future.as_mut(), &mut context) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    })
+}
+
 impl<K: Key, V: Value> Typed<K, V> {
     fn checked(&self, key: u32, value: &V, how: &str) -> Tag {
         let tag = value.tag();
@@ -204,7 +247,7 @@ impl<K: Key, V: Value> Typed<K, V> {
     }
 
     fn entry_of<'a>(&'a self, key: u32, group: Option<&'a Memcg>, life: Life) -> Entry<'a, K, V, Hashing> {
-        let mut place = self.cache.entry(K::of(key));
+        let mut place = self.access.entry(&self.cache, key);
         if let Some(group) = group {
             place = place.group(group);
         }
@@ -219,7 +262,8 @@ impl<K: Key, V: Value> Typed<K, V> {
 
 impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     fn clone_box(&self) -> Box<dyn AnyCache> {
-        Box::new(Self { id: self.id, is_honest: self.is_honest, cache: self.cache.clone() })
+        let (cache, access) = (self.cache.clone(), Arc::clone(&self.access));
+        Box::new(Self { id: self.id, is_honest: self.is_honest, cache, access })
     }
 
     fn id(&self) -> u32 {
@@ -231,15 +275,28 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     }
 
     fn get(&self, key: u32) -> Option<Tag> {
-        self.cache.get(&K::of(key)).map(|value| self.dropped(key, value, "get"))
+        self.access.get(&self.cache, key).map(|value| self.dropped(key, value, "get"))
     }
 
     fn peek(&self, key: u32) -> Option<Tag> {
-        self.cache.peek(&K::of(key)).map(|value| self.dropped(key, value, "peek"))
+        self.access.peek(&self.cache, key).map(|value| self.dropped(key, value, "peek"))
     }
 
     fn contains(&self, key: u32) -> bool {
-        self.cache.contains_key(&K::of(key))
+        self.access.contains(&self.cache, key)
+    }
+
+    fn get_many(&self, keys: &[u32]) -> Vec<Option<Tag>> {
+        let found = self.access.get_many(&self.cache, keys);
+        if found.len() != keys.len() {
+            fail(&format!("{} results for {} keys", found.len(), keys.len()));
+        }
+        let found = keys.iter().zip(found);
+        found.map(|(key, value)| value.map(|value| self.dropped(*key, value, "get_many"))).collect()
+    }
+
+    fn set(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<bool, ()> {
+        self.entry_of(tag.key, group, life).set(V::of(tag)).map_err(|error| refused(error.value, tag))
     }
 
     fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()> {
@@ -253,7 +310,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     }
 
     fn remove(&self, key: u32) -> Option<Tag> {
-        self.cache.remove(&K::of(key)).map(|value| self.dropped(key, value, "remove"))
+        self.access.remove(&self.cache, key).map(|value| self.dropped(key, value, "remove"))
     }
 
     fn touch(&self, key: u32, life: Life) -> bool {
@@ -261,27 +318,22 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
             Life::Default | Life::Forever => None,
             Life::Live(ms) | Life::Idle(ms) => Some(Duration::from_millis(ms.into())),
         };
-        self.cache.touch(&K::of(key), time)
+        self.access.touch(&self.cache, key, time)
     }
 
-    fn load(&self, tag: Tag, how: Loading) -> Option<Tag> {
-        let loader = || {
+    fn load(&self, tag: Tag, how: Loading) -> Option<Loaded> {
+        let mut loader = || {
             callback::loading(|| enter(Callback::Loader));
-            V::of(tag)
-        };
-        let key = K::of(tag.key);
-        let value = match how {
-            Loading::Value => self.cache.get_or_insert_with(key, loader),
-            Loading::TryOk => self.cache.try_get_or_insert_with(key, || Ok::<_, ()>(loader())).ok()?,
-            Loading::TryErr => {
-                let refuse = || {
-                    callback::loading(|| enter(Callback::Loader));
-                    Err(())
-                };
-                self.cache.try_get_or_insert_with(key, refuse).ok()?
+            if how.fails() {
+                Err(())
+            } else {
+                Ok(V::of(tag))
             }
-            #[cfg(feature = "async")]
-            Loading::Async(polls) => {
+        };
+        #[cfg(feature = "async")]
+        let loaded = match how.polls {
+            None => self.access.load(&self.cache, tag.key, how.form, &mut loader),
+            Some(polls) => {
                 let mut rest = polls;
                 let future = std::future::poll_fn(move |context| {
                     if rest == 0 {
@@ -291,20 +343,47 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
                     context.waker().wake_by_ref();
                     std::task::Poll::Pending
                 });
-                let mut load = Box::pin(self.cache.get_or_insert_with_async(key, future));
-                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-                // A load that is still pending after two polls is dropped.
-                let polled = (0..2).find_map(|_| match Future::poll(load.as_mut(), &mut context) {
-                    std::task::Poll::Ready(value) => Some(value),
-                    std::task::Poll::Pending => None,
-                });
-                drop(load);
-                polled?
+                two_polls(self.access.load_async(&self.cache, tag.key, how.form, Box::pin(future)))?
             }
-            #[cfg(not(feature = "async"))]
-            Loading::Async(_) => self.cache.get_or_insert_with(key, loader),
         };
-        Some(self.dropped(tag.key, value, "load"))
+        #[cfg(not(feature = "async"))]
+        let loaded = self.access.load(&self.cache, tag.key, how.form, &mut loader);
+        let (value, origin) = loaded.ok()?;
+        Some(Loaded { tag: self.dropped(tag.key, value, "load"), origin })
+    }
+
+    fn load_many(&self, tags: &[Tag], fills: bool, fails: bool, is_async: bool) -> Option<Vec<Loaded>> {
+        let keys: Vec<u32> = tags.iter().map(|tag| tag.key).collect();
+        let mut loader = |absent: &[u32]| {
+            callback::loading(|| enter(Callback::Loader));
+            let is_repeated = |at: usize| absent[..at].contains(&absent[at]);
+            if (0..absent.len()).any(is_repeated) {
+                fail(&format!("keys are to be loaded twice: {absent:?}"));
+            }
+            if fails {
+                return Err(());
+            }
+            let tag_of = |key: &u32| tags.iter().find(|tag| tag.key == *key).expect("a requested key");
+            Ok(absent.iter().map(|key| V::of(*tag_of(key))).collect())
+        };
+        #[cfg(feature = "async")]
+        let loaded = if is_async {
+            two_polls(self.access.load_many_async(&self.cache, &keys, fills, &mut loader))?
+        } else {
+            self.access.load_many(&self.cache, &keys, fills, &mut loader)
+        };
+        #[cfg(not(feature = "async"))]
+        let loaded = self.access.load_many(&self.cache, &keys, fills, &mut loader);
+        let loaded = loaded.ok()?;
+        if loaded.len() != keys.len() {
+            fail(&format!("{} values for {} keys", loaded.len(), keys.len()));
+        }
+        let loaded = keys.iter().zip(loaded);
+        Some(
+            loaded
+                .map(|(key, (value, origin))| Loaded { tag: self.dropped(*key, value, "load_many"), origin })
+                .collect(),
+        )
     }
 
     fn compute(
@@ -407,10 +486,11 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
 
     fn pinned(&self, inside: Inside<'_>) {
         let pinned = self.cache.pin();
-        let found: Vec<_> = (0..crate::step::KEYS).filter_map(|key| Some((key, pinned.get(&K::of(key))?))).collect();
+        let key_of = |key| self.access.key(&self.cache, key);
+        let found: Vec<_> = (0..crate::step::KEYS).filter_map(|key| Some((key, pinned.get(&key_of(key))?))).collect();
         inside(&|key| {
-            pinned.get(&K::of(key)).map(|value| self.checked(key, value, "pinned get"));
-            pinned.peek(&K::of(key)).map(|value| self.checked(key, value, "pinned peek"));
+            pinned.get(&key_of(key)).map(|value| self.checked(key, value, "pinned get"));
+            pinned.peek(&key_of(key)).map(|value| self.checked(key, value, "pinned peek"));
         });
         // A value found before is still alive.
         for (key, value) in found {

@@ -9,21 +9,36 @@
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use lowwater::cache::TenantKey;
+
 use crate::callback::{enter, Callback};
 use crate::token::{Tag, Token};
 
-/// A key that is made from a number.
+/// A key with a number.
 pub trait Key: Hash + Eq + Clone + Send + Sync + 'static {
-    fn of(number: u32) -> Self;
     fn number(&self) -> u32;
 }
 
+/// A key that is made from a number alone.
+pub trait FromNumber: Key {
+    fn of(number: u32) -> Self;
+}
+
 impl Key for u32 {
+    fn number(&self) -> u32 {
+        *self
+    }
+}
+
+impl FromNumber for u32 {
     fn of(number: u32) -> Self {
         number
     }
+}
+
+impl<K: Key> Key for TenantKey<K> {
     fn number(&self) -> u32 {
-        *self
+        self.key().number()
     }
 }
 
@@ -32,11 +47,14 @@ impl Key for u32 {
 pub struct Owning(Token);
 
 impl Key for Owning {
-    fn of(number: u32) -> Self {
-        Self(Token::new(Tag { home: u32::MAX, key: number, version: 0 }, Callback::KeyDrop))
-    }
     fn number(&self) -> u32 {
         self.0.tag().key
+    }
+}
+
+impl FromNumber for Owning {
+    fn of(number: u32) -> Self {
+        Self(Token::new(Tag { home: u32::MAX, key: number, version: 0 }, Callback::KeyDrop))
     }
 }
 

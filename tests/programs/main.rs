@@ -18,6 +18,7 @@
 //! | `callback` | actions inside of callbacks: panics, and further steps |
 //! | `cache`, `key`, `value` | caches of all types behind one trait |
 //! | `item`, `object` | objects of foreign lists, indexes and chains |
+//! | `access` | the way to a cache's entries: by the cache, or by views of tenants |
 //! | `storage` | objects that threads hold across steps, in thread-locals too |
 //! | `case`, `driver` | a program from its seed to its end; many of them in processes |
 //!
@@ -54,6 +55,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod bounds;
 mod cache;
 mod callback;

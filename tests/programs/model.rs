@@ -58,6 +58,23 @@ impl Model {
         }
     }
 
+    /// Checks that a key that was found may be there.
+    pub fn has(&mut self, cache: u32, key: u32, how: &str) {
+        if !self.ignored.contains(&cache) && !self.known.contains_key(&(cache, key)) {
+            fail(&format!("{how} of key {key} in cache {cache} found a value, where nothing was put"));
+        }
+    }
+
+    /// Returns whether the key certainly has this version, if it is present.
+    pub fn has_version(&self, Tag { home, key, version }: Tag) -> bool {
+        self.known.get(&(home, key)).is_some_and(|known| known.versions == [version])
+    }
+
+    /// Records that a load has inserted a version, where the key was absent or due for a reload.
+    pub fn reloaded(&mut self, tag: Tag) {
+        self.put(tag);
+    }
+
     /// Records that a version was inserted.
     pub fn put(&mut self, Tag { home, key, version }: Tag) {
         self.known.insert((home, key), Known { versions: vec![version], may_be_absent: false });

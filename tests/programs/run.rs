@@ -74,6 +74,7 @@ fn counts(world: &World) {
 pub fn run(world: &Arc<World>, step: &Step) {
     match step {
         Step::Build(..) | Step::Clone(..) | Step::DropCache(_) | Step::Look(_) => handles(world, step),
+        Step::GetMany(..) | Step::LoadMany { .. } => keys(world, step),
         Step::Insert { .. } | Step::Many { .. } | Step::Get(..) | Step::Peek(..) | Step::Contains(..) => {
             keys(world, step)
         }

@@ -48,15 +48,35 @@ pub struct CacheChoices {
     pub ends: Option<u8>,
 }
 
+/// The method of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadForm {
+    Plain,
+    Ref,
+    Try,
+    TryRef,
+    Entry,
+    EntryTry,
+    EntryFill,
+    /// [`EntryFill`](Self::EntryFill), and a due entry is reloaded.
+    Refresh,
+}
+
 /// The kind of a load.
 #[derive(Clone, Copy, Debug)]
-pub enum Loading {
-    Value,
-    TryOk,
-    TryErr,
-    /// As a future that is pending this many times, and dropped after two polls.
-    #[cfg_attr(not(feature = "async"), expect(dead_code, reason = "without the feature it is a load as others"))]
-    Async(u8),
+pub struct Loading {
+    pub form: LoadForm,
+    /// Whether the loader returns an error, if the form permits errors.
+    pub fails: bool,
+    /// As a future that is pending this many times, and dropped after two polls. Without the
+    /// feature `async` it is a load as others.
+    pub polls: Option<u8>,
+}
+
+impl Loading {
+    pub fn fails(self) -> bool {
+        self.fails && !matches!(self.form, LoadForm::Plain | LoadForm::Ref | LoadForm::Entry)
+    }
 }
 
 /// The result of a computation's closure.
@@ -139,6 +159,8 @@ pub enum Step {
         key: u32,
         group: Option<u8>,
         life: Life,
+        /// Whether by `Entry::set`, which does not return the old value.
+        sets: bool,
     },
     Many {
         cache: u8,
@@ -146,11 +168,20 @@ pub enum Step {
         group: Option<u8>,
     },
     Get(u8, u32),
+    GetMany(u8, Vec<u32>),
     Peek(u8, u32),
     Contains(u8, u32),
     Remove(u8, u32),
     Touch(u8, u32, Life),
     Load(u8, u32, Loading),
+    LoadMany {
+        cache: u8,
+        keys: Vec<u32>,
+        /// Whether the origins are returned, too.
+        fills: bool,
+        fails: bool,
+        is_async: bool,
+    },
     Compute {
         cache: u8,
         key: u32,

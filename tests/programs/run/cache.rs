@@ -10,7 +10,10 @@ use std::sync::Arc;
 use lowwater::Memcg;
 
 use super::panic::or_panicked;
-use crate::cache::{self, AnyCache, Outcome};
+use super::runtime::tree_group;
+use lowwater::cache::Origin;
+
+use crate::cache::{self, AnyCache, Loaded, Outcome};
 use crate::callback::{is_inside, is_loading};
 use crate::model::Model;
 use crate::step::{ComputeAnswer, Life, Loading, Step, KEYS};
@@ -47,7 +50,8 @@ pub fn handles(world: &Arc<World>, step: &Step) {
             if !matches!(choices.life, Life::Default | Life::Forever) {
                 world.set_lossy();
             }
-            let built = cache::build(&runtime, world.next_cache(), choices, group.as_ref());
+            let tenants = [place, &place.wrapping_add(1)].map(|place| tree_group(world, *place));
+            let built = cache::build(&runtime, world.next_cache(), choices, group.as_ref(), tenants);
             if built.is_none() && group.is_none_or(|group| group.is_in_tree_of(&world.root)) {
                 fail(&format!("a cache cannot be built: {choices:?}"));
             }
@@ -87,11 +91,37 @@ fn times(world: &World, life: Life) {
 /// Steps on one key: lookups, inserts, loads, computes, removals.
 pub fn keys(world: &Arc<World>, step: &Step) {
     match step {
-        Step::Insert { cache, key, group, life } => {
+        Step::GetMany(cache, keys) => {
+            let Some(cache) = world.cache(*cache) else { return };
+            let found = cache.get_many(keys);
+            model(world, &*cache, |model| {
+                for (key, found) in keys.iter().zip(found) {
+                    model.seen(cache.id(), *key, found.map(|tag| tag.version), "get_many");
+                }
+            });
+        }
+        Step::LoadMany { cache, keys, fills, fails, is_async } => {
+            let Some(cache) = world.cache(*cache) else { return };
+            // A repeated key has one tag.
+            let tag_of = |key: &u32| Tag::new(cache.id(), key + wild());
+            let tags: Vec<Tag> = keys.iter().map(tag_of).collect();
+            let tags: Vec<Tag> =
+                tags.iter().map(|tag| *tags.iter().find(|other| other.key == tag.key).unwrap()).collect();
+            let uncertain = || model(world, &*cache, |model| tags.iter().for_each(|tag| model.maybe_put(*tag)));
+            let loaded = or_panicked(|| cache.load_many(&tags, *fills, *fails, *is_async), uncertain);
+            model(world, &*cache, |model| match loaded {
+                // Some key was absent. Those before it may have been found, and lookups change
+                // nothing that the model has.
+                None if *fails => {}
+                None => fail("a load of many keys has failed, which its loader has not"),
+                Some(loaded) => tags.iter().zip(loaded).for_each(|(tag, loaded)| was_loaded(model, *tag, &loaded)),
+            });
+        }
+        Step::Insert { cache, key, group, life, sets } => {
             let Some(cache) = world.cache(*cache) else { return };
             times(world, *life);
             let (group, tag) = (group.map(|group| world.group(group)), Tag::new(cache.id(), key + wild()));
-            insert(world, &*cache, tag, group.as_ref(), *life);
+            insert(world, &*cache, tag, group.as_ref(), *life, *sets);
         }
         Step::Many { cache, count, group } => {
             let Some(cache) = world.cache(*cache) else { return };
@@ -153,12 +183,20 @@ pub fn keys(world: &Arc<World>, step: &Step) {
     }
 }
 
-fn insert(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, group: Option<&Memcg>, life: Life) {
+fn insert(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, group: Option<&Memcg>, life: Life, sets: bool) {
     let uncertain = || model(world, cache, |model| model.maybe_put(tag));
-    let inserted = or_panicked(|| cache.insert(tag, group, life), uncertain);
+    // The old version of a `set` is not known, only whether there was one.
+    let insert = || match sets {
+        true => cache.set(tag, group, life).map(|has_replaced| has_replaced.then_some(None)),
+        false => cache.insert(tag, group, life).map(|old| old.map(Some)),
+    };
+    let inserted = or_panicked(insert, uncertain);
     model(world, cache, |model| match inserted {
         Ok(old) => {
-            model.seen(tag.home, tag.key, old.map(|old| old.version), "insert");
+            match old {
+                Some(None) => model.has(tag.home, tag.key, "set"),
+                old => model.seen(tag.home, tag.key, old.flatten().map(|old| old.version), "insert"),
+            }
             model.put(tag);
         }
         Err(()) => {
@@ -174,7 +212,20 @@ fn load(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, how: Loading) {
     let uncertain = || model(world, cache, |model| model.maybe_put(tag));
     let found = or_panicked(|| cache.load(tag, how), uncertain);
     model(world, cache, |model| match found {
-        Some(found) if found.version == tag.version => {
+        Some(found) => was_loaded(model, tag, &found),
+        // Pending, or failed: then the value was absent.
+        None if how.polls.is_some() => model.maybe_put(tag),
+        None => model.seen(tag.home, tag.key, None, "load"),
+    });
+}
+
+/// Compares the result of a load with the model, and notes a value that was loaded.
+fn was_loaded(model: &mut Model, tag: Tag, loaded: &Loaded) {
+    let is_ours = loaded.tag.version == tag.version;
+    match &loaded.origin {
+        // A repeated key: its value is in the model already.
+        _ if is_ours && model.has_version(tag) => {}
+        None if is_ours => {
             model.seen(tag.home, tag.key, None, "load");
             // The value may have found no room, and then is returned but not cached.
             if model.is_lossy {
@@ -183,10 +234,14 @@ fn load(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, how: Loading) {
                 model.put(tag);
             }
         }
-        Some(found) => model.seen(tag.home, tag.key, Some(found.version), "load"),
-        None if matches!(how, Loading::Async(_)) => model.maybe_put(tag),
-        None => model.seen(tag.home, tag.key, None, "load"),
-    });
+        Some(Origin::Loaded) if is_ours => model.reloaded(tag),
+        Some(Origin::Rejected(_)) if is_ours && model.is_lossy => {}
+        None | Some(Origin::Cached | Origin::Stale) if !is_ours => {
+            model.seen(tag.home, tag.key, Some(loaded.tag.version), "load");
+        }
+        // Nothing else uses the keys of the model at the same time.
+        origin => fail(&format!("a load of {tag:?} has returned {:?} with the origin {origin:?}", loaded.tag)),
+    }
 }
 
 /// Runs an `and_compute` with the given answer, and compares the result with the model.

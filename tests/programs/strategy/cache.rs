@@ -7,7 +7,18 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
-use crate::step::{CacheChoices, ComputeAnswer, Life, Loading, Step, CACHES, GROUPS, KEYS};
+use crate::step::{CacheChoices, ComputeAnswer, Life, LoadForm, Loading, Step, CACHES, GROUPS, KEYS};
+
+const FORMS: [LoadForm; 8] = [
+    LoadForm::Plain,
+    LoadForm::Ref,
+    LoadForm::Try,
+    LoadForm::TryRef,
+    LoadForm::Entry,
+    LoadForm::EntryTry,
+    LoadForm::EntryFill,
+    LoadForm::Refresh,
+];
 
 fn life(on: Features) -> BoxedStrategy<Life> {
     if !on.has(Feature::Times) {
@@ -30,7 +41,7 @@ pub fn choices(on: Features) -> impl Strategy<Value = CacheChoices> {
     let group = weighted(0.3, 0..GROUPS);
     let end = u32::from(on.has(Feature::ListenersDropHandles));
     let ends = prop_oneof![9 => Just(None), end => (0..CACHES).prop_map(Some)];
-    let parts = (0..5u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends));
+    let parts = (0..7u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends));
     parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends))| CacheChoices {
         kind,
         eviction,
@@ -54,18 +65,25 @@ pub fn caches(on: Features) -> BoxedStrategy<Step> {
         Just(ComputeAnswer::Remove),
         Just(ComputeAnswer::Keep)
     ];
-    let loading = prop_oneof![
-        Just(Loading::Value),
-        Just(Loading::TryOk),
-        Just(Loading::TryErr),
-        (0..3u8).prop_map(Loading::Async)
-    ];
+    let loading = (proptest::sample::select(FORMS.to_vec()), weighted(0.3, Just(())), weighted(0.3, 0..3u8))
+        .prop_map(|(form, fails, polls)| Loading { form, fails: fails.is_some(), polls });
+    // Often of one tenant, and with repeated keys.
+    let keys = (0..KEYS, 1..4u32, 1..7u32).prop_map(|(first, by, count)| {
+        let keys = (0..count).map(|at| (first + at * by) % KEYS);
+        keys.chain((count > 4).then_some(first)).collect::<Vec<_>>()
+    });
     let (c, k) = (|| c.clone(), || k.clone());
     prop_oneof![
         4 => (c(), choices(on)).prop_map(|(c, choices)| Step::Build(c, choices)),
         1 => (c(), c()).prop_map(|(from, to)| Step::Clone(from, to)),
         1 => c().prop_map(Step::DropCache),
-        12 => (c(), k(), g(), life(on)).prop_map(|(cache, key, group, life)| Step::Insert { cache, key, group, life }),
+        12 => (c(), k(), g(), life(on), weighted(0.2, Just(())))
+            .prop_map(|(cache, key, group, life, sets)| Step::Insert { cache, key, group, life, sets: sets.is_some() }),
+        1 => (c(), keys.clone()).prop_map(|(c, keys)| Step::GetMany(c, keys)),
+        2 => (c(), keys, any::<bool>(), weighted(0.2, Just(())), any::<bool>())
+            .prop_map(|(cache, keys, fills, fails, is_async)| {
+                Step::LoadMany { cache, keys, fills, fails: fails.is_some(), is_async }
+            }),
         2 => (c(), 1..600u16, g()).prop_map(|(cache, count, group)| Step::Many { cache, count, group }),
         8 => (c(), k()).prop_map(|(c, k)| Step::Get(c, k)),
         2 => (c(), k()).prop_map(|(c, k)| Step::Peek(c, k)),

@@ -96,7 +96,7 @@ fn listening(ends: u8) -> CacheChoices {
 }
 
 fn in_group(cache: u8, group: u8, keys: u32) -> impl Iterator<Item = Step> {
-    (0..keys).map(move |key| Step::Insert { cache, key, group: Some(group), life: Life::Default })
+    (0..keys).map(move |key| Step::Insert { cache, key, group: Some(group), life: Life::Default, sets: false })
 }
 
 /// The housekeeper's thread drops the last handle of a cache, and with it state that panics in its

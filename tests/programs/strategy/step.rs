@@ -39,7 +39,7 @@ fn arm(mix: &Mix) -> BoxedStrategy<Step> {
         1 => Just(Action::Do(Box::new(Step::Sweep))),
     ];
     let always = (0..CACHES, 0..2 * KEYS, any::<bool>()).prop_map(|(c, k, removes)| {
-        let insert = Step::Insert { cache: c, key: k % KEYS, group: None, life: Life::Default };
+        let insert = Step::Insert { cache: c, key: k % KEYS, group: None, life: Life::Default, sets: false };
         let step = if removes { Step::Remove(c, k % KEYS) } else { insert };
         Step::Arm { callback: Callback::SharedDrop, after: 0, action: Action::Always(Box::new(step)) }
     });
