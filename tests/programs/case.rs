@@ -120,7 +120,11 @@ fn end(world: &World, program: &Program, patience: Duration) {
 /// Drops one kind of objects; `part` is a number of `Program::ending`.
 fn end_part(world: &World, part: u8) {
     match part {
-        0 => world.caches.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None)))),
+        0 => {
+            let reloads = std::mem::take(&mut *world.reloads.lock().unwrap());
+            drop(reloads);
+            world.caches.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None))));
+        }
         1 => world.registrations.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None)))),
         2 => {
             world.lists.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None))));

@@ -14,6 +14,8 @@
 //! | `world` | the objects that steps use |
 //! | `model` | the correct results of caches while one thread uses them |
 //! | `bounds` | the highest usage that each group may have, by the promises on budgets and readers |
+//! | `time` | the times of entries in the model |
+//! | `reload` | rights to reload entries |
 //! | `token` | values that detect a use after their drop |
 //! | `callback` | actions inside of callbacks: panics, and further steps |
 //! | `cache`, `key`, `value` | caches of all types behind one trait |
@@ -67,10 +69,12 @@ mod key;
 mod model;
 mod object;
 mod program;
+mod reload;
 mod run;
 mod step;
 mod storage;
 mod strategy;
+mod time;
 mod token;
 mod value;
 mod world;

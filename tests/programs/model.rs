@@ -10,13 +10,18 @@
 
 use std::collections::{HashMap, HashSet};
 
+use lowwater::cache::Origin;
+
+use crate::step::{CacheChoices, Life};
+use crate::time::{CacheTimes, End};
 use crate::token::{fail, Tag};
 
 /// The possible versions of a key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Known {
     versions: Vec<u32>,
     may_be_absent: bool,
+    end: End,
 }
 
 /// The possible versions of all keys, by the number of the cache and the key.
@@ -24,6 +29,11 @@ struct Known {
 pub struct Model {
     known: HashMap<(u32, u32), Known>,
     ignored: HashSet<u32>,
+    times: HashMap<u32, CacheTimes>,
+    /// The removals of each key by calls that have found it.
+    removals: HashMap<(u32, u32), u32>,
+    /// The time of the program's manual clock in milliseconds; 0 without one.
+    pub now: u64,
     /// Whether entries may be evicted at any time.
     pub is_lossy: bool,
 }
@@ -34,9 +44,20 @@ impl Model {
         self.ignored.insert(cache);
     }
 
+    /// Notes the times of a new cache.
+    pub fn built(&mut self, cache: u32, choices: &CacheChoices) {
+        self.times.insert(cache, CacheTimes::of(choices));
+    }
+
+    fn stale(&self, cache: u32) -> u64 {
+        self.times.get(&cache).map_or(0, |times| times.stale)
+    }
+
     /// Checks the result of a lookup of `key`, and narrows its possible versions to that result.
     pub fn seen(&mut self, cache: u32, key: u32, found: Option<u32>, how: &str) {
-        let is_lossy = self.is_lossy;
+        let may_be_stale = matches!(how, "insert" | "compute" | "remove" | "refresh" | "load");
+        let (is_lossy, now) = (self.is_lossy, self.now);
+        let stale = if may_be_stale { self.stale(cache) } else { 0 };
         if self.ignored.contains(&cache) {
             return;
         }
@@ -48,13 +69,25 @@ impl Model {
         };
         match found {
             Some(version) if known.versions.contains(&version) => {
-                *known = Known { versions: vec![version], may_be_absent: false };
+                if known.end.until.saturating_add(stale) <= now {
+                    fail(&format!("{how} of key {key} in cache {cache} found {known:?}, which has expired at {now}"));
+                }
+                known.end.used(now, matches!(how, "get" | "get_many"));
+                known.versions = vec![version];
+                known.may_be_absent = false;
             }
             Some(version) => {
                 fail(&format!("{how} of key {key} in cache {cache} found version {version}, expected {known:?}"))
             }
+            None if known.end.from <= now => {
+                // A stale entry may still be there, for another kind of lookup.
+                known.may_be_absent = true;
+                if known.end.until.saturating_add(self.stale(cache)) <= now {
+                    self.known.remove(&(cache, key));
+                }
+            }
             None if known.may_be_absent || is_lossy => drop(self.known.remove(&(cache, key))),
-            None => fail(&format!("{how} of key {key} in cache {cache} found nothing, expected {known:?}")),
+            None => fail(&format!("{how} of key {key} in cache {cache} found nothing, expected {known:?} at {now}")),
         }
     }
 
@@ -70,21 +103,83 @@ impl Model {
         self.known.get(&(home, key)).is_some_and(|known| known.versions == [version])
     }
 
+    fn end_of(&self, cache: u32, life: Life) -> End {
+        End::of(life, self.times.get(&cache), self.now)
+    }
+
     /// Records that a load has inserted a version, where the key was absent or due for a reload.
-    pub fn reloaded(&mut self, tag: Tag) {
-        self.put(tag);
+    pub fn loaded(&mut self, tag: Tag) {
+        let ahead = self.times.get(&tag.home).map_or(0, |times| times.ahead);
+        if let Some(known) = self.known.get(&(tag.home, tag.key)).filter(|_| !self.ignored.contains(&tag.home)) {
+            // A time of its own, of any length, is reloaded from the beginning.
+            let is_due = known.end.from <= self.now.saturating_add(ahead);
+            if !known.may_be_absent && !self.is_lossy && !is_due {
+                fail(&format!("a load has inserted {tag:?} at {}, where {known:?} was", self.now));
+            }
+        }
+        self.put(tag, Life::Default);
     }
 
     /// Records that a version was inserted.
-    pub fn put(&mut self, Tag { home, key, version }: Tag) {
-        self.known.insert((home, key), Known { versions: vec![version], may_be_absent: false });
+    pub fn put(&mut self, tag: Tag, life: Life) {
+        let end = self.end_of(tag.home, life);
+        let known = Known { versions: vec![tag.version], may_be_absent: false, end };
+        self.known.insert((tag.home, tag.key), known);
+    }
+
+    /// Records that a version was inserted by a computation, which may keep the old one's end.
+    pub fn computed(&mut self, tag: Tag, life: Life) {
+        let before = self.known.get(&(tag.home, tag.key)).map(|known| known.end);
+        self.put(tag, life);
+        if let (Some(before), Some(known)) = (before, self.known.get_mut(&(tag.home, tag.key))) {
+            known.end = known.end.or(before);
+        }
     }
 
     /// Records that a version may have been inserted.
-    pub fn maybe_put(&mut self, Tag { home, key, version }: Tag) {
-        let known = self.known.entry((home, key)).or_insert(Known { versions: Vec::new(), may_be_absent: true });
-        known.versions.push(version);
+    pub fn maybe_put(&mut self, tag: Tag) {
+        let none = Known { versions: Vec::new(), may_be_absent: true, end: End::NEVER };
+        let known = self.known.entry((tag.home, tag.key)).or_insert(none);
+        known.versions.push(tag.version);
         known.may_be_absent = true;
+        known.end.until = u64::MAX;
+    }
+
+    /// Records that a key was touched.
+    pub fn touched(&mut self, cache: u32, key: u32, life: Life) {
+        let end = self.end_of(cache, life);
+        if let Some(known) = self.known.get_mut(&(cache, key)) {
+            known.end = end;
+        }
+    }
+
+    /// Records that a call has found a key and removed it.
+    pub fn removed_by_call(&mut self, cache: u32, key: u32) {
+        *self.removals.entry((cache, key)).or_default() += 1;
+    }
+
+    pub fn removals(&self, cache: u32, key: u32) -> u32 {
+        self.removals.get(&(cache, key)).copied().unwrap_or(0)
+    }
+
+    /// Compares the end of a reload with the model. `old` is the version that was found before, and
+    /// `removals` the removals at that time.
+    pub fn reloaded(&mut self, tag: Tag, origin: Option<&Origin>, old: u32, removals: u32) {
+        let known = self.known.get(&(tag.home, tag.key));
+        let is_certain = known.is_some_and(|known| !known.may_be_absent && known.end.from > self.now) && !self.is_lossy;
+        let is_younger = is_certain && known.is_some_and(|known| !known.versions.contains(&old));
+        let was_removed = self.removals(tag.home, tag.key) != removals;
+        match origin {
+            _ if self.ignored.contains(&tag.home) => {}
+            Some(Origin::Loaded) if is_younger || was_removed => {
+                fail(&format!("a reload has inserted {tag:?} though {old} was removed or replaced: {known:?}"));
+            }
+            Some(Origin::Loaded) => self.put(tag, Life::Default),
+            Some(Origin::Rejected(_)) if self.is_lossy => {}
+            Some(Origin::Outrun) => {}
+            Some(origin) => fail(&format!("the origin of a reload of {tag:?} is {origin:?}")),
+            None => self.maybe_put(tag),
+        }
     }
 
     pub fn removed(&mut self, cache: u32, key: u32) {
@@ -100,8 +195,9 @@ impl Model {
     /// Returns the number of keys that a cache must have; `None` if that is not known.
     pub fn must_have(&self, cache: u32) -> Option<usize> {
         let of_cache = || self.known.iter().filter(|((home, _), _)| *home == cache);
-        let is_known =
-            !self.is_lossy && !self.ignored.contains(&cache) && of_cache().all(|(_, known)| !known.may_be_absent);
+        let is_known = !self.is_lossy
+            && !self.ignored.contains(&cache)
+            && of_cache().all(|(_, known)| !known.may_be_absent && known.end.from > self.now);
         is_known.then(|| of_cache().count())
     }
 }

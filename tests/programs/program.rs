@@ -12,6 +12,8 @@ use crate::step::Step;
 pub struct RuntimeChoices {
     pub budget_kib: u32,
     pub nodes: u8,
+    /// Whether the deadlines of entries follow a clock that only steps advance.
+    pub is_manual: bool,
     /// Whether the runtime outlives everything else. Only then its usage is checked at the end.
     pub keeps_runtime: bool,
 }

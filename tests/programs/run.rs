@@ -14,6 +14,8 @@ mod runtime;
 mod scope;
 mod wait;
 
+use panic::or_panicked;
+
 pub use panic::catch_intended;
 pub use scope::{join, thread};
 pub use wait::{keeper_works, until};
@@ -22,6 +24,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lowwater::runtime::ManualClock;
 use lowwater::Memcg;
 
 use crate::callback::{is_inside, Armed, Callback};
@@ -70,11 +73,26 @@ fn counts(world: &World) {
     }
 }
 
+/// Advances the clock, and tells the model the time.
+fn advance(world: &World, clock: &ManualClock, ms: u16) {
+    if is_inside() {
+        // The deadline of an entry that is being inserted may be counted from before.
+        world.set_lossy();
+    }
+    let tell = || world.model.lock().unwrap().now = clock.elapsed().as_millis() as u64;
+    or_panicked(|| clock.advance(Duration::from_millis(ms.into())), tell);
+    tell();
+}
+
 /// Runs one step.
 pub fn run(world: &Arc<World>, step: &Step) {
     match step {
         Step::Build(..) | Step::Clone(..) | Step::DropCache(_) | Step::Look(_) => handles(world, step),
-        Step::GetMany(..) | Step::LoadMany { .. } => keys(world, step),
+        Step::Advance(ms) => {
+            let Some(clock) = &world.clock else { return };
+            advance(world, clock, *ms);
+        }
+        Step::GetMany(..) | Step::LoadMany { .. } | Step::GetOrRefresh(..) | Step::Reload(_) => keys(world, step),
         Step::Insert { .. } | Step::Many { .. } | Step::Get(..) | Step::Peek(..) | Step::Contains(..) => {
             keys(world, step)
         }

@@ -5,6 +5,7 @@
 //! A step that is added needs a generator in `strategy` and an arm in `run`.
 
 use crate::callback::{Action, Callback};
+use crate::reload::ReloadForm;
 
 /// Slots for caches.
 pub const CACHES: u8 = 4;
@@ -39,6 +40,15 @@ pub struct CacheChoices {
     pub eviction: u8,
     pub hashing: u8,
     pub life: Life,
+    /// The time to idle beside a time to live, in milliseconds.
+    pub idle: Option<u8>,
+    /// The times of `refresh_ahead` and `stale_while_revalidate`, in milliseconds.
+    pub ahead: u8,
+    pub stale: u8,
+    /// Whether it has a function of `expire_after`.
+    pub computes_times: bool,
+    /// The lowest limit of the cache's own, and its value in KiB; higher limits are a half above.
+    pub limit: Option<(GroupLimit, u16)>,
     pub weight: u16,
     pub listens: bool,
     pub costs: bool,
@@ -171,6 +181,12 @@ pub enum Step {
     GetMany(u8, Vec<u32>),
     Peek(u8, u32),
     Contains(u8, u32),
+    /// Keeps the right to reload the entry, if it is due.
+    GetOrRefresh(u8, u32),
+    /// Reloads the entry of a right that was kept.
+    Reload(ReloadForm),
+    /// Advances the manual clock of the program by milliseconds.
+    Advance(u16),
     Remove(u8, u32),
     Touch(u8, u32, Life),
     Load(u8, u32, Loading),

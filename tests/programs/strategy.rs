@@ -45,11 +45,10 @@ fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     } else {
         Just(1u32 << 20).boxed()
     };
-    let shape = (budgets, 1..4u8, any::<bool>()).prop_map(|(budget_kib, nodes, keeps_runtime)| RuntimeChoices {
-        budget_kib,
-        nodes,
-        keeps_runtime,
-    });
+    let shape =
+        (budgets, 1..4u8, any::<bool>(), any::<bool>()).prop_map(|(budget_kib, nodes, is_manual, keeps_runtime)| {
+            RuntimeChoices { budget_kib, nodes, is_manual, keeps_runtime }
+        });
     let threads = if is_threaded && on.has(Feature::Threads) { 1..4 } else { 0..1 };
     let beside = vec(vec(some_steps(mix), 1..steps).prop_map(|steps| steps.concat()), threads);
     let ending = Just([0u8, 1, 2, 3, 4, 5]).prop_shuffle();

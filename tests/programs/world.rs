@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, RwLock};
 
+use lowwater::runtime::ManualClock;
 use lowwater::{ByteSize, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
 use lowwater_lru_core::HookId;
 
@@ -20,6 +21,7 @@ use crate::item::{Lists, Shared};
 use crate::model::Model;
 use crate::object::{Store, Tables};
 use crate::program::RuntimeChoices;
+use crate::reload;
 use crate::step::{CACHES, GROUPS, ITEMS, LISTS};
 use crate::token::Token;
 
@@ -51,6 +53,10 @@ pub struct World {
     pub found_under_leaked: Mutex<Vec<&'static Token>>,
     pub armed: Mutex<Vec<Armed>>,
     pub bounds: Bounds,
+    /// The clock of the runtime, if steps advance it.
+    pub clock: Option<ManualClock>,
+    /// Rights to reload entries.
+    pub reloads: Mutex<Vec<reload::Kept>>,
     pub model: Mutex<Model>,
     /// Whether one thread runs all steps, so that the model is exact.
     is_alone: AtomicBool,
@@ -100,7 +106,12 @@ impl World {
     pub fn new(features: Features, shape: &RuntimeChoices, is_alone: bool) -> Self {
         let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
         let budget = ByteSize::kib(shape.budget_kib.into());
-        let runtime = Runtime::builder().budget(budget).topology(topology).build().expect("it has a budget");
+        let clock = shape.is_manual.then(ManualClock::new);
+        let mut builder = Runtime::builder().budget(budget).topology(topology);
+        if let Some(clock) = &clock {
+            builder = builder.clock(clock);
+        }
+        let runtime = builder.build().expect("it has a budget");
         let mut model = Model::default();
         // Below 1 GiB, the largest budget that `strategy.rs` draws, a program may fill the budget,
         // so entries may be evicted.
@@ -124,6 +135,8 @@ impl World {
             found_under_leaked: Mutex::default(),
             armed: Mutex::default(),
             bounds: Bounds::default(),
+            clock,
+            reloads: Mutex::default(),
             model: Mutex::new(model),
             is_alone: AtomicBool::new(is_alone),
             has_leaked: AtomicBool::new(false),

@@ -16,7 +16,8 @@ use lowwater::cache::Origin;
 use crate::cache::{self, AnyCache, Loaded, Outcome};
 use crate::callback::{is_inside, is_loading};
 use crate::model::Model;
-use crate::step::{ComputeAnswer, Life, Loading, Step, KEYS};
+use crate::reload::Kept;
+use crate::step::{ComputeAnswer, GroupLimit, Life, Loading, Step, KEYS};
 use crate::token::{fail, Tag};
 use crate::world::{at, swap, World};
 
@@ -47,12 +48,19 @@ pub fn handles(world: &Arc<World>, step: &Step) {
         Step::Build(place, choices) => {
             let Some(runtime) = world.runtime() else { return };
             let group = choices.group.map(|group| world.group(group));
-            if !matches!(choices.life, Life::Default | Life::Forever) {
+            times(world, choices.life);
+            if choices.computes_times {
+                times(world, Life::Live(0));
+            }
+            if matches!(choices.limit, Some((GroupLimit::High | GroupLimit::Max, _))) {
                 world.set_lossy();
             }
+            let id = world.next_cache();
+            world.model.lock().unwrap().built(id, choices);
             let tenants = [place, &place.wrapping_add(1)].map(|place| tree_group(world, *place));
-            let built = cache::build(&runtime, world.next_cache(), choices, group.as_ref(), tenants);
-            if built.is_none() && group.is_none_or(|group| group.is_in_tree_of(&world.root)) {
+            let built = cache::build(&runtime, id, choices, group.as_ref(), tenants);
+            let may_fail = choices.limit.is_some();
+            if built.is_none() && !may_fail && group.is_none_or(|group| group.is_in_tree_of(&world.root)) {
                 fail(&format!("a cache cannot be built: {choices:?}"));
             }
             drop(swap(at(&world.caches, *place), built));
@@ -83,7 +91,7 @@ pub fn handles(world: &Arc<World>, step: &Step) {
 
 /// Makes the model lossy if an entry gets a time to live or to idle.
 fn times(world: &World, life: Life) {
-    if !matches!(life, Life::Default | Life::Forever) {
+    if world.clock.is_none() && !matches!(life, Life::Default | Life::Forever) {
         world.set_lossy();
     }
 }
@@ -99,6 +107,37 @@ pub fn keys(world: &Arc<World>, step: &Step) {
                     model.seen(cache.id(), *key, found.map(|tag| tag.version), "get_many");
                 }
             });
+        }
+        Step::GetOrRefresh(cache, key) => {
+            let Some(cache) = world.cache(*cache) else { return };
+            let found = cache.get_or_refresh(*key);
+            let id = cache.id();
+            model(world, &*cache, |model| model.seen(id, *key, found.as_ref().map(|found| found.0.version), "refresh"));
+            let Some((Tag { version, .. }, _, Some(reload))) = found else { return };
+            let removals = world.model.lock().unwrap().removals(id, *key);
+            let kept = Kept { cache: id, key: *key, version, removals, reload };
+            // Callbacks use other keys, which the model does not have.
+            if !is_inside() {
+                world.reloads.lock().unwrap().push(kept);
+            }
+        }
+        Step::Reload(form) => {
+            if is_inside() {
+                return;
+            }
+            let kept = world.reloads.lock().unwrap().pop();
+            let Some(Kept { cache, key, version, removals, reload }) = kept else { return };
+            let tag = Tag::new(cache, key);
+            let is_certain = |world: &World| world.is_alone();
+            let uncertain = || {
+                if is_certain(world) {
+                    world.model.lock().unwrap().maybe_put(tag);
+                }
+            };
+            let origin = or_panicked(|| reload.end(tag, *form), uncertain);
+            if is_certain(world) {
+                world.model.lock().unwrap().reloaded(tag, origin.as_ref(), version, removals);
+            }
         }
         Step::LoadMany { cache, keys, fills, fails, is_async } => {
             let Some(cache) = world.cache(*cache) else { return };
@@ -155,6 +194,9 @@ pub fn keys(world: &Arc<World>, step: &Step) {
             let uncertain = || model(world, &*cache, |model| model.maybe_removed(cache.id(), key));
             let found = or_panicked(|| cache.remove(key), uncertain);
             model(world, &*cache, |model| {
+                if found.is_some() {
+                    model.removed_by_call(cache.id(), key);
+                }
                 model.seen(cache.id(), key, found.map(|tag| tag.version), "remove");
                 model.removed(cache.id(), key);
             });
@@ -162,7 +204,19 @@ pub fn keys(world: &Arc<World>, step: &Step) {
         Step::Touch(cache, key, life) => {
             let Some(cache) = world.cache(*cache) else { return };
             times(world, *life);
-            cache.touch(*key, *life);
+            let is_there = cache.touch(*key, *life);
+            model(world, &*cache, |model| match is_there {
+                true => {
+                    model.has(cache.id(), *key, "touch");
+                    // A touch sets a time to live, whatever the life.
+                    let life = match *life {
+                        Life::Live(ms) | Life::Idle(ms) => Life::Live(ms),
+                        Life::Default | Life::Forever => Life::Forever,
+                    };
+                    model.touched(cache.id(), *key, life);
+                }
+                false => model.seen(cache.id(), *key, None, "touch"),
+            });
         }
         Step::Load(cache, key, how) => {
             // Loaders of two threads may request each other's keys: `tests/loads.rs` tests such
@@ -197,7 +251,7 @@ fn insert(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, group: Option<&Mem
                 Some(None) => model.has(tag.home, tag.key, "set"),
                 old => model.seen(tag.home, tag.key, old.flatten().map(|old| old.version), "insert"),
             }
-            model.put(tag);
+            model.put(tag, life);
         }
         Err(()) => {
             let is_foreign = group.is_some_and(|group| !group.is_in_tree_of(&world.root));
@@ -231,10 +285,10 @@ fn was_loaded(model: &mut Model, tag: Tag, loaded: &Loaded) {
             if model.is_lossy {
                 model.maybe_put(tag);
             } else {
-                model.put(tag);
+                model.put(tag, Life::Default);
             }
         }
-        Some(Origin::Loaded) if is_ours => model.reloaded(tag),
+        Some(Origin::Loaded) if is_ours => model.loaded(tag),
         Some(Origin::Rejected(_)) if is_ours && model.is_lossy => {}
         None | Some(Origin::Cached | Origin::Stale) if !is_ours => {
             model.seen(tag.home, tag.key, Some(loaded.tag.version), "load");
@@ -271,7 +325,7 @@ fn compute(
                 if old != there.map(|there| there.version) {
                     fail(&format!("compute of {tag:?} was shown {there:?} and replaced {old:?}"));
                 }
-                model.put(tag);
+                model.computed(tag, life);
             }
             Outcome::Removed(old) if matches!(answer, ComputeAnswer::Remove) => {
                 if there != Some(old) {

@@ -7,7 +7,31 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
-use crate::step::{CacheChoices, ComputeAnswer, Life, LoadForm, Loading, Step, CACHES, GROUPS, KEYS};
+use crate::reload::ReloadForm;
+use crate::step::{CacheChoices, ComputeAnswer, GroupLimit, Life, LoadForm, Loading, Step, CACHES, GROUPS, KEYS};
+
+/// Draws `some` with this probability, which may be 0.
+fn sometimes<S: Strategy>(probability: f64, some: S) -> BoxedStrategy<Option<S::Value>>
+where
+    S: 'static,
+    S::Value: Clone,
+{
+    if probability > 0.0 {
+        weighted(probability, some).boxed()
+    } else {
+        Just(None).boxed()
+    }
+}
+
+const RELOADS: [ReloadForm; 7] = [
+    ReloadForm::Load,
+    ReloadForm::TryLoad,
+    ReloadForm::Fill,
+    ReloadForm::Fill,
+    ReloadForm::Fails,
+    ReloadForm::Dropped,
+    ReloadForm::Pending,
+];
 
 const FORMS: [LoadForm; 8] = [
     LoadForm::Plain,
@@ -41,18 +65,36 @@ pub fn choices(on: Features) -> impl Strategy<Value = CacheChoices> {
     let group = weighted(0.3, 0..GROUPS);
     let end = u32::from(on.has(Feature::ListenersDropHandles));
     let ends = prop_oneof![9 => Just(None), end => (0..CACHES).prop_map(Some)];
-    let parts = (0..7u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends));
-    parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends))| CacheChoices {
-        kind,
-        eviction,
-        hashing,
-        life,
-        weight,
-        listens,
-        costs,
-        seeks,
-        group,
-        ends,
+    let timed = if on.has(Feature::Times) { 0.15 } else { 0.0 };
+    let short = || sometimes(timed, 0..30u8).prop_map(|ms| ms.unwrap_or(0));
+    let times = (sometimes(timed, 1..30u8), short(), short(), sometimes(timed / 2.0, Just(())));
+    let limits =
+        prop_oneof![Just(GroupLimit::Min), Just(GroupLimit::Low), Just(GroupLimit::High), Just(GroupLimit::Max)];
+    let limit = sometimes(if on.has(Feature::Pressure) { 0.15 } else { 0.0 }, (limits, 1..400u16));
+    let parts =
+        (0..7u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends, times, limit));
+    parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends, times, limit))| {
+        let (idle, mut ahead, stale, computes) = times;
+        if let Life::Live(ms) = life {
+            ahead = ahead.min(ms.saturating_sub(1));
+        }
+        CacheChoices {
+            idle: idle.filter(|_| matches!(life, Life::Live(_))),
+            ahead,
+            stale,
+            computes_times: computes.is_some(),
+            limit,
+            kind,
+            eviction,
+            hashing,
+            life,
+            weight,
+            listens,
+            costs,
+            seeks,
+            group,
+            ends,
+        }
     })
 }
 
@@ -79,6 +121,9 @@ pub fn caches(on: Features) -> BoxedStrategy<Step> {
         1 => c().prop_map(Step::DropCache),
         12 => (c(), k(), g(), life(on), weighted(0.2, Just(())))
             .prop_map(|(cache, key, group, life, sets)| Step::Insert { cache, key, group, life, sets: sets.is_some() }),
+        1 => (c(), k()).prop_map(|(c, k)| Step::GetOrRefresh(c, k)),
+        1 => proptest::sample::select(RELOADS.to_vec()).prop_map(Step::Reload),
+        3 => prop_oneof![6 => 0..20u16, 1 => 0..200u16, 1 => Just(1500)].prop_map(Step::Advance),
         1 => (c(), keys.clone()).prop_map(|(c, keys)| Step::GetMany(c, keys)),
         2 => (c(), keys, any::<bool>(), weighted(0.2, Just(())), any::<bool>())
             .prop_map(|(cache, keys, fills, fails, is_async)| {
