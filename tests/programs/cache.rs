@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lowwater::cache::{Computed, Entry, Eviction, ExpiryEvent, Lifetime, Meta, Op, Origin, TenantKey, Visit};
-use lowwater::{ByteSize, Cache, Memcg, Runtime};
+use lowwater::cache::{
+    CacheBuilder, Computed, Entry, Eviction, ExpiryEvent, Lifetime, Meta, Op, Origin, TenantKey, Visit,
+};
+use lowwater::{ByteSize, Cache, Charged, Memcg, Runtime};
 
 use crate::access::{Access, Own, Tenants};
 use crate::callback::{self, enter, Callback};
@@ -52,6 +54,8 @@ pub trait AnyCache: Send + Sync {
     fn peek(&self, key: u32) -> Option<Tag>;
     fn contains(&self, key: u32) -> bool;
     fn get_many(&self, keys: &[u32]) -> Vec<Option<Tag>>;
+    /// Returns a clone of a value, to be kept.
+    fn value(&self, key: u32) -> Option<Box<dyn KeptValue>>;
     /// Returns the value, whether it is stale, and the right to reload it.
     fn get_or_refresh(&self, key: u32) -> Option<(Tag, bool, Option<Box<dyn AnyReload>>)>;
     fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()>;
@@ -82,6 +86,20 @@ pub trait AnyCache: Send + Sync {
     fn iter(&self, inside: &mut dyn FnMut());
 }
 
+/// A value that was found in a cache and is kept.
+pub trait KeptValue: Send {
+    /// Checks that it is still the value that was found.
+    fn check(&self);
+}
+
+impl<V: Value> KeptValue for (Tag, V) {
+    fn check(&self) {
+        if self.1.tag() != self.0 {
+            fail(&format!("a kept value of {:?} has become {:?}", self.0, self.1.tag()));
+        }
+    }
+}
+
 /// Code that runs while the cache is pinned; its argument looks a key up through the pin.
 pub type Inside<'a> = &'a mut dyn FnMut(&dyn Fn(u32));
 
@@ -109,8 +127,18 @@ pub fn build(
         2 => own::<u32, Arc<Token>>(runtime, id, choices, group),
         3 => own::<crate::key::Owning, Large>(runtime, id, choices, group),
         4 => own::<u32, Plain>(runtime, id, choices, group),
-        5 => typed::<TenantKey<u32>, Owning>(runtime, id, choices, group, Arc::new(Tenants(tenants))),
-        _ => typed::<TenantKey<crate::key::Owning>, Plain>(runtime, id, choices, group, Arc::new(Tenants(tenants))),
+        7 => {
+            let builder = Cache::<u32, Charged<Token>>::builder(runtime).charge_held_values();
+            typed(builder, id, choices, group, Arc::new(Own))
+        }
+        5 => typed::<TenantKey<u32>, Owning>(Cache::builder(runtime), id, choices, group, Arc::new(Tenants(tenants))),
+        _ => typed::<TenantKey<crate::key::Owning>, Plain>(
+            Cache::builder(runtime),
+            id,
+            choices,
+            group,
+            Arc::new(Tenants(tenants)),
+        ),
     }
 }
 
@@ -120,12 +148,12 @@ fn own<K: FromNumber, V: Value>(
     choices: &CacheChoices,
     group: Option<&Memcg>,
 ) -> Option<Box<dyn AnyCache>> {
-    typed::<K, V>(runtime, id, choices, group, Arc::new(Own))
+    typed::<K, V>(Cache::builder(runtime), id, choices, group, Arc::new(Own))
 }
 
 /// Builds a cache of these key and value types, with all callbacks of the choices.
 fn typed<K: Key, V: Value>(
-    runtime: &Runtime,
+    builder: CacheBuilder<K, V>,
     id: u32,
     choices: &CacheChoices,
     group: Option<&Memcg>,
@@ -142,7 +170,7 @@ fn typed<K: Key, V: Value>(
         _ => Hashing::Random(RandomState::new()),
     };
     let is_honest = !matches!(hashing, Hashing::Lying);
-    let mut builder = Cache::<K, V>::builder(runtime).name(format!("cache {id}")).eviction(match choices.eviction {
+    let mut builder = builder.name(format!("cache {id}")).eviction(match choices.eviction {
         0 => Eviction::Lru,
         1 => Eviction::S3Fifo,
         2 => Eviction::Sieve,
@@ -323,6 +351,12 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
         }
         let found = keys.iter().zip(found);
         found.map(|(key, value)| value.map(|value| self.dropped(*key, value, "get_many"))).collect()
+    }
+
+    fn value(&self, key: u32) -> Option<Box<dyn KeptValue>> {
+        let value = self.access.peek(&self.cache, key)?;
+        let tag = self.checked(key, &value, "kept");
+        Some(Box::new((tag, value)))
     }
 
     fn get_or_refresh(&self, key: u32) -> Option<(Tag, bool, Option<Box<dyn AnyReload>>)> {

@@ -107,13 +107,14 @@ fn end(world: &World, program: &Program, patience: Duration) {
     if world.has_leaked.load(SeqCst) {
         return;
     }
+    let leaked = ByteSize::new(world.leaked.load(SeqCst));
     let usage = || {
         runtime.tree().drain_stock();
         runtime.root().usage()
     };
     // A panic in a callback must not have ended the housekeeper.
     run::keeper_works(&runtime);
-    until(patience, || usage() == ByteSize::ZERO, || format!("{} are charged at the end", usage()));
+    until(patience, || usage() == leaked, || format!("{} are charged at the end, {leaked} were leaked", usage()));
     drop(runtime);
 }
 
@@ -123,6 +124,11 @@ fn end_part(world: &World, part: u8) {
         0 => {
             let reloads = std::mem::take(&mut *world.reloads.lock().unwrap());
             drop(reloads);
+            let (guards, charged) = (
+                std::mem::take(&mut *world.guards.lock().unwrap()),
+                std::mem::take(&mut *world.charged.lock().unwrap()),
+            );
+            run::catch_intended(|| drop((guards, charged)));
             world.caches.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None))));
         }
         1 => world.registrations.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None)))),
@@ -133,6 +139,7 @@ fn end_part(world: &World, part: u8) {
             drop(isolated);
         }
         3 => {
+            drop(swap(&world.tenants, None));
             drop(swap(&world.runtime, None));
             drop(swap(&world.other, None));
         }

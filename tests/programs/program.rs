@@ -10,7 +10,12 @@ use crate::step::Step;
 /// The runtime at the start of a program.
 #[derive(Clone, Debug)]
 pub struct RuntimeChoices {
+    /// The budget; 0 is none.
     pub budget_kib: u32,
+    /// The gaps of the reclaimer's watermarks below each limit.
+    pub watermarks_kib: Option<(u16, u16)>,
+    /// The longest direct reclaim of one charge, in microseconds.
+    pub direct_us: Option<u16>,
     pub nodes: u8,
     /// Whether the deadlines of entries follow a clock that only steps advance.
     pub is_manual: bool,

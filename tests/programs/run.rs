@@ -7,11 +7,13 @@
 //! A step that is added must be valid in every state.
 
 mod cache;
+mod charge;
 mod group;
 mod list;
 mod panic;
 mod runtime;
 mod scope;
+mod tenants;
 mod wait;
 
 use panic::or_panicked;
@@ -25,16 +27,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lowwater::runtime::ManualClock;
-use lowwater::Memcg;
+use lowwater::{ByteSize, Memcg};
 
 use crate::callback::{is_inside, Armed, Callback};
 use crate::step::{Step, LISTS};
 use crate::storage;
 use crate::world::World;
 use cache::{handles, keys, whole, wild};
+use charge::charges;
 use group::groups;
 use list::lists;
-use runtime::{charges, pressure, runtimes};
+use runtime::{pressure, runtimes};
 use scope::{keep, within};
 use wait::PATIENCE;
 
@@ -53,7 +56,8 @@ pub fn all(world: &Arc<World>, steps: &[Step]) {
 fn check(world: &World) {
     let found = world.found_under_leaked.lock().unwrap().clone();
     found.iter().for_each(|token| token.check("borrowed under a guard that was forgotten"));
-    let charged = world.charges.lock().unwrap().iter().map(|(_, bytes)| *bytes).sum();
+    let charged: ByteSize = world.charges.lock().unwrap().iter().map(|(_, bytes)| *bytes).sum();
+    let charged = charged + ByteSize::new(world.guarded.load(SeqCst));
     world.bounds.check(&world.root, world.runtime().as_ref(), &world.all_groups(), charged);
     if world.is_alone() && !is_inside() && world.features.has(crate::feature::Feature::TwoTrees) {
         counts(world);
@@ -109,6 +113,8 @@ pub fn run(world: &Arc<World>, step: &Step) {
         Step::Budget(_)
         | Step::Reclaim(..)
         | Step::DropCaches
+        | Step::Wake(_)
+        | Step::ShrinkLeastUseful(_)
         | Step::Shrink(..)
         | Step::Direct(_)
         | Step::PayDebts(..) => {
@@ -117,7 +123,15 @@ pub fn run(world: &Arc<World>, step: &Step) {
         Step::Sweep | Step::Survey | Step::DebtListener(_) | Step::DrainStock | Step::DropRuntime => {
             runtimes(world, step)
         }
-        Step::Charge(..) | Step::Uncharge => charges(world, step),
+        Step::Charge(..)
+        | Step::Uncharge
+        | Step::Guard(..)
+        | Step::Resize(..)
+        | Step::DropGuard
+        | Step::LeakGuard
+        | Step::Charged
+        | Step::DropCharged => charges(world, step),
+        Step::MakeTenants(..) | Step::Tenant(..) => tenants::tenants(world, step),
         Step::Make(..) | Step::Find(..) | Step::Limits(..) | Step::End(_) | Step::Offline(_) | Step::DropGroup(_) => {
             groups(world, step);
         }

@@ -127,6 +127,12 @@ pub enum Keep {
     Cache(u8),
     Group(u8),
     Item(u8),
+    /// The last guard of a charge.
+    Charge,
+    /// The last value with a charge.
+    Charged,
+    /// A clone of a value of a cache.
+    Value(u8, u32),
 }
 
 /// The storage of a kept object.
@@ -226,6 +232,19 @@ pub enum Step {
     DebtListener(bool),
     Charge(u8, u16),
     Uncharge,
+    Guard(u8, u16),
+    /// Grows, resizes, shrinks or splits the last guard.
+    Resize(u8, u16),
+    DropGuard,
+    LeakGuard,
+    /// Makes a value of the last guard, or clones the last value.
+    Charged,
+    DropCharged,
+    /// A table of tenants: its parent's name, the idle time, and the `max` of each tenant in KiB.
+    MakeTenants(u8, u8, u16),
+    Tenant(u8, u8),
+    Wake(u8),
+    ShrinkLeastUseful(u8),
     DrainStock,
     Make(u8, u8, u8),
     Find(u8, u8),

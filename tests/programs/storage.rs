@@ -10,14 +10,15 @@ use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
-use lowwater::Memcg;
+use lowwater::{Charge, Charged, Memcg};
 use lowwater_rcu::Guard;
 use lowwater_store::hash_chains::Reader;
 
-use crate::cache::AnyCache;
+use crate::cache::{AnyCache, KeptValue};
 use crate::callback::{enter, Callback};
 use crate::item::Shared;
 use crate::step::{Storage, KEYS};
+use crate::token::Token;
 
 /// An object that a thread keeps.
 pub enum Stored {
@@ -26,6 +27,9 @@ pub enum Stored {
     Cache(Box<dyn AnyCache>),
     Group(Memcg),
     Item(Arc<Shared>),
+    Charge(#[expect(dead_code, reason = "held")] Charge),
+    Charged(Charged<Token>),
+    Value(Box<dyn KeptValue>),
 }
 
 /// The objects of a thread-local. Each is used once more and dropped when the thread ends.
@@ -54,7 +58,9 @@ impl Stored {
             }
             Self::Group(group) => drop((group.path(), group.usage())),
             Self::Item(item) => item.token.check("kept in a thread-local"),
-            Self::Guard(_) | Self::Reader(_) => {}
+            Self::Charged(value) => value.check("kept in a thread-local"),
+            Self::Value(value) => value.check(),
+            Self::Guard(_) | Self::Reader(_) | Self::Charge(_) => {}
         }
     }
 }

@@ -15,6 +15,7 @@ mod runtime;
 mod step;
 
 use proptest::collection::vec;
+use proptest::option::weighted;
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
@@ -41,14 +42,21 @@ pub fn programs(on: Features, is_threaded: bool, steps: usize) -> BoxedStrategy<
 fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     let on = mix.on;
     let budgets = if on.has(Feature::Pressure) {
-        prop_oneof![3 => Just(1u32 << 20), 1 => Just(16 << 10), 1 => 64..2048u32, 1 => 1..64u32].boxed()
+        prop_oneof![4 => Just(1u32 << 20), 1 => Just(0), 1 => Just(16 << 10), 1 => 64..2048u32, 1 => 1..64u32].boxed()
     } else {
         Just(1u32 << 20).boxed()
     };
-    let shape =
-        (budgets, 1..4u8, any::<bool>(), any::<bool>()).prop_map(|(budget_kib, nodes, is_manual, keeps_runtime)| {
-            RuntimeChoices { budget_kib, nodes, is_manual, keeps_runtime }
-        });
+    let gaps = weighted(0.1, (0..300u16, 0..600u16));
+    let shape = (budgets, gaps, weighted(0.2, 0..2000u16), 1..4u8, any::<bool>(), any::<bool>()).prop_map(
+        |(budget_kib, watermarks_kib, direct_us, nodes, is_manual, keeps_runtime)| RuntimeChoices {
+            budget_kib,
+            watermarks_kib,
+            direct_us,
+            nodes,
+            is_manual,
+            keeps_runtime,
+        },
+    );
     let threads = if is_threaded && on.has(Feature::Threads) { 1..4 } else { 0..1 };
     let beside = vec(vec(some_steps(mix), 1..steps).prop_map(|steps| steps.concat()), threads);
     let ending = Just([0u8, 1, 2, 3, 4, 5]).prop_shuffle();

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use lowwater::Charged;
+
 use crate::callback::{enter, Callback};
 use crate::token::{fail, Tag, Token};
 
@@ -38,6 +40,15 @@ impl Value for Owning {
 impl Value for Arc<Token> {
     fn of(tag: Tag) -> Self {
         Arc::new(Token::new(tag, Callback::SharedDrop))
+    }
+    fn tag(&self) -> Tag {
+        Token::tag(self)
+    }
+}
+
+impl Value for Charged<Token> {
+    fn of(tag: Tag) -> Self {
+        Self::from(Token::new(tag, Callback::SharedDrop))
     }
     fn tag(&self) -> Tag {
         Token::tag(self)

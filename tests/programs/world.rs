@@ -6,12 +6,14 @@
 //! A change must ensure that, while a slot is locked, only calls of the library are made that run
 //! no callback: a clone of a handle, the creation of a tree, a push to or a pop from an `Isolated`.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
-use lowwater::runtime::ManualClock;
-use lowwater::{ByteSize, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
+use lowwater::runtime::{ManualClock, TenantGroups};
+use lowwater::{ByteSize, Charge, Charged, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
 use lowwater_lru_core::HookId;
+use lowwater_shrinker::Watermarks;
 
 use crate::bounds::Bounds;
 use crate::cache::{AnyCache, Saved};
@@ -45,6 +47,14 @@ pub struct World {
     pub isolated: Mutex<Isolated<Shared>>,
     pub saved: Mutex<Vec<Saved>>,
     pub charges: Mutex<Vec<(Memcg, ByteSize)>>,
+    /// Guards of charges, and values that have taken one.
+    pub guards: Mutex<Vec<Charge>>,
+    pub charged: Mutex<Vec<Charged<Token>>>,
+    /// All bytes for which guards were ever requested.
+    pub guarded: AtomicU64,
+    /// The bytes of leaked guards, which stay charged for ever.
+    pub leaked: AtomicU64,
+    pub tenants: Place<Arc<TenantGroups>>,
     pub hook: Place<HookId>,
     pub store: Arc<Store>,
     pub tables: Tables,
@@ -107,7 +117,15 @@ impl World {
         let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
         let budget = ByteSize::kib(shape.budget_kib.into());
         let clock = shape.is_manual.then(ManualClock::new);
-        let mut builder = Runtime::builder().budget(budget).topology(topology);
+        let mut builder = Runtime::builder().topology(topology);
+        builder = if shape.budget_kib == 0 { builder.unlimited() } else { builder.budget(budget) };
+        if let Some((low, high)) = shape.watermarks_kib {
+            let (low_gap, high_gap) = (ByteSize::kib(low.into()), ByteSize::kib(high.into()));
+            builder = builder.watermarks(Watermarks { low_gap, high_gap });
+        }
+        if let Some(us) = shape.direct_us {
+            builder = builder.direct_time_max(Duration::from_micros(us.into()));
+        }
         if let Some(clock) = &clock {
             builder = builder.clock(clock);
         }
@@ -115,7 +133,7 @@ impl World {
         let mut model = Model::default();
         // Below 1 GiB, the largest budget that `strategy.rs` draws, a program may fill the budget,
         // so entries may be evicted.
-        model.is_lossy = shape.budget_kib < 1 << 20;
+        model.is_lossy = (1..1 << 20).contains(&shape.budget_kib) || shape.watermarks_kib.is_some();
         Self {
             features,
             root: runtime.root().clone(),
@@ -129,6 +147,11 @@ impl World {
             isolated: Mutex::default(),
             saved: Mutex::default(),
             charges: Mutex::default(),
+            guards: Mutex::default(),
+            charged: Mutex::default(),
+            guarded: AtomicU64::new(0),
+            leaked: AtomicU64::new(0),
+            tenants: Mutex::default(),
             hook: Mutex::default(),
             store: Arc::new(Store::new()),
             tables: Tables::new(),

@@ -1,4 +1,4 @@
-//! Steps on a runtime: pressure, maintenance, charges.
+//! Steps on a runtime: pressure and maintenance.
 //!
 //! A step that is added and may evict entries must call `World::set_lossy` first: the model then
 //! permits missing entries.
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use lowwater::{ByteSize, Memcg, Runtime};
 use lowwater_shrinker::budget::Kick;
-use lowwater_shrinker::{DebtListener, Reclaim, Work};
+use lowwater_shrinker::{DebtListener, Reclaim, ReclaimReason, Work};
 
 use crate::callback::{enter, Callback};
 use crate::step::Step;
-use crate::token::{Tag, Token};
+use crate::token::{fail, Tag, Token};
 use crate::world::{swap, World};
 
 /// Steps that make memory short: changed budgets and limits, reclaim, drops of caches.
@@ -27,6 +27,17 @@ pub fn pressure(world: &Arc<World>, step: &Step) {
         Step::Reclaim(group, kib) => {
             world.set_lossy();
             runtime.reclaim(&world.group(*group), ByteSize::kib((*kib).into()));
+        }
+        Step::Wake(group) => {
+            world.set_lossy();
+            let reclaimer = runtime.reclaimer();
+            reclaimer.wake(&tree_group(world, *group), ReclaimReason::Limit);
+            let _ = (reclaimer.stats(), reclaimer.watermarks());
+        }
+        Step::ShrinkLeastUseful(group) => {
+            world.set_lossy();
+            let (group, mut work) = (tree_group(world, *group), Work::objects(1000));
+            runtime.registry().shrink_least_useful(&group, None, Reclaim::FOREGROUND, &mut work);
         }
         Step::DropCaches => {
             world.set_lossy();
@@ -92,31 +103,14 @@ pub fn runtimes(world: &Arc<World>, step: &Step) {
         Step::Survey => {
             drop((runtime.registry().snapshot(), runtime.registry().survey(), runtime.stats()));
             let _ = (runtime.registry().footprint(), runtime.tree().footprint(), format!("{runtime:?}"));
+            if runtime.pressure().is_some() {
+                fail("a runtime without a source of pressure has a monitor");
+            }
         }
         Step::DebtListener(is_on) => {
             runtime.registry().set_debt_listener(is_on.then(|| Arc::new(Debts(captured())) as Arc<dyn DebtListener>));
         }
         Step::DrainStock => runtime.tree().drain_stock(),
-        _ => unreachable!("{step:?}"),
-    }
-}
-
-pub fn charges(world: &Arc<World>, step: &Step) {
-    match step {
-        Step::Charge(group, bytes) => {
-            let Some(runtime) = world.runtime() else { return };
-            let (group, bytes) = (tree_group(world, *group), ByteSize::new((*bytes).into()));
-            // If a callback panics, no charge is noted: the library must not have charged then.
-            if runtime.charge(&group, bytes).is_ok() {
-                world.charges.lock().unwrap().push((group, bytes));
-            }
-        }
-        Step::Uncharge => {
-            let charge = world.charges.lock().unwrap().pop();
-            if let Some((group, bytes)) = charge {
-                group.uncharge(bytes);
-            }
-        }
         _ => unreachable!("{step:?}"),
     }
 }

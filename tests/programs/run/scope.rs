@@ -31,6 +31,9 @@ pub fn keep(world: &Arc<World>, what: Keep, storage: Storage) {
         Keep::Cache(cache) => world.cache(cache).map(Stored::Cache),
         Keep::Group(group) => Some(Stored::Group(world.group(group))),
         Keep::Item(item) => world.item(item).map(Stored::Item),
+        Keep::Charge => world.guards.lock().unwrap().pop().map(Stored::Charge),
+        Keep::Charged => world.charged.lock().unwrap().last().cloned().map(Stored::Charged),
+        Keep::Value(cache, key) => world.cache(cache).and_then(|cache| cache.value(key)).map(Stored::Value),
     };
     if let Some(kept) = kept {
         storage::keep(kept, storage);

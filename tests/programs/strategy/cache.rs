@@ -72,7 +72,7 @@ pub fn choices(on: Features) -> impl Strategy<Value = CacheChoices> {
         prop_oneof![Just(GroupLimit::Min), Just(GroupLimit::Low), Just(GroupLimit::High), Just(GroupLimit::Max)];
     let limit = sometimes(if on.has(Feature::Pressure) { 0.15 } else { 0.0 }, (limits, 1..400u16));
     let parts =
-        (0..7u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends, times, limit));
+        (0..8u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends, times, limit));
     parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends, times, limit))| {
         let (idle, mut ahead, stale, computes) = times;
         if let Life::Live(ms) = life {

@@ -77,7 +77,9 @@ fn keep(on: Features) -> BoxedStrategy<Step> {
     if on.has(Feature::Chains) {
         all.push((Keep::Reader, Storage::Held));
     }
+    all.extend([(Keep::Charge, Storage::Held), (Keep::Charged, Storage::Held), (Keep::Value(0, 0), Storage::Held)]);
     for storage in [Storage::Early, Storage::Late] {
+        all.extend([(Keep::Charge, storage), (Keep::Charged, storage), (Keep::Value(0, 0), storage)]);
         all.extend([(Keep::Group(0), storage), (Keep::Item(0), storage)]);
         if on.has(Feature::GuardsInThreadLocals) {
             all.extend([(Keep::Guard, storage), (Keep::Guard, storage)]);
@@ -98,6 +100,7 @@ fn keep(on: Features) -> BoxedStrategy<Step> {
                 Keep::Cache(_) => Keep::Cache(at % CACHES),
                 Keep::Group(_) => Keep::Group(at % GROUPS),
                 Keep::Item(_) => Keep::Item(at),
+                Keep::Value(..) => Keep::Value(at % CACHES, u32::from(at)),
                 other => other,
             };
             Step::Keep(keep, storage)
