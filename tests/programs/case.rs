@@ -7,7 +7,8 @@
 //! A change must ensure that a seed always gives the same program.
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{mpsc, Arc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lowwater::ByteSize;
@@ -46,12 +47,13 @@ pub fn run(program: Program, on: Features, deadline: Duration) -> bool {
         let is_clean = run_here(&program, on, deadline / 5);
         let _sent = done.send(is_clean);
     });
-    let Ok(is_clean) = ended.recv_timeout(deadline) else {
-        if thread.is_finished() {
-            fail("the program's thread panicked");
+    let is_clean = match ended.recv_timeout(deadline) {
+        Ok(is_clean) => is_clean,
+        Err(RecvTimeoutError::Disconnected) => fail("the program's thread panicked"),
+        Err(RecvTimeoutError::Timeout) => {
+            eprintln!("FAILED: not done after {deadline:?}: it hangs");
+            std::process::abort();
         }
-        eprintln!("FAILED: not done after {deadline:?}: it hangs");
-        std::process::abort();
     };
     let _joined = thread.join();
     is_clean
@@ -74,7 +76,12 @@ fn run_here(program: &Program, on: Features, patience: Duration) -> bool {
     drop(world);
     if !has_leaked && !may_leak {
         let alive = || token::alive_since(mark);
-        until(patience, || alive().is_empty(), || format!("not dropped: {:?}", alive()));
+        let is_empty = || {
+            // Values of cells wait for a batch.
+            lowwater_rcu::flush();
+            alive().is_empty()
+        };
+        until(patience, is_empty, || format!("not dropped: {:?}", alive()));
     }
     !has_leaked
 }
@@ -139,6 +146,7 @@ fn end_part(world: &World, part: u8) {
             drop(isolated);
         }
         3 => {
+            drop(swap(&world.reporter, None));
             drop(swap(&world.tenants, None));
             drop(swap(&world.runtime, None));
             drop(swap(&world.other, None));

@@ -13,7 +13,7 @@ use lowwater::{
     linked, Count, Isolate, Isolated, Links, ListLru, LruStatus, Memcg, NodeId, Occupancy, Scan, ShrinkControl,
     Shrinker,
 };
-use lowwater_lru_core::Linked;
+use lowwater_lru_core::{Linked, Pick};
 
 use crate::callback::{enter, Callback};
 use crate::step::WalkTurn;
@@ -133,6 +133,26 @@ impl Lists {
             }
         };
         shared + walk(&self.boxed, group, node, nr, turns, &mut gone, &check)
+    }
+
+    /// Takes the oldest boxes off the list of a group: one in three stays, and the others are
+    /// dropped, by two private lists.
+    pub fn isolate_oldest(&self, group: &Memcg, node: NodeId, nr: u64) {
+        let (mut left, mut shown) = (nr, 0);
+        let private = self.boxed.isolate_oldest(group, node, &mut left, |item| {
+            item.token.check("one of the oldest");
+            if item.spot.node != node || item.spot.group() != group.nearest_online() {
+                fail(&format!("the oldest item of {group:?} on {node:?} is one of {:?}", item.spot.group()));
+            }
+            shown += 1;
+            enter(Callback::WalkLocked);
+            [Pick::First, Pick::Rotate, Pick::Second][shown as usize % 3]
+        });
+        let taken: usize = private.iter().map(Isolated::len).sum();
+        if shown > nr || left != nr - shown || taken as u64 != shown - (shown + 2) / 3 {
+            fail(&format!("{taken} of {shown} items were taken, {left} of {nr} are left"));
+        }
+        private.iter().for_each(|private| assert!(private.is_empty() || private.len() > 0));
     }
 
     /// Compares the counts of the spots with the library's. Returns a message for the first group

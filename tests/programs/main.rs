@@ -21,6 +21,7 @@
 //! | `cache`, `key`, `value` | caches of all types behind one trait |
 //! | `item`, `object` | objects of foreign lists, indexes and chains |
 //! | `access` | the way to a cache's entries: by the cache, or by views of tenants |
+//! | `rcu` | a cell under RCU, and grace periods |
 //! | `storage` | objects that threads hold across steps, in thread-locals too |
 //! | `case`, `driver` | a program from its seed to its end; many of them in processes |
 //!
@@ -69,6 +70,7 @@ mod key;
 mod model;
 mod object;
 mod program;
+mod rcu;
 mod reload;
 mod run;
 mod step;

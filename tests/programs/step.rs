@@ -157,6 +157,8 @@ pub enum Scope {
     Iter(u8),
     Prepared(u8, u8, u8),
     NoReclaim,
+    /// As inside of a callback of a shrinker.
+    Callback,
     /// On another thread, which is joined.
     Thread,
     /// Each step on a thread of its own, concurrently.
@@ -232,6 +234,8 @@ pub enum Step {
     DebtListener(bool),
     Charge(u8, u16),
     Uncharge,
+    /// Charges without reclaim, by one of four methods.
+    TryCharge(u8, u8, u16),
     Guard(u8, u16),
     /// Grows, resizes, shrinks or splits the last guard.
     Resize(u8, u16),
@@ -259,6 +263,16 @@ pub enum Step {
     DropList(u8),
     Register(u8, u8),
     Unregister(u8),
+    UnregisterNowait(u8),
+    /// Reports a miss of a group to the last shrinker with a reporter.
+    Miss(u8, u16),
+    /// Takes the oldest boxes off a list.
+    IsolateOldest {
+        list: u8,
+        group: u8,
+        node: u8,
+        nr: u8,
+    },
     Item(u8),
     DropItem(u8),
     Add {
@@ -290,6 +304,8 @@ pub enum Step {
     DropIsolated,
     Index(u32, u8),
     Chain(u32, u8),
+    /// An operation on a cell under RCU or on grace periods; see `Rcu::step`.
+    Rcu(u8),
     Rest(u8),
     Arm {
         callback: Callback,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use lowwater::runtime::{ManualClock, TenantGroups};
 use lowwater::{ByteSize, Charge, Charged, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
 use lowwater_lru_core::HookId;
-use lowwater_shrinker::Watermarks;
+use lowwater_shrinker::{MissReporter, Watermarks};
 
 use crate::bounds::Bounds;
 use crate::cache::{AnyCache, Saved};
@@ -23,6 +23,7 @@ use crate::item::{Lists, Shared};
 use crate::model::Model;
 use crate::object::{Store, Tables};
 use crate::program::RuntimeChoices;
+use crate::rcu::Rcu;
 use crate::reload;
 use crate::step::{CACHES, GROUPS, ITEMS, LISTS};
 use crate::token::Token;
@@ -55,6 +56,8 @@ pub struct World {
     /// The bytes of leaked guards, which stay charged for ever.
     pub leaked: AtomicU64,
     pub tenants: Place<Arc<TenantGroups>>,
+    pub rcu: Rcu,
+    pub reporter: Place<Arc<MissReporter>>,
     pub hook: Place<HookId>,
     pub store: Arc<Store>,
     pub tables: Tables,
@@ -152,6 +155,8 @@ impl World {
             guarded: AtomicU64::new(0),
             leaked: AtomicU64::new(0),
             tenants: Mutex::default(),
+            rcu: Rcu::default(),
+            reporter: Mutex::default(),
             hook: Mutex::default(),
             store: Arc::new(Store::new()),
             tables: Tables::new(),

@@ -49,6 +49,23 @@ pub fn charges(world: &Arc<World>, step: &Step) {
                 group.uncharge(bytes);
             }
         }
+        Step::TryCharge(group, how, bytes) => {
+            let (group, bytes) = (tree_group(world, *group), ByteSize::new((*bytes).into()));
+            let charged = match how {
+                0 => group.try_charge(bytes).map(|_| true),
+                1 => group.try_charge_exactly(bytes).map(|_| true),
+                2 => group.try_charge_with_stock(bytes, bytes * 3).map(|_| true),
+                _ => Ok(group.try_charge_from_stock(bytes)),
+            };
+            match charged {
+                Ok(true) => world.charges.lock().unwrap().push((group, bytes)),
+                Ok(false) => {}
+                Err(over) if over.memcg.max() >= over.memcg.usage() + bytes && world.is_alone() && !is_inside() => {
+                    refused(world, "a charge without reclaim");
+                }
+                Err(_) => {}
+            }
+        }
         Step::Guard(group, bytes) => {
             let Some(runtime) = world.runtime() else { return };
             let (group, bytes) = (world.group(*group), ByteSize::new((*bytes).into()));

@@ -39,7 +39,13 @@ pub fn groups(world: &Arc<World>, step: &Step) {
     match step {
         // Slots from 6 on: a group of the other tree.
         Step::Make(place @ 6.., parent, name) => {
-            let other = world.other.lock().unwrap().get_or_insert_with(MemcgTree::default).root().clone();
+            let other = world
+                .other
+                .lock()
+                .unwrap()
+                .get_or_insert_with(|| MemcgTree::try_new(usize::from(*name)).expect("there is memory"))
+                .root()
+                .clone();
             let parent = Some(world.group(*parent)).filter(|parent| parent.is_in_tree_of(&other)).unwrap_or(other);
             let group = match ["a", "b", "c"].get(usize::from(*name)) {
                 Some(name) => parent.create(name).ok().or_else(|| parent.child(name)),
@@ -100,7 +106,10 @@ pub fn groups(world: &Arc<World>, step: &Step) {
         }
         Step::Hook(is_on) => {
             let Some(runtime) = world.runtime() else { return };
-            let hook = is_on.then(|| runtime.tree().add_hook(Arc::new(Hook(captured()))));
+            let hook = is_on.then(|| match world.hook.lock().unwrap().is_some() {
+                true => runtime.tree().add_hook(Arc::new(Hook(captured()))),
+                false => runtime.tree().try_add_boxed_hook(Box::new(Hook(captured()))).expect("there is memory"),
+            });
             if let Some(before) = swap(&world.hook, hook) {
                 runtime.tree().remove_hook(before);
             }

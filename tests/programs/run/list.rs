@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use lowwater::Isolated;
+use lowwater::{ByteSize, Isolated};
+use lowwater_shrinker::Miss;
 
 use super::runtime::captured;
 use crate::item::{Foreign, Lists, Shared};
@@ -23,10 +24,16 @@ pub fn lists(world: &Arc<World>, step: &Step) {
                 // The lists notify a shrinker: one that is never registered, or for 3 a registered
                 // one.
                 Some(runtime) => {
-                    let Ok(prepared) = runtime.registry().builder("foreign").seeks(u32::from(*how)).alloc() else {
+                    let builder = runtime.registry().builder("foreign").seeks(u32::from(*how)).reports_misses(true);
+                    let Ok(prepared) = builder.alloc() else {
                         return;
                     };
-                    let lists = Arc::new(Lists::new(Some(prepared.occupancy())));
+                    let occupancy = match how {
+                        1 => prepared.occupancy(),
+                        _ => prepared.try_occupancy().expect("there is memory"),
+                    };
+                    let lists = Arc::new(Lists::new(Some(occupancy)));
+                    drop(swap(&world.reporter, Some(Arc::new(prepared.miss_reporter()))));
                     if *how == 3 && world.features.has(crate::feature::Feature::Shrinkers) {
                         let foreign = Foreign { lists: Arc::clone(&lists), how: 0, captured: captured() };
                         let registration = prepared.register(Arc::new(foreign));
@@ -43,11 +50,33 @@ pub fn lists(world: &Arc<World>, step: &Step) {
             let (Some(runtime), Some(lists)) = (world.runtime(), world.list(*place)) else { return };
             let builder = runtime.registry().builder("foreign").memcg_aware(how % 3 != 0).numa_aware(how % 4 != 0);
             let Ok(prepared) = builder.batch((*how).into()).alloc() else { return };
-            let registration = prepared.register(Arc::new(Foreign { lists, how: *how, captured: captured() }));
+            let foreign = Arc::new(Foreign { lists, how: *how, captured: captured() });
+            let registration = match how % 2 {
+                0 => prepared.register(foreign),
+                _ => prepared.try_register(foreign).expect("there is memory"),
+            };
             let before = swap(at(&world.registrations, *place), Some(registration));
             unregister(world, *place, before);
         }
         Step::Unregister(place) => unregister(world, *place, swap(at(&world.registrations, *place), None)),
+        Step::UnregisterNowait(place) => {
+            let registration = swap(at(&world.registrations, *place), None);
+            if let Some(registration) = registration {
+                registration.unregister_nowait();
+            }
+        }
+        Step::Miss(group, kib) => {
+            let reporter = world.reporter.lock().unwrap().clone();
+            let Some(reporter) = reporter else { return };
+            let miss = Miss::at(ByteSize::kib((*kib).into())).cost(u32::from(*kib) + 1).weight(3);
+            reporter.miss(&world.group(*group), miss);
+            reporter.set_mean_cost(u32::from(*kib));
+            let _ = reporter.id();
+        }
+        Step::IsolateOldest { list, group, node, nr } => {
+            let Some(lists) = world.list(*list) else { return };
+            lists.isolate_oldest(&world.group(*group), World::node(*node), (*nr).into());
+        }
         Step::Item(place) => drop(swap(at(&world.items, *place), Some(Shared::new((*place).into())))),
         Step::DropItem(place) => drop(swap(at(&world.items, *place), None)),
         Step::Add { list, item, group, node } => {

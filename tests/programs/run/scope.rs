@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 
 use lowwater_rcu::pin;
+use lowwater_shrinker::CallbackScope;
 use lowwater_store::hash_chains::Reader;
 
 use super::all;
@@ -71,6 +72,12 @@ pub fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
             let runtime = world.runtime();
             let scope = runtime.as_ref().map(|runtime| runtime.registry().no_reclaim_scope());
             // A charge that may not reclaim may be refused.
+            world.set_lossy();
+            all(world, steps);
+            drop(scope);
+        }
+        Scope::Callback => {
+            let scope = CallbackScope::enter();
             world.set_lossy();
             all(world, steps);
             drop(scope);

@@ -23,6 +23,7 @@ pub fn runtimes(on: Features) -> BoxedStrategy<Step> {
         1 => any::<bool>().prop_map(Step::Hook),
         2 => (g(), 0..5000u16).prop_map(|(g, bytes)| Step::Charge(g, bytes)),
         2 => Just(Step::Uncharge),
+        1 => (g(), 0..4u8, 0..5000u16).prop_map(|(g, how, bytes)| Step::TryCharge(g, how, bytes)),
         2 => (g(), 0..5000u16).prop_map(|(g, bytes)| Step::Guard(g, bytes)),
         2 => (0..4u8, 0..5000u16).prop_map(|(how, bytes)| Step::Resize(how, bytes)),
         1 => prop_oneof![4 => Just(Step::DropGuard), 1 => Just(Step::LeakGuard)],

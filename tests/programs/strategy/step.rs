@@ -23,8 +23,9 @@ fn leaf(mix: &Mix) -> BoxedStrategy<Step> {
         of_caches => caches(on),
         of_runtimes => runtimes(on),
         of_lists => lists(on),
-        if on.has(Feature::Index) { indexes } else { 0 } => (0..KEYS, 0..8u8).prop_map(|(k, how)| Step::Index(k, how)),
+        if on.has(Feature::Index) { indexes } else { 0 } => (0..KEYS, 0..14u8).prop_map(|(k, how)| Step::Index(k, how)),
         if on.has(Feature::Chains) { chains } else { 0 } => (0..KEYS, 0..10u8).prop_map(|(k, how)| Step::Chain(k, how)),
+        2 => (0..8u8).prop_map(Step::Rcu),
         times => (0..12u8).prop_map(Step::Rest),
     ]
     .boxed()
@@ -117,7 +118,7 @@ fn scope(on: Features) -> impl Strategy<Value = Scope> {
         2 => (0..CACHES).prop_map(Scope::Pinned),
         1 => (0..CACHES).prop_map(Scope::Iter),
         1 => (0..LISTS, 0..GROUPS, 0..3u8).prop_map(|(l, g, n)| Scope::Prepared(l, g, n)),
-        1 => Just(Scope::NoReclaim),
+        1 => prop_oneof![2 => Just(Scope::NoReclaim), 1 => Just(Scope::Callback)],
         3 => Just(Scope::Thread),
     ]
 }
