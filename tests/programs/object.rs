@@ -75,8 +75,8 @@ impl Store {
     /// Runs one operation on the index; `how` selects it: 0 to 2 insert on that node, 3 removes, 4
     /// removes an object while it is borrowed, 5 visits all, 6 inserts 400 further keys, 7 removes
     /// these with a compaction, 8 drops some retired objects, 9 probes and looks up, 10 removes
-    /// where a walk shows the object, 11 replaces, 12 borrows by handle, else takes an object out of
-    /// its slot.
+    /// where a walk shows the object, 11 replaces, 12 borrows by handle, else takes an object out
+    /// of its slot.
     pub fn step(&self, group: &Memcg, key: u32, how: u8) {
         match how {
             0..=2 => self.put(group, key, NodeId::new(u16::from(how))),

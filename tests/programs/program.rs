@@ -12,8 +12,9 @@ use crate::step::Step;
 pub struct RuntimeChoices {
     /// The budget; 0 is none.
     pub budget_kib: u32,
-    /// The gaps of the reclaimer's watermarks below each limit.
-    pub watermarks_kib: Option<(u16, u16)>,
+    /// The gaps of the reclaimer's watermarks below each limit, in 256ths of the budget. If they
+    /// were larger than the budget, each insert would try to evict everything.
+    pub watermarks: Option<(u8, u8)>,
     /// The longest direct reclaim of one charge, in microseconds.
     pub direct_us: Option<u16>,
     pub nodes: u8,

@@ -46,11 +46,11 @@ fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     } else {
         Just(1u32 << 20).boxed()
     };
-    let gaps = weighted(0.1, (0..300u16, 0..600u16));
-    let shape = (budgets, gaps, weighted(0.2, 0..2000u16), 1..4u8, any::<bool>(), any::<bool>()).prop_map(
-        |(budget_kib, watermarks_kib, direct_us, nodes, is_manual, keeps_runtime)| RuntimeChoices {
+    let gaps = weighted(0.1, (0..32u8, 0..64u8));
+    let shape = (budgets, gaps, weighted(0.2, 0..500u16), 1..4u8, any::<bool>(), any::<bool>()).prop_map(
+        |(budget_kib, watermarks, direct_us, nodes, is_manual, keeps_runtime)| RuntimeChoices {
             budget_kib,
-            watermarks_kib,
+            watermarks,
             direct_us,
             nodes,
             is_manual,

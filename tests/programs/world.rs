@@ -122,8 +122,9 @@ impl World {
         let clock = shape.is_manual.then(ManualClock::new);
         let mut builder = Runtime::builder().topology(topology);
         builder = if shape.budget_kib == 0 { builder.unlimited() } else { builder.budget(budget) };
-        if let Some((low, high)) = shape.watermarks_kib {
-            let (low_gap, high_gap) = (ByteSize::kib(low.into()), ByteSize::kib(high.into()));
+        if let Some((low, high)) = shape.watermarks {
+            let part = |part: u8| budget / 256 * part.into();
+            let (low_gap, high_gap) = (part(low), part(high));
             builder = builder.watermarks(Watermarks { low_gap, high_gap });
         }
         if let Some(us) = shape.direct_us {
@@ -136,7 +137,7 @@ impl World {
         let mut model = Model::default();
         // Below 1 GiB, the largest budget that `strategy.rs` draws, a program may fill the budget,
         // so entries may be evicted.
-        model.is_lossy = (1..1 << 20).contains(&shape.budget_kib) || shape.watermarks_kib.is_some();
+        model.is_lossy = (1..1 << 20).contains(&shape.budget_kib) || shape.watermarks.is_some();
         Self {
             features,
             root: runtime.root().clone(),
