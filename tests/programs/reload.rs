@@ -2,7 +2,7 @@
 //!
 //! A `Refresh` holds a handle on its cache, so a program must drop all of them before its end.
 
-use lowwater::cache::{Origin, Refresh};
+use lowwater::cache::{Lifetime, Origin, Refresh};
 
 use crate::callback::{self, enter, Callback};
 use crate::key::{Hashing, Key};
@@ -35,7 +35,8 @@ impl<K: Key, V: Value> AnyReload for Refresh<K, V, Hashing> {
             V::of(tag)
         };
         let value = match form {
-            ReloadForm::Load => self.load_with(load),
+            // The cache's own time, as without a choice.
+            ReloadForm::Load => self.lifetime(Lifetime::Unchanged).load_with(load),
             ReloadForm::TryLoad => self.try_load_with(|| Ok::<_, ()>(load())).ok()?,
             ReloadForm::Fill => {
                 let filled = self.try_fill_with(|| Ok::<_, ()>(load())).ok()?;

@@ -56,6 +56,8 @@ pub struct World {
     /// The bytes of leaked guards, which stay charged for ever.
     pub leaked: AtomicU64,
     pub tenants: Place<Arc<TenantGroups>>,
+    /// The entries that `Step::Many` has inserted.
+    pub many: AtomicU32,
     pub rcu: Rcu,
     pub reporter: Place<Arc<MissReporter>>,
     pub hook: Place<HookId>,
@@ -156,6 +158,7 @@ impl World {
             guarded: AtomicU64::new(0),
             leaked: AtomicU64::new(0),
             tenants: Mutex::default(),
+            many: AtomicU32::new(0),
             rcu: Rcu::default(),
             reporter: Mutex::default(),
             hook: Mutex::default(),

@@ -5,6 +5,7 @@
 //!
 //! A step that is added must update the model.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,9 @@ use crate::world::{at, swap, World};
 /// The first key of callbacks, and of the records that `Step::Churn` inserts outside of callbacks:
 /// the model does not contain these keys.
 pub const WILD: u32 = 100;
+
+/// The entries of such steps that fit into half of the largest budget: each has 160 KB at most.
+const MANY_MAX: u32 = 3000;
 
 /// The time after which a step inserts no more.
 const MANY_TIME: Duration = Duration::from_millis(200);
@@ -170,7 +174,10 @@ pub fn keys(world: &Arc<World>, step: &Step) {
             let Some(cache) = world.cache(*cache) else { return };
             let group = group.map(|group| world.group(group));
             // Many entries may fill the budget, so that others are evicted.
-            world.set_lossy();
+            let inserted = world.many.fetch_add(u32::from(*count), SeqCst) + u32::from(*count);
+            if inserted > MANY_MAX {
+                world.set_lossy();
+            }
             // Above the keys of steps and of callbacks.
             let begin = Instant::now();
             for key in 0..u32::from(*count) {
