@@ -443,6 +443,8 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
             self.access.load_many(&self.cache, &keys, fills, &mut loader)
         };
         #[cfg(not(feature = "async"))]
+        let _ = is_async;
+        #[cfg(not(feature = "async"))]
         let loaded = self.access.load_many(&self.cache, &keys, fills, &mut loader);
         let loaded = loaded.ok()?;
         if loaded.len() != keys.len() {

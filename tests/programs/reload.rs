@@ -17,8 +17,7 @@ pub enum ReloadForm {
     Fill,
     Fails,
     Dropped,
-    /// As a future that is dropped while it is pending.
-    #[cfg_attr(not(feature = "async"), expect(dead_code, reason = "without the feature it is dropped"))]
+    /// As a future that is dropped while it is pending; without the feature `async` it is dropped.
     Pending,
 }
 
