@@ -174,7 +174,8 @@ pub fn parent() {
             continue;
         }
         let failed = ended.last("program").unwrap_or(seed);
-        println!("program {failed} fails after {:?}: {:?}", begin.elapsed(), ended.status);
+        // The simpler programs may fail for another reason: they have less time.
+        println!("program {failed} fails after {:?}: {:?}\n{}", begin.elapsed(), ended.status, gist(&ended.output));
         let program = case::draw(failed, on);
         let (steps, ended) = driver.simplest(failed, &program, ended);
         let only = list(&steps);
