@@ -66,7 +66,8 @@ pub fn flush() {
 }
 
 impl Guard {
-    /// Frees `ptr` once every reader that may have seen it has left.
+    /// Frees `ptr` once every reader that may have seen it has left. A panic of its destructor ends
+    /// there.
     ///
     /// # Safety
     ///
@@ -74,9 +75,12 @@ impl Guard {
     /// now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let free = move || {
-            // SAFETY: `ptr` is retired once (this function's clause), and the collector runs this
-            // after the grace period, when no reader uses the object.
-            unsafe { T::free(ptr) };
+            // The collector would forget the other objects of its batch if this panicked.
+            lowwater_base::unwind::caught(|| {
+                // SAFETY: `ptr` is retired once (this function's clause), and the collector runs
+                // this after the grace period, when no reader uses the object.
+                unsafe { T::free(ptr) };
+            });
         };
         // SAFETY: `free` may run on another thread, and a `Retired` is `Send`. The closure borrows
         // nothing.
