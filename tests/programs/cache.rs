@@ -42,6 +42,9 @@ pub struct Loaded {
     pub origin: Option<Origin>,
 }
 
+/// A value, whether it is stale, and the right to reload it.
+pub type AnyHit = (Tag, bool, Option<Box<dyn AnyReload>>);
+
 /// A handle of a cache of any type. The methods are steps on the cache; each checks the values that
 /// the cache returns or passes to a callback.
 pub trait AnyCache: Send + Sync {
@@ -56,8 +59,7 @@ pub trait AnyCache: Send + Sync {
     fn get_many(&self, keys: &[u32]) -> Vec<Option<Tag>>;
     /// Returns a clone of a value, to be kept.
     fn value(&self, key: u32) -> Option<Box<dyn KeptValue>>;
-    /// Returns the value, whether it is stale, and the right to reload it.
-    fn get_or_refresh(&self, key: u32) -> Option<(Tag, bool, Option<Box<dyn AnyReload>>)>;
+    fn get_or_refresh(&self, key: u32) -> Option<AnyHit>;
     fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()>;
     /// Returns whether another value was replaced.
     fn set(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<bool, ()>;
@@ -359,7 +361,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
         Some(Box::new((tag, value)))
     }
 
-    fn get_or_refresh(&self, key: u32) -> Option<(Tag, bool, Option<Box<dyn AnyReload>>)> {
+    fn get_or_refresh(&self, key: u32) -> Option<AnyHit> {
         let hit = self.access.get_or_refresh(&self.cache, key)?;
         let tag = self.dropped(key, hit.value, "get_or_refresh");
         Some((tag, hit.is_stale, hit.refresh.map(|refresh| Box::new(refresh) as Box<dyn AnyReload>)))

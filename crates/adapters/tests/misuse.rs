@@ -447,7 +447,9 @@ fn a_cache_may_be_dropped_in_a_callback() {
 #[test]
 fn weights_at_their_maximum_saturate() {
     let cache = Weighed::new(lru::LruCache::unbounded(), |_, _: &u64| u64::MAX);
-    (0..3).for_each(|n| drop(cache.insert(n, n)));
+    for n in 0..3 {
+        let _old = cache.insert(n, n);
+    }
     assert_eq!(cache.weight(), ByteSize::MAX);
     assert!(cache.remove_with(|lru| lru.pop_entry(&1)).is_some());
     // The sum has lost the weight of the other two: they stay until the cache evicts again.

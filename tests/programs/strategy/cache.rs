@@ -11,9 +11,8 @@ use crate::reload::ReloadForm;
 use crate::step::{CacheChoices, ComputeAnswer, GroupLimit, Life, LoadForm, Loading, Step, CACHES, GROUPS, KEYS};
 
 /// Draws `some` with this probability, which may be 0.
-fn sometimes<S: Strategy>(probability: f64, some: S) -> BoxedStrategy<Option<S::Value>>
+fn sometimes<S: Strategy + 'static>(probability: f64, some: S) -> BoxedStrategy<Option<S::Value>>
 where
-    S: 'static,
     S::Value: Clone,
 {
     if probability > 0.0 {
