@@ -9,7 +9,7 @@
 //! `cargo test --test faults_memory -- --nocapture` prints where the process would abort. The lists
 //! and their tables are tested in one process (`lru-core/tests/list_lru_alloc.rs`).
 
-use lowwater::cache::{Op, Origin, TenantKey};
+use lowwater::cache::{Eviction, Op, Origin, TenantKey};
 use lowwater::runtime::ManualClock;
 use lowwater::topology::Fixed;
 use lowwater::{
@@ -32,7 +32,7 @@ const ORDER: &str = "LOWWATER_FAIL";
 
 /// Operations that must continue or return an error at every failing allocation: all of reclaim,
 /// which runs because memory is exhausted, and the paths between a cache and its lists.
-const NEVER_ABORTS: [&str; 12] = [
+const NEVER_ABORTS: [&str; 13] = [
     "list add",
     "list add many",
     "list walk",
@@ -45,6 +45,7 @@ const NEVER_ABORTS: [&str; 12] = [
     "sweep",
     "cache get",
     "runtime reclaim",
+    "runtime reclaim by SIEVE",
 ];
 
 /// An operation with more allocations than this repeats the same ones.
@@ -163,6 +164,23 @@ fn cache() -> (Runtime, Pages) {
     (runtime, cache)
 }
 
+/// Lets an allocation fail in the first evictions of a cache.
+fn reclaim(nth: usize, eviction: Eviction) -> bool {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let cache = Pages::builder(&runtime).weigher(|_, v| v.capacity()).eviction(eviction).build().unwrap();
+    (0..1_000).for_each(|key| drop(cache.insert(key, vec![0; 100]).unwrap()));
+    // Far below the limit, so no other thread evicts.
+    failing(nth, || {
+        runtime.reclaim(runtime.root(), ByteSize::kib(20));
+        false
+    });
+    cache_is_exact(&cache);
+    // Without memory the call may free nothing.
+    assert!(runtime.reclaim(runtime.root(), ByteSize::kib(20)) >= ByteSize::kib(20));
+    cache_is_exact(&cache);
+    false
+}
+
 /// A cache with one entry, which is due for a reload.
 fn due() -> (Runtime, Pages) {
     let clock = ManualClock::new();
@@ -195,7 +213,7 @@ fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
 /// state. Returns true if the failure was reported.
 type Operation = (&'static str, fn(usize) -> bool);
 
-const OPERATIONS: [Operation; 27] = [
+const OPERATIONS: [Operation; 28] = [
     ("list add", |nth| {
         let (tree, lru, it) = (MemcgTree::new(2), ListLru::<Item>::new(), item());
         let group = group(&tree);
@@ -457,20 +475,8 @@ const OPERATIONS: [Operation; 27] = [
         cache_is_exact(&cache);
         false
     }),
-    ("runtime reclaim", |nth| {
-        let (runtime, cache) = cache();
-        (0..1_000).for_each(|key| drop(cache.insert(key, vec![0; 100]).unwrap()));
-        // Far below the limit, so no other thread evicts.
-        failing(nth, || {
-            runtime.reclaim(runtime.root(), ByteSize::kib(20));
-            false
-        });
-        cache_is_exact(&cache);
-        // Without memory the call may free nothing.
-        assert!(runtime.reclaim(runtime.root(), ByteSize::kib(20)) >= ByteSize::kib(20));
-        cache_is_exact(&cache);
-        false
-    }),
+    ("runtime reclaim", |nth| reclaim(nth, Eviction::default())),
+    ("runtime reclaim by SIEVE", |nth| reclaim(nth, Eviction::Sieve)),
     ("charge guard", |nth| {
         let (runtime, _cache) = cache();
         let other = MemcgTree::new(0);

@@ -54,6 +54,10 @@ const SLACK_MAX: usize = 2;
 /// With this many replaced tables that readers may still use, the table stays as it is: a reader
 /// that never leaves would otherwise hold back a table for each change of the number of entries.
 const REPLACED_MAX: usize = 2;
+/// A table that should be replaced and may not be is a reason to collect retired memory, once in
+/// this many evictions of a batch: the readers may have left, and a collection interrupts all
+/// processors.
+const EVICTIONS_PER_FLUSH: u32 = 1_024;
 /// Buckets of the smallest table.
 const BUCKETS_MIN: usize = 32;
 /// One part of a replaced table is returned to the system for this many recorded ghosts. An insert
@@ -80,13 +84,15 @@ pub(crate) struct Ghosts {
     entries: AtomicUsize,
     /// The number of tables: the current one, and replaced ones whose grace period is not over.
     tables: Arc<AtomicUsize>,
+    /// Calls of [`fit`](Self::fit) that did not replace the table because of readers.
+    blocked: AtomicU32,
 }
 
 /// A table of buckets. Its size never changes: a table of another size replaces it, empty.
 struct Table {
     words: ZeroedAtomics,
     waste: TryArc<Waste>,
-    /// That of [`Ghosts`].
+    /// The same count as in [`Ghosts`].
     tables: Arc<AtomicUsize>,
 }
 
@@ -125,8 +131,13 @@ impl Ghosts {
         // Relaxed, here and below: the number only determines the size of the table. Wrapping
         // additions give the right sum in any order.
         let change = now.wrapping_sub(before);
-        if self.entries.fetch_add(change, Ordering::Relaxed).wrapping_add(change) == 0 && self.may_replace() {
-            self.table.clear(&pin());
+        if self.entries.fetch_add(change, Ordering::Relaxed).wrapping_add(change) == 0 {
+            if !self.may_replace() {
+                lowwater_rcu::flush();
+            }
+            if self.may_replace() {
+                self.table.clear(&pin());
+            }
         }
     }
 
@@ -149,8 +160,16 @@ impl Ghosts {
         let len = self.len();
         let guard = pin();
         let there = self.table.load(&guard);
-        if !there.is_some_and(|table| fits(table.buckets(), len) || !self.may_replace()) {
-            self.resize(there, len, &guard);
+        if there.is_some_and(|table| fits(table.buckets(), len)) {
+            return;
+        }
+        if there.is_none() || self.may_replace() {
+            return self.resize(there, len, &guard);
+        }
+        drop(guard);
+        // Relaxed: the number only determines when to flush.
+        if self.blocked.fetch_add(1, Ordering::Relaxed) % EVICTIONS_PER_FLUSH == 0 {
+            lowwater_rcu::flush();
         }
     }
 

@@ -66,8 +66,8 @@ pub fn flush() {
 }
 
 impl Guard {
-    /// Frees `ptr` once every reader that may have seen it has left. A panic of its destructor ends
-    /// there.
+    /// Frees `ptr` once every reader that may have seen it has left. A panic of its destructor is
+    /// caught.
     ///
     /// # Safety
     ///

@@ -25,6 +25,10 @@
 //! must leave nothing behind (L17). Objects retired under `membarrier` are [queued](queue) through
 //! a link inside the object.
 //!
+//! A destructor of a retired object runs in a call of any thread that retires, drops a guard or
+//! flushes. If it panics, that call panics after it has freed the other objects; with
+//! crossbeam-epoch the panic is caught.
+//!
 //! No retired object relies on an early run of its destructor: resources that must be released at
 //! once (a group's handle, so that its id can be reused) are taken out before.
 //!

@@ -187,8 +187,8 @@ impl GracePeriod {
     }
 }
 
-/// Frees retired objects whose grace period is over, without waiting for a full batch. In a
-/// destructor of a retired object: after it has returned.
+/// Frees retired objects whose grace period is over, without waiting for a full batch. A call from
+/// a destructor of a retired object frees nothing: they are freed when the destructor has returned.
 #[doc(alias = "rcu_barrier")]
 pub fn flush() {
     DOMAIN.collect();
@@ -317,9 +317,11 @@ impl Domain {
             COLLECTION.set(Collection::Running);
             self.collect_once();
             if COLLECTION.get() != Collection::Repeated {
-                break;
+                return;
             }
         }
+        // The next retire collects the rest.
+        self.garbage.lock().due_at = 1;
     }
 
     /// Stamps the new objects, runs or requests a heavy fence, checks all local epochs, and puts

@@ -46,7 +46,8 @@ pub enum Bound {
 /// shrinker, and no call is requested to scan more objects than are left. The bound on objects is
 /// exceeded only if a shrinker scans more than requested in the last call; the bound on time by at
 /// most one callback, and the second count that may follow it. Time is not checked until a shrinker
-/// has scanned or counted an unknown number: a thread that was delayed earlier still gets so far.
+/// has scanned, deferred or counted an unknown number: a thread that was delayed before makes that
+/// step all the same.
 ///
 /// ```
 /// use lowwater_shrinker::Work;

@@ -414,14 +414,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             }),
             Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, is_expired, |_| Decision::Evict),
             Eviction::Sieve => {
-                let is_empty = |queue| self.lists(queue).count_one(memcg, node) == 0;
-                if is_empty(self.ahead_of_hand(memcg, node)) {
-                    self.tenants.of(memcg).into_iter().for_each(|tenant| tenant.next_lap(node));
+                let mut swapped = swapped;
+                if self.lists(self.ahead_of_hand(memcg, node)).count_one(memcg, node) == 0 {
+                    match self.tenants.of(memcg) {
+                        Some(tenant) => tenant.next_lap(node),
+                        // Without memory for a tenant, the hand stays.
+                        None => swapped = true,
+                    }
                 }
                 let ahead = self.ahead_of_hand(memcg, node);
                 let passed = ahead.other();
-                // Without memory for a tenant, the hand stays.
-                let queue = if (swapped || is_empty(ahead)) && !is_empty(passed) { passed } else { ahead };
+                let queue = if swapped && self.lists(passed).count_one(memcg, node) > 0 { passed } else { ahead };
                 self.walk(queue, memcg, node, nr, is_expired, |uses| match uses {
                     0 => Decision::Evict,
                     _ => Decision::Move,

@@ -238,6 +238,23 @@ fn values_that_replace_each_other_when_dropped_need_little_stack() {
     });
 }
 
+#[test]
+fn a_value_that_always_replaces_itself_does_not_keep_its_thread() {
+    within("endless drops", || {
+        let dropped = Arc::new(AtomicU32::new(0));
+        let cell = Arc::new(RcuCell::new());
+        for _ in 0..2 {
+            let guard = pin();
+            let new = Again { cell: Arc::downgrade(&cell), left: u32::MAX, dropped: dropped.clone() };
+            assert!(cell.replace(cell.load(&guard), new, &guard));
+        }
+        // Each call frees a few generations.
+        while dropped.load(Relaxed) < 100 {
+            lowwater_rcu::flush();
+        }
+    });
+}
+
 struct Panics(Arc<AtomicU32>);
 
 impl Drop for Panics {
