@@ -5,9 +5,8 @@ import pathlib
 import re
 import sys
 
-COLUMNS = ["leak", "other thread", "late drop", "drop in callback", "panic in callback", "re-enter", "mix", "wrap", "lie", "fork", "no memory"]
-HEADER = f"| type | {' | '.join(COLUMNS)} |"
-DATA_HEADER = "| data, macros | otherwise |"
+COLUMNS = ["leak", "thread", "late", "drop", "panic", "re-enter", "mix", "wrap", "lie", "fork", "memory"]
+HEADER = f"|type|{'|'.join(COLUMNS)}|"
 # The letters of the page, except that of a duty (FORK).
 REASONS = set("DBTMPCNOIAGL")
 FORK = "F"
@@ -24,9 +23,9 @@ CRATES = {
 }
 ITEM = re.compile(r"(?:#\[[^\]]*\] )*pub (?:unsafe )?(?:struct|enum|union|trait|macro) ([\w:]+)")
 NAME = re.compile(r"`([^`]+)`")
-# A test in a cell: its name, or the number that it has in the crate's list of tests.
-TEST_NAME = r"(?:`\w+`|t\d+)"
-NUMBERED = re.compile(r"(t\d+) `(\w+)`")
+# Tests in a cell: a name, a number of a list of tests, or how many tests have names with one beginning.
+TEST_NAME = r"(?:`\w+`|[gt]\d+|\d+ `\w+\*`)"
+NUMBERED = re.compile(r"([gt]\d+) (\w+)")
 TEST = re.compile(r"#\[(?:\w+::)?test\]\s*(?:(?://[^\n]*|#\[[^\n]*\])\s*)*(?:async )?fn (\w+)")
 
 root = pathlib.Path(__file__).resolve().parents[2]
@@ -69,75 +68,90 @@ def documented(files, path):
     return False
 
 
-def check(part, line, directory, texts, numbered):
-    """Checks one part of a cell. `numbered` are the tests with a number in this crate."""
+def check(part, line, directory, texts, numbered, first):
+    """Checks one part of a cell. `numbered` are the tests with a number, `first` is the first type of the row."""
     kind, _, rest = part.partition(": ")
     if part in REASONS or (kind == "no" and rest):
         return
     if re.fullmatch(rf"{TEST_NAME}(?:, {TEST_NAME})*", part):
         for name in part.split(", "):
+            count, _, beginning = name.rstrip("*`").partition(" `")
             name = name.strip("`") if name.startswith("`") else numbered.get(name, name)
-            if name not in tests:
+            found = sum(test.startswith(beginning) for test in tests) if beginning else 0
+            if beginning and found != int(count):
+                fault(line, f"{found} tests begin with {beginning}")
+            elif not beginning and name not in tests:
                 fault(line, f"no test {name}")
     elif part == FORK:
         if "//! # Fork" not in (root / directory / "src/lib.rs").read_text().splitlines():
             fault(line, f"no section 'Fork' in {directory}/src/lib.rs")
-    elif kind == "doc" and (path := re.fullmatch(r"`([\w:]+)`", rest)):
-        if not documented(texts, path.group(1)):
-            fault(line, f"no documentation of {path.group(1)} in {directory}")
+    elif kind == "doc" and (path := re.fullmatch(r"`((?:::)?\w[\w:]*)`|", rest)):
+        # Without the name of a type, the item is the row's first type, or one of its functions.
+        name = path.group(1) or first
+        name = first + name if name.startswith("::") else name
+        if not documented(texts, name):
+            fault(line, f"no documentation of {name} in {directory}")
     else:
         fault(line, f"a cell has no test, no `doc: ...`, and no reason: {part!r}")
 
 
 def cells_of(cell, line):
-    """Returns the cells of a row that is data or a macro but for those of `cell`."""
+    """Returns the cells of types that are data, or of macros, but for those of `cell`."""
     found = [["D"] for _ in COLUMNS]
-    column = None
+    columns = []
     for part in (part for part in cell.split("; ") if part):
-        name, sign, rest = part.partition(" = ")
-        if sign and name in COLUMNS:
-            column, part = name, rest
-            found[COLUMNS.index(column)] = []
-        if column:
-            found[COLUMNS.index(column)].append(part)
-        else:
+        names, sign, rest = part.partition(" = ")
+        if sign and set(names.split(", ")) <= set(COLUMNS):
+            columns, part = [COLUMNS.index(name) for name in names.split(", ")], rest
+            for column in columns:
+                found[column] = []
+        for column in columns:
+            found[column].append(part)
+        if not columns:
             fault(line, f"no column: {part!r}")
     return found
 
 
 tests = {name for directory in CRATES.values() for file in sources(directory) for name in TEST.findall(file.read_text())}
-types, crate, rows, cells = public_types(), None, {}, 0
+types, crate, rows, cells, common, own, texts = public_types(), None, {}, 0, {}, {}, []
 for line, text in enumerate((root / "docs/HAZARDS.md").read_text().splitlines(), 1):
     if text.startswith("## "):
-        crate, numbered, kind = text[3:].strip(), {}, None
+        crate, own, has_header = text[3:].strip(), {}, False
         texts = [file.read_text() for file in sources(CRATES[crate])] if crate in CRATES else []
+    if test := NUMBERED.fullmatch(text):
+        numbered = common if crate is None else own
+        if test.group(1) in numbered or test.group(1)[0] != ("g" if crate is None else "t"):
+            fault(line, f"{test.group(1)} is no new number of this list")
+        numbered[test.group(1)] = test.group(2)
+        if test.group(2) not in tests:
+            fault(line, f"no test {test.group(2)}")
     if crate not in CRATES:
         continue
-    if text.startswith("t1 "):
-        numbered = dict(NUMBERED.findall(text))
-        for name in set(numbered.values()) - tests:
-            fault(line, f"no test {name}")
-    if text.startswith("| ") and not text.startswith("| `"):
-        kind = text
-        if text not in (HEADER, DATA_HEADER):
+    is_data = text.startswith("* ")
+    if text.startswith("|") and not text.startswith(("|`", "|-")):
+        has_header = text == HEADER
+        if not has_header:
             fault(line, f"no header of a table: {text!r}")
-    if not text.startswith("| `"):
+    if not text.startswith("|`") and not is_data:
         continue
-    names, *row = [cell.strip() for cell in text.strip().removeprefix("|").removesuffix("|").split("|")]
+    if is_data:
+        names, _, rest = text.removeprefix("* ").partition(": ")
+        row = cells_of(rest, line)
+    else:
+        if not has_header:
+            fault(line, "a row without a header")
+        names, *row = [cell.strip() for cell in text.strip().removeprefix("|").removesuffix("|").split("|")]
+        row = [cell.split("; ") for cell in row]
     for name in NAME.findall(names):
         if name not in types[crate]:
             fault(line, f"ci/API.txt has no {name} in {crate}")
         if rows.setdefault((crate, name), line) != line:
             fault(line, f"{name} has a row already")
-    if kind == DATA_HEADER and len(row) == 1:
-        row = cells_of(row[0], line)
-    else:
-        row = [cell.split("; ") for cell in row]
     if len(row) != len(COLUMNS):
         fault(line, f"{len(row)} cells, not {len(COLUMNS)}")
     cells += len(row)
     for part in (part for cell in row for part in cell):
-        check(part, line, CRATES[crate], texts, numbered)
+        check(part, line, CRATES[crate], texts, common | own, next(iter(NAME.findall(names)), ""))
 for crate, names in types.items():
     for name in sorted(names):
         if (crate, name) not in rows:
