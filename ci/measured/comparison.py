@@ -18,6 +18,8 @@ THROUGHPUTS = {
 OURS = "lowwater"
 # In the results, and in the tables only of a shrink, of the means and of results in which it is the best.
 LEFT_OUT = "mini-moka"
+# Single-threaded, so that a lock decides: in the results, and not in the tables of throughput and latency.
+LOCKED = "lru"
 # Titles, or their begins.
 BETTER, RATIOS = "Where another is better", "Hit ratio, %"
 MEANS = f"{RATIOS}, mean over 13 traces x 4 sizes"
@@ -27,8 +29,9 @@ FIRST_LATENCY = "Inserts of new keys into a full cache, 1 thread"
 LATENCIES = {
     "insert into a full cache, 1 thread": FIRST_LATENCY,
     "2 threads": "Inserts of new keys into a full cache, 2 threads",
-    "get, and insert on a miss, Zipf 0.99, 2 threads": "Zipf 0.99, a tenth of the keys fits, get or get and insert",
 }
+# In the results, and in the tables only where another is better.
+ZIPF_LATENCY = "Zipf 0.99, a tenth of the keys fits, get or get and insert"
 ENTRIES, CACHES, TENANT = "Resident bytes beyond the payload", "Resident bytes of a cache", "Resident bytes of a tenant"
 # Of a trace's distinct keys.
 SIZES = "caches for 0.1, 1, 5 and 10 % of the keys"
@@ -130,7 +133,7 @@ def throughputs(figures):
     at = Tables(figures)
     loads = [(column, at.rows(title)) for title, (column, _) in THROUGHPUTS.items()]
     assert all(row.get("refused", "0") == "0" for _, rows in loads for row in rows.values()), "these tables have no room for refused inserts"
-    caches = [cache for cache in dict.fromkeys(cache for _, rows in loads for cache in rows) if cache != LEFT_OUT]
+    caches = [cache for cache in dict.fromkeys(cache for _, rows in loads for cache in rows) if cache not in (LEFT_OUT, LOCKED)]
 
     def hits(rows):
         # The lowest with the name of its cache, and the highest.
@@ -152,16 +155,17 @@ def hit_ratios(columns, rows, means):
     traces = {}
     for place, *ratios in rows:
         traces.setdefault(place.split(", ")[0], []).append([float(ratio) for ratio in ratios])
-    references, names = ["ref: S3-FIFO", "ref: optimum"], columns[1:]
+    # The references of each trace are in the results.
+    names = columns[1:]
     lines = []
     for trace, found in traces.items():
         of = dict(zip(names, (sum(column) / len(column) for column in zip(*found))))
         best, name = max((ratio, name) for name, ratio in of.items() if not name.startswith("ref: ") and name != OURS)
-        lines.append([trace, *(f"{of[column]:.1f}" for column in [*references, OURS]), f"{best:.1f} ({name})"])
-    labels = {"mean": "mean", "of 50 entries and more": "mean of 50 entries and more", "held at the end, at most, of what it may": "most entries at the end, of the capacity"}
+        lines.append([trace, f"{of[OURS]:.1f}", f"{best:.1f} ({name})"])
+    labels = {"mean": "mean", "of 50 entries and more": "mean of 50 entries and more"}
     every = [[label, *(means[name][kind] for name in names)] for kind, label in labels.items()]
     return [
-        *table(["trace", *(column.removeprefix("ref: ") for column in references), OURS, "the best other"], lines), "",
+        *table(["trace", OURS, "the best other"], lines), "",
         *table(["all traces", *(column.removeprefix("ref: ") for column in names)], every),
     ]
 
@@ -192,17 +196,17 @@ def latencies(figures):
     at, columns = Tables(figures), ["p50 us", "p99 us", "p99.9 us", "max unpreempted us"]
     loads = {name: at.rows(title) for name, title in LATENCIES.items()}
     assert all(row.get("refused", "0") == "0" for rows in loads.values() for row in rows.values()), "this table has no room for refused inserts"
-    return table(["cache", *loads], [[cache, *(", ".join(rows[cache][column] for column in columns) for rows in loads.values())] for cache in at.rows(FIRST_LATENCY) if cache != LEFT_OUT])
+    return table(["cache", *loads], [[cache, *(", ".join(rows[cache][column] for column in columns) for rows in loads.values())] for cache in at.rows(FIRST_LATENCY) if cache not in (LEFT_OUT, LOCKED)])
 
 
 def memory(figures):
     """Returns the tables of bytes for an entry and for a cache as one, and a line about tenants."""
     at = Tables(figures)
     caches, tenant = at.rows(CACHES), at.rows(TENANT)[OURS]
-    rows = [[cache, found["bytes an entry"], found["held"], *(caches.get(cache, {}).get(column, "") for column in ("empty", "its first entry adds"))]
+    rows = [[cache, found["bytes an entry"], *(caches.get(cache, {}).get(column, "") for column in ("empty", "its first entry adds"))]
             for cache, found in at.rows(ENTRIES).items() if cache != LEFT_OUT]
     return [
-        *table(["cache", "an entry", "held", "an empty cache", "its first entry adds"], rows), "",
+        *table(["cache", "an entry", "an empty cache", "its first entry adds"], rows), "",
         f"A tenant, the mean of 10,000 in one cache: {tenant['the group itself']} bytes for its group, {tenant['a cache beside them adds, each']} for a cache "
         f"without its entries, {tenant['its first entry adds']} for its first entry.",
     ]
@@ -225,14 +229,15 @@ def section(found, figures):
     elif title.startswith(ENTRIES):
         title, lines = f"{title}, and those of a cache, the mean of 1000", memory(figures)
     else:
-        lines = table(*without(found, "reads", "max us", "p50 us", "MB before", "MB after"))
+        lines = table(*without(found, "reads", "max us", "p50 us", "left", "the call ms", "MB before", "MB after"))
     return ["", f"#### {title}", "", *lines]
 
 
 def render(figures):
-    lines = [f"Versions: {figures['about']}", "", *targets(figures)]
+    _, _, versions = figures["about"].partition("; ")
+    lines = [f"Versions: {versions}", "", *targets(figures)]
     # The ratios of throughputs follow from the tables before them.
-    in_others = (RATIO_TO_OURS, CACHES, TENANT, MEANS, f"{TENANTS} one more scans", *list(LATENCIES.values())[1:], *list(THROUGHPUTS)[1:])
+    in_others = (RATIO_TO_OURS, CACHES, TENANT, MEANS, f"{TENANTS} one more scans", *list(LATENCIES.values())[1:], ZIPF_LATENCY, *list(THROUGHPUTS)[1:])
     for found in figures["tables"]:
         if not found["title"].startswith(in_others):
             lines += section(found, figures)

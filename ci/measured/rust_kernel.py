@@ -1,7 +1,7 @@
 """Sections about Rust modules in a kernel with Rust, from the output of ci/rust-kernel.sh."""
 import re
 
-from section import Section, as_table
+from section import Section, as_table, table
 
 
 def guests(output):
@@ -27,6 +27,14 @@ def collect_pairs(outputs):
     return {"columns": ["", "16 objects in turn", "1,000", "20,000", "to C"], "rows": rows}
 
 
+def render_pairs(figures):
+    """Returns the table, with one column for all spans if none has other figures than the first."""
+    columns, rows = figures["columns"], figures["rows"]
+    if any(len(set(row[1:4])) > 1 for row in rows):
+        return as_table(figures)
+    return table([columns[0], "16, 1,000 or 20,000 objects in turn", columns[4]], [[row[0], row[1], row[4]] for row in rows])
+
+
 def collect_caches(outputs):
     figures = next(figures for heading, figures in guests(outputs[0]) if "groups and 1,000 caches" in heading)
     kib, ms = (lambda name, more=" more": f"{figures[name]:,} KiB{more}"), (lambda name: f"{figures[name] / 1000:.2f} ms")
@@ -41,6 +49,6 @@ def collect_caches(outputs):
 
 COMMANDS = ["ci/rust-kernel.sh --all"]
 SECTIONS = [
-    Section("rust-kernel-pairs", COMMANDS, "hours", as_table, collect_pairs, is_timed=False),
+    Section("rust-kernel-pairs", COMMANDS, "hours", render_pairs, collect_pairs, is_timed=False),
     Section("rust-kernel-caches", COMMANDS, "hours", as_table, collect_caches, is_timed=False),
 ]
