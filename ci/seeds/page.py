@@ -29,13 +29,13 @@ HEAD = """# The reports, reproduced
 
 Five reports about Linux are the reason for lowwater. `ci/seeds.sh` writes this page. A letter after a
 figure names its command below the table; `cargo run --release --example` runs those that begin with the
-name of an example. A dash means that there is no figure.
+name of an example. A dash means no figure; Linux today has a column where it was measured.
 
-Figures of Linux are of an emulated guest (QEMU's TCG, 2 processors), about eight times slower than a
-real processor: its times are upper bounds, and no ratio may be made of them. Bytes and counts do not
-depend on emulation. Figures of lowwater are of the same machine, not emulated; its times are those of
-[MEASURED](MEASURED.md). lowwater's memory is that of lists, groups and shrinkers, without the file
-systems and processes that Linux counts in the same row.
+Linux runs in an emulated guest (QEMU's TCG, 2 processors), about eight times slower than a real
+processor: its times are upper bounds, and no ratio may be made of them. Bytes and counts do not depend on
+emulation. lowwater runs on the same machine without it; its times are those of [MEASURED](MEASURED.md).
+Its memory is that of lists, groups and shrinkers, without the file systems and processes that Linux
+counts.
 """
 
 
@@ -87,14 +87,20 @@ def section(report, figures):
                 commands.append(command)
         return " ".join([text, *(f"[{chr(ord('a') + commands.index(command))}]" for command in dict.fromkeys(figures.used))])
 
-    lines = [f"## {report.title}", "", report.about, "", "| |" + "".join(f" {column} |" for column in report.columns(figures)), "|---" * (len(report.columns(figures)) + 1) + "|"]
-    for what, told, *rest in report.rows:
-        lines.append("| " + " | ".join([what, told or NO_FIGURE, *(cell(value) for value in rest)]) + " |")
+    rows = [[what, told or NO_FIGURE, *(cell(value) for value in rest)] for what, told, *rest in report.rows]
+    # Linux today has a column only if it has a figure, and a row needs one, too.
+    has_linux = any(callable(row[2]) and cells[2] != NO_FIGURE for row, cells in zip(report.rows, rows))
+    columns = [column for n, column in enumerate(report.columns(figures), 1) if n != 2 or has_linux]
+    lines = [f"## {report.title}", "", report.about, "", "| |" + "".join(f" {column} |" for column in columns), "|---" * (len(columns) + 1) + "|"]
+    for row, cells in zip(report.rows, rows):
+        if row[1] or any(callable(value) and text != NO_FIGURE for value, text in zip(row[2:], cells[2:])):
+            lines.append("| " + " | ".join(text for n, text in enumerate(cells) if n != 2 or has_linux) + " |")
     lines.append("")
     for n, command in enumerate(commands):
         lines.append(f"- [{chr(ord('a') + n)}] `{command.removeprefix(f'{EXAMPLE} ').removesuffix(' --json')}`")
     lines += [""] if commands else []
-    return [*lines, report.note] if report.note else lines[:-1] if not lines[-1] else lines
+    notes = [report.note] * bool(report.note) + [report.guest_note] * bool(report.guest_note and has_linux)
+    return [*lines, *notes] if notes else lines[:-1] if not lines[-1] else lines
 
 
 def rendered():
