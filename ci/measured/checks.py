@@ -37,8 +37,7 @@ def render_coverage(figures):
 
 def render_kernel(figures):
     # The results also have the objects that walks put back.
-    (nodes, loads, _), = figures["rows"]
-    return [f"Nodes: {nodes}; loads: {loads}."]
+    return [f"Nodes: {nodes}; loads: {loads}." for nodes, loads, _ in figures["rows"]]
 
 
 SECTIONS = [
