@@ -69,7 +69,8 @@ impl Model {
         };
         match found {
             Some(version) if known.versions.contains(&version) => {
-                if known.end.until.saturating_add(stale) <= now {
+                // A lossy model may be ahead in time: a callback advances the clock on any thread.
+                if !is_lossy && known.end.until.saturating_add(stale) <= now {
                     fail(&format!("{how} of key {key} in cache {cache} found {known:?}, which has expired at {now}"));
                 }
                 known.end.used(now, matches!(how, "get" | "get_many"));
@@ -88,6 +89,15 @@ impl Model {
             }
             None if known.may_be_absent || is_lossy => drop(self.known.remove(&(cache, key))),
             None => fail(&format!("{how} of key {key} in cache {cache} found nothing, expected {known:?} at {now}")),
+        }
+    }
+
+    /// Checks whether a value that was found may be stale, or fresh. Before [`seen`](Self::seen).
+    pub fn seen_stale(&self, cache: u32, key: u32, is_stale: bool) {
+        let Some(known) = self.known.get(&(cache, key)).filter(|_| !self.ignored.contains(&cache)) else { return };
+        let is_wrong = if is_stale { self.now < known.end.from } else { known.end.until <= self.now };
+        if is_wrong && !self.is_lossy {
+            fail(&format!("key {key} in cache {cache} has stale = {is_stale} at {}: {known:?}", self.now));
         }
     }
 
@@ -176,6 +186,11 @@ impl Model {
             }
             Some(Origin::Loaded) => self.put(tag, Life::Default),
             Some(Origin::Rejected(_)) if self.is_lossy => {}
+            Some(Origin::Outrun)
+                if is_certain && !was_removed && known.is_some_and(|known| known.versions == [old]) =>
+            {
+                fail(&format!("a reload of {tag:?} was outrun, though {old} is still there: {known:?}"));
+            }
             Some(Origin::Outrun) => {}
             Some(origin) => fail(&format!("the origin of a reload of {tag:?} is {origin:?}")),
             None => self.maybe_put(tag),

@@ -139,7 +139,7 @@ pub fn run(world: &Arc<World>, step: &Step) {
         Step::ForgetGroup(_) | Step::LookAtGroup(_) | Step::Hook(_) => groups(world, step),
         Step::Index(key, how) => world.store.step(&world.root, key + wild(), *how),
         Step::Chain(key, how) => world.tables.step(*key, *how),
-        Step::Rcu(how) => world.rcu.step(*how, world.is_alone() && !is_inside()),
+        Step::Rcu(how) => world.rcu.step(*how, world.is_alone()),
         Step::Rest(ms) => std::thread::sleep(Duration::from_millis((*ms).into())),
         Step::Arm { callback, after, action } => {
             if *callback == Callback::KeyHash {

@@ -120,7 +120,10 @@ pub fn keys(world: &Arc<World>, step: &Step) {
             let Some(cache) = world.cache(*cache) else { return };
             let found = cache.get_or_refresh(*key);
             let id = cache.id();
-            model(world, &*cache, |model| model.seen(id, *key, found.as_ref().map(|found| found.0.version), "refresh"));
+            model(world, &*cache, |model| {
+                found.as_ref().inspect(|found| model.seen_stale(id, *key, found.1));
+                model.seen(id, *key, found.as_ref().map(|found| found.0.version), "refresh");
+            });
             let Some((Tag { version, .. }, _, Some(reload))) = found else { return };
             let removals = world.model.lock().unwrap().removals(id, *key);
             let kept = Kept { cache: id, key: *key, version, removals, reload };
@@ -200,9 +203,10 @@ pub fn keys(world: &Arc<World>, step: &Step) {
         Step::Contains(cache, key) => {
             let Some(cache) = world.cache(*cache) else { return };
             let is_there = cache.contains(*key);
-            if !is_there {
-                model(world, &*cache, |model| model.seen(cache.id(), *key, None, "contains"));
-            }
+            model(world, &*cache, |model| match is_there {
+                true => model.has(cache.id(), *key, "contains"),
+                false => model.seen(cache.id(), *key, None, "contains"),
+            });
         }
         Step::Remove(cache, key) => {
             let Some(cache) = world.cache(*cache) else { return };
