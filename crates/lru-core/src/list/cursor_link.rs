@@ -26,8 +26,8 @@ impl CursorLink {
     }
 
     /// Returns the hook of the links that this layout uses.
-    fn hook(&self, shape: &LinkLayout) -> NonNull<Hook> {
-        if shape.is_in_slots() {
+    fn hook(&self, layout: &LinkLayout) -> NonNull<Hook> {
+        if layout.is_in_slots() {
             NonNull::from(&self.compressed_links).cast()
         } else {
             NonNull::from(&self.links).cast()
@@ -36,7 +36,7 @@ impl CursorLink {
 
     /// Registers the cursor for lists of this layout, until `unregister_external`, and returns its
     /// link node. `None`: no number for compressed links is free, or there is no memory.
-    pub(crate) fn register(&self, shape: &LinkLayout) -> Option<LinkNode> {
-        shape.register_external(self.hook(shape))
+    pub(crate) fn register(&self, layout: &LinkLayout) -> Option<LinkNode> {
+        layout.register_external(self.hook(layout))
     }
 }

@@ -15,7 +15,7 @@ use core::ptr::NonNull;
 /// A doubly linked list of links of one [`LinkLayout`], without a lock, a length or a notion of
 /// ownership.
 ///
-/// Every call must pass the same layout (`shape`).
+/// Every call must pass the same `layout`.
 #[derive(Debug)]
 pub(crate) struct RawList {
     /// The oldest item; none if the list is empty.
@@ -41,23 +41,23 @@ impl RawList {
     /// `node` points to live links that are on no list, and stays live until removed. The caller
     /// has exclusive access to this list and to the links of everything on it.
     #[inline]
-    pub(crate) unsafe fn push_back(&mut self, shape: &LinkLayout, node: LinkNode) {
+    pub(crate) unsafe fn push_back(&mut self, layout: &LinkLayout, node: LinkNode) {
         // SAFETY: `node` is live, and the caller has exclusive access to it (this function's
         // clause).
-        unsafe { shape.set_prev(node.at, self.tail.last(shape)) };
+        unsafe { layout.set_prev(node.at, self.tail.last(layout)) };
         // SAFETY: `node` is live, and the caller has exclusive access to it (this function's
         // clause).
-        unsafe { shape.set_next(node.at, LinkRef::NONE) };
+        unsafe { layout.set_next(node.at, LinkRef::NONE) };
         // SAFETY: `last` is none or on this list, so it is live.
-        match unsafe { shape.find(self.tail.last(shape)) } {
+        match unsafe { layout.find(self.tail.last(layout)) } {
             None => self.first = node.by,
             // SAFETY: `last` is on this list, so it is live, and the caller has exclusive access to
             // its links.
-            Some(last) => unsafe { shape.set_next(last, node.by) },
+            Some(last) => unsafe { layout.set_next(last, node.by) },
         }
-        self.tail.set_last(shape, node.by);
+        self.tail.set_last(layout, node.by);
         // SAFETY: the caller has exclusive access to this list (this function's clause).
-        unsafe { self.prefetch_next(shape) };
+        unsafe { self.prefetch_next(layout) };
     }
 
     /// Sets the prefetch cursor to the position at which the next walk will begin, and prefetches
@@ -67,10 +67,10 @@ impl RawList {
     ///
     /// `next` is none, or refers to links on this list.
     #[inline]
-    pub(crate) unsafe fn expect(&mut self, shape: &LinkLayout, next: LinkRef) {
+    pub(crate) unsafe fn expect(&mut self, layout: &LinkLayout, next: LinkRef) {
         // SAFETY: `next` is none or on this list (this function's clause), so it is live.
-        unsafe { shape.prefetch(next) };
-        self.tail.set_prefetch_cursor(shape, next);
+        unsafe { layout.prefetch(next) };
+        self.tail.set_prefetch_cursor(layout, next);
     }
 
     /// Advances the prefetch cursor by one item, until it reaches the end.
@@ -79,15 +79,15 @@ impl RawList {
     ///
     /// The caller has exclusive access to this list and to the links of everything on it.
     #[inline]
-    unsafe fn prefetch_next(&mut self, shape: &LinkLayout) {
+    unsafe fn prefetch_next(&mut self, layout: &LinkLayout) {
         // SAFETY: the prefetch cursor is none or on this list, so it is live.
-        if let Some(ahead) = unsafe { shape.find(self.tail.prefetch_cursor(shape)) } {
+        if let Some(ahead) = unsafe { layout.find(self.tail.prefetch_cursor(layout)) } {
             // SAFETY: `ahead` is on this list, and the caller has exclusive access to its links.
-            let next = unsafe { shape.next(ahead) };
+            let next = unsafe { layout.next(ahead) };
             // The item that was just appended is in the cache already.
-            let is_last = next == self.tail.last(shape);
+            let is_last = next == self.tail.last(layout);
             // SAFETY: `next` is none or on this list.
-            unsafe { self.expect(shape, if is_last { LinkRef::NONE } else { next }) };
+            unsafe { self.expect(layout, if is_last { LinkRef::NONE } else { next }) };
         }
     }
 
@@ -96,30 +96,30 @@ impl RawList {
     /// # Safety
     ///
     /// The clauses of [`push_back`](Self::push_back), and `at` is on this list.
-    pub(crate) unsafe fn insert_before(&mut self, shape: &LinkLayout, node: LinkNode, at: NonNull<Hook>) {
+    pub(crate) unsafe fn insert_before(&mut self, layout: &LinkLayout, node: LinkNode, at: NonNull<Hook>) {
         // SAFETY: `at` is on this list, so it is live, and the caller has exclusive access to its
         // links.
-        let prev = unsafe { shape.prev(at) };
+        let prev = unsafe { layout.prev(at) };
         // SAFETY: `node` is live, and the caller has exclusive access to it (clause of
         // `push_back`).
-        unsafe { shape.set_prev(node.at, prev) };
+        unsafe { layout.set_prev(node.at, prev) };
         // SAFETY: `prev` is none or on this list, so it is live.
-        let next = match unsafe { shape.find(prev) } {
+        let next = match unsafe { layout.find(prev) } {
             None => core::mem::replace(&mut self.first, node.by),
             Some(prev) => {
                 // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
-                let next = unsafe { shape.next(prev) };
+                let next = unsafe { layout.next(prev) };
                 // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
-                unsafe { shape.set_next(prev, node.by) };
+                unsafe { layout.set_next(prev, node.by) };
                 next
             }
         };
         // SAFETY: `node` is live, and the caller has exclusive access to it (clause of
         // `push_back`).
-        unsafe { shape.set_next(node.at, next) };
+        unsafe { layout.set_next(node.at, next) };
         // SAFETY: `at` is on this list, so it is live, and the caller has exclusive access to its
         // links.
-        unsafe { shape.set_prev(at, node.by) };
+        unsafe { layout.set_prev(at, node.by) };
     }
 
     /// Unlinks `node`, and returns the reference by which it was pushed.
@@ -129,34 +129,34 @@ impl RawList {
     /// `node` points to links that are on this list. The caller has exclusive access to this list
     /// and to the links of everything on it.
     #[inline]
-    pub(crate) unsafe fn remove(&mut self, shape: &LinkLayout, node: NonNull<Hook>) -> LinkRef {
+    pub(crate) unsafe fn remove(&mut self, layout: &LinkLayout, node: NonNull<Hook>) -> LinkRef {
         // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
         // links.
-        let next = unsafe { shape.next(node) };
+        let next = unsafe { layout.next(node) };
         // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
         // links.
-        let prev = unsafe { shape.prev(node) };
+        let prev = unsafe { layout.prev(node) };
         // Return the reference that the neighbour stores: its provenance covers the whole object,
         // while that of `node` may cover only the links.
         // SAFETY: `prev` is none or on this list, so it is live.
-        let pushed = match unsafe { shape.find(prev) } {
+        let pushed = match unsafe { layout.find(prev) } {
             None => core::mem::replace(&mut self.first, next),
             Some(prev) => {
                 // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
-                let pushed = unsafe { shape.next(prev) };
+                let pushed = unsafe { layout.next(prev) };
                 // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
-                unsafe { shape.set_next(prev, next) };
+                unsafe { layout.set_next(prev, next) };
                 pushed
             }
         };
         // SAFETY: `next` is none or on this list, so it is live.
-        match unsafe { shape.find(next) } {
-            None => self.tail.set_last(shape, prev),
+        match unsafe { layout.find(next) } {
+            None => self.tail.set_last(layout, prev),
             // SAFETY: `next` is on this list, and the caller has exclusive access to its links.
-            Some(next) => unsafe { shape.set_prev(next, prev) },
+            Some(next) => unsafe { layout.set_prev(next, prev) },
         }
-        if self.tail.prefetch_cursor(shape) == pushed {
-            self.tail.set_prefetch_cursor(shape, next);
+        if self.tail.prefetch_cursor(layout) == pushed {
+            self.tail.set_prefetch_cursor(layout, next);
         }
         pushed
     }
@@ -171,23 +171,23 @@ impl RawList {
     #[inline]
     pub(crate) unsafe fn remove_first(
         &mut self,
-        shape: &LinkLayout,
+        layout: &LinkLayout,
         node: NonNull<Hook>,
     ) -> (LinkRef, Option<NonNull<Hook>>) {
         // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
         // links.
-        let next = unsafe { shape.next(node) };
+        let next = unsafe { layout.next(node) };
         let pushed = core::mem::replace(&mut self.first, next);
         // SAFETY: `next` is none or on this list, so it is live.
-        let next_at = unsafe { shape.find(next) };
+        let next_at = unsafe { layout.find(next) };
         match next_at {
             None => self.tail = TailAndPrefetch::NONE,
             Some(next_at) => {
                 // SAFETY: `next_at` is on this list, and the caller has exclusive access to its
                 // links.
-                unsafe { shape.set_prev(next_at, LinkRef::NONE) };
-                if self.tail.prefetch_cursor(shape) == pushed {
-                    self.tail.set_prefetch_cursor(shape, next);
+                unsafe { layout.set_prev(next_at, LinkRef::NONE) };
+                if self.tail.prefetch_cursor(layout) == pushed {
+                    self.tail.set_prefetch_cursor(layout, next);
                 }
             }
         }
@@ -200,37 +200,37 @@ impl RawList {
     ///
     /// The clauses of [`remove`](Self::remove) for `node`, and of [`push_back`](Self::push_back)
     /// for `by`.
-    pub(crate) unsafe fn replace(&mut self, shape: &LinkLayout, node: NonNull<Hook>, by: LinkNode) -> LinkRef {
+    pub(crate) unsafe fn replace(&mut self, layout: &LinkLayout, node: NonNull<Hook>, by: LinkNode) -> LinkRef {
         // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
         // links.
-        let next = unsafe { shape.next(node) };
+        let next = unsafe { layout.next(node) };
         // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
         // links.
-        let prev = unsafe { shape.prev(node) };
+        let prev = unsafe { layout.prev(node) };
         // SAFETY: `by` is live and on no list (clause of `push_back`).
-        unsafe { shape.set_next(by.at, next) };
+        unsafe { layout.set_next(by.at, next) };
         // SAFETY: `by` is live and on no list (clause of `push_back`).
-        unsafe { shape.set_prev(by.at, prev) };
+        unsafe { layout.set_prev(by.at, prev) };
         // The reference that the neighbour stores is returned, for the reason given in `remove`.
         // SAFETY: `prev` is none or on this list, so it is live.
-        let pushed = match unsafe { shape.find(prev) } {
+        let pushed = match unsafe { layout.find(prev) } {
             None => core::mem::replace(&mut self.first, by.by),
             Some(prev) => {
                 // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
-                let pushed = unsafe { shape.next(prev) };
+                let pushed = unsafe { layout.next(prev) };
                 // SAFETY: `prev` is on this list, and the caller has exclusive access to its links.
-                unsafe { shape.set_next(prev, by.by) };
+                unsafe { layout.set_next(prev, by.by) };
                 pushed
             }
         };
         // SAFETY: `next` is none or on this list, so it is live.
-        match unsafe { shape.find(next) } {
-            None => self.tail.set_last(shape, by.by),
+        match unsafe { layout.find(next) } {
+            None => self.tail.set_last(layout, by.by),
             // SAFETY: `next` is on this list, and the caller has exclusive access to its links.
-            Some(next) => unsafe { shape.set_prev(next, by.by) },
+            Some(next) => unsafe { layout.set_prev(next, by.by) },
         }
-        if self.tail.prefetch_cursor(shape) == pushed {
-            self.tail.set_prefetch_cursor(shape, by.by);
+        if self.tail.prefetch_cursor(layout) == pushed {
+            self.tail.set_prefetch_cursor(layout, by.by);
         }
         pushed
     }
@@ -242,17 +242,17 @@ impl RawList {
     ///
     /// The caller has exclusive access to both lists and to the links of everything on them. Both
     /// have the same layout.
-    pub(crate) unsafe fn splice_front(&mut self, shape: &LinkLayout, other: &mut RawList) {
-        let theirs = other.tail.last(shape);
+    pub(crate) unsafe fn splice_front(&mut self, layout: &LinkLayout, other: &mut RawList) {
+        let theirs = other.tail.last(layout);
         // SAFETY: `theirs` is none or on `other`, so it is live.
-        let Some(last) = (unsafe { shape.find(theirs) }) else { return };
+        let Some(last) = (unsafe { layout.find(theirs) }) else { return };
         // SAFETY: `last` is on `other`, and the caller has exclusive access to its links.
-        unsafe { shape.set_next(last, self.first) };
+        unsafe { layout.set_next(last, self.first) };
         // SAFETY: `first` is none or on this list, so it is live.
-        match unsafe { shape.find(self.first) } {
-            None => self.tail.set_last(shape, theirs),
+        match unsafe { layout.find(self.first) } {
+            None => self.tail.set_last(layout, theirs),
             // SAFETY: `first` is on this list, and the caller has exclusive access to its links.
-            Some(first) => unsafe { shape.set_prev(first, theirs) },
+            Some(first) => unsafe { layout.set_prev(first, theirs) },
         }
         self.first = other.first;
         *other = Self::new();
@@ -264,16 +264,16 @@ impl RawList {
     /// # Safety
     ///
     /// The clause of [`splice_front`](Self::splice_front).
-    pub(crate) unsafe fn splice_back(&mut self, shape: &LinkLayout, other: &mut RawList) {
+    pub(crate) unsafe fn splice_back(&mut self, layout: &LinkLayout, other: &mut RawList) {
         core::mem::swap(self, other);
         // SAFETY: the clause of `splice_front` is symmetric in the two lists.
-        unsafe { self.splice_front(shape, other) };
+        unsafe { self.splice_front(layout, other) };
     }
 
     /// Returns the item that was prefetched last, or none.
     #[cfg(all(test, not(lowwater_loom), target_pointer_width = "64"))]
-    pub(crate) fn prefetch_cursor(&self, shape: &LinkLayout) -> LinkRef {
-        self.tail.prefetch_cursor(shape)
+    pub(crate) fn prefetch_cursor(&self, layout: &LinkLayout) -> LinkRef {
+        self.tail.prefetch_cursor(layout)
     }
 
     /// Panics unless the list is consistent and has `len` items, not counting the cursors of walks.
@@ -281,26 +281,26 @@ impl RawList {
     /// # Safety
     ///
     /// The caller has exclusive access to this list and to the links of everything on it.
-    pub(crate) unsafe fn assert_valid(&self, shape: &LinkLayout, len: usize) {
+    pub(crate) unsafe fn assert_valid(&self, layout: &LinkLayout, len: usize) {
         let (mut seen, mut prev, mut by) = (0, LinkRef::NONE, self.first);
-        let mut ahead = self.tail.prefetch_cursor(shape);
+        let mut ahead = self.tail.prefetch_cursor(layout);
         // SAFETY: `by` is none or on this list, so it is live.
-        while let Some(node) = unsafe { shape.find(by) } {
+        while let Some(node) = unsafe { layout.find(by) } {
             // SAFETY: `node` is on this list, so it is live.
             let is_item = !unsafe { node.as_ref() }.is_mark();
             assert!(!is_item || seen < len, "the list must not hold more than the {len} items that were counted");
             // SAFETY: `node` is on this list, and the caller has exclusive access to its links.
-            assert_eq!(unsafe { shape.prev(node) }, prev, "an item's `prev` must be the item before it");
+            assert_eq!(unsafe { layout.prev(node) }, prev, "an item's `prev` must be the item before it");
             if by == ahead {
                 ahead = LinkRef::NONE;
             }
             prev = by;
             // SAFETY: `node` is on this list, and the caller has exclusive access to its links.
-            by = unsafe { shape.next(node) };
+            by = unsafe { layout.next(node) };
             seen += usize::from(is_item);
         }
         assert_eq!(seen, len, "the list must hold as many items as were counted");
         assert_eq!(ahead, LinkRef::NONE, "the prefetch cursor must be on the list");
-        assert_eq!(self.tail.last(shape), prev, "`last` must be the item that has none behind it");
+        assert_eq!(self.tail.last(layout), prev, "`last` must be the item that has none behind it");
     }
 }

@@ -14,7 +14,7 @@ use super::link_ref::{LinkNode, LinkRef};
 /// A singly linked list of links of one [`LinkLayout`], without a length or a notion of ownership.
 /// Removing the first links accesses no others.
 ///
-/// Every call must pass the same layout (`shape`).
+/// Every call must pass the same `layout`.
 #[derive(Debug)]
 pub struct RawQueue {
     first: LinkRef,
@@ -38,12 +38,12 @@ impl RawQueue {
     ///
     /// # Safety
     ///
-    /// Every call on this queue passes the same `shape`, and everything on the queue is live.
+    /// Every call on this queue passes the same `layout`, and everything on the queue is live.
     #[inline]
-    pub unsafe fn first(&self, shape: &LinkLayout) -> Option<LinkNode> {
+    pub unsafe fn first(&self, layout: &LinkLayout) -> Option<LinkNode> {
         let by = self.first;
         // SAFETY: `first` is none or on this queue, so it is live (this function's clause).
-        let at = unsafe { shape.find(by) }?;
+        let at = unsafe { layout.find(by) }?;
         Some(LinkNode { at, by })
     }
 
@@ -51,19 +51,19 @@ impl RawQueue {
     ///
     /// # Safety
     ///
-    /// 1. Every call on this queue passes the same `shape`, and everything on the queue is live.
+    /// 1. Every call on this queue passes the same `layout`, and everything on the queue is live.
     /// 2. `node` points to live links that are on no list, and stays live until removed.
     /// 3. The caller has exclusive access to this queue and to the links of everything on it.
     #[inline]
-    pub unsafe fn push_back(&mut self, shape: &LinkLayout, node: LinkNode) {
+    pub unsafe fn push_back(&mut self, layout: &LinkLayout, node: LinkNode) {
         // SAFETY: `node` is live and on no list (clause 2), so only the caller accesses its links.
-        unsafe { shape.set_next(node.at, LinkRef::NONE) };
+        unsafe { layout.set_next(node.at, LinkRef::NONE) };
         // SAFETY: `last` is none or on this queue, so it is live (clause 1).
-        match unsafe { shape.find(self.last) } {
+        match unsafe { layout.find(self.last) } {
             None => self.first = node.by,
             // SAFETY: `last` is on this queue, and the caller has exclusive access to its links
             // (clause 3).
-            Some(last) => unsafe { shape.set_next(last, node.by) },
+            Some(last) => unsafe { layout.set_next(last, node.by) },
         }
         self.last = node.by;
     }
@@ -72,15 +72,15 @@ impl RawQueue {
     ///
     /// # Safety
     ///
-    /// 1. Every call on this queue passes the same `shape`, and everything on the queue is live.
+    /// 1. Every call on this queue passes the same `layout`, and everything on the queue is live.
     /// 2. The caller has exclusive access to this queue and to the links of everything on it.
     #[inline]
-    pub unsafe fn pop_front(&mut self, shape: &LinkLayout) -> Option<LinkNode> {
+    pub unsafe fn pop_front(&mut self, layout: &LinkLayout) -> Option<LinkNode> {
         // SAFETY: clause 1 is that of `first`.
-        let node = unsafe { self.first(shape) }?;
+        let node = unsafe { self.first(layout) }?;
         // SAFETY: `node` is on this queue, and the caller has exclusive access to its links (clause
         // 2).
-        self.first = unsafe { shape.next(node.at) };
+        self.first = unsafe { layout.next(node.at) };
         if self.first.is_none() {
             self.last = LinkRef::NONE;
         }
@@ -91,14 +91,14 @@ impl RawQueue {
     ///
     /// # Safety
     ///
-    /// 1. Every call on both queues passes the same `shape`, and everything on them is live.
+    /// 1. Every call on both queues passes the same `layout`, and everything on them is live.
     /// 2. The caller has exclusive access to both queues and to the links of everything on them.
-    pub unsafe fn splice_front(&mut self, shape: &LinkLayout, other: Self) {
+    pub unsafe fn splice_front(&mut self, layout: &LinkLayout, other: Self) {
         // SAFETY: `last` is none or on `other`, so it is live (clause 1).
-        let Some(last) = (unsafe { shape.find(other.last) }) else { return };
+        let Some(last) = (unsafe { layout.find(other.last) }) else { return };
         // SAFETY: `last` is on `other`, and the caller has exclusive access to its links (clause
         // 2).
-        unsafe { shape.set_next(last, self.first) };
+        unsafe { layout.set_next(last, self.first) };
         if self.first.is_none() {
             self.last = other.last;
         }

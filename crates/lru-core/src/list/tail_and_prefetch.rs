@@ -23,25 +23,25 @@ impl TailAndPrefetch {
     pub(super) const NONE: Self = Self(LinkRef::NONE);
 
     #[inline]
-    pub(super) fn last(&self, shape: &LinkLayout) -> LinkRef {
-        match shape.is_in_slots() {
+    pub(super) fn last(&self, layout: &LinkLayout) -> LinkRef {
+        match layout.is_in_slots() {
             true => LinkRef::of_number(self.0.number()),
             false => self.0,
         }
     }
 
     #[inline]
-    pub(super) fn set_last(&mut self, shape: &LinkLayout, last: LinkRef) {
-        self.0 = match shape.is_in_slots() {
-            true => pack(last, self.prefetch_cursor(shape)),
+    pub(super) fn set_last(&mut self, layout: &LinkLayout, last: LinkRef) {
+        self.0 = match layout.is_in_slots() {
+            true => pack(last, self.prefetch_cursor(layout)),
             false => last,
         };
     }
 
     /// Returns the item that was prefetched last, which is on the list, or none.
     #[inline]
-    pub(super) fn prefetch_cursor(&self, shape: &LinkLayout) -> LinkRef {
-        match shape.is_in_slots() {
+    pub(super) fn prefetch_cursor(&self, layout: &LinkLayout) -> LinkRef {
+        match layout.is_in_slots() {
             // Shifted as 64 bits: where pointers have 32, the result is 0, which is none.
             true => LinkRef::of_number((self.0.bits() >> NUMBER) as u32),
             false => LinkRef::NONE,
@@ -49,8 +49,8 @@ impl TailAndPrefetch {
     }
 
     #[inline]
-    pub(super) fn set_prefetch_cursor(&mut self, shape: &LinkLayout, ahead: LinkRef) {
-        if shape.is_in_slots() {
+    pub(super) fn set_prefetch_cursor(&mut self, layout: &LinkLayout, ahead: LinkRef) {
+        if layout.is_in_slots() {
             self.0 = pack(self.0, ahead);
         }
     }

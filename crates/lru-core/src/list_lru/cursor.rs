@@ -32,7 +32,7 @@ use core::ptr::{self, NonNull};
 pub(super) struct Cursor {
     mark: CursorLink,
     /// The layout of the links of the list's items.
-    shape: &'static LinkLayout,
+    layout: &'static LinkLayout,
     /// The address of `mark`'s links, and the reference by which neighbours refer to them; `None`
     /// before the first insertion.
     node: Cell<Option<LinkNode>>,
@@ -45,16 +45,16 @@ pub(super) struct Cursor {
 
 impl Cursor {
     /// Creates a cursor for lists whose links have this layout.
-    pub(super) fn new(shape: &'static LinkLayout) -> Self {
+    pub(super) fn new(layout: &'static LinkLayout) -> Self {
         let (mark, on) = (CursorLink::new(), Cell::new(ptr::null()));
-        Self { mark, shape, node: Cell::new(None), on, _led_to: PhantomPinned }
+        Self { mark, layout, node: Cell::new(None), on, _led_to: PhantomPinned }
     }
 
     /// Returns the cursor as a link node, and registers it with the layout on the first call.
     /// `None`: there is no memory for the registration.
     fn node(&self) -> Option<LinkNode> {
         if self.node.get().is_none() {
-            self.node.set(self.mark.register(self.shape));
+            self.node.set(self.mark.register(self.layout));
         }
         self.node.get()
     }
@@ -71,7 +71,7 @@ impl Cursor {
         let Some(mark) = self.node() else { return };
         // SAFETY: the cursor is on no list (invariant 1) and does not move (this function's
         // clause); `item` is on this list, and the list's lock is held.
-        list.with_list(|l, shape| unsafe { l.insert_before(shape, mark, item) });
+        list.with_list(|l, layout| unsafe { l.insert_before(layout, mark, item) });
         // INVARIANT 1: the list counts a reference for the cursor.
         list.get();
         self.on.set(list.one());
@@ -91,9 +91,9 @@ impl Cursor {
         let one = unsafe { &*on };
         let mut list = RawListLru::lock_effective_of(one, guard);
         // SAFETY: the cursor is on this list (invariant 1), and we hold the list's lock.
-        let next = unsafe { self.shape.next(mark) };
+        let next = unsafe { self.layout.next(mark) };
         // SAFETY: the cursor is on this list (invariant 1), and we hold the list's lock.
-        let _mark = list.with_list(|l, shape| unsafe { l.remove(shape, mark) });
+        let _mark = list.with_list(|l, layout| unsafe { l.remove(layout, mark) });
         // SAFETY: `one` counts the cursor's reference, which is given up here, and `list` is its
         // effective list.
         unsafe { list.put(one) };
@@ -114,7 +114,7 @@ impl Drop for Cursor {
         if let Some(mark) = self.node.get() {
             // SAFETY: `node` registered this reference with the same layout, and the cursor is on
             // no list any more.
-            unsafe { self.shape.unregister_external(mark.by) };
+            unsafe { self.layout.unregister_external(mark.by) };
         }
     }
 }

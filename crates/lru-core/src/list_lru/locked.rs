@@ -148,7 +148,7 @@ impl<'a> LockedList<'a> {
 
     /// Returns the layout of the links in this list's items.
     #[inline]
-    pub(super) fn shape(&self) -> &'static LinkLayout {
+    pub(super) fn layout(&self) -> &'static LinkLayout {
         // SAFETY: the caller reached this list through a live `ListLru`, or through the chain of
         // its group, and a `ListLru` that drops waits for that chain. So the head is live.
         unsafe { &*self.one.owner() }.layout
@@ -156,10 +156,10 @@ impl<'a> LockedList<'a> {
 
     #[inline]
     pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut RawList, &'static LinkLayout) -> R) -> R {
-        let shape = self.shape();
+        let layout = self.layout();
         // SAFETY: the cell is guarded by the list's lock, which `self` holds, and `self` is
         // borrowed mutably for as long as the reference lives.
-        self.one.list.with_mut(|l| f(unsafe { &mut *l }, shape))
+        self.one.list.with_mut(|l| f(unsafe { &mut *l }, layout))
     }
 
     #[inline]
@@ -235,7 +235,7 @@ impl<'a> LockedList<'a> {
         let hook = unsafe { links.as_ref() };
         let home = hook.home();
         // SAFETY: the item is on this list (this function's clause), and the list's lock is held.
-        let pushed = self.with_list(|l, shape| unsafe { l.remove(shape, links) });
+        let pushed = self.with_list(|l, layout| unsafe { l.remove(layout, links) });
         hook.set_home(to);
         // From here on another thread may free the object, unless the caller takes ownership by the
         // returned reference.
@@ -261,7 +261,7 @@ impl<'a> LockedList<'a> {
         let hook = unsafe { links.as_ref() };
         let home = hook.home();
         // SAFETY: the item is the first (this function's clause), and the list's lock is held.
-        let next = self.with_list(|l, shape| unsafe { l.remove_first(shape, links) });
+        let next = self.with_list(|l, layout| unsafe { l.remove_first(layout, links) });
         hook.set_home(to);
         // From here on another thread may free the object, unless the caller takes ownership by the
         // item's reference, which it has as the first of the list.
@@ -278,15 +278,15 @@ impl<'a> LockedList<'a> {
     /// The item is on this list.
     #[inline]
     pub(super) unsafe fn rotate(&mut self, links: NonNull<Hook>) {
-        self.with_list(|l, shape| {
+        self.with_list(|l, layout| {
             // SAFETY: the item is on this list (this function's clause), and the list's lock is
             // held.
-            let by = unsafe { l.remove(shape, links) };
+            let by = unsafe { l.remove(layout, links) };
             // SAFETY: `by` refers to the links just removed; the list still owns the object, so it
             // is live.
-            let at = unsafe { shape.get(by) };
+            let at = unsafe { layout.get(by) };
             // SAFETY: the links were just removed, so they are on no list, and the lock is held.
-            unsafe { l.push_back(shape, LinkNode { at, by }) };
+            unsafe { l.push_back(layout, LinkNode { at, by }) };
         });
     }
 
@@ -310,7 +310,7 @@ impl<'a> LockedList<'a> {
         }
         // SAFETY: the lock is held, the item is on this list (clause 1), and by the claim the
         // object is on no list.
-        let pushed = self.with_list(|l, shape| unsafe { l.replace(shape, links, by) });
+        let pushed = self.with_list(|l, layout| unsafe { l.replace(layout, links, by) });
         item.set_home(ptr::null_mut());
         Some(pushed)
     }
@@ -397,14 +397,14 @@ impl<'a> LockedList<'a> {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
         let is_shard = child.state() == ListState::SHARD;
-        child.with_list(|from, shape| {
+        child.with_list(|from, layout| {
             self.with_list(|to, _| {
                 if is_shard {
                     // SAFETY: the locks of both lists are held, and both have the same layout.
-                    unsafe { to.splice_back(shape, from) };
+                    unsafe { to.splice_back(layout, from) };
                 } else {
                     // SAFETY: the locks of both lists are held, and both have the same layout.
-                    unsafe { to.splice_front(shape, from) };
+                    unsafe { to.splice_front(layout, from) };
                 }
             });
         });
@@ -453,7 +453,7 @@ impl<'a> LockedList<'a> {
     pub(super) fn assert_valid(&mut self) {
         let n = self.one.nr_items() as usize;
         // SAFETY: the list's lock is held.
-        self.with_list(|list, shape| unsafe { list.assert_valid(shape, n) });
+        self.with_list(|list, layout| unsafe { list.assert_valid(layout, n) });
         if self.is_dead() {
             assert_eq!(n, 0, "a dead list must be empty");
         }

@@ -135,7 +135,7 @@ impl RawListLru {
             (by, oldest) = (next, next_at);
         }
         // SAFETY: `by` is none, or refers to links on this list, and we hold the list's lock.
-        list.with_list(|l, shape| unsafe { l.expect(shape, by) });
+        list.with_list(|l, layout| unsafe { l.expect(layout, by) });
         ControlFlow::Continue(())
     }
 }

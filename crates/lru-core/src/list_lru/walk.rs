@@ -288,7 +288,7 @@ impl RawListLru {
             }
             // The next walk begins at `next`, which is prefetched.
             // SAFETY: `next` is none, or refers to links on this list, and we hold the list's lock.
-            list.with_list(|l, shape| unsafe { l.expect(shape, next) });
+            list.with_list(|l, layout| unsafe { l.expect(layout, next) });
             break;
         }
         ControlFlow::Continue(())

@@ -8,8 +8,8 @@
 use core::ptr::NonNull;
 use lowwater_lru_core::list::{Hook, LinkLayout, RawQueue};
 
-/// A queue of objects that no new reader can find, all of one type. Every call must pass the link
-/// layout of that type (`shape`).
+/// A queue of objects that no new reader can find, all of one type. Every call must pass that type's
+/// `layout`.
 pub(super) struct Bag {
     queue: RawQueue,
     pub(super) len: u32,
@@ -28,16 +28,16 @@ impl Bag {
     /// # Safety
     ///
     /// `links` are the links of an object, and its ownership passes to the bag; all objects of a
-    /// bag have the same `shape`.
+    /// bag have the same `layout`.
     #[inline]
-    pub(super) unsafe fn push(&mut self, shape: &LinkLayout, links: NonNull<Hook>, weight: u32) {
+    pub(super) unsafe fn push(&mut self, layout: &LinkLayout, links: NonNull<Hook>, weight: u32) {
         // SAFETY: the caller owns the object's only handle, so the object is on no list; a queue
         // does not use `prev`.
-        unsafe { shape.set_spare(links, weight) };
-        // SAFETY: the caller's clause: `links` have this shape.
-        let node = unsafe { shape.node(links) };
+        unsafe { layout.set_spare(links, weight) };
+        // SAFETY: the caller's clause: `links` have this layout.
+        let node = unsafe { layout.node(links) };
         // SAFETY: the object is on no list, because the caller owned its handle.
-        unsafe { self.queue.push_back(shape, node) };
+        unsafe { self.queue.push_back(layout, node) };
         self.len += 1;
     }
 
@@ -45,46 +45,46 @@ impl Bag {
     ///
     /// # Safety
     ///
-    /// The links came from a bag of this shape, and the caller has exclusive access to them.
+    /// The links came from a bag of this layout, and the caller has exclusive access to them.
     #[inline]
-    pub(super) unsafe fn weight(shape: &LinkLayout, links: NonNull<Hook>) -> u32 {
-        // SAFETY: the caller's clause: exclusive access to links of this shape; `push` wrote the
+    pub(super) unsafe fn weight(layout: &LinkLayout, links: NonNull<Hook>) -> u32 {
+        // SAFETY: the caller's clause: exclusive access to links of this layout; `push` wrote the
         // weight.
-        unsafe { shape.spare(links) }
+        unsafe { layout.spare(links) }
     }
 
     #[inline]
-    pub(super) fn pop(&mut self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
+    pub(super) fn pop(&mut self, layout: &LinkLayout) -> Option<NonNull<Hook>> {
         // SAFETY: the bag owns the objects in it.
-        let node = unsafe { self.queue.pop_front(shape) }?;
+        let node = unsafe { self.queue.pop_front(layout) }?;
         self.len -= 1;
         Some(node.at)
     }
 
     /// Moves the first object to the end of `to`, and returns it.
-    pub(super) fn move_first(&mut self, shape: &LinkLayout, to: &mut Self) -> Option<NonNull<Hook>> {
+    pub(super) fn move_first(&mut self, layout: &LinkLayout, to: &mut Self) -> Option<NonNull<Hook>> {
         // SAFETY: the bag owns the objects in it.
-        let node = unsafe { self.queue.pop_front(shape) }?;
+        let node = unsafe { self.queue.pop_front(layout) }?;
         self.len -= 1;
         // SAFETY: the object was removed from this bag just now, and from here on belongs to `to`.
-        unsafe { to.queue.push_back(shape, node) };
+        unsafe { to.queue.push_back(layout, node) };
         to.len += 1;
         Some(node.at)
     }
 
     /// Puts all objects of `other` before the objects of this bag.
-    pub(super) fn append(&mut self, shape: &LinkLayout, other: &mut Self) {
+    pub(super) fn append(&mut self, layout: &LinkLayout, other: &mut Self) {
         let other = core::mem::replace(other, Self::new());
         // SAFETY: each bag owns the objects in it.
-        unsafe { self.queue.splice_front(shape, other.queue) };
+        unsafe { self.queue.splice_front(layout, other.queue) };
         self.len += other.len;
     }
 
     /// Returns the object that `pop` returns next.
     #[inline]
-    pub(super) fn first(&self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
+    pub(super) fn first(&self, layout: &LinkLayout) -> Option<NonNull<Hook>> {
         // SAFETY: the bag owns the objects in it.
-        unsafe { self.queue.first(shape) }.map(|node| node.at)
+        unsafe { self.queue.first(layout) }.map(|node| node.at)
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_moved_object_counts_in_its_new_bag_alone() {
-        let shape = LinkLayout::ANYWHERE;
+        let layout = LinkLayout::ANYWHERE;
         let objects = [(); 3].map(|()| Object { links: Links::new() });
         let (mut from, mut to) = (Bag::new(), Bag::new());
         let links = objects.each_ref().map(|object| {
@@ -110,14 +110,14 @@ mod tests {
             let links = unsafe { Object::links(NonNull::from(object)) };
             // SAFETY: `links` belong to `object`, which is in no bag yet; the objects outlive the
             // bags, which drop nothing.
-            unsafe { from.push(shape, links, 1) };
+            unsafe { from.push(layout, links, 1) };
             links
         });
-        assert_eq!(from.move_first(shape, &mut to), Some(links[0]));
+        assert_eq!(from.move_first(layout, &mut to), Some(links[0]));
         assert_eq!((from.len, to.len), (2, 1));
-        assert_eq!(from.move_first(shape, &mut to), Some(links[1]));
+        assert_eq!(from.move_first(layout, &mut to), Some(links[1]));
         assert_eq!((from.len, to.len), (1, 2));
-        assert_eq!((to.pop(shape), to.pop(shape), to.pop(shape)), (Some(links[0]), Some(links[1]), None));
-        assert_eq!((from.first(shape), to.len), (Some(links[2]), 0));
+        assert_eq!((to.pop(layout), to.pop(layout), to.pop(layout)), (Some(links[0]), Some(links[1]), None));
+        assert_eq!((from.first(layout), to.len), (Some(links[2]), 0));
     }
 }

@@ -67,31 +67,31 @@ mod frame {
 
         /// Takes the next object that a nested call left here.
         #[inline]
-        pub(in crate::slab) fn pop(&self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
-            self.pending.borrow_mut().pop(shape)
+        pub(in crate::slab) fn pop(&self, layout: &LinkLayout) -> Option<NonNull<Hook>> {
+            self.pending.borrow_mut().pop(layout)
         }
     }
 
     /// Leaves objects of type `T` to the enclosing call on this thread that drops such objects;
     /// returns false if there is none. `bag` is called only if there is one.
     #[inline]
-    pub(in crate::slab) fn leave_to_outer<T: 'static>(shape: &LinkLayout, bag: impl FnOnce() -> Bag) -> bool {
+    pub(in crate::slab) fn leave_to_outer<T: 'static>(layout: &LinkLayout, bag: impl FnOnce() -> Bag) -> bool {
         let innermost = INNERMOST.get();
         if innermost.is_null() {
             return false;
         }
-        leave_to(innermost, TypeId::of::<T>(), shape, bag)
+        leave_to(innermost, TypeId::of::<T>(), layout, bag)
     }
 
     /// Leaves objects to the frame for their type. Returns false if there is none.
     #[cold]
-    fn leave_to(innermost: *const Frame, of: TypeId, shape: &LinkLayout, bag: impl FnOnce() -> Bag) -> bool {
+    fn leave_to(innermost: *const Frame, of: TypeId, layout: &LinkLayout, bag: impl FnOnce() -> Bag) -> bool {
         let mut at = innermost;
         // SAFETY: the frames that `INNERMOST` leads to are on this thread's stack, below this call:
         // each is removed before its call returns.
         while let Some(frame) = unsafe { at.as_ref() } {
             if frame.of == of {
-                frame.pending.borrow_mut().append(shape, &mut bag());
+                frame.pending.borrow_mut().append(layout, &mut bag());
                 return true;
             }
             at = frame.outer;

@@ -28,8 +28,8 @@ impl ReadyQueue {
     }
 
     #[inline]
-    pub(super) fn pop(&mut self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
-        let links = self.bag.pop(shape)?;
+    pub(super) fn pop(&mut self, layout: &LinkLayout) -> Option<NonNull<Hook>> {
+        let links = self.bag.pop(layout)?;
         if self.ahead == Some(links) {
             self.ahead = None;
         }
@@ -37,10 +37,10 @@ impl ReadyQueue {
     }
 
     /// Takes the first objects, at most `most`.
-    pub(super) fn pop_some(&mut self, shape: &LinkLayout, most: usize) -> Bag {
+    pub(super) fn pop_some(&mut self, layout: &LinkLayout, most: usize) -> Bag {
         let mut some = Bag::new();
         for _ in 0..most {
-            let Some(links) = self.bag.move_first(shape, &mut some) else { break };
+            let Some(links) = self.bag.move_first(layout, &mut some) else { break };
             if self.ahead == Some(links) {
                 self.ahead = None;
             }
@@ -49,21 +49,21 @@ impl ReadyQueue {
     }
 
     /// Puts newly ready objects before the others: they are more likely to be cached.
-    pub(super) fn prepend(&mut self, shape: &LinkLayout, bag: &mut Bag) {
-        self.bag.append(shape, bag);
+    pub(super) fn prepend(&mut self, layout: &LinkLayout, bag: &mut Bag) {
+        self.bag.append(layout, bag);
         self.ahead = None;
     }
 
     /// Advances the prefetch cursor and returns the object to prefetch, from the first to the last.
     #[inline]
-    pub(super) fn prefetch_next(&mut self, shape: &LinkLayout) -> Option<NonNull<Hook>> {
+    pub(super) fn prefetch_next(&mut self, layout: &LinkLayout) -> Option<NonNull<Hook>> {
         self.ahead = if let Some(ahead) = self.ahead {
             // SAFETY: `ahead` is in the bag.
-            let next = unsafe { shape.next(ahead) };
+            let next = unsafe { layout.next(ahead) };
             // SAFETY: `next` is empty, or names an object in the bag.
-            unsafe { shape.find(next) }
+            unsafe { layout.find(next) }
         } else {
-            self.bag.first(shape)
+            self.bag.first(layout)
         };
         self.ahead
     }

@@ -81,17 +81,17 @@ impl ThreadCache {
     /// Returns true if the caller should drop objects of this thread cache. Otherwise leaves `some`
     /// of them to the thread that is dropping already.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
-    pub(super) fn begin_drops(&mut self, shape: &LinkLayout, some: impl FnOnce(&mut ReadyQueue) -> Bag) -> bool {
+    pub(super) fn begin_drops(&mut self, layout: &LinkLayout, some: impl FnOnce(&mut ReadyQueue) -> Bag) -> bool {
         let is_first = !core::mem::replace(&mut self.dropping, true);
         if !is_first {
-            self.pending.append(shape, &mut some(&mut self.ready));
+            self.pending.append(layout, &mut some(&mut self.ready));
         }
         is_first
     }
 
     /// Seals the open bag. `stamp` was taken after the bag's last object became unreachable.
     /// Returns true if an older bag is waiting already.
-    pub(super) fn seal(&mut self, shape: &LinkLayout, stamp: GracePeriod) -> bool {
+    pub(super) fn seal(&mut self, layout: &LinkLayout, stamp: GracePeriod) -> bool {
         let bag = core::mem::replace(&mut self.open, Bag::new());
         self.bag_len = bag.len;
         self.open_bytes = 0;
@@ -101,7 +101,7 @@ impl ThreadCache {
             false
         } else {
             if let Some(waiting) = &mut self.sealed[1] {
-                sealed.bag.append(shape, &mut waiting.bag);
+                sealed.bag.append(layout, &mut waiting.bag);
                 // Wrapping, as the slab's counter to which the same bytes were added.
                 sealed.bytes = sealed.bytes.wrapping_add(waiting.bytes);
             }
@@ -113,7 +113,7 @@ impl ThreadCache {
     /// Moves bags to `ready` after their grace period; returns the bytes to subtract from the
     /// slab's counter for them. Issues a fence on every processor only if `may_fence`; otherwise
     /// uses a fence that another thread has issued since.
-    pub(super) fn advance(&mut self, shape: &LinkLayout, may_fence: bool) -> u64 {
+    pub(super) fn advance(&mut self, layout: &LinkLayout, may_fence: bool) -> u64 {
         let mut bytes = 0;
         // The later grace period first: if it has passed, so has the older one.
         for at in [1, 0] {
@@ -122,7 +122,7 @@ impl ThreadCache {
                 for sealed in &mut self.sealed[..=at] {
                     if let Some(mut sealed) = sealed.take() {
                         bytes = u64::wrapping_add(bytes, sealed.bytes);
-                        self.ready.prepend(shape, &mut sealed.bag);
+                        self.ready.prepend(layout, &mut sealed.bag);
                     }
                 }
                 break;

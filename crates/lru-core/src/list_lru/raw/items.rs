@@ -84,7 +84,7 @@ impl RawListLru {
         };
         // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns
         // the object from here on.
-        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
+        list.with_list(|l, layout| unsafe { l.push_back(layout, object) });
         self.announce(first, &list);
         Ok(())
     }
@@ -97,7 +97,7 @@ impl RawListLru {
         assert!(unsafe { object.at.as_ref() }.claim(list.one().as_home(), false));
         let _first = list.count_in();
         // SAFETY: the lock is held, and by the claim the links are on no other list.
-        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
+        list.with_list(|l, layout| unsafe { l.push_back(layout, object) });
         self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().node()));
         Ok(())
     }
@@ -116,7 +116,7 @@ impl RawListLru {
         // SAFETY: the caller owned the object, and this list owns it from here on, so it is live.
         unsafe { object.at.as_ref() }.set_home(list.one().as_home());
         // SAFETY: the lock is held, and `take` removed the links from the list they were on.
-        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
+        list.with_list(|l, layout| unsafe { l.push_back(layout, object) });
         self.announce(first, list);
         true
     }

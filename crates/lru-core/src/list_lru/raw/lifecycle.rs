@@ -31,10 +31,10 @@ use core::ptr;
 
 impl RawListLru {
     /// Creates the structure, without lists.
-    pub(in super::super) fn new(occupancy: Option<Arc<dyn Occupancy>>, shape: &'static LinkLayout) -> Self {
+    pub(in super::super) fn new(occupancy: Option<Arc<dyn Occupancy>>, layout: &'static LinkLayout) -> Self {
         attached::install(reparent_group);
         Self {
-            head: ListsHead { layout: shape, moves: AtomicU32::new(0) },
+            head: ListsHead { layout, moves: AtomicU32::new(0) },
             table: AtomicPtr::new(ptr::null_mut()),
             writer: Mutex::new(Writer { live: 0, used: 0, split: 0 }),
             ending: AtomicPtr::new(ptr::null_mut()),
@@ -293,7 +293,7 @@ impl RawListLru {
         // locked.
         unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
         // SAFETY: the first reference is none, or refers to an item on the list, which is live.
-        while let Some(first) = list.with_list(|l, shape| unsafe { shape.find(l.first()) }) {
+        while let Some(first) = list.with_list(|l, layout| unsafe { layout.find(l.first()) }) {
             // SAFETY: the item is on this list, and we hold the list's lock.
             let by = unsafe { list.unlink(first, Hook::PRIVATE) };
             take(LinkNode { at: first, by });

@@ -56,7 +56,7 @@ fn numbers(lru: &ListLru<Item>, memcg: &Memcg) -> Vec<u64> {
 fn a_walk_sets_the_prefetch_cursor_and_adds_advance_it() {
     use crate::list::{LinkLayout, Linked};
     let (tree, arena, lru) = (MemcgTree::new(1), Arena::new(), ListLru::<Item>::new());
-    let shape: &LinkLayout = Item::LAYOUT;
+    let layout: &LinkLayout = Item::LAYOUT;
     let memcg = tree.root();
     // The number of items before the prefetch cursor; none: the cursor is not set.
     let prefetch_cursor = || {
@@ -64,11 +64,11 @@ fn a_walk_sets_the_prefetch_cursor_and_adds_advance_it() {
         let mut list = lru.raw.lock_one(memcg, N0, 0, &guard).unwrap();
         list.with_list(|list, _| {
             let (mut at, mut by) = (0, list.first());
-            while by != list.prefetch_cursor(shape) {
+            while by != list.prefetch_cursor(layout) {
                 // SAFETY: `by` is on the list, since otherwise the search would have ended at none.
-                let item = unsafe { shape.get(by) };
+                let item = unsafe { layout.get(by) };
                 // SAFETY: `item` is on the list, and the list's lock is held.
-                by = unsafe { shape.next(item) };
+                by = unsafe { layout.next(item) };
                 at += 1;
             }
             (!by.is_none()).then_some(at)

@@ -337,20 +337,20 @@ fn objects_are_prefetched_in_the_order_of_their_drops() {
         thread_cache.ready.len() >= 4
     };
     eventually(advance);
-    let shape = Thing::LAYOUT;
+    let layout = Thing::LAYOUT;
     // The slot allocation prefetches the first object.
     let given = thing(&slab, 0, &dropped);
     let mut thread_cache = shared(&slab).thread_caches.local().lock();
-    let [second, third] = core::array::from_fn(|_| thread_cache.ready.prefetch_next(shape).unwrap());
+    let [second, third] = core::array::from_fn(|_| thread_cache.ready.prefetch_next(layout).unwrap());
     let pop = |thread_cache: &mut ThreadCache| {
-        let links = thread_cache.ready.pop(shape).unwrap();
+        let links = thread_cache.ready.pop(layout).unwrap();
         // SAFETY: the links came from a bag, and return to one.
-        unsafe { thread_cache.open.push(shape, links, 0) };
+        unsafe { thread_cache.open.push(layout, links, 0) };
         links
     };
     let _first = pop(&mut thread_cache);
     assert_eq!(pop(&mut thread_cache), second);
-    let fourth = thread_cache.ready.prefetch_next(shape).unwrap();
+    let fourth = thread_cache.ready.prefetch_next(layout).unwrap();
     assert_eq!(
         [pop(&mut thread_cache), pop(&mut thread_cache)],
         [third, fourth],
@@ -360,7 +360,7 @@ fn objects_are_prefetched_in_the_order_of_their_drops() {
     for _ in 0..2 {
         // The object at the cursor was popped, so prefetching begins at the first object; after the
         // last one it begins again.
-        let asked = core::iter::from_fn(|| thread_cache.ready.prefetch_next(shape)).count();
+        let asked = core::iter::from_fn(|| thread_cache.ready.prefetch_next(layout)).count();
         assert_eq!(asked, left as usize);
     }
     drop(thread_cache);
