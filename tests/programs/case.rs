@@ -120,7 +120,7 @@ fn end(world: &World, program: &Program, patience: Duration) {
         runtime.root().usage()
     };
     // A panic in a callback must not have ended the housekeeper.
-    run::keeper_works(&runtime);
+    run::housekeeper_works(&runtime);
     until(patience, || usage() == leaked, || format!("{} are charged at the end, {leaked} were leaked", usage()));
     drop(runtime);
 }

@@ -35,7 +35,7 @@
 //! |---|---|---|---|
 //! | `Chains`, `moves_between_chains` | [1] | canary of a dropped object | 243 programs, 23 s |
 //! | `TwoTrees`, `two_trees_in_a_list` | [2] | counts that are not those of the boxes alive | 5, 5 s |
-//! | `CapturePanics`, `keeper_drops_captures` | [3] | the housekeeper's thread panicked | 71, 9 s |
+//! | `CapturePanics`, `housekeeper_drops_captures` | [3] | the housekeeper's thread panicked | 71, 9 s |
 //! | `ListenersDropHandles`, `caches_end_each_other` | [4] | deadline | 19, 2 s and a deadline of 30 s |
 //!
 //! 1. The end of a table drops objects under readers of another table.

@@ -20,7 +20,7 @@ use panic::or_panicked;
 
 pub use panic::catch_intended;
 pub use scope::{join, thread};
-pub use wait::{keeper_works, until};
+pub use wait::{housekeeper_works, until};
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
@@ -151,8 +151,8 @@ pub fn run(world: &Arc<World>, step: &Step) {
         Step::Keep(what, storage) => keep(world, *what, *storage),
         Step::Release => storage::release(),
         // Objects held back by a leaked guard keep their groups alive.
-        Step::Keeper if world.has_leaked.load(SeqCst) => {}
-        Step::Keeper => drop(world.runtime().inspect(keeper_works)),
+        Step::Housekeeper if world.has_leaked.load(SeqCst) => {}
+        Step::Housekeeper => drop(world.runtime().inspect(housekeeper_works)),
         Step::Within(scope, steps) => within(world, *scope, steps),
         _ => lists(world, step),
     }

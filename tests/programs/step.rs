@@ -316,6 +316,6 @@ pub enum Step {
     Release,
     DropRuntime,
     /// Checks that the housekeeper still ends dropped groups.
-    Keeper,
+    Housekeeper,
     Within(Scope, Vec<Step>),
 }

@@ -23,7 +23,7 @@ pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() 
 }
 
 /// Drops a group, and waits until the housekeeper has ended it.
-pub fn keeper_works(runtime: &Runtime) {
+pub fn housekeeper_works(runtime: &Runtime) {
     if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
         until(PATIENCE, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());
     }

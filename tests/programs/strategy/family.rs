@@ -16,10 +16,10 @@ pub fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
     let on = mix.on;
     let on = |feature| u32::from(on.has(feature));
     prop_oneof![
-        1 => Just(vec![Step::Keeper]),
+        1 => Just(vec![Step::Housekeeper]),
         3 * on(Feature::Chains) => moves_between_chains(),
         3 * on(Feature::TwoTrees) => two_trees_in_a_list(mix.on),
-        2 * on(Feature::CapturePanics) => keeper_drops_captures(),
+        2 * on(Feature::CapturePanics) => housekeeper_drops_captures(),
         2 * on(Feature::ListenersDropHandles) => caches_end_each_other(),
     ]
     .boxed()
@@ -106,13 +106,13 @@ fn in_group(cache: u8, group: u8, keys: u32) -> impl Iterator<Item = Step> {
 
 /// The housekeeper's thread drops the last handle of a cache, and with it state that panics in its
 /// `Drop`.
-fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
+fn housekeeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
     (0..CACHES, 0..6u8, 0..4u8, 0..3u8)
         .prop_map(|(cache, group, name, after)| {
             let mut steps = vec![Step::Find(group, name), Step::Build(cache, listening(cache))];
             steps.extend(in_group(cache, group, 3));
             steps.push(Step::Arm { callback: Callback::CaptureDrop, after, action: Action::Panic });
-            steps.extend([Step::DropGroup(group), Step::Keeper]);
+            steps.extend([Step::DropGroup(group), Step::Housekeeper]);
             steps
         })
         .boxed()
@@ -134,7 +134,7 @@ fn caches_end_each_other() -> BoxedStrategy<Vec<Step>> {
                 _ => vec![Step::DropGroup(1), Step::DropGroup(0), Step::Reclaim(0, all)],
             };
             steps.push(Step::Within(Scope::Threads, threads));
-            steps.push(Step::Keeper);
+            steps.push(Step::Housekeeper);
             steps
         })
         .boxed()
