@@ -511,7 +511,7 @@ fn cause_of<K, V>(record: &Record<K, V>) -> RemovalCause {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires for Core<K, V, S> {
-    fn seal(&self) -> bool {
+    fn start_grace_period(&self) -> bool {
         let slab = self.index.slab();
         let is_any = slab.waiting() > ByteSize::ZERO;
         if is_any {

@@ -56,7 +56,7 @@ const VISITS_MAX: usize = 256;
 /// A cache that retires entries.
 pub(crate) trait Retires: Send + Sync {
     /// Starts a grace period for all retired entries. Returns false if there are none.
-    fn seal(&self) -> bool;
+    fn start_grace_period(&self) -> bool;
 
     /// Drops at most `entries` retired entries whose grace period has passed. Returns the number of
     /// dropped entries.
@@ -152,16 +152,17 @@ impl Retired {
     pub(crate) fn sweep(&self) -> usize {
         let Some(mut next) = self.next.try_lock() else { return 0 };
         let visits = self.caches.lock().len().min(VISITS_MAX);
-        // All caches are sealed before the first one drops anything: one heavy fence then serves
-        // the grace periods of all of them.
-        let sealed = (0..visits).filter(|at| self.cache(*next + at).is_some_and(|cache| cache.seal())).count();
+        // All caches start a grace period before the first one drops anything: one heavy fence then
+        // serves all of them.
+        let waiting =
+            (0..visits).filter(|at| self.cache(*next + at).is_some_and(|cache| cache.start_grace_period())).count();
         let mut dropped = 0;
-        if sealed == 0 {
+        if waiting == 0 {
             *next = next.wrapping_add(visits);
         }
         for _ in 0..visits {
             let left = DROPS_MAX - dropped;
-            if sealed == 0 || left == 0 {
+            if waiting == 0 || left == 0 {
                 break;
             }
             let of_one = self.cache(*next).map_or(0, |cache| cache.drop_some(left));
