@@ -197,7 +197,7 @@ fn an_indexes_footprint_equals_its_allocations() {
         }
     }
     assert!(index.footprint().get() > 50_000, "{:?}", index.footprint());
-    take_out(handles.drain(..), &index);
+    remove_all(handles.drain(..), &index);
     drop((handles, index));
     settle();
     assert_eq!(ALLOCATED.get(), first);
@@ -300,12 +300,12 @@ fn hash(thing: &Thing) -> u64 {
 }
 
 /// Removes the objects of these handles from the index, if they are found.
-fn take_out(handles: impl Iterator<Item = Slot<Thing>>, index: &ExtendibleIndex<Thing>) {
+fn remove_all(handles: impl Iterator<Item = Slot<Thing>>, index: &ExtendibleIndex<Thing>) {
     for handle in handles {
         let guard = pin();
         let is = |thing: &Thing| std::ptr::eq(thing, &*handle);
         assert!(index.get(hash(&handle), &guard, is).is_some(), "it is found");
-        assert!(index.remove(hash(&handle), &guard, is, &hash, |_| ()).is_some(), "it is taken out");
+        assert!(index.remove(hash(&handle), &guard, is, &hash, |_| ()).is_some(), "it is removed");
     }
 }
 
@@ -324,7 +324,7 @@ fn fill_and_empty(handles: &mut Vec<Slot<Thing>>) -> (usize, ExtendibleIndex<Thi
             Err(other) => panic!("{other}"),
         }
     }
-    take_out(handles.drain(..), &index);
+    remove_all(handles.drain(..), &index);
     (refused, index)
 }
 

@@ -43,7 +43,7 @@ impl<T: Slotted> Slot<T> {
         // given back below.
         let value = unsafe { object.read() };
         // SAFETY: the object was moved out, and no other code has the slot.
-        unsafe { SharedSlab::give_back(object) };
+        unsafe { SharedSlab::return_slot(object) };
         Ok(value)
     }
 }

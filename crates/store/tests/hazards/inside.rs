@@ -166,7 +166,7 @@ fn hold(more: usize) {
 }
 
 /// Drops a guard and a reader that were created outside the callback, if this thread has any.
-fn let_go() {
+fn drop_one_held() {
     let held = HELD.with_borrow_mut(Vec::pop);
     drop(held);
 }
@@ -177,9 +177,9 @@ fn guards_and_readers_may_be_dropped_in_any_callback() {
         // The last number is larger than that of all callbacks: some guards outlive them.
         for held in [1, 10, 200] {
             hold(held);
-            in_each_callback(let_go, || Box::new(let_go));
+            in_each_callback(drop_one_held, || Box::new(drop_one_held));
             while HELD.with_borrow(|held| !held.is_empty()) {
-                let_go();
+                drop_one_held();
             }
         }
         // No guard is left on this thread, so retired values are freed.

@@ -136,7 +136,7 @@ impl<T: Slotted> SharedSlab<T> {
             let object = unsafe { T::from_links(links) };
             // SAFETY: the caller's clause: the object was dropped, and no other code has the
             // slot.
-            unsafe { Self::give_back(object) };
+            unsafe { Self::return_slot(object) };
         }
     }
 
@@ -155,7 +155,7 @@ impl<T: Slotted> SharedSlab<T> {
         };
         if !is_ours {
             // SAFETY: the object was dropped, and no other code has the slot.
-            return unsafe { Self::give_back(object) };
+            return unsafe { Self::return_slot(object) };
         }
         // SAFETY: the object was dropped by the caller, and no other code has the slot.
         unsafe { poison(object.as_ptr().cast(), size_of::<T>(), size_of::<Free>()) };
@@ -189,7 +189,7 @@ impl<T: Slotted> SharedSlab<T> {
     /// # Safety
     ///
     /// The slot is a slab's, and not free; its contents are gone, and no other code has it.
-    pub(in crate::slab) unsafe fn give_back(object: NonNull<T>) {
+    pub(in crate::slab) unsafe fn return_slot(object: NonNull<T>) {
         // SAFETY: the object's slot is not free.
         let header = unsafe { Self::header(object) };
         let shared = header.slab.cast::<Self>();
@@ -210,7 +210,7 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Drops an object and returns its slot to its chunk, with the effect on the slab that
-    /// [`give_back`](Self::give_back) documents.
+    /// [`return_slot`](Self::return_slot) documents.
     ///
     /// # Safety
     ///
@@ -226,7 +226,7 @@ impl<T: Slotted> SharedSlab<T> {
         // SAFETY: a slab's shared part exists while one of its slots is not free.
         unsafe { &*shared }.add_retired(bytes.wrapping_neg());
         // SAFETY: the object was dropped just now, and no other code has the slot.
-        unsafe { Self::give_back(object) };
+        unsafe { Self::return_slot(object) };
     }
 
     /// Drops an object. Returns the bytes to subtract for it: 0 for a type without a destructor,
