@@ -27,13 +27,13 @@ static OWNED: Mutex<u16> = Mutex::new(0);
 
 const _: () = assert!(OWNED_MAX == u16::BITS as usize, "a bit for each slot");
 
-/// The value of `HERE` before the thread's first call.
+/// The value of `SLOT` before the thread's first call.
 const NONE: usize = usize::MAX;
 
 std::thread_local! {
     /// This thread's slot: [`NONE`], an owned slot, or [`OWNED_MAX`] plus a shared one. Without a
     /// destructor, so that an access needs no check.
-    static HERE: Cell<usize> = const { Cell::new(NONE) };
+    static SLOT: Cell<usize> = const { Cell::new(NONE) };
     /// Releases the slot when the thread ends.
     static END: End = const { End };
 }
@@ -42,7 +42,7 @@ std::thread_local! {
 /// lock, or chooses a shared one; later calls only read a thread-local.
 #[inline]
 pub fn current() -> ThreadSlot {
-    match HERE.get() {
+    match SLOT.get() {
         own if own < OWNED_MAX => ThreadSlot::Owned(own),
         NONE => first(),
         shared => ThreadSlot::Shared(shared - OWNED_MAX),
@@ -52,7 +52,7 @@ pub fn current() -> ThreadSlot {
 /// Returns the calling thread's slot if the thread owns one and has called [`current`] before.
 #[inline]
 pub fn owned() -> Option<usize> {
-    Some(HERE.get()).filter(|own| *own < OWNED_MAX)
+    Some(SLOT.get()).filter(|own| *own < OWNED_MAX)
 }
 
 #[cold]
@@ -64,18 +64,18 @@ fn first() -> ThreadSlot {
         let own = owned.trailing_ones() as usize;
         if own < OWNED_MAX {
             *owned |= 1 << own;
-            HERE.set(own);
+            SLOT.set(own);
             return ThreadSlot::Owned(own);
         }
     }
-    HERE.set(OWNED_MAX + shared());
+    SLOT.set(OWNED_MAX + shared());
     current()
 }
 
 /// Returns a shared slot computed from the address of a thread-local, which differs between threads
 /// that exist at the same time.
 fn shared() -> usize {
-    HERE.with(|here| core::ptr::from_ref(here).addr().wrapping_mul(GOLDEN_RATIO as usize) >> 16 & 0xffff)
+    SLOT.with(|slot| core::ptr::from_ref(slot).addr().wrapping_mul(GOLDEN_RATIO as usize) >> 16 & 0xffff)
 }
 
 /// A guard whose destructor runs at the thread's end.
@@ -83,7 +83,7 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        let own = HERE.replace(OWNED_MAX + shared());
+        let own = SLOT.replace(OWNED_MAX + shared());
         if own < OWNED_MAX {
             *OWNED.lock() &= !(1 << own);
         }
