@@ -54,7 +54,7 @@ fn read(w: &World) {
     }
 }
 
-fn story() {
+fn read_beside_advance() {
     let w = world();
     let reader = {
         let w = w.clone();
@@ -78,7 +78,7 @@ fn story() {
 }
 
 fn check() {
-    crate::sync::model(story);
+    crate::sync::model(read_beside_advance);
 }
 
 #[test]
