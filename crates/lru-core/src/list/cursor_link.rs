@@ -5,7 +5,7 @@
 //! registers a number of its own.
 //!
 //! A change must ensure that the link is unlinked before it is dropped, and that every loop over a
-//! list skips it (`Hook::is_mark`).
+//! list skips it (`Hook::is_cursor`).
 
 use super::compressed_links::CompressedLinks;
 use super::hook::Hook;
@@ -22,7 +22,7 @@ pub(crate) struct CursorLink {
 
 impl CursorLink {
     pub(crate) fn new() -> Self {
-        Self { links: Links::with(Hook::new_mark()), compressed_links: CompressedLinks::with(Hook::new_mark()) }
+        Self { links: Links::with(Hook::new_cursor()), compressed_links: CompressedLinks::with(Hook::new_cursor()) }
     }
 
     /// Returns the hook of the links that this layout uses.

@@ -25,7 +25,7 @@ pub struct ListHome(());
 ///    holds the object.
 /// 3. `home` is `Hook::PRIVATE`: the object is on an [`Isolated`](crate::Isolated), and only its
 ///    owner accesses `next` and `prev`; or on an `EagerListLru`, which does not use them.
-/// 4. `home` is `Hook::MARK`: the links are a walk's cursor and belong to no object.
+/// 4. `home` is `Hook::CURSOR`: the links are a walk's cursor and belong to no object.
 /// 5. Transitions: null -> list under that list's lock; list -> null and list -> private under the
 ///    lock of the list that holds the object; null -> private, private -> null and private -> list
 ///    (under that list's lock) by the owner of the `Isolated`; null -> private and private -> null
@@ -40,22 +40,22 @@ impl Hook {
     pub(crate) const PRIVATE: *mut ListHome = ptr::without_provenance_mut(1);
 
     /// The home of a walk's cursor, which is no object's.
-    const MARK: *mut ListHome = ptr::without_provenance_mut(2);
+    const CURSOR: *mut ListHome = ptr::without_provenance_mut(2);
 
     pub(super) fn new() -> Self {
         Self { home: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Creates the hook of a walk's cursor.
-    pub(super) fn new_mark() -> Self {
-        Self { home: AtomicPtr::new(Self::MARK) }
+    pub(super) fn new_cursor() -> Self {
+        Self { home: AtomicPtr::new(Self::CURSOR) }
     }
 
     /// Returns whether this is the hook of a walk's cursor.
     #[inline]
-    pub(crate) fn is_mark(&self) -> bool {
+    pub(crate) fn is_cursor(&self) -> bool {
         // Relaxed: whether a hook is a cursor's never changes.
-        self.home.load(Ordering::Relaxed) == Self::MARK
+        self.home.load(Ordering::Relaxed) == Self::CURSOR
     }
 
     /// Returns whether the object is on a list; an `Isolated` or `EagerListLru` counts as one. The

@@ -287,7 +287,7 @@ impl RawList {
         // SAFETY: `by` is none or on this list, so it is live.
         while let Some(node) = unsafe { layout.find(by) } {
             // SAFETY: `node` is on this list, so it is live.
-            let is_item = !unsafe { node.as_ref() }.is_mark();
+            let is_item = !unsafe { node.as_ref() }.is_cursor();
             assert!(!is_item || seen < len, "the list must not hold more than the {len} items that were counted");
             // SAFETY: `node` is on this list, and the caller has exclusive access to its links.
             assert_eq!(unsafe { layout.prev(node) }, prev, "an item's `prev` must be the item before it");

@@ -30,10 +30,10 @@ use core::ptr::{self, NonNull};
 
 /// A cursor that a walk can insert into a list; see the module.
 pub(super) struct Cursor {
-    mark: CursorLink,
+    link: CursorLink,
     /// The layout of the links of the list's items.
     layout: &'static LinkLayout,
-    /// The address of `mark`'s links, and the reference by which neighbours refer to them; `None`
+    /// The address of the cursor's links, and the reference by which neighbours refer to them; `None`
     /// before the first insertion.
     node: Cell<Option<LinkNode>>,
     /// The list that counts the cursor's reference; null for none (invariant 1).
@@ -46,15 +46,15 @@ pub(super) struct Cursor {
 impl Cursor {
     /// Creates a cursor for lists whose links have this layout.
     pub(super) fn new(layout: &'static LinkLayout) -> Self {
-        let (mark, on) = (CursorLink::new(), Cell::new(ptr::null()));
-        Self { mark, layout, node: Cell::new(None), on, _led_to: PhantomPinned }
+        let (link, on) = (CursorLink::new(), Cell::new(ptr::null()));
+        Self { link, layout, node: Cell::new(None), on, _led_to: PhantomPinned }
     }
 
     /// Returns the cursor as a link node, and registers it with the layout on the first call.
     /// `None`: there is no memory for the registration.
     fn node(&self) -> Option<LinkNode> {
         if self.node.get().is_none() {
-            self.node.set(self.mark.register(self.layout));
+            self.node.set(self.link.register(self.layout));
         }
         self.node.get()
     }
@@ -68,10 +68,10 @@ impl Cursor {
     /// without running its `Drop`.
     pub(super) unsafe fn leave_before(&self, item: NonNull<Hook>, list: &mut LockedList<'_>) {
         debug_assert!(self.on.get().is_null(), "the cursor of a walk is on one list at most");
-        let Some(mark) = self.node() else { return };
+        let Some(link) = self.node() else { return };
         // SAFETY: the cursor is on no list (invariant 1) and does not move (this function's
         // clause); `item` is on this list, and the list's lock is held.
-        list.with_list(|l, layout| unsafe { l.insert_before(layout, mark, item) });
+        list.with_list(|l, layout| unsafe { l.insert_before(layout, link, item) });
         // INVARIANT 1: the list counts a reference for the cursor.
         list.get();
         self.on.set(list.one());
@@ -85,15 +85,15 @@ impl Cursor {
         if on.is_null() {
             return None;
         }
-        let mark = self.node.get()?.at;
+        let link = self.node.get()?.at;
         // SAFETY: the list counts a reference for the cursor (invariant 1), so it is not retired
         // yet; and `guard` keeps it from being freed after the reference is given up below.
         let one = unsafe { &*on };
         let mut list = RawListLru::lock_effective_of(one, guard);
         // SAFETY: the cursor is on this list (invariant 1), and we hold the list's lock.
-        let next = unsafe { self.layout.next(mark) };
+        let next = unsafe { self.layout.next(link) };
         // SAFETY: the cursor is on this list (invariant 1), and we hold the list's lock.
-        let _mark = list.with_list(|l, layout| unsafe { l.remove(layout, mark) });
+        let _link = list.with_list(|l, layout| unsafe { l.remove(layout, link) });
         // SAFETY: `one` counts the cursor's reference, which is given up here, and `list` is its
         // effective list.
         unsafe { list.put(one) };
@@ -111,10 +111,10 @@ impl Drop for Cursor {
         if !self.on.get().is_null() {
             drop(self.take_back(&pin()));
         }
-        if let Some(mark) = self.node.get() {
+        if let Some(link) = self.node.get() {
             // SAFETY: `node` registered this reference with the same layout, and the cursor is on
             // no list any more.
-            unsafe { self.layout.unregister_external(mark.by) };
+            unsafe { self.layout.unregister_external(link.by) };
         }
     }
 }

@@ -96,7 +96,7 @@ impl RawListLru {
         let mut oldest = unsafe { T::LAYOUT.find(by) };
         while let (Some(at), true) = (oldest, left > 0) {
             // SAFETY: the links are on this list, and we hold the list's lock, so they are live.
-            if unsafe { at.as_ref() }.is_mark() {
+            if unsafe { at.as_ref() }.is_cursor() {
                 // The cursor of a walk that has released the lock: it stays where it is. The
                 // general walk visits the remaining `left` items: they precede those rotated here.
                 drop(list);

@@ -244,8 +244,8 @@ pub(super) fn shards_wanted() -> usize {
     lowwater_base::cpu::allowed().next_power_of_two().clamp(2, SHARDS_MAX)
 }
 
-/// Assigns shard number `place` to the calling thread.
+/// Assigns shard number `hint` to the calling thread.
 #[cfg(test)]
-pub(super) fn set_place(place: usize) {
-    cpu_hint::set(place);
+pub(super) fn set_cpu_hint(hint: usize) {
+    cpu_hint::set(hint);
 }

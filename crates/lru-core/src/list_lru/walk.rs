@@ -269,7 +269,7 @@ impl RawListLru {
                 next = unsafe { T::LAYOUT.next(links) };
                 // SAFETY: the links are on this list, and we hold the list's lock, so they are
                 // live.
-                if unsafe { links.as_ref() }.is_mark() {
+                if unsafe { links.as_ref() }.is_cursor() {
                     continue; // Another walk's cursor.
                 }
                 left -= 1;

@@ -155,11 +155,11 @@ impl RawListLru {
     /// then be dropped.
     fn unpublish(&self, one: &ListLruOne, guard: &Guard) {
         let mut writer = self.writer.lock();
-        self.take_out(one, &mut writer, guard);
+        self.remove_from_table(one, &mut writer, guard);
         Self::put_of_table(one, &writer, guard);
     }
 
-    fn take_out(&self, one: &ListLruOne, writer: &mut Writer, guard: &Guard) {
+    fn remove_from_table(&self, one: &ListLruOne, writer: &mut Writer, guard: &Guard) {
         if let Some(table) = self.table(guard) {
             // SAFETY: `one` is in the table, and `writer` is borrowed from the writer lock's guard,
             // so the lock is held.
@@ -183,7 +183,7 @@ impl RawListLru {
     /// group's chain is closed and locked, and `one` was just taken off it.
     fn reparent(&self, one: &ListLruOne, dying: &Memcg, guard: &Guard) {
         if crate::mutated!("erase_before_drain") {
-            self.take_out(one, &mut self.writer.lock(), guard);
+            self.remove_from_table(one, &mut self.writer.lock(), guard);
         }
         // Runs without the list locks, and also if the listener panics: an add that finds a dead
         // list in the table would retry for ever.
@@ -221,7 +221,7 @@ impl RawListLru {
             list.kill(parent.map_or(ptr::null(), ptr::from_ref));
             // Take it out before its lock is released: a thread that sees it dead must not find it
             // again.
-            self.take_out(one, &mut writer, guard);
+            self.remove_from_table(one, &mut writer, guard);
             drop(list);
             Self::put_of_table(one, &writer, guard);
         }

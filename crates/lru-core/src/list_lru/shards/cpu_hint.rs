@@ -1,11 +1,11 @@
-//! The shard that a thread uses, as a *place*: a number, of which the number of shards, a power of
+//! The shard that a thread uses, as a *hint*: a number, of which the number of shards, a power of
 //! two, uses the lower bits. It is derived from the processor's number on the thread's first add,
 //! and again whenever the thread finds its shard locked. So threads that run at the same time
 //! spread over the shards, and an uncontended thread need not query its processor. Without `std` it
 //! is derived from the address of the stack, for each add.
 //!
-//! The value is only a hint: any value is correct, a good one avoids contention. A change must
-//! ensure that an uncontended add costs no system call.
+//! Any value is correct; a good one avoids contention. A change must ensure that an uncontended add
+//! costs no system call.
 
 #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
 extern crate std;
@@ -14,61 +14,61 @@ extern crate std;
 pub(super) use lowwater_base::cpu::stack as get;
 
 #[cfg(not(any(feature = "std", test)))]
-pub(super) fn next(place: usize) -> usize {
-    place.wrapping_add(1)
+pub(super) fn next(hint: usize) -> usize {
+    hint.wrapping_add(1)
 }
 
 #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
-std::thread_local! { static PLACE: core::cell::Cell<usize> = const { core::cell::Cell::new(UNKNOWN) }; }
+std::thread_local! { static HINT: core::cell::Cell<usize> = const { core::cell::Cell::new(UNKNOWN) }; }
 
 // In a model each thread sets the shard it uses.
 #[cfg(all(any(feature = "std", test), lowwater_loom))]
-loom::thread_local! { static PLACE: core::cell::Cell<usize> = core::cell::Cell::new(0); }
+loom::thread_local! { static HINT: core::cell::Cell<usize> = core::cell::Cell::new(0); }
 
 #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
 const UNKNOWN: usize = usize::MAX;
 
-/// The bits of a place: without the top bit, so that each place differs from `UNKNOWN`.
+/// The bits of a hint: without the top bit, so that each hint differs from `UNKNOWN`.
 #[cfg(any(feature = "std", test))]
-const PLACES: usize = usize::MAX >> 1;
+const HINT_BITS: usize = usize::MAX >> 1;
 
 #[cfg(any(feature = "std", test))]
 #[inline]
 pub(super) fn get() -> usize {
-    let place = PLACE.with(core::cell::Cell::get);
+    let hint = HINT.with(core::cell::Cell::get);
     #[cfg(not(lowwater_loom))]
-    if place == UNKNOWN {
+    if hint == UNKNOWN {
         return set(lowwater_base::cpu::hint());
     }
-    place
+    hint
 }
 
-/// Assigns and returns the place to use instead of `place`, whose shard is locked: the current
-/// processor's number, or the next number if `place` is that. Two places may have the same shard: a
-/// thread that gets such a place waits for the lock of its shard.
+/// Assigns and returns the hint to use instead of `hint`, whose shard is locked: the current
+/// processor's number, or the next number if `hint` is that. Two hints may have the same shard: a
+/// thread that gets such a hint waits for the lock of its shard.
 #[cfg(any(feature = "std", test))]
-pub(super) fn next(place: usize) -> usize {
-    set(after(place, lowwater_base::cpu::hint()))
+pub(super) fn next(hint: usize) -> usize {
+    set(after(hint, lowwater_base::cpu::hint()))
 }
 
-/// Returns the place to use instead of `place` on the processor `here`.
+/// Returns the hint to use instead of `hint` on this `processor`.
 #[cfg(any(feature = "std", test))]
-fn after(place: usize, here: usize) -> usize {
-    // A hint that is a hash may have the bit that `set` has cleared in `place`.
-    let here = here & PLACES;
-    if here == place {
-        here + 1
+fn after(hint: usize, processor: usize) -> usize {
+    // A hint that is a hash may have the bit that `set` has cleared in `hint`.
+    let processor = processor & HINT_BITS;
+    if processor == hint {
+        processor + 1
     } else {
-        here
+        processor
     }
 }
 
 #[cfg(any(feature = "std", test))]
 #[cold]
-pub(super) fn set(place: usize) -> usize {
-    let place = place & PLACES;
-    PLACE.with(|own| own.set(place));
-    place
+pub(super) fn set(hint: usize) -> usize {
+    let hint = hint & HINT_BITS;
+    HINT.with(|own| own.set(hint));
+    hint
 }
 
 #[cfg(all(test, not(lowwater_loom)))]
@@ -95,7 +95,7 @@ mod tests {
     /// Where the processor's number is unknown, the hint is a hash of the thread's id.
     #[test]
     fn a_thread_with_any_hint_leaves_a_locked_shard() {
-        for hint in [0, 7, PLACES, 7 | !PLACES, UNKNOWN] {
+        for hint in [0, 7, HINT_BITS, 7 | !HINT_BITS, UNKNOWN] {
             let locked = set(hint);
             assert_ne!(set(after(locked, hint)), locked, "{hint:#x}");
         }

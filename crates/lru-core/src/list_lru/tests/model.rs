@@ -12,7 +12,7 @@
 use super::{item, numbers, Item};
 use crate::list_lru::baseline::{EagerListLru, Turn};
 use crate::list_lru::refusable::fault;
-use crate::list_lru::shards::set_place;
+use crate::list_lru::shards::set_cpu_hint;
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -38,12 +38,12 @@ enum Op {
         node: u16,
         refuse: Option<usize>,
     },
-    /// `place`: the processor's number, which selects the shard.
+    /// `hint`: the processor's number, which selects the shard.
     Add {
         item: usize,
         group: usize,
         node: u16,
-        place: usize,
+        hint: usize,
         refuse: Option<usize>,
     },
     /// `whose`: remove it with `del_with_memcg`.
@@ -90,7 +90,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any::<usize>().prop_map(|group| Op::Offline { group }),
         1 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Prepare { group, node, refuse }),
         6 => (0..ITEMS, any::<usize>(), 0..NODES, any::<usize>(), refuse())
-            .prop_map(|(item, group, node, place, refuse)| Op::Add { item, group, node, place: place & 0xff, refuse }),
+            .prop_map(|(item, group, node, hint, refuse)| Op::Add { item, group, node, hint: hint & 0xff, refuse }),
         3 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Split { group, node, refuse }),
         1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::Join { group, node }),
         4 => (0..ITEMS, any::<bool>()).prop_map(|(item, whose)| Op::Del { item, whose }),
@@ -144,10 +144,10 @@ impl Lists {
         from.chain(before).flatten().copied()
     }
 
-    fn add(&mut self, item: usize, place: usize) {
+    fn add(&mut self, item: usize, hint: usize) {
         match self.shards.len() {
             0 => self.whole.push_back(item),
-            n => self.shards[place % n].push_back(item),
+            n => self.shards[hint % n].push_back(item),
         }
     }
 
@@ -321,11 +321,11 @@ fn run(ops: Vec<Op>) {
                 model.populate_as_seen(&lru, &groups, effective, node);
                 assert!(model.lists.contains_key(&(effective, node)) || refused, "L17");
             }
-            Op::Add { item, group, node, place, refuse } => {
+            Op::Add { item, group, node, hint, refuse } => {
                 let group = group % groups.len();
                 let linked = model.lists.values().any(|list| list.all().any(|list| list.contains(&item)));
                 let mut effective = model.effective(group);
-                set_place(place);
+                set_cpu_hint(hint);
                 let add = || lru.add(items[item].clone(), &groups[group], NodeId::new(node)).is_ok();
                 let (added, refused) = fault::after(refuse.unwrap_or(usize::MAX), add);
                 if !linked {
@@ -341,7 +341,7 @@ fn run(ops: Vec<Op>) {
                     assert!(!added, "L4");
                 }
                 if added {
-                    model.lists.get_mut(&(effective, node)).unwrap().add(item, place);
+                    model.lists.get_mut(&(effective, node)).unwrap().add(item, hint);
                     model.idle.remove(&(effective, node));
                 }
                 if added || linked {

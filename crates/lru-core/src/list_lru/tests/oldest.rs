@@ -155,7 +155,7 @@ fn all_shards_of_a_split_list_give_items() {
     drop(lru.prepare(&group, N0).unwrap());
     assert!(lru.split_now(&group, N0));
     for n in 0..40 {
-        crate::list_lru::shards::set_place(n % 2);
+        crate::list_lru::shards::set_cpu_hint(n % 2);
         lru.add(item(n), &group, N0).unwrap();
     }
     let mut left = 30;

@@ -63,7 +63,7 @@ fn l13_a_walk_resumes_although_its_neighbours_were_removed() {
         }
         lru.assert_valid();
         lru.add(items[2].clone(), tree.root(), N0).unwrap();
-        assert_eq!(numbers(&lru, tree.root(), N0), [0, 1, 5, 6, 2], "another walk steps over the mark");
+        assert_eq!(numbers(&lru, tree.root(), N0), [0, 1, 5, 6, 2], "another walk steps over the cursor");
         unlocked.retry()
     });
     assert_eq!(shown, [0, 1, 2, 3, 5, 6, 2]);

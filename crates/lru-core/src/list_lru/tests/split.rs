@@ -2,8 +2,8 @@
 //! a list hold for a split one.
 //!
 //! The tests split lists by hand (`split_now`) and select the shard of the current thread
-//! (`set_place`), so their results do not depend on processors or contention; one test creates real
-//! contention.
+//! (`set_cpu_hint`), so their results do not depend on processors or contention; one test creates
+//! real contention.
 //!
 //! Numbers such as L13 are those of docs/INVARIANTS.md.
 //!
@@ -14,7 +14,7 @@ use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;
 use crate::list_lru::locked::Idleness;
 use crate::list_lru::refusable::fault;
-use crate::list_lru::shards::set_place;
+use crate::list_lru::shards::set_cpu_hint;
 use crate::list_lru::shards::shard::Shard;
 use crate::list_lru::shards::ShardSet;
 use crate::list_lru::{sweep, Swept};
@@ -39,7 +39,7 @@ fn split_lists(whole: usize) -> (MemcgTree, Memcg, ListLru<Item>, Vec<Arc<Item>>
     drop(lru.prepare(&group, N0).unwrap());
     assert!(lru.split_now(&group, N0));
     for (n, it) in items[whole..].iter().enumerate() {
-        set_place(n % 2);
+        set_cpu_hint(n % 2);
         lru.add(it.clone(), &group, N0).unwrap();
     }
     lru.assert_valid();
@@ -112,8 +112,8 @@ fn a_list_is_split_after_64_contended_adds_between_two_sweeps() {
 #[test]
 fn a_thread_that_finds_its_shard_locked_uses_another() {
     let (_tree, group, lru, _items) = split_lists(0);
-    for place in [0, 1] {
-        set_place(place);
+    for hint in [0, 1] {
+        set_cpu_hint(hint);
         let taken = locked_to_add(&lru, &group, false);
         assert_eq!(locked_to_add(&lru, &group, false), taken);
         // The first attempt moves to another shard, unless the processor's number selects the same
@@ -149,11 +149,11 @@ fn l16_a_list_split_before_the_sweep_locks_it_is_busy() {
 fn shards_are_kept_while_more_than_one_is_used() {
     let (tree, group, lru, _items) = split_lists(0);
     sweep(tree.root());
-    let busy = |places: &[usize]| {
+    let busy = |hints: &[usize]| {
         let it = item(100);
-        // With two places, each shard gets more adds than `QUIET` of `shards/shard.rs`.
+        // With two hints, each shard gets more adds than `QUIET` of `shards/shard.rs`.
         for n in 0..10_000 {
-            set_place(places[n % places.len()]);
+            set_cpu_hint(hints[n % hints.len()]);
             lru.add(it.clone(), &group, N0).unwrap();
             lru.del(&it).unwrap();
         }
@@ -368,8 +368,8 @@ fn l10_the_listener_is_called_for_the_first_item_of_each_shard() {
     let heard = || ear.0.swap(0, Ordering::Relaxed);
     drop(lru.prepare(&group, N0).unwrap());
     assert!(lru.split_now(&group, N0));
-    let add = |number, place| {
-        set_place(place);
+    let add = |number, hint| {
+        set_cpu_hint(hint);
         lru.add(item(number), &group, N0).unwrap();
     };
     add(0, 0);
@@ -388,7 +388,7 @@ fn l10_the_listener_is_called_for_the_first_item_of_each_shard() {
 fn prepared_lists_and_batches_work_on_split_lists() {
     let (tree, group, lru, items) = split_lists(2);
     let prepared = lru.prepare(&group, N0).unwrap();
-    set_place(0);
+    set_cpu_hint(0);
     let mut batch: Isolated<Item> = (100..300).map(item).collect();
     assert_eq!(lru.add_batch(&mut batch, &group, N0), Ok(200));
     assert_eq!(lru.count_one(&group, N0), 206);
@@ -422,7 +422,7 @@ fn l4_l9_threads_lose_no_item_during_splits_and_joins() {
                 let (tree, lru, items, added, removed) = (&tree, &lru, &items, &added, &removed);
                 s.spawn(move || {
                     for round in 0..150 {
-                        set_place(t + round);
+                        set_cpu_hint(t + round);
                         // One thread at a time has the group, the others use the root.
                         let group = tree.root().create("g").unwrap_or_else(|_| tree.root().clone());
                         // The first and the last of the three threads add the same items.

@@ -11,7 +11,7 @@
 
 use super::listener::Bit;
 use super::{world, world_heard_by, World, N0};
-use crate::list_lru::shards::set_place;
+use crate::list_lru::shards::set_cpu_hint;
 use crate::list_lru::tests::item;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{model, with_mutant};
@@ -24,7 +24,7 @@ fn split_world_heard_by(listener: Option<Arc<dyn Occupancy>>) -> &'static World 
     let w = world_heard_by(listener);
     drop(w.lru.prepare(&w.child, N0).unwrap());
     assert!(w.lru.split_now(&w.child, N0));
-    set_place(0);
+    set_cpu_hint(0);
     w
 }
 
@@ -169,7 +169,7 @@ fn l4_fails_with_parts_uncounted() {
 fn walk_beside_end() {
     let w = split_world();
     w.lru.add(item(0), &w.child, N0).unwrap();
-    set_place(1);
+    set_cpu_hint(1);
     w.lru.add(item(1), &w.child, N0).unwrap();
     let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
     assert_eq!(shown(&w.lru, &w.child), 2, "each once");
