@@ -188,8 +188,8 @@ fn the_origin_of_a_value_is_told() {
         Ok::<_, &str>(vec![])
     });
     assert_eq!((outrun.unwrap().origin, cache.get(&3)), (Origin::Outrun, Some(vec![3])));
-    // A follower gets the leader's value. One that comes late finds it in the cache: then another
-    // key is tried.
+    // A follower gets the leader's value. A thread that starts after the load finds the cached
+    // value: try another key.
     let is_shared = (100..150).any(|key| {
         let began = Barrier::new(2);
         std::thread::scope(|scope| {
