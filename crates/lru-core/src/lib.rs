@@ -15,6 +15,7 @@
 //! | [`topology`] | the machine's nodes, and the node of the calling thread |
 //! | [`list`] | intrusive links inside the object, and the handle by which a list owns it |
 //! | [`list_lru`] | one list for each (group, node): created on first use, sharded under contention, walked from the oldest item on |
+//! | `embedder` | the lock, the read side and the processor number that a kernel provides (feature `embedder`) |
 //!
 //! Locks, atomics, [`ByteSize`] and [`NodeId`] come from `lowwater-base`. A list that ends is freed
 //! after a grace period of `lowwater-rcu`.

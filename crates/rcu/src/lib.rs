@@ -9,7 +9,13 @@
 //! thread that removes the item must enter the read side before it knows the list.
 //!
 //! Start at [`pin`] and [`Guard::retire`], or at [`RcuCell`] for a value that is replaced as a
-//! whole. The module [`reader_count`] is the count of readers of builds without `std`.
+//! whole. The only public module is for `lowwater-store`:
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`reader_count`] | the count of readers of builds without `std` |
+//!
+//! The builds:
 //!
 //! | build | how | cost of a pin |
 //! |---|---|---|
