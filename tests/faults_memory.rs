@@ -8,6 +8,8 @@
 //!
 //! `cargo test --test faults_memory -- --nocapture` prints where the process would abort. The lists
 //! and their tables are tested in one process (`lru-core/tests/list_lru_alloc.rs`).
+//!
+//! Numbers such as S11 are those of docs/INVARIANTS.md.
 
 use lowwater::cache::{Eviction, Op, Origin, TenantKey};
 use lowwater::runtime::ManualClock;
@@ -293,7 +295,7 @@ const OPERATIONS: [Operation; 28] = [
         assert_eq!(registry.snapshot().shrinkers.len(), usize::from(!told));
         told
     }),
-    // S11 of docs/INVARIANTS.md.
+    // S11.
     ("first object of a group", |nth| {
         let (_tree, group, registry, shelf, _registration) = shelf(0);
         let told = failing(nth, || shelf.list().add(item(), &group, N0).is_err());
