@@ -199,7 +199,8 @@ fn sizes(criterion: &mut Criterion) {
     }
 }
 
-/// Measures one thread's operations against the number of tenants that share the cache, each in turn.
+/// Measures one thread's operations against the number of tenants that share the cache, each in
+/// turn.
 fn tenants(criterion: &mut Criterion) {
     let mut rows = criterion.benchmark_group("tenants");
     rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));

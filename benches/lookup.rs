@@ -1,8 +1,8 @@
 //! The cost of a lookup that is answered from the cache, on one thread; and of a watch on a
 //! directory full of negatives. Curves, against threads and sizes, are in `dcache`.
 //!
-//! `cargo bench --bench lookup [-- [NEGATIVES] [--quick]]`, with NEGATIVES in the watched directory:
-//! 1,000,000 by default, 100,000 with `--quick`.
+//! `cargo bench --bench lookup [-- [NEGATIVES] [--quick]]`, with NEGATIVES in the watched
+//! directory: 1,000,000 by default, 100,000 with `--quick`.
 //!
 //! A change must ensure that the names are cached before the clock starts: only hits are measured.
 

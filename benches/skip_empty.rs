@@ -1,9 +1,10 @@
 //! The cost of a pass when most groups and caches are empty. It should depend on the non-empty
 //! pairs, not on all that exist.
 //!
-//! Three curves: against the number of groups, of non-empty pairs, and of nodes. Two more against the
-//! number of threads: `pass, threads`, in which each thread makes whole passes, and `map, threads`, in
-//! which each makes pairs of its own non-empty and empty again, in one map of non-empty pairs.
+//! Three curves: against the number of groups, of non-empty pairs, and of nodes. Two more against
+//! the number of threads: `pass, threads`, in which each thread makes whole passes, and `map,
+//! threads`, in which each makes pairs of its own non-empty and empty again, in one map of
+//! non-empty pairs.
 //!
 //! N groups, 100 caches, and a few (group, cache) pairs with ten objects each. The objects are in
 //! use, so a pass scans them and frees none, and the next pass finds the same state.
@@ -123,7 +124,8 @@ fn skip_empty(criterion: &mut Criterion) {
     curve(criterion, "pass, nodes", &nodes, |_| LIVE);
 }
 
-/// Measures passes that several threads make at once, and changes to the map that they make at once.
+/// Measures passes that several threads make at once, and changes to the map that they make at
+/// once.
 fn against_threads(criterion: &mut Criterion) {
     threads::print_control();
     let world = world(1_000, CACHES, LIVE, 1);

@@ -38,8 +38,8 @@ const VALUE_BYTES: (u64, u64) = (100, 32_000);
 const BATCH: u64 = 64;
 /// The interval between two allocations of a MiB by the program itself.
 const SQUEEZE_EVERY: Duration = Duration::from_millis(25);
-/// The longest that the phase `after` waits for the ceiling to return to the budget: on a busy machine
-/// pressure may come back several times.
+/// The longest that the phase `after` waits for the ceiling to return to the budget: on a busy
+/// machine pressure may come back several times.
 const AFTER_MAX: Duration = Duration::from_secs(100);
 /// The rest after each batch of that phase.
 const AFTER_REST: Duration = Duration::from_millis(5);
@@ -140,8 +140,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             && began.elapsed() < AFTER_MAX
         {
             load.batch();
-            // With a rest: at full speed on a slow machine, evicted values that have yet to be freed
-            // keep the group near its limit, so that each raised ceiling is pressure again.
+            // With a rest: at full speed on a slow machine, evicted values that have yet to be
+            // freed keep the group near its limit, so that each raised ceiling is pressure again.
             std::thread::sleep(AFTER_REST);
             // One reading decides and is reported: the next one may be lower again.
             stats = pressure.stats();

@@ -41,10 +41,10 @@
 //! A record has one handle, which is on a list, or with the thread that took the record off its
 //! list. One thread removes the record from the index, under the segment's lock; this thread stores
 //! the removal cause, and takes the handle off the list. A walk that has isolated the record keeps
-//! the handle. The last owner of the handle finishes the removal: it calls the listener, retires the
-//! record, and uncharges the group. A single removal uncharges before it calls the listener, a walk
-//! after each batch. The record's memory is used again after a grace period. Between
-//! the end of its charge and the reuse of its memory, the record is counted as retired
+//! the handle. The last owner of the handle finishes the removal: it calls the listener, retires
+//! the record, and uncharges the group. A single removal uncharges before it calls the listener, a
+//! walk after each batch. The record's memory is used again after a grace period. Between the end
+//! of its charge and the reuse of its memory, the record is counted as retired
 //! (`runtime::retired`).
 //!
 //! A change must keep the lock order: segment, then list. A walk holds a list's lock and takes no

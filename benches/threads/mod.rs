@@ -1,6 +1,6 @@
 //! Threads for benches: two or more start their work at once, on Linux each bound to a processor of
-//! its own as far as there are enough. A single one runs in the calling thread, which is not bound. A
-//! control shows whether the processors are available. Benches measure the numbers of threads of
+//! its own as far as there are enough. A single one runs in the calling thread, which is not bound.
+//! A control shows whether the processors are available. Benches measure the numbers of threads of
 //! [`counts`].
 //!
 //! Shared by the benches of this folder by `mod threads`.

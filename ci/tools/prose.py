@@ -5,8 +5,8 @@ prose.py [--list N]: a table with a row for each part of the tree, and the N wor
 
 It judges form only: clauses as subjects, relative and indefinite pronouns, and verbs of speech about
 code. The bounds are near the rates of well-known crates. It also fails for a doc comment that begins
-with Who, What or Whose, for a Rust file without a header, and for a file that cites a number of
-docs/INVARIANTS.md without naming that page.
+with Who, What or Whose, for a Rust file without a header, for a file that cites a number of
+docs/INVARIANTS.md without naming that page, and for a comment line of Rust that is too long.
 """
 import argparse
 import pathlib
@@ -30,6 +30,10 @@ DOC_LINE = re.compile(r"\s*//[/!] ?(.*)")
 # A number of docs/INVARIANTS.md, in a comment.
 CITED = re.compile(r"//.*[(, ][DLRS]\d{1,2}(?:[),:;]|, )")
 
+# Columns of a comment line, except in tables and code blocks. A single word (a link) may be longer.
+COLUMNS_MAX = 100
+LINK_TARGET = re.compile(r"\[[^\]]*\]: ")
+
 
 def faults_of_docs(name):
     """Yields the faults of a Rust file's doc comments that no rate measures."""
@@ -45,6 +49,10 @@ def faults_of_docs(name):
     cited = next((number for number, line in enumerate(lines, 1) if CITED.search(line)), None)
     if cited and not any("INVARIANTS.md" in line for line in lines):
         yield f"{name}:{cited}: cites a number of docs/INVARIANTS.md without naming the page"
+    for number, text in text_lines(pathlib.Path(name)):
+        columns = len(lines[number - 1])
+        if columns > COLUMNS_MAX and len(text.split()) > 1 and not LINK_TARGET.match(text):
+            yield f"{name}:{number}: a comment line of {columns} columns, more than {COLUMNS_MAX}"
 
 
 def text_lines(path):

@@ -1,7 +1,7 @@
 //! A progress bar on stderr, for runs that take seconds.
 //!
-//! A thread of its own draws the bar, so that it moves while a step takes long. A change must ensure
-//! that no such thread runs if the bar is hidden.
+//! A thread of its own draws the bar, so that it moves while a step takes long. A change must
+//! ensure that no such thread runs if the bar is hidden.
 
 use std::time::Duration;
 

@@ -176,8 +176,8 @@ where
         }
     }
 
-    /// Unlinks this record, unless another thread has given the record a new deadline since its stored
-    /// deadline was found to have passed.
+    /// Unlinks this record, unless another thread has given the record a new deadline since its
+    /// stored deadline was found to have passed.
     pub(super) fn unlink_expired<'c: 'g, 'g>(
         &'c self,
         hash: u64,
@@ -210,7 +210,8 @@ where
     }
 
     /// Notifies the reload of a record that another one replaces, so that the reloaded value is not
-    /// inserted. Called under the lock of the record's segment, before the record's cause is stored.
+    /// inserted. Called under the lock of the record's segment, before the record's cause is
+    /// stored.
     #[inline]
     pub(super) fn stop_reload(&self, record: &Record<K, V>, hash: u64) {
         if record.is_reloading() {
@@ -310,8 +311,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         }
     }
 
-    /// The rest of [`note_use`](Self::note_use), for caches in LRU order, for idle deadlines and for
-    /// computed ones.
+    /// The rest of [`note_use`](Self::note_use), for caches in LRU order, for idle deadlines and
+    /// for computed ones.
     #[cold]
     fn note_use_slow(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where

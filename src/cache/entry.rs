@@ -201,15 +201,16 @@ where
         self
     }
 
-    /// Lets the loads of this entry (`or_insert_with` and the like) reload a present value: ahead of its
-    /// deadline ([`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead)), or while it is
-    /// stale ([`CacheBuilder::stale_while_revalidate`](super::CacheBuilder::stale_while_revalidate)).
+    /// Lets the loads of this entry (`or_insert_with` and the like) reload a present value: ahead
+    /// of its deadline ([`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead)), or
+    /// while it is stale
+    /// ([`CacheBuilder::stale_while_revalidate`](super::CacheBuilder::stale_while_revalidate)).
     /// Without these options, and for other methods, no effect.
     ///
     /// One of the concurrent callers runs its load, in its own thread or task, and returns the new
-    /// value; the others return the old value at once. If the load fails, its caller gets the old value,
-    /// unless that one may not be used any more; then the error. So a load should report its errors
-    /// itself. For a load elsewhere, and for the rules, see [`Refresh`](super::Refresh).
+    /// value; the others return the old value at once. If the load fails, its caller gets the old
+    /// value, unless that one may not be used any more; then the error. So a load should report its
+    /// errors itself. For a load elsewhere, and for the rules, see [`Refresh`](super::Refresh).
     ///
     /// ```
     /// use lowwater::cache::Origin;
@@ -248,9 +249,9 @@ where
         Ok(previous)
     }
 
-    /// Inserts a value as [`insert`](Self::insert) does, and returns whether it has replaced another
-    /// one. The replaced value is not cloned, so this is the faster way to overwrite. O(1), and the
-    /// evictions that are needed.
+    /// Inserts a value as [`insert`](Self::insert) does, and returns whether it has replaced
+    /// another one. The replaced value is not cloned, so this is the faster way to overwrite. O(1),
+    /// and the evictions that are needed.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};
@@ -271,8 +272,8 @@ where
         self.insert_and_clone(value, None)
     }
 
-    /// Inserts a value, clones the replaced one into `previous`, if given, and returns whether there
-    /// was one.
+    /// Inserts a value, clones the replaced one into `previous`, if given, and returns whether
+    /// there was one.
     fn insert_and_clone(self, value: V, previous: Option<&mut Option<V>>) -> Result<bool, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
         let inserted = self.cache.insert_record(self.key, value, hash, (self.payer, self.ttl), &Expect::Any, previous);

@@ -218,7 +218,8 @@ where
     #[cold]
     fn computed_deadline(&self, key: &K, value: &V, hash: u64, expect: &Expect<'_, K, V>) -> Expires {
         let guard = pin();
-        // A reloaded value is a new one: an unchanged deadline would have it reloaded again at once.
+        // A reloaded value is a new one: an unchanged deadline would have it reloaded again at
+        // once.
         let is_reload = matches!(expect, Expect::Reload(_));
         let present = (!is_reload).then(|| self.present(key, hash, &guard)).flatten();
         self.inner.core.deadline_of_new(Ttl::Computed, key, value, present)
@@ -377,8 +378,8 @@ where
         Err(new.into_rejected(reason))
     }
 
-    /// Calls the weigher, and the function for the cost of a miss, if there is one. To be called once
-    /// for each value, without a lock; both are the user's code.
+    /// Calls the weigher, and the function for the cost of a miss, if there is one. To be called
+    /// once for each value, without a lock; both are the user's code.
     pub(super) fn weigh(&self, key: &K, value: &V) -> Weighed {
         let (inner, core) = (&self.inner, &self.inner.core);
         let bytes = (inner.weigher)(key, value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));

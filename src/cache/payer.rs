@@ -18,8 +18,8 @@ pub(super) struct Payer<'a> {
 }
 
 impl<'a> Payer<'a> {
-    /// Returns the payer of a write that names no group: the group of the replaced value, or `group`
-    /// if no value is replaced.
+    /// Returns the payer of a write that names no group: the group of the replaced value, or
+    /// `group` if no value is replaced.
     pub(super) fn new(group: &'a Memcg) -> Self {
         Self { group, is_named: false }
     }

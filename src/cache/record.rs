@@ -170,8 +170,8 @@ impl<K, V> Record<K, V> {
         self.state.update(|bits| Some(Self::with_cause(bits, cause)));
     }
 
-    /// Returns whether a reload of the record in the index has begun, and perhaps ended without a new
-    /// value. Stored under the segment's lock.
+    /// Returns whether a reload of the record in the index has begun, and perhaps ended without a
+    /// new value. Stored under the segment's lock.
     #[inline]
     pub(super) fn is_reloading(&self) -> bool {
         self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX == RELOADING

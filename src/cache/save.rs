@@ -27,9 +27,9 @@ pub struct Meta {
     pub time_left: Option<Duration>,
     /// The idle time, if a use extends the deadline.
     pub time_to_idle: Option<Duration>,
-    /// The time until the entry expires even if it is used, for an entry with an idle time and a time
-    /// to live ([`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle)). Loaded into a cache
-    /// that does not have both times, the entry expires after this time, used or not.
+    /// The time until the entry expires even if it is used, for an entry with an idle time and a
+    /// time to live ([`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle)). Loaded
+    /// into a cache that does not have both times, the entry expires after this time, used or not.
     pub live_left: Option<Duration>,
     /// The entry's use count, from 0 (unused) to 7. The bit of value 4 means that the entry was on
     /// the main queue, in eviction orders that have one. The two lower bits are the uses since the

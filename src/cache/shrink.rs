@@ -121,7 +121,8 @@ where
     /// Scans up to `nr` of the oldest records of a group on a node, evicts those that were not used
     /// or have expired, and uncharges the group for them.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
-        // Read at the first record with a deadline: a reading of the clock costs as much as a lookup.
+        // Read at the first record with a deadline: a reading of the clock costs as much as a
+        // lookup.
         let now = OnceCell::new();
         let is_expired = |record: &Record<K, V>| {
             let deadline = record.deadline();

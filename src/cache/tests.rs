@@ -44,8 +44,8 @@ fn eventually(patience: Duration, what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the reclaimer has nothing more to do: the usage is below the mark at which it starts,
-/// and has not changed for half a second.
+/// Waits until the reclaimer has nothing more to do: the usage is below the mark at which it
+/// starts, and has not changed for half a second.
 fn wait_for_reclaimer(runtime: &Runtime) {
     let usage = || {
         runtime.tree().drain_stock();

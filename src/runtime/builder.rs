@@ -151,7 +151,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets the topology of NUMA nodes; read from the system by default. A panic of it reaches the
-    /// caller of [`build`](Self::build). It must not use an object of this runtime: see [`Topology`].
+    /// caller of [`build`](Self::build). It must not use an object of this runtime: see
+    /// [`Topology`].
     pub fn topology(mut self, topology: Arc<dyn Topology>) -> Self {
         self.topology = Some(topology);
         self
@@ -171,8 +172,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Makes the deadlines of entries follow `clock`, which only its owner advances, in all caches of
-    /// the runtime: for tests. By default they follow the system's monotonic clock.
+    /// Makes the deadlines of entries follow `clock`, which only its owner advances, in all caches
+    /// of the runtime: for tests. By default they follow the system's monotonic clock.
     pub fn clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(clock.clone());
         self
@@ -239,9 +240,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Bounds the memory of this process that is in RAM, by pressure: the budget bounds charged bytes
-    /// only, and the allocator keeps free memory between used blocks. The memory that is in RAM,
-    /// without pages of mapped files, is read ten times a second. When at most a 32nd of the
+    /// Bounds the memory of this process that is in RAM, by pressure: the budget bounds charged
+    /// bytes only, and the allocator keeps free memory between used blocks. The memory that is in
+    /// RAM, without pages of mapped files, is read ten times a second. When at most a 32nd of the
     /// maximum is left, the allocator is [trimmed](Self::trim); if that does not help, the caches
     /// free memory. Memory that is allocated within a second may exceed the maximum for about that
     /// long; and if the caches are at the floor of [`PressureConfig`], they have no more to give.
@@ -298,9 +299,9 @@ impl RuntimeBuilder {
     }
 
     /// Makes the control group's limit the bound, and returns the budget that holds if that limit
-    /// is removed later or is above the machine's memory: that memory less a margin. Without a limit
-    /// the budget is the maximum of the resident memory; where the machine's memory is unknown, it
-    /// is what the present limit leaves.
+    /// is removed later or is above the machine's memory: that memory less a margin. Without a
+    /// limit the budget is the maximum of the resident memory; where the machine's memory is
+    /// unknown, it is what the present limit leaves.
     fn budget_of_cgroup(&mut self) -> Result<ByteSize, RuntimeBuildError> {
         let limit = self.monitor().cgroup.get_or_insert_with(CgroupLimit::own).clone();
         let resident_max = self.monitor().resident_max;
@@ -322,8 +323,8 @@ impl RuntimeBuilder {
     }
 
     /// Builds the runtime and starts its threads: a reclaimer per node, the housekeeper and its
-    /// standby, and the pressure monitor, if one of its choices was made or the budget is the control
-    /// group's.
+    /// standby, and the pressure monitor, if one of its choices was made or the budget is the
+    /// control group's.
     ///
     /// # Errors
     ///

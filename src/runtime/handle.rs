@@ -113,8 +113,8 @@ pub struct RuntimeStats {
     /// memory is being returned to the system, but not those that a reader may still access (two at
     /// most): until their grace period is over, these are not counted.
     pub ghosts: ByteSize,
-    /// The pressure level and its causes; `None` unless the builder had a choice for pressure, or the
-    /// budget is the control group's.
+    /// The pressure level and its causes; `None` unless the builder had a choice for pressure, or
+    /// the budget is the control group's.
     pub pressure: Option<PressureStats>,
     /// The number of groups, including the root.
     pub groups: usize,

@@ -189,8 +189,9 @@ impl Runtime {
     /// At most 1,000 groups have series: first the root, then parents before their children, and of
     /// siblings first the older one with all groups below it. A group that has series keeps them
     /// until it ends. `lowwater_groups_unpublished` is the number of all other groups; their bytes
-    /// are in the usage of the groups above them. The series of entries by cache and group exist for the same
-    /// groups, if a cache has entries of them. Bytes are not published by cache and group.
+    /// are in the usage of the groups above them. The series of entries by cache and group exist
+    /// for the same groups, if a cache has entries of them. Bytes are not published by cache and
+    /// group.
     ///
     /// # Cost
     ///

@@ -106,15 +106,15 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
 /// their excess, too, before it returns.
 ///
 /// A foreign cache reports no ghost hits, so the runtime estimates the benefit of more memory from
-/// the cache's turnover: the pages inserted per page held. A cache that is not used gives its memory to
-/// the others.
+/// the cache's turnover: the pages inserted per page held. A cache that is not used gives its
+/// memory to the others.
 ///
-/// The drop of this handle waits until no callback is in the cache, and uncharges its bytes. Inside a
-/// callback (a [`CallbackScope`](lowwater::shrinker::CallbackScope)) it does not wait: the last thread to leave
-/// the cache uncharges them. The group stays: [`Runtime::end_group`] ends it.
+/// The drop of this handle waits until no callback is in the cache, and uncharges its bytes. Inside
+/// a callback (a [`CallbackScope`](lowwater::shrinker::CallbackScope)) it does not wait: the last
+/// thread to leave the cache uncharges them. The group stays: [`Runtime::end_group`] ends it.
 pub struct Adapted<C: Evict> {
-    /// Dropped before `member`, as the first field: outside of callbacks, no callback is in the cache
-    /// any more then.
+    /// Dropped before `member`, as the first field: outside of callbacks, no callback is in the
+    /// cache any more then.
     registration: Registration,
     member: Arc<Member<C>>,
 }

@@ -80,8 +80,8 @@ fn lock<C>(state: &Mutex<WeighedState<C>>) -> MutexGuard<'_, WeighedState<C>> {
 
 impl<C: OldestFirst> Weighed<C> {
     /// Wraps an empty cache. `weigher` returns the bytes of an entry: those that key and value own,
-    /// their own size, and the overhead of the cache (some 50 to 100 bytes for a linked map). Aborts
-    /// the process if there is no memory for the weigher.
+    /// their own size, and the overhead of the cache (some 50 to 100 bytes for a linked map).
+    /// Aborts the process if there is no memory for the weigher.
     ///
     /// # Panics
     ///
@@ -152,8 +152,8 @@ where
                 return;
             }
             let Some(old) = state.cache.pop_oldest() else {
-                // Entries that were removed by `with` have left their weight behind. Entries that are
-                // leaving are yet to subtract theirs.
+                // Entries that were removed by `with` have left their weight behind. Entries that
+                // are leaving are yet to subtract theirs.
                 if state.leaving == 0 {
                     state.weight = ByteSize::ZERO;
                 }

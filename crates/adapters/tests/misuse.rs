@@ -308,8 +308,8 @@ impl Drop for PanicsInDrop {
 
 #[test]
 fn a_foyer_cache_whose_values_panic_keeps_its_capacity() {
-    // One shard: after a panic foyer does not wait for the threads of other shards, and the last of them
-    // may set the lower capacity.
+    // One shard: after a panic foyer does not wait for the threads of other shards, and the last of
+    // them may set the lower capacity.
     let builder =
         foyer_memory::CacheBuilder::new(1 << 30).with_shards(1).with_weighter(|_: &u64, _: &PanicsInDrop| BLOCK);
     let cache: foyer_memory::Cache<u64, PanicsInDrop> = builder.build();

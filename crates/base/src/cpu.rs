@@ -5,8 +5,8 @@
 //! of a group, the shards of a list), so it must stay a few instructions.
 
 /// Returns the number of processors that this thread may use: the number of slots worth having in a
-/// per-processor structure. [`hint`] may be higher (on systems other than Linux it is a hash), so it
-/// is reduced modulo the number of slots.
+/// per-processor structure. [`hint`] may be higher (on systems other than Linux it is a hash), so
+/// it is reduced modulo the number of slots.
 pub fn count() -> usize {
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     {

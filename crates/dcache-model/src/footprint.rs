@@ -2,8 +2,8 @@
 //!
 //! Tenants are charged this figure, so it includes the allocator's overhead. `DENTRY_BYTES` follows
 //! the size of `Dentry`. Not included: the inode, and a directory's `Dir`, except for the slot of
-//! each child, which the child's figure contains (`charge.rs`). A change that allocates other memory
-//! for a dentry must add it here.
+//! each child, which the child's figure contains (`charge.rs`). A change that allocates other
+//! memory for a dentry must add it here.
 
 use crate::dentry::Dentry;
 use crate::flag;

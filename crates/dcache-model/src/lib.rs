@@ -7,8 +7,8 @@
 //! NUMA node, and a shrinker reclaims them under memory pressure. Unlike in Linux, the number of
 //! negative dentries is bounded.
 //!
-//! Start at [`Dcache`]. Numbers such as D5 are those of the guarantees in `docs/INVARIANTS.md` of the
-//! repository.
+//! Start at [`Dcache`]. Numbers such as D5 are those of the guarantees in `docs/INVARIANTS.md` of
+//! the repository.
 //!
 //! # Fork
 //!

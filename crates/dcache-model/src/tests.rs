@@ -1,6 +1,6 @@
 //! Tests of the whole cache. Numbers such as D14 are those of docs/INVARIANTS.md; a test has the
-//! numbers that it checks in its name. Charges to memcgs have no number: `charges` and `model` check
-//! them.
+//! numbers that it checks in its name. Charges to memcgs have no number: `charges` and `model`
+//! check them.
 
 mod charges;
 mod floods;

@@ -121,8 +121,8 @@ impl Monitor {
     /// # Errors
     ///
     /// [`MonitorError`], which names the file and suggests a remedy. Then no source is watched, and
-    /// `max` is unchanged, unless the thread could not be started. Aborts the process if there is no
-    /// memory.
+    /// `max` is unchanged, unless the thread could not be started. Aborts the process if there is
+    /// no memory.
     pub fn start(
         memcg: &Memcg,
         budget: ByteSize,

@@ -1,9 +1,9 @@
 //! The trim hook: returns freed memory to the system, so that resident memory falls with usage.
 //!
 //! An allocator keeps freed memory for later allocations. After a large shrink no such allocations
-//! follow, and resident memory stays high: the pressure stays. So a hook makes the allocator release
-//! memory, after enough was freed or when the resident memory is near its maximum, and not too
-//! often.
+//! follow, and resident memory stays high: the pressure stays. So a hook makes the allocator
+//! release memory, after enough was freed or when the resident memory is near its maximum, and not
+//! too often.
 //!
 //! A change must ensure that freed bytes are counted until a trim begins, and that no trim begins
 //! before the interval since the start of the last trim is over.
@@ -50,7 +50,8 @@ pub struct Trim {
 
 impl Trim {
     /// Creates a trim that calls `hook`, on the pressure monitor's own thread. While the hook runs,
-    /// the monitor reads no source of pressure. Aborts the process if there is no memory for `hook`.
+    /// the monitor reads no source of pressure. Aborts the process if there is no memory for
+    /// `hook`.
     ///
     /// The memory must have been returned when the hook returns. With
     /// [`MonitorConfig::resident_max`](super::MonitorConfig::resident_max) a hook that returns none

@@ -61,7 +61,8 @@ fn replace_until_dropped(cell: &RcuCell<Counted>, dropped: &Arc<AtomicUsize>) {
             break;
         }
         assert!(begin.elapsed() < alone::PATIENCE / 3, "{freed} of {n} are dropped: {:?}", heavy_fences());
-        // A visit of many busy processors takes long, and only few values are to be replaced meanwhile.
+        // A visit of many busy processors takes long, and only few values are to be replaced
+        // meanwhile.
         thread::sleep(Duration::from_micros(if n.saturating_sub(freed) < 50 { 100 } else { 10_000 }));
     }
 }

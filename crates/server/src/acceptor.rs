@@ -196,8 +196,8 @@ pub async fn run(
     server.wait_until_idle().await;
 }
 
-/// Returns a future that resolves on SIGTERM, SIGINT, or SIGUSR1. All three end the server gracefully;
-/// SIGINT, by which a user at a terminal ends it, does not save the values.
+/// Returns a future that resolves on SIGTERM, SIGINT, or SIGUSR1. All three end the server
+/// gracefully; SIGINT, by which a user at a terminal ends it, does not save the values.
 #[cfg(unix)]
 fn stop_signal() -> Result<impl Future<Output = Stop>, String> {
     use tokio::signal::unix::{signal, SignalKind};

@@ -48,8 +48,8 @@ use crate::traffic::connection_permit::TenantPermit;
 const READS_PER_TURN: u32 = 16;
 
 /// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the
-/// server shuts down. A stream that is not plain begins with the handshake of TLS, if that is on. The
-/// permit of the namespace's tenant is absent if a login is required.
+/// server shuts down. A stream that is not plain begins with the handshake of TLS, if that is on.
+/// The permit of the namespace's tenant is absent if a login is required.
 pub async fn serve(
     permit: ConnectionPermit,
     entry: ConnectionEntry,

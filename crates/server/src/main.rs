@@ -47,8 +47,8 @@
 //!
 //! # Differences from memcached
 //!
-//! The meta commands, `watch` and statistics are those of memcached's development branch of July 2026;
-//! `ci/memcached.sh` compares the replies with memcached 1.6.18.
+//! The meta commands, `watch` and statistics are those of memcached's development branch of July
+//! 2026; `ci/memcached.sh` compares the replies with memcached 1.6.18.
 //!
 //! Differences of the parser are listed in `protocol.rs`. All others:
 //!
@@ -63,20 +63,19 @@
 //!    value that was to be marked stale is deleted. With `-M`, an `incr` may find no room for the
 //!    same reason.
 //! 3. There is one slab class, 1. `lru_crawler` visits all values in no particular order, whether
-//!    `all`, `hash` or class 1 is given. `stats slabs` describes the memory of entries and index (see
-//!    `commands/stats/slabs.rs`). `watch fetchers` shows reads alone, `found` or `not_found`; the `ttl`
-//!    of an eviction is unknown (-1); `cfd` is the number of the connection.
+//!    `all`, `hash` or class 1 is given. `stats slabs` describes the memory of entries and index
+//!    (see `commands/stats/slabs.rs`). `watch fetchers` shows reads alone, `found` or `not_found`;
+//!    the `ttl` of an eviction is unknown (-1); `cfd` is the number of the connection.
 //! 4. On a connection that belongs to a tenant, commands that concern all tenants are refused:
 //!    `flush_all`, `verbosity`, `shutdown`, `watch`, `lru_crawler`, limits, `stats reset`, `stats
 //!    sizes`, and statistics of other tenants (`concerns_all` in `commands.rs`).
 //! 5. Additional commands: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
-//!    `lru_crawler mgdump`; memcached 1.6.18 answers `ERROR` to them. This server answers `ERROR` to
-//!    `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of `lru_crawler`. `stats
-//!    sizes` visits all values at most once a second, and needs no `-o track_sizes`; `stats
+//!    `lru_crawler mgdump`; memcached 1.6.18 answers `ERROR` to them. This server answers `ERROR`
+//!    to `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of `lru_crawler`.
+//!    `stats sizes` visits all values at most once a second, and needs no `-o track_sizes`; `stats
 //!    cachedump` lists all values in no particular order; `stats settings` has only the lines that
-//!    apply here.
-//!    `version` answers `1.6.18-lowwater-` and the version of this package. A counter of `stats
-//!    items` that belongs to slabs or a segmented LRU is 0.
+//!    apply here. `version` answers `1.6.18-lowwater-` and the version of this package. A counter
+//!    of `stats items` that belongs to slabs or a segmented LRU is 0.
 //! 6. `flush_all` and `lru_crawler crawl` answer when they have completed; a `flush_all` takes
 //!    effect for all clients at once. memcached answers before, and refuses a second crawl with
 //!    `BUSY`. Dumps may be pipelined behind other commands; in memcached, a `metadump` may not.

@@ -6,8 +6,8 @@
 //! are charged to the root group in small steps: the memory is part of the budget, and stored
 //! values are evicted to make room for it. All values being received may take at most half the
 //! budget, or clients that never finish could empty the cache. One value at a time is exempt from
-//! this bound until it is stored or abandoned: otherwise, if many values were each received in part, none
-//! could be completed.
+//! this bound until it is stored or abandoned: otherwise, if many values were each received in
+//! part, none could be completed.
 //!
 //! A stored value is charged to its tenant. So the charge of the reception is uncharged just before
 //! the store, and charged again while the store waits for room.

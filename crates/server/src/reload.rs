@@ -29,8 +29,8 @@ pub fn on_hangup(server: Arc<Server>) -> Result<impl Future<Output = ()>, String
     Ok(async move {
         while hangup.recv().await.is_some() {
             let server = Arc::clone(&server);
-            // On a blocking thread: the files may be large, or on a slow file system. An error means
-            // that the server is shutting down.
+            // On a blocking thread: the files may be large, or on a slow file system. An error
+            // means that the server is shutting down.
             let _ = tokio::task::spawn_blocking(move || reload_and_log(&server)).await;
         }
     })

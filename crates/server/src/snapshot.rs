@@ -49,8 +49,8 @@ pub struct LoadCounts {
 ///
 /// # Errors
 ///
-/// A sentence with the file and the reason. An older file stays as it is, unless only the last step,
-/// the sync of the folder, has failed: then the new file has replaced it.
+/// A sentence with the file and the reason. An older file stays as it is, unless only the last
+/// step, the sync of the folder, has failed: then the new file has replaced it.
 pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     let begun = Instant::now();
     let saved = save(&server.store, file).map_err(|why| file.error(why))?;
@@ -58,15 +58,15 @@ pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the values that the last server has saved, if any, removes the file, and logs the result. A
-/// damaged file is kept under another name, and the server has the values of the chunks before the
-/// damage.
+/// Loads the values that the last server has saved, if any, removes the file, and logs the result.
+/// A damaged file is kept under another name, and the server has the values of the chunks before
+/// the damage.
 ///
 /// # Errors
 ///
 /// A sentence with the file and the reason, if the file cannot be opened, if its first bytes cannot
-/// be read or are not those of this version, or if it cannot be removed or renamed. The file stays as
-/// it is. A later read error counts as damage.
+/// be read or are not those of this version, or if it cannot be removed or renamed. The file stays
+/// as it is. A later read error counts as damage.
 pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     let begun = Instant::now();
     let Some(saved) = file.open().map_err(|why| file.error(why))? else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! The start of the process: in the background (`-d`), as another user (`-u`), with its id in a file
-//! (`-P`).
+//! The start of the process: in the background (`-d`), as another user (`-u`), with its id in a
+//! file (`-P`).
 //!
 //! `-d` and `-u` start the program again with the same arguments: `-d` as a child in a new session,
 //! `-u` in the place of this process. A process can detach, or change its user as a whole, only

@@ -124,11 +124,11 @@ impl TestServer {
         Client(stream)
     }
 
-    /// Returns clients that have each sent a part of a value: until they are dropped, no other value
-    /// of more than 4 KiB can be received.
+    /// Returns clients that have each sent a part of a value: until they are dropped, no other
+    /// value of more than 4 KiB can be received.
     fn fill_receive_budget(&self) -> Vec<Client> {
-        // Half of 8 MiB is room for four values, and a fifth one is exempt (`receive_budget.rs`). The
-        // first 4 KiB of each value are not charged.
+        // Half of 8 MiB is room for four values, and a fifth one is exempt (`receive_budget.rs`).
+        // The first 4 KiB of each value are not charged.
         let hold = |n: u64| {
             let mut client = self.connect();
             client.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
@@ -168,8 +168,8 @@ impl Client {
         self.expect("NOT_FOUND\r\n");
     }
 
-    /// As [`exchange`](Self::exchange), with all requests in one write: ages and remaining times, in
-    /// whole seconds, must not change between them.
+    /// As [`exchange`](Self::exchange), with all requests in one write: ages and remaining times,
+    /// in whole seconds, must not change between them.
     fn exchange_all(&mut self, pairs: &[(&str, &str)]) {
         let requests: String = pairs.iter().map(|pair| pair.0).collect();
         let replies: String = pairs.iter().map(|pair| pair.1).collect();

@@ -5,8 +5,8 @@
 //! tenant. All connections of a tenant share its limits, on all threads. A command of a tenant
 //! without limits costs one load ([`Traffic::is_limited`]).
 //!
-//! A change must ensure that a limit can be set while clients are served, and that no tenant's traffic
-//! takes a lock of another tenant.
+//! A change must ensure that a limit can be set while clients are served, and that no tenant's
+//! traffic takes a lock of another tenant.
 
 pub mod connection_permit;
 mod rate;
@@ -54,8 +54,8 @@ pub struct TrafficCounts {
 /// The reason why a command is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The limit of this name is reached: `requests` or `bandwidth`. A command is admitted again after
-    /// `wait`.
+    /// The limit of this name is reached: `requests` or `bandwidth`. A command is admitted again
+    /// after `wait`.
     OverLimit {
         limit: &'static str,
         wait: Duration,

@@ -247,8 +247,8 @@ fn number(bytes: &[u8], len: usize) -> u64 {
     }
 }
 
-/// Copies all parts into a block of its own. The sum is at most `SHORT_BYTES_MAX`, and up to 16 more
-/// if the numbers get longer.
+/// Copies all parts into a block of its own. The sum is at most `SHORT_BYTES_MAX`, and up to 16
+/// more if the numbers get longer.
 fn short(parts: &[&[u8]], header: ItemHeader) -> CompactBytes<LongValue> {
     own(parts.concat().into_boxed_slice(), header)
 }

@@ -180,8 +180,8 @@ fn s14_a_registration_waits_for_its_own_callback_only() {
         while !slow.entered.load(SeqCst) {
             std::thread::yield_now();
         }
-        // Another shrinker ends, and a third is registered and ended, while a thread is inside the slow
-        // one.
+        // Another shrinker ends, and a third is registered and ended, while a thread is inside the
+        // slow one.
         drop(other);
         drop(registry.builder("third").alloc().unwrap().register(Arc::new(Shelf::new())));
         let ended = Arc::new(AtomicBool::new(false));

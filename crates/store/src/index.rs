@@ -267,9 +267,9 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// Removes the first object for which `is` returns true from the segment that
     /// [`visit`](Self::visit) would show at `at`, whatever the object's hash: for an object that no
     /// lookup finds because its hash has changed. Returns `None` if no object of the segment is
-    /// wanted; after a split the object may be in another segment. O(objects of one segment). Does not
-    /// correct the overflow counts of other slots, so `assert_valid` may panic until the segment is
-    /// replaced; lookups find all objects.
+    /// wanted; after a split the object may be in another segment. O(objects of one segment). Does
+    /// not correct the overflow counts of other slots, so `assert_valid` may panic until the
+    /// segment is replaced; lookups find all objects.
     pub fn remove_shown<'g, R>(
         &'g self,
         at: &Cursor,

@@ -10,7 +10,8 @@ use core::ptr::NonNull;
 
 /// A private list of isolated objects, which it owns: dropping it drops the objects still on it.
 ///
-/// An object on it counts as linked: no other thread can add it to a list or remove it from this one.
+/// An object on it counts as linked: no other thread can add it to a list or remove it from this
+/// one.
 ///
 /// # Invariants
 ///

@@ -28,8 +28,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `lru` is initialized, and is memcg-aware if its shrinker is. Each object comes from `slab`, and is
-/// only ever added to `lru`.
+/// `lru` is initialized, and is memcg-aware if its shrinker is. Each object comes from `slab`, and
+/// is only ever added to `lru`.
 #[pin_data(PinnedDrop)]
 pub(super) struct Inner<T> {
     #[pin]
@@ -147,7 +147,8 @@ impl<T> ListLru<T> {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] if there is no memory, or the group is at its `memory.max`; `value` is dropped.
+    /// [`AllocError`] if there is no memory, or the group is at its `memory.max`; `value` is
+    /// dropped.
     pub(crate) fn alloc(&self, value: T, flags: Flags) -> Result<LruArc<T>, AllocError> {
         // SAFETY: The lists are initialized by the invariant of `Inner`.
         let item = unsafe {

@@ -40,8 +40,8 @@
 //!
 //! # Kernels
 //!
-//! Linux 6.12 with `CONFIG_RUST=y`. It needs no `CONFIG_PREEMPT`; modules on lowwater's crates need it,
-//! since the read side of RCU is a function that modules can call only there.
+//! Linux 6.12 with `CONFIG_RUST=y`. It needs no `CONFIG_PREEMPT`; modules on lowwater's crates need
+//! it, since the read side of RCU is a function that modules can call only there.
 //!
 //! # Examples
 //!

@@ -54,7 +54,8 @@ impl<'a> ShrinkControl<'a> {
         }
     }
 
-    /// Returns the group to reclaim from. Shrinkers that are not memcg-aware get the root or `None`.
+    /// Returns the group to reclaim from. Shrinkers that are not memcg-aware get the root or
+    /// `None`.
     pub(crate) fn memcg(&self) -> Option<&'a MemCgroup> {
         // SAFETY: By the type invariant, the request is valid.
         let memcg = unsafe { (*self.raw).memcg };

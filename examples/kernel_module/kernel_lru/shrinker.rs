@@ -133,18 +133,18 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Returns the id of the future shrinker, by which lists other than `list_lru` set its bit. It is
-    /// free again if this is dropped without `register`.
+    /// Returns the id of the future shrinker, by which lists other than `list_lru` set its bit. It
+    /// is free again if this is dropped without `register`.
     pub(crate) fn id(&self) -> i32 {
         // SAFETY: The shrinker is alive, and its number is set by `alloc` only.
         unsafe { (*self.raw.as_ptr()).id }
     }
 
-    /// Returns the occupancy to create the shrinker's lists with, so that the shrinker is called for
-    /// groups and nodes where they hold objects.
+    /// Returns the occupancy to create the shrinker's lists with, so that the shrinker is called
+    /// for groups and nodes where they hold objects.
     ///
-    /// Several `ListLru`s may report to one shrinker, which should count the objects of all of them.
-    /// A group whose first list is empty may have objects on the second one, so the answer
+    /// Several `ListLru`s may report to one shrinker, which should count the objects of all of
+    /// them. A group whose first list is empty may have objects on the second one, so the answer
     /// [`Count::Empty`] is passed on as [`Count::Unknown`] then: no object is missed, but the
     /// shrinker is called in each pass for each group that once had objects. One shrinker per
     /// `ListLru` avoids these calls.
@@ -220,10 +220,10 @@ impl Occupancy<'_> {
 /// A registered shrinker. Dropping it waits for running callbacks; after that none is called. It
 /// must be dropped before the module's code is unloaded, so it belongs into the module's struct.
 ///
-/// **Never forget it** (`mem::forget`, a `static`, a cycle of `Arc`s): the kernel would call code that
-/// is unloaded. This kernel's Rust interface has nothing that prevents it: a module's struct is moved
-/// out of its `init`, so nothing can be pinned in it, and a registration that held a reference of its
-/// module would keep it from ever being unloaded.
+/// **Never forget it** (`mem::forget`, a `static`, a cycle of `Arc`s): the kernel would call code
+/// that is unloaded. This kernel's Rust interface has nothing that prevents it: a module's struct
+/// is moved out of its `init`, so nothing can be pinned in it, and a registration that held a
+/// reference of its module would keep it from ever being unloaded.
 ///
 /// # Invariants
 ///

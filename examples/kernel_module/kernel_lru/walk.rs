@@ -83,7 +83,8 @@ impl<'a, T> Isolate<'a, T> {
     /// Returns a new handle on the object, to use it after the lock is released.
     pub(crate) fn arc(&self) -> LruArc<T> {
         // SAFETY: By the type invariant, the object is on the list, which owns a reference.
-        // `ManuallyDrop` keeps this handle, which stands for the list's reference, from dropping it.
+        // `ManuallyDrop` keeps this handle, which stands for the list's reference, from dropping
+        // it.
         let lists = ManuallyDrop::new(unsafe { LruArc::from_item(self.item) });
         LruArc::clone(&lists)
     }

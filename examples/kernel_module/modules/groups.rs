@@ -70,8 +70,8 @@ static IDS: AtomicUsize = AtomicUsize::new(0);
 static IS_FULL_REPORTED: AtomicBool = AtomicBool::new(false);
 
 impl Groups {
-    /// Creates the group of a control group, named by its number. Fails without memory, and without an
-    /// id below `MAX_GROUPS`, which the kernel's log reports once.
+    /// Creates the group of a control group, named by its number. Fails without memory, and without
+    /// an id below `MAX_GROUPS`, which the kernel's log reports once.
     fn create(&self, known: &mut KVVec<Known>, of: ControlGroup) -> Result<Memcg, NoMemory> {
         let name = CString::try_from_fmt(kernel::fmt!(
             "{}",
@@ -159,7 +159,8 @@ impl Drop for Owner {
 
 /// Takes a group offline, and drops the reference of its control group.
 fn end(control_group: ControlGroup, group: &Memcg) {
-    // Before the id can be that of another group. The kernel asks no shrinker for a group that ends.
+    // Before the id can be that of another group. The kernel asks no shrinker for a group that
+    // ends.
     if let Some(at) = CONTROL_GROUPS.get(group.id().index()) {
         at.store(ptr::null_mut(), Ordering::Relaxed);
     }

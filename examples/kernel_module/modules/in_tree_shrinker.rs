@@ -2,10 +2,10 @@
 
 //! lowwater's lists under a shrinker of the kernel that is called for each control group.
 //!
-//! The kernel is the registry: it calls the shrinker for the groups and nodes whose bit is set, and a
-//! call counts and scans the list of that group only. The first entry of a group on a node sets the
-//! bit, as `list_lru` does. A change must ensure that the bit is set while the list's lock is held: a
-//! spin lock, so that the control group lives on until it is released.
+//! The kernel is the registry: it calls the shrinker for the groups and nodes whose bit is set, and
+//! a call counts and scans the list of that group only. The first entry of a group on a node sets
+//! the bit, as `list_lru` does. A change must ensure that the bit is set while the list's lock is
+//! held: a spin lock, so that the control group lives on until it is released.
 
 use super::at_end::AtEnd;
 use super::cache::Cache;
@@ -32,8 +32,8 @@ impl Occupancy for Bit {
         let of = groups::control_group_of(memcg);
         // The kernel calls all shrinkers for its root, so that has no bits.
         if !of.is_null() {
-            // SAFETY: Under the list's spin lock, a control group that `control_group_of` returned is
-            // not freed yet: that waits for RCU, and so for sections without preemption. With
+            // SAFETY: Under the list's spin lock, a control group that `control_group_of` returned
+            // is not freed yet: that waits for RCU, and so for sections without preemption. With
             // PREEMPT_RT, a holder of a spin lock is in a read-side section.
             unsafe { lowwater_set_shrinker_bit(of, node.index() as i32, self.0) }
         }

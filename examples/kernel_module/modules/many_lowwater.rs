@@ -66,8 +66,8 @@ struct Bridge {
 
 impl kernel_lru::Shrinker for Bridge {
     fn count_objects(&self, _: &kernel_lru::ShrinkControl<'_>) -> kernel_lru::Count {
-        // One more than there are: the kernel does not call `scan_objects` for none, and a pass of the
-        // registry over its empty caches is a part of what is measured.
+        // One more than there are: the kernel does not call `scan_objects` for none, and a pass of
+        // the registry over its empty caches is a part of what is measured.
         kernel_lru::Count::Objects(load::alive() + 1)
     }
 

@@ -2,9 +2,9 @@
 
 //! lowwater's registry of shrinkers under one shrinker of the kernel.
 //!
-//! The kernel asks once for each node, not for each of its groups: lowwater's groups are its own, and
-//! the registry spreads a request over them. The registration must be dropped before the lists, so
-//! that no callback of the kernel finds them gone.
+//! The kernel asks once for each node, not for each of its groups: lowwater's groups are its own,
+//! and the registry spreads a request over them. The registration must be dropped before the lists,
+//! so that no callback of the kernel finds them gone.
 
 use super::at_end::AtEnd;
 use super::cache::Cache;

@@ -122,8 +122,8 @@ impl Cache {
         Ok((done, now_ns() - begin))
     }
 
-    /// Evicts from the list of one group on one node: visits up to `nr_to_scan` entries. Returns the
-    /// number of evicted entries and that of the visited ones.
+    /// Evicts from the list of one group on one node: visits up to `nr_to_scan` entries. Returns
+    /// the number of evicted entries and that of the visited ones.
     pub(crate) fn evict(&self, group: Group<'_>, node: NodeId, nr_to_scan: u64) -> (u64, u64) {
         let (mut left, mut old) = (nr_to_scan, Isolated::new());
         self.entries.walk_one(group, node, &mut left, |it| {

@@ -30,17 +30,19 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// the entry only if some part of the idle time has passed since the last write: at most a
     /// tenth, or 12 ms if that is more.
     ///
-    /// With a [`time_to_live`](Self::time_to_live), uses extend an entry's deadline up to that time after
-    /// its insert, and not beyond. The ends of the times to live take four bytes for each entry, in blocks
-    /// of memory that are in [`Cache::footprint`] and are not charged. Without memory for a block an
-    /// insert aborts the process. With
-    /// [`refresh_ahead`](Self::refresh_ahead) or [`stale_while_revalidate`](Self::stale_while_revalidate),
-    /// an entry is reloaded, or stale, only once uses do not extend it any more.
+    /// With a [`time_to_live`](Self::time_to_live), uses extend an entry's deadline up to that time
+    /// after its insert, and not beyond. The ends of the times to live take four bytes for each
+    /// entry, in blocks of memory that are in [`Cache::footprint`] and are not charged. Without
+    /// memory for a block an insert aborts the process. With [`refresh_ahead`](Self::refresh_ahead)
+    /// or [`stale_while_revalidate`](Self::stale_while_revalidate), an entry is reloaded, or stale,
+    /// only once uses do not extend it any more.
     ///
-    /// A time of the entry's own counts instead of both. If [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
-    /// [`Entry::forever`](crate::cache::Entry::forever) or [`Cache::touch`] sets another one, that one
-    /// counts and uses do not extend it; [`Entry::time_to_idle`](crate::cache::Entry::time_to_idle) gives
-    /// an entry an idle time of its own.
+    /// A time of the entry's own counts instead of both. If
+    /// [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
+    /// [`Entry::forever`](crate::cache::Entry::forever) or [`Cache::touch`] sets another one, that
+    /// one counts and uses do not extend it;
+    /// [`Entry::time_to_idle`](crate::cache::Entry::time_to_idle) gives an entry an idle time of
+    /// its own.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};
@@ -89,11 +91,11 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// for each entry that is inserted, before the insert, and for each use of an entry.
     ///
     /// [`Lifetime::Unchanged`] leaves the deadline as it is, and gives a new entry the time of
-    /// [`time_to_live`](Self::time_to_live) or [`time_to_idle`](Self::time_to_idle), if the cache has
-    /// one. A time of [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
-    /// [`time_to_idle`](crate::cache::Entry::time_to_idle) or [`forever`](crate::cache::Entry::forever) counts
-    /// instead of the function's for that insert, and so does the time that
-    /// [`Op::Update`](crate::cache::Op::Update) keeps.
+    /// [`time_to_live`](Self::time_to_live) or [`time_to_idle`](Self::time_to_idle), if the cache
+    /// has one. A time of [`Entry::time_to_live`](crate::cache::Entry::time_to_live),
+    /// [`time_to_idle`](crate::cache::Entry::time_to_idle) or
+    /// [`forever`](crate::cache::Entry::forever) counts instead of the function's for that insert,
+    /// and so does the time that [`Op::Update`](crate::cache::Op::Update) keeps.
     ///
     /// The function is called without a lock, inside a read-side section: while it blocks, no cache
     /// of the process frees removed entries. A panic in it is passed on to the caller of the insert
@@ -129,13 +131,14 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// Sets the last part of an entry's time to live in which a call that reloads it may do so: when
-    /// less than `time` is left. None by default.
+    /// Sets the last part of an entry's time to live in which a call that reloads it may do so:
+    /// when less than `time` is left. None by default.
     ///
-    /// Only [`Cache::get_or_refresh`] and loads with [`Entry::refresh`](crate::cache::Entry::refresh) reload
-    /// entries. One of their callers is chosen; the others get the present value at once. The new value
-    /// takes the old one's place, with a new deadline, unless the entry was replaced or removed by a
-    /// call meanwhile. See [`Refresh`](crate::cache::Refresh) for failures.
+    /// Only [`Cache::get_or_refresh`] and loads with
+    /// [`Entry::refresh`](crate::cache::Entry::refresh) reload entries. One of their callers is
+    /// chosen; the others get the present value at once. The new value takes the old one's place,
+    /// with a new deadline, unless the entry was replaced or removed by a call meanwhile. See
+    /// [`Refresh`](crate::cache::Refresh) for failures.
     ///
     /// An entry without a deadline is not reloaded, nor is one with an idle time, which a use
     /// extends. An entry with a time of its own that is not longer than `time` is reloaded again as
@@ -163,7 +166,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// # Errors
     ///
     /// [`build`](CacheBuilder::build) refuses a `time` that is not shorter than
-    /// [`time_to_live`](Self::time_to_live) ([`RefreshTooEarly`](CacheBuildError::RefreshTooEarly)).
+    /// [`time_to_live`](Self::time_to_live)
+    /// ([`RefreshTooEarly`](CacheBuildError::RefreshTooEarly)).
     #[doc(alias = "refreshAfterWrite")]
     #[doc(alias = "refresh_after_write")]
     pub fn refresh_ahead(mut self, time: Duration) -> Self {
@@ -171,15 +175,15 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// Keeps expired entries for a further `time`, in which they are stale: calls that reload an entry
-    /// ([`refresh_ahead`](Self::refresh_ahead)) return the old value while one of their callers reloads
-    /// it. Zero by default. At most a year; a longer time counts as a year.
+    /// Keeps expired entries for a further `time`, in which they are stale: calls that reload an
+    /// entry ([`refresh_ahead`](Self::refresh_ahead)) return the old value while one of their
+    /// callers reloads it. Zero by default. At most a year; a longer time counts as a year.
     ///
     /// For all other calls a stale entry has expired: [`Cache::get`], [`Cache::peek`], iteration,
-    /// [`Cache::save`] and loads do not find it, and [`Cache::retain`] removes it without a call of its
-    /// closure. It is charged, counts in [`Cache::len`], and is evicted in the order of all entries. It
-    /// leaves, for the cause [`Expired`](crate::cache::RemovalCause::Expired), when the time is over, or when
-    /// another value takes its place.
+    /// [`Cache::save`] and loads do not find it, and [`Cache::retain`] removes it without a call of
+    /// its closure. It is charged, counts in [`Cache::len`], and is evicted in the order of all
+    /// entries. It leaves, for the cause [`Expired`](crate::cache::RemovalCause::Expired), when the
+    /// time is over, or when another value takes its place.
     ///
     /// An entry with an idle time is never stale. A time to live that exceeds 34 years with `time`
     /// added counts as unlimited; one that exceeds 20 days with `time` added ends up to a second

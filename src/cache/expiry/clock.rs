@@ -38,8 +38,8 @@ pub(crate) enum Ttl {
 /// its 0, so that a small cache need not store its start.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// None for most caches, which use the system's monotonic clock, reload nothing, and have at most
-    /// one of both times.
+    /// None for most caches, which use the system's monotonic clock, reload nothing, and have at
+    /// most one of both times.
     rare: Option<Box<Rare>>,
     /// The floor for which deadlines are encoded and decoded; see `deadline.rs`. Only increases.
     floor: AtomicU32,
@@ -99,8 +99,8 @@ impl Clock {
         self.rare.as_ref()?.both.as_ref()
     }
 
-    /// Stores the end of the time to live of a record with this deadline, if it is an idle deadline,
-    /// and the cache has both times.
+    /// Stores the end of the time to live of a record with this deadline, if it is an idle
+    /// deadline, and the cache has both times.
     #[inline]
     pub(crate) fn store_live_end<T>(&self, record: &T, expires: Expires) {
         if expires.at.is_idle() {
@@ -108,8 +108,8 @@ impl Clock {
         }
     }
 
-    /// [`store_live_end`](Self::store_live_end), for a record with an idle deadline. Out of line, so
-    /// that an insert without one is short.
+    /// [`store_live_end`](Self::store_live_end), for a record with an idle deadline. Out of line,
+    /// so that an insert without one is short.
     #[cold]
     fn store_some(&self, address: usize, end: Deadline) {
         if let Some(both) = self.both() {
@@ -141,7 +141,8 @@ impl Clock {
         }
     }
 
-    /// Frees the memory of ends of which the last sweep has visited no record. Called after the sweep.
+    /// Frees the memory of ends of which the last sweep has visited no record. Called after the
+    /// sweep.
     pub(crate) fn free_live_ends(&self) {
         if let Some(both) = self.both() {
             both.ends.free_unused();
@@ -298,8 +299,8 @@ impl Clock {
         Expires { at: self.first(idle, live_end, now), live_end, floor: now.floor }
     }
 
-    /// Returns the deadline of a record with this idle deadline and this end of its time to live: the
-    /// one by which the record expires first.
+    /// Returns the deadline of a record with this idle deadline and this end of its time to live:
+    /// the one by which the record expires first.
     fn first(&self, idle: Deadline, live_end: Deadline, now: Now) -> Deadline {
         if idle.is_never() || live_end.is_never() {
             return if idle.is_never() { live_end } else { idle };
@@ -326,8 +327,8 @@ impl Clock {
     }
 
     /// Returns the extended deadline of a record that was used just now, at most `live_end`. It is
-    /// `None`, and the use writes nothing, if `at` is no idle deadline, has passed, or was extended so
-    /// recently that the whole idle time is still left.
+    /// `None`, and the use writes nothing, if `at` is no idle deadline, has passed, or was extended
+    /// so recently that the whole idle time is still left.
     pub(crate) fn extended(&self, at: Deadline, live_end: Deadline) -> Option<Deadline> {
         let (idle, now) = (at.idle_time()?, self.now());
         let is_due = at.nanoseconds_from(now) < idle.nanoseconds() as i64 && !at.is_past(now);

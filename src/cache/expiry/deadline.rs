@@ -8,9 +8,9 @@
 //!
 //! One bit marks an idle deadline, which a use extends. Ten bits beside it encode the idle time, so
 //! that each record can have its own, and so that extending the deadline, or replacing it with a
-//! fixed one, is a single store. An idle time is at most 63 units. A unit is one tick for idle times
-//! below 64 ticks; longer ones are 32 to 63 units of more ticks. The idle time is rounded up to
-//! units, and so is the deadline.
+//! fixed one, is a single store. An idle time is at most 63 units. A unit is one tick for idle
+//! times below 64 ticks; longer ones are 32 to 63 units of more ticks. The idle time is rounded up
+//! to units, and so is the deadline.
 //!
 //! # The floor
 //!
@@ -26,9 +26,9 @@
 //!
 //! A deadline that is too far from the floor for its count is stored in seconds, which do not wrap:
 //! an idle deadline then becomes a fixed one. Only records that are inserted or used before the
-//! first sweep after a long pause have such a deadline: the pause and the record's time are together
-//! longer than half the range of the count: 24 days, or for an idle deadline 16,000 times the idle
-//! time or more, and at least an hour.
+//! first sweep after a long pause have such a deadline: the pause and the record's time are
+//! together longer than half the range of the count: 24 days, or for an idle deadline 16,000 times
+//! the idle time or more, and at least an hour.
 //!
 //! A change must ensure that a deadline stays in four bytes, is never early, and that one that has
 //! passed stays past.

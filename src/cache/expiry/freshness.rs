@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use super::deadline::{Deadline, Now};
 
-/// The longest stale time; see [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate).
+/// The longest stale time; see
+/// [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate).
 const STALE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// The times before and after a record's expiry in which a call may reload the record, in

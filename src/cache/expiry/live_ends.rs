@@ -1,9 +1,9 @@
 //! The ends of the times to live of records that also have an idle time.
 //!
-//! A record's four bytes hold its idle deadline, which must not be extended beyond the end of its time
-//! to live. Few caches have both times, so the ends are outside of the records: four bytes for each, in
-//! blocks by the records' addresses. An end belongs to the record that is in the slot, and is stored
-//! again for the next one, so a removal leaves it as it is.
+//! A record's four bytes hold its idle deadline, which must not be extended beyond the end of its
+//! time to live. Few caches have both times, so the ends are outside of the records: four bytes for
+//! each, in blocks by the records' addresses. An end belongs to the record that is in the slot, and
+//! is stored again for the next one, so a removal leaves it as it is.
 //!
 //! A sweep of the reaper visits all records, and at its end frees the blocks in which it has found
 //! no live record with an idle deadline, and no end was stored meanwhile. A thread that is held up
@@ -140,7 +140,8 @@ mod tests {
             ends.begin();
             ends.free_unused();
             assert_eq!(ends.footprint(), 0, "{bytes}");
-            // The block of a neighbour that is inserted later has no end of a record that lost its own.
+            // The block of a neighbour that is inserted later has no end of a record that lost its
+            // own.
             ends.set(24 + 2 * bytes, Deadline::from_raw(2));
             assert_eq!(ends.get(24 + bytes), None, "{bytes}");
         }

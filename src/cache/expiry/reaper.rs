@@ -1,10 +1,10 @@
 //! The reaper: a background sweep that removes expired records and the records of dropped groups.
 //!
 //! A record has no space for the links of a timer wheel, and a wheel outside of the records would
-//! also hold timers of records that were replaced long ago. So the sweep visits all records, a part of
-//! the index at a time, on the runtime's housekeeper thread. A sweep begins when the earliest known
-//! deadline has passed: the earliest that the last sweep has seen, or that was registered since.
-//! Without deadlines there is no sweep.
+//! also hold timers of records that were replaced long ago. So the sweep visits all records, a part
+//! of the index at a time, on the runtime's housekeeper thread. A sweep begins when the earliest
+//! known deadline has passed: the earliest that the last sweep has seen, or that was registered
+//! since. Without deadlines there is no sweep.
 //!
 //! # Delay
 //!

@@ -1,4 +1,5 @@
-//! The times with which a cache is to be built: how long its entries live, and when they are reloaded.
+//! The times with which a cache is to be built: how long its entries live, and when they are
+//! reloaded.
 //!
 //! They depend on each other, so they are checked together, by [`Times::check`]; the builder's
 //! methods set them.

@@ -151,8 +151,8 @@ where
     }
 
     /// The async form of [`or_try_fill_with`](Self::or_try_fill_with): as
-    /// [`or_try_insert_with_async`](Self::or_try_insert_with_async), and also returns where the value
-    /// came from, and why the cache has rejected it, if it has.
+    /// [`or_try_insert_with_async`](Self::or_try_insert_with_async), and also returns where the
+    /// value came from, and why the cache has rejected it, if it has.
     ///
     /// ```
     /// use lowwater::cache::Origin;
@@ -183,8 +183,9 @@ where
         }
     }
 
-    /// Returns the value, or the load that this task is to run. Does not take the load's future: each
-    /// async function through which a future passes holds it twice, so loads within loads would grow.
+    /// Returns the value, or the load that this task is to run. Does not take the load's future:
+    /// each async function through which a future passes holds it twice, so loads within loads
+    /// would grow.
     #[cfg(feature = "async")]
     async fn begin_fill(mut self) -> BegunFill<'a, K, V, S> {
         let hash = self.cache.inner.core.hash(&self.key);
@@ -315,8 +316,8 @@ where
         self.entry(key).or_try_insert_with_async(load).await
     }
 
-    /// Inserts a loaded value, unless another one was inserted meanwhile, which is younger and stays.
-    /// Returns `Loaded`, or the reason why the cache does not have the value.
+    /// Inserts a loaded value, unless another one was inserted meanwhile, which is younger and
+    /// stays. Returns `Loaded`, or the reason why the cache does not have the value.
     pub(super) fn keep_loaded(&self, key: K, value: V, hash: u64, payment: (Payer<'_>, Ttl)) -> Origin {
         match self.insert_record(key, value, hash, payment, &Expect::Vacant, None) {
             Ok(_) => Origin::Loaded,

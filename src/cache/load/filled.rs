@@ -32,10 +32,11 @@ pub enum Origin {
     Stale,
     /// This caller loaded it, and the cache has it now.
     Loaded,
-    /// Another caller loaded or inserted it at the same time, and the cache has it or has rejected it.
+    /// Another caller loaded or inserted it at the same time, and the cache has it or has rejected
+    /// it.
     Shared,
-    /// This caller loaded it, and the cache did not take it, because the entry was inserted, replaced
-    /// or removed meanwhile.
+    /// This caller loaded it, and the cache did not take it, because the entry was inserted,
+    /// replaced or removed meanwhile.
     Outrun,
     /// This caller loaded it, and the cache rejected it, for this reason. The next caller loads it
     /// again; after a reload the old value stays, if it is not past its last use.

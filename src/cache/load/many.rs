@@ -47,8 +47,8 @@ impl<K: Eq, V: Clone> ManyLookup<K, V> {
         Self { absent, places }
     }
 
-    /// Passes each absent key and its loaded value to `keep`, and returns all values in the order of
-    /// the keys.
+    /// Passes each absent key and its loaded value to `keep`, and returns all values in the order
+    /// of the keys.
     pub(in crate::cache) fn finish(self, loaded: Vec<V>, mut keep: impl FnMut(K, V) -> Origin) -> Vec<Filled<V>> {
         let (expected, got) = (self.absent.len(), loaded.len());
         assert!(expected == got, "the load of {expected} keys returned {got} values");
@@ -144,8 +144,8 @@ where
         self.get_or_fill_many(keys, load).map(values_of)
     }
 
-    /// As [`get_or_load_many`](Self::get_or_load_many), and also returns for each value where it came
-    /// from: a caller sees which values the cache has rejected, and why.
+    /// As [`get_or_load_many`](Self::get_or_load_many), and also returns for each value where it
+    /// came from: a caller sees which values the cache has rejected, and why.
     ///
     /// ```
     /// use lowwater::cache::{Origin, RejectReason};

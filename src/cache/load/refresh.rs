@@ -1,18 +1,18 @@
 //! Reloads of present entries: refresh ahead, and stale while revalidate.
 //!
-//! A call that may reload finds an entry shortly before its deadline, or stale after it, and returns
-//! its value. One of the callers becomes the leader of a load in flight for the key, as for a miss
-//! (`single_flight.rs`), and gets a [`Refresh`]: the right to reload. Others do not wait: they find the
-//! load in flight, and use the old value. A load that misses the key meanwhile follows the reload if
-//! that has begun, and otherwise takes its place.
+//! A call that may reload finds an entry shortly before its deadline, or stale after it, and
+//! returns its value. One of the callers becomes the leader of a load in flight for the key, as for
+//! a miss (`single_flight.rs`), and gets a [`Refresh`]: the right to reload. Others do not wait:
+//! they find the load in flight, and use the old value. A load that misses the key meanwhile
+//! follows the reload if that has begun, and otherwise takes its place.
 //!
 //! The record is marked when the right to reload it is given. A call that removes or replaces a
 //! marked record stops the reload, under the lock of the record's segment, because the insert of
 //! the new value checks under the same lock whether the reload was stopped. An eviction and an
 //! expiry do not stop it.
 //!
-//! A change must ensure that at most one reload of a key may still insert its value, and that a reloaded
-//! value never replaces a younger one.
+//! A change must ensure that at most one reload of a key may still insert its value, and that a
+//! reloaded value never replaces a younger one.
 
 use std::convert::Infallible;
 #[cfg(feature = "async")]
@@ -63,10 +63,10 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 ///   [`lifetime`](Self::lifetime), and is charged to the group of the old one. A function of
 ///   [`expire_after`](crate::cache::CacheBuilder::expire_after) is called with
 ///   [`ExpiryEvent::Create`](crate::cache::ExpiryEvent::Create).
-/// * **If the entry was changed meanwhile**: a value that was inserted meanwhile is younger, and stays.
-///   If a call has removed the entry ([`Cache::remove`], [`Cache::clear`], and the like), the new value
-///   is not inserted. If the entry was evicted, has expired or was dropped with its group, the new value
-///   is inserted.
+/// * **If the entry was changed meanwhile**: a value that was inserted meanwhile is younger, and
+///   stays. If a call has removed the entry ([`Cache::remove`], [`Cache::clear`], and the like),
+///   the new value is not inserted. If the entry was evicted, has expired or was dropped with its
+///   group, the new value is inserted.
 /// * **If the load fails**, panics, or is dropped, or the cache rejects the new value, the old one
 ///   stays until it expires, or until the end of its stale time. Another caller gets the right to
 ///   reload it one second after this caller did at the earliest, by the runtime's clock.
@@ -101,8 +101,8 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 /// ```
 #[must_use = "a refresh that is dropped counts as a failed reload"]
 pub struct Refresh<K, V, S = DefaultHashBuilder> {
-    // Dropped before the handle on the cache, whose drop may wait for callbacks: followers wait for the
-    // leader.
+    // Dropped before the handle on the cache, whose drop may wait for callbacks: followers wait for
+    // the leader.
     leader: Leader<K, V>,
     cache: Cache<K, V, S>,
     hash: u64,
@@ -136,17 +136,17 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Returns the value of `key` as [`get`](Self::get) does, also if it is stale, and to one of the
-    /// callers the right to reload it, if it is due: see [`Refresh`]. Waits for no load.
+    /// Returns the value of `key` as [`get`](Self::get) does, also if it is stale, and to one of
+    /// the callers the right to reload it, if it is due: see [`Refresh`]. Waits for no load.
     ///
     /// The right is for a load on another thread, or in a task. To load in this thread or task, see
     /// [`Entry::refresh`].
     ///
     /// An entry is due when less than
-    /// [`CacheBuilder::refresh_ahead`](crate::cache::CacheBuilder::refresh_ahead) is left of its time to
-    /// live, and stale from its deadline until
-    /// [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate) has
-    /// passed.
+    /// [`CacheBuilder::refresh_ahead`](crate::cache::CacheBuilder::refresh_ahead) is left of its
+    /// time to live, and stale from its deadline until
+    /// [`CacheBuilder::stale_while_revalidate`](crate::cache::CacheBuilder::stale_while_revalidate)
+    /// has passed.
     ///
     /// ```
     /// # use lowwater::{Cache, Runtime};
@@ -174,8 +174,8 @@ where
         self.get_or_refresh_for(key, &self.inner.group)
     }
 
-    /// As [`get_or_refresh`](Self::get_or_refresh). The group `otherwise` is charged for the new value
-    /// if the entry is on no list of a group, because reclaim has isolated it.
+    /// As [`get_or_refresh`](Self::get_or_refresh). The group `otherwise` is charged for the new
+    /// value if the entry is on no list of a group, because reclaim has isolated it.
     pub(in crate::cache) fn get_or_refresh_for<Q>(&self, key: &Q, otherwise: &Memcg) -> Option<Hit<K, V, S>>
     where
         K: Clone,
@@ -191,8 +191,8 @@ where
         Some(Hit { value, is_stale: freshness == Freshness::Stale, refresh })
     }
 
-    /// Calls `f` with a live or stale record of `key`, and with whether this caller may try to reload
-    /// it. Counts a use and a hit.
+    /// Calls `f` with a live or stale record of `key`, and with whether this caller may try to
+    /// reload it. Counts a use and a hit.
     fn find_usable<Q, R>(
         &self,
         key: &Q,
@@ -221,8 +221,8 @@ where
     }
 
     /// Begins a reload of the record of `key`, unless another one is in progress or began too
-    /// recently (`retry_times.rs`), or the record has changed and is not due any more. The new value
-    /// is charged to the group `named`, or to that of the old record, or `otherwise`.
+    /// recently (`retry_times.rs`), or the record has changed and is not due any more. The new
+    /// value is charged to the group `named`, or to that of the old record, or `otherwise`.
     fn begin_refresh(
         &self,
         hash: u64,
@@ -301,7 +301,8 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets the time of the new value. By default, and with [`Lifetime::Unchanged`], the cache's own.
+    /// Sets the time of the new value. By default, and with [`Lifetime::Unchanged`], the cache's
+    /// own.
     pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
         self.ttl = lifetime.ttl().unwrap_or(self.cache.inner.ttl);
         self
@@ -359,14 +360,15 @@ where
     /// The error of `load`. Then the old value stays.
     #[cfg(feature = "async")]
     pub async fn try_load_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
-        // Not by `try_fill_with_async`: a future inside of another one makes the outer one larger, twice.
+        // Not by `try_fill_with_async`: a future inside of another one makes the outer one larger,
+        // twice.
         self.leader.begin();
         let value = super::single_flight::run_task(|| Some(self.leader.run()), load).await?;
         Ok(self.finish(value).value)
     }
 
-    /// As [`try_load_with`](Self::try_load_with), and also returns whether the cache has the new value:
-    /// [`Origin::Loaded`], [`Origin::Outrun`] if the entry was changed meanwhile, or
+    /// As [`try_load_with`](Self::try_load_with), and also returns whether the cache has the new
+    /// value: [`Origin::Loaded`], [`Origin::Outrun`] if the entry was changed meanwhile, or
     /// [`Origin::Rejected`] with the reason; then the old value stays.
     ///
     /// ```
@@ -402,8 +404,8 @@ where
         Ok(self.finish(value))
     }
 
-    /// The async form of [`try_fill_with`](Self::try_fill_with). The load runs in the task that awaits
-    /// it.
+    /// The async form of [`try_fill_with`](Self::try_fill_with). The load runs in the task that
+    /// awaits it.
     ///
     /// # Errors
     ///

@@ -198,9 +198,9 @@ impl<K, V> InflightLoads<K, V> {
         &self.0.get_or_init(Box::default).retries
     }
 
-    /// Notifies the load in flight of this hash, if there is one, that a call has removed or replaced
-    /// the record that it reloads. Called under the lock of the key's segment; takes a lock of the map,
-    /// under which only the lock of the wait-for graph is taken.
+    /// Notifies the load in flight of this hash, if there is one, that a call has removed or
+    /// replaced the record that it reloads. Called under the lock of the key's segment; takes a
+    /// lock of the map, under which only the lock of the wait-for graph is taken.
     #[cold]
     #[inline(never)]
     pub(crate) fn stop(&self, hash: u64) {
@@ -266,8 +266,8 @@ impl<K: Eq, V> InflightLoads<K, V> {
         }
     }
 
-    /// Starts a reload of the record of `key`, which has not [begun](Leader::begin); none if a load of
-    /// this hash is in flight.
+    /// Starts a reload of the record of `key`, which has not [begun](Leader::begin); none if a load
+    /// of this hash is in flight.
     pub(crate) fn start_reload(&self, hash: u64, key: K) -> Option<Leader<K, V>> {
         let loads = self.0.get_or_init(Box::default);
         let MapEntry::Vacant(slot) = loads.by_hash.entry(hash) else { return None };

@@ -477,7 +477,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Returns a recorder of ghosts for evictions from `memcg`, under a budget of `budget` bytes;
-    /// `None` if there is no memory for the tenant. Fits the ghost table to its present bound first.
+    /// `None` if there is no memory for the tenant. Fits the ghost table to its present bound
+    /// first.
     pub(crate) fn ghost_recorder<'q>(
         &'q self,
         memcg: &Memcg,

@@ -38,8 +38,8 @@ impl Tenants {
         Some(&self.parts.get()?[part].get()?[page].get()?[at])
     }
 
-    /// Returns the tenant of `memcg`, and allocates its page if there is none; `None` if there is no
-    /// memory.
+    /// Returns the tenant of `memcg`, and allocates its page if there is none; `None` if there is
+    /// no memory.
     pub(crate) fn of(&self, memcg: &Memcg) -> Option<&Tenant> {
         let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         let parts = self.parts.get_or_try_init(|| try_box(Default::default()).ok_or(())).ok()?;

@@ -30,8 +30,8 @@ where
         keys.into_iter().map(|key| self.get(key)).collect()
     }
 
-    /// See [`Cache::get_or_load_many`](crate::Cache::get_or_load_many). New entries are charged to the
-    /// tenant.
+    /// See [`Cache::get_or_load_many`](crate::Cache::get_or_load_many). New entries are charged to
+    /// the tenant.
     ///
     /// ```
     /// use lowwater::cache::TenantKey;
@@ -61,8 +61,8 @@ where
         self.get_or_fill_many(keys, load).map(values_of)
     }
 
-    /// See [`Cache::get_or_fill_many`](crate::Cache::get_or_fill_many). New entries are charged to the
-    /// tenant.
+    /// See [`Cache::get_or_fill_many`](crate::Cache::get_or_fill_many). New entries are charged to
+    /// the tenant.
     ///
     /// # Errors
     ///

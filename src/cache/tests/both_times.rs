@@ -28,7 +28,8 @@ fn cache(clock: &ManualClock, live: Duration, idle: Duration) -> Cache<u64, u64>
 
 #[test]
 fn an_unused_entry_ends_by_its_idle_time_and_a_used_one_by_its_time_to_live() {
-    // In seconds; a day, and times on both sides of 20 days, from which on deadlines are in seconds.
+    // In seconds; a day, and times on both sides of 20 days, from which on deadlines are in
+    // seconds.
     for (live, idle) in
         [(10, 4), (86_400, 3_600), (7 * 86_400, 86_400), (60 * 86_400, 86_400), (60 * 86_400, 30 * 86_400)]
     {
@@ -64,8 +65,8 @@ fn entries_end_in_the_order_of_their_deadlines() {
     cache.insert(2, 2).unwrap();
     cache.get(&1);
     clock.advance(30 * SECOND);
-    // 1 ends at 100 by its time to live; 2 at 70 by its idle time, or up to an eighth of the idle time
-    // later; 3 at 116 by its idle time, as it is used at 76.
+    // 1 ends at 100 by its time to live; 2 at 70 by its idle time, or up to an eighth of the idle
+    // time later; 3 at 116 by its idle time, as it is used at 76.
     cache.insert(3, 3).unwrap();
     cache.get(&1);
     let there = || [1, 2, 3].map(|key| cache.contains_key(&key));

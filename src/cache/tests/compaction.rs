@@ -335,8 +335,8 @@ fn large_entries_move_in_small_batches_and_huge_ones_stay() {
             // No memory is gained, so compaction is not requested for ever.
             let core = &cache.inner.core;
             core.request_compaction();
-            // Ten calls take 200 ms, in which the housekeeper, which rests for 50 ms (`QUIET`) after
-            // a pass, would have run again.
+            // Ten calls take 200 ms, in which the housekeeper, which rests for 50 ms (`QUIET`)
+            // after a pass, would have run again.
             let is_told = |_| {
                 std::thread::sleep(Duration::from_millis(20));
                 core.compact() == NextRun::WhenNotified

@@ -356,8 +356,8 @@ fn a_listener_sees_statistics_without_the_removed_entries() {
     *of_listener.lock().unwrap() = None;
 }
 
-/// All entries are used, and the reclaimer keeps nothing free: an insert finds room nevertheless, as
-/// a walk evicts regardless of uses after `SPARED_MAX` spared records.
+/// All entries are used, and the reclaimer keeps nothing free: an insert finds room nevertheless,
+/// as a walk evicts regardless of uses after `SPARED_MAX` spared records.
 #[test]
 fn a_new_key_finds_room_among_entries_that_are_all_used() {
     use crate::cache::Eviction;

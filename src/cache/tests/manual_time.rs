@@ -1,7 +1,7 @@
 //! Expiry on a clock that the test advances, by steps up to years.
 //!
-//! `jump` advances the clock without the sweeps of `advance`: as real time passes while no thread of
-//! the runtime runs.
+//! `jump` advances the clock without the sweeps of `advance`: as real time passes while no thread
+//! of the runtime runs.
 //!
 //! A change must ensure that no result depends on the real time: it only limits a wait.
 
@@ -16,8 +16,8 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Steps around the ranges of stored counts, and around half of them: the ranges are 140 minutes for
-/// idle times below 256 ms, and 49 days.
+/// Steps around the ranges of stored counts, and around half of them: the ranges are 140 minutes
+/// for idle times below 256 ms, and 49 days.
 fn steps() -> impl Iterator<Item = Duration> {
     let days = [1, 24, 25, 37, 49, 50, 62, 75, 99, 365, 5 * 365];
     let minutes = [69, 70, 100, 139, 140, 141, 210].map(|minutes| SECOND * 60 * minutes);

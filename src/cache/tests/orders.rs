@@ -1,6 +1,6 @@
 //! Each eviction order that is a published algorithm follows a plain model of it, for one tenant in
-//! a full cache: the same accesses lead to the same hits. The adaptive order has no model; two tests
-//! check which of its entries stay.
+//! a full cache: the same accesses lead to the same hits. The adaptive order has no model; two
+//! tests check which of its entries stay.
 //!
 //! The models are written for clarity. Differences that the cache has on purpose (batches,
 //! approximate ghosts) are bounded by the test.

@@ -190,8 +190,8 @@ fn a_group_being_dropped_refuses_inserts() {
     cache.entry(1).group(&tenant).insert(vec![0; 10]).unwrap();
     assert_eq!(runtime.drop_group(runtime.root()), Err(MemcgError::Root));
     assert_eq!(runtime.drop_group(&runtime.group("a").unwrap()), Err(MemcgError::HasChildren));
-    // A child keeps the group from ending before the test has checked it; none can be created if the
-    // housekeeper was faster.
+    // A child keeps the group from ending before the test has checked it; none can be created if
+    // the housekeeper was faster.
     runtime.drop_group(&tenant).unwrap();
     let child = tenant.create("child");
     if child.is_ok() && tenant.is_online() {

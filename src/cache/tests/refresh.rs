@@ -4,7 +4,8 @@
 //! Time is a `ManualClock`. A cache here has a time to live of ten seconds, is reloaded in the last
 //! three, and keeps stale entries for five.
 //!
-//! Helpers for the files of this folder. A change must ensure that no helper sleeps to let time pass.
+//! Helpers for the files of this folder. A change must ensure that no helper sleeps to let time
+//! pass.
 
 mod ages;
 mod changes;
@@ -58,8 +59,8 @@ fn ask(cache: &Numbers) -> Option<Refresh<u64, u64>> {
     cache.get_or_refresh(&1).expect("a live or stale entry").refresh
 }
 
-/// Looks the key 1 up. Returns the value, whether it is stale, and whether this caller was to reload
-/// it: then that reload ends here without a value.
+/// Looks the key 1 up. Returns the value, whether it is stale, and whether this caller was to
+/// reload it: then that reload ends here without a value.
 fn seen(cache: &Numbers) -> Option<(u64, bool, bool)> {
     cache.get_or_refresh(&1).map(|Hit { value, is_stale, refresh }| (value, is_stale, refresh.is_some()))
 }
@@ -73,8 +74,8 @@ fn evict(cache: &Numbers) {
     assert!(cache.is_empty(), "the entry was not evicted");
 }
 
-/// Inserts the value 1 for the key 1 between others, of which most are removed, so that compaction copies
-/// it.
+/// Inserts the value 1 for the key 1 between others, of which most are removed, so that compaction
+/// copies it.
 fn insert_among_others(cache: &Numbers) {
     let insert = |keys: std::ops::Range<u64>| keys.for_each(|key| assert!(cache.entry(key).forever().set(0).is_ok()));
     insert(1_000..15_000);

@@ -28,8 +28,8 @@ impl IdleQueue {
         self.by_use.push(Reverse((used, name)));
     }
 
-    /// Removes and returns the first tenant, if its time in the queue is at most `limit`. The caller
-    /// must check its last use, which may be later.
+    /// Removes and returns the first tenant, if its time in the queue is at most `limit`. The
+    /// caller must check its last use, which may be later.
     pub(super) fn pop_until(&mut self, limit: u64) -> Option<Arc<str>> {
         if self.oldest_use()? > limit {
             return None;

@@ -1,5 +1,5 @@
-//! The contender scc, its `HashCache`: a concurrent hash map with a bound, which evicts within a full
-//! bucket.
+//! The contender scc, its `HashCache`: a concurrent hash map with a bound, which evicts within a
+//! full bucket.
 //!
 //! It may be changed as the documentation of its library recommends, and in no other way.
 

@@ -1,8 +1,8 @@
 //! User space: parking_lot and the standard library.
 //!
 //! parking_lot's locks take one byte and have no poisoning. `core.rs` and `loom.rs` replace this
-//! file in the other builds. `core.rs` has no `thread` and no `Condvar`, as it has no scheduler: code
-//! that uses them is compiled only with `std` or under loom.
+//! file in the other builds. `core.rs` has no `thread` and no `Condvar`, as it has no scheduler:
+//! code that uses them is compiled only with `std` or under loom.
 //!
 //! A name that is added here and used in every build must be added to `core.rs` and `loom.rs`, with
 //! the same interface. `RawMutex` is only for `raw.rs`; `loom.rs` has a lock of its own for it.

@@ -25,9 +25,9 @@ impl HierarchicalBitmap {
         let mut on = on;
         for l in 0.. {
             if l == self.levels.len() {
-                // A level is added when a word of the level below turns empty or non-empty, and that
-                // level has more than one word. The bit of the first word need not be set: `next`
-                // reads the upper level only for words after the one it has searched.
+                // A level is added when a word of the level below turns empty or non-empty, and
+                // that level has more than one word. The bit of the first word need not be set:
+                // `next` reads the upper level only for words after the one it has searched.
                 self.levels.push(Vec::new());
             }
             let level = &mut self.levels[l];

@@ -33,8 +33,8 @@ pub(super) struct Cursor {
     link: CursorLink,
     /// The layout of the links of the list's items.
     layout: &'static LinkLayout,
-    /// The address of the cursor's links, and the reference by which neighbours refer to them; `None`
-    /// before the first insertion.
+    /// The address of the cursor's links, and the reference by which neighbours refer to them;
+    /// `None` before the first insertion.
     node: Cell<Option<LinkNode>>,
     /// The list that counts the cursor's reference; null for none (invariant 1).
     on: Cell<*const ListLruOne>,

@@ -48,8 +48,8 @@ impl Fixed {
     }
 
     /// Creates a topology of `nodes` nodes, in which `current` returns the calling thread's node. A
-    /// node that does not exist is replaced by the first one. Aborts the process if there is no memory
-    /// for the function.
+    /// node that does not exist is replaced by the first one. Aborts the process if there is no
+    /// memory for the function.
     ///
     /// # Panics
     ///

@@ -85,8 +85,8 @@ fn first_line(line: &[u8]) -> Result<Request, RequestError> {
     Ok(Request { method, path, host: None })
 }
 
-/// Returns the value of the `Host` header, without the port. Bytes that are not UTF-8 are replaced: a
-/// script may send them in any other header, and the host must be found all the same.
+/// Returns the value of the `Host` header, without the port. Bytes that are not UTF-8 are replaced:
+/// a script may send them in any other header, and the host must be found all the same.
 fn host(head: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(head);
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));

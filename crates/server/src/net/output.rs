@@ -25,8 +25,8 @@ use crate::value::Value;
 /// Output of this many bytes is written before the next command runs.
 const OUTPUT_BYTES_MAX: usize = 128 * 1024;
 
-/// Maximum number of slices in a write. The kernel accepts 1024; this many pieces of a value are 255
-/// KiB, about twice [`OUTPUT_BYTES_MAX`].
+/// Maximum number of slices in a write. The kernel accepts 1024; this many pieces of a value are
+/// 255 KiB, about twice [`OUTPUT_BYTES_MAX`].
 const SLICES_MAX: usize = 64;
 
 /// Values of up to this length are copied: sharing a value costs a reference count that all readers
@@ -113,8 +113,8 @@ impl Output {
         self.length += added;
     }
 
-    /// Adds a line with a number that is a stored value: unlike other lines, the number gets into no
-    /// log.
+    /// Adds a line with a number that is a stored value: unlike other lines, the number gets into
+    /// no log.
     pub fn stored_number(&mut self, number: u64) {
         self.text(format_args!("{number}\r\n"));
         if let Some(trace) = &mut self.trace {
@@ -277,8 +277,8 @@ fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -
     count
 }
 
-/// The end of a `VALUE` line: its numbers, each after a space, and the line end. `core::fmt` would take
-/// longer than all other work of a `get` for its line.
+/// The end of a `VALUE` line: its numbers, each after a space, and the line end. `core::fmt` would
+/// take longer than all other work of a `get` for its line.
 struct LineEnd {
     text: [u8; LINE_END_MAX],
     /// The position at which the text begins: it is put together from its end.
@@ -320,7 +320,8 @@ mod tests {
     use crate::value::item_flags::ItemFlags;
     use crate::value::piece_pool::PiecePool;
 
-    /// A writer that accepts at most `step` bytes per write, and sends nothing before it is flushed.
+    /// A writer that accepts at most `step` bytes per write, and sends nothing before it is
+    /// flushed.
     struct Slow {
         step: usize,
         held: Vec<u8>,

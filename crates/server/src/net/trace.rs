@@ -1,7 +1,7 @@
 //! A record of the reply lines of a command, for the log.
 //!
-//! It exists only while commands are logged. A change must ensure that its memory is bounded whatever
-//! a reply contains, and that no value's bytes get into the log.
+//! It exists only while commands are logged. A change must ensure that its memory is bounded
+//! whatever a reply contains, and that no value's bytes get into the log.
 
 use crate::log::SENT_BYTES_MAX;
 

@@ -62,8 +62,8 @@ pub struct MetaOptions {
 }
 
 impl MetaCommand<'_> {
-    /// Returns the exptime of a value that an `mg` or `ma` creates: that of `T` or `N`, whichever is
-    /// the later flag.
+    /// Returns the exptime of a value that an `mg` or `ma` creates: that of `T` or `N`, whichever
+    /// is the later flag.
     pub fn exptime_of_created(&self) -> Option<i64> {
         let last = self.flags.clone().filter(|flag| matches!(flag[0], b'T' | b'N')).last()?;
         if last[0] == b'T' {

@@ -105,8 +105,8 @@ struct Args {
     #[arg(short = 'F', long = "disable-flush-all", action = ArgAction::Count)]
     disable_flush: u8,
 
-    /// Refuse the commands that list keys: `stats cachedump`, `stats detail`, `lru_crawler metadump`
-    /// and `mgdump`
+    /// Refuse the commands that list keys: `stats cachedump`, `stats detail`, `lru_crawler
+    /// metadump` and `mgdump`
     #[arg(short = 'X', long = "disable-dumping", action = ArgAction::Count)]
     disable_dump: u8,
 

@@ -71,7 +71,8 @@ pub fn encode(value: &Value, left: Option<Duration>, heat: u8, to: &mut Vec<u8>)
 
 impl<'a> SavedItem<'a> {
     /// Reads the first value of `bytes`, and returns the value and the rest; `None` if the value is
-    /// incomplete, its key is longer than a stored key can be, or its serial number is out of range.
+    /// incomplete, its key is longer than a stored key can be, or its serial number is out of
+    /// range.
     pub fn decode(mut bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
             let (first, rest) = bytes.split_first_chunk()?;

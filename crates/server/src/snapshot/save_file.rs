@@ -8,9 +8,9 @@
 //!   FILE.damaged   a damaged file, after it was read
 //! ```
 //!
-//! A change must ensure that the lock is held from the start to the end of the process, that no link
-//! is followed when a file is created, that other users of the machine cannot read the values, and
-//! that FILE is complete on the disk before it replaces the previous one.
+//! A change must ensure that the lock is held from the start to the end of the process, that no
+//! link is followed when a file is created, that other users of the machine cannot read the values,
+//! and that FILE is complete on the disk before it replaces the previous one.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -40,8 +40,8 @@ pub struct NewFile {
 }
 
 impl SaveFile {
-    /// Locks the file, and checks that it can be replaced. Waits up to [`LOCK_TIME_MAX`] for another
-    /// server.
+    /// Locks the file, and checks that it can be replaced. Waits up to [`LOCK_TIME_MAX`] for
+    /// another server.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Saving all values, and loading them into a new store.
 //!
 //! The cache saves entries with their use counts ([`Meta`]), in no order; the store sorts them by
-//! count, so that the least used are written first. A change must ensure that no value is saved twice
-//! or missed because its count changes, and that a value without the memory for it is skipped and
-//! counted, and never ends the load.
+//! count, so that the least used are written first. A change must ensure that no value is saved
+//! twice or missed because its count changes, and that a value without the memory for it is skipped
+//! and counted, and never ends the load.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,9 +38,9 @@ impl Store {
     /// first, and returns the number of values. `save` runs while the cache is pinned, as for
     /// [`Cache::save`](lowwater::Cache::save).
     ///
-    /// One walk notes the hash and the use count of each value, and each value is then looked up: so
-    /// a value whose count changes meanwhile is saved once. Needs 8 bytes of memory for each value.
-    /// O(all values).
+    /// One walk notes the hash and the use count of each value, and each value is then looked up:
+    /// so a value whose count changes meanwhile is saved once. Needs 8 bytes of memory for each
+    /// value. O(all values).
     ///
     /// # Errors
     ///
@@ -61,7 +61,8 @@ impl Store {
                 // `Op::Keep` inserts nothing, so the computation cannot be rejected.
                 let _kept = self.cache.entry(hash).and_compute(|current| {
                     if let Some(there) = current.filter(|there| self.is_live(there.value())) {
-                        // A time that is rounded down to zero would mean that the value has expired.
+                        // A time that is rounded down to zero would mean that the value has
+                        // expired.
                         let left = there.time_left().map(|left| left.max(LEFT_MIN));
                         outcome = save(there.value(), left, heat);
                         saved += 1;
@@ -93,9 +94,9 @@ impl Store {
         self.item_bytes_max.get() as usize
     }
 
-    /// Loads values in this order, `away` after they were saved. Each is charged to its key's tenant,
-    /// which is created if it does not exist. If the server does not evict, a value without room is
-    /// refused. Values that are stored later get higher serial numbers.
+    /// Loads values in this order, `away` after they were saved. Each is charged to its key's
+    /// tenant, which is created if it does not exist. If the server does not evict, a value without
+    /// room is refused. Values that are stored later get higher serial numbers.
     pub fn load(&self, values: impl Iterator<Item = LoadedValue>, away: Duration) -> Loaded {
         let mut groups = std::collections::HashMap::new();
         let mut without_room = 0;

@@ -127,8 +127,8 @@ impl Tenants {
         self.with(name, Arc::clone)
     }
 
-    /// Returns the tenant of this name, and creates it if it is new; the default tenant if there is no
-    /// room for another.
+    /// Returns the tenant of this name, and creates it if it is new; the default tenant if there is
+    /// no room for another.
     pub fn named(&self, name: &[u8]) -> Arc<Tenant> {
         self.get_or_create(name).unwrap_or_else(|| Arc::clone(&self.default))
     }
@@ -223,8 +223,8 @@ impl Tenant {
     ///
     /// Without evictions, the group gets only their `low`, and an unlimited `min`: all its memory
     /// is protected, nothing is trimmed, and `max` is checked by [`has_room`](Self::has_room)
-    /// instead. A group that reaches its own `max` evicts its own values, and no protection prevents
-    /// that.
+    /// instead. A group that reaches its own `max` evicts its own values, and no protection
+    /// prevents that.
     pub fn set_limits(&self, limits: Limits) {
         // Held until the end: of two calls at the same time, all limits are set by the later one.
         let mut given = self.limits.lock();

@@ -6,8 +6,8 @@
 //! since the budget is mostly exhausted for milliseconds only.
 //!
 //! Two keys with one hash share an entry of the cache (`key_hash.rs`). A change must ensure that a
-//! value is shown to an edit, or removed by it, only if its key is the requested one; a put replaces
-//! the value of the other key, unless the new value expires at once.
+//! value is shown to an edit, or removed by it, only if its key is the requested one; a put
+//! replaces the value of the other key, unless the new value expires at once.
 
 use std::time::Duration;
 
@@ -117,7 +117,8 @@ impl Store {
         let tenant = match self.tenants.find_for_key(key) {
             Some(tenant) => tenant,
             None => {
-                // An update that stores nothing under a missing key must not create the key's tenant.
+                // An update that stores nothing under a missing key must not create the key's
+                // tenant.
                 if !self.cache.contains_key(&hash) {
                     let decided = edit(None);
                     if let (Edit::Keep | Edit::Remove, answer) = decided {

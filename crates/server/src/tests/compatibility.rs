@@ -1,7 +1,7 @@
 //! `docs/MEMCACHED.md`: how this server treats each option, command and statistic of memcached. The
 //! page is generated from `names.rs`, and each line is tried here. With the variable `BLESS` in its
-//! environment, the test writes the page. The flags of `names.rs` are tried, too; the server's README
-//! has their table.
+//! environment, the test writes the page. The flags of `names.rs` are tried, too; the server's
+//! README has their table.
 //!
 //! A change must ensure that each line of the page is tried, and not only written.
 
@@ -73,8 +73,8 @@ fn shown_as(name: &str, verdict: Verdict, names: &[(&str, Verdict)]) -> String {
     PREFIXES.iter().find(|prefix| is_pattern(prefix)).map_or_else(|| name.to_owned(), |prefix| format!("{prefix}*"))
 }
 
-/// Appends a table with one row for each verdict but `Same`, in the order in which the verdicts first
-/// occur.
+/// Appends a table with one row for each verdict but `Same`, in the order in which the verdicts
+/// first occur.
 fn table(page: &mut String, title: &str, names: impl Iterator<Item = (&'static str, Verdict)>) {
     let names: Vec<_> = names.collect();
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();

@@ -1,5 +1,5 @@
-//! `stats slabs`, `sizes`, `conns`, `cachedump`, `reset`, counts of reads that found an expired or a
-//! flushed value, and this server's `tenants`, `shrinkers` and `reclaim`.
+//! `stats slabs`, `sizes`, `conns`, `cachedump`, `reset`, counts of reads that found an expired or
+//! a flushed value, and this server's `tenants`, `shrinkers` and `reclaim`.
 //!
 //! The numbers of memcached's topics are expected by memcached's rules: tools that read its
 //! statistics must work unchanged.

@@ -5,8 +5,8 @@
 use super::*;
 use crate::counters::Counter;
 
-/// Starts a server with a listener for the tenant `shop`, and returns it with a client of all tenants
-/// and one of the shop.
+/// Starts a server with a listener for the tenant `shop`, and returns it with a client of all
+/// tenants and one of the shop.
 fn start(change: impl FnOnce(&mut Settings)) -> (TestServer, Client, Client) {
     let server = TestServer::start(|settings| {
         settings.listen.push(ListenAddress::parse("tag_shop_:127.0.0.1", 0, b':').unwrap());
@@ -196,7 +196,8 @@ fn bytes_above_the_rate_are_refused_until_they_are_paid_for() {
             other => panic!("{other}"),
         }
     }
-    // The last one was admitted when 80,000 bytes were paid for, at 51,200 a second, less the burst.
+    // The last one was admitted when 80,000 bytes were paid for, at 51,200 a second, less the
+    // burst.
     assert!(begun.elapsed() > Duration::from_millis(1_400), "{:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(60), "refused bytes are not charged");
     assert!(refused > 0);

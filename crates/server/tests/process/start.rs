@@ -80,8 +80,8 @@ fn root_can_start_the_server_as_another_user() {
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("-u: there is no user no-such-user"), "{unknown:?}");
     // The other user must be able to run the program.
     let program = std::env::temp_dir().join(format!("lowwater-server-{}", std::process::id()));
-    // Written by another process: a child of another test, forked meanwhile, would keep the file open
-    // for writing until its `exec`, and such a file cannot be executed.
+    // Written by another process: a child of another test, forked meanwhile, would keep the file
+    // open for writing until its `exec`, and such a file cannot be executed.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_lowwater-server")).arg(&program).status();
     assert!(copied.unwrap().success());
     let mut command = Command::new(&program);

@@ -112,8 +112,8 @@ impl Reclaimer {
     ///
     /// [`StartError::Thread`] if the system provides no thread; [`StartError::Nodes`] if `topology`
     /// does not match the registry's. If a thread cannot be pinned (the processors may have been
-    /// taken away), this is not an error; see [`NodeStats::pinned`]. Aborts the process if there is no
-    /// memory.
+    /// taken away), this is not an error; see [`NodeStats::pinned`]. Aborts the process if there is
+    /// no memory.
     ///
     /// # Panics
     ///

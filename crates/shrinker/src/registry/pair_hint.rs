@@ -1,5 +1,5 @@
-//! The last known slot of a pair (a shrinker and a group) in the registry's table of pairs. A caller
-//! of `MissReporter` keeps one for each group, so that a report takes no lock.
+//! The last known slot of a pair (a shrinker and a group) in the registry's table of pairs. A
+//! caller of `MissReporter` keeps one for each group, so that a report takes no lock.
 //!
 //! The slot may belong to another pair by now. `MissReporter` checks this (`Pairs::holds`); as the
 //! needy pair of `shrink_least_useful`, an outdated slot only adds another pair to the candidates.

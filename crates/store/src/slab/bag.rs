@@ -8,8 +8,8 @@
 use core::ptr::NonNull;
 use lowwater_lru_core::list::{Hook, LinkLayout, RawQueue};
 
-/// A queue of objects that no new reader can find, all of one type. Every call must pass that type's
-/// `layout`.
+/// A queue of objects that no new reader can find, all of one type. Every call must pass that
+/// type's `layout`.
 pub(super) struct Bag {
     queue: RawQueue,
     pub(super) len: u32,

@@ -101,15 +101,15 @@ unsafe impl lock_api::RawMutex for SpinLock {
 
     #[inline]
     fn lock(&self) {
-        // SAFETY: the memory is an initialized lock of the kernel (`INIT` is 0), and lives as long as
-        // `self`.
+        // SAFETY: the memory is an initialized lock of the kernel (`INIT` is 0), and lives as long
+        // as `self`.
         unsafe { _raw_spin_lock(self.0.get()) }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        // SAFETY: the memory is an initialized lock of the kernel (`INIT` is 0), and lives as long as
-        // `self`.
+        // SAFETY: the memory is an initialized lock of the kernel (`INIT` is 0), and lives as long
+        // as `self`.
         unsafe { _raw_spin_trylock(self.0.get()) != 0 }
     }
 

@@ -18,8 +18,8 @@ fn evict(tenant: &Tenant, queue: Queue, entries: u64) -> Ghost {
     tenant.on_evict(HASH, queue, entries, 0).expect("the tenant does not scan")
 }
 
-/// A walk that visits and evicts one record, of this number of uses, of a tenant with 100 records on
-/// probation and 900 in main.
+/// A walk that visits and evicts one record, of this number of uses, of a tenant with 100 records
+/// on probation and 900 in main.
 fn walk(queue: Queue, uses: u64) -> QueueWalk {
     QueueWalk { queue, visited: 1, evicted: 1, uses, probation: 100, main: 900 }
 }

@@ -206,8 +206,8 @@ fn of_many_threads_one_reloads_at_a_time_and_no_value_becomes_older() {
             });
         }
         let is_reloaded = (1..30).all(|round| {
-            // A younger value than that of a reload in progress. Every third round does not wait, so
-            // that the next insert meets such a reload.
+            // A younger value than that of a reload in progress. Every third round does not wait,
+            // so that the next insert meets such a reload.
             let value = source.fetch_add(1, Ordering::SeqCst) + 1;
             cache.insert(1, value).unwrap();
             let (before, start) = (reloads.load(Ordering::SeqCst), Instant::now());

@@ -1,5 +1,5 @@
-//! `md`: deletes a value, marks it stale, or removes its bytes. Readers see a stale value with an `X`
-//! until a client stores it again.
+//! `md`: deletes a value, marks it stale, or removes its bytes. Readers see a stale value with an
+//! `X` until a client stores it again.
 //!
 //! Of the clients that then read the stale value, exactly one wins the right to store it again
 //! (`get.rs`). So one atomic update marks the value as stale and as not won.

@@ -1,8 +1,9 @@
 //! `stats sizes`: the number of values by size, in steps of 32 bytes, by memcached's rules for the
 //! size of an item. A walk visits all values; memcached counts them only with `-o track_sizes`.
 //!
-//! A change must keep the size rules of memcached's item header, which the tests write out, and that
-//! clients cannot cause one walk after the other: one runs at a time, and its counts are reused.
+//! A change must keep the size rules of memcached's item header, which the tests write out, and
+//! that clients cannot cause one walk after the other: one runs at a time, and its counts are
+//! reused.
 
 use std::io;
 use std::sync::Arc;
@@ -33,8 +34,8 @@ pub async fn sizes(session: &mut Session) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts the values, or returns recent counts; `None` if the server is shutting down. O(values), in
-/// parts between which other connections run. Waits for other crawls.
+/// Counts the values, or returns recent counts; `None` if the server is shutting down. O(values),
+/// in parts between which other connections run. Waits for other crawls.
 async fn count(session: &Session) -> Option<Arc<SizeCounts>> {
     let server = &session.server;
     let _alone = tokio::select! {

@@ -1,6 +1,6 @@
 //! The names of memcached, and how this server treats them. They are those of memcached's source at
-//! commit 2d51e364799b of 9 July 2026: `-h` with all build options, `doc/protocol.txt`, and the names
-//! that the source prints. Names of debug builds are left out.
+//! commit 2d51e364799b of 9 July 2026: `-h` with all build options, `doc/protocol.txt`, and the
+//! names that the source prints. Names of debug builds are left out.
 //!
 //! A change must ensure that the lists have all names of that commit, and that `docs/MEMCACHED.md`,
 //! which is made of them (see `compatibility.rs`), names the same commit. Numbers in the texts are
@@ -8,8 +8,8 @@
 
 use super::Verdict::{self, Absent, Differs, NoEffect, Refused, Same, WithTls};
 
-/// Flags: name, and an example of the value if the flag takes one. Each verdict is also a row of the
-/// table in the server's README.
+/// Flags: name, and an example of the value if the flag takes one. Each verdict is also a row of
+/// the table in the server's README.
 pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
     ("-p", Some("0"), Same),
     ("-U", Some("0"), Differs("only 0, as there is no UDP")),
