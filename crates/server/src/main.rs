@@ -52,45 +52,50 @@
 //!
 //! Differences of the parser are listed in `protocol.rs`. All others:
 //!
-//! 1. `mg`, `ma`: a time in the past is shown as 0 seconds left; in memcached, it wraps to 136
-//!    years. An `ma` that sets an exptime while its number gets longer keeps the exptime; memcached
-//!    loses it. A value created by `mg`, `ma`, `append` or a growing `incr` under a key in base64
-//!    shows its key in base64; memcached shows the raw bytes, line ends included. `mg`, `gat` and
-//!    `gats` set an exptime after the read: if another client stores the value in between, the new
-//!    value gets the exptime.
-//! 2. Marking a value stale, or recording that a client won it, replaces the value, so its bytes
-//!    are needed twice for a moment. If there is no room for the second copy, no client wins, and a
-//!    value that was to be marked stale is deleted. With `-M`, an `incr` may find no room for the
-//!    same reason.
-//! 3. There is one slab class, 1. `lru_crawler` visits all values in no particular order, whether
-//!    `all`, `hash` or class 1 is given. `stats slabs` describes the memory of entries and index
-//!    (see `commands/stats/slabs.rs`). `watch fetchers` shows reads alone, `found` or `not_found`;
-//!    the `ttl` of an eviction is unknown (-1); `cfd` is the number of the connection.
-//! 4. On a connection that belongs to a tenant, commands that concern all tenants are refused:
-//!    `flush_all`, `verbosity`, `shutdown`, `watch`, `lru_crawler`, limits, `stats reset`, `stats
-//!    sizes`, and statistics of other tenants (`concerns_all` in `commands.rs`).
-//! 5. Additional commands: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
-//!    `lru_crawler mgdump`; memcached 1.6.18 answers `ERROR` to them. This server answers `ERROR`
-//!    to `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of `lru_crawler`.
-//!    `stats sizes` visits all values at most once a second, and needs no `-o track_sizes`; `stats
-//!    cachedump` lists all values in no particular order; `stats settings` has only the lines that
-//!    apply here. `version` answers `1.6.18-lowwater-` and the version of this package. A counter
-//!    of `stats items` that belongs to slabs or a segmented LRU is 0.
-//! 6. `flush_all` and `lru_crawler crawl` answer when they have completed; a `flush_all` takes
-//!    effect for all clients at once. memcached answers before, and refuses a second crawl with
-//!    `BUSY`. Dumps may be pipelined behind other commands; in memcached, a `metadump` may not.
-//! 7. Memory for a value is allocated as its bytes arrive, not when its length is announced, so a
-//!    store may fail for lack of memory in the middle of its block; the rest of the block is
-//!    discarded. Values that are still being received may take at most half the budget, and one of
-//!    them may take more. A value can be evicted while the output buffer of a client that does not
-//!    read still holds it; while the pieces of all values, evicted ones included, take more than
-//!    one and a half times the budget, no value of more than 16 KiB is stored.
-//! 8. With `-M`, a tenant's `max` bounds the bytes it stores, but evicts nothing; its `min`, `low`
-//!    and `high` have no effect. With several stores at the same time, a tenant may exceed its
-//!    `max` by one value for each thread but one.
-//! 9. If two keys have the same 64-bit hash, which is keyed at random in each process, the key
-//!    stored later replaces the other, also with `-M`, and a `delete` of one removes the other (see
-//!    `store/key_hash.rs`).
+//! * `mg`, `ma`: a time in the past is shown as 0 seconds left; in memcached, it wraps to 136
+//!   years. An `ma` that sets an exptime while its number gets longer keeps the exptime; memcached
+//!   loses it.
+//! * A value created by `mg`, `ma`, `append` or a growing `incr` under a key in base64 shows its
+//!   key in base64; memcached shows the raw bytes, line ends included.
+//! * `mg`, `gat` and `gats` set an exptime after the read: if another client stores the value in
+//!   between, the new value gets the exptime.
+//! * Marking a value stale, or recording that a client won it, replaces the value, so its bytes are
+//!   needed twice for a moment. Without room for the second copy, no client wins, and a value to be
+//!   marked stale is deleted. With `-M`, an `incr` may find no room for the same reason.
+//! * There is one slab class, 1. `lru_crawler` visits all values in no particular order, whether
+//!   `all`, `hash` or class 1 is given.
+//! * `stats slabs` describes the memory of entries and index (see `commands/stats/slabs.rs`). A
+//!   counter of `stats items` that belongs to slabs or a segmented LRU is 0.
+//! * `watch fetchers` shows reads alone, `found` or `not_found`; the `ttl` of an eviction is
+//!   unknown (-1); `cfd` is the number of the connection.
+//! * On a connection that belongs to a tenant, commands that concern all tenants are refused:
+//!   `flush_all`, `verbosity`, `shutdown`, `watch`, `lru_crawler`, limits, `stats reset`, `stats
+//!   sizes`, and statistics of other tenants (`concerns_all` in `commands.rs`).
+//! * Additional commands: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
+//!   `lru_crawler mgdump`; memcached 1.6.18 answers `ERROR` to them.
+//! * This server answers `ERROR` to `slabs`, `lru`, `extstore`, `refresh_certs` and the other
+//!   settings of `lru_crawler`. `version` answers `1.6.18-lowwater-` and the version of this
+//!   package.
+//! * `stats sizes` visits all values at most once a second, and needs no `-o track_sizes`; `stats
+//!   cachedump` lists all values in no particular order; `stats settings` has only the lines that
+//!   apply here.
+//! * `flush_all` and `lru_crawler crawl` answer when they have completed; a `flush_all` takes
+//!   effect for all clients at once. memcached answers before, and refuses a second crawl with
+//!   `BUSY`. Dumps may be pipelined behind other commands; in memcached, a `metadump` may not.
+//! * Memory for a value is allocated as its bytes arrive, not when its length is announced, so a
+//!   store may fail for lack of memory in the middle of its block; the rest of the block is
+//!   discarded.
+//! * Values that are still being received may take at most half the budget, and one of them may
+//!   take more. A value can be evicted while the output buffer of a client that does not read still
+//!   holds it.
+//! * While the pieces of all values, evicted ones included, take more than one and a half times the
+//!   budget, no value of more than 16 KiB is stored.
+//! * With `-M`, a tenant's `max` bounds the bytes it stores, but evicts nothing; its `min`, `low`
+//!   and `high` have no effect. With several stores at the same time, a tenant may exceed its `max`
+//!   by one value for each thread but one.
+//! * If two keys have the same 64-bit hash, which is keyed at random in each process, the key
+//!   stored later replaces the other, also with `-M`, and a `delete` of one removes the other (see
+//!   `store/key_hash.rs`).
 
 #![forbid(unsafe_code)]
 
