@@ -25,22 +25,25 @@ use super::retired::Retired;
 /// # Guarantees of a budget
 ///
 /// 1. The [usage](Memcg::usage) of the root, which is the sum of all charged bytes, never exceeds
-///    the budget, not for an instant. One exception: after the budget was
-///    [lowered](Self::set_budget), by a call or by a limit of the system, usage only falls until it
-///    is within the new budget. The same holds for each group and its `max`.
-/// 2. An entry that is removed from a cache is uncharged at once, and dropped after a grace period:
-///    when all readers that may have found it have left. Until then it is
-///    [retired](RuntimeStats::retired). Usage and retired bytes together never exceed the budget by
-///    more than a quarter of it, or by 16 MiB if that is more. An insert that would exceed this
-///    bound waits for readers, for [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or
-///    eight waits of 100 us, whichever is longer, and is then refused with
-///    [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). The bound holds for all caches
-///    of the runtime together. In addition there may be one entry for each thread that is
-///    inserting, 64 entries for each thread that is dropping some, and 4 KiB for each stripe of a
-///    cache: a cache of fewer than a thousand entries has one stripe, a larger cache has two per
-///    processor. Bytes that a program [charges](Self::charge) itself do not wait for readers.
-/// 3. In an [unlimited](super::RuntimeBuilder::unlimited) runtime only the `max` of groups hold, as
+///    the budget, not for an instant. The same holds for each group and its `max`.
+/// 2. An entry that is removed from a cache is uncharged at once, and
+///    [retired](RuntimeStats::retired) until all readers that may have found it have left.
+/// 3. Usage and retired bytes together never exceed the budget by more than a quarter of it, or by
+///    16 MiB if that is more. This bound holds for all caches of the runtime together.
+/// 4. In an [unlimited](super::RuntimeBuilder::unlimited) runtime only the `max` of groups hold, as
 ///    under 1.
+///
+/// One exception to 1: after a budget was [lowered](Self::set_budget), by a call or by a limit of
+/// the system, usage only falls until it is within the new budget. The same holds for a `max`.
+///
+/// An insert that would exceed the bound of 3 waits for readers, for
+/// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or eight waits of 100 us, whichever
+/// is longer, and is then refused with
+/// [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). In addition to the bound there may
+/// be one entry for each thread that is inserting, 64 entries for each thread that is dropping
+/// some, and 4 KiB for each stripe of a cache: a cache of fewer than a thousand entries has one
+/// stripe, a larger cache has two per processor. Bytes that a program [charges](Self::charge)
+/// itself do not wait for readers.
 ///
 /// Bytes are those that the weighers return. A value that a caller keeps, as a clone or in an
 /// `Arc`, stays in memory and is in neither count once its entry has been dropped, unless it is a

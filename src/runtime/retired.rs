@@ -39,7 +39,7 @@ use lowwater_store::slab::RetiredBytes;
 use parking_lot::Mutex;
 
 /// The allowance for retired bytes in addition to the budget: this, or the budget divided by
-/// `ALLOWANCE_PARTS` if that is more. A promise to users (guarantee 2 of `Runtime`,
+/// `ALLOWANCE_PARTS` if that is more. A promise to users (guarantee 3 of `Runtime`,
 /// `docs/promises/readers.md`).
 const ALLOWANCE_MIN: ByteSize = ByteSize::mib(16);
 const ALLOWANCE_PARTS: u64 = 4;
