@@ -69,9 +69,9 @@
 //!   those of caches' evictions and compactions, and the last is unsafe.
 //! * `ExtendibleIndex::assert_valid` after `remove_shown`, which leaves overflow counts too high.
 //! * `RegistryConfig`, its policies, debugfs and the flags of `Reclaim`: a runtime chooses them,
-//!   and the tests of the crate `lowwater-shrinker` compare all. `ShrinkControl::back_off`, `flags`
-//!   and `set_nr_scanned`, `Shrinker::weigh_objects`, `Isolate::arc`, `HashChains::prefetch_first`
-//!   and `Slab::drop_panics` have no step yet.
+//!   and the tests of the crate `lowwater-shrinker` compare all.
+//! * `ShrinkControl::back_off`, `flags` and `set_nr_scanned`, `Shrinker::weigh_objects`,
+//!   `Isolate::arc`, `HashChains::prefetch_first` and `Slab::drop_panics` have no step yet.
 //! * Figures, metrics and `Debug` texts: steps call them, and their tests compare the numbers.
 //! * Adapters, the server and the model of a dentry cache are tests of their own.
 

@@ -20,8 +20,8 @@
 //!   one, unless a worse one comes.
 //! - **Up late and slowly.** Each [`quiet`](PressureConfig::quiet) time without an event lowers the
 //!   level by one. At [`Calm`](Level::Calm) the ceiling rises by a sixteenth each
-//!   [`step_time`](PressureConfig::step_time). An event on the way up starts the quiet time again:
-//!   that is the hysteresis.
+//!   [`step_time`](PressureConfig::step_time).
+//! - **Hysteresis.** An event on the way up starts the quiet time again.
 //! - **Never below a floor**, so that a server that has just started can work at all.
 //!
 //! # Invariants

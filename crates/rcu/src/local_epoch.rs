@@ -21,13 +21,10 @@
 //! ```
 //!
 //! - Both sides store, then load the other's location, so each needs a full fence in between: the
-//!   reader's *light fence*, which is a compiler fence where the system has `membarrier`, and the
-//!   collection's *heavy fence*, which is `membarrier` itself
-//!   ([`heavy_fence`](super::heavy_fence)). If the heavy fence comes first, the reader no longer
-//!   finds the object. If the light fence comes first, the collection sees the local epoch. (With
-//!   `membarrier` each running reader executes a fence at some point during the heavy fence: either
-//!   before it stores its local epoch, then the first case holds; or afterwards, then the second.
-//!   So in its own code the reader needs only a compiler fence.)
+//!   reader's *light fence*, and the collection's *heavy fence*
+//!   ([`heavy_fence`](super::heavy_fence)).
+//! - If the heavy fence comes first, the reader no longer finds the object. If the light fence
+//!   comes first, the collection sees the local epoch.
 //! - A local epoch later than `s` was stored by a reader that read a global epoch later than `s`,
 //!   with an Acquire that pairs with the Release: this reader no longer finds objects that were
 //!   made unreachable before.
@@ -39,6 +36,11 @@
 //! - A third thread may run the heavy fence without the lock. The fence serves stamps before the
 //!   global epoch that this thread read first ([`before_fence`]): the load's Acquire pairs with the
 //!   Release in `advance`, so the fence comes after the object was made unreachable.
+//!
+//! Where the system has `membarrier`, that call is the heavy fence, and the light fence is a
+//! compiler fence: each running reader executes a fence at some point during the heavy fence. If
+//! this is before the reader stores its local epoch, the heavy fence comes first, otherwise the
+//! light fence.
 //!
 //! Checked by `local_epoch/tests.rs`: `an_object_is_freed_after_its_readers`,
 //! `one_heavy_fence_serves_all_earlier_stamps`,

@@ -64,9 +64,10 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 ///   [`expire_after`](crate::cache::CacheBuilder::expire_after) is called with
 ///   [`ExpiryEvent::Create`](crate::cache::ExpiryEvent::Create).
 /// * **If the entry was changed meanwhile**: a value that was inserted meanwhile is younger, and
-///   stays. If a call has removed the entry ([`Cache::remove`], [`Cache::clear`], and the like),
-///   the new value is not inserted. If the entry was evicted, has expired or was dropped with its
-///   group, the new value is inserted.
+///   stays.
+/// * **If the entry was removed meanwhile** by a call ([`Cache::remove`], [`Cache::clear`], and the
+///   like), the new value is not inserted. If the entry was evicted, has expired or was dropped
+///   with its group, the new value is inserted.
 /// * **If the load fails**, panics, or is dropped, or the cache rejects the new value, the old one
 ///   stays until it expires, or until the end of its stale time. Another caller gets the right to
 ///   reload it one second after this caller did at the earliest, by the runtime's clock.
