@@ -1,5 +1,5 @@
 //! Memory that readers hold back in all caches of a runtime has one bound, which is part of the
-//! budget's guarantee (`Runtime`, guarantee 2). In a process of its own, because a reader holds
+//! budget's guarantee (`Runtime`, guarantee 3). In a process of its own, because a reader holds
 //! back removed entries of every cache in the process.
 //!
 //! The parts run one after the other in one test. The last one leaks a reader: from then on only
