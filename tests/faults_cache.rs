@@ -152,7 +152,7 @@ fn a_weigher_with_wrong_results_leaves_exact_bytes() {
     assert_eq!((kept, refused), (2_000, 2_000));
     cache.clear();
     // The reclaimer may just have isolated one.
-    until("charged bytes are released, whatever a second call would return", || used(&runtime) == 0);
+    until("charged bytes are released without a second call", || used(&runtime) == 0);
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn the_listed_operations_do_not_regress() {
         for n in 0..FILES {
             assert!(mount.lookup(&path(n)).unwrap().is_some());
         }
-        assert_eq!(memory.lookups(), asked, "files are cached, whatever the policy for negatives");
+        assert_eq!(memory.lookups(), asked, "files are cached under every policy for negative entries");
         for n in 0..FILES {
             mount.unlink(&path(n)).unwrap();
         }

@@ -67,7 +67,7 @@ fn a_cache_that_is_leaked_stays_charged_and_gives_way() {
     std::mem::forget(blocks);
     assert!(group.usage() >= charged);
     runtime.reclaim(runtime.root(), BUDGET);
-    assert_eq!(group.usage(), group.in_stock(), "it was evicted, though nobody has a handle");
+    assert_eq!(group.usage(), group.in_stock(), "the entries of a leaked cache are evicted");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
 }
 
 #[test]
-#[cfg_attr(lowwater_epoch, ignore = "crossbeam-epoch allocates for what it remembers")]
+#[cfg_attr(lowwater_epoch, ignore = "crossbeam-epoch allocates for deferred drops")]
 fn l19_add_and_del_allocate_nothing_once_the_list_exists() {
     let tree = MemcgTree::default();
     let group = tree.root().create("group").unwrap();

@@ -64,7 +64,7 @@ fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) ->
         if !failed {
             return nth;
         }
-        assert!(lru.pairs() < 4, "what failed is not half there (L17)");
+        assert!(lru.pairs() < 4, "a failed call leaves no list incomplete (L17)");
         // 64 bytes for each list; the rest bounds the table: its head, and slots of 8 bytes.
         let paid = lru.footprint().get() - empty.get();
         assert!(paid <= lru.pairs() as u64 * (64 + 8 + 16) + 32, "{paid} bytes for {} lists", lru.pairs());

@@ -15,7 +15,7 @@ use lowwater_base::fallible;
 /// A vector behind one pointer, which is null until the vector is first filled.
 #[doc(alias = "Thin")]
 #[derive(Debug)]
-#[expect(clippy::box_collection, reason = "one word instead of three, for what hardly ever holds anything")]
+#[expect(clippy::box_collection, reason = "one word instead of three, as the vector is usually empty")]
 pub(crate) struct ThinVec<T>(Option<Box<Vec<T>>>);
 
 impl<T> ThinVec<T> {

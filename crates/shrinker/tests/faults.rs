@@ -136,7 +136,7 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
     assert_eq!((bad_registration.stats().panics, bad_registration.stats().quarantined), (1, true));
     drop(reclaimer); // Would panic if its thread had panicked.
     bad_registration.unregister().unwrap();
-    assert_eq!(bad.total(), 30, "what it holds is still its own");
+    assert_eq!(bad.total(), 30, "the quarantined shrinker keeps its objects");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_jumping_clock_breaks_only_the_time_bound() {
         assert_eq!(left, 0, "no time bounds the background");
         let _ = (registry.snapshot(), registry.survey(), registration.stats());
         while registry.drop_caches() > 0 {}
-        assert_eq!(shelf.total(), 0, "all of it can be had, whatever time it is");
+        assert_eq!(shelf.total(), 0, "every object can be freed at any time");
     }
 }
 
@@ -255,7 +255,7 @@ fn limits_below_the_usage_are_reached_in_the_background() {
         }
         reclaimer.charged(&tenant);
         until("the tenant is below its new limit", || tenant.usage() <= ByteSize::new(max));
-        assert_eq!(tenant.usage().get(), shelf.len(&tenant, N0), "what is used is what is there");
+        assert_eq!(tenant.usage().get(), shelf.len(&tenant, N0), "the usage is the number of objects");
     }
     assert_eq!(neighbour.usage(), ByteSize::new(10_000), "no other group paid");
     tenant.set_max(ByteSize::MAX);

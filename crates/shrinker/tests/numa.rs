@@ -147,7 +147,7 @@ fn said(what: &str, nodes: usize) {
 #[test]
 fn objects_are_listed_and_freed_on_the_node_of_their_memory() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
-        return println!("skipped: a sanitizer brings an allocator of its own, which keeps what is freed");
+        return println!("skipped: the allocator of a sanitizer keeps freed memory");
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = world() else { return };

@@ -113,7 +113,7 @@ fn threads_that_panic_in_walks_lose_no_items() {
         assert!(died, "round {round}");
         lru.assert_valid();
         let counted: u64 = groups.iter().map(|group| lru.count_one(group, N0)).sum();
-        assert_eq!(counted as usize, alive.load(Relaxed), "what is not counted is freed (round {round})");
+        assert_eq!(counted as usize, alive.load(Relaxed), "objects on no list are freed (round {round})");
     }
     assert!(added > alive.load(Relaxed), "some went with their walkers");
     empty(&lru, &groups);

@@ -143,7 +143,11 @@ fn nested_drops_that_waited_for_a_reader_need_little_stack() {
                 slab.assert_valid();
             } else {
                 drop(slab);
-                assert_eq!(dropped.load(Ordering::Relaxed), OBJECTS, "what has a handle is dropped with it");
+                assert_eq!(
+                    dropped.load(Ordering::Relaxed),
+                    OBJECTS,
+                    "an object with a handle is dropped with the handle"
+                );
             }
         }
     });

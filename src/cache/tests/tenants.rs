@@ -48,7 +48,7 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
             }
         }
     }
-    assert!(cache.len_of(&busy) > all * 8 / 10, "the busy tenant has what the idle one had: {}", cache.len_of(&busy));
+    assert!(cache.len_of(&busy) > all * 8 / 10, "the busy tenant got the idle tenant's bytes: {}", cache.len_of(&busy));
     assert!(cache.len_of(&idle) < all / 4, "{} of {all}", cache.len_of(&idle));
 }
 

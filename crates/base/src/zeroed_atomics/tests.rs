@@ -40,7 +40,7 @@ fn shrink_frees_the_last_words() {
         words.iter().for_each(|word| word.store(1, Ordering::Relaxed));
         let mut steps = 0;
         while words.shrink() {
-            assert_eq!(sum(&words), words.len() as u64, "what is left is as it was");
+            assert_eq!(sum(&words), words.len() as u64, "the remaining words are unchanged");
             steps += 1;
         }
         assert_eq!(words.len(), 0);

@@ -112,7 +112,7 @@ fn each_append_prefetches_one_more_item_until_the_last() {
     unsafe { list.remove(LAYOUT, things.nodes[8].at) };
     // SAFETY: the links are live and on no list, and only this test has access.
     unsafe { list.push_back(LAYOUT, things.nodes[8]) };
-    assert_eq!(prefetch_cursor(&list), None, "what was just added is near");
+    assert_eq!(prefetch_cursor(&list), None, "an item added last needs no prefetch");
     // SAFETY: only this test has access to the list.
     unsafe { list.assert_valid(LAYOUT, 10) };
 }

@@ -335,7 +335,7 @@ impl RawListLru {
                     "a shard must be of its list's group and node"
                 );
                 let mut shard = shard.lock(&guard);
-                assert!(!shard.is_dead(), "what the table holds must not be dead");
+                assert!(!shard.is_dead(), "a shard in the table is not dead");
                 shard.assert_valid();
             }
         }

@@ -26,7 +26,7 @@ pub enum MemcgError {
     #[error("not a valid group name: use 1 to {} bytes without `/`", NAME_MAX)]
     BadName,
     /// Every id is in use.
-    #[error("all group ids are in use: take groups offline, and uncharge what is still charged to dying ones")]
+    #[error("all group ids are in use: take groups offline, and uncharge the bytes of dying groups")]
     OutOfIds,
     /// The group would be more than [`DEPTH_MAX`](crate::Memcg::DEPTH_MAX) levels below the root.
     #[error("too deep: a group may be {} levels below the root", DEPTH_MAX)]

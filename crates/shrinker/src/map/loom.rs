@@ -254,7 +254,7 @@ fn round_meets_an_end() {
             map.ends().met_dying();
         }
         let is_found = at_root || at_child;
-        assert!(is_found || map.ends().overlapped(mark), "a round missed what moved, and accepts itself");
+        assert!(is_found || map.ends().overlapped(mark), "a pass missed a moved object and is conclusive");
         end.join().unwrap();
         assert!(map.is_set(tree.root(), N0, 2));
         map.shut();
@@ -267,13 +267,13 @@ fn s22_a_round_that_missed_moved_objects_is_not_conclusive() {
 }
 
 #[test]
-#[should_panic = "a round missed what moved"]
+#[should_panic = "a pass missed a moved object"]
 fn s22_fails_with_end_finishes_early() {
     with_mutant("end_finishes_early", round_meets_an_end);
 }
 
 #[test]
-#[should_panic = "a round missed what moved"]
+#[should_panic = "a pass missed a moved object"]
 fn s22_fails_with_end_begins_late() {
     with_mutant("end_begins_late", round_meets_an_end);
 }

@@ -70,7 +70,7 @@ impl<E> Default for InFlight<E> {
 #[derive(Default)]
 struct CallerSet {
     one: Option<ThreadId>,
-    #[expect(clippy::box_collection, reason = "one word instead of three, for what hardly ever happens")]
+    #[expect(clippy::box_collection, reason = "one word instead of three, as a second thread is rare")]
     more: Option<Box<Vec<ThreadId>>>,
 }
 

@@ -287,7 +287,7 @@ mod tests {
         }
         let [near, far, both] = [near, far, both].map(|tallies| tallies.utility(0, BUDGET).unwrap());
         assert!(near > far + 5 * ONE, "as many hits for a 64th of the bytes: {near} and {far}");
-        assert_eq!(near, both, "what comes later takes nothing away");
+        assert_eq!(near, both, "later hits do not lower the utility");
         assert_eq!(Tallies::default().utility(0, BUDGET), None);
     }
 
@@ -371,7 +371,7 @@ mod tests {
         tallies.counted(100, None, 1_000_000, 0);
         assert_eq!(tallies.mean(), 10_000);
         for _ in 0..100 {
-            assert!(tallies.note_fall(8, 800) <= 800, "no more than what has gone");
+            assert!(tallies.note_fall(8, 800) <= 800, "no more than the usage fell");
         }
         assert!((100..=110).contains(&tallies.mean()), "{}", tallies.mean());
         tallies.counted(100, None, 1_000_000, 0);
@@ -432,7 +432,7 @@ mod tests {
             tallies.hit(hit(BUDGET / 4), 0, BUDGET);
         }
         let both = Some(log2(420 + 8_000 * 64) - one - log2(kept + BUDGET / 4));
-        assert_eq!(tallies.utility(0, BUDGET), both, "hits add to what was kept");
+        assert_eq!(tallies.utility(0, BUDGET), both, "hits add to the bytes kept");
     }
 
     #[test]

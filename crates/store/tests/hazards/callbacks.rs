@@ -66,7 +66,11 @@ fn a_hook_may_do_anything_to_its_tree() {
         busy.kept.lock().unwrap().push(child.clone());
         let _ = child.try_charge(ByteSize::kib(3)).unwrap();
         child.offline().unwrap();
-        assert_eq!(busy.calls.load(Relaxed), 4, "of the child, and one in the other of what the hook made and ended");
+        assert_eq!(
+            busy.calls.load(Relaxed),
+            4,
+            "for the child, then nested for each group that the hook created and ended"
+        );
         // The fourth call did not end the group that it made. The hook has removed itself, so the
         // next ends do not call it.
         let [last] = &parent.children()[..] else { panic!("one is left: {:?}", parent.children()) };

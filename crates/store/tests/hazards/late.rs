@@ -41,7 +41,7 @@ fn handles_may_be_dropped_late_on_a_thread() {
             group.uncharge(ByteSize::kib(1));
         })
     });
-    at_the_end_of_a_thread("what is read without a lock", || {
+    at_the_end_of_a_thread("structures read without a lock", || {
         let (cell, index, table) = (RcuCell::new(), ExtendibleIndex::<Entry>::new(), HashChains::<Name>::new(4));
         assert!(cell.replace(None, String::from("early"), &pin()));
         let mut slots = vec![put(&index, 1)];

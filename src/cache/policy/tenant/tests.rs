@@ -202,7 +202,7 @@ fn a_tenant_without_evictions_does_not_scan() {
     let tenant = Tenant::default();
     (0..100).for_each(|_| _ = tenant.on_evict(HASH, Queue::Main, 1_000, 20_000));
     (0..1_000_000).for_each(|_| tenant.note_insert());
-    assert!(!tenant.is_scanning(), "what it inserts cannot have ghosts");
+    assert!(!tenant.is_scanning(), "without evictions, an insert cannot have a ghost");
     // Only as many unmatched evictions count as entries fit in the budget, here 20,000.
     (0..1_000_000).for_each(|_| _ = tenant.on_evict(HASH, Queue::Main, 1_000, 20_000));
     (0..30_000).for_each(|_| tenant.note_insert());

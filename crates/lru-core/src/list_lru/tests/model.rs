@@ -240,7 +240,7 @@ impl Model {
     fn populate_as_seen(&mut self, lru: &ListLru<Item>, groups: &[Memcg], mut group: usize, node: u16) {
         loop {
             let is_there = lru.is_populated(&groups[group], NodeId::new(node));
-            assert!(is_there || !self.lists.contains_key(&(group, node)), "what was there stays");
+            assert!(is_there || !self.lists.contains_key(&(group, node)), "a created list stays");
             if is_there {
                 self.lists.entry((group, node)).or_default();
             }

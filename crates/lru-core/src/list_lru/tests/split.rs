@@ -105,7 +105,7 @@ fn a_list_is_split_after_64_contended_adds_between_two_sweeps() {
     };
     assert_eq!(shards_after(63), 0);
     sweep(tree.root());
-    assert_eq!(shards_after(63), 0, "what waited before the sweep is forgotten");
+    assert_eq!(shards_after(63), 0, "a sweep resets the count of contended locks");
     assert_ne!(shards_after(1), 0);
 }
 
@@ -255,7 +255,7 @@ fn l17_a_split_without_memory_changes_nothing() {
         lru.assert_valid();
         nth += 1;
     }
-    assert_eq!(nth, 2 + lru.shards(&group, N0), "one for each shard, and two for what joins them");
+    assert_eq!(nth, 2 + lru.shards(&group, N0), "one for each shard, and two for the list of shards");
     assert!(lru.del(&it).is_some());
     group.offline().unwrap();
     drop(group);
@@ -465,7 +465,7 @@ fn l4_l9_threads_lose_no_item_during_splits_and_joins() {
     });
     lru.assert_valid();
     let left = added.into_inner() - removed.into_inner();
-    assert_eq!(lru.count_node(N0), left as u64, "L9: what came and did not go is there");
+    assert_eq!(lru.count_node(N0), left as u64, "L9: items added and not removed are listed");
     assert_eq!(items.iter().filter(|it| lru.del(it).is_some()).count(), left);
     assert_eq!(super::ids(&tree), 1, "every group ended and nothing names them");
     while sweep(tree.root()) != Swept::default() {}

@@ -60,7 +60,7 @@ fn threads_lose_no_item_during_walks_and_offlines() {
     lru.assert_valid();
     let left: u64 = (0..NODES).map(|n| lru.count_node(NodeId::new(n))).sum();
     let (added, removed) = (added.into_inner(), removed.into_inner());
-    assert_eq!(added - removed, left as usize, "L9: what came and did not go is there");
+    assert_eq!(added - removed, left as usize, "L9: items added and not removed are listed");
     let linked = items.iter().filter(|it| it.links.is_linked()).count();
     assert_eq!(linked, left as usize);
     assert!(items.iter().all(|it| Arc::strong_count(it) == 1 + usize::from(it.links.is_linked())));

@@ -332,7 +332,7 @@ fn l17_an_add_without_memory_creates_no_list() {
     let tree = MemcgTree::default();
     let group = tree.root().create("a").unwrap().create("b").unwrap();
     let lru = ListLru::<Item>::new();
-    assert_eq!(lru.count_one(&group, N0), 0, "what a thread needs once for itself is there");
+    assert_eq!(lru.count_one(&group, N0), 0, "the memory of this thread is allocated");
     let (added, refused) = fault::after(0, || lru.add(item(0), &group, N0));
     assert!(refused && matches!(added, Err(AddError::NoMemory(_))), "no ancestor has a list");
     assert_eq!(lru.pairs(), 0);

@@ -348,9 +348,9 @@ fn stock_serves_only_its_own_group_and_only_whole_charges() {
         assert_eq!(c.try_charge_exactly(b(10)), Ok(Charged::Within));
         assert_eq!((c.usage(), c.in_stock()), (b(times * 10), ByteSize::ZERO));
     }
-    assert_eq!(ab.in_stock(), b(full - 1_000), "nor does it take what another has");
+    assert_eq!(ab.in_stock(), b(full - 1_000), "another group's stock is not taken");
     a.set_max(a.usage());
-    assert_eq!(ab.try_charge_exactly(b(full - 1_000)), Ok(Charged::Within), "what is in stock makes no charge fail");
+    assert_eq!(ab.try_charge_exactly(b(full - 1_000)), Ok(Charged::Within), "bytes in stock make no charge fail");
     assert_eq!((ab.in_stock(), ab.try_charge_exactly(b(1)).unwrap_err().memcg), (ByteSize::ZERO, a));
 }
 
@@ -399,7 +399,7 @@ fn lowering_max_drains_the_stock() {
     assert_eq!((tree.in_stock(&a), a.usage()), (0, b(1_000)));
     assert_eq!(ab.try_charge(b(1)).unwrap_err().memcg, a);
     ab.uncharge(b(300));
-    assert_eq!((tree.in_stock(&a), a.usage()), (0, b(700)), "what is uncharged is not put back");
+    assert_eq!((tree.in_stock(&a), a.usage()), (0, b(700)), "uncharged bytes are not put into stock");
     assert!(!ab.try_charge_from_stock(b(1)));
     a.set_max(ByteSize::MAX);
     fill();

@@ -192,7 +192,7 @@ fn stock_meets_a_lower_max() {
         assert_eq!(tree.root().usage(), bytes, "stock is left above a max");
         assert!(!a.try_charge_from_stock(b(1)));
         a.uncharge(bytes);
-        assert_eq!(a.usage(), b(0), "what is uncharged went into stock");
+        assert_eq!(a.usage(), b(0), "uncharged bytes went into stock");
     });
 }
 

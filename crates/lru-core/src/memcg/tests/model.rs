@@ -276,7 +276,7 @@ impl Model {
         let (usage, stock) = (self.tree.root().usage(), self.tree.in_stock(&handle));
         let taken = if handle.try_charge_from_stock(ByteSize::new(bytes)) { bytes } else { 0 };
         self.group_mut(n).own += taken;
-        assert_eq!(self.tree.root().usage(), usage, "what is in stock is counted already");
+        assert_eq!(self.tree.root().usage(), usage, "bytes in stock are counted already");
         assert_eq!(self.tree.in_stock(&handle), stock - taken);
     }
 

@@ -168,7 +168,7 @@ fn a_resident_memory_near_its_maximum_is_trimmed_and_then_reduced() {
     let freed_at = state.fall.as_ref().unwrap().due.max(1);
     assert!(!state.tick(freed_at), "a second after the last trim, not before");
     assert!(state.fall.is_none());
-    assert_eq!(ceiling_after(&mut state, freed_at, Some(1_560)), 765, "what they freed is not returned yet");
+    assert_eq!(ceiling_after(&mut state, freed_at, Some(1_560)), 765, "the freed memory is not returned yet");
     assert!(state.tick(freed_at + 2 * S));
     state.trimmed(true, Duration::ZERO);
     assert_eq!(ceiling_after(&mut state, freed_at + 2 * S, Some(1_520)), 765);

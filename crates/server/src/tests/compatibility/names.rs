@@ -20,7 +20,7 @@ pub const FLAGS: &[(&str, Option<&str>, Verdict)] = &[
     ("-d", None, Differs("the working directory stays")),
     ("-r", None, NoEffect("the system sets the size of core files")),
     ("-u", Some("nobody"), Differs("only users of `/etc/passwd`")),
-    ("-m", Some("64"), Differs("bounds the values and what is kept for them")),
+    ("-m", Some("64"), Differs("bounds the values and their metadata")),
     ("-M", None, Same),
     ("-c", Some("100"), Differs("refused if the system does not allow as many file descriptors")),
     ("-k", None, Refused("memory cannot be locked")),

@@ -56,8 +56,8 @@ fn a_reader_beside_a_put() {
     let reader = thread::spawn(move || {
         let first = find(index, 2);
         assert!(matches!(first, None | Some(20)), "{first:?}");
-        assert!(first.is_none() || find(index, 2).is_some(), "what was found is still there");
-        assert_eq!(find(index, 1), Some(10), "what is there throughout is found");
+        assert!(first.is_none() || find(index, 2).is_some(), "a found object stays live");
+        assert_eq!(find(index, 1), Some(10), "a key that is never removed is found");
     });
     let mut handles = handles;
     handles.push(insert(index, 2, 20));
@@ -195,7 +195,7 @@ fn a_reader_beside_a_split() {
     let (index, [one, two, three]) = (index(), keys());
     let mut handles: Vec<_> = [insert(index, one, 10), insert(index, two, 20)].into();
     let reader = thread::spawn(move || {
-        assert_eq!(find(index, one), Some(10), "what is there throughout is found");
+        assert_eq!(find(index, one), Some(10), "a key that is never removed is found");
     });
     handles.push(insert(index, three, 30));
     reader.join().unwrap();
@@ -220,7 +220,7 @@ fn a_reader_beside_a_growth() {
     let same = |_: u64| 7;
     let mut handles: Vec<_> = [1, 2].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
     let reader = thread::spawn(move || {
-        assert_eq!(get(index, 1, &same, &pin()), Some(10), "what is there throughout is found");
+        assert_eq!(get(index, 1, &same, &pin()), Some(10), "a key that is never removed is found");
     });
     handles.push(put(index, 3, 30, &same, &pin(), |slot, _| slot).1);
     reader.join().unwrap();
@@ -254,7 +254,7 @@ fn a_reader_beside_a_move() {
     let index = index();
     let mut handles = Vec::from([insert(index, 1, 10)]);
     let reader = thread::spawn(move || {
-        assert_eq!(find(index, 1), Some(10), "what is there throughout is found");
+        assert_eq!(find(index, 1), Some(10), "a key that is never removed is found");
     });
     let guard = pin();
     let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("it was made");
@@ -333,7 +333,7 @@ fn two_lookups_beside_a_reused_way() {
         let found = get(index, 257, &same_tag, &pin());
         if found.is_some() {
             let again = get(index, 257, &same_tag, &pin());
-            assert_eq!(again, Some(20), "what was found is still there");
+            assert_eq!(again, Some(20), "a found object stays live");
         }
     });
     assert_eq!(remove(index, 1, &same_tag, &pin()), Some(10));
@@ -544,7 +544,7 @@ fn a_reader_beside_a_new_chunk() {
     let reader = thread::spawn(move || {
         let found = find(index, 2);
         assert!(matches!(found, None | Some(20)), "{found:?}");
-        assert_eq!(find(index, 1), Some(10), "what is there throughout is found");
+        assert_eq!(find(index, 1), Some(10), "a key that is never removed is found");
     });
     handles.push(insert(index, 2, 20));
     reader.join().unwrap();

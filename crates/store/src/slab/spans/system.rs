@@ -340,7 +340,7 @@ mod tests {
             let got = blocks.get(CHUNK).expect("memory");
             assert!(blocks.spare == left && got.1 != 1, "{} chunks are spare, and {left} would do", blocks.spare);
         }
-        assert_eq!(blocks.get(CHUNK).expect("memory"), out[32], "what is left is there, too");
+        assert_eq!(blocks.get(CHUNK).expect("memory"), out[32], "the unmapped chunk is allocated last");
         assert!(blocks.with_room == [NONE; 2] && blocks.mapped == 3);
         for (base, at) in out {
             // SAFETY: all chunks are allocated again, and each is returned once.

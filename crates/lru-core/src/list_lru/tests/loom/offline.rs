@@ -201,7 +201,7 @@ fn bit_beside_offline() {
     w.lru.add(item(0), &w.child, N0).unwrap();
     other.join().unwrap();
     assert_eq!(w.lru.count_one(w.tree.root(), N0), 1);
-    assert!(bits.root.load(Ordering::Relaxed), "the bit is of the group whose list it is (L10)");
+    assert!(bits.root.load(Ordering::Relaxed), "the bit of the list's group is set (L10)");
     w.end();
 }
 
@@ -288,7 +288,7 @@ fn r7_l12_a_walk_that_released_the_lock_ends_when_its_group_dies() {
         });
         assert!(shown <= 2);
         other.join().unwrap();
-        assert_eq!(w.lru.count_one(w.tree.root(), N0), 1, "what was not shown is at the parent's");
+        assert_eq!(w.lru.count_one(w.tree.root(), N0), 1, "an item that stayed is on the parent's list");
         w.end();
     });
 }

@@ -89,7 +89,7 @@ fn l13_a_walk_during_a_split_visits_an_item_once() {
             w.lru.add(item(1), &w.child, N0).unwrap();
         });
         let n = shown(&w.lru, &w.child);
-        assert!(n == 1 || n == 2, "what was there is shown once");
+        assert!(n == 1 || n == 2, "each item is shown once");
         other.join().unwrap();
         w.end();
     });
@@ -192,7 +192,7 @@ fn count_beside_end() {
     let w = split_world();
     w.lru.add(item(0), &w.child, N0).unwrap();
     let other = thread::spawn(move || w.lru.join_shards_now(&w.child, N0));
-    assert!(w.lru.count_one(&w.child, N0) <= 1, "never above what was there (L2)");
+    assert!(w.lru.count_one(&w.child, N0) <= 1, "never above the number of items (L2)");
     other.join().unwrap();
     assert_eq!(w.lru.count_one(&w.child, N0), 1);
     w.end();
