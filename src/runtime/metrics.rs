@@ -26,7 +26,7 @@ use super::published::NR_COUNTERS;
 const GROUPS_MAX: usize = 1_000;
 
 const BUDGET: Metric =
-    Metric::gauge("lowwater_budget_bytes", Unit::Bytes, "The budget that holds now, less what pressure has taken");
+    Metric::gauge("lowwater_budget_bytes", Unit::Bytes, "The budget in effect, as lowered by memory pressure");
 const USAGE: Metric = Metric::gauge("lowwater_usage_bytes", Unit::Bytes, "Bytes charged by all caches and groups");
 const RETIRED: Metric =
     Metric::gauge("lowwater_retired_bytes", Unit::Bytes, "Bytes of removed entries that are not dropped yet");
@@ -85,7 +85,7 @@ const CACHE_BYTES: Metric = Metric::gauge("lowwater_cache_bytes", Unit::Bytes, "
 const CACHE_FOOTPRINT: Metric = Metric::gauge(
     "lowwater_cache_footprint_bytes",
     Unit::Bytes,
-    "Memory that a cache has from the system, without what keys and values own",
+    "Memory of a cache from the system, without the heap memory of keys and values",
 );
 const CACHE_GAUGES: [Metric; 3] = [CACHE_ENTRIES, CACHE_BYTES, CACHE_FOOTPRINT];
 
@@ -98,7 +98,7 @@ const GROUP_USAGE: Metric = Metric::gauge(
 );
 const GROUP_LIMITS: [MetricOf<Memcg, ByteSize>; 4] = [
     (Metric::gauge("lowwater_group_min_bytes", Unit::Bytes, "The usage below which nothing is reclaimed"), Memcg::min),
-    (Metric::gauge("lowwater_group_low_bytes", Unit::Bytes, "The usage below which a group is spared"), Memcg::low),
+    (Metric::gauge("lowwater_group_low_bytes", Unit::Bytes, "The usage below which a group is protected"), Memcg::low),
     (
         Metric::gauge("lowwater_group_high_bytes", Unit::Bytes, "The usage above which a group is reclaimed"),
         Memcg::high,
