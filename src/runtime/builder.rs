@@ -69,7 +69,7 @@ pub enum RuntimeBuildError {
     #[error("the reclaimer does not start: {0}")]
     Start(#[from] StartError),
     /// The housekeeper thread does not start.
-    #[error("no thread for idle work: {0}; raise the limit on threads (ulimit -u, pids.max)")]
+    #[error("the housekeeper thread does not start: {0}; raise the limit on threads (ulimit -u, pids.max)")]
     Housekeeper(#[source] std::io::Error),
     /// A source of pressure cannot be watched.
     #[error("pressure cannot be watched: {0}")]
