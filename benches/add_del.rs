@@ -190,7 +190,7 @@ fn boxes_one_lock(threads: usize, pairs: u64) -> Duration {
         let mut movers: Vec<_> = (0..MOVERS).map(|_| Some(plain())).collect();
         for pair in 0..pairs as usize {
             let mover = &mut movers[pair % MOVERS];
-            let mut object = mover.take().expect("it was taken off before");
+            let mut object = mover.take().expect("a deleted object is back in its place");
             let address = &raw mut *object;
             ring.lock().add(object);
             // SAFETY: the object was just added, and only this thread deletes it.
@@ -211,9 +211,9 @@ fn boxes_lowwater(threads: usize, pairs: u64, groups: &[Memcg]) -> Duration {
         let mut movers: Vec<_> = (0..MOVERS).map(|_| Some(boxed())).collect();
         for pair in 0..pairs as usize {
             let mover = &mut movers[pair % MOVERS];
-            let object = mover.take().expect("it was taken off before");
+            let object = mover.take().expect("a deleted object is back in its place");
             let address = &raw const *object;
-            lru.add(object, &groups[thread], NodeId::ZERO).expect("it was taken off before");
+            lru.add(object, &groups[thread], NodeId::ZERO).expect("a deleted item is on no list");
             // SAFETY: the list owns the object, which only this thread deletes, so the address is
             // valid until `del`.
             *mover = lru.del(unsafe { &*address });
@@ -238,8 +238,8 @@ fn lowwater(lru: &ListLru<Item>, threads: usize, pairs: u64, group_of: impl Fn(u
     threads::timed(threads, |thread| {
         let (group, movers) = (group_of(thread), movers(thread));
         for item in movers.iter().cycle().take(pairs as usize) {
-            lru.add(Arc::clone(item), &group, NodeId::ZERO).expect("it was taken off before");
-            lru.del(item).expect("it was just put there");
+            lru.add(Arc::clone(item), &group, NodeId::ZERO).expect("a deleted item is on no list");
+            lru.del(item).expect("an added item is on the list");
         }
     })
 }
@@ -259,8 +259,8 @@ fn split(lru: &ListLru<Item>, group: &Memcg) {
             }
         });
         while lru.footprint() == whole {
-            lru.add(Arc::clone(&item), group, NodeId::ZERO).expect("it was taken off before");
-            lru.del(&item).expect("it was just put there");
+            lru.add(Arc::clone(&item), group, NodeId::ZERO).expect("a deleted item is on no list");
+            lru.del(&item).expect("an added item is on the list");
         }
     });
 }
@@ -296,7 +296,7 @@ fn one_lock(threads: usize, pairs: u64) -> Duration {
     threads::timed(threads, |thread| {
         for item in movers(thread).iter().cycle().take(pairs as usize) {
             list.lock().add(Arc::clone(item));
-            list.lock().del(item).expect("it was just put there");
+            list.lock().del(item).expect("an added item is on the list");
         }
     })
 }

@@ -59,7 +59,7 @@ fn empty_cache(entries: u64) -> Cache<u64, Value> {
     let entry = Cache::<u64, Value>::ENTRY_BYTES.get() + VALUE_BYTES + 16;
     let runtime = Runtime::builder().budget(ByteSize::new(entries * entry)).build().expect("a budget that is not 0");
     let builder = Cache::builder(&runtime).weigher(|_, value: &Value| ByteSize::new(value.len() as u64 + 16));
-    builder.build().expect("there are ids")
+    builder.build().expect("a shrinker id is free")
 }
 
 /// Returns keys in an order that no hardware prefetcher predicts, different for each thread.
@@ -224,7 +224,7 @@ fn tenants(criterion: &mut Criterion) {
         let mut reads = random(0).map(|number| fresh - 1 - number % (KEYS / 10));
         let before = cache.stats();
         rows.bench_function(BenchmarkId::new("get", count), |b| {
-            b.iter(|| black_box(cache.get(&reads.next().expect("it has no end"))));
+            b.iter(|| black_box(cache.get(&reads.next().expect("the iterator does not end"))));
         });
         let (hits, misses) = (cache.stats().hits - before.hits, cache.stats().misses - before.misses);
         assert!(misses <= hits / 100, "{count} tenants: {hits} hits, {misses} misses");

@@ -27,7 +27,7 @@ type Numbers = Cache<u64, u64>;
 fn cache(entries: u64) -> Numbers {
     let budget = ByteSize::new(Numbers::ENTRY_BYTES.get() * entries);
     let runtime = Runtime::builder().budget(budget).build().expect("a budget that is not 0");
-    Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().expect("there are ids")
+    Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().expect("a shrinker id is free")
 }
 
 /// Returns the key of a number: no hardware prefetcher predicts the keys of successive numbers.
@@ -38,7 +38,8 @@ fn key(n: u64) -> u64 {
 /// Returns the resident bytes, on a system with pages of 4 KiB.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux reports the resident pages");
-    pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("the second number") * 4096
+    pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("statm has a second number")
+        * 4096
 }
 
 fn fill(cache: &Numbers, keys: std::ops::Range<u64>) {

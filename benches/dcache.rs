@@ -37,7 +37,7 @@ const NEGATIVES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
 fn cached(fixture: &Fixture, paths: &[Vec<u8>]) {
     for path in paths {
-        fixture.memory.create_path(path, Kind::File).expect("the path is one");
+        fixture.memory.create_path(path, Kind::File).expect("the path is valid");
         // The second lookup sets the referenced flag, which later ones find set.
         for _ in 0..2 {
             drop(fixture.mount.lookup(path).expect("memory does not fail"));

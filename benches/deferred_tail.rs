@@ -61,7 +61,7 @@ impl World {
     fn new(policy: Arc<dyn Policy>) -> Self {
         let tree = MemcgTree::default();
         let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(policy));
-        let prepared = registry.builder("inodes").batch(BATCH).alloc().expect("there are ids");
+        let prepared = registry.builder("inodes").batch(BATCH).alloc().expect("a shrinker id is free");
         prepared.occupancy().occupied(tree.root(), NodeId::ZERO);
         Self { registration: prepared.register(Arc::new(Inodes)), registry, tree }
     }

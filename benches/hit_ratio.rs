@@ -75,15 +75,18 @@ fn keys_of(trace: &Path) -> std::io::Result<Vec<u64>> {
     if bytes.len() % 8 != 0 {
         return Err(std::io::Error::other(format!("{} bytes are not a whole number of 8-byte keys", bytes.len())));
     }
-    Ok(bytes.chunks_exact(8).map(|key| u64::from_le_bytes(key.try_into().expect("chunks of 8"))).collect())
+    Ok(bytes.chunks_exact(8).map(|key| u64::from_le_bytes(key.try_into().expect("a chunk has 8 bytes"))).collect())
 }
 
 fn hit_percent(keys: &[u64], entries: u64, order: Eviction) -> f64 {
     let budget = ByteSize::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get());
     let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     let runtime = Runtime::builder().budget(budget).watermarks(at_the_limit).build().expect("a budget and a thread");
-    let cache =
-        Cache::<u64, u64>::builder(&runtime).eviction(order).weigher(|_, _| ByteSize::ZERO).build().expect("an id");
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .eviction(order)
+        .weigher(|_, _| ByteSize::ZERO)
+        .build()
+        .expect("a shrinker id is free");
     for key in keys {
         if cache.get(key).is_none() {
             // An insert that is refused for lack of room counts as the miss that it was.

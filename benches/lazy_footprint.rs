@@ -49,7 +49,7 @@ fn lazy(n: u32) -> [u64; 2] {
     }
     let during = bytes();
     for group in groups {
-        group.offline().expect("it is online and has no children");
+        group.offline().expect("the group is online and has no children");
     }
     [during, bytes()]
 }
@@ -68,7 +68,7 @@ fn eager(n: u32) -> [u64; 2] {
     }
     let during = bytes();
     for group in groups {
-        group.offline().expect("it is online and has no children");
+        group.offline().expect("the group is online and has no children");
     }
     [during, bytes()]
 }

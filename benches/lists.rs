@@ -56,9 +56,9 @@ fn add_del(rows: &mut BenchmarkGroup<'_, WallTime>, value: usize, places: &[(Mem
     let mut turns = places.iter().cycle();
     rows.bench_function(BenchmarkId::new("lowwater", value), |b| {
         b.iter(|| {
-            let (group, node) = turns.next().expect("it has no end");
-            lru.add(Arc::clone(&moved), group, *node).expect("it was taken off before");
-            lru.del(&moved).expect("it was just put there");
+            let (group, node) = turns.next().expect("a cycle does not end");
+            lru.add(Arc::clone(&moved), group, *node).expect("a deleted item is on no list");
+            lru.del(&moved).expect("an added item is on the list");
         });
     });
 }

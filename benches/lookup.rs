@@ -23,7 +23,7 @@ fn main() {
         "lookup of a path of 3 names, all cached, one thread (least of {ROUNDS} x {LOOKUPS}, ns on the processor)"
     );
     let fixture = Fixture::new(1 << 16, Box::new(Unbounded));
-    fixture.memory.create_path(b"/usr/include/stdio.h", Kind::File).expect("the path is one");
+    fixture.memory.create_path(b"/usr/include/stdio.h", Kind::File).expect("the path is valid");
     let positive = &b"/usr/include/stdio.h"[..];
     let negative = &b"/usr/include/stdio.hpp"[..];
     for (what, path) in [("positive", positive), ("negative", negative)] {
@@ -69,9 +69,9 @@ fn watch(negatives: u64) {
     // Wall-clock time: a watch is too short for the resolution of the processor-time clock.
     let us = least(ROUNDS, || {
         let begun = Instant::now();
-        black_box(fixture.mount.watch(b"/d").expect("the directory is there"));
+        black_box(fixture.mount.watch(b"/d").expect("the directory exists"));
         begun.elapsed().as_secs_f64() * 1e6
     });
-    let visited = fixture.mount.watch(b"/d").expect("the directory is there").visited();
+    let visited = fixture.mount.watch(b"/d").expect("the directory exists").visited();
     println!("a watch on a directory with {visited} positives and {negatives} negatives: {us:.1} us");
 }

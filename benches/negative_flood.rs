@@ -74,7 +74,7 @@ fn main() {
                     making += ns_each(count, || make(&fixture, &names));
                     removing += ns_each(count, || {
                         for name in &names {
-                            fixture.mount.unlink(name).expect("the name was made");
+                            fixture.mount.unlink(name).expect("the name was created");
                         }
                     });
                 }

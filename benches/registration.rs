@@ -35,7 +35,11 @@ impl Shrinker for Empty {
 }
 
 fn register(registry: &Registry, shrinker: &Arc<Empty>) -> Registration {
-    registry.builder("bench").alloc().expect("there are ids").register(Arc::clone(shrinker) as Arc<dyn Shrinker>)
+    registry
+        .builder("bench")
+        .alloc()
+        .expect("a shrinker id is free")
+        .register(Arc::clone(shrinker) as Arc<dyn Shrinker>)
 }
 
 fn live(registry: &Registry, shrinker: &Arc<Empty>) {

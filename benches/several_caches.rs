@@ -228,12 +228,12 @@ fn run_all(mixes: &[Mix], choices: Choices) -> Vec<Outcome> {
                     if choices.verbose {
                         print_one(&outcome);
                     }
-                    outcomes.lock().expect("no thread panics with it").push(outcome);
+                    outcomes.lock().expect("no thread panics with the lock held").push(outcome);
                 }
             });
         }
     });
-    outcomes.into_inner().expect("no thread panics with it")
+    outcomes.into_inner().expect("no thread panics with the lock held")
 }
 
 fn runtime(entries: u64) -> Runtime {
@@ -247,7 +247,7 @@ fn runtime(entries: u64) -> Runtime {
 fn cache(runtime: &Runtime, order: Eviction, size: u64, cost: u64) -> Cache<u64, u64> {
     let more = ByteSize::new((size - 1) * Cache::<u64, u64>::ENTRY_BYTES.get());
     let builder = Cache::builder(runtime).eviction(order).weigher(move |_: &u64, _: &u64| more);
-    builder.recreation_cost(move |_, _| cost).build().expect("the default choices")
+    builder.recreation_cost(move |_, _| cost).build().expect("the default choices are valid")
 }
 
 fn ask(cache: &Cache<u64, u64>, key: u64) -> bool {
@@ -280,7 +280,7 @@ fn outcome_of(mix: &Mix, order: Eviction) -> Outcome {
     let cache = builder
         .weigher(move |key, _| ByteSize::new((sizes[(key >> 48) as usize] - 1) * unit))
         .build()
-        .expect("the default choices");
+        .expect("the default choices are valid");
     for (at, key) in &mix.requests {
         let hit = ask(&cache, (*at as u64) << 48 | key);
         count(&mut tallies[1], *at, hit);

@@ -80,7 +80,7 @@ fn world(groups: usize, caches: usize, live: usize, nodes: usize) -> World {
     let registry = Registry::new(&tree, nodes);
     let (pools, registrations): (Vec<_>, _) = (0..caches)
         .map(|n| {
-            let prepared = registry.builder(&n.to_string()).alloc().expect("there are ids");
+            let prepared = registry.builder(&n.to_string()).alloc().expect("a shrinker id is free");
             let pool = Arc::new(Pool(ListLru::with_occupancy(prepared.occupancy())));
             (Arc::clone(&pool), prepared.register(pool))
         })
@@ -154,8 +154,8 @@ fn fill_and_empty(world: &World, thread: usize, times: u64) {
     let item = Arc::new(Item { links: Links::new() });
     let lists = world.pools.iter().skip(LIVE).cycle();
     for (pool, group) in lists.zip(world.groups.iter().skip(thread).step_by(64).cycle()).take(times as usize) {
-        pool.0.add(Arc::clone(&item), group, NodeId::ZERO).expect("it is on no list");
-        pool.0.del(&item).expect("it was just put there");
+        pool.0.add(Arc::clone(&item), group, NodeId::ZERO).expect("a deleted item is on no list");
+        pool.0.del(&item).expect("an added item is on the list");
     }
 }
 

@@ -184,7 +184,8 @@ impl Inodes {
                         inode
                     })
                     .collect();
-                missing -= self.list.add_batch(&mut new, memcg, NodeId::ZERO).expect("there is memory for one list");
+                missing -=
+                    self.list.add_batch(&mut new, memcg, NodeId::ZERO).expect("memory for one list is available");
             }
             self.slab.put_back(free);
         }
@@ -218,7 +219,7 @@ impl Shrinker for Inodes {
                 if !self.bare {
                     std::hint::black_box(inode.checksum());
                 }
-                free.push(inode).expect("it was taken off its list");
+                free.push(inode).expect("the inode was taken off its list");
             }
             if hold > 0 {
                 break;

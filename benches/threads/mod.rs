@@ -49,8 +49,8 @@ pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
         let running: Vec<_> = (0..threads).map(|number| scope.spawn(move || run(number))).collect();
         running.into_iter().map(|thread| thread.join().expect("a bench's thread does not panic")).collect()
     });
-    let begin = spans.iter().map(|span| span.0).min().expect("there is a thread");
-    spans.iter().map(|span| span.1).max().expect("there is a thread") - begin
+    let begin = spans.iter().map(|span| span.0).min().expect("at least one thread was timed");
+    spans.iter().map(|span| span.1).max().expect("at least one thread was timed") - begin
 }
 
 /// Prints how long two threads without shared state take, relative to one. Near 1.0 there are two
@@ -62,7 +62,7 @@ pub fn print_control() {
             x = black_box(x).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
     };
-    let best = |threads| (0..3).map(|_| timed(threads, spin)).min().expect("three were timed");
+    let best = |threads| (0..3).map(|_| timed(threads, spin)).min().expect("three runs were timed");
     let ratio = best(2).as_secs_f64() / best(1).as_secs_f64();
     let verdict = if ratio < 1.2 { "two cores are there" } else { "NOT two cores: rows with 2 threads say nothing" };
     println!("control: two spinning threads take {ratio:.2} times as long as one: {verdict}");

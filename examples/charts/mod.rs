@@ -45,7 +45,7 @@ fn width_of(text: &str, size: i32) -> i32 {
 fn lines_of(text: &str, size: i32, width: i32) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is a first line");
+        let line = lines.last_mut().expect("the vector has a first line");
         if line.is_empty() {
             line.push_str(word);
         } else if width_of(line, size) + width_of(word, size) + size <= width {

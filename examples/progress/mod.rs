@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Returns a bar of this many steps. Hidden if `is_quiet`, or if stderr is no terminal.
 pub fn bar(steps: u64, is_quiet: bool) -> ProgressBar {
     let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new(steps) };
-    bar.set_style(ProgressStyle::with_template("{bar:40} {elapsed} {msg}").expect("the template is one"));
+    bar.set_style(ProgressStyle::with_template("{bar:40} {elapsed} {msg}").expect("the template is valid"));
     if !bar.is_hidden() {
         bar.enable_steady_tick(TICK);
     }

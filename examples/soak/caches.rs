@@ -37,7 +37,7 @@ impl Caches {
         let runtime = Runtime::builder().budget(BUDGET).pressure(pressure).topology(Arc::new(Fixed::new(2)));
         let runtime = runtime.build().expect("a budget and three threads");
         let cache = Cache::<u64, Box<[u8]>>::builder(&runtime).weigher(|_, v| ByteSize::new(v.len() as u64));
-        let cache = cache.build().expect("one shrinker");
+        let cache = cache.build().expect("a shrinker id is free");
         Self { runtime, cache }
     }
 
@@ -86,7 +86,7 @@ impl Caches {
                 return;
             }
             due = Instant::now() + Duration::from_millis(100 + random.of(400));
-            let pressure = self.runtime.pressure().expect("it was asked for");
+            let pressure = self.runtime.pressure().expect("pressure is monitored");
             match random.of(10) {
                 0 => pressure.raise(Level::Critical),
                 1 | 2 => pressure.raise(Level::Medium),
@@ -125,7 +125,7 @@ impl Caches {
         self.cache.clear();
         for tenant in 0..TENANTS {
             if let Some(group) = self.runtime.find_group(&format!("tenant/{tenant}")) {
-                self.runtime.end_group(&group).expect("it has no children");
+                self.runtime.end_group(&group).expect("the group has no children");
             }
         }
         let start = Instant::now();

@@ -59,7 +59,7 @@ impl Shelf {
     }
 
     fn list(&self) -> &ListLru<Item> {
-        self.0.get().expect("set when it was made")
+        self.0.get().expect("the list is set at creation")
     }
 }
 
@@ -171,7 +171,7 @@ impl Lists {
             } else if !there.is_empty() {
                 let (shelf, registration) = there.swap_remove(random.of(there.len() as u64) as usize);
                 shelf.list().assert_valid();
-                registration.unregister().map_err(|(why, _)| why).expect("this is no callback");
+                registration.unregister().map_err(|(why, _)| why).expect("the call is not in a callback");
             }
             for (shelf, _) in &there {
                 // Also for the shrinkers of the other registry: a list accepts groups of any tree,

@@ -38,9 +38,9 @@ impl Names {
         let memory = Arc::new(Memory::new());
         for n in 0..DIRECTORIES * FILES {
             let path = format!("/{}/{}", n % DIRECTORIES, n / DIRECTORIES);
-            memory.create_path(path.as_bytes(), Kind::File).expect("a tree in memory");
+            memory.create_path(path.as_bytes(), Kind::File).expect("memory does not fail");
         }
-        let mount = dcache.mount(memory, &registry, tree.root()).expect("its root is there");
+        let mount = dcache.mount(memory, &registry, tree.root()).expect("the backend has a root");
         Self { mount, dcache, registry, _tree: tree }
     }
 

@@ -40,7 +40,7 @@ impl Served {
         command.args(["-p", "0", "-t", "2", "-m", &MEGABYTES.to_string()]).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|why| format!("{}: {why}", path.display()))?;
         let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut out = BufReader::new(child.stdout.take().expect("the output is piped"));
         let _ = out.read_line(&mut line);
         let port = line.trim().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let Some(port) = port else {
@@ -79,7 +79,7 @@ impl Served {
             left -= 1;
             if left == 0 {
                 left = 200 + random.of(2_000);
-                client = Client::connect(self.port).expect("there is room for two");
+                client = Client::connect(self.port).expect("the server has room for two clients");
             }
             let key = format!("t{}:{}", random.of(8), random.of(20_000));
             let len = random.of(2_000) as usize;
@@ -138,7 +138,7 @@ impl Client {
     }
 
     fn send(&mut self, text: &str) {
-        self.stream.write_all(text.as_bytes()).expect("the server takes it");
+        self.stream.write_all(text.as_bytes()).expect("the server reads the request");
     }
 
     fn line(&mut self) -> String {

@@ -32,7 +32,7 @@ pub fn check(data: &[u8]) {
         _ => builder.policy(Probation::default()),
     };
     let dcache = builder.build();
-    let mount = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).expect("its root is there");
+    let mount = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).expect("the backend has a root");
     let mut paths = Paths::new();
     let mut feed = data.iter().copied();
     while step(&mut feed, &mount, &registry, &mut paths).is_some() {
@@ -110,7 +110,7 @@ fn step(feed: &mut impl Iterator<Item = u8>, mount: &Mount, registry: &Registry,
             if may {
                 let moved: Vec<_> = paths.keys().filter(|path| path.starts_with(&at)).cloned().collect();
                 for from in moved {
-                    let kind = paths.remove(&from).expect("just seen");
+                    let kind = paths.remove(&from).expect("the path was just seen");
                     paths.insert([&to, &from[at.len()..]].concat(), kind);
                 }
             }

@@ -110,7 +110,7 @@ fn step(
         }
         2 => {
             let node = NodeId::new(feed.byte()? as u16 % NODES);
-            drop(lru.prepare(&groups[group], node).expect("there is memory"));
+            drop(lru.prepare(&groups[group], node).expect("memory is available"));
         }
         3..=5 => {
             let (item, node) = (feed.byte()? % ITEMS, feed.byte()? as u16 % NODES);
@@ -143,7 +143,7 @@ fn walk(feed: &mut Feed<'_>, lru: &ListLru<Item>, memcg: &Memcg, group: usize, m
     let (mut kept, mut rotated, mut gone) = (VecDeque::new(), VecDeque::new(), Vec::new());
     let verdict = |turn: usize| verdicts >> (2 * (turn % 4)) & 3;
     for turn in 0..shown {
-        let item = list.pop_front().expect("so many are there");
+        let item = list.pop_front().expect("the list has as many items");
         match verdict(turn) {
             0 => gone.push(item),
             1 => rotated.push_back(item),

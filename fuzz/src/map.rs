@@ -33,7 +33,7 @@ struct Shelf {
 
 impl Shelf {
     fn list(&self) -> &ListLru<Item> {
-        self.list.get().expect("set when it was made")
+        self.list.get().expect("the list is set at creation")
     }
 
     fn len(&self) -> u64 {
@@ -92,7 +92,7 @@ impl World {
             2 if self.shelves.len() < SHELVES_MAX => self.register(feed.next()?),
             3 if !self.shelves.is_empty() => {
                 let (_, registration) = self.shelves.swap_remove(feed.next()? % self.shelves.len());
-                registration.unregister().map_err(|(why, _)| why).expect("this is no callback");
+                registration.unregister().map_err(|(why, _)| why).expect("the call is not in a callback");
             }
             4..=6 if !self.shelves.is_empty() => {
                 let (shelf, _) = &self.shelves[feed.next()? % self.shelves.len()];
@@ -102,7 +102,7 @@ impl World {
                         .list()
                         .add(Arc::new(Item(Links::new())), &group, node)
                         .map_err(drop)
-                        .expect("there is memory");
+                        .expect("memory is available");
                 }
             }
             7 => self.pass(&group, feed)?,

@@ -71,7 +71,7 @@ fn cache_of(budget: ByteSize) -> Cache<u64, Vec<u8>> {
     Cache::<u64, Vec<u8>>::builder(&runtime)
         .weigher(|_, v| ByteSize::new(v.capacity() as u64))
         .build()
-        .expect("one shrinker")
+        .expect("a shrinker id is free")
 }
 
 fn entry_bytes() -> u64 {

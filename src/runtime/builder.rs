@@ -136,7 +136,7 @@ impl RuntimeBuilder {
     /// use lowwater::{ByteSize, Runtime};
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::gib(1)).auto_pressure(true).build()?;
-    /// let pressure = runtime.stats().pressure.expect("it is watched");
+    /// let pressure = runtime.stats().pressure.expect("pressure is monitored");
     /// for source in &pressure.sources {
     ///     println!("watching {}", source.file);
     /// }
@@ -260,8 +260,8 @@ impl RuntimeBuilder {
     ///
     /// # if cfg!(target_os = "linux") {
     /// let runtime = Runtime::builder().resident_max(ByteSize::gib(1)).build()?;
-    /// let pressure = runtime.stats().pressure.expect("it is watched");
-    /// println!("{:#} of 1 GiB", pressure.resident.expect("it has a maximum").usage);
+    /// let pressure = runtime.stats().pressure.expect("pressure is monitored");
+    /// println!("{:#} of 1 GiB", pressure.resident.expect("a resident maximum is set").usage);
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

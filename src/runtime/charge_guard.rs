@@ -29,7 +29,7 @@ use super::handle::Runtime;
 /// let mut charge = runtime.charge_guard(&group, ByteSize::kib(64))?;
 /// let buffer = vec![0_u8; 64 << 10];
 /// charge.resize(&runtime, ByteSize::kib(96))?;
-/// let body = charge.split(ByteSize::kib(32)).expect("96 KiB are more");
+/// let body = charge.split(ByteSize::kib(32)).expect("the guard holds 96 KiB");
 /// assert_eq!((charge.bytes(), body.bytes()), (ByteSize::kib(64), ByteSize::kib(32)));
 ///
 /// drop((buffer, charge));

@@ -215,7 +215,7 @@ impl Runtime {
     /// let runtime = Runtime::builder().budget(ByteSize::mib(64)).pressure(PressureConfig::default()).build()?;
     /// // Another process needs memory: a quarter of the usage is reclaimed, and the budget stays
     /// // lower for a while.
-    /// runtime.pressure().expect("it was asked for").raise(Level::Critical);
+    /// runtime.pressure().expect("pressure is monitored").raise(Level::Critical);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pressure(&self) -> Option<&Monitor> {

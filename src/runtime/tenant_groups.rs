@@ -288,7 +288,7 @@ impl TenantGroups {
         match self.runtime.drop_group(&tenant.group) {
             // `AlreadyDying`: the program has dropped it, or has ended it.
             Ok(()) | Err(MemcgError::AlreadyDying) => {
-                let ended = tenants.remove(&*name).expect("found above").group;
+                let ended = tenants.remove(&*name).expect("the tenant was found above").group;
                 drop(tenants);
                 let is_ending = ended.is_online();
                 if is_ending {

@@ -63,8 +63,8 @@ pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Took {
         // The threads read the clock themselves, because this thread may be scheduled late.
         let joined = running.into_iter().map(|thread| thread.join().expect("a measured thread does not panic"));
         let spans: Vec<(Instant, Instant)> = joined.collect();
-        let begin = spans.iter().map(|span| span.0).min().expect("there is a thread");
-        let end = spans.iter().map(|span| span.1).max().expect("there is a thread");
+        let begin = spans.iter().map(|span| span.0).min().expect("at least one thread was timed");
+        let end = spans.iter().map(|span| span.1).max().expect("at least one thread was timed");
         Took { wall: end - begin, cpu: cpu_time() - before }
     })
 }
@@ -95,7 +95,7 @@ pub fn control(threads_max: usize) -> Control {
             x = black_box(x).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
     };
-    let best = |threads| (0..3).map(|_| timed(threads, spin).wall).min().expect("three were timed");
+    let best = |threads| (0..3).map(|_| timed(threads, spin).wall).min().expect("three runs were timed");
     let processors = processors().len();
     let threads = threads_max.min(processors).max(2);
     Control { processors, threads, ratio: best(threads).as_secs_f64() / best(1).as_secs_f64() }

@@ -38,7 +38,7 @@ use core::ptr::{self, NonNull};
 /// use lowwater_base::compact_bytes::{CompactBytes, Kept};
 /// use std::sync::Arc;
 ///
-/// let short = CompactBytes::<Vec<u64>>::own(Box::from(*b"a few bytes"), 7).expect("not too long");
+/// let short = CompactBytes::<Vec<u64>>::own(Box::from(*b"a few bytes"), 7).expect("the bytes fit");
 /// let long = CompactBytes::share(Arc::new(vec![0_u64; 100_000]), 8);
 /// assert_eq!(size_of_val(&short), 12);
 /// for value in [short, long] {

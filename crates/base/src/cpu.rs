@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_thread_bound_to_a_processor_finds_that_one_alone() {
         use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
-        let all = sched_getaffinity(None).expect("a thread may read its own");
+        let all = sched_getaffinity(None).expect("a thread may read its own affinity");
         let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
         assert_eq!(allowed(), own.len());
         for cpu in own {
@@ -118,7 +118,7 @@ mod tests {
             let bound = std::thread::spawn(move || {
                 let mut one = CpuSet::new();
                 one.set(cpu);
-                sched_setaffinity(None, &one).expect("it is one of the allowed ones");
+                sched_setaffinity(None, &one).expect("the processor is in the allowed set");
                 (current(), hint(), allowed(), count())
             });
             assert_eq!(bound.join().expect("no panic"), (Some(cpu), cpu, 1, 1));

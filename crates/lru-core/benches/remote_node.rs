@@ -66,7 +66,7 @@ mod linux {
         let (group, lists) = (tree.root(), ListLru::<Object>::new());
         let begin = Instant::now();
         for object in objects {
-            lists.add(black_box(object), group, node).expect("it is on no list, and there is memory");
+            lists.add(black_box(object), group, node).expect("the object is on no list, and memory is available");
         }
         let added = begin.elapsed();
         let begin = Instant::now();

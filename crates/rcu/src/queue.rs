@@ -136,7 +136,7 @@ impl Queue {
     ///
     /// The queue has a kind, `object` is of this kind, and the clause of [`Queues::push`] holds.
     unsafe fn push(&mut self, object: *mut ()) {
-        let kind = self.kind.expect("`of` sets it");
+        let kind = self.kind.expect("`of` sets the kind");
         // SAFETY: the object is retired and of this kind (this function's clause).
         unsafe { (kind.set_next)(object, self.first) };
         self.first = object;

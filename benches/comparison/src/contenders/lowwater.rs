@@ -58,7 +58,7 @@ impl Lowwater {
 
     fn of(runtime: Runtime) -> Self {
         let builder = Cache::<u64, u64>::builder(&runtime).hasher(hasher());
-        let cache = builder.weigher(|_, _| ByteSize::ZERO).build().expect("an id");
+        let cache = builder.weigher(|_, _| ByteSize::ZERO).build().expect("a shrinker id is free");
         Self { cache, runtime, groups: Vec::new(), bytes_per_entry: Entries::ENTRY_BYTES.get() as f64 }
     }
 }

@@ -128,5 +128,5 @@ fn keys_of(trace: &Path) -> Result<Vec<u64>, String> {
     if !keys.remainder().is_empty() || bytes.is_empty() {
         return Err(format!("{}: {} bytes are no whole number of 8-byte keys", trace.display(), bytes.len()));
     }
-    Ok(keys.map(|key| u64::from_le_bytes(key.try_into().expect("chunks of 8"))).collect())
+    Ok(keys.map(|key| u64::from_le_bytes(key.try_into().expect("a chunk has 8 bytes"))).collect())
 }

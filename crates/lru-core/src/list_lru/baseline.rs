@@ -106,7 +106,7 @@ impl<T: Linked> EagerListLru<T> {
         // an item that was added before.
         let memcg = memcg.nearest_online();
         lists.grow(memcg.id().index(), self.nodes);
-        lists.of(&memcg, node, self.nodes).expect("the lists were made just now").push_back(Item(object));
+        lists.of(&memcg, node, self.nodes).expect("the lists were created above").push_back(Item(object));
         Ok(())
     }
 
@@ -215,7 +215,7 @@ where
             let mut items = lists.of(dying, node, self.nodes).map(core::mem::take).unwrap_or_default();
             if !items.is_empty() {
                 lists.grow(parent.id().index(), self.nodes);
-                let parents = lists.of(parent, node, self.nodes).expect("the lists were made just now");
+                let parents = lists.of(parent, node, self.nodes).expect("the lists were created above");
                 // The items of the dying group become the oldest of the parent's, as in `ListLru`.
                 items.append(parents);
                 *parents = items;

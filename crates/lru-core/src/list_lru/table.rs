@@ -148,7 +148,7 @@ unsafe impl Retired for ListTable {
         // SAFETY: the table came from `try_new`, and is freed only at the end of this call (clause
         // of `free`).
         let table = unsafe { TableRef::of(table) };
-        let layout = Self::layout(table.capacity()).expect("it was allocated with this layout");
+        let layout = Self::layout(table.capacity()).expect("the table has the layout of its allocation");
         let slots = table.slots_raw().as_ptr();
         // SAFETY: no other thread has the table any more (clause of `free`).
         unsafe { ptr::drop_in_place(slots) };

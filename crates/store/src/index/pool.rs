@@ -232,7 +232,7 @@ impl PoolState {
         size_class.put(&mut self.chunks, at, segment);
         let chunk = &mut self.chunks[at as usize];
         if chunk.is_empty() {
-            let memory = chunk.memory.take().expect("a segment was in it");
+            let memory = chunk.memory.take().expect("a segment was in the chunk");
             chunk.group_link.next = core::mem::replace(&mut self.unused, at);
             self.nr -= 1;
             // SAFETY: the memory came from these spans, and no slot of the chunk is allocated.

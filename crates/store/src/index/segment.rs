@@ -43,7 +43,7 @@ unsafe impl Retired for Segment {
         // SAFETY: the caller's contract: no other code reads the segment. Its header may need a
         // drop; buckets do not.
         unsafe { this.drop_in_place() };
-        let layout = layout(class).expect("the layout with which it was allocated");
+        let layout = layout(class).expect("the segment has the layout of its allocation");
         // SAFETY: the segment was allocated by the allocator with this layout (`try_with`).
         unsafe { dealloc(this.cast(), layout) };
     }

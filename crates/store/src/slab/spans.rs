@@ -99,7 +99,7 @@ impl Spans {
             return unsafe { self.system.put(memory.base, memory.bytes, block) };
         }
         let layout =
-            Layout::from_size_align(memory.bytes, geometry.full).expect("the layout with which it was allocated");
+            Layout::from_size_align(memory.bytes, geometry.full).expect("the memory has the layout of its allocation");
         // SAFETY: it was allocated with this layout in `get`; the caller's clause: no other code
         // uses it.
         unsafe { dealloc(memory.base.as_ptr(), layout) };

@@ -245,7 +245,7 @@ fn a_large_tenants_ghost_clock_ticks_slower_and_stays_usable() {
 
 /// Counts `n` evictions from a queue of a tenant with 1,000 records. Returns the last ghost.
 fn evict_times(tenant: &Tenant, queue: Queue, n: u64) -> Ghost {
-    let ghosts = (0..n).map(|_| tenant.on_evict(HASH, queue, 1_000, 0).expect("nothing is known against it"));
+    let ghosts = (0..n).map(|_| tenant.on_evict(HASH, queue, 1_000, 0).expect("the tenant does not scan"));
     ghosts.last().expect("at least one")
 }
 
@@ -354,7 +354,7 @@ fn the_mean_charge_moves_by_an_eighth_of_the_distance() {
 fn a_forgotten_tenant_equals_a_new_one() {
     let tenant = Tenant::default();
     tenant.on_evict(HASH, Queue::Probation, 1 << 20, 1 << 30);
-    let ghost = tenant.on_evict(HASH, Queue::Main, 1 << 20, 1 << 30).expect("nothing is known against it");
+    let ghost = tenant.on_evict(HASH, Queue::Main, 1 << 20, 1 << 30).expect("the tenant does not scan");
     tenant.note_insert();
     tenant.ghost_hit(ghost, 1, true);
     tenant.note_evicted(1, 100);

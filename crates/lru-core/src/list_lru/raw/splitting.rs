@@ -113,7 +113,7 @@ impl RawListLru {
             unreachable!("a list in the state `SPLIT` has shards in the table");
         };
         let whole = TableSlot::of_one(ptr::from_ref(one).cast_mut());
-        let table = self.table(guard).expect("it was found in there");
+        let table = self.table(guard).expect("the list was found in the table");
         let late = crate::mutated!("parts_die_before_they_are_out");
         // Release: pairs with the Acquire in `sum_of_node`. A reader that finds the list in the
         // slot, which is stored with Release below, also finds the split here.

@@ -268,13 +268,13 @@ mod tests {
 
     /// The huge page advice of the mapping that begins at `base`.
     fn flags(base: NonNull<u8>) -> alloc::string::String {
-        let all = std::fs::read_to_string("/proc/self/smaps").expect("a process may look at its own");
+        let all = std::fs::read_to_string("/proc/self/smaps").expect("a process may read its own maps");
         let is_begin = |line: &&str| {
             line.split_once('-')
                 .is_some_and(|(from, _)| u64::from_str_radix(from, 16).is_ok_and(|from| from <= base.as_ptr() as u64))
         };
         let lines: Vec<_> = all.lines().collect();
-        let at = lines.iter().rposition(is_begin).expect("it is mapped");
+        let at = lines.iter().rposition(is_begin).expect("the span is mapped");
         let flags = lines[at..].iter().find_map(|line| line.strip_prefix("VmFlags:")).unwrap_or_default();
         flags.split_whitespace().filter(|flag| ["hg", "nh"].contains(flag)).collect()
     }
