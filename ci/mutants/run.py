@@ -54,7 +54,7 @@ pub fn is_on(number: u32) -> bool {
     }
     // The environment is read without allocating: some tests count allocations, or are an allocator's.
     unsafe extern "C" { fn getenv(name: *const core::ffi::c_char) -> *const core::ffi::c_char; }
-    // SAFETY: the name ends with a zero; nobody changes the environment in between.
+    // SAFETY: the name ends with a zero; no thread changes the environment in between.
     let text = unsafe { getenv(c"LOWWATER_MUTANT".as_ptr()) };
     let mut value = 0;
     if !text.is_null() {

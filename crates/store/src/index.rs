@@ -382,7 +382,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // SAFETY: the number was in the index when the caller entered its read-side section or took
         // the segment's lock, so its slot is not freed before the caller leaves.
         let object = unsafe { SharedSlab::<T>::at(number) };
-        // SAFETY: the object is live, by the same argument, and objects in an index are only
+        // SAFETY: the object is live, because its slot is not freed before the caller leaves its
+        // read-side section or releases the segment's lock; and objects in an index are only
         // borrowed shared.
         unsafe { object.as_ref() }
     }

@@ -36,7 +36,7 @@ pub(crate) fn allocations() -> isize {
 /// A grace period has passed since the request.
 #[no_mangle]
 unsafe extern "C" fn lowwater_readers_left() {
-    // SAFETY: By the safety requirements.
+    // SAFETY: A grace period has passed since the request (this function's requirement).
     unsafe { lowwater_lru_core::embedder::readers_left() }
 }
 

@@ -205,7 +205,7 @@ pub(crate) fn of(memcg: *mut c_void) -> Option<Memcg> {
 /// `memcg` is null or a control group that lives during the call.
 #[allow(dead_code)] // A module uses the parts that it needs.
 pub(crate) unsafe fn is_root(memcg: *mut c_void) -> bool {
-    // SAFETY: By the safety requirements.
+    // SAFETY: `memcg` is null or live (this function's requirement).
     unsafe { lowwater_memcg_is_root(memcg) }
 }
 

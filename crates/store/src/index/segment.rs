@@ -441,7 +441,7 @@ impl<'g> LockedSegment<'g> {
 impl Drop for LockedSegment<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the lock is held.
+        // SAFETY: this guard holds the segment's lock.
         unsafe { self.0.header().lock.unlock() };
     }
 }

@@ -95,7 +95,7 @@ unsafe impl embedder::Lock for SpinLock {}
 
 // SAFETY: the kernel's spin lock is exclusive from `_raw_spin_lock` to `_raw_spin_unlock`.
 unsafe impl lock_api::RawMutex for SpinLock {
-    // SAFETY: all bytes may be zero.
+    // SAFETY: zeroed bytes are an unlocked spin lock.
     const INIT: Self = Self(UnsafeCell::new(unsafe { core::mem::zeroed() }));
     type GuardMarker = lock_api::GuardNoSend;
 

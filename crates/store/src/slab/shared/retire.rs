@@ -42,7 +42,8 @@ impl<T: Slotted> SharedSlab<T> {
     pub(crate) unsafe fn retire(object: NonNull<T>) {
         // SAFETY: the object is a slab's (this function's clause).
         let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
-        // SAFETY: `shared` is the object's slab, and the other clauses are this function's.
+        // SAFETY: `shared` is the object's slab. There is no handle to the object any more, and no
+        // reader that enters from now on finds it (this function's clauses).
         unsafe { Self::retire_batch(shared, &[object]) };
     }
 
