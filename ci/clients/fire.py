@@ -283,7 +283,7 @@ def unfinished(server):
     for thread in threads:
         thread.join()
     check(len(held) == 400, "only %d were sent" % len(held))
-    check(0 < most < 34, "%.0f MB of 64 are taken by what is not there yet" % most)
+    check(0 < most < 34, "%.0f MB of 64 are taken by values that have not arrived" % most)
     for sock in held:
         sock.close()
     until = time.monotonic() + PATIENCE
@@ -446,11 +446,11 @@ def full(binary):
                     break
             except ConnectionError:
                 pass
-            check(time.monotonic() < until, "a seat that was left is not given again")
+            check(time.monotonic() < until, "a freed connection slot is not reused")
         for client in held:
             client.in_step()
         server.stop()
-    return "50 turned away, a seat given again"
+    return "50 refused, a freed connection slot reused"
 
 
 def few_files(binary):

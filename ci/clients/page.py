@@ -156,11 +156,11 @@ def main(http, port, server, profile, folder):
         assert browser.complaints() == [], browser.complaints()
         asked = browser.asked()
         assert asked and all(url.startswith("http://%s/" % http) for url in asked), asked
-        print("nothing on the console; asked for %s, and nobody else for anything" % ", ".join(sorted(url.split("/", 3)[3] or "/" for url in asked)))
+        print("nothing on the console; asked for %s, and no other host" % ", ".join(sorted(url.split("/", 3)[3] or "/" for url in asked)))
 
         os.kill(int(server), signal.SIGTERM)
-        browser.until(text("status"), "no answer: what is shown is old")
-        print("a server that is gone is told of")
+        browser.until(text("status"), "no answer: the figures are old")
+        print("the page reports a stopped server")
     finally:
         browser.close()
 
@@ -221,7 +221,7 @@ def look(browser, client, folder):
                   "document.querySelector('#memory-plot polyline').getAttribute('points').split(' ').length > 10", True)
     print("names take one line on a phone; a page that is opened again shows the time before")
     unnamed = browser.eval("[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length")
-    assert unnamed == 0, "%d plots say nothing to those who do not see them" % unnamed
+    assert unnamed == 0, "%d plots have no accessible name" % unnamed
     print("fits screens of %s pixels, letters of 14 and more; each plot has its words" % ", ".join(str(w) for w, _ in SCREENS.values()))
 
     colours = set()

@@ -282,7 +282,7 @@ async function ask() {
     if (!answer.ok) throw new Error(`${answer.status}`);
     show(await answer.json());
   } catch {
-    setText("status", "no answer: what is shown is old");
+    setText("status", "no answer: the figures are old");
     byId("status").className = "lost";
   }
 }
