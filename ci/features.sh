@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 for package in base rcu lru-core store; do
     cargo test -p "lowwater-$package" --no-default-features
 done
-# Without `std` threads cannot be told apart, so tests/invariants.rs, which re-enters callbacks on
+# Without `std` threads cannot be distinguished, so tests/invariants.rs, which re-enters callbacks on
 # purpose, is left out.
 cargo test -p lowwater-shrinker --no-default-features --lib --test baseline
 

@@ -233,7 +233,7 @@ assert not any(os.path.exists(f"{sys.argv[1]}/no-{n % 10}") for n in range(1000)
 PYTHON
 report
 asked=$(($(figure backend_lookups) - asked)) missing=$(($(figure missing) - missing))
-[ "$missing" -ge 1000 ] || fail "the kernel kept negatives for itself: $missing of 1000 were asked"
+[ "$missing" -ge 1000 ] || fail "the kernel kept negatives for itself: $missing of 1000 reached the server"
 # Ten, and a few more if the directory was checked for changes meanwhile.
 [ "$asked" -le 100 ] || fail "$asked of 1000 lookups of ten missing names asked the directory"
 echo "ok: $missing lookups of ten missing names, $asked of them asked the directory"

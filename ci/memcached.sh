@@ -84,7 +84,7 @@ printf 'version\r\n' >&5
 read -r line <&5
 exec 6<>"/dev/tcp/127.0.0.1/$port"
 read -r line <&6
-[ "$line" = $'ERROR Too many open connections\r' ] || fail "the fourth of three connections was told: $line"
+[ "$line" = $'ERROR Too many open connections\r' ] || fail "the fourth of three connections got: $line"
 stop_server "$pid"
 exec 3>&- 4>&- 5>&- 6>&-
 

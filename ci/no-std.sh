@@ -47,7 +47,7 @@ if (rust_from_source "$work/rust-source"); then
     )
 elif target thumbv7m-none-eabi; then
     check_on thumbv7m-none-eabi "${std_less[@]}"
-    echo "NOT CHECKED with the library from source, which cannot be had"
+    echo "NOT CHECKED with the library from source, which is not available"
 else
-    echo "NOT CHECKED on 32 bits: neither Rust's library in source nor a prebuilt one can be had"
+    echo "NOT CHECKED on 32 bits: neither Rust's library in source nor a prebuilt one is available"
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles the libraries for other systems than this one, and runs their unit tests where an
-# emulator can be had. docs/GUIDE.md, "Platforms", has the table of the results.
+# emulator is available. docs/GUIDE.md, "Platforms", has the table of the results.
 #
 # | target | compiled | run |
 # |---|---|---|
@@ -9,7 +9,7 @@
 # | x86_64-apple-darwin, aarch64-apple-darwin | libraries of all packages | no |
 # | aarch64-unknown-linux-musl | libraries of all packages | no |
 #
-# A target, wine or wasmtime that cannot be had is reported as NOT CHECKED or NOT RUN.
+# A target, wine or wasmtime that is not available is reported as NOT CHECKED or NOT RUN.
 #
 # ci/platforms.sh [all]: without `all`, nothing is run under wine, which takes some minutes.
 set -euo pipefail

@@ -3,7 +3,7 @@
 # are there and inside the picture, and cover no bar, no curve and no other label
 # (ci/tools/plots.py). Each plot is rendered as a bitmap.
 #
-# ci/plots.sh [FOLDER]: leaves the plots and the bitmaps there, to be looked at.
+# ci/plots.sh [FOLDER]: leaves the plots and the bitmaps there, for inspection.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash

@@ -15,7 +15,7 @@ Commands with known differences are not generated:
 - incr of numbers from 2^63 on, for which memcached looks for a minus sign beyond the value's end;
 - a time in the past that is shown as seconds left, which wraps in memcached;
 - an ma that sets a time on a number that grows in length: memcached loses the time;
-- what later versions than 1.6.18 have, and this server, too: the flag s of ms, C of mg, E, x, and N of an
+- features of this server that memcached has only after 1.6.18: the flag s of ms, C of mg, E, x, and N of an
   ms that appends; an ma that creates a value and has q, to which 1.6.18 answers;
 - base64 keys of values that memcached created by a meta command or appended to: it shows these keys
   without base64.

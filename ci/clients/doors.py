@@ -5,7 +5,7 @@
     doors.py tags PORT PORT                the common port, and the port of the tenant `shop`
     doors.py socket PATH                   a unix socket
     doors.py full PORT                     a server of 8 MB with -M
-    doors.py limits PORT                   a server of 64 MB whose budget and tenants change while clients write
+    doors.py limits PORT                   a server of 64 MB; its budget and tenants change while clients write
 """
 
 import socket

@@ -25,7 +25,7 @@ def one(number, address, start):
     for round in range(ROUNDS):
         value = b"%d-%d " % (number, round) * (1 + round * 40)
         check(client.set(key, value, noreply=False), "set")
-        check(client.get(key) == value, "get returns what was set")
+        check(client.get(key) == value, "get returns the value that was set")
         check(not client.add(key, b"x", noreply=False), "add finds it there")
         check(client.replace(key, b"7", noreply=False), "replace")
         check(client.append(key, b"8", noreply=False) and client.prepend(key, b"6", noreply=False), "append, prepend")

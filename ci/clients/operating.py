@@ -27,7 +27,7 @@ def client(ports, **options):
 
 
 def hits(client, keys):
-    """Returns the number of keys whose value is there; a wrong value is an error."""
+    """Returns the number of keys with a value; a wrong value is an error."""
     found = 0
     for key in keys:
         got = client.get(key)

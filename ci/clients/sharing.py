@@ -59,7 +59,7 @@ def main():
         client.write(b"second", 50)
     first, second = client.bytes_of(b"first", b"second")
     check(second > BUDGET / 2 and first < BUDGET / 2, "idle and busy tenant have " + shown(first, second))
-    print("the next one borrows what the first leaves idle: " + shown(first, second))
+    print("the next tenant borrows the idle bytes of the first: " + shown(first, second))
 
     client.write(b"capped", 20)
     [capped] = client.bytes_of(b"capped")

@@ -260,7 +260,7 @@ class Sample:
             spans = [s for s in m["message"]["spans"] if s["is_primary"]]
             for s in spans:
                 there = [x for x in self.mutants if s["file_name"].endswith(x["file"])]
-                # Where it returns an opaque type, what is wrong is said of the end of the original body.
+                # The error of a function with an opaque type is at the end of the original body.
                 near = [x for x in there if self.covers(x, s)] or [x for x in there if self.is_within(x, s)]
                 (constant if code in ("E0015", "E0658") else unviable).update(x["name"] for x in near)
         return unviable, constant - unviable
@@ -313,7 +313,7 @@ def repeats(program, number, limit, *arguments):
 
 def is_from_mutant(program, number, limit, how, test, arguments):
     """Returns whether a failure comes from the mutant: it happens again, and not without the mutant.
-    The limit of time is widened by what the program takes without the mutant on the machine as it is now."""
+    The limit of time is widened by the time of the program without the mutant on the machine as it is now."""
     if how == "failed" and test and run(program, number, limit, "--exact", test)[0]:
         return repeats(program, number, limit, "--exact", test)
     without, took, _ = run(program, 0, 4 * limit, *arguments)

@@ -25,7 +25,7 @@ pub fn print(server: &Server) {
     let text = format!(
         "lowwater-server {version}, memcached text protocol on {endpoints}\n\
          memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
-         tenants  a key's tenant is what stands before its first '{delimiter}', else \"default\"; {limited} with limits\n\
+         tenants  a key's tenant is the part before its first '{delimiter}', else \"default\"; {limited} with limits\n\
          try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {reach}\n{http}",
         http = server.http.map_or(String::new(), |http| format!("http     http://{http}/ and {http}/metrics\n")),
         version = env!("CARGO_PKG_VERSION"),

@@ -20,7 +20,7 @@ for word in $(cat /proc/cmdline); do
 done
 echo "nodes $(ls -d /sys/devices/system/node/node[0-9]* | wc -l)"
 processors=$(grep -c ^processor /proc/cpuinfo)
-# What the kernel checks.
+# The checks that the kernel is built with.
 echo "is_rt $(uname -v | grep -c PREEMPT_RT)"
 echo "checks_addresses $(dmesg | grep -c 'KernelAddressSanitizer initialized')"
 
