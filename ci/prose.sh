@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures how plain the English of comments and pages is, and fails beyond the bounds of
+# Measures how plain the English of comments, pages and messages is, and fails beyond the bounds of
 # ci/tools/prose.py. Also fails if docs/MEASURED.md or docs/SEEDS.md is not the page of its results.
 #
 # ci/prose.sh [--list N]: with the N worst sentences.

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Measures how plain the English of comments and pages is, and fails beyond the bounds.
+"""Measures how plain the English of comments, pages and messages is, and fails beyond the bounds.
 
-prose.py [--list N]: a table with a row for each part of the tree, and the N worst sentences.
+prose.py [--list N]: a table with a row for each part of the tree, and the N worst sentences. It reads
+pages, the comments of Rust, Python, shell and TOML files, and, as parts of their own, the messages
+in Rust and Python files: the string literals of three or more words (docstrings included; neither byte
+strings nor raw strings of Rust).
 
 It judges form only: clauses as subjects, relative and indefinite pronouns, and verbs of speech about
 code. The bounds are near the rates of well-known crates. It also fails for a doc comment that begins
@@ -9,23 +12,35 @@ with Who, What or Whose, for a Rust file without a header, for a file that cites
 docs/INVARIANTS.md without naming that page, and for a comment line of Rust that is too long.
 """
 import argparse
+import ast
 import pathlib
 import re
 import subprocess
 import sys
 
 # Rates: the name, the pattern, the greatest rate allowed.
-SUBJECTS = re.compile(r"(?:Who|What|Whose|Whom|Whoever|Whatever|Of which|Of what|That which|Where what)\b")
+SUBJECTS = re.compile(r"(?:Wh(?:o|ose|om|oever|at|atever)|Of (?:which|what)|That which|Where what)\b")
 SUBJECTS_PERCENT_MAX = 0.5
 WORDS = [
     ("who/whose/what", re.compile(r"\b(?:who|whom|whose|whoever|whatever|what)\b", re.I), 2.0),
     ("is said/told", re.compile(r"\b(?:is|are|was|were|be) (?:said|told|asked|meant|looked at|gone over|let go|held by|had)\b", re.I), 0.5),
     ("somebody/nobody", re.compile(r"\b(?:some|no|any|every)body\b", re.I), 0.5),
 ]
+FILES = ["*.rs", "*.md", "*.py", "*.sh", "*.toml"]
 # Sentences begin with a capital, a code span, a link or an emphasis.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\[*])")
 BULLET = re.compile(r"(?:[-*]|\d+\.) ")
-DOC_START = re.compile(r"(?:Who|What|Whose|Whom|Whoever|Whatever)\b")
+DOC_START = re.compile(r"Wh(?:o|ose|om|oever|at|atever)\b")
+COMMENT = {".rs": re.compile(r"//[/!]? ?(.*)")}
+COMMENT_OF_SCRIPTS = re.compile(r"#(?: (.*)|$)")
+# String literals of Rust; comments, raw strings, characters and byte strings are matched, to be skipped.
+RUST_LITERAL = re.compile("|".join([
+    r"//[^\n]*", r"/\*.*?\*/", r"'(?:\\.[^']*|[^\\'])'",
+    r'''b?r(#*)".*?"\1''', r'''b?"(?:[^"\\]|\\.)*"''',
+]), re.S)
+# Escapes, and a value that is formatted.
+ESCAPE = re.compile(r"\\(?:\n\s*|[nrt])")
+VALUE = re.compile(r"\{[^}]*\}|%[-+.\d]*[a-z]")
 DOC_LINE = re.compile(r"\s*//[/!] ?(.*)")
 # A number of docs/INVARIANTS.md, in a comment.
 CITED = re.compile(r"//.*[(, ][DLRS]\d{1,2}(?:[),:;]|, )")
@@ -61,9 +76,9 @@ def text_lines(path):
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         text = line.strip()
         if not is_page:
-            comment = re.match(r"//[/!]? ?(.*)", text)
+            comment = COMMENT.get(path.suffix, COMMENT_OF_SCRIPTS).match(text)
             is_code = is_code and comment is not None
-            text = comment.group(1).strip() if comment else ""
+            text = (comment.group(1) or "").strip() if comment else ""
         if text.startswith("```"):
             is_code, text = not is_code, ""
         is_prose = not is_code and not text.startswith(("|", "#", "<!--", "!["))
@@ -83,6 +98,36 @@ def paragraphs(path):
             lines.append(text[bullet.end():] if bullet else text)
 
 
+def literals(path):
+    """Yields first line and text of each string literal."""
+    source = path.read_text(errors="replace")
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.lineno, node.value
+    elif path.suffix == ".rs":
+        for token in RUST_LITERAL.finditer(source):
+            if token.group().startswith('"'):
+                yield source.count("\n", 0, token.start()) + 1, ESCAPE.sub(" ", token.group()[1:-1])
+
+
+def messages(path):
+    """Yields first line and text of each string literal of three or more words, with a capital."""
+    for number, text in literals(path):
+        text = " ".join(VALUE.sub("_", text).split())
+        if len(text.split()) >= 3:
+            yield number, text[0].upper() + text[1:]
+
+
+def texts(name):
+    """Yields part, first line and text of each paragraph and message of a file."""
+    path = pathlib.Path(name)
+    for number, text in paragraphs(path):
+        yield part_of(name), number, text
+    for number, text in messages(path):
+        yield f"messages in {path.suffix}", number, text
+
+
 def part_of(name):
     folders = name.split("/")
     depth = 2 if folders[0] == "crates" else 1
@@ -93,12 +138,12 @@ def main():
     options = argparse.ArgumentParser()
     options.add_argument("--list", type=int, default=20, metavar="N")
     listed = options.parse_args().list
-    names = subprocess.run(["git", "ls-files", "*.rs", "*.md"], capture_output=True, text=True, check=True).stdout
+    names = subprocess.run(["git", "ls-files", *FILES], capture_output=True, text=True, check=True).stdout
     parts, found = {}, []
     faults = [fault for name in names.split() if name.endswith(".rs") for fault in faults_of_docs(name)]
     for name in names.split():
-        counts = parts.setdefault(part_of(name), {"words": 0, "sentences": 0, "subjects": 0, "rates": [0] * len(WORDS)})
-        for first, paragraph in paragraphs(pathlib.Path(name)):
+        for part, first, paragraph in texts(name):
+            counts = parts.setdefault(part, {"words": 0, "sentences": 0, "subjects": 0, "rates": [0] * len(WORDS)})
             counts["words"] += len(re.findall(r"[A-Za-z']+", paragraph))
             for sentence in SENTENCE_END.split(paragraph):
                 if len(sentence.split()) < 3:
