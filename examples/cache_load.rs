@@ -368,7 +368,7 @@ impl Client {
         let key = key(args, n);
         let hit = match self.get(&key)? {
             Some(value) if value != expected => {
-                return Err(broken(format!("the value of {key} is not what was written")))
+                return Err(broken(format!("the value of {key} is not the written one")))
             }
             value => value.is_some(),
         };

@@ -97,7 +97,7 @@ async fn a_task_that_is_dropped_while_it_loads_leaves_the_load_to_another() {
     tokio::task::yield_now().await;
     assert!(!waits.is_finished(), "it waits for the first");
     gone.abort();
-    let value = tokio::time::timeout(Duration::from_secs(60), waits).await.expect("it is woken").unwrap();
+    let value = tokio::time::timeout(Duration::from_secs(60), waits).await.expect("the waiter is woken").unwrap();
     assert_eq!(value, 8);
 }
 
@@ -145,7 +145,7 @@ async fn a_panicking_load_is_repeated_by_a_follower() {
     tokio::task::yield_now().await;
     go.notify_one();
     assert!(fails.await.unwrap_err().is_panic());
-    let value = tokio::time::timeout(Duration::from_secs(60), waits).await.expect("it is woken").unwrap();
+    let value = tokio::time::timeout(Duration::from_secs(60), waits).await.expect("the waiter is woken").unwrap();
     assert_eq!((value, cache.get(&1)), (8, Some(8)));
 }
 
@@ -302,7 +302,7 @@ async fn a_task_that_requests_its_own_key_loads_alone() {
         inner + cache.get_or_insert_with(1, || 100) + 1
     };
     let loaded = tokio::time::timeout(Duration::from_secs(60), cache.get_or_insert_with_async(1, load)).await;
-    assert!(loaded.expect("it does not wait for itself") > 1);
+    assert!(loaded.expect("the load does not wait for itself") > 1);
     assert!(cache.get(&1).is_some());
 }
 
@@ -405,7 +405,10 @@ async fn a_load_may_move_between_threads_and_be_dropped_by_another() {
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
         go.notify_one();
-        assert_eq!(tokio::time::timeout(Duration::from_secs(60), task).await.expect("it goes on here"), 4);
+        assert_eq!(
+            tokio::time::timeout(Duration::from_secs(60), task).await.expect("the load continues on this thread"),
+            4
+        );
         assert_eq!(waits.await.unwrap(), 4);
     }
 }

@@ -190,7 +190,7 @@ impl<'s> Oracle<'s> {
         self.evicted += size;
         let entries: usize = self.pairs.iter().map(|pair| pair.used.len()).sum();
         while self.ghosts.len() > GHOSTS_PER_ENTRY * entries {
-            let (_, (at, key)) = self.ghosts.pop_first().expect("there are some");
+            let (_, (at, key)) = self.ghosts.pop_first().expect("the ghosts are not empty");
             self.pairs[at].ghosts.remove(&key);
         }
     }

@@ -107,7 +107,7 @@ impl Driver {
         // A child aborts when a program hangs; this is for a child that cannot abort.
         let (begin, most) = (Instant::now(), Duration::from_secs(2 * deadline + 2 * seconds + 60));
         let status = loop {
-            match child.try_wait().expect("it is ours") {
+            match child.try_wait().expect("the process is a child") {
                 Some(status) => break Some(status),
                 None if begin.elapsed() > most => {
                     let _ = (child.kill(), child.wait());
@@ -170,7 +170,7 @@ pub fn parent() {
         let rest = most.map_or(60, |most| most.saturating_sub(begin.elapsed()).as_secs().clamp(1, 60));
         let ended = driver.child(seed, BATCH.min(last - seed), &only, DEADLINE_DEFAULT, rest);
         if ended.is_ok() {
-            seed = ended.last("done").expect("it ran at least one") + 1;
+            seed = ended.last("done").expect("the child ran at least one program") + 1;
             continue;
         }
         let failed = ended.last("program").unwrap_or(seed);

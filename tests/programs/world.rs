@@ -135,7 +135,7 @@ impl World {
         if let Some(clock) = &clock {
             builder = builder.clock(clock);
         }
-        let runtime = builder.build().expect("it has a budget");
+        let runtime = builder.build().expect("the builder has a budget");
         let mut model = Model::default();
         // Below 1 GiB, the largest budget that `strategy.rs` draws, a program may fill the budget,
         // so entries may be evicted.

@@ -40,6 +40,6 @@ fn the_first_object_without_address_space_is_refused() {
     let refused = first.is_none() && thing(&slab).is_none();
     setrlimit(Resource::As, before).unwrap();
     assert!(refused, "there is no room for the table");
-    let things: Vec<_> = (0..10_000).map(|_| thing(&slab).expect("there is now")).collect();
+    let things: Vec<_> = (0..10_000).map(|_| thing(&slab).expect("the table has room now")).collect();
     drop(things);
 }

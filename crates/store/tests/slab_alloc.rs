@@ -71,7 +71,7 @@ fn a_walk_without_memory_for_its_cursor_ends_and_loses_nothing() {
     let _alone = alone();
     let (tree, slab) = (MemcgTree::new(0), Slab::new());
     let lru = ListLru::<Thing>::new();
-    let add = |thing| lru.add(thing, tree.root(), NodeId::ZERO).expect("it is on no list");
+    let add = |thing| lru.add(thing, tree.root(), NodeId::ZERO).expect("the object is on no list");
     (0..3).for_each(|_| add(thing(&slab).unwrap()));
     let mut removed = Vec::with_capacity(3);
     let mut walk = |nth| {

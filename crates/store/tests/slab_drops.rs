@@ -274,7 +274,7 @@ fn a_weight_may_use_the_slab() {
         slab.assert_valid();
         end.send(()).unwrap();
     });
-    ended.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for its own lock");
+    ended.recv_timeout(std::time::Duration::from_secs(60)).expect("the drop waits for its own lock");
     *SLAB.lock().unwrap() = None;
 }
 

@@ -43,7 +43,7 @@ pub fn groups(world: &Arc<World>, step: &Step) {
                 .other
                 .lock()
                 .unwrap()
-                .get_or_insert_with(|| MemcgTree::try_new(usize::from(*name)).expect("there is memory"))
+                .get_or_insert_with(|| MemcgTree::try_new(usize::from(*name)).expect("memory is available"))
                 .root()
                 .clone();
             let parent = Some(world.group(*parent)).filter(|parent| parent.is_in_tree_of(&other)).unwrap_or(other);
@@ -108,7 +108,7 @@ pub fn groups(world: &Arc<World>, step: &Step) {
             let Some(runtime) = world.runtime() else { return };
             let hook = is_on.then(|| match world.hook.lock().unwrap().is_some() {
                 true => runtime.tree().add_hook(Arc::new(Hook(captured()))),
-                false => runtime.tree().try_add_boxed_hook(Box::new(Hook(captured()))).expect("there is memory"),
+                false => runtime.tree().try_add_boxed_hook(Box::new(Hook(captured()))).expect("memory is available"),
             });
             if let Some(before) = swap(&world.hook, hook) {
                 runtime.tree().remove_hook(before);

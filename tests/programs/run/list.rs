@@ -30,7 +30,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
                     };
                     let occupancy = match how {
                         1 => prepared.occupancy(),
-                        _ => prepared.try_occupancy().expect("there is memory"),
+                        _ => prepared.try_occupancy().expect("memory is available"),
                     };
                     let lists = Arc::new(Lists::new(Some(occupancy)));
                     drop(swap(&world.reporter, Some(Arc::new(prepared.miss_reporter()))));
@@ -53,7 +53,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
             let foreign = Arc::new(Foreign { lists, how: *how, captured: captured() });
             let registration = match how % 2 {
                 0 => prepared.register(foreign),
-                _ => prepared.try_register(foreign).expect("there is memory"),
+                _ => prepared.try_register(foreign).expect("memory is available"),
             };
             let before = swap(at(&world.registrations, *place), Some(registration));
             unregister(world, *place, before);

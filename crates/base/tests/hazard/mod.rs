@@ -91,7 +91,7 @@ pub fn in_a_process(name: &str, f: impl FnOnce()) {
             return assert_eq!(status.code(), Some(DONE), "{name}: {status}");
         }
         if start.elapsed() > PATIENCE {
-            child.kill().expect("it runs");
+            child.kill().expect("the child runs");
             panic!("{name}: it does not end");
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -170,7 +170,7 @@ fn a_trim_hook_may_end_its_monitor() {
                 0 => held.lock().unwrap().clone(),
                 _ => held.lock().unwrap().take(),
             };
-            let monitor = monitor.expect("there is one");
+            let monitor = monitor.expect("the monitor is set");
             monitor.raise(Level::Low);
             monitor.freed(ByteSize::mib(9));
             monitor.set_budget(ByteSize::mib(3));

@@ -73,7 +73,7 @@ mod unit {
             }
             for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
                 let guard = pin();
-                let words = cell.load(&guard).expect("there always is one");
+                let words = cell.load(&guard).expect("the cell is never empty");
                 assert!(words.iter().all(|word| *word == words[0]), "one, and not parts of two");
             }
         });

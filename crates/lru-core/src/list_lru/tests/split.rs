@@ -86,7 +86,7 @@ fn contention_splits_a_list_and_sweeps_join_it() {
 /// or not.
 fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const ListLruOne {
     let guard = pin();
-    let list = lru.raw.lock_to_add(None, memcg, N0, missed, &guard).ok().expect("there is a list");
+    let list = lru.raw.lock_to_add(None, memcg, N0, missed, &guard).ok().expect("the list exists");
     ptr::from_ref(list.one())
 }
 

@@ -107,7 +107,7 @@ fn a_watched_group_is_taken_when_it_is_due_or_at_once() {
     let due = watched.due();
     let mut state = world(0, Some(watched)).state;
     assert!(state.take_watched(due - 1, false).is_none());
-    let taken = state.take_watched(due, false).expect("it is due");
+    let taken = state.take_watched(due, false).expect("the source is due");
     assert!(state.take_watched(due, true).is_none(), "it is away");
     state.seen(due, taken, reading(Level::Calm, 0));
     assert!(state.take_watched(0, true).is_some());
@@ -121,7 +121,7 @@ fn a_failed_reading_is_reported_and_repeated() {
     for now in [0, pause, 2 * pause] {
         assert!(now == 0 || state.take_watched(now - 1, false).is_none(), "it is not due yet");
         // The group's files are removed already.
-        let mut taken = state.take_watched(now, false).expect("it is due");
+        let mut taken = state.take_watched(now, false).expect("the source is due");
         let failed = taken.look(now);
         assert!(failed.is_err());
         state.seen(now, taken, failed);

@@ -187,7 +187,7 @@ fn keys() -> [u64; 3] {
     let half = |key: &u64| crate::index::mix(hash(*key)) >> 63;
     let of = |wanted| (1..).filter(move |key| half(key) == wanted);
     let (mut low, mut high) = (of(0), of(1));
-    [low.next(), high.next(), high.next()].map(|key| key.expect("there are enough"))
+    [low.next(), high.next(), high.next()].map(|key| key.expect("the sequence of keys has no end"))
 }
 
 /// A segment that splits, and a directory that doubles, hide no entry that is present throughout.
@@ -257,7 +257,7 @@ fn a_reader_beside_a_move() {
         assert_eq!(find(index, 1), Some(10), "a key that is never removed is found");
     });
     let guard = pin();
-    let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("it was made");
+    let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("the segment was created");
     index.move_out(&mut segment, None, &guard).expect("memory");
     drop(segment);
     drop(guard);
@@ -292,7 +292,7 @@ fn an_insert_during_a_segment_move_is_not_lost() {
         let mut handles = Vec::from([insert(index, 1, 10)]);
         let other = thread::spawn(move || insert(index, 2, 20));
         let guard = pin();
-        let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("it was made");
+        let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("the segment was created");
         index.move_out(&mut segment, None, &guard).expect("memory");
         drop(segment);
         drop(guard);

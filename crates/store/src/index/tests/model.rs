@@ -281,7 +281,7 @@ fn a_removal_completes_if_the_hasher_panics_while_the_segment_shrinks() {
         let remove = core::panic::AssertUnwindSafe(|| {
             index
                 .remove(HASHES[0](key), &pin(), |entry| entry.key == key, &fails, |_| LooksUpNext(&index, key))
-                .expect("it was put in");
+                .expect("the key was inserted");
         });
         // Without `std` the panic cannot be caught, and reaches the caller after the removal.
         assert!(std::panic::catch_unwind(remove).is_ok() || cfg!(not(feature = "std")));
@@ -304,7 +304,7 @@ fn remove_slot_removes_only_from_the_slots_own_index() {
     assert!(!remove(&foreign, 1), "another index has it");
     assert!(foreign.is_indexed());
     assert!(!remove(&slots[39], 6), "not under this hash");
-    let slot = slots.pop().expect("there are 40");
+    let slot = slots.pop().expect("40 slots were allocated");
     assert!(slot.is_indexed() && remove(&slot, 5));
     assert!(!slot.is_indexed(), "the handle shows that the object is no longer indexed");
     assert_eq!(slot.state.bits(), 3, "the change was stored");

@@ -97,7 +97,7 @@ fn evacuation_empties_whole_chunks() {
     let (mut moved, mut waiting) = (0, Vec::new());
     while let Some((old, prefix)) = pool.evacuating() {
         assert_eq!(segments[prefix as usize], Some(old), "each segment is returned once, with its prefix");
-        let new = pool.take(Segment::new(CLASS, 64, prefix), Room::Staying).expect("there is room for it").as_ptr();
+        let new = pool.take(Segment::new(CLASS, 64, prefix), Room::Staying).expect("a chunk has room").as_ptr();
         assert!(segments.iter().flatten().all(|&segment| segment != new));
         segments[prefix as usize] = Some(new);
         pool.assert_valid();
@@ -181,7 +181,7 @@ fn a_large_indexs_chunks_are_nearly_full() {
         let most = (used * 102 / 100 + CHUNKS_MAX * CHUNK) as u64;
         let has = settled(&index, most);
         assert!(has <= most, "the index has {has} bytes, for {used}, with {key} entries");
-        index.pool().expect("it is large").assert_valid();
+        index.pool().expect("a large index has a pool").assert_valid();
     }
     index.assert_valid(&|entry: &Entry| hash(entry.key));
     assert!((0..1_200_000).all(|key| get(&index, key, &hash, &pin()) == Some(key)));
@@ -191,7 +191,7 @@ fn a_large_indexs_chunks_are_nearly_full() {
 fn unpooled_and_used(index: &ExtendibleIndex<Entry>) -> (usize, usize) {
     let guard = pin();
     let (mut unpooled, mut used) = (0, 0);
-    index.each_segment(index.directory(&guard).expect("there are entries"), |view| {
+    index.each_segment(index.directory(&guard).expect("an index with entries has a directory"), |view| {
         used += bytes(view.class());
         unpooled += if view.header().pooled { 0 } else { bytes(view.class()) };
     });
@@ -222,7 +222,7 @@ fn threads_lose_no_entry_while_a_large_index_grows() {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| handles.extend(thread.join().expect("it found all")));
+        threads.into_iter().for_each(|thread| handles.extend(thread.join().expect("the thread found all entries")));
     });
     index.assert_valid(&|entry: &Entry| hash(entry.key));
     assert!((0..5 * EACH).all(|key| get(&index, key, &hash, &pin()) == Some(key)));

@@ -53,8 +53,8 @@ fn stay_on_one_processor() {
         use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
         let allowed = sched_getaffinity(None).expect("the thread's affinity can be read");
         let mut one = CpuSet::new();
-        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("it runs on one"));
-        sched_setaffinity(None, &one).expect("that one is allowed");
+        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("a thread runs on a processor"));
+        sched_setaffinity(None, &one).expect("the processor is in the allowed set");
     }
 }
 
