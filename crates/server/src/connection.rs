@@ -389,7 +389,8 @@ impl Connection {
         Ok(next)
     }
 
-    /// Returns `Break` if no command can be found after the refused line, as the line was too long.
+    /// Ends the connection after a refused line that was too long, because the decoder finds no
+    /// command after it: sets `is_refused`, and returns `Break`.
     fn after_refusal(&mut self) -> ControlFlow<()> {
         self.is_refused = self.decoder.is_closed();
         match self.is_refused {
