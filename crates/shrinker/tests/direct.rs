@@ -1,8 +1,9 @@
 //! Direct reclaim: its shares, its end, and its bound in time.
 //!
-//! S23, its cost beside debts, is in `invariants.rs` and `debts.rs`.
+//! Its cost beside debts, S23 of docs/INVARIANTS.md, is in `invariants.rs` and `debts.rs`.
 //!
-//! A change must ensure that a call ends at its bounds, whether objects are freed, used or deferred.
+//! A change must ensure that a call ends at its bounds, whether objects are freed, used or
+//! deferred.
 
 #![cfg(not(lowwater_loom))]
 
