@@ -10,8 +10,8 @@
 #
 # ci/rust-kernel.sh          a bounded run (1 load); skipped if the kernel is not built yet
 # ci/rust-kernel.sh --build  builds the kernel first: about 15 minutes of processor time, once
-# ci/rust-kernel.sh --all    with --build: 20 loads, more objects, 10,000 groups with 1,000 caches,
-#                            and each of the variants in ci/rust-kernel: lockdep with DEBUG_LIST
+# ci/rust-kernel.sh --all    with --build: 20 loads, 10,000 groups with 1,000 caches, and each of
+#                            the variants in ci/rust-kernel: lockdep with DEBUG_LIST
 #                            (debug), PREEMPT_RT (rt), KASAN (kasan)
 #
 # The kernels, their source and the compiler stay in ~/.cache/lowwater (2.9 GB, and 0.4 GB for each
@@ -30,7 +30,7 @@ variants=(${RUST_KERNEL_VARIANTS:-plain}) build=no rounds=2 pairs=10000 many=${R
 case "${1:-}" in
 --build) build=yes ;;
 --all)
-    build=yes loads=${RUST_KERNEL_LOADS:-20} objects=${RUST_KERNEL_OBJECTS:-400000} variants=(${RUST_KERNEL_VARIANTS:-plain debug rt kasan}) many=${RUST_KERNEL_MANY:-10000}
+    build=yes loads=${RUST_KERNEL_LOADS:-20} variants=(${RUST_KERNEL_VARIANTS:-plain debug rt kasan}) many=${RUST_KERNEL_MANY:-10000}
     ;;
 esac
 
