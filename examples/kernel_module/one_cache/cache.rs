@@ -90,14 +90,20 @@ impl Cache {
         removed.flatten().is_some()
     }
 
-    /// Makes a value the youngest. Returns whether it was on a list, and is on one again.
+    /// Makes a value the youngest. Returns whether it was on a list, and is on one again; without
+    /// memory for that list the value is removed.
     pub(crate) fn promote(&self, number: usize) -> bool {
         let promoted = self.with_slot(number, |slot| {
             let entry = slot.as_ref()?;
             let handle = self.entries.del(entry)?;
-            Some(lists::add(&self.entries, handle, entry))
+            match lists::add(&self.entries, handle, entry) {
+                true => Some(None),
+                // No walk would find it.
+                false => Some(slot.take()),
+            }
         });
-        promoted.flatten().unwrap_or(false)
+        // A removed entry is dropped here, without a lock.
+        matches!(promoted, Some(Some(None)))
     }
 
     /// Removes and adds the entries of the first `span` numbers from `first` on, `pairs` times in
