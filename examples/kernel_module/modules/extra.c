@@ -8,6 +8,7 @@
 int lowwater_node_of(const void *object);
 struct mem_cgroup *lowwater_memcg_get(void);
 bool lowwater_memcg_is_root(struct mem_cgroup *memcg);
+unsigned short lowwater_memcg_id(struct mem_cgroup *memcg);
 void lowwater_memcg_put(struct mem_cgroup *memcg);
 
 /* The node of an object from kmalloc. */
@@ -24,6 +25,11 @@ struct mem_cgroup *lowwater_memcg_get(void)
 bool lowwater_memcg_is_root(struct mem_cgroup *memcg)
 {
 	return !memcg || !parent_mem_cgroup(memcg);
+}
+
+unsigned short lowwater_memcg_id(struct mem_cgroup *memcg)
+{
+	return mem_cgroup_id(memcg);
 }
 
 void lowwater_memcg_put(struct mem_cgroup *memcg)

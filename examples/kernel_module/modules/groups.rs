@@ -15,7 +15,7 @@
 use super::sys::NoMemory;
 use core::{
     ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicUsize, Ordering},
 };
 use kernel::{ffi::c_void, new_mutex, prelude::*, str::CString, sync::Mutex};
 use lowwater_lru_core::{Memcg, MemcgId, MemcgTree};
@@ -26,6 +26,8 @@ extern "C" {
     fn lowwater_memcg_get() -> *mut c_void;
     /// Whether it is the root.
     fn lowwater_memcg_is_root(memcg: *mut c_void) -> bool;
+    /// The kernel's number of a live control group; 0 once the number is free.
+    fn lowwater_memcg_id(memcg: *mut c_void) -> u16;
     /// Drops a reference.
     fn lowwater_memcg_put(memcg: *mut c_void);
 }
@@ -46,12 +48,13 @@ impl Drop for ControlGroup {
 /// The groups of the module.
 struct Groups {
     tree: MemcgTree,
+    /// By the id of the group.
     known: Pin<KBox<Mutex<KVVec<Known>>>>,
     /// The number of groups that were ever created, by which they are named.
     created: AtomicUsize,
 }
 
-/// A group with its control group; `None` once it has ended.
+/// A group with its control group; `None` before it is created and once it has ended.
 type Known = Option<(ControlGroup, Memcg)>;
 
 /// One more than the largest id of a group of lowwater that can stand for a control group. The root
@@ -63,8 +66,9 @@ const MAX_GROUPS: usize = 1 << 14;
 static CONTROL_GROUPS: [AtomicPtr<c_void>; MAX_GROUPS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_GROUPS];
 
-/// One more than the largest id in `CONTROL_GROUPS`, to bound a search.
-static IDS: AtomicUsize = AtomicUsize::new(0);
+/// The id of lowwater's group by the kernel's number of its control group. An entry may be out of
+/// date: it counts only if the group's entry in `CONTROL_GROUPS` is that control group.
+static IDS: [AtomicU16; 1 << 16] = [const { AtomicU16::new(0) }; 1 << 16];
 
 /// Whether the log has a line about too many groups.
 static IS_FULL_REPORTED: AtomicBool = AtomicBool::new(false);
@@ -89,20 +93,38 @@ impl Groups {
             let _ = group.offline();
             return Err(NoMemory);
         }
-        let new = Some((of, group.clone()));
-        if let Some(free) = known.iter_mut().find(|it| it.is_none()) {
-            *free = new;
-        } else if let Err(error) = known.push(new, GFP_KERNEL) {
-            let _ = group.offline();
-            return Err(error.into());
+        while known.len() <= id {
+            if let Err(error) = known.push(None, GFP_KERNEL) {
+                let _ = group.offline();
+                return Err(error.into());
+            }
         }
-        if let Some(at) = CONTROL_GROUPS.get(id) {
+        known[id] = Some((of, group.clone()));
+        if !memcg.is_null() {
             // Release: pairs with the load in `control_group_of`.
-            at.store(memcg, Ordering::Release);
-            // Release: pairs with the load in `of`.
-            IDS.fetch_max(id + 1, Ordering::Release);
+            CONTROL_GROUPS[id].store(memcg, Ordering::Release);
+            // SAFETY: `known` has a reference of the control group.
+            let number = unsafe { lowwater_memcg_id(memcg) };
+            // Release: pairs with the load in `group_of`.
+            IDS[usize::from(number)].store(id as u16, Ordering::Release);
         }
         Ok(group)
+    }
+
+    /// Returns the group of a control group, if it has one. Takes no lock that is held while memory
+    /// is allocated.
+    ///
+    /// # Safety
+    ///
+    /// `memcg` is a control group that lives during the call.
+    unsafe fn group_of(&self, memcg: *mut c_void) -> Option<Memcg> {
+        // SAFETY: `memcg` is live (this function's requirement).
+        let number = unsafe { lowwater_memcg_id(memcg) };
+        // Acquire: pairs with the store in `create`.
+        let id = IDS[usize::from(number)].load(Ordering::Acquire);
+        let group = self.tree.get(MemcgId::new(id.into()))?;
+        // The group's handle keeps its id from another group. Root has none.
+        (control_group_of(&group) == memcg).then_some(group)
     }
 }
 
@@ -171,17 +193,19 @@ fn end(control_group: ControlGroup, group: &Memcg) {
 
 /// Returns the control group of a group; null if there is none. It may be used until the caller
 /// releases the spin lock that it holds.
-#[allow(dead_code)] // A module uses the parts that it needs.
 pub(crate) fn control_group_of(group: &Memcg) -> *mut c_void {
     let at = CONTROL_GROUPS.get(group.id().index());
     // Acquire: pairs with the store in `create`.
     at.map_or(ptr::null_mut(), |at| at.load(Ordering::Acquire))
 }
 
-/// Returns the group of a control group, if it has one. Takes no lock that is held while memory is
-/// allocated, so a shrinker may call it.
+/// Returns the group of a control group, if it has one. A shrinker may call it.
+///
+/// # Safety
+///
+/// `memcg` is null or a control group that lives during the call.
 #[allow(dead_code)] // A module uses the parts that it needs.
-pub(crate) fn of(memcg: *mut c_void) -> Option<Memcg> {
+pub(crate) unsafe fn of(memcg: *mut c_void) -> Option<Memcg> {
     // Acquire: pairs with the store in `begin`.
     let groups = GROUPS.load(Ordering::Acquire);
     // SAFETY: Null, or the groups of the `Owner`, which outlives the shrinker that asks.
@@ -189,13 +213,8 @@ pub(crate) fn of(memcg: *mut c_void) -> Option<Memcg> {
     if memcg.is_null() {
         return None;
     }
-    // Acquire: pairs with `fetch_max` in `create`.
-    let ids = IDS.load(Ordering::Acquire);
-    // Acquire: pairs with the store in `create`.
-    let id = CONTROL_GROUPS[..ids]
-        .iter()
-        .position(|at| at.load(Ordering::Acquire) == memcg)?;
-    groups.tree.get(MemcgId::new(id as u32))
+    // SAFETY: `memcg` is live (this function's requirement).
+    unsafe { groups.group_of(memcg) }
 }
 
 /// Whether a control group is the root, to which lowwater's root corresponds.
@@ -210,8 +229,12 @@ pub(crate) unsafe fn is_root(memcg: *mut c_void) -> bool {
 }
 
 /// Ends the group of a control group that has ended. May sleep.
+///
+/// # Safety
+///
+/// `memcg` is a control group that lives during the call.
 #[allow(dead_code)] // A module uses the parts that it needs.
-pub(crate) fn ended(memcg: *mut c_void) {
+pub(crate) unsafe fn ended(memcg: *mut c_void) {
     // Acquire: pairs with the store in `begin`.
     let groups = GROUPS.load(Ordering::Acquire);
     // SAFETY: Null, or the groups of the `Owner`, which outlives the notifier.
@@ -219,8 +242,9 @@ pub(crate) fn ended(memcg: *mut c_void) {
         return;
     };
     let mut known = groups.known.lock();
-    let is_it = |it: &Known| it.as_ref().is_some_and(|(at, _)| at.0 == memcg);
-    let found = known.iter_mut().find(|it| is_it(it)).and_then(Option::take);
+    // SAFETY: `memcg` is live (this function's requirement).
+    let group = unsafe { groups.group_of(memcg) };
+    let found = group.and_then(|group| known.get_mut(group.id().index())?.take());
     drop(known);
     if let Some((control_group, group)) = found {
         end(control_group, &group);
@@ -239,9 +263,15 @@ pub(crate) fn current() -> Result<Memcg, NoMemory> {
     if unsafe { lowwater_memcg_is_root(mine.0) } {
         return Ok(groups.tree.root().clone());
     }
-    let mut known = groups.known.lock();
-    if let Some((_, group)) = known.iter().flatten().find(|(at, _)| at.0 == mine.0) {
-        return Ok(group.clone());
+    // SAFETY: `mine` has a reference of the control group.
+    let known = || unsafe { groups.group_of(mine.0) };
+    if let Some(group) = known() {
+        return Ok(group);
     }
-    groups.create(&mut known, mine)
+    let mut created = groups.known.lock();
+    // Another task of the control group may have created it.
+    match known() {
+        Some(group) => Ok(group),
+        None => groups.create(&mut created, mine),
+    }
 }

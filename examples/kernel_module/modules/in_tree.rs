@@ -56,10 +56,11 @@ extern "C" {
 ///
 /// # Safety
 ///
-/// `memcg` is a control group.
+/// `memcg` is a control group that lives during the call.
 #[no_mangle]
 unsafe extern "C" fn lowwater_memcg_ended(memcg: *mut kernel::ffi::c_void) {
-    groups::ended(memcg);
+    // SAFETY: `memcg` is live (this function's requirement).
+    unsafe { groups::ended(memcg) }
 }
 
 /// The registered notifier, dropped before the groups.

@@ -54,7 +54,8 @@ impl Bridge {
         // SAFETY: The control group of a request lives during the call.
         match unsafe { groups::is_root(memcg) } {
             true => Some(self.root.clone()),
-            false => groups::of(memcg),
+            // SAFETY: As above.
+            false => unsafe { groups::of(memcg) },
         }
     }
 }
