@@ -26,14 +26,18 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Returns whether the limits of the session's tenant admit the command of `step`. Otherwise
 /// answers with an error, and above a rate sets the session's pause.
+#[inline]
 pub fn admit(session: &mut Session, step: &Step<'_>) -> bool {
-    if session.limited_traffic().is_none() {
-        return true;
-    }
+    session.limited_traffic().is_none() || admit_step(session, step)
+}
+
+/// As [`admit`], for a tenant with limits.
+fn admit_step(session: &mut Session, step: &Step<'_>) -> bool {
     match step {
         // Of a value that is being received, only the last step counts; if the value is abandoned,
         // the caller uses `admit_store`.
         Step::More | Step::NoRoom => true,
+        Step::Get { .. } => admit_command(session, 1, CommandSet::default().with(CommandKind::Get), false),
         Step::Command(command @ Command::Get { keys, .. }) => {
             admit_command(session, keys.clone().count() as u64, CommandSet::of(command), false)
         }

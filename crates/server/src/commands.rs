@@ -23,8 +23,9 @@ mod watch;
 use std::io;
 use std::ops::ControlFlow;
 
+pub use get::get;
 pub use login::log_in;
-pub use store::{no_room, set, store, too_large};
+pub use store::{no_room, set, set_with_wait, store, too_large};
 
 use crate::counters::Counter;
 use crate::protocol::command::Command;
@@ -48,7 +49,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
         return Ok(ControlFlow::Continue(()));
     }
     match command {
-        Command::Get { keys, unique, touch } => get::get(session, keys, unique, touch).await?,
+        Command::Get { keys, unique, touch } => get::get_all(session, keys, unique, touch).await?,
         Command::Delete { key, noreply } => delete::delete(session, key, noreply),
         Command::Arithmetic { key, increment, delta, noreply } => {
             let delta = arithmetic::Delta { increment, amount: delta };

@@ -353,9 +353,15 @@ impl Connection {
                     }
                     self.after_refusal()
                 }
+                Step::Get { key } => commands::get(&mut self.session, key),
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
-                Step::Set { command, value } => commands::set(&mut self.session, command, value).await,
+                Step::Set { command, value } => {
+                    if !commands::set(&mut self.session, &command, value) {
+                        Box::pin(commands::set_with_wait(&mut self.session, command, value)).await;
+                    }
+                    ControlFlow::Continue(())
+                }
                 // As for a complete value: the request waits for room, and is refused after
                 // `ROOM_TRIES_MAX` pauses.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {

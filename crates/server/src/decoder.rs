@@ -78,7 +78,9 @@ enum DecoderState {
 pub enum Step<'a> {
     /// No further step without more input.
     More,
-    /// A command without a data block.
+    /// A plain `get` of one key.
+    Get { key: &'a [u8] },
+    /// Another command without a data block.
     Command(Command<'a>),
     /// A store command whose data block is complete.
     Store(Box<StoreRequest>),
@@ -240,6 +242,9 @@ impl Decoder {
         // As memcached: a line of nothing but CR keeps its CR (and is an error either way).
         let text = text.strip_suffix(b"\r").filter(|text| !text.is_empty()).unwrap_or(text);
         let used = end + 1;
+        if let Some(key) = line::plain_get(text) {
+            return (used, Step::Get { key });
+        }
         if let Some(command) = line::plain_set(text) {
             let is_small = item_bytes(command.key, command.flags, command.length) <= self.item_bytes_max;
             if let Some(value) = complete_value(command.length, &input[used..]).filter(|_| is_small) {

@@ -1,4 +1,4 @@
-//! A search for a byte that is mostly near.
+//! Searches for a byte that is mostly near.
 //!
 //! The words of a line are short: a call of `memchr`, which chooses an implementation for the
 //! processor and prepares its registers, takes longer than the search. So the first bytes are
@@ -24,11 +24,24 @@ pub fn find_byte(byte: u8, text: &[u8]) -> Option<usize> {
     }
 }
 
+/// Returns the position of the first space or zero byte in `text`. O(bytes before it).
+#[inline]
+pub fn find_space_or_zero(text: &[u8]) -> Option<usize> {
+    // The two differ in one bit, which is not compared.
+    find_masked(0, !b' ', text)
+}
+
 #[inline]
 fn find_near(byte: u8, text: &[u8]) -> Option<usize> {
-    let pattern = u64::from(byte) * LOW;
+    find_masked(byte, u8::MAX, text)
+}
+
+/// Returns the position of the first byte that equals `byte` in the bits of `mask`.
+#[inline]
+fn find_masked(byte: u8, mask: u8, text: &[u8]) -> Option<usize> {
+    let (pattern, compared) = (u64::from(byte) * LOW, u64::from(mask) * LOW);
     let find = |word: &[u8; 8]| {
-        let differing = u64::from_le_bytes(*word) ^ pattern;
+        let differing = (u64::from_le_bytes(*word) ^ pattern) & compared;
         // The lowest bit that is set belongs to the first byte that is zero. Bits above it may be
         // set for other bytes, because the subtraction borrows.
         let zeros = differing.wrapping_sub(LOW) & !differing & HIGH;
@@ -44,7 +57,7 @@ fn find_near(byte: u8, text: &[u8]) -> Option<usize> {
     match text.last_chunk::<8>() {
         // The last eight bytes; the first of them were searched already.
         Some(last) => find(last).map(|at| text.len() - 8 + at),
-        None => rest.iter().position(|there| *there == byte),
+        None => rest.iter().position(|there| (there ^ byte) & mask == 0),
     }
 }
 
@@ -69,6 +82,22 @@ mod tests {
                     text[at] = byte;
                     assert_eq!(find_byte(byte, &text), Some(at), "{length} {byte}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_space_or_zero_is_found_at_any_place() {
+        for length in 0..80 {
+            let mut text = vec![b'a'; length];
+            assert_eq!(find_space_or_zero(&text), None, "{length}");
+            for at in (0..length).rev() {
+                for byte in 0..=u8::MAX {
+                    text[at] = byte;
+                    let expected = if byte == b' ' || byte == 0 { Some(at) } else { (at + 1..length).next() };
+                    assert_eq!(find_space_or_zero(&text), expected, "{length} {at} {byte}");
+                }
+                text[at] = if at % 2 == 0 { b' ' } else { 0 };
             }
         }
     }

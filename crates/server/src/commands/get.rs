@@ -6,6 +6,7 @@
 //! A change must be measured with `examples/cache_bench.rs`.
 
 use std::io;
+use std::ops::ControlFlow;
 
 use super::events;
 use crate::counters::Counter;
@@ -15,8 +16,15 @@ use crate::session::Session;
 use crate::store::prefix_stats::Outcome;
 use crate::value::Value;
 
+/// Answers a plain `get` of one key. The caller writes the replies when the output is full.
+pub fn get(session: &mut Session, key: &[u8]) -> ControlFlow<()> {
+    read(session, key, false);
+    session.output.line("END");
+    ControlFlow::Continue(())
+}
+
 /// Answers with the values. `unique` adds their unique numbers, `touch` gives them a new exptime.
-pub async fn get(session: &mut Session, keys: Words<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
+pub async fn get_all(session: &mut Session, keys: Words<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
     let touch = touch.map(Expiry::of);
     for key in keys {
         match touch {

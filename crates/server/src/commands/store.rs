@@ -94,16 +94,9 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
     ControlFlow::Continue(())
 }
 
-/// Runs a `set` whose value is in the connection's input.
-pub async fn set(session: &mut Session, command: PlainSet<'_>, value: &[u8]) -> ControlFlow<()> {
-    if !set_at_once(session, &command, value) {
-        Box::pin(set_with_wait(session, command, value)).await;
-    }
-    ControlFlow::Continue(())
-}
-
-/// Runs a `set`, unless it needs more than an insert; returns whether it is done.
-fn set_at_once(session: &mut Session, command: &PlainSet<'_>, value: &[u8]) -> bool {
+/// Runs a `set`, unless it needs more than an insert; returns whether it is done. If it is not, the
+/// caller runs [`set_with_wait`].
+pub fn set(session: &mut Session, command: &PlainSet<'_>, value: &[u8]) -> bool {
     let Session { output, server, namespace, counts, entry, .. } = session;
     let (full_key, expiry) = (namespace.qualify(command.key), Expiry::of(command.exptime));
     if !server.store.try_set(&full_key, expiry, command.flags, value) {
@@ -121,7 +114,7 @@ fn set_at_once(session: &mut Session, command: &PlainSet<'_>, value: &[u8]) -> b
 
 /// Runs a `set` that may have to wait for room.
 #[cold]
-async fn set_with_wait(session: &mut Session, command: PlainSet<'_>, value: &[u8]) {
+pub async fn set_with_wait(session: &mut Session, command: PlainSet<'_>, value: &[u8]) {
     let PlainSet { key, flags, exptime, noreply, .. } = command;
     let (server, verb, expiry) = (Arc::clone(&session.server), StoreVerb::Set, Expiry::of(exptime));
     session.counts.count(Counter::CmdSet);

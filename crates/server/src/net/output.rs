@@ -63,6 +63,7 @@ pub struct Output {
 
 impl Output {
     /// Adds a line.
+    #[inline]
     pub fn line(&mut self, text: &str) {
         let buffer = self.buffer();
         buffer.reserve(text.len() + LINE_END.len());
@@ -87,6 +88,7 @@ impl Output {
         self.trace.as_mut().map(|trace| trace.take()).unwrap_or_default()
     }
 
+    #[inline]
     fn trace_line(&mut self) {
         if let Some(trace) = &mut self.trace {
             trace.end_line(&self.text);
@@ -156,19 +158,23 @@ impl Output {
             trace.skip_to(self.text.len());
         }
         if short.is_none() {
-            self.data(value);
+            self.data_of(value, length);
         }
     }
 
     /// Adds the value's bytes and a line end.
     pub fn data(&mut self, value: &Value) {
-        if value.len() <= COPIED_BYTES_MAX {
+        self.data_of(value, value.len());
+    }
+
+    fn data_of(&mut self, value: &Value, length: usize) {
+        if length <= COPIED_BYTES_MAX {
             value.pieces().for_each(|piece| self.push(piece));
         } else {
             self.values.push_back((self.text.len(), value.clone()));
-            self.length += value.len();
+            self.length += length;
         }
-        self.push(b"\r\n");
+        self.push(LINE_END);
         if let Some(trace) = &mut self.trace {
             trace.skip_to(self.text.len());
         }
@@ -200,6 +206,7 @@ impl Output {
         Ok(total as u64)
     }
 
+    #[inline]
     fn buffer(&mut self) -> &mut Vec<u8> {
         if self.text.capacity() == 0 {
             self.text = buffer_pool::take();

@@ -41,11 +41,24 @@ fn scan(text: &[u8]) -> Option<(bool, u64)> {
 
 /// Returns the value of a text of at most ten digits and nothing else, as most numbers in commands
 /// are; `None` for any other text.
-pub fn digits(text: &[u8]) -> Option<u64> {
+fn digits(text: &[u8]) -> Option<u64> {
+    leading_digits(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+}
+
+/// Returns the value of the digits at the front of `text`, and the text after them; `None` if there
+/// are none, or more than ten.
+#[inline]
+pub fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     const FEW: usize = 10;
-    let is_few = (1..=FEW).contains(&text.len());
-    let digit = |byte: u8| Some(u64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
-    is_few.then(|| text.iter().try_fold(0, |sum, byte| Some(sum * 10 + digit(*byte)?)))?
+    let (mut value, mut length) = (0, 0);
+    while let Some(digit) = text.get(length).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
+        if length == FEW {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+        length += 1;
+    }
+    (length > 0).then(|| (value, &text[length..]))
 }
 
 /// As [`scan`], for texts that [`digits`] does not parse.

@@ -62,10 +62,15 @@ impl PrefixStats {
 
     /// Counts a command for `key`, if counting is enabled and the key has a prefix: one of the
     /// first [`TENANTS_MAX`] prefixes.
+    #[inline]
     pub fn count(&self, key: &[u8], outcome: Outcome) {
-        if !self.is_on() {
-            return;
+        if self.is_on() {
+            self.count_prefix(key, outcome);
         }
+    }
+
+    #[cold]
+    fn count_prefix(&self, key: &[u8], outcome: Outcome) {
         let Some(length) = key.iter().position(|&b| b == self.delimiter) else { return };
         let prefix = &key[..length];
         if !self.counts.contains_key(prefix) {
