@@ -90,6 +90,8 @@ pub(super) struct NewRecord<K: Send + Sync + 'static, V: Send + Sync + 'static> 
     pub(super) cost: RelativeCost,
     /// The queue that the record enters; none: the policy chooses.
     pub(super) queue: Option<Queue>,
+    /// Whether a record of the key was seen, so that the list of this one mostly exists.
+    replaces_known: bool,
     /// The clock's floor for which the record's deadline was encoded.
     floor: Floor,
     /// The bytes that the group was charged for the record: the record's whole charge, or 0.
@@ -190,8 +192,11 @@ where
         // This processor's stock belongs to a single group. With several groups it is mostly
         // another group's: a new key is paid for now, rather than after a search of the segment in
         // vain.
-        if !self.has_one_group(payer) && self.present(&new.record.key, hash, &pin()).is_none() {
-            new = self.pay(new, Refusal::NotPaid, target)?;
+        if !self.has_one_group(payer) {
+            match self.present(&new.record.key, hash, &pin()) {
+                Some(_) => new.replaces_known = true,
+                None => new = self.pay(new, Refusal::NotPaid, target)?,
+            }
         }
         loop {
             let guard = pin();
@@ -318,7 +323,8 @@ where
         match record {
             Ok(record) => {
                 self.inner.core.clock.store_live_end(&*record, expires);
-                Ok(NewRecord { record, cost, queue: None, floor: expires.floor, paid: ByteSize::ZERO })
+                let (queue, floor) = (None, expires.floor);
+                Ok(NewRecord { record, cost, queue, replaces_known: false, floor, paid: ByteSize::ZERO })
             }
             Err(Record { key, value, .. }) => {
                 self.inner.core.counters.rejected();
@@ -402,7 +408,7 @@ where
     /// The record, for which no bytes are charged any more, and the reason.
     pub(super) fn try_insert<'c: 'g, 'g>(
         &'c self,
-        NewRecord { record, cost, queue, floor, paid }: NewRecord<K, V>,
+        NewRecord { record, cost, queue, replaces_known, floor, paid }: NewRecord<K, V>,
         hash: u64,
         Target { group, tenant, ghost }: Target<'_>,
         guard: &'g Guard,
@@ -415,7 +421,7 @@ where
         // Allocates the list here, and not in `add` under the segment's lock. Omitted if the new
         // record replaces a known one, and for a tenant that has evicted records, whose lists
         // mostly exist: `add` allocates one that is missing.
-        if !matches!(expect, Expect::Same(_)) && tenant.is_none_or(Tenant::is_filling) {
+        if !replaces_known && !matches!(expect, Expect::Same(_)) && tenant.is_none_or(Tenant::is_filling) {
             core.queues.prepare(chosen(), group, node);
         }
         let mut refusal = Refusal::NoMemory;
@@ -487,7 +493,7 @@ where
                 Ok(((cause == RemovalCause::Replaced).then_some(&there.value), removal))
             }
             Err(InsertError::Refused(record) | InsertError::NoMemory(record) | InsertError::Indexed(record)) => {
-                Err((NewRecord { record, cost, queue, floor, paid: ByteSize::ZERO }, refusal))
+                Err((NewRecord { record, cost, queue, replaces_known, floor, paid: ByteSize::ZERO }, refusal))
             }
         }
     }
