@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/source.bash
 . ci/tools/guest.bash
+. ci/tools/headers.bash
 
 nodes_of_guests=(${KMOD_NODES:-2}) loads=${KMOD_LOADS:-3} objects=${KMOD_OBJECTS:-100000} seconds_max=${KMOD_SECONDS:-170}
 rounds=${KMOD_ROUNDS:-3} pairs=${KMOD_PAIRS:-100000}
@@ -45,32 +46,7 @@ for tool in qemu-system-x86_64 busybox cpio make gcc-12 python3; do
 done
 [ -e /usr/include/libelf.h ] || packages libelf-dev || true
 
-# kernel: downloads Debian's newest 6.12 and its headers once, to $kept/VERSION. Prints VERSION.
-kernel() {
-    local version root part
-    version="$(find "$kept" -maxdepth 1 -name '6.12*' -printf '%f\n' 2>/dev/null | sort -V | tail -1)"
-    if [ -z "$version" ]; then
-        version="$(apt-cache pkgnames linux-headers-6.12. | sed -n 's/^linux-headers-\(6\.12.*\)-cloud-amd64$/\1/p' | sort -V | tail -1)"
-        [ -n "$version" ] || return 1
-        root="$kept/new"
-        rm -rf "$root"
-        mkdir -p "$root"
-        (cd "$work" && apt-get -o APT::Sandbox::User=root download -qq "linux-image-$version-cloud-amd64-unsigned" \
-            "linux-headers-$version-cloud-amd64" "linux-headers-$version-common" "linux-kbuild-$version" >&2) || return 1
-        for part in "$work"/linux-*.deb; do
-            dpkg-deb -x "$part" "$root" || return 1
-        done
-        # The headers refer to each other by their installed paths.
-        echo "include $kept/$version/usr/src/linux-headers-$version-common/Makefile" \
-            >"$root/usr/src/linux-headers-$version-cloud-amd64/Makefile"
-        # Without vmlinux, modules get no BTF types, which would need pahole; no check uses them.
-        rm -rf "$root/lib/modules" "$root/usr/src/linux-headers-$version-cloud-amd64/vmlinux"
-        mv "$root" "$kept/$version"
-    fi
-    echo "$version"
-}
-mkdir -p "$kept"
-version="$(kernel)" || skip "Debian's 6.12 kernel and its headers, which cannot be downloaded"
+version="$(kernel_with_headers "$kept")" || skip "Debian's 6.12 kernel and its headers, which cannot be downloaded"
 vmlinuz="$(echo "$kept/$version"/boot/vmlinuz-*)"
 echo "kernel $version"
 
@@ -108,12 +84,7 @@ if ! cmp -s "$kept/rust.o" "$build/rust.o"; then
     cp "$kept/rust.o" "$build/rust.o"
 fi
 : >"$build/.rust.o.cmd"
-make -C "$kept/$version/usr/src/linux-headers-$version-cloud-amd64" M="$build" modules >"$work/make" 2>&1 ||
-    { cat "$work/make" >&2; fail "the modules do not build"; }
-if grep -iE 'warning|undefined' "$work/make" | grep -v 'the compiler differs'; then
-    cat "$work/make" >&2
-    fail "the modules build with warnings"
-fi
+build_modules "$kept/$version" "$build"
 for module in lowwater lowwater_peer; do
     echo "built $module.ko, $(stat -c %s "$build/$module.ko") bytes"
 done
