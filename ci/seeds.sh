@@ -11,11 +11,13 @@
 #
 # The kernel is downloaded from Debian's unstable distribution and unpacked, not installed; or it is
 # the file in $SEEDS_KERNEL, with its module loop.ko in $SEEDS_LOOP. Guests are emulated: their
-# seconds are not those of a real machine. $SEEDS_SECONDS is the limit of one guest.
+# seconds are not those of a real machine. $SEEDS_SECONDS is the limit of one guest. The load
+# "deferred" is a module; its kernel is the one of ci/kmod.sh, which has headers to build it with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/guest.bash
+. ci/tools/headers.bash
 
 target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 kept="$target/seeds"
@@ -27,12 +29,14 @@ fail() {
     exit 1
 }
 
-# The guests: load, nodes, MiB of memory, and the arguments of ci/seeds/guest.c.
+# The guests: load, nodes, MiB of memory, and the arguments of ci/seeds/guest.c; for "deferred", the
+# parameters of the module ci/seeds/deferred.c.
 guests=(
     "drops 1 2048 drops 4000"
     "negatives 1 2048 negatives 1000000 /disk"
     "containers 2 3072 containers 1000 7"
     "lists 2 6144 lists 10000 10000"
+    "deferred 1 512 objects=1800000 deferred=1000000"
 )
 
 # unstable TOOL ARGUMENT...: apt with the package lists of Debian's unstable distribution alone.
@@ -70,12 +74,24 @@ kernel() {
     vmlinuz="$kept/vmlinuz" loop="$kept/loop.ko"
 }
 
-# initrd: the files of all guests. Names that do not exist are looked up on a small ext4.
+# module: builds ci/seeds/deferred.c into the files of the guest, and sets vmlinuz.
+module() {
+    local headers="$target/kmod" build="$work/module"
+    headers+="/$(kernel_with_headers "$headers")" || fail "no kernel with headers"
+    mkdir -p "$build" "$work/root"
+    cp ci/seeds/deferred.c "$build/"
+    echo 'obj-m := deferred.o' >"$build/Kbuild"
+    build_modules "$headers" "$build"
+    cp "$build/deferred.ko" "$work/root/"
+    vmlinuz="$(echo "$headers"/boot/vmlinuz-*)"
+}
+
+# initrd: the files of a guest. Names that do not exist are looked up on a small ext4.
 initrd() {
     local root="$work/root"
     mkdir -p "$root"/{bin,proc,sys,dev,disk}
     cp "$(command -v busybox)" "$root/bin/busybox"
-    cp "$loop" "$root/loop.ko"
+    [ -e "$root/deferred.ko" ] || cp "$loop" "$root/loop.ko"
     gcc -O2 -Wall -Wextra -static ci/seeds/guest.c -o "$root/guest"
     truncate -s 8M "$root/disk.image"
     mke2fs -q -t ext4 "$root/disk.image"
@@ -93,9 +109,14 @@ for word in $(cat /proc/cmdline); do
     guest.arg=*) arguments="$arguments ${word#*=}" ;;
     esac
 done
-insmod /loop.ko
-losetup /dev/loop0 /disk.image && mount -t ext4 /dev/loop0 /disk
-/guest $arguments >/figures 2>/errors
+if [ -e /deferred.ko ]; then
+    insmod /deferred.ko $arguments 2>/errors
+    dmesg | sed -n 's/.*deferred: {/{/p' >/figures
+else
+    insmod /loop.ko
+    losetup /dev/loop0 /disk.image && mount -t ext4 /dev/loop0 /disk
+    /guest $arguments >/figures 2>/errors
+fi
 {
     cat /errors
     echo "kernel $(uname -r)"
@@ -115,7 +136,7 @@ guest() {
     echo "== $load: $nodes nodes, $mib MiB"
     boot "$nodes" 2 "$mib" "${SEEDS_SECONDS:-3600}" no_timer_check $(printf ' guest.arg=%s' "$@") || true
     cat "$work/figures"
-    grep -q '^end 1$' "$work/figures" && grep -q "\"load\":\"$1\"" "$work/figures" ||
+    grep -q '^end 1$' "$work/figures" && grep -q "\"load\":\"$load\"" "$work/figures" ||
         { tail -n 20 "$work/qemu" "$work/console" >&2; fail "the guest for $load was not done"; }
 }
 
@@ -124,11 +145,17 @@ linux() {
     for tool in qemu-system-x86_64 busybox cpio gcc mke2fs xz; do
         command -v "$tool" >/dev/null || packages qemu-system-x86 busybox-static cpio gcc libc6-dev e2fsprogs xz-utils
     done
-    kernel
-    initrd
     for line in "${guests[@]}"; do
         load="${line%% *}"
         [ $# -eq 0 ] || [[ " $* " == *" $load "* ]] || continue
+        rm -rf "$work/root"
+        if [ "$load" = deferred ]; then
+            packages make gcc-12 libelf-dev
+            module
+        else
+            kernel
+        fi
+        initrd
         # shellcheck disable=SC2086 # The words of the line are the arguments.
         guest $line
         python3 -B ci/seeds/page.py add linux "$load" "$(grep '^kernel ' "$work/figures" | cut -d' ' -f2)" <<<"$(grep '^{' "$work/figures")"

@@ -8,6 +8,7 @@ page.py --render | --check       writes docs/SEEDS.md, or checks it and the quot
 | file | content |
 |---|---|
 | `guest.c` | the loads on a guest's kernel |
+| `deferred.c` | the load "deferred": a module of the guest's kernel |
 | `programs.py` | the loads on lowwater |
 | `reports.py` | the reports: their figures, and the rows of their tables |
 """
