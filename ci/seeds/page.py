@@ -29,14 +29,14 @@ NO_FIGURE = "-"
 HEAD = """# The reports, reproduced
 
 Five reports about Linux are the reason for lowwater. `ci/seeds.sh` writes this page. A letter after a
-figure names its command below the table; `cargo run --release --example` runs those that begin with the
-name of an example. A dash means no figure; Linux today has a column where it was measured.
+figure names its command below the table; `cargo run --release --example` runs those that begin with an
+example's name.
 
 Linux runs in an emulated guest (QEMU's TCG, 2 processors), about eight times slower than a real
-processor: its times are upper bounds, and no ratio may be made of them. Bytes and counts do not depend on
-emulation. lowwater runs on the same machine without it; its times are those of [MEASURED](MEASURED.md).
-Its memory is that of lists, groups and shrinkers, without the file systems and processes that Linux
-counts.
+processor. A guest shows neither real times nor the contention of many processors: its times are upper
+bounds; no ratio may be made of them. Bytes and counts do not depend on emulation. lowwater runs on
+the same machine without it; its times are those of [MEASURED](MEASURED.md). Its memory is that of lists,
+groups and shrinkers, without the file systems and processes that Linux counts.
 """
 
 

@@ -32,7 +32,7 @@ class Figures:
     def kernel(self, load):
         """Returns the version of the kernel without Debian's suffixes."""
         result = self.results["linux"].get(load)
-        return f"Linux {result['kernel'].split('+')[0]}, in a guest" if result else "Linux today"
+        return f"Linux {result['kernel'].split('+')[0]}" if result else "Linux today"
 
 
 @dataclass
@@ -80,7 +80,7 @@ def lists_of(name):
 
 
 def drops(*numbers):
-    return lambda at: ", ".join(f"{at.linux('drops')['seconds'][n]:.4f}" for n in numbers) + " s"
+    return lambda at: ", ".join(f"{at.linux('drops')['seconds'][n]:.2f}" for n in numbers) + " s"
 
 
 def span(value, text="{:,}"):
@@ -122,9 +122,8 @@ REPORTS = [
         load="lists",
         rows=[
             ("before the series; after its patches 7, 70, 72", "24,464; 21,957, 6,895, 4,367 MB", None, None),
-            ("today", None, lambda at: mib_of_kb(at.linux("lists"), "during"), lambda at: bytes_during(at.lowwater("lists"))),
-            ("today: slabs alone", None, lambda at: mib_of_kb(at.linux("lists"), "during", "slab_kb"), "no slabs"),
-            ("today: resident memory", None, "no process", lambda at: mib((run := at.lowwater("lists"))["rss_during"] - run["rss_before"])),
+            ("today", None, lambda at: f"{mib_of_kb(at.linux('lists'), 'during')}, {mib_of_kb(at.linux('lists'), 'during', 'slab_kb')} in slabs", lambda at: bytes_during(at.lowwater("lists"))),
+            ("today: resident memory", None, None, lambda at: mib((run := at.lowwater("lists"))["rss_during"] - run["rss_before"])),
         ],
         quotations=["24464 MB", "21957 MB", "6895 MB", "4367 MB", "10k memory cgroups", "2 numa nodes"],
         note="lowwater has an object on each of the 40,000 lists that groups use; Linux has none.",
@@ -139,15 +138,15 @@ REPORTS = [
             ("used memory", "23, 172, 40 G; with the patch 23, 69, 29 G", used("used_kb"), lists_of("containers"), lists_of("containers-10000")),
             ("slabs", "1.5, 149, 22 G; with the patch 1.5, 45, 10 G", used("slab_kb"), "no slabs", "no slabs"),
             ("kmalloc-32 objects", "178,176, 3,442,409,472, 388,933,632; with the patch 190,464, 468,992, 468,992",
-             lambda at: ", ".join(f"{at.linux('containers')[end]['kmalloc_32']:,}" for end in ENDS), "no slabs", "no slabs"),
+             lambda at: ", ".join(f"{at.linux('containers')[end]['kmalloc_32']:,}" for end in ENDS), None, None),
         ],
         quotations=["23G 172G 40G", "23G 69G 29G", "1.5G 149G 22G", "1.5G 45G 10G", "178176 3442409472 388933632", "190464 468992 468992", "7 FS mounts"],
-        guest_note="The guest has 1,000 containers. Its used memory is that of the whole system, after its caches were dropped.",
+        guest_note="Linux has 1,000 containers. Its used memory is the whole system's without caches.",
     ),
     Report(
         title="Negative dentries (2021)",
         document="[RFC,0/6] fix the negative dentres bloating system memory usage",
-        about="Lookups of names that do not exist: in Linux 1,000,000 of one directory, each once; in lowwater a flood.",
+        about="Lookups of missing names: in Linux 1,000,000 of one directory, each once; in lowwater a flood.",
         load="negatives",
         ours=("lowwater, `Unbounded`", "lowwater, `ThreeInARow` (the series' rule)", "lowwater, default"),
         rows=[
@@ -185,7 +184,7 @@ REPORTS = [
     Report(
         title="drop_caches with 4,000 groups and mounts (2018)",
         document="How and why we optimized the algorithm of cleaning SLAB-caches in the Linux kernel",
-        about="Each of 4,000 groups has a file on one of 4,000 mounts. Caches are dropped five times.",
+        about="Each of 4,000 groups has a file on one of 4,000 mounts.",
         load="drops",
         ours=("lowwater", "lowwater's baseline: every shrinker for every group"),
         rows=[
