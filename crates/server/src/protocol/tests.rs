@@ -6,7 +6,9 @@
 
 mod meta;
 
-use super::command::{Command, StoreCommand, StoreVerb};
+use proptest::prelude::*;
+
+use super::command::{Command, PlainSet, StoreCommand, StoreVerb};
 use super::error::{ProtocolError, RefusedLine};
 use super::item::KEY_BYTES_MAX;
 use super::meta_command::{MetaCommand, MetaVerb};
@@ -48,6 +50,61 @@ fn store_lines() {
     assert_eq!((store.length, store.unique, store.noreply), (5, u64::MAX, true));
     let Ok(Command::Store(store)) = one("set k 0 0 5 other") else { panic!("memcached takes any sixth word") };
     assert!(!store.noreply);
+}
+
+#[test]
+fn usual_lines_are_plain() {
+    assert_eq!(line::plain_get(b"get key:1"), Some(&b"key:1"[..]));
+    let long = [b"get ", &[b'k'; KEY_BYTES_MAX][..]].concat();
+    assert_eq!(line::plain_get(&long), Some(&long[4..]));
+    assert_eq!(line::plain_get(&[&long[..], b"k"].concat()), None, "a key of 251 bytes");
+    for other in ["get", "get ", "get a b", "get a ", "get  a", "gets a", "get a\0"] {
+        assert_eq!(line::plain_get(other.as_bytes()), None, "{other:?}");
+    }
+    let expected = PlainSet { key: b"k", flags: u32::MAX, exptime: 60, length: 100, noreply: true };
+    assert_eq!(line::plain_set(b"set k 4294967295 60 100 noreply"), Some(expected));
+    for other in ["set k 0 0", "set k 0 0 ", "set k 0 0 1 ", "set  k 0 0 1", "set k\0 0 0 1", "set k 4294967296 0 1"] {
+        assert_eq!(line::plain_set(other.as_bytes()), None, "{other:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+    #[test]
+    fn a_plain_line_has_the_meaning_that_the_whole_parser_finds(
+        words in prop::collection::vec(0usize..14, 1..6),
+        spaces in prop::collection::vec(0usize..20, 9),
+    ) {
+        let long = "k".repeat(KEY_BYTES_MAX + 1);
+        let known = [
+            "set", "k", "key:1", "0", "7", "30", "4294967295", "4294967296", "12345678901", "-1", "noreply", "k\0y",
+            "\t", &long,
+        ];
+        let mut text = String::from(["get ", "set "][spaces[8] % 2]);
+        for (word, space) in words.iter().zip(&spaces) {
+            text += known[*word];
+            text += [" ", "  ", ""][space.saturating_sub(17)];
+        }
+        let text = text.strip_suffix(' ').filter(|_| spaces[8] > 0).unwrap_or(&text);
+        if let Some(key) = line::plain_get(text.as_bytes()) {
+            prop_assert_eq!(keys(one(text)), [String::from_utf8_lossy(key)]);
+        }
+        // The caller refuses a longer value.
+        if let Some(plain) = line::plain_set(text.as_bytes()).filter(|plain| plain.length < 1 << 31) {
+            let expected = StoreCommand {
+                verb: StoreVerb::Set,
+                key: plain.key.into(),
+                flags: plain.flags,
+                exptime: plain.exptime,
+                length: plain.length,
+                unique: 0,
+                noreply: plain.noreply,
+                meta: None,
+            };
+            prop_assert_eq!(one(text), Ok(Command::Store(expected)));
+        }
+    }
 }
 
 #[test]
