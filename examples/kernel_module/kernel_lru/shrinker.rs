@@ -21,17 +21,21 @@ const SHRINKER_MEMCG_AWARE: u32 = 1 << 3;
 /// A cache that gives memory back on request.
 ///
 /// Both methods are called on any thread, several at once, for different groups and nodes or the
-/// same ones. They may use the lists and locks of their own cache as far as
+/// same ones.
+///
+/// They may use the lists and locks of their own cache as far as
 /// [`ShrinkControl::flags`] allows. They must not start reclaim: allocate nothing, or only with
 /// `GFP_NOWAIT`. They must not drop their own [`Registration`], which waits for them, nor create or
 /// drop another one: that takes a lock under which the kernel allocates.
 #[doc(alias = "struct shrinker")]
 pub(crate) trait Shrinker: Send + Sync {
-    /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and
-    /// must not return [`Count::Empty`] while a list has objects.
+    /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed.
+    ///
+    /// Must be cheap, and must not return [`Count::Empty`] while a list has objects.
     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count;
 
     /// Scans up to `sc.nr_to_scan()` objects, oldest first, and frees those that are not in use.
+    ///
     /// Reports the number of scanned objects with [`ShrinkControl::set_nr_scanned`] if it differs
     /// from the requested number.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan;
@@ -59,8 +63,10 @@ impl ShrinkerBuilder {
         }
     }
 
-    /// Sets whether the shrinker distinguishes groups. True by default; if false, it is called once
-    /// for all groups, and only when the machine needs memory.
+    /// Sets whether the shrinker distinguishes groups.
+    ///
+    /// True by default; if false, it is called once for all groups, and only when the machine needs
+    /// memory.
     #[doc(alias = "SHRINKER_MEMCG_AWARE")]
     pub(crate) fn memcg_aware(self, aware: bool) -> Self {
         Self {
@@ -79,7 +85,9 @@ impl ShrinkerBuilder {
     }
 
     /// Sets the cost of recreating an object, 2 by default: a cache with objects that cost twice as
-    /// much gives up half as many. 0 for objects that cost nothing.
+    /// much gives up half as many.
+    ///
+    /// 0 is for objects that cost nothing.
     pub(crate) fn seeks(self, seeks: u32) -> Self {
         Self {
             seeks: seeks.min(i32::MAX as u32) as i32,
@@ -87,8 +95,9 @@ impl ShrinkerBuilder {
         }
     }
 
-    /// Allocates an id. The shrinker is not called yet, but its lists can be created and filled:
-    /// their reports are kept. May sleep.
+    /// Allocates the shrinker, which is not called yet, so that its lists can be created.
+    ///
+    /// May sleep. Objects must be added after [`Prepared::register`], which explains why.
     ///
     /// # Errors
     ///
@@ -106,10 +115,14 @@ impl ShrinkerBuilder {
             bindings::shrinker_alloc(flags, c_str!("%s").as_char_ptr(), self.name.as_char_ptr())
         };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
-        // SAFETY: The shrinker is not registered yet, so it is ours.
-        unsafe { (*raw.as_ptr()).batch = self.batch as _ };
-        // SAFETY: The shrinker is not registered yet, so it is ours.
-        unsafe { (*raw.as_ptr()).seeks = self.seeks };
+        let fields = raw.as_ptr();
+        // SAFETY: The shrinker was allocated above. Reclaim may find it by its id, but until it is
+        // registered, reads only its `refcount`: so these fields are ours, and there must be no
+        // reference of the whole.
+        unsafe {
+            (*fields).batch = self.batch as _;
+            (*fields).seeks = self.seeks;
+        }
         // INVARIANT: The shrinker was allocated above.
         Ok(Prepared {
             raw,
@@ -119,11 +132,14 @@ impl ShrinkerBuilder {
     }
 }
 
-/// An id without a shrinker, between the two steps. Dropping this frees the id.
+/// A shrinker that is not called yet, between the two steps.
+///
+/// Dropping this frees the shrinker and its id.
 ///
 /// # Invariants
 ///
-/// `raw` was allocated by `shrinker_alloc`, is not registered, and is owned by `self`.
+/// `raw` was allocated by `shrinker_alloc`, is not registered, and is owned by `self`. Only reclaim
+/// reads it besides, and only its `refcount`.
 #[must_use = "without `register` the shrinker is never called"]
 pub(crate) struct Prepared {
     raw: NonNull<bindings::shrinker>,
@@ -133,11 +149,26 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Returns the id of the future shrinker, by which lists other than `list_lru` set its bit. It
-    /// is free again if this is dropped without `register`.
-    pub(crate) fn id(&self) -> i32 {
-        // SAFETY: The shrinker is alive, and its number is set by `alloc` only.
-        unsafe { (*self.raw.as_ptr()).id }
+    /// Returns the id of the future shrinker, by which lists other than `list_lru` set its bit.
+    ///
+    /// Returns `None` if the shrinker is not memcg-aware: it has no id and no bits then. The id is
+    /// free again if this is dropped without `register`.
+    pub(crate) fn id(&self) -> Option<i32> {
+        #[cfg(CONFIG_MEMCG)]
+        // SAFETY: By the type invariant, the shrinker is alive, and its id is set by `alloc` only.
+        let id = self
+            .is_memcg_aware()
+            .then(|| unsafe { (*self.raw.as_ptr()).id });
+        #[cfg(not(CONFIG_MEMCG))]
+        let id = None;
+        id
+    }
+
+    /// Returns whether the shrinker is called for each group: not if the kernel has no groups.
+    fn is_memcg_aware(&self) -> bool {
+        // SAFETY: By the type invariant, the shrinker is alive, and its flags are set by `alloc`
+        // only.
+        unsafe { (*self.raw.as_ptr()).flags & SHRINKER_MEMCG_AWARE != 0 }
     }
 
     /// Returns the occupancy to create the shrinker's lists with, so that the shrinker is called
@@ -154,23 +185,31 @@ impl Prepared {
 
     /// Registers the shrinker: it may be called from any thread, from now until the registration is
     /// dropped.
+    ///
+    /// Objects must be added to its lists after this. When reclaim of a group meets the bit of a
+    /// shrinker that is not registered, it clears the bit; the list is not empty then, so a later
+    /// object does not set the bit again, and the shrinker is not called for that group until its
+    /// list was empty.
     #[doc(alias = "shrinker_register")]
     pub(crate) fn register<S: Shrinker + 'static>(self, shrinker: Arc<S>) -> Registration<S> {
         let this = ManuallyDrop::new(self);
         let raw = this.raw;
         let data: *const S = &*shrinker;
-        // SAFETY: The shrinker is not registered yet, so it is ours.
-        let fields = unsafe { &mut *raw.as_ptr() };
-        fields.count_objects = Some(match this.lists.get() {
-            0 | 1 => count::<S, false>,
-            _ => count::<S, true>,
-        });
-        fields.scan_objects = Some(scan::<S>);
-        fields.private_data = data.cast_mut().cast();
-        // SAFETY: The shrinker was allocated, its callbacks are set, and their data lives until
-        // `shrinker_free` has returned.
+        let fields = raw.as_ptr();
+        // SAFETY: By the type invariant, the shrinker is alive, and reclaim may read its `refcount`
+        // now: so these fields are ours, and there must be no reference of the whole.
+        unsafe {
+            (*fields).count_objects = Some(match this.lists.get() {
+                0 | 1 => count::<S, false>,
+                _ => count::<S, true>,
+            });
+            (*fields).scan_objects = Some(scan::<S>);
+            (*fields).private_data = data.cast_mut().cast();
+        }
+        // SAFETY: The shrinker was allocated, and its callbacks are set; their data, an `S`, lives
+        // until `shrinker_free` has returned. It is NUMA-aware, as `alloc` set that flag.
         unsafe { bindings::shrinker_register(raw.as_ptr()) };
-        // INVARIANT: The shrinker was registered above.
+        // INVARIANT: The shrinker was registered above, and its data is the content of `shrinker`.
         Registration { raw, shrinker }
     }
 }
@@ -192,9 +231,10 @@ pub(crate) struct Occupancy<'a> {
 }
 
 impl Occupancy<'_> {
-    /// Counts one more `ListLru` of the shrinker, and returns the name of its slab cache: that of
-    /// the shrinker, with a number from the module's second `ListLru` on. Two caches of one name
-    /// would be an error in the kernel's log, also those of two shrinkers.
+    /// Counts one more `ListLru` of the shrinker, and returns the name of its slab cache.
+    ///
+    /// That is the name of the shrinker, with a number from the module's second `ListLru` on. Two
+    /// caches of one name would be an error in the kernel's log, also those of two shrinkers.
     pub(super) fn slab_name(&self) -> Result<CString> {
         let (name, lists) = (self.prepared.name, &self.prepared.lists);
         lists.set(lists.get() + 1);
@@ -205,20 +245,21 @@ impl Occupancy<'_> {
         }
     }
 
-    /// Whether the shrinker is called for each group.
+    /// Returns whether the shrinker is called for each group.
     pub(super) fn is_memcg_aware(&self) -> bool {
-        // SAFETY: The shrinker is alive, and its flags are set by `alloc` only.
-        unsafe { (*self.as_ptr()).flags & SHRINKER_MEMCG_AWARE != 0 }
+        self.prepared.is_memcg_aware()
     }
 
-    /// The shrinker, alive during the call for which this was passed.
+    /// Returns the shrinker, which is alive for as long as this can be used.
     pub(super) fn as_ptr(&self) -> *mut bindings::shrinker {
         self.prepared.raw.as_ptr()
     }
 }
 
-/// A registered shrinker. Dropping it waits for running callbacks; after that none is called. It
-/// must be dropped before the module's code is unloaded, so it belongs into the module's struct.
+/// A registered shrinker, which is called until this is dropped.
+///
+/// Dropping it waits for running callbacks; after that none is called. It must be dropped before
+/// the module's code is unloaded, so it belongs into the module's struct.
 ///
 /// **Never forget it** (`mem::forget`, a `static`, a cycle of `Arc`s): the kernel would call code
 /// that is unloaded. This kernel's Rust interface has nothing that prevents it: a module's struct
@@ -254,18 +295,22 @@ impl<S> Drop for Registration<S> {
     }
 }
 
-/// The kernel's `count_objects`. `SEVERAL`: more than one `ListLru` reports to the shrinker.
+/// The kernel's `count_objects`.
+///
+/// `SEVERAL` is whether more than one `ListLru` reports to the shrinker.
 ///
 /// # Safety
 ///
-/// The `private_data` of `shrinker` is a live `S`.
+/// `shrinker` is valid and NUMA-aware, and its `private_data` is an `S` that lives during the call.
+/// `sc` is valid and used by this thread only, and its group lives, during the call.
 unsafe extern "C" fn count<S: Shrinker, const SEVERAL: bool>(
     shrinker: *mut bindings::shrinker,
     sc: *mut bindings::shrink_control,
 ) -> usize {
     // SAFETY: By the safety requirements, the data is a live `S`.
     let this = unsafe { &*(*shrinker).private_data.cast::<S>() };
-    // SAFETY: `sc` is the argument of this callback.
+    // SAFETY: By the safety requirements, `sc` is the argument of this callback, and the shrinker
+    // is NUMA-aware.
     let sc = unsafe { ShrinkControl::from_raw(sc) };
     match this.count_objects(&sc) {
         // See `Prepared::occupancy`.
@@ -279,14 +324,16 @@ unsafe extern "C" fn count<S: Shrinker, const SEVERAL: bool>(
 ///
 /// # Safety
 ///
-/// The `private_data` of `shrinker` is a live `S`.
+/// `shrinker` is valid and NUMA-aware, and its `private_data` is an `S` that lives during the call.
+/// `sc` is valid and used by this thread only, and its group lives, during the call.
 unsafe extern "C" fn scan<S: Shrinker>(
     shrinker: *mut bindings::shrinker,
     sc: *mut bindings::shrink_control,
 ) -> usize {
     // SAFETY: By the safety requirements, the data is a live `S`.
     let this = unsafe { &*(*shrinker).private_data.cast::<S>() };
-    // SAFETY: `sc` is the argument of this callback.
+    // SAFETY: By the safety requirements, `sc` is the argument of this callback, and the shrinker
+    // is NUMA-aware.
     let mut sc = unsafe { ShrinkControl::from_raw(sc) };
     let answer = this.scan_objects(&mut sc);
     answer.into_raw(&sc)

@@ -24,18 +24,20 @@ extern "C" {
     fn lowwater_set_shrinker_bit(memcg: *mut c_void, node: i32, shrinker: i32);
 }
 
-/// Reports a list's first entry to the kernel's shrinker of this number.
-struct Bit(i32);
+/// Reports a list's first entry to the kernel's shrinker of this id; `None` in a kernel without
+/// groups.
+struct Bit(Option<i32>);
 
 impl Occupancy for Bit {
     fn occupied(&self, memcg: &Memcg, node: NodeId) {
         let of = groups::control_group_of(memcg);
+        let Some(id) = self.0 else { return };
         // The kernel calls all shrinkers for its root, so that has no bits.
         if !of.is_null() {
             // SAFETY: Under the list's spin lock, a control group that `control_group_of` returned
             // is not freed yet: that waits for RCU, and so for sections without preemption. With
             // PREEMPT_RT, a holder of a spin lock is in a read-side section.
-            unsafe { lowwater_set_shrinker_bit(of, node.index() as i32, self.0) }
+            unsafe { lowwater_set_shrinker_bit(of, node.index() as i32, id) }
         }
     }
 }
