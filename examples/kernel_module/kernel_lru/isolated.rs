@@ -26,7 +26,7 @@ pub(crate) struct Isolated<T> {
 unsafe impl<T: Send + Sync> Send for Isolated<T> {}
 
 impl<T> Isolated<T> {
-    /// Creates an empty list. Never allocates.
+    /// Creates an empty list, without an allocation.
     pub(crate) const fn new() -> Self {
         // INVARIANT: There is no object.
         Self {

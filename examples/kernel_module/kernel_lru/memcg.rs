@@ -37,23 +37,31 @@ impl MemCgroup {
 }
 
 /// The number of a NUMA node.
+///
+/// # Invariants
+///
+/// The node is one of those that the machine can have, for each of which every `list_lru` has a
+/// list. Without `CONFIG_NUMA` that is node 0 alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeId(pub(super) i32);
 
 impl NodeId {
-    /// Iterates over all nodes that the machine can have. Their numbers may have gaps, in which
-    /// there are no lists.
+    /// Iterates over all nodes that the machine can have.
+    ///
+    /// Their numbers may have gaps, in which there are no lists.
     pub(crate) fn all() -> impl Iterator<Item = NodeId> {
         #[cfg(CONFIG_NUMA)]
         // SAFETY: The number is constant after boot.
         let nodes = unsafe { bindings::nr_node_ids };
         #[cfg(not(CONFIG_NUMA))]
         let nodes = 1;
+        // INVARIANT: The machine can have the node.
         (0..nodes as i32)
             .filter(|node| Self::is_possible(*node))
             .map(NodeId)
     }
 
+    /// Returns whether the machine can have the node.
     #[cfg(CONFIG_NUMA)]
     fn is_possible(node: i32) -> bool {
         // SAFETY: The mask is constant after boot.
@@ -62,6 +70,7 @@ impl NodeId {
         mask.bits[word as usize] & (1 << bit) != 0
     }
 
+    /// Returns whether the machine can have the node: it has one.
     #[cfg(not(CONFIG_NUMA))]
     fn is_possible(_node: i32) -> bool {
         true

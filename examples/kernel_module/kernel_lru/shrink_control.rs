@@ -36,26 +36,31 @@ impl Reclaim {
 ///
 /// # Invariants
 ///
-/// `raw` is valid for `'a`, and not used by another thread; its group is null or alive for `'a`.
+/// `raw` is valid for `'a`, and not used by another thread; its group is null or alive for `'a`,
+/// and its node is one that the machine can have.
 pub(crate) struct ShrinkControl<'a> {
     raw: *mut bindings::shrink_control,
     call: PhantomData<&'a mut bindings::shrink_control>,
 }
 
 impl<'a> ShrinkControl<'a> {
+    /// Wraps the request of a call from C.
+    ///
     /// # Safety
     ///
-    /// `raw` is the argument of a shrinker's callback that lasts for `'a`.
+    /// `raw` is the argument of a callback that lasts for `'a`, of a shrinker that is NUMA-aware.
     pub(super) unsafe fn from_raw(raw: *mut bindings::shrink_control) -> Self {
-        // INVARIANT: By the safety requirements.
+        // INVARIANT: C passes each request to one thread, holds its group during the call, and
+        // calls a NUMA-aware shrinker for nodes of the machine.
         Self {
             raw,
             call: PhantomData,
         }
     }
 
-    /// Returns the group to reclaim from. Shrinkers that are not memcg-aware get the root or
-    /// `None`.
+    /// Returns the group to reclaim from.
+    ///
+    /// Shrinkers that are not memcg-aware get the root or `None`.
     pub(crate) fn memcg(&self) -> Option<&'a MemCgroup> {
         // SAFETY: By the type invariant, the request is valid.
         let memcg = unsafe { (*self.raw).memcg };
@@ -66,6 +71,7 @@ impl<'a> ShrinkControl<'a> {
     /// Returns the node to reclaim from.
     #[doc(alias = "nid")]
     pub(crate) fn node(&self) -> NodeId {
+        // INVARIANT: By the type invariant, the machine can have the node.
         // SAFETY: By the type invariant, the request is valid.
         NodeId(unsafe { (*self.raw).nid })
     }
@@ -83,8 +89,10 @@ impl<'a> ShrinkControl<'a> {
         unsafe { (*self.raw).nr_to_scan as u64 }
     }
 
-    /// Reports how many objects were scanned, which may be more or fewer than requested. 0 together
-    /// with [`Scan::Freed`] is answered as [`Scan::Stop`], so that the kernel's loop ends.
+    /// Reports how many objects were scanned, which may be more or fewer than requested.
+    ///
+    /// 0 together with [`Scan::Freed`] is answered as [`Scan::Stop`], so that the kernel's loop
+    /// ends.
     pub(crate) fn set_nr_scanned(&mut self, objects: u64) {
         // C subtracts the number from a signed one, and repeats the scan until nothing is left: a
         // number that is negative there would let it repeat for ever.
@@ -97,12 +105,14 @@ impl<'a> ShrinkControl<'a> {
 /// The number of objects that a shrinker holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
-    /// No objects, and none will be added without a list that goes from empty to non-empty. The
-    /// shrinker is not called again for this group and node until then.
+    /// No objects, and none will be added without a list that goes from empty to non-empty.
+    ///
+    /// The shrinker is not called again for this group and node until then.
     #[doc(alias = "SHRINK_EMPTY")]
     Empty,
-    /// Unknown, or none at the moment. Nothing is scanned; the shrinker is called again in the next
-    /// pass.
+    /// Unknown, or none at the moment.
+    ///
+    /// Nothing is scanned; the shrinker is called again in the next pass.
     Unknown,
     /// This number of objects; `Objects(0)` means [`Count::Empty`].
     Objects(u64),
@@ -117,12 +127,14 @@ impl Count {
         }
     }
 
-    /// The value that C expects.
+    /// Converts the number to the value that C expects.
     pub(super) fn into_raw(self) -> usize {
         match self {
             Self::Empty | Self::Objects(0) => usize::MAX - 1, // SHRINK_EMPTY
             Self::Unknown => 0,
-            Self::Objects(objects) => (objects as usize).min(usize::MAX / 2),
+            // C multiplies the number by up to 4, and adds what earlier calls left over, in signed
+            // arithmetic.
+            Self::Objects(objects) => objects.min(usize::MAX as u64 / 16) as usize,
         }
     }
 }
@@ -132,14 +144,18 @@ impl Count {
 pub(crate) enum Scan {
     /// This number of objects was freed; 0 if all were scanned and none could be freed yet.
     Freed(u64),
-    /// No progress is possible in this context. The rest is left to the background.
+    /// No progress is possible in this context.
+    ///
+    /// The rest is left to later calls.
     #[doc(alias = "SHRINK_STOP")]
     Stop,
 }
 
 impl Scan {
-    /// The value that C expects. A scan that reports no scanned object would be repeated for ever:
-    /// it is answered as [`Scan::Stop`].
+    /// Converts the outcome to the value that C expects.
+    ///
+    /// A scan that reports no scanned object would be repeated for ever: it is answered as
+    /// [`Scan::Stop`].
     pub(super) fn into_raw(self, sc: &ShrinkControl<'_>) -> usize {
         // SAFETY: By the type invariant, the request is valid.
         let scanned = unsafe { (*sc.raw).nr_scanned };

@@ -8,8 +8,10 @@
 use core::{alloc::Layout, mem, ptr::NonNull};
 use kernel::{alloc::Flags, bindings, prelude::*};
 
-/// A slab cache. Its objects are charged to the allocating task's memory control group, and are
-/// counted as reclaimable memory (`SReclaimable` in `/proc/meminfo`).
+/// A slab cache for the objects of one list.
+///
+/// Its objects are charged to the allocating task's memory control group, and are counted as
+/// reclaimable memory (`SReclaimable` in `/proc/meminfo`).
 ///
 /// C header: [`include/linux/slab.h`](srctree/include/linux/slab.h)
 ///
@@ -24,7 +26,14 @@ unsafe impl Send for SlabCache {}
 unsafe impl Sync for SlabCache {}
 
 impl SlabCache {
-    /// Creates a cache for objects of this layout. May sleep.
+    /// Creates a cache for objects of this layout.
+    ///
+    /// May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for objects of more than 4 GiB. `ENOMEM` if there is no memory, and for objects
+    /// that are larger than the largest slab: C does not tell the two apart.
     pub(super) fn new(name: &CStr, layout: Layout) -> Result<Self> {
         let size = u32::try_from(layout.size()).map_err(|_| EINVAL)?;
         // SAFETY: All fields are plain C; unused ones are documented to be zero.
@@ -47,7 +56,7 @@ impl SlabCache {
         Ok(Self(NonNull::new(cache).ok_or(ENOMEM)?))
     }
 
-    /// Allocates an object, and before it the lists of the current group, so that the object can be
+    /// Allocates an object, and with it the lists of the current group, so that the object can be
     /// added to `lru` without an allocation.
     ///
     /// # Safety

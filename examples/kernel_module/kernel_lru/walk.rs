@@ -42,6 +42,13 @@ pub(crate) struct Isolate<'a, T> {
 }
 
 /// The verdict on an object, from [`Isolate`] or [`Unlocked`].
+///
+/// # Invariants
+///
+/// It belongs to one call of a callback, `'a`, in which the lock of the list was released if
+/// `verdict` is `Retry` or `Stop`, and is held otherwise. The object was taken off its list if
+/// `verdict` is `Removed` or its `removed` is true, and is on it otherwise unless another thread
+/// removed it after the release.
 #[doc(alias = "lru_status")]
 #[must_use = "the walk needs a verdict"]
 pub(crate) struct LruStatus<'a> {
@@ -64,6 +71,11 @@ enum Verdict {
 }
 
 /// Proof that the callback released the lock.
+///
+/// # Invariants
+///
+/// It belongs to one call of a callback, `'a`, which has released the lock of the list and not
+/// taken it again. `removed` is true if the call took the object off its list before.
 #[must_use = "the walk needs a verdict"]
 pub(crate) struct Unlocked<'a> {
     removed: bool,
@@ -71,9 +83,10 @@ pub(crate) struct Unlocked<'a> {
 }
 
 impl<'a, T> Isolate<'a, T> {
-    /// Returns the object. The lock of its list is held, so the callback must not sleep. A lock
-    /// that other code holds while it adds an object to a list may only be tried: waiting for it
-    /// could deadlock.
+    /// Returns the object.
+    ///
+    /// The lock of its list is held, so the callback must not sleep. A lock that other code holds
+    /// while it adds an object to a list may only be tried: waiting for it could deadlock.
     #[inline]
     pub(crate) fn item(&self) -> &T {
         // SAFETY: By the type invariant, the object is on the list, which owns a reference.
@@ -89,7 +102,7 @@ impl<'a, T> Isolate<'a, T> {
         LruArc::clone(&lists)
     }
 
-    /// Takes the object off its list. The caller takes over the list's reference.
+    /// Takes the object off its list: the caller takes over the list's reference.
     #[inline]
     fn unlink(&mut self) {
         // SAFETY: By the type invariant, the object is on the list, and its lock is held.
@@ -97,12 +110,16 @@ impl<'a, T> Isolate<'a, T> {
     }
 
     /// Moves the object to a private list, to be freed after the lock is released.
+    ///
+    /// `to` must outlive the walk: a list that the callback itself creates and drops would drop the
+    /// object under the lock of its list.
     #[doc(alias = "LRU_REMOVED")]
     #[inline]
     pub(crate) fn isolate(mut self, to: &mut Isolated<T>) -> LruStatus<'a> {
         self.unlink();
         // SAFETY: The object was claimed by the list, and is on none now.
         unsafe { to.push(self.item) };
+        // INVARIANT: The object is off its list, whose lock is held.
         LruStatus {
             verdict: Verdict::Removed,
             call: PhantomData,
@@ -112,6 +129,7 @@ impl<'a, T> Isolate<'a, T> {
     /// Keeps the object, as the youngest.
     #[doc(alias = "LRU_ROTATE")]
     pub(crate) fn rotate(self) -> LruStatus<'a> {
+        // INVARIANT: The object is on its list, whose lock is held.
         LruStatus {
             verdict: Verdict::Rotate,
             call: PhantomData,
@@ -121,6 +139,7 @@ impl<'a, T> Isolate<'a, T> {
     /// Keeps the object where it is.
     #[doc(alias = "LRU_SKIP")]
     pub(crate) fn skip(self) -> LruStatus<'a> {
+        // INVARIANT: The object is on its list, whose lock is held.
         LruStatus {
             verdict: Verdict::Skip,
             call: PhantomData,
@@ -131,6 +150,7 @@ impl<'a, T> Isolate<'a, T> {
     pub(crate) fn unlock(self) -> Unlocked<'a> {
         // SAFETY: By the type invariant, this thread holds the lock.
         unsafe { bindings::spin_unlock(self.lock) };
+        // INVARIANT: The lock was released above, and the object was left on its list.
         Unlocked {
             removed: false,
             call: PhantomData,
@@ -147,21 +167,24 @@ impl<'a, T> Isolate<'a, T> {
         unsafe { bindings::spin_unlock(self.lock) };
         // SAFETY: The list's reference of the object becomes the handle's.
         let item = unsafe { LruArc::from_item(self.item) };
-        (
-            item,
-            Unlocked {
-                removed: true,
-                call: PhantomData,
-            },
-        )
+        // INVARIANT: The lock was released above, after the object was taken off its list.
+        let unlocked = Unlocked {
+            removed: true,
+            call: PhantomData,
+        };
+        (item, unlocked)
     }
 }
 
 impl<'a> Unlocked<'a> {
-    /// Continues the walk. The kernel's lists have no cursor: it begins again at the oldest object,
-    /// and each visit counts against `nr_to_walk`, so the walk ends.
+    /// Continues the walk.
+    ///
+    /// The kernel's lists have no cursor: it begins again at the oldest object, and each visit
+    /// counts against `nr_to_walk`, so the walk ends.
     #[doc(alias = "LRU_RETRY")]
     pub(crate) fn retry(self) -> LruStatus<'a> {
+        // INVARIANT: The lock was released, and `removed` says whether the object was taken off its
+        // list (invariant of `Unlocked`).
         LruStatus {
             verdict: Verdict::Retry {
                 removed: self.removed,
@@ -173,6 +196,8 @@ impl<'a> Unlocked<'a> {
     /// Ends the walk.
     #[doc(alias = "LRU_STOP")]
     pub(crate) fn stop(self) -> LruStatus<'a> {
+        // INVARIANT: The lock was released, and `removed` says whether the object was taken off its
+        // list (invariant of `Unlocked`).
         LruStatus {
             verdict: Verdict::Stop {
                 removed: self.removed,
@@ -183,6 +208,11 @@ impl<'a> Unlocked<'a> {
 }
 
 /// The argument of [`isolate`].
+///
+/// # Invariants
+///
+/// `left` points to a variable of the function that runs the walk; C accesses it too, but not
+/// during a call of the callback.
 struct Walk<'c, F> {
     callback: &'c mut F,
     /// The visits left, which C counts down.
@@ -199,9 +229,10 @@ pub(super) type IsolateFn = unsafe extern "C" fn(
     *mut c_void,
 ) -> bindings::lru_status;
 
-/// Runs a walk of C, `run`, with `callback`, and returns the number of removed objects. `run` is
-/// called with a function, its argument and the number of visits; the function may be called for
-/// the objects of a `list_lru` that consists of `LruItem<T>`, during `run` only.
+/// Runs a walk of C, `run`, with `callback`, and returns the number of removed objects.
+///
+/// `run` is called with a function, its argument and the number of visits; the function may be
+/// called for the objects of a `list_lru` that consists of `LruItem<T>`, during `run` only.
 ///
 /// A walk of C goes on until it has made its visits: it visits rotated objects again. `present`,
 /// the number of objects at the start, bounds the visits, so that a walk that only rotates ends; in
@@ -219,6 +250,7 @@ where
     let visits = present.min(*nr_to_walk);
     let mut left = visits as usize;
     let left: *mut usize = &mut left;
+    // INVARIANT: `left` is a variable of this function, and C accesses it between two calls.
     let mut walk = Walk {
         callback,
         left,
@@ -230,11 +262,12 @@ where
     removed as u64
 }
 
-/// Asks the callback, and brings the lock to the state that C expects.
+/// Calls the callback, and brings the lock to the state that C expects.
 ///
 /// # Safety
 ///
-/// Called by a walk over `LruItem<T>`s, under the lock, with the [`Walk`] as its argument.
+/// It is called by a walk of C over `LruItem<T>`s: `links` are those of an object on `list`, whose
+/// lock `lock` this thread holds, and `walk` is the walk's [`Walk`].
 unsafe extern "C" fn isolate<T, F>(
     links: *mut bindings::list_head,
     list: *mut bindings::list_lru_one,
@@ -248,7 +281,7 @@ where
     let walk = unsafe { &mut *walk.cast::<Walk<'_, F>>() };
     // SAFETY: By the safety requirements, the links are those of a `LruItem<T>`.
     let item = unsafe { LruItem::from_links(links) };
-    // INVARIANT: The object is on this list, and C holds the lock.
+    // INVARIANT: By the safety requirements, the object is on this list, and the lock is held.
     let status = (walk.callback)(Isolate {
         item,
         list,
@@ -256,8 +289,8 @@ where
         call: PhantomData,
     });
     if matches!(status.verdict, Verdict::Retry { .. } | Verdict::Stop { .. }) {
-        // SAFETY: The verdict came from an `Unlocked`, so the lock was released; C expects it
-        // held.
+        // SAFETY: By the invariant of `LruStatus`, the lock was released by this call; C expects it
+        // held. The node's lock lives as long as the lists.
         unsafe { bindings::spin_lock(lock) };
     }
     match status.verdict {
@@ -268,7 +301,7 @@ where
         Verdict::Retry { removed: true } => bindings::lru_status_LRU_REMOVED_RETRY,
         Verdict::Stop { removed } => {
             // Without visits left, C does not go on with the list of another group either.
-            // SAFETY: `left` is the walk's counter, which C accesses only outside of this call.
+            // SAFETY: By the invariant of `Walk`, C does not access the counter now.
             walk.stopped = unsafe { walk.left.replace(0) };
             // C counts a removed object only with a verdict that goes on.
             match removed {
