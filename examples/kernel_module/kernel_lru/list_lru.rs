@@ -13,14 +13,15 @@ use super::{
     walk::{walk, Isolate, LruStatus},
     Isolated, MemCgroup, NodeId,
 };
-use core::{alloc::Layout, marker::PhantomData, ptr};
+use core::{alloc::Layout, marker::PhantomData};
 use kernel::{
     alloc::{AllocError, Flags},
     bindings,
     error::to_result,
-    init::pin_init_from_closure,
+    init::{pin_init_from_closure, PinInit},
     prelude::*,
-    sync::Arc,
+    static_lock_class,
+    sync::{Arc, LockClassKey},
     types::Opaque,
 };
 
@@ -41,11 +42,13 @@ pub(super) struct Inner<T> {
 }
 
 // SAFETY: Functions that change a `list_lru` take its locks, and counts are single loads, so they
-// may be called on any thread.
-unsafe impl<T> Send for Inner<T> {}
+// may be called on any thread. The objects, which the lists pass from thread to thread, are `Send`
+// and `Sync`.
+unsafe impl<T: Send + Sync> Send for Inner<T> {}
 // SAFETY: Functions that change a `list_lru` take its locks, and counts are single loads, so they
-// may be called on several threads at once.
-unsafe impl<T> Sync for Inner<T> {}
+// may be called on several threads at once. The objects, which the lists share between threads, are
+// `Send` and `Sync`.
+unsafe impl<T: Send + Sync> Sync for Inner<T> {}
 
 #[pinned_drop]
 impl<T> PinnedDrop for Inner<T> {
@@ -58,12 +61,18 @@ impl<T> PinnedDrop for Inner<T> {
 
 /// The LRU lists of one kind of object: one list per memory control group and node.
 ///
+/// Dropping it drops the handles of the lists, and may sleep. Objects with further handles live on,
+/// on no list.
+///
 /// The lists own their objects by [`LruArc`] handles. An object belongs to the group that was
 /// charged for it and to the node of its memory, so neither is passed to
 /// [`add_obj`](Self::add_obj) and [`del`](Self::del), and passing the wrong one, which corrupts a
 /// C caller's lists, cannot happen.
 ///
 /// When a group is removed, the kernel moves its objects to its parent's list.
+///
+/// The locks of all `ListLru`s of a module are one class for lockdep, apart from those of other
+/// modules.
 ///
 /// C header: [`include/linux/list_lru.h`](srctree/include/linux/list_lru.h)
 #[doc(alias = "list_lru")]
@@ -91,7 +100,7 @@ impl<H> AddError<H> {
 /// The number of objects that [`ListLru::clear`] removes and drops without a pause.
 const CLEAR_BATCH: u64 = 1024;
 
-/// Lets other tasks run, where the kernel does not preempt a task by itself.
+/// Lets other tasks run if the kernel does not preempt a task by itself.
 fn cond_resched() {
     // The kernel has the function if it does not preempt, or selects at its start whether it does.
     #[cfg(any(not(CONFIG_PREEMPTION), CONFIG_PREEMPT_DYNAMIC))]
@@ -103,11 +112,15 @@ fn cond_resched() {
 
 impl<T> ListLru<T> {
     /// Creates lists that report to the shrinker of `occupancy` when one of them goes from empty to
-    /// non-empty: only then is the shrinker called for a group and node. May sleep.
+    /// non-empty: only then is the shrinker called for a group and node.
+    ///
+    /// May sleep. Objects must not be added before the shrinker is registered: until then a report
+    /// may be lost, see [`Prepared::register`](super::Prepared::register).
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is no memory; `EINVAL` for objects of more than 4 GiB.
+    /// `ENOMEM` if there is no memory, and for objects that are larger than the largest slab;
+    /// `EINVAL` for objects of more than 4 GiB.
     pub(crate) fn try_with_occupancy(occupancy: Occupancy<'_>) -> Result<Self>
     where
         T: Send + Sync,
@@ -120,10 +133,11 @@ impl<T> ListLru<T> {
             let lru = Opaque::raw_get(slot);
             // SAFETY: `slot` is memory for the lists.
             unsafe { lru.write_bytes(0, 1) };
-            // SAFETY: `slot` is memory for the lists, and the shrinker is alive. A null key means
-            // the lock class that all list_lrus share.
+            let class: *const LockClassKey = static_lock_class!();
+            // SAFETY: `slot` is memory for the lists, the shrinker is alive, and the class is
+            // static. `LockClassKey` is transparent over C's type, which only C accesses.
             to_result(unsafe {
-                bindings::__list_lru_init(lru, memcg_aware, ptr::null_mut(), shrinker)
+                bindings::__list_lru_init(lru, memcg_aware, class.cast_mut().cast(), shrinker)
             })
         };
         // SAFETY: The closure initializes the lists at `slot`, or returns an error.
@@ -142,29 +156,71 @@ impl<T> ListLru<T> {
         Ok(Self { inner })
     }
 
-    /// Allocates an object that can be added to these lists. Its memory, and that of the current
-    /// group's lists, is charged to the current task's group.
+    /// Allocates an object that can be added to these lists, in the current task's group.
+    ///
+    /// The object is charged to that group. The group's lists, which its first object makes, are
+    /// charged to no group.
     ///
     /// # Errors
     ///
     /// [`AllocError`] if there is no memory, or the group is at its `memory.max`; `value` is
     /// dropped.
     pub(crate) fn alloc(&self, value: T, flags: Flags) -> Result<LruArc<T>, AllocError> {
+        self.try_pin_init(value, flags)
+    }
+
+    /// Allocates an object as [`alloc`](Self::alloc) does, and initializes it in place.
+    ///
+    /// # Errors
+    ///
+    /// Those of `alloc` and of the initializer.
+    pub(crate) fn pin_init<E>(&self, init: impl PinInit<T, E>, flags: Flags) -> Result<LruArc<T>>
+    where
+        Error: From<E>,
+    {
+        let init = |slot| {
+            // SAFETY: The requirements of the function are those of a closure of
+            // `pin_init_from_closure`.
+            unsafe { init.__pinned_init(slot) }.map_err(Error::from)
+        };
+        // SAFETY: The closure initializes the value at `slot` or returns an error, as `init` does.
+        self.try_pin_init(unsafe { pin_init_from_closure(init) }, flags)
+    }
+
+    /// Allocates an object as [`pin_init`](Self::pin_init) does, with the initializer's type of
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// Those of `alloc`, converted, and of the initializer.
+    pub(crate) fn try_pin_init<E>(
+        &self,
+        init: impl PinInit<T, E>,
+        flags: Flags,
+    ) -> Result<LruArc<T>, E>
+    where
+        E: From<AllocError>,
+    {
+        let Inner { slab, lru, .. } = &*self.inner;
         // SAFETY: The lists are initialized by the invariant of `Inner`.
-        let item = unsafe {
-            self.inner
-                .slab
-                .alloc::<LruItem<T>>(self.inner.lru.get(), flags)
+        let item = unsafe { slab.alloc::<LruItem<T>>(lru.get(), flags) }.ok_or(AllocError)?;
+        // SAFETY: The memory was allocated for an object, whose value stays there until it is
+        // dropped. After an error, the memory is only freed.
+        if let Err(error) = unsafe { init.__pinned_init(LruItem::value_at(item)) } {
+            // SAFETY: The memory was allocated above, and nothing in it is initialized.
+            unsafe { slab.free(item) };
+            return Err(error);
         }
-        .ok_or(AllocError)?;
-        // SAFETY: The memory was allocated for an object.
-        unsafe { LruItem::write(item, self.inner.clone(), value) };
+        // SAFETY: The memory was allocated for an object of these lists, and its value is
+        // initialized.
+        unsafe { LruItem::write(item, self.inner.clone()) };
         // SAFETY: The new object has one reference, which is ours.
         Ok(unsafe { LruArc::from_item(item) })
     }
 
-    /// Adds an object as the youngest of its group on its node. The list owns the handle until the
-    /// object is removed. O(1), allocates nothing.
+    /// Adds an object as the youngest of its group on its node.
+    ///
+    /// The list owns the handle until the object is removed. O(1), allocates nothing.
     ///
     /// # Errors
     ///
@@ -187,10 +243,10 @@ impl<T> ListLru<T> {
     }
 
     /// Removes an object if it is on one of these lists, and returns the handle by which the list
-    /// owned it. O(1).
+    /// owned it.
     ///
-    /// Returns `None` if the object is on no list, on another `ListLru`'s, or isolated by a walk.
-    /// Of several threads that remove the same object, exactly one gets the handle.
+    /// O(1). Returns `None` if the object is on no list, on another `ListLru`'s, or isolated by a
+    /// walk. Of several threads that remove the same object, exactly one gets the handle.
     #[doc(alias = "list_lru_del_obj")]
     #[inline]
     pub(crate) fn del(&self, item: &LruArc<T>) -> Option<LruArc<T>> {
@@ -208,36 +264,49 @@ impl<T> ListLru<T> {
         Some(unsafe { LruArc::from_item(item.as_item()) })
     }
 
-    /// Returns the number of objects on the group's own list on `node`, without a lock. O(1).
-    /// Returns 0 once the group is dying and its objects are its parent's. If the lists are not
-    /// memcg-aware, returns the number of all objects on `node`.
+    /// Returns the number of objects on the group's own list on `node`, without a lock.
+    ///
+    /// O(1). `None` means the root's list. The list of a group that was removed is its parent's,
+    /// which got its objects. If the lists are not memcg-aware, returns the number of all objects
+    /// on `node`.
     #[doc(alias = "list_lru_count_one")]
     pub(crate) fn count_one(&self, memcg: Option<&MemCgroup>, node: NodeId) -> u64 {
         let lru = self.inner.lru.get();
-        // SAFETY: The lists are initialized, and the group is alive.
+        // SAFETY: The lists are initialized, the group is alive, and the machine can have the node
+        // (invariant of `NodeId`).
         unsafe { bindings::list_lru_count_one(lru, node.0, MemCgroup::as_ptr(memcg)) as u64 }
     }
 
-    /// Returns the number of objects of all groups on `node`, without a lock. O(1).
+    /// Returns the number of objects of all groups on `node`, without a lock.
+    ///
+    /// O(1).
     #[doc(alias = "list_lru_count_node")]
     pub(crate) fn count_node(&self, node: NodeId) -> u64 {
-        // SAFETY: The lists are initialized.
+        // SAFETY: The lists are initialized, and the machine can have the node (invariant of
+        // `NodeId`).
         unsafe { bindings::list_lru_count_node(self.inner.lru.get(), node.0) as u64 }
     }
 
-    /// Returns the number of objects of all groups on all nodes. O(nodes).
+    /// Returns the number of objects of all groups on all nodes.
+    ///
+    /// O(nodes).
     pub(crate) fn count(&self) -> u64 {
         NodeId::all().map(|node| self.count_node(node)).sum()
     }
 
-    /// Walks the group's list on `node`, oldest first, and does with each object what `callback`
-    /// returns (the table is in [`walk`](super::walk)), under the list's lock. Ends after
-    /// `nr_to_walk` visits, or as many as there are objects at the start, so rotated ones are not
-    /// visited again; the visits are subtracted from `nr_to_walk`. Returns the number of removed
-    /// objects.
+    /// Walks the group's list on `node`, oldest first, under the list's lock, does with each object
+    /// what `callback` returns, and returns the number of removed objects.
+    ///
+    /// The table of verdicts is in [`walk`](super::walk). The walk ends after `nr_to_walk` visits,
+    /// or as many as there are objects at the start, so rotated ones are not visited again; the
+    /// visits are subtracted from `nr_to_walk`. `None` means the root's list, and the list of a
+    /// group that was removed is its parent's.
     ///
     /// The callback must not sleep, and must not use these lists: their lock is held. So it must
     /// allocate nothing, as reclaim could walk them. A callback that has unlocked may do both.
+    ///
+    /// All groups of the node share the lock. A callback that uses another `ListLru` of the module
+    /// takes a second lock of the same class, which lockdep reports.
     #[doc(alias = "list_lru_walk_one")]
     #[inline]
     pub(crate) fn walk_one<F>(
@@ -254,14 +323,17 @@ impl<T> ListLru<T> {
         let present = self.count_one(memcg, node);
         walk(nr_to_walk, present, &mut callback, |isolate, arg, left| {
             let memcg = MemCgroup::as_ptr(memcg);
-            // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, and `isolate`
-            // fits to `arg` (clause of `walk`).
+            // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, the group is
+            // alive, the machine can have the node (invariant of `NodeId`), and `isolate` fits to
+            // `arg` (clause of `walk`).
             unsafe { bindings::list_lru_walk_one(lru, node.0, memcg, Some(isolate), arg, left) }
         })
     }
 
-    /// As [`walk_one`](Self::walk_one), for all groups on a node, one after the other. Rotated
-    /// objects of a group may be visited again, and use up the visits of the groups after it.
+    /// Walks as [`walk_one`](Self::walk_one) does, for all groups on a node, one after the other.
+    ///
+    /// Rotated objects of a group may be visited again, and use up the visits of the groups after
+    /// it.
     #[doc(alias = "list_lru_walk_node")]
     pub(crate) fn walk_node<F>(&self, node: NodeId, nr_to_walk: &mut u64, mut callback: F) -> u64
     where
@@ -270,15 +342,18 @@ impl<T> ListLru<T> {
         let lru = self.inner.lru.get();
         let present = self.count_node(node);
         walk(nr_to_walk, present, &mut callback, |isolate, arg, left| {
-            // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, and `isolate`
-            // fits to `arg` (clause of `walk`).
+            // SAFETY: The lists are initialized, all their objects are `LruItem<T>`, the machine
+            // can have the node (invariant of `NodeId`), and `isolate` fits to `arg` (clause of
+            // `walk`).
             unsafe { bindings::list_lru_walk_node(lru, node.0, Some(isolate), arg, left) }
         })
     }
 
     /// Removes as many objects of each node as are on its lists at the start, and drops their
-    /// handles. Takes a list's lock for at most [`CLEAR_BATCH`] objects at a time, and may sleep
-    /// between them, so the caller must hold no spin lock.
+    /// handles.
+    ///
+    /// Takes a list's lock for at most [`CLEAR_BATCH`] objects at a time, and may sleep between
+    /// them, so the caller must hold no spin lock.
     pub(crate) fn clear(&self) {
         for node in NodeId::all() {
             let mut left = self.count_node(node);
@@ -296,7 +371,6 @@ impl<T> ListLru<T> {
     }
 }
 
-/// Drops the handles of the lists. Objects with further handles live on, on no list.
 impl<T> Drop for ListLru<T> {
     fn drop(&mut self) {
         // Again while a group that ends has moved its objects to a list that was cleared before.

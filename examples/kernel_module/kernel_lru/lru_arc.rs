@@ -33,12 +33,19 @@ pub(super) struct LruItem<T> {
 }
 
 impl<T> LruItem<T> {
-    /// Writes a new object with one reference, which is on no list.
+    /// Returns the place of the value in the memory for an object.
+    #[inline]
+    pub(super) fn value_at(at: NonNull<Self>) -> *mut T {
+        let offset = core::mem::offset_of!(Self, value);
+        at.as_ptr().cast::<u8>().wrapping_add(offset).cast()
+    }
+
+    /// Writes all but the value of a new object with one reference, which is on no list.
     ///
     /// # Safety
     ///
-    /// `at` is memory for the object.
-    pub(super) unsafe fn write(at: NonNull<Self>, inner: Arc<Inner<T>>, value: T) {
+    /// `at` is memory for an object of the slab cache of `inner`, and its value is initialized.
+    pub(super) unsafe fn write(at: NonNull<Self>, inner: Arc<Inner<T>>) {
         // SAFETY: `REFCOUNT_INIT` has no requirements.
         let refcount = unsafe { bindings::REFCOUNT_INIT(1) };
         let links: *mut bindings::list_head = Self::links(at);
@@ -46,17 +53,15 @@ impl<T> LruItem<T> {
             next: links,
             prev: links,
         };
+        let item = at.as_ptr();
         // INVARIANT: The links are an empty list, and `is_linked` is false.
-        // SAFETY: By the safety requirements, `at` is memory for the object.
+        // SAFETY: By the safety requirements, `at` is memory for an object.
         unsafe {
-            at.write(Self {
-                links: Opaque::new(empty),
-                next: UnsafeCell::new(None),
-                is_linked: AtomicBool::new(false),
-                refcount: Opaque::new(refcount),
-                inner,
-                value,
-            })
+            (&raw mut (*item).links).write(Opaque::new(empty));
+            (&raw mut (*item).next).write(UnsafeCell::new(None));
+            (&raw mut (*item).is_linked).write(AtomicBool::new(false));
+            (&raw mut (*item).refcount).write(Opaque::new(refcount));
+            (&raw mut (*item).inner).write(inner);
         }
     }
 
@@ -81,7 +86,8 @@ impl<T> LruItem<T> {
         unsafe { NonNull::new_unchecked(item.cast_mut()) }
     }
 
-    /// Claims the object for a list. False: a list or an `Isolated` owns it already.
+    /// Claims the object for a list, and returns whether nothing owned it before: no list and no
+    /// `Isolated`.
     #[inline]
     pub(super) fn claim(&self) -> bool {
         // Acquire: pairs with `unclaim`, so that the links are seen as the last list left them.
@@ -91,7 +97,7 @@ impl<T> LruItem<T> {
         was.is_ok()
     }
 
-    /// Ends a claim. The caller takes over the reference of the list or `Isolated`.
+    /// Ends a claim: the caller takes over the reference of the list or `Isolated`.
     #[inline]
     pub(super) fn unclaim(&self) {
         // Release: pairs with `claim`.
@@ -105,11 +111,13 @@ impl<T> LruItem<T> {
     }
 }
 
-/// A shared handle on an object of a [`ListLru`](super::ListLru), from
-/// [`ListLru::alloc`](super::ListLru::alloc). A list that holds the object owns one handle.
+/// A shared handle on an object of a [`ListLru`](super::ListLru).
 ///
-/// The last handle frees the object; after the list itself was dropped, the last handle on any of
-/// its objects also destroys the slab cache, and may sleep.
+/// It comes from [`ListLru::alloc`](super::ListLru::alloc). A list that holds the object owns one
+/// handle. The object is pinned: it never moves, and no handle gives `&mut T`.
+///
+/// The last handle frees the object; after the `ListLru` itself was dropped, the last handle on any
+/// of its objects also destroys the slab cache, and may sleep.
 ///
 /// # Invariants
 ///
@@ -140,8 +148,8 @@ impl<T> LruArc<T> {
         core::mem::ManuallyDrop::new(self).0
     }
 
-    /// Returns the pointer to the object, for a further handle: one from a reference must not be
-    /// written through.
+    /// Returns the pointer to the object for a further handle: a pointer from a reference must not
+    /// be written through.
     #[inline]
     pub(super) fn as_item(&self) -> NonNull<LruItem<T>> {
         self.0
