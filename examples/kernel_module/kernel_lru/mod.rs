@@ -35,13 +35,25 @@
 //! | [`ListLru::count`], [`ListLru::clear`] | a sum over the nodes; a drop |
 //! | [`ShrinkerBuilder::new`]`(name)` | `Registry::builder(name)`: here the registry is the kernel |
 //! | [`Prepared::register`]`(Arc<S>)`, [`Registration<S>`](Registration) | `Arc<dyn Shrinker>` |
+//! | objects are added after `register`, otherwise C may lose the report | reports before `register` are kept |
+//! | [`ListLru::pin_init`], [`ListLru::try_pin_init`]: a value is initialized in place, and pinned | a value is moved into its handle |
+//! | [`Prepared::id`]: `None` if the shrinker is not memcg-aware | a `ShrinkerId` in each case |
 //! | | `promote`, `replace`, `isolate_oldest`, `Isolated::push`: no counterpart in C |
-//! | | `ShrinkControl::will_defer`, `back_off`, `Shrinker::weigh_objects`, `numa_aware`, `reports_misses`, `Reclaim::BACKGROUND` |
+//! | | `ShrinkControl::will_defer`, `back_off`, `Shrinker::weigh_objects`, `numa_aware`, `reports_misses` |
+//! | | `ListLru::{try_new, memcg_of, footprint, pairs, assert_valid}`, `FromIterator` for `Isolated` |
+//! | | `Prepared::{try_occupancy, try_register, miss_reporter}`, `Registration::{unregister, unregister_nowait, stats}` |
+//! | | `Reclaim::{BACKGROUND, FOREGROUND, KSWAPD}`, `NodeId::ZERO` |
+//! | | `Arc::get_mut` on a handle: an object is pinned here |
+//! | | `Debug` for lists, handles and shrinkers |
 //!
 //! # Kernels
 //!
-//! Linux 6.12 with `CONFIG_RUST=y`. It needs no `CONFIG_PREEMPT`; modules on lowwater's crates need
-//! it, since the read side of RCU is a function that modules can call only there.
+//! Linux 6.12 with `CONFIG_RUST=y` and `CONFIG_SMP=y`. It needs no `CONFIG_PREEMPT`; modules on
+//! lowwater's crates need it, since the read side of RCU is a function that modules can call only
+//! there.
+//!
+//! Later kernels need another version: from 6.13 on each list has a lock of its own, which is
+//! inside `list_lru_one`, and the callback of a walk has no lock as an argument.
 //!
 //! # Examples
 //!
@@ -69,11 +81,21 @@
 //!
 //! let prepared = ShrinkerBuilder::new(c_str!("pages")).alloc()?;
 //! let pages = ListLru::try_with_occupancy(prepared.occupancy())?;
-//! let registration = prepared.register(Arc::new(Cache { pages }, GFP_KERNEL)?);
+//! let cache = prepared.register(Arc::new(Cache { pages }, GFP_KERNEL)?);
+//!
+//! // Only now: reclaim may lose the report of an object that was added before `register`.
+//! let page = cache.pages.alloc(7, GFP_KERNEL)?;
+//! cache.pages.add_obj(page.clone()).map_err(|_| EEXIST)?;
+//! assert!(cache.pages.del(&page).is_some());
 //! # Ok::<(), Error>(())
 //! ```
 
 #![allow(dead_code)] // A module uses the parts that it needs.
+
+// There a spin lock excludes nothing, so a callback that uses its own lists, which deadlocks on
+// other kernels, would free the object that the walk visits next.
+#[cfg(not(CONFIG_SMP))]
+compile_error!("kernel_lru needs CONFIG_SMP");
 
 mod isolated;
 mod list_lru;
