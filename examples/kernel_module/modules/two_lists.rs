@@ -3,14 +3,15 @@
 //! Two lists of objects that report to one shrinker, whose first counts forget the second list.
 //!
 //! A test: an answer of `Empty` while another list of the shrinker has objects would end the calls
-//! for that group, and its objects would stay. It is loaded by a task of a control group, and
-//! `drop_caches` must free its objects all the same. A change must keep the texts of the log, which
-//! `guest.sh` searches for.
+//! for that group, and its objects would stay. They would also stay if its walks lost one that they
+//! remove with the lock released, or if the rights of reclaim were wrong. It is loaded by a task of
+//! a control group, and `drop_caches` must free its objects all the same. A change must keep the
+//! texts of the log, which `guest.sh` searches for.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use kernel::{c_str, prelude::*, sync::Arc};
 use kernel_lru::{
-    Count, Isolated, ListLru, Registration, Scan, ShrinkControl, Shrinker, ShrinkerBuilder,
+    Count, Isolated, ListLru, Reclaim, Registration, Scan, ShrinkControl, Shrinker, ShrinkerBuilder,
 };
 
 #[path = "../kernel_lru/mod.rs"]
@@ -46,11 +47,23 @@ impl Shrinker for Cache {
     }
 
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        // `drop_caches` has the rights of `GFP_KERNEL`.
+        if !sc.flags().contains(Reclaim::MAY_FS) || !sc.flags().contains(Reclaim::MAY_BLOCK) {
+            return Scan::Stop;
+        }
         let (mut left, mut old) = (sc.nr_to_scan(), Isolated::new());
-        self.second
-            .walk_one(sc.memcg(), sc.node(), &mut left, |it| it.isolate(&mut old));
+        let removed = self
+            .second
+            .walk_one(sc.memcg(), sc.node(), &mut left, |it| {
+                if it.item()[0] % 2 == 0 {
+                    return it.isolate(&mut old);
+                }
+                let (object, unlocked) = it.remove();
+                drop(object);
+                unlocked.retry()
+            });
         sc.set_nr_scanned(sc.nr_to_scan() - left);
-        Scan::Freed(old.len() as u64)
+        Scan::Freed(removed)
     }
 }
 
@@ -60,7 +73,10 @@ struct TwoLists {
 
 impl kernel::Module for TwoLists {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let prepared = ShrinkerBuilder::new(c_str!("two_lists")).alloc()?;
+        let prepared = ShrinkerBuilder::new(c_str!("two_lists"))
+            .batch(64)
+            .seeks(1)
+            .alloc()?;
         let cache = Cache {
             first: ListLru::try_with_occupancy(prepared.occupancy())?,
             second: ListLru::try_with_occupancy(prepared.occupancy())?,
