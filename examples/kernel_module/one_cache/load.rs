@@ -17,7 +17,7 @@ use super::cache::Cache;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The numbers of one worker: more than the 100,000 that a task fills in `ci/rust-kernel.sh --all`.
+/// The numbers of one worker: more than the 40,000 that a task of `guest.sh` fills.
 pub(crate) const NUMBERS_PER_WORKER: usize = 1 << 18;
 /// The number of workers: `guest.sh` has as many tasks.
 pub(crate) const WORKERS: usize = 4;
