@@ -167,7 +167,7 @@ fn check_unlocked(lru: &ListLru<Object>) -> Result {
             unlocked.retry()
         });
         ensure(done == (present - 1, 0), "unlock, del, retry")?;
-        ensure(lru.count_node(node) == 0, "count after del")?;
+        ensure(lru.count_node(node) == 0, "count after each del")?;
         ensure(ALIVE.load(Relaxed) == alive - present, "drop after del")?;
     }
     ensure(lru.count() == 0, "emptied")
@@ -210,7 +210,9 @@ fn check_refusals(lru: &ListLru<Object>, other: &ListLru<Object>) -> Result {
         owned.is_some_and(|owned| LruArc::ptr_eq(&owned, &object)),
         "del after a walk",
     )?;
-    ensure(lru.count() == 0, "count after a walk")
+    ensure(lru.add_obj(object.clone()).is_ok(), "add after del")?;
+    ensure(lru.del(&object).is_some(), "second del")?;
+    ensure(lru.count() == 0, "count after del")
 }
 
 /// Checks that a handle is usable after its list was dropped with the object on it.
