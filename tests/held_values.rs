@@ -385,6 +385,61 @@ fn a_charged_value_keeps_its_own_charge() {
     assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO);
 }
 
+#[test]
+fn an_entry_is_charged_in_place_of_its_value() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    let (size, entry) = (weight(&1, &blob()), Cache::<u64, Blob>::ENTRY_BYTES);
+    for more in [ByteSize::ZERO, ByteSize::kib(64)] {
+        let charge = runtime.charge_guard(runtime.root(), size.saturating_add(more)).unwrap();
+        let value = Charged::new(vec![7; BLOB], charge);
+        assert_eq!(Charged::held_bytes(&value), size.saturating_add(more));
+        cache.insert(1, value.clone()).unwrap();
+        assert_eq!(Charged::held_bytes(&value), more, "what the entry is not charged for");
+        let all = size.saturating_add(entry).saturating_add(more);
+        assert!(usage(&runtime, runtime.root()).get().abs_diff(all.get()) < 64, "charged once");
+        // With a reader the charge passes back to the value; without one it ends at once.
+        cache.remove(&1);
+        assert_eq!(Charged::held_bytes(&value), size.saturating_add(more));
+        cache.insert(1, value).unwrap();
+        cache.remove(&1);
+        assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO, "no reader has the value");
+        assert_empty(&runtime, || _ = cache.collect());
+    }
+    // A value that is refused keeps its charge.
+    let all = runtime.charge_guard(runtime.root(), BUDGET.saturating_sub(size)).unwrap();
+    let value = Charged::new(vec![7; BLOB], runtime.charge_guard(runtime.root(), size).unwrap());
+    let value = cache.insert(1, value).unwrap_err().value;
+    assert_eq!((usage(&runtime, runtime.root()), Charged::held_bytes(&value)), (BUDGET, size));
+    drop((value, all));
+    assert_empty(&runtime, || ());
+}
+
+#[test]
+fn loads_that_charge_their_values_evict_only_what_they_need() {
+    let runtime = runtime();
+    let protected = Cache::<u64, u64>::builder(&runtime).low(ByteSize::mib(2)).weigher(|_, _| 0_u64).build().unwrap();
+    for key in 0..1_000 {
+        protected.insert(key, key).unwrap();
+    }
+    let plain = |key: &u64, blob: &Blob| weight(key, blob);
+    let without_charge = |key: &u64, blob: &Blob| weight(key, blob).saturating_sub(Charged::held_bytes(blob));
+    let weighers: [fn(&u64, &Blob) -> ByteSize; 2] = [plain, without_charge];
+    for weigher in weighers {
+        let cache = Cache::builder(&runtime).weigher(weigher).charge_held_values().build().unwrap();
+        let size = weight(&1, &blob());
+        for key in 0..3_000_u64 {
+            let loaded = cache.try_get_or_insert_with(key, || {
+                let charge = runtime.charge_guard(runtime.root(), size)?;
+                Ok::<_, ChargeError>(Charged::new(vec![7; BLOB], charge))
+            });
+            assert!(loaded.is_ok(), "{key}: {:?}", loaded.err());
+        }
+        assert_eq!(protected.len(), 1_000, "protected entries stay");
+        assert!(cache.len() > 150, "{} of the 220 blobs that the budget has room for", cache.len());
+    }
+}
+
 /// A value that calls a closure when it is dropped.
 struct Calls(Option<Box<dyn FnOnce() + Send + Sync>>);
 

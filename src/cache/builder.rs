@@ -343,13 +343,12 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     /// stay charged to the group that was charged for the entry. A value in two entries counts for
     /// each of them, and counts for readers only when no entry holds it. An insert needs free
     /// memory for the new entry before the value's own charge, or the charge of a replaced entry,
-    /// is released. A value that was made with a charge of its own, by [`Charged::new`], keeps that
-    /// charge and takes over no other.
+    /// is released.
     ///
     /// Not counted: a loaded value that the cache refuses, as it was in no entry. If such values
-    /// may be large, charge them in the load, with [`Cache::try_get_or_insert_with`], and subtract
-    /// [`Charged::held_bytes`] in the weigher: otherwise the value is charged twice while it is in
-    /// the cache, once by its own charge and once by the entry (second example).
+    /// may be large, charge them in the load, with [`Cache::try_get_or_insert_with`] and
+    /// [`Charged::new`] (second example). The charge ends when the entry is charged; the value that
+    /// is refused keeps it.
     ///
     /// A reader that has found the value earlier ([`Pinned`](super::Pinned)) can clone it after the
     /// entry has left. Such a clone is charged if memory is free, and otherwise counted as
@@ -376,7 +375,7 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// With a charge that the load takes and that stays with the value:
+    /// With a charge that the load takes, and the entry takes over:
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Charged, Runtime};
@@ -386,7 +385,7 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
     /// let blobs = Cache::<u64, Blob>::builder(&runtime)
-    ///     .weigher(move |_, blob| size(blob.capacity()).saturating_sub(Charged::held_bytes(blob)))
+    ///     .weigher(move |_, blob| size(blob.capacity()))
     ///     .charge_held_values()
     ///     .build()?;
     ///

@@ -455,7 +455,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// value's own charge, which ends with the insert: to be dropped without a lock.
     pub(super) fn enter_value(&self, record: &Record<K, V>) -> Option<HeldCharge> {
         let held_values = self.held_values?;
-        (held_values().enter)(&record.value, record.value_bytes())
+        (held_values().enter)(&record.value, record.value_bytes(), self.notifier.retired())
     }
 
     /// Reverts [`enter_value`](Self::enter_value) for a record that was not inserted. Returns the

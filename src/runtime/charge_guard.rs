@@ -140,6 +140,13 @@ impl Charge {
     }
 }
 
+impl Charge {
+    /// Takes the bytes, which stay charged to the group.
+    pub(super) fn take(&mut self) -> ByteSize {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.shrink(ByteSize::MAX);

@@ -25,7 +25,8 @@
 //!
 //! The weighers of two caches may differ, and a weigher may leave out the bytes that
 //! [`Charged::held_bytes`] returns. So the size of a value is the largest charge of an entry that
-//! had the value and was removed. The bytes that are counted for the value itself are the
+//! had the value and was removed; a charge that was passed to [`Charged::new`] counts as that of a
+//! removed entry. The bytes that are counted for the value itself are the
 //! difference between the size and the charges of its present entries:
 //!
 //! ```text
@@ -76,9 +77,11 @@ const ONE: u64 = 4;
 /// 1. [`Charged::new`] takes a charge from [`Runtime::charge_guard`](super::Runtime::charge_guard).
 /// 2. In a cache with [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values), the
 ///    entry is charged as any entry is. If readers hold clones of the value when its last entry is
-///    removed, the charge passes from the entry to the value. When the value is inserted again, the
-///    new entry is charged and the value's own charge ends. [`Charged::from`] makes a value for
+///    removed, the charge passes from the entry to the value. [`Charged::from`] makes a value for
 ///    such a cache, without a charge.
+///
+/// When a value with a charge is inserted into such a cache, the entry is charged in place of the
+/// value; what the value's charge has more stays with the value.
 ///
 /// A clone increments two counters. The drop of the last clone drops the value first and then
 /// uncharges the bytes. If the charge came from an entry, the drop of the last clone outside of the
@@ -111,7 +114,7 @@ pub struct Charged<T> {
 /// The functions of [`Charged`] that a cache of such values calls for its entries. Pointers,
 /// because the cache's value type has no bound by which they could be named.
 pub(crate) struct HeldValues<V> {
-    pub(crate) enter: fn(&V, ByteSize) -> Option<HeldCharge>,
+    pub(crate) enter: fn(&V, ByteSize, &Retired) -> Option<HeldCharge>,
     pub(crate) leave: fn(&V, &Memcg, ByteSize, &Retired) -> Option<ByteSize>,
     pub(crate) withdraw: fn(&V, &Memcg, ByteSize, &Retired) -> Option<ByteSize>,
     pub(crate) set_is_records: fn(&V, bool),
@@ -128,7 +131,7 @@ struct ChargedInner<T> {
 
 /// The charge of a value.
 enum Holding {
-    /// The charge that was passed to [`Charged::new`]. Entries of the value do not change it.
+    /// The charge that was passed to [`Charged::new`], until an entry has the value.
     Own(Charge),
     /// The charges of the value's entries, and the charge that removed entries have passed to it.
     Entries(Entries),
@@ -140,10 +143,25 @@ struct Entries {
     count: usize,
     /// The sum of the entries' charges for the value.
     charged: ByteSize,
-    /// The largest charge of a removed entry.
+    /// The largest charge of a removed entry, or the charge that was passed to [`Charged::new`] if
+    /// that was larger.
     size: ByteSize,
     /// The bytes that are counted in addition to the entries' charges; `None` if there are none.
     held: Option<HeldCharge>,
+}
+
+impl Holding {
+    /// Returns the charges of the value's entries. A charge that was passed to [`Charged::new`]
+    /// becomes the one that removed entries have passed to the value.
+    fn entries(&mut self, retired: &Retired) -> &mut Entries {
+        if let Self::Own(charge) = self {
+            let size = charge.take();
+            let held = Some(HeldCharge::new(charge.group(), size, retired));
+            *self = Self::Entries(Entries { size, held, ..Entries::default() });
+        }
+        let Self::Entries(entries) = self else { unreachable!("an own charge was replaced above") };
+        entries
+    }
 }
 
 impl Entries {
@@ -266,9 +284,9 @@ impl<T> Charged<T> {
     /// Counts an entry that is charged `bytes` for the value. From now on this handle is that of
     /// the entry's record. Called before another thread can see the record. Returns the part of the
     /// value's own charge that the entry replaces; the caller drops it without a lock.
-    fn enter(&self, bytes: ByteSize) -> Option<HeldCharge> {
+    fn enter(&self, bytes: ByteSize, retired: &Retired) -> Option<HeldCharge> {
         let mut holding = self.inner.holding.lock();
-        let Holding::Entries(entries) = &mut *holding else { return None };
+        let entries = holding.entries(retired);
         self.set_is_records(true);
         // Acquire and Release: each change of the word synchronizes with the change before it.
         self.inner.word.fetch_and(!(LEFT | HELD), Ordering::AcqRel);
@@ -463,7 +481,7 @@ mod tests {
         // Charges an entry and ends it: as removed, or as not inserted.
         let end = |value: &Charged<u64>, is_removed: bool| {
             let _within = root.try_charge(bytes).unwrap();
-            drop(value.enter(bytes));
+            drop(value.enter(bytes, &retired));
             let end = if is_removed { Charged::leave } else { Charged::withdraw };
             root.uncharge(end(value, root, bytes, &retired).unwrap_or(bytes));
         };
@@ -494,7 +512,7 @@ mod tests {
         let enter = |group: &Memcg, value: &Charged<u64>, bytes| {
             let _within = group.try_charge(bytes).unwrap();
             let record = value.clone();
-            drop(record.enter(bytes));
+            drop(record.enter(bytes, &retired));
             record
         };
         let leave = |group: &Memcg, record: &Charged<u64>, bytes| {
