@@ -71,5 +71,5 @@ pub(crate) use manual_clock::FollowsClock;
 pub use manual_clock::ManualClock;
 pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;
-pub(crate) use retired::Retires;
+pub(crate) use retired::{Known, Retires};
 pub use tenant_groups::{TenantError, TenantGroups, TenantGroupsBuilder};

@@ -440,6 +440,27 @@ fn loads_that_charge_their_values_evict_only_what_they_need() {
     }
 }
 
+/// A value with a charge that the cache does not know.
+struct Paid {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+#[test]
+fn charges_inside_of_values_come_back_before_a_charge_is_refused() {
+    let runtime = runtime();
+    let cache = Cache::<u64, Arc<Paid>>::builder(&runtime).weigher(|_, _| 64_u64).build().unwrap();
+    let paid = |bytes| Paid { bytes: vec![7], _charge: runtime.charge_guard(runtime.root(), bytes).unwrap() };
+    // So few that no bag of retired entries is full.
+    for key in 0..10 {
+        cache.insert(key, Arc::new(paid(BLOB_SIZE))).unwrap();
+        assert_eq!(cache.remove(&key).unwrap().bytes, [7]);
+    }
+    assert!(usage(&runtime, runtime.root()) > ByteSize::ZERO, "the removed entries are in memory");
+    // Readers of other tests may hold the entries back.
+    until("there is room", || runtime.charge_guard(runtime.root(), BUDGET).is_ok());
+}
+
 /// A value that calls a closure when it is dropped.
 struct Calls(Option<Box<dyn FnOnce() + Send + Sync>>);
 

@@ -30,6 +30,7 @@ use lowwater_shrinker::{Reclaim, Work};
 use super::error::RejectReason;
 use super::handle::Cache;
 use super::policy::tenant::Tenant;
+use crate::runtime::Known;
 
 /// Batches that one insert evicts. More than one, to catch up with inserts that have found no
 /// victim.
@@ -149,7 +150,7 @@ where
         let retired = runtime.retired();
         // Inside a callback no retired record is dropped: a value whose `Drop` inserts could
         // otherwise drop another one, without bound.
-        let sweep = || runtime.registry().first_no_reclaim_scope().map(|_scope| retired.sweep());
+        let sweep = || runtime.registry().first_no_reclaim_scope().map(|_scope| retired.sweep(Known::Reported));
         if retired.has_room_for(bytes) {
             if retired.is_sweep_due() && sweep() == Some(0) {
                 // Lets a reader run that was preempted and holds back the records.

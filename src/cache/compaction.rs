@@ -30,7 +30,7 @@ use lowwater_store::index::{Cursor, InsertError};
 use super::core::Core;
 use super::expiry::deadline::{Deadline, Expires};
 use super::record::{Handle, Record};
-use crate::runtime::NextRun;
+use crate::runtime::{Known, NextRun};
 use state::{Compacted, CompactionPass, CompactionState};
 
 /// Compaction begins when the number of records has changed by at most 1 in `QUIET_PARTS` during
@@ -87,7 +87,7 @@ where
         // Old records are uncharged but count as retired, in the allowance beyond the budget, most
         // of which must be left to inserts.
         let retired = self.notifier.retired();
-        if retired.is_above_low() && retired.sweep() == 0 {
+        if retired.is_above_low() && retired.sweep(Known::Reported) == 0 {
             return NextRun::In(READERS_WAIT);
         }
         if pass.compacted.is_enough() {

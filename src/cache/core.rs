@@ -30,7 +30,7 @@ use super::policy::queues::Queues;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::{Counters, Removals};
-use crate::runtime::{HeldCharge, HeldValues, Notifier, Retires};
+use crate::runtime::{HeldCharge, HeldValues, Known, Notifier, Retires};
 
 /// The callback for removed records.
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
@@ -512,20 +512,25 @@ fn cause_of<K, V>(record: &Record<K, V>) -> RemovalCause {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires for Core<K, V, S> {
-    fn start_grace_period(&self) -> bool {
-        let slab = self.index.slab();
-        let is_any = slab.waiting() > ByteSize::ZERO;
+    fn start_grace_period(&self, known: Known) -> bool {
+        let is_any = self.may_have_retired(known);
         if is_any {
-            slab.seal();
+            self.index.slab().seal();
         }
         is_any
     }
 
-    fn drop_some(&self, entries: usize) -> usize {
-        match self.index.slab().waiting() {
-            ByteSize::ZERO => 0,
-            _ => self.index.slab().drop_some(entries),
+    fn drop_some(&self, entries: usize, known: Known) -> usize {
+        match self.may_have_retired(known) {
+            true => self.index.slab().drop_some(entries),
+            false => 0,
         }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
+    fn may_have_retired(&self, known: Known) -> bool {
+        known == Known::All || self.index.slab().waiting() > ByteSize::ZERO
     }
 }
 

@@ -15,14 +15,20 @@ use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason, Work};
 
 use super::handle::Runtime;
+use super::retired::Known;
 
 /// Rounds that a charge may make even after its deadline: a thread that was preempted has not used
 /// all of its time.
 const ROUNDS_MIN: u32 = 8;
 
-/// The most objects that one round scans in the pairs of least utility; the deadline is checked
-/// only between rounds.
+/// The most objects that the first round scans in the pairs of least utility, and that any round
+/// does; each round scans twice as many as the one before. The deadline is checked only between
+/// rounds.
+const SCAN_FIRST: u64 = 64;
 const SCAN_MAX: u64 = 1_024;
+
+/// Sweeps of retired entries before a charge is refused.
+const SWEEPS_MAX: u32 = 64;
 
 /// Time of one wait for objects that other threads are about to free.
 const IN_FLIGHT_WAIT: Duration = Duration::from_micros(50);
@@ -35,8 +41,9 @@ impl Runtime {
     /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) is over, plus the time of one
     /// callback. A thread that was preempted for that long makes 8 rounds all the same. If nothing
     /// is left to free, but another thread is inside a callback and may be about to free what it
-    /// took, the charge waits for it, for the same time. The calling thread must not hold a lock
-    /// that a shrinker's callback takes.
+    /// took, the charge waits for it, for the same time. Before it is refused, entries that were
+    /// removed and not dropped yet are dropped, as their values may have charges. The calling thread
+    /// must not hold a lock that a shrinker's callback or a value's `Drop` takes.
     ///
     /// # Errors
     ///
@@ -66,11 +73,18 @@ impl Runtime {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.inner.direct_time_max);
             // A sum that overflows does not fit, even without a limit.
             let fits = || memcg.usage().get().checked_add(bytes.get()).is_some_and(|sum| sum <= max.get());
-            let mut work = Work::objects(SCAN_MAX).while_not(&fits);
-            if self.inner.registry.shrink_least_useful(memcg, None, Reclaim::FOREGROUND, &mut work).freed > 0
-                && (fits() || Instant::now() < deadline)
-            {
-                continue;
+            let before = memcg.usage();
+            let scan = SCAN_MAX.min(SCAN_FIRST << (round - 1).min(16));
+            let mut work = Work::objects(scan).while_not(&fits);
+            if self.inner.registry.shrink_least_useful(memcg, None, Reclaim::FOREGROUND, &mut work).freed > 0 {
+                // Charges inside of evicted values end when the values are dropped. In the first
+                // round, freed bytes may have gone to this processor's stock.
+                if round > 1 && !fits() && memcg.usage() >= before {
+                    self.sweep_retired();
+                }
+                if fits() || Instant::now() < deadline {
+                    continue;
+                }
             }
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
             if round >= ROUNDS_MIN && Instant::now() >= deadline {
@@ -89,6 +103,18 @@ impl Runtime {
             std::thread::sleep(IN_FLIGHT_WAIT);
         }
         // Another thread may have freed memory since the last try.
-        group.try_charge(bytes).map(|_| ())
+        let mut charged = group.try_charge(bytes);
+        let mut sweeps = 0;
+        while charged.is_err() && sweeps < SWEEPS_MAX && self.sweep_retired() > 0 {
+            charged = group.try_charge(bytes);
+            sweeps += 1;
+        }
+        charged.map(|_| ())
+    }
+
+    /// Drops a part of the retired entries, and returns their number. Drops none inside a callback:
+    /// a value whose `Drop` inserts could otherwise drop another one, without bound.
+    fn sweep_retired(&self) -> usize {
+        self.inner.registry.first_no_reclaim_scope().map_or(0, |_scope| self.retired().sweep(Known::All))
     }
 }

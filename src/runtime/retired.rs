@@ -55,12 +55,22 @@ const VISITS_MAX: usize = 256;
 
 /// A cache that retires entries.
 pub(crate) trait Retires: Send + Sync {
-    /// Starts a grace period for all retired entries. Returns false if there are none.
-    fn start_grace_period(&self) -> bool;
+    /// Starts a grace period for all retired entries. Returns false if there are none, as far as
+    /// `known` tells.
+    fn start_grace_period(&self, known: Known) -> bool;
 
     /// Drops at most `entries` retired entries whose grace period has passed. Returns the number of
     /// dropped entries.
-    fn drop_some(&self, entries: usize) -> usize;
+    fn drop_some(&self, entries: usize, known: Known) -> usize;
+}
+
+/// The retired entries of which a sweep knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Those that threads have reported, which they do in batches: no other cache is locked.
+    Reported,
+    /// All.
+    All,
 }
 
 /// The retired records of all caches of one runtime; see the module.
@@ -145,17 +155,18 @@ impl Retired {
     }
 
     /// Drops up to [`DROPS_MAX`] retired entries whose grace period has passed, of up to
-    /// [`VISITS_MAX`] caches. Returns the number of dropped entries; 0 also while another thread
+    /// [`VISITS_MAX`] caches that have `known` ones. Returns the number of dropped entries; 0 also while another thread
     /// sweeps.
     ///
     /// Drops run user code: the caller must hold no lock.
-    pub(crate) fn sweep(&self) -> usize {
+    pub(crate) fn sweep(&self, known: Known) -> usize {
         let Some(mut next) = self.next.try_lock() else { return 0 };
         let visits = self.caches.lock().len().min(VISITS_MAX);
         // All caches start a grace period before the first one drops anything: one heavy fence then
         // serves all of them.
-        let waiting =
-            (0..visits).filter(|at| self.cache(*next + at).is_some_and(|cache| cache.start_grace_period())).count();
+        let waiting = (0..visits)
+            .filter(|at| self.cache(*next + at).is_some_and(|cache| cache.start_grace_period(known)))
+            .count();
         let mut dropped = 0;
         if waiting == 0 {
             *next = next.wrapping_add(visits);
@@ -165,7 +176,7 @@ impl Retired {
             if waiting == 0 || left == 0 {
                 break;
             }
-            let of_one = self.cache(*next).map_or(0, |cache| cache.drop_some(left));
+            let of_one = self.cache(*next).map_or(0, |cache| cache.drop_some(left, known));
             dropped += of_one;
             // A cache that may have more to drop is the first one of the next sweep.
             *next = if of_one < left { next.wrapping_add(1) } else { *next };
