@@ -27,9 +27,6 @@ const ROUNDS_MIN: u32 = 8;
 const SCAN_FIRST: u64 = 64;
 const SCAN_MAX: u64 = 1_024;
 
-/// Sweeps of retired entries before a charge is refused.
-const SWEEPS_MAX: u32 = 64;
-
 /// Time of one wait for objects that other threads are about to free.
 const IN_FLIGHT_WAIT: Duration = Duration::from_micros(50);
 
@@ -104,10 +101,12 @@ impl Runtime {
         }
         // Another thread may have freed memory since the last try.
         let mut charged = group.try_charge(bytes);
-        let mut sweeps = 0;
-        while charged.is_err() && sweeps < SWEEPS_MAX && self.sweep_retired() > 0 {
+        let is_late = || deadline.is_none_or(|deadline| Instant::now() >= deadline);
+        while charged.is_err() && self.sweep_retired() > 0 {
             charged = group.try_charge(bytes);
-            sweeps += 1;
+            if is_late() {
+                break;
+            }
         }
         charged.map(|_| ())
     }
