@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks that each claim in ci/claims.md is still a sentence of README.md, docs/GUIDE.md or
 # docs/MIGRATING.md, and that the test, script, figure or constant that shows it exists; that every
-# paragraph with a number has a row; and that the methods named in MIGRATING exist.
+# paragraph with a number has a row; and that each row of a table of MIGRATING has its program in
+# tests/migrating, with the calls that it names.
 #
 # ci/claims.sh run: also runs the tests of the table, package by package, and fails if one did not run.
 # `ci/test.sh` runs all tests.

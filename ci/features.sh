@@ -57,7 +57,7 @@ cargo check -p lowwater-base --no-default-features --features serde
 cargo check -p lowwater --features serde
 cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
-cargo test -p lowwater --features async --test async_loads --test async_reloads
+cargo test -p lowwater --features async --test async_loads --test async_reloads --test migrating
 cargo test -p lowwater --features metrics --lib metrics
 cargo test -p lowwater --features metrics --example service
 cargo test -p lowwater-shrinker --features metrics --lib --test see
