@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 
 use lowwater::cache::{Origin, RejectReason, TenantKey};
 use lowwater::topology::Fixed;
-use lowwater::{ByteSize, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Charged, Runtime};
 
 fn runtime(budget: ByteSize) -> Runtime {
     Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
@@ -145,6 +145,26 @@ fn absent_keys_are_loaded_by_one_call_each_once() {
     assert_eq!((large[0].len(), cache.get(&11)), (2 << 20, None));
 }
 
+/// Each of the two loads ends only when the other one has begun.
+#[test]
+fn concurrent_loads_of_many_keys_are_not_shared() {
+    let runtime = runtime(ByteSize::mib(1));
+    let (cache, both) = (cache(&runtime), Barrier::new(2));
+    std::thread::scope(|scope| {
+        for n in 0..2 {
+            let (cache, both) = (&cache, &both);
+            scope.spawn(move || {
+                let values = cache.get_or_load_many([1], |_| {
+                    both.wait();
+                    Ok::<_, &str>(vec![vec![n]])
+                });
+                assert_eq!(values, Ok(vec![vec![n]]));
+            });
+        }
+    });
+    assert_eq!(cache.stats().loads, 2);
+}
+
 #[test]
 fn the_origin_of_each_of_many_values_is_told() {
     let runtime = runtime(ByteSize::kib(64));
@@ -209,6 +229,56 @@ fn the_origin_of_a_value_is_told() {
         })
     });
     assert!(is_shared, "no follower shared its leader's value");
+}
+
+/// A follower gets its leader's value also if the cache has rejected it.
+#[test]
+fn a_shared_value_may_be_in_no_cache() {
+    let runtime = runtime(ByteSize::kib(64));
+    let cache = cache(&runtime);
+    let large = || Ok::<_, &str>(vec![0; 1 << 20]);
+    // A thread that starts after the load loads itself: try another key.
+    let is_shared = (0..50).any(|key| {
+        let began = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let led = cache.entry(key).or_try_fill_with(|| {
+                    began.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    large()
+                });
+                assert!(matches!(led.unwrap().origin, Origin::Rejected(RejectReason::TooLarge { .. })));
+            });
+            began.wait();
+            cache.entry(key).or_try_fill_with(large).unwrap().origin == Origin::Shared
+        })
+    });
+    assert!(is_shared && cache.is_empty());
+}
+
+/// Values without room are the caller's: their bytes are in no count, unless they are charged
+/// before.
+#[test]
+fn the_value_of_a_load_without_room_is_not_counted() {
+    let runtime = runtime(ByteSize::mib(1));
+    let builder = Cache::<u64, Charged<Vec<u8>>>::builder(&runtime).charge_held_values();
+    let weigher = |_: &u64, value: &Charged<Vec<u8>>| Charged::<Vec<u8>>::BYTES + ByteSize::from(value.len());
+    let cache = builder.weigher(weigher).build().unwrap();
+    let counted = || {
+        runtime.tree().drain_stock();
+        runtime.root().usage() + runtime.stats().retired
+    };
+    let small = cache.get_or_insert_with(1, || vec![0; 1000].into());
+    let before = counted();
+    assert!(before >= ByteSize::new(1000) && small.len() == 1000);
+    let large: Vec<_> = (2..10).map(|key| cache.get_or_insert_with(key, || vec![0; 2 << 20].into())).collect();
+    assert_eq!((large.len(), cache.len(), counted()), (8, 1, before), "16 MiB beside a budget of 1 MiB");
+    // A charge that was dropped may be another's; one in a value stays.
+    let charge = |bytes| runtime.charge_guard(cache.group(), bytes);
+    let kept = Charged::new(vec![0; 600 << 10], charge(ByteSize::kib(600)).unwrap());
+    assert!(charge(ByteSize::kib(600)).is_err());
+    drop(kept);
+    assert!(charge(ByteSize::kib(600)).is_ok());
 }
 
 /// Bytes can be reserved before a large load, so that memory is free when the value is there.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use lowwater::cache::{Eviction, RejectReason};
 use lowwater::{
     topology, ByteSize, Cache, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker,
+    Watermarks,
 };
 use random::Random;
 use two_of_three::two_of_three;
@@ -255,6 +256,32 @@ fn entries_of_higher_miss_cost_are_evicted_later() {
         let share = held[dear] as f64 / (held[0] + held[1]) as f64;
         println!("dear {dear}: {share}");
         assert!(share >= 0.8, "the dear one, {dear}, has {share}");
+    }
+}
+
+/// Costs move memory between caches and tenants. In one tenant, entries that are not read leave in
+/// the order of their inserts, whatever they cost; the orders with two queues evict from both.
+#[test]
+fn costs_change_no_order_within_one_tenant() {
+    for order in [Eviction::Sieve, Eviction::SecondChance, Eviction::Lru] {
+        let evicted = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&evicted);
+        // Only the inserts of this thread evict.
+        let gaps = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+        let builder = Runtime::builder().budget(ByteSize::mib(1)).topology(Arc::new(topology::Fixed::new(1)));
+        let runtime = builder.watermarks(gaps).build().unwrap();
+        let cache = Cache::<u64, ()>::builder(&runtime)
+            .weigher(|_, ()| ByteSize::new(VALUE))
+            .eviction(order)
+            .recreation_cost(|key, ()| 1 << (key % 12))
+            .eviction_listener(move |key, (), _| told.lock().unwrap().push(*key))
+            .build()
+            .unwrap();
+        for key in 0..20_000 {
+            cache.insert(key, ()).unwrap();
+        }
+        let evicted = evicted.lock().unwrap();
+        assert!(evicted.len() > 15_000 && evicted.is_sorted(), "{order:?}: {:?}", &evicted[..100]);
     }
 }
 

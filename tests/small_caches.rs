@@ -76,6 +76,16 @@ fn a_tenants_first_entry_costs_256_bytes_at_most() {
 }
 
 #[test]
+fn the_eviction_history_is_allocated_at_the_first_eviction() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(2)).build().unwrap();
+    let cache = cache(&runtime);
+    (0..10_000).for_each(|key| drop(cache.insert(key, 0)));
+    assert_eq!((cache.stats().evictions, runtime.stats().ghosts), (0, ByteSize::ZERO));
+    (10_000..100_000).for_each(|key| drop(cache.insert(key, 0)));
+    assert!(cache.stats().evictions > 0 && runtime.stats().ghosts > ByteSize::ZERO);
+}
+
+#[test]
 fn a_small_caches_footprint_equals_its_allocations() {
     let runtime = runtime();
     // After these the runtime's lists of caches and of shrinkers have capacity for a few more, so
