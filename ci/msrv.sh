@@ -22,7 +22,7 @@ states() {
 states clippy.toml "msrv = \"$version\""
 states README.md "Rust $version or later"
 states docs/DESIGN.md "Rust $version"
-states docs/COMPARISON.md "| oldest Rust | $version |"
+states docs/COMPARISON.md "|oldest Rust|$version|"
 echo "the pages and clippy.toml name Rust $version"
 
 if ! command -v rustup >/dev/null; then
