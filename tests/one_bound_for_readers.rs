@@ -128,6 +128,14 @@ fn one_pin_and_sixteen_caches() {
     let refused = caches[3].insert(1, Value::new(SIZE, &count)).err().map(|error| error.reason);
     assert!(matches!(refused, Some(RejectReason::HeldByReaders { .. })));
     assert_eq!(seen.0.len(), 1);
+    // The most that is possible: inserts are refused. docs/promises/readers.md has the figure.
+    let stats = runtime.stats();
+    println!(
+        "a budget of {BUDGET}: usage {}, retired {}, both {}",
+        stats.usage,
+        stats.retired,
+        stats.usage + stats.retired
+    );
     drop(pinned);
     // The reader has left: inserts continue at once, and drop the retired entries.
     for n in 0..20_000 {
