@@ -1,7 +1,7 @@
 //! A pool of buffers as a shrinker: `cargo run --example own_shrinker`.
 //!
-//! The smallest program with a cache of its own in a runtime; docs/GUIDE.md explains it step by
-//! step.
+//! A small program with a cache of its own in a runtime. The pool notifies the registry when it
+//! holds buffers; docs/GUIDE.md has a pool that does not, and explains both.
 //!
 //! A change must keep it in step with that page, and the names in its JSON, which `ci/examples.sh`
 //! reads.

@@ -44,6 +44,41 @@ use crate::control::ShrinkControl;
 ///     }
 /// }
 /// ```
+///
+/// Objects on a [`ListLru`](lowwater_lru_core::ListLru), which notifies the registry itself if it
+/// is made by `ListLru::with_occupancy(prepared.occupancy())`:
+///
+/// ```
+/// use lowwater_lru_core::{linked, Isolated, Links, ListLru};
+/// use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
+/// use std::sync::Arc;
+///
+/// struct Session {
+///     links: Links,
+///     in_use: bool,
+/// }
+/// linked!(impl[] for Session { links, handle: Arc<Session> });
+///
+/// struct Sessions(ListLru<Session>);
+///
+/// impl Shrinker for Sessions {
+///     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+///         Count::Objects(self.0.count_one(sc.memcg(), sc.node()))
+///     }
+///
+///     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+///         let (mut old, mut left) = (Isolated::new(), sc.nr_to_scan());
+///         // Oldest first, under the list's lock.
+///         self.0.walk_one(sc.memcg(), sc.node(), &mut left, |it| match it.item().in_use {
+///             true => it.rotate(),
+///             false => it.isolate(&mut old),
+///         });
+///         sc.set_nr_scanned(sc.nr_to_scan() - left);
+///         // The isolated sessions are dropped here, without a lock.
+///         Scan::Freed(old.count() as u64)
+///     }
+/// }
+/// ```
 #[doc(alias = "struct shrinker")]
 pub trait Shrinker: Send + Sync {
     /// Counts the objects of `sc.memcg()` on `sc.node()` that could be freed. Must be cheap, and
