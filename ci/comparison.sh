@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks benches/comparison: it builds as locked, without a warning; the programs of
-# docs/MIGRATING.md pass, including moka's; and each section prints results. It
-# builds for some minutes, so it is no step of .ci/run. No figures are checked: the sizes are small,
-# and the machine may have other work.
+# docs/MIGRATING.md pass, including moka's, and so do tests of what that page says of the other
+# caches; and each section prints results. It builds for some minutes, so it is no step of .ci/run.
+# No figures are checked: the sizes are small, and the machine may have other work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/rust.bash
@@ -12,7 +12,7 @@ target="${CARGO_TARGET_DIR:-benches/comparison/target}"
 package=(--manifest-path benches/comparison/Cargo.toml --locked --target-dir "$target")
 
 cargo clippy "${package[@]}" --all-targets -- -D warnings
-cargo test "${package[@]}" --bins
+cargo test "${package[@]}" --bins --tests
 cargo test "${package[@]}" --doc -- --include-ignored
 cargo build "${package[@]}" --release
 
