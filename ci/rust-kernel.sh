@@ -9,7 +9,8 @@
 # those of the same cache in C.
 #
 # ci/rust-kernel.sh          a bounded run (1 load); skipped if the kernel is not built yet
-# ci/rust-kernel.sh --build  builds the kernel first: about 15 minutes of processor time, once
+# ci/rust-kernel.sh --build  builds the kernel first: about 15 minutes of processor time, once; prints the
+#                            command that builds a module of your own for it
 # ci/rust-kernel.sh --all    with --build: 20 loads, 10,000 groups with 1,000 caches, and each of
 #                            the variants in ci/rust-kernel: lockdep with DEBUG_LIST
 #                            (debug), PREEMPT_RT (rt), KASAN (kasan)
@@ -65,16 +66,21 @@ echo "ok: no unsafe code in the caches; the template has $lines lines"
 
 # build_modules VARIANT: builds all modules for that kernel, to $work/modules.
 build_modules() {
-    local dir folder
+    local dir folder command
     dir="$(kernel_dir "$1")"
     kernel_environment "$1"
     rm -rf "$work/modules"
-    cp -r examples/kernel_module "$work/modules"
+    # Without what `make` left in the checkout.
+    git ls-files -z -co --exclude-standard examples/kernel_module | xargs -0 cp --parents -t "$work"
+    mv "$work/examples/kernel_module" "$work/modules"
     mkdir "$work/modules/peer"
     cp examples/kernel_module/{peer.c,load.h} "$work/modules/peer/"
     printf 'obj-m := lowwater_peer.o\nlowwater_peer-y := peer.o\n' >"$work/modules/peer/Kbuild"
     for folder in template modules peer; do
-        "${kernel_make[@]}" -C "$dir/build" "M=$work/modules/$folder" "LOWWATER=$PWD/examples/kernel_module" modules >"$work/make" 2>&1 ||
+        command=("${kernel_make[@]}" -C "$dir/build" "M=$work/modules/$folder" "LOWWATER=$PWD/examples/kernel_module" modules)
+        # As its README says, in the environment of a user.
+        [ $folder != template ] || command=(env -u LD_LIBRARY_PATH "PATH=$own_path" "${module_make[@]}" -C "$work/modules/template")
+        "${command[@]}" >"$work/make" 2>&1 ||
             { cat "$work/make" >&2; fail "the modules of $folder do not build"; }
         # Of an older compiler, objtool knows by name the functions that do not return; after a call of
         # one of this compiler's it sees no end of the caller.
@@ -92,6 +98,7 @@ build_modules() {
     chmod +x "$root/init"
     (cd "$root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initrd"
     built_for="$1"
+    [ "$build" = no ] || echo "a module of your own, in its folder: ${module_make[*]}"
     (cd "$root" && stat -c 'built %n, %s bytes' ./*.ko)
 }
 

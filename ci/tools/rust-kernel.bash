@@ -8,6 +8,7 @@
 
 cache="${LOWWATER_CACHE:-$HOME/.cache/lowwater}"
 jobs="${RUST_KERNEL_JOBS:-2}"
+own_path="$PATH"
 
 # kernel_dir VARIANT: prints the folder of that kernel. It is complete if it has the file `built`.
 kernel_dir() {
@@ -16,13 +17,21 @@ kernel_dir() {
     echo "$cache/rust-kernel/$1-$(cat "${parts[@]}" examples/kernel_module/in-tree.patch | sha256sum | cut -c1-12)"
 }
 
-# kernel_environment VARIANT: sets the environment in which that kernel and its modules are compiled. gcc cannot check
-# addresses in Rust and C together (KASAN), so that kernel is clang's.
+# kernel_compiler VARIANT: prints the C compiler of that kernel. gcc cannot check addresses in Rust and C together (KASAN), so
+# that kernel is clang's.
+kernel_compiler() {
+    ! grep -qs '^CONFIG_KASAN=y' "ci/rust-kernel/$1.config" || { echo clang-14; return; }
+    echo gcc-12
+}
+
+# kernel_environment VARIANT: sets the environment in which that kernel and its modules are compiled; and in $module_make the
+# command that compiles a module with template/Makefile, in any environment.
 kernel_environment() {
-    local root="$cache/rustc-web" compiler=gcc-12
-    ! grep -qs '^CONFIG_KASAN=y' "ci/rust-kernel/$1.config" || compiler=clang-14
+    local root="$cache/rustc-web" compiler
+    compiler="$(kernel_compiler "$1")"
     export LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu:$root/usr/lib"
-    export PATH="$cache/bindgen/bin:$PATH"
+    export PATH="$cache/bindgen/bin:$own_path"
+    module_make=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH" make "KDIR=$(kernel_dir "$1")/build" "CC=$compiler" "RUSTC=$root/usr/bin/rustc")
     kernel_make=(make "CC=$compiler" HOSTCC=gcc-12 "RUSTC=$root/usr/bin/rustc" "RUSTDOC=$root/usr/bin/rustdoc" BINDGEN=bindgen)
 }
 
