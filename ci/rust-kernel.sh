@@ -182,6 +182,11 @@ for variant in "${variants[@]}"; do
             # Entries of a removed group stay until they are reclaimed from its parent.
             expect "$file.groups_listed_after_rmdir" '==' "$(figure "$file.groups_listed_at_max")"
             expect "$file.groups_listed_after_drop" '<=' 100
+            # The entries of a removed group are reclaimed by its parent's limit.
+            expect "$file.nested_listed" '==' 40000
+            expect "$file.nested_charged" '>' 1048576
+            expect "$file.nested_charged_at_max" '<=' 1048576
+            expect "$file.nested_listed_at_max" '<' 40000
         done
         # A shrinker of two lists reclaims from both.
         expect two_lists.objects '==' 5000

@@ -9,6 +9,9 @@ int lowwater_node_of(const void *object);
 struct mem_cgroup *lowwater_memcg_get(void);
 bool lowwater_memcg_is_root(struct mem_cgroup *memcg);
 unsigned short lowwater_memcg_id(struct mem_cgroup *memcg);
+bool lowwater_memcg_is_dying(struct mem_cgroup *memcg);
+struct mem_cgroup *lowwater_memcg_parent(struct mem_cgroup *memcg);
+void lowwater_memcg_hold(struct mem_cgroup *memcg);
 void lowwater_memcg_put(struct mem_cgroup *memcg);
 
 /* The node of an object from kmalloc. */
@@ -30,6 +33,23 @@ bool lowwater_memcg_is_root(struct mem_cgroup *memcg)
 unsigned short lowwater_memcg_id(struct mem_cgroup *memcg)
 {
 	return mem_cgroup_id(memcg);
+}
+
+/* Set before the notifiers of the control group's end are called. */
+bool lowwater_memcg_is_dying(struct mem_cgroup *memcg)
+{
+	return css_is_dying(&memcg->css);
+}
+
+/* The parent, without a reference: the child holds one. */
+struct mem_cgroup *lowwater_memcg_parent(struct mem_cgroup *memcg)
+{
+	return parent_mem_cgroup(memcg);
+}
+
+void lowwater_memcg_hold(struct mem_cgroup *memcg)
+{
+	css_get(&memcg->css);
 }
 
 void lowwater_memcg_put(struct mem_cgroup *memcg)

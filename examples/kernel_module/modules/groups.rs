@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! lowwater's groups for the kernel's control groups, created on first use by a task of the
-//! control group.
+//! control group. They have the levels of the control groups, because the kernel charges a removed
+//! control group's entries to its parent: the parent's `memory.max` must find them on its list.
 //!
 //! In a stock kernel, a module is not notified of a control group that goes offline, and
 //! `set_shrinker_bit` is not exported: so lowwater's groups live until the module ends, each with a
@@ -14,6 +15,7 @@
 
 use super::sys::NoMemory;
 use core::{
+    cmp::Reverse,
     ptr,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicUsize, Ordering},
 };
@@ -28,6 +30,12 @@ extern "C" {
     fn lowwater_memcg_is_root(memcg: *mut c_void) -> bool;
     /// The kernel's number of a live control group; 0 once the number is free.
     fn lowwater_memcg_id(memcg: *mut c_void) -> u16;
+    /// Whether the control group is removed, or about to be.
+    fn lowwater_memcg_is_dying(memcg: *mut c_void) -> bool;
+    /// The parent of a control group other than the root, which lives as long as that does.
+    fn lowwater_memcg_parent(memcg: *mut c_void) -> *mut c_void;
+    /// Takes one more reference.
+    fn lowwater_memcg_hold(memcg: *mut c_void);
     /// Drops a reference.
     fn lowwater_memcg_put(memcg: *mut c_void);
 }
@@ -74,16 +82,21 @@ static IDS: [AtomicU16; 1 << 16] = [const { AtomicU16::new(0) }; 1 << 16];
 static IS_FULL_REPORTED: AtomicBool = AtomicBool::new(false);
 
 impl Groups {
-    /// Creates the group of a control group, named by its number. Fails without memory, and without
-    /// an id below `MAX_GROUPS`, which the kernel's log reports once.
-    fn create(&self, known: &mut KVVec<Known>, of: ControlGroup) -> Result<Memcg, NoMemory> {
+    /// Creates the group of a control group below a group, named by its number. Fails without
+    /// memory, and without an id below `MAX_GROUPS`, which the kernel's log reports once.
+    fn create(
+        &self,
+        known: &mut KVVec<Known>,
+        parent: &Memcg,
+        of: ControlGroup,
+    ) -> Result<Memcg, NoMemory> {
         let name = CString::try_from_fmt(kernel::fmt!(
             "{}",
             self.created.fetch_add(1, Ordering::Relaxed)
         ))
         .map_err(|_| NoMemory)?;
         let name = name.to_str().map_err(|_| NoMemory)?;
-        let group = self.tree.root().create(name).map_err(|_| NoMemory)?;
+        let group = parent.create(name).map_err(|_| NoMemory)?;
         let (memcg, id) = (of.0, group.id().index());
         // Its list could not set the shrinker's bit, so its entries would not be reclaimed.
         if !memcg.is_null() && id >= MAX_GROUPS {
@@ -109,6 +122,56 @@ impl Groups {
             IDS[usize::from(number)].store(id as u16, Ordering::Release);
         }
         Ok(group)
+    }
+
+    /// Returns the group of a control group after creating those that are missing: its own and its
+    /// ancestors'. A control group that is removed meanwhile gets none, because the kernel no longer
+    /// reports its end; neither does one more than `Memcg::DEPTH_MAX` levels below the root. Such a
+    /// control group's entries belong to the group of its nearest ancestor.
+    ///
+    /// # Safety
+    ///
+    /// `memcg` is a control group that lives during the call.
+    unsafe fn create_for(
+        &self,
+        known: &mut KVVec<Known>,
+        memcg: *mut c_void,
+    ) -> Result<Memcg, NoMemory> {
+        let mut live = memcg;
+        // The kernel marks a control group before it calls `ended`, which takes the lock of
+        // `known`: unmarked now, it and its ancestors end after their groups exist.
+        //
+        // SAFETY: `memcg` is live (this function's requirement), and so are its ancestors.
+        while unsafe { lowwater_memcg_is_dying(live) } {
+            // SAFETY: An ancestor of `memcg` that is not the root, which is never removed.
+            live = unsafe { lowwater_memcg_parent(live) };
+        }
+        // One level each time.
+        loop {
+            let (mut at, mut child) = (live, None);
+            let group = loop {
+                // SAFETY: It is `memcg` or an ancestor, which live (this function's requirement).
+                if unsafe { lowwater_memcg_is_root(at) } {
+                    break self.tree.root().clone();
+                }
+                // SAFETY: It is `memcg` or an ancestor, which live (this function's requirement).
+                if let Some(group) = unsafe { self.group_of(at) } {
+                    break group;
+                }
+                child = Some(at);
+                // SAFETY: It lives, as `memcg` or an ancestor does, and is not the root.
+                at = unsafe { lowwater_memcg_parent(at) };
+            };
+            match child {
+                Some(child) if group.depth() < Memcg::DEPTH_MAX => {
+                    // SAFETY: It is `memcg` or an ancestor, which live (this function's requirement).
+                    // The reference is the new `ControlGroup`'s.
+                    unsafe { lowwater_memcg_hold(child) };
+                    self.create(known, &group, ControlGroup(child))?;
+                }
+                _ => return Ok(group),
+            }
+        }
     }
 
     /// Returns the group of a control group, if it has one. Takes no lock that is held while memory
@@ -158,7 +221,8 @@ impl Owner {
     pub(crate) fn create_idle(&self, groups: usize) -> Result<(), NoMemory> {
         let mut known = self.0.known.lock();
         for _ in 0..groups {
-            self.0.create(&mut known, ControlGroup(ptr::null_mut()))?;
+            let of = ControlGroup(ptr::null_mut());
+            self.0.create(&mut known, self.0.tree.root(), of)?;
         }
         Ok(())
     }
@@ -172,7 +236,11 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         GROUPS.store(ptr::null_mut(), Ordering::Relaxed);
-        let known = core::mem::replace(&mut *self.0.known.lock(), KVVec::new());
+        let mut known = core::mem::replace(&mut *self.0.known.lock(), KVVec::new());
+        // Children go offline before their parents.
+        known.sort_unstable_by_key(|known| {
+            Reverse(known.as_ref().map_or(0, |(_, group)| group.depth()))
+        });
         for (control_group, group) in known.into_iter().flatten() {
             end(control_group, &group);
         }
@@ -186,7 +254,8 @@ fn end(control_group: ControlGroup, group: &Memcg) {
     if let Some(at) = CONTROL_GROUPS.get(group.id().index()) {
         at.store(ptr::null_mut(), Ordering::Relaxed);
     }
-    // It has no children, and ends once: no error is possible.
+    // Its children have ended, as the kernel ends those first, and it ends once: no error is
+    // possible.
     let _ = group.offline();
     drop(control_group);
 }
@@ -264,14 +333,9 @@ pub(crate) fn current() -> Result<Memcg, NoMemory> {
         return Ok(groups.tree.root().clone());
     }
     // SAFETY: `mine` has a reference of the control group.
-    let known = || unsafe { groups.group_of(mine.0) };
-    if let Some(group) = known() {
+    if let Some(group) = unsafe { groups.group_of(mine.0) } {
         return Ok(group);
     }
-    let mut created = groups.known.lock();
-    // Another task of the control group may have created it.
-    match known() {
-        Some(group) => Ok(group),
-        None => groups.create(&mut created, mine),
-    }
+    // SAFETY: `mine` has a reference of the control group.
+    unsafe { groups.create_for(&mut groups.known.lock(), mine.0) }
 }

@@ -128,6 +128,25 @@ loads_of() {
     log_bad
 }
 
+# nested_of MODULE FILE: the entries of a removed group become its parent's, so the parent's memory.max reclaims them.
+nested_of() {
+    insmod /$1.ko || return 1
+    mkdir -p $groups/above
+    echo +memory >$groups/above/cgroup.subtree_control
+    mkdir $groups/above/sub
+    (echo 0 >$groups/above/sub/cgroup.procs; exec /load $2 "fill 40000") >/dev/null
+    rmdir $groups/above/sub || echo "failed rmdir"
+    sleep 1
+    echo "$2.nested_charged $(cat $groups/above/memory.current)"
+    echo "$2.nested_listed $(/load $2 count | awk '{ print $2 }')"
+    echo 1M >$groups/above/memory.max
+    echo "$2.nested_charged_at_max $(cat $groups/above/memory.current)"
+    echo "$2.nested_listed_at_max $(/load $2 count | awk '{ print $2 }')"
+    rmmod $1 || echo "failed rmmod"
+    rmdir $groups/above || echo "failed rmdir"
+    log_bad
+}
+
 # groups_of MODULE FILE: memory.max of a group reclaims from its own lists only; a removed group's entries become its parent's.
 groups_of() {
     insmod /$1.ko || return 1
@@ -154,7 +173,7 @@ for module in $(echo $modules | tr , ' '); do
     file=${module#cache_}
     [ "$loads" -eq 0 ] || loads_of $module $file
     # The shrinker of lowwater's lists is not called for a single group.
-    [ "$loads" -eq 0 ] || [ $file = on_lowwater ] || groups_of $module $file
+    [ "$loads" -eq 0 ] || [ $file = on_lowwater ] || { groups_of $module $file; nested_of $module $file; }
 done
 if [ "$loads" -gt 0 ]; then
     # A shrinker of two lists, loaded by a task of a group.
