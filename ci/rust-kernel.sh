@@ -174,6 +174,9 @@ for variant in "${variants[@]}"; do
         expect on_lowwater.allocations_left '==' 0
         expect in_tree.allocations_left '==' 0
         for file in on_list_lru in_tree; do
+            # The entries are charged to their groups: more than the limit that is set then.
+            expect "$file.groups_charged" '>' 2097152
+            expect "$file.groups_other_charged" '>=' 1000000
             # The limit of one group took entries of that group, and only of that.
             expect "$file.groups_charged_at_max" '<=' 2097152
             expect "$file.groups_listed" '==' 60000
@@ -182,6 +185,12 @@ for variant in "${variants[@]}"; do
             # Entries of a removed group stay until they are reclaimed from its parent.
             expect "$file.groups_listed_after_rmdir" '==' "$(figure "$file.groups_listed_at_max")"
             expect "$file.groups_listed_after_drop" '<=' 100
+            # Each entry was added, at the limit of a group that has no memory for all of them.
+            expect "$file.limit_filled" '==' 60000
+            expect "$file.limit_oom_kills" '==' 0
+            expect "$file.limit_charged" '<=' 4194304
+            expect "$file.limit_listed" '>=' 1000
+            expect "$file.limit_listed" '<' 60000
             # The entries of a removed group are reclaimed by its parent's limit.
             expect "$file.nested_listed" '==' 40000
             expect "$file.nested_charged" '>' 1048576

@@ -147,6 +147,21 @@ nested_of() {
     log_bad
 }
 
+# limit_of MODULE FILE: allocations of a group at its memory.max reclaim its entries, and none of them fails.
+limit_of() {
+    insmod /$1.ko || return 1
+    mkdir -p $groups/small
+    echo 4M >$groups/small/memory.max
+    (echo 0 >$groups/small/cgroup.procs; exec /load $2 "fill 60000") >/said
+    echo "$2.limit_filled $(sed -n 's/^filled //p' /said)"
+    echo "$2.limit_oom_kills $(sed -n 's/^oom_kill //p' $groups/small/memory.events)"
+    echo "$2.limit_charged $(cat $groups/small/memory.current)"
+    echo "$2.limit_listed $(/load $2 count | awk '{ print $2 }')"
+    rmmod $1 || echo "failed rmmod"
+    rmdir $groups/small || echo "failed rmdir"
+    log_bad
+}
+
 # groups_of MODULE FILE: memory.max of a group reclaims from its own lists only; a removed group's entries become its parent's.
 groups_of() {
     insmod /$1.ko || return 1
@@ -173,7 +188,7 @@ for module in $(echo $modules | tr , ' '); do
     file=${module#cache_}
     [ "$loads" -eq 0 ] || loads_of $module $file
     # The shrinker of lowwater's lists is not called for a single group.
-    [ "$loads" -eq 0 ] || [ $file = on_lowwater ] || { groups_of $module $file; nested_of $module $file; }
+    [ "$loads" -eq 0 ] || [ $file = on_lowwater ] || { groups_of $module $file; nested_of $module $file; limit_of $module $file; }
 done
 if [ "$loads" -gt 0 ]; then
     # A shrinker of two lists, loaded by a task of a group.
