@@ -89,6 +89,12 @@ build_modules() {
             fail "the modules of $folder build with warnings"
         fi
     done
+    [ -e "$work/modules/modules/cache_in_tree.ko" ] || fail "the kernel's headers do not have in-tree.patch"
+    # The others load into a kernel without the patch.
+    for folder in "$work"/modules/*/*.ko; do
+        [[ $folder != */cache_in_tree.ko ]] || continue
+        ! nm -u "$folder" | grep -E 'memcg_offline_notifier|set_shrinker_bit' || fail "$(basename "$folder") needs in-tree.patch"
+    done
     local root="$work/root"
     rm -rf "$root"
     mkdir -p "$root"/{bin,proc,sys,dev}
