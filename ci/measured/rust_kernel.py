@@ -18,7 +18,7 @@ def guests(output):
 def collect_pairs(outputs):
     figures = next(figures for heading, figures in guests(outputs[0]) if "instructions" in heading)
     spans = [16, 1000, 20000]
-    names = {"lowwater_peer": "the kernel's `list_lru`, called from C", "on_list_lru": "the same, through `kernel_lru`", "on_lowwater": "lowwater's lists, from Rust"}
+    names = {"lowwater_peer": "the kernel's `list_lru`, called from C", "lowwater_peer_known": "the same, which is told the group", "on_list_lru": "`list_lru`, through `kernel_lru`", "on_lowwater": "lowwater's lists, from Rust"}
     rows = []
     for file, name in names.items():
         pairs = [figures[f"{file}.pair_{span}"] for span in spans]

@@ -226,17 +226,21 @@ if [ -e /template.ko ] && [ "$loads" -gt 0 ]; then
     log_bad
 fi
 
-# The time of one add and del, in the same guest: the modules in turn, the minimum of the rounds.
+# The time of one add and del, in the same guest: the modules in turn, the minimum of the rounds. After a colon: a parameter of
+# the module; its figures have the parameter's name, too.
 round=0
 while [ $round -lt ${rounds:-0} ]; do
     for module in $(echo $compared | tr , ' '); do
+        parameter=${module#*:}
+        [ $module != $parameter ] || parameter=
+        module=${module%:*}
         file=${module#cache_}
-        insmod /$module.ko
+        insmod /$module.ko $parameter
         # The kernel's work for a new module is done then.
         sleep 0.5
         for span in 16 1000 20000; do
             task 0 /load $file "fill 20000" "pairs 1000 $span" "pairs $pairs $span" >/said
-            sed "s/.*ns_per_pair/$file $span/" /said >>/alone
+            sed "s/.*ns_per_pair/$file${parameter:+_${parameter%=*}} $span/" /said >>/alone
         done
         rmmod $module
     done
@@ -245,7 +249,7 @@ done
 for span in 16 1000 20000; do
     [ ${rounds:-0} -gt 0 ] || continue
     for module in $(echo $compared | tr , ' '); do
-        file=${module#cache_}
+        file=$(echo ${module#cache_} | sed 's/:/_/; s/=.*//')
         echo "$file.pair_$span $(awk -v module="$file" -v span=$span '$1 == module && $2 == span { print $3 }' /alone | sort -n | head -1)"
     done
 done
