@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The guest of ci/kmod.sh: its first and only program. Figures go to the second serial line, the kernel's log to the first.
 /bin/busybox --install -s /bin
 export PATH=/bin

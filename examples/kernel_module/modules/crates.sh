@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
 # The steps of Kbuild for the modules in which lowwater's crates are Rust inside a Rust module.
 #
 # crates.sh crates OBJ MANIFEST_FOLDER FLAG...: compiles rustc's own `alloc`, which the kernel does not have, against the kernel's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's services, through `shim.c`: memory, a lock, RCU, and the processor number. Rust
 //! modules (`../../modules`) use this file, too.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache's lists for a kernel module: per group and per node, with a shrinker that scans them.
 //! `lowwater.h` is the C side.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The panic, for a kernel without Rust of its own.
 //!
 //! A `no_std` library needs a panic handler, and such a kernel has none.
