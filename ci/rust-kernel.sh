@@ -177,8 +177,19 @@ for variant in "${variants[@]}"; do
             expect "$file.counts_right" '==' "$loads"
             expect "$file.entries_left" '==' 0
         done
-        expect on_lowwater.allocations_left '==' 0
-        expect in_tree.allocations_left '==' 0
+        for file in on_lowwater in_tree; do
+            expect "$file.allocations_left" '==' 0
+            # The same with failing allocations: each of the start, and then one in several.
+            expect "$file.scarce_starts_refused" '>=' 5
+            expect "$file.scarce_starts_ended" '==' "$(($(figure "$file.scarce_starts_refused") + 1))"
+            expect "$file.scarce_starts_allocations_left" '==' 0
+            expect "$file.scarce_loads" '==' 3
+            expect "$file.scarce_made" '>=' 1
+            expect "$file.scarce_allocations_refused" '>=' 3
+            expect "$file.scarce_allocations_left" '==' 0
+            expect "$file.scarce_entries_left" '==' 0
+            expect "$file.scarce_counts_right" '==' 3
+        done
         for file in on_list_lru in_tree; do
             # The entries are charged to their groups: more than the limit that is set then.
             expect "$file.groups_charged" '>' 2097152

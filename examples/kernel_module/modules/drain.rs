@@ -9,17 +9,20 @@ use kernel::prelude::*;
 extern "C" {
     fn lowwater_shim_drain();
     fn lowwater_shim_allocations() -> isize;
+    fn lowwater_shim_refusals() -> isize;
 }
 
 /// Dropped after everything of lowwater, it waits until no object waits for RCU, and reports the
-/// allocations that are left, which the guest checks.
+/// allocations that are left and those that `fail_every` refused, which the guest checks.
 pub(crate) struct Drained;
 
 impl Drop for Drained {
     fn drop(&mut self) {
         // SAFETY: The module's lists are gone, so no thread retires more.
         unsafe { lowwater_shim_drain() };
-        pr_info!("{} allocations left\n", allocations());
+        // SAFETY: The function has no requirements.
+        let refused = unsafe { lowwater_shim_refusals() };
+        pr_info!("{} allocations left, {refused} refused\n", allocations());
     }
 }
 

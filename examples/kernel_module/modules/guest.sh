@@ -185,11 +185,51 @@ groups_of() {
     log_bad
 }
 
+# scarce_of MODULE FILE: the start with each of its allocations failing, one at a time; then groups that come and go with one
+# allocation in several failing. Inserts fail then, but the counts must be right, and nothing may be left.
+scarce_of() {
+    log_bad
+    dmesg -c >/dev/null
+    every=1
+    while [ $every -lt 200 ] && ! insmod /$1.ko fail_every=$every 2>/dev/null; do
+        every=$((every + 1))
+    done
+    rmmod $1 || echo "failed rmmod"
+    echo "$2.scarce_starts_refused $((every - 1))"
+    echo "$2.scarce_starts_ended $(said "$2: \(-\?[0-9]*\) allocations left\(\)" | wc -l)"
+    echo "$2.scarce_starts_allocations_left $(said "$2: \(-\?[0-9]*\) allocations left\(\)" | sum)"
+    log_bad
+    dmesg -c >/dev/null
+    rm -f /scarce
+    for every in 2 3 7; do
+        insmod /$1.ko || echo "failed insmod"
+        echo $every >/sys/module/$1/parameters/fail_every
+        number=0
+        while [ $number -lt 24 ]; do
+            mkdir $groups/scarce$number
+            (echo 0 >$groups/scarce$number/cgroup.procs; exec /load $2 empty "fill 100" "churn 500") >>/scarce 2>&1
+            number=$((number + 1))
+        done
+        rmdir $groups/scarce*
+        echo 2 >/proc/sys/vm/drop_caches
+        rmmod $1 || echo "failed rmmod"
+    done
+    echo "$2.scarce_loads $(said "$2: \(-\?[0-9]*\) allocations left\(\)" | wc -l)"
+    echo "$2.scarce_made $(awk '$1 == "promoted" { sum += $8 } END { print sum + 0 }' /scarce)"
+    echo "$2.scarce_allocations_refused $(said "$2: -\?[0-9]* allocations left, \([0-9]*\) refused\(\)" | sum)"
+    echo "$2.scarce_allocations_left $(said "$2: \(-\?[0-9]*\) allocations left\(\)" | sum)"
+    echo "$2.scarce_entries_left $(said "$2: \([0-9]*\) entries left\(\)" | sum)"
+    echo "$2.scarce_counts_right $(said "$2: \([0-9]*\) on lists, \([0-9]*\) alive" | awk '$1 == $2 { right++ } END { print right + 0 }')"
+    log_bad
+}
+
 for module in $(echo $modules | tr , ' '); do
     file=${module#cache_}
     [ "$loads" -eq 0 ] || loads_of $module $file
     # The shrinker of lowwater's lists is not called for a single group.
     [ "$loads" -eq 0 ] || [ $file = on_lowwater ] || { groups_of $module $file; nested_of $module $file; limit_of $module $file; }
+    # The kernel's lists have no allocator of their own.
+    [ "$loads" -eq 0 ] || [ $file = on_list_lru ] || scarce_of $module $file
 done
 if [ "$loads" -gt 0 ]; then
     # A shrinker of two lists, loaded by a task of a group.
