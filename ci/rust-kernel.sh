@@ -159,6 +159,8 @@ for variant in "${variants[@]}"; do
     for nodes in "${nodes_of_guests[@]}"; do
         echo "== $variant kernel, $nodes nodes, $loads loads, $objects objects"
         guest "$variant" "$nodes" 4 kfence.sample_interval=1 "lw.loads=$loads" "lw.objects=$objects" "lw.modules=${modules// /,}"
+        # KFENCE was on.
+        expect checks_freed '>=' 1
         # The variant's check was on; lockdep ends with the first fault that it finds.
         case $variant in
         debug) expect checks_locks '==' 1 ;;

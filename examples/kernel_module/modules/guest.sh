@@ -23,6 +23,7 @@ echo "nodes $(ls -d /sys/devices/system/node/node[0-9]* | wc -l)"
 processors=$(grep -c ^processor /proc/cpuinfo)
 # The checks that the kernel is built with.
 echo "is_rt $(uname -v | grep -c PREEMPT_RT)"
+echo "checks_freed $(dmesg | grep -c 'kfence: initialized')"
 echo "checks_addresses $(dmesg | grep -c 'KernelAddressSanitizer initialized')"
 
 # load FILE COMMAND...: sends commands in succession, and prints the result of the last. `wait` waits for the other tasks.
@@ -64,7 +65,7 @@ task() {
 }
 
 # log_bad: counts the error lines in the log, and shows some.
-bad='BUG|Oops|WARNING|general protection|Call Trace|corruption|stall|Objects remaining|lockup|hung_task|refcount_t|UBSAN|KFENCE: [^i]|INFO: possible|lock held|suspicious RCU|bad unlock|panicked'
+bad='(^|[^E])BUG|Oops|WARNING|general protection|Call Trace|corruption|stall|Objects remaining|lockup|hung_task|refcount_t|UBSAN|KFENCE: [^i]|INFO: possible|lock held|suspicious RCU|bad unlock|panicked'
 log_lines_bad=0
 log_bad() {
     log_lines_bad=$((log_lines_bad + $(dmesg | grep -cE "$bad")))
@@ -110,6 +111,8 @@ under_load() {
 loads_of() {
     dropped=0 done=0
     rm -f /full /churned
+    # At first with the boot.
+    log_bad
     dmesg -c >/dev/null
     while [ $done -lt $loads ]; do
         under_load $1 $2 || echo "failed load of $1"
