@@ -18,7 +18,7 @@
 # The kernels, their source and the compiler stay in ~/.cache/lowwater (2.9 GB, and 0.4 GB for each
 # variant; LOWWATER_CACHE names another folder), found again by a hash of the configuration and the
 # patch. RUST_KERNEL_NODES, RUST_KERNEL_LOADS, RUST_KERNEL_OBJECTS, RUST_KERNEL_VARIANTS,
-# RUST_KERNEL_MANY, RUST_KERNEL_JOBS change the parts. Without `plain` in RUST_KERNEL_VARIANTS nothing
+# RUST_KERNEL_MANY, RUST_KERNEL_JOBS change the parts, RUST_KERNEL_SECONDS the bound of a guest. Without `plain` in RUST_KERNEL_VARIANTS nothing
 # is compared.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,10 +28,17 @@ cd "$(dirname "$0")/.."
 
 nodes_of_guests=(${RUST_KERNEL_NODES:-1 2 4}) loads=${RUST_KERNEL_LOADS:-1} objects=${RUST_KERNEL_OBJECTS:-2000}
 variants=(${RUST_KERNEL_VARIANTS:-plain}) build=no rounds=2 pairs=10000 many=${RUST_KERNEL_MANY:-0} built_for=
+seconds=${RUST_KERNEL_SECONDS:-400}
 case "${1:-}" in
 --build) build=yes ;;
 --all)
     build=yes loads=${RUST_KERNEL_LOADS:-20} variants=(${RUST_KERNEL_VARIANTS:-plain debug rt kasan}) many=${RUST_KERNEL_MANY:-10000}
+    seconds=${RUST_KERNEL_SECONDS:-3600}
+    ;;
+"") ;;
+*)
+    echo "usage: ci/rust-kernel.sh [--build | --all]" >&2
+    exit 2
     ;;
 esac
 
@@ -146,7 +153,7 @@ guest() {
     local vmlinuz nodes="$2" cpus="$3"
     vmlinuz="$(kernel_dir "$1")/build/arch/x86/boot/bzImage"
     shift 3
-    boot_modules "$nodes" "$cpus" "${guest_mib:-2048}" "${RUST_KERNEL_SECONDS:-3600}" "$@"
+    boot_modules "$nodes" "$cpus" "${guest_mib:-2048}" "$seconds" "$@"
 }
 
 modules="cache_on_list_lru cache_on_lowwater cache_in_tree"
