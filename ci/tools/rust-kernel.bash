@@ -35,12 +35,19 @@ kernel_environment() {
     kernel_make=(make "CC=$compiler" HOSTCC=gcc-12 "RUSTC=$root/usr/bin/rustc" "RUSTDOC=$root/usr/bin/rustdoc" BINDGEN=bindgen)
 }
 
+# package_known NAME: reads the lists of packages if they do not have that one.
+package_known() {
+    apt-cache show "$1" >/dev/null 2>&1 || apt-get update -qq
+}
+
 # kernel_tools: installs what compiling a kernel needs, and provides the compiler and bindgen.
 kernel_tools() {
     packages flex bison bc libelf-dev libssl-dev cpio xz-utils make gcc-12 clang-14 libclang-14-dev || return 1
     if [ ! -x "$cache/rustc-web/usr/bin/rustc" ]; then
         local library llvm
-        library="$(apt-cache pkgnames libstd-rust-web-1. | sort -V | tail -1)"
+        package_known rustc-web || return 1
+        library="$(apt-cache depends libstd-rust-web-dev | sed -n 's/.*Depends: \(libstd-rust-web-1[0-9.]*\)$/\1/p')"
+        [ -n "$library" ] || return 1
         llvm="$(apt-cache depends "$library" | sed -n 's/.*Depends: \(libllvm[0-9]*\)$/\1/p')"
         [ -n "$llvm" ] || return 1
         rm -rf "$cache/new" && mkdir -p "$cache/new/deb" || return 1
@@ -62,6 +69,7 @@ kernel_source() {
     local dir
     dir="$cache/rust-kernel/source-$(sha256sum <examples/kernel_module/in-tree.patch | cut -c1-12)"
     if [ ! -d "$dir" ]; then
+        package_known linux-source-6.12 >&2 || return 1
         rm -rf "$dir.new" && mkdir -p "$dir.new" || return 1
         (cd "$dir.new" && apt-get -o APT::Sandbox::User=root download -qq linux-source-6.12) >&2 || return 1
         dpkg-deb -x "$dir.new"/linux-source-*.deb "$dir.new" || return 1
@@ -99,6 +107,8 @@ kernel_configure() {
 kernel_build() {
     local variant="$1" dir source began=$SECONDS
     dir="$(kernel_dir "$variant")"
+    # The kernel may be a cached one, and the machine another.
+    packages "$(kernel_compiler "$variant")" || return 1
     [ ! -e "$dir/built" ] || return 0
     kernel_tools || { echo "the compiler or bindgen cannot be had" >&2; return 1; }
     source="$(kernel_source)" || { echo "the kernel's source cannot be had" >&2; return 1; }
