@@ -176,7 +176,11 @@ static struct rcu_work grace = {
 	.work = __WORK_INITIALIZER(grace.work, readers_left),
 };
 
-/* Only one grace period is requested at a time, so one work is enough; it runs where locks may be taken and memory freed. */
+/*
+ * Only one grace period is requested at a time, so one work is enough; it runs where locks may be taken and memory freed. The
+ * queue has no WQ_MEM_RECLAIM, so the work may wait for a worker that is created when there is memory: reclaim does not wait
+ * for it, and what it frees is lists and tables. The objects that reclaim evicts are freed without it.
+ */
 void lowwater_shim_after_readers(void)
 {
 	queue_rcu_work(system_unbound_wq, &grace);

@@ -60,7 +60,13 @@ unsafe impl<T> Handle for Shared<T> {
     }
 }
 
-/// Returns lowwater's group for the current task's control group.
+/// Returns lowwater's group for the current task's control group, by `get_mem_cgroup_from_mm`: that
+/// of the task that owns its memory.
+///
+/// [`alloc`] charges the current task's control group, which is another one if the task is moved
+/// between the two calls, or shares its memory with a task of another control group. Then the entry
+/// is on the list of one group and charged to another: a limit of the latter does not reclaim it,
+/// reclaim of the machine does.
 pub(crate) fn current_group() -> Result<Memcg, NoMemory> {
     super::groups::current()
 }
