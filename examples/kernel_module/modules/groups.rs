@@ -125,9 +125,9 @@ impl Groups {
     }
 
     /// Returns the group of a control group after creating those that are missing: its own and its
-    /// ancestors'. A control group that is removed meanwhile gets none, because the kernel no longer
-    /// reports its end; neither does one more than `Memcg::DEPTH_MAX` levels below the root. Such a
-    /// control group's entries belong to the group of its nearest ancestor.
+    /// ancestors'. A control group that is removed meanwhile gets none, because the kernel does not
+    /// report its end again; nor does one more than `Memcg::DEPTH_MAX` levels below the root. The
+    /// entries of such a control group belong to the group of its nearest ancestor.
     ///
     /// # Safety
     ///
@@ -164,10 +164,13 @@ impl Groups {
             };
             match child {
                 Some(child) if group.depth() < Memcg::DEPTH_MAX => {
-                    // SAFETY: It is `memcg` or an ancestor, which live (this function's requirement).
-                    // The reference is the new `ControlGroup`'s.
+                    // SAFETY: It is `memcg` or an ancestor, which live (this function's
+                    // requirement). The reference is the new `ControlGroup`'s.
                     unsafe { lowwater_memcg_hold(child) };
-                    self.create(known, &group, ControlGroup(child))?;
+                    let created = self.create(known, &group, ControlGroup(child))?;
+                    if child == live {
+                        return Ok(created);
+                    }
                 }
                 _ => return Ok(group),
             }
