@@ -190,7 +190,8 @@ for variant in "${variants[@]}"; do
             expect "$file.allocations_left" '==' 0
             # The same with failing allocations: each of the start, and then one in several.
             expect "$file.scarce_starts_refused" '>=' 5
-            expect "$file.scarce_starts_ended" '==' "$(($(figure "$file.scarce_starts_refused") + 1))"
+            # busybox tries a start that failed once more, by another system call.
+            expect "$file.scarce_starts_ended" '>' "$(figure "$file.scarce_starts_refused")"
             expect "$file.scarce_starts_allocations_left" '==' 0
             expect "$file.scarce_loads" '==' 3
             expect "$file.scarce_made" '>=' 1
