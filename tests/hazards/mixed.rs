@@ -5,7 +5,7 @@
 //!
 //! A new argument of such a type gets its case here. docs/HAZARDS.md names the tests.
 
-use crate::common::within;
+use crate::common::{until, within};
 use crate::{assert_whole, cache, filled, runtime};
 use lowwater::cache::{CacheBuildError, Op, RejectReason, Visit};
 use lowwater::pressure::{BackgroundReclaim, MonitoredReclaimer, Watermarks};
@@ -38,18 +38,21 @@ fn groups_of_another_runtime_are_foreign() {
         assert!(stranger.is_online() && stranger.usage() == ByteSize::ZERO);
         ours.reclaimer().charged(&stranger);
         ours.reclaimer().wake(&stranger, lowwater::pressure::ReclaimReason::Limit);
-        let reclaimer = Reclaimer::start(ours.registry(), Arc::new(Fixed::new(1)), Watermarks::RELATIVE).unwrap();
-        let reclaimer = MonitoredReclaimer::from(Arc::new(reclaimer));
+        let threads = Reclaimer::start(ours.registry(), Arc::new(Fixed::new(1)), Watermarks::RELATIVE).unwrap();
+        let threads = Arc::new(threads);
+        let reclaimer = MonitoredReclaimer::from(Arc::clone(&threads));
         (10..110).for_each(|n| drop(cache.insert(n, vec![1; 100]).unwrap()));
         cache.entry(9).group(&mine).insert(vec![1; 100]).unwrap();
         let theirs_filled = filled(&theirs, 100);
         // Root groups have the same id in both trees.
         reclaimer.reclaim_to(theirs.root(), ByteSize::ZERO);
         reclaimer.reclaim_to(&mine, ByteSize::ZERO);
-        while cache.contains_key(&9) {
-            std::thread::yield_now();
-        }
-        assert_eq!((cache.len(), theirs_filled.len()), (100, 100), "another group was reclaimed from");
+        // An evicted entry leaves the index before it is counted. So the test waits for the end of
+        // this request, and of the one before it, and the drop joins the thread.
+        until("the group is reclaimed from", || threads.stats()[0].freed > 0);
+        drop((reclaimer, threads));
+        let left = (cache.contains_key(&9), cache.len(), theirs_filled.len());
+        assert_eq!(left, (false, 100, 100), "another group was reclaimed from");
         drop(theirs_filled);
         // A group of a dropped runtime is a foreign group, too.
         drop(theirs);

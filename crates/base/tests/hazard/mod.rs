@@ -34,6 +34,15 @@ pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'sta
     }
 }
 
+/// Waits until `is_done` returns true; fails before `within` does, with the name of the event.
+pub fn until(what: &str, mut is_done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_done() {
+        assert!(start.elapsed() < PATIENCE / 2, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Actions for the last destructor of a thread's locals.
 #[derive(Default)]
 struct Late(RefCell<Vec<Box<dyn FnOnce()>>>);
