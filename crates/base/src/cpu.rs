@@ -125,8 +125,29 @@ mod tests {
         }
     }
 
+    #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn the_count_is_of_the_processors_that_the_process_may_use() {
+    fn the_count_is_of_the_processors_that_the_thread_may_use() {
+        use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+        let all = sched_getaffinity(None).expect("a thread may read its own affinity");
+        let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
+        // A quota of the control group may be lower than the number of processors.
+        let most = count();
+        assert!((1..=own.len()).contains(&most), "{most} of {}", own.len());
+        for nr in 1..=own.len() {
+            let mut some = CpuSet::new();
+            own[..nr].iter().for_each(|&cpu| some.set(cpu));
+            let bound = std::thread::spawn(move || {
+                sched_setaffinity(None, &some).expect("the processors are in the allowed set");
+                (count(), allowed())
+            });
+            assert_eq!(bound.join().expect("no panic"), (most.min(nr), nr));
+        }
+    }
+
+    /// On any system: the standard library's number.
+    #[test]
+    fn the_count_is_that_of_the_standard_library() {
         assert_eq!(count(), std::thread::available_parallelism().map_or(1, core::num::NonZero::get));
     }
 

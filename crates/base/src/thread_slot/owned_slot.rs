@@ -113,7 +113,7 @@ mod tests {
             });
             numbers.retain(|number| matches!(number, ThreadSlot::Owned(_)));
             let count = numbers.len();
-            assert!(count <= OWNED_MAX);
+            assert_eq!(count, OWNED_MAX, "each slot is owned");
             numbers.sort_unstable_by_key(|number| if let ThreadSlot::Owned(own) = number { *own } else { NONE });
             numbers.dedup();
             assert_eq!(numbers.len(), count, "each once");
