@@ -183,8 +183,10 @@ fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
     fixture.missing(b"/d/b");
     drop(dir);
     fixture.registry.drop_caches();
-    assert!(fixture.mount.lookup(b"/d").unwrap().is_some());
     assert_eq!(fixture.dcache.statistics().nr_dentry, 2, "the root and the directory");
+    let asked = fixture.memory.lookups();
+    assert!(fixture.mount.lookup(b"/d").unwrap().is_some());
+    assert_eq!(fixture.memory.lookups(), asked, "it was freed, and the backend was asked");
 }
 
 #[test]
