@@ -155,15 +155,22 @@ fn the_kernel_modules_cache_runs_in_user_space() {
     assert_eq!(run(&load, 0, "empty"), [3]);
 
     let working = AtomicUsize::new(WORKERS);
+    /// Counts the end of a worker, also by a panic.
+    struct Ended<'a>(&'a AtomicUsize);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Relaxed);
+        }
+    }
     std::thread::scope(|scope| {
         for (worker, group) in groups.iter().enumerate() {
             let (load, working) = (&load, &working);
             scope.spawn(move || {
+                let _ended = Ended(working);
                 enter(group, worker);
                 assert_eq!(run(load, worker, &format!("fill {NUMBERS}")).len(), 1);
                 let done = run(load, worker, &format!("churn {OPERATIONS}"));
                 assert!(done.iter().all(|&count| count > 0), "{done:?}");
-                working.fetch_sub(1, Relaxed);
             });
         }
         while working.load(Relaxed) > 0 {

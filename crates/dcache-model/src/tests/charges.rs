@@ -188,10 +188,10 @@ fn threads_at_the_limit_stay_below_it_and_get_right_answers() {
                 fixture.registry.drop_caches();
             }
         });
-        for worker in workers {
-            worker.join().unwrap();
-        }
+        let results: Vec<_> = workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        // Before a panic of a worker is passed on: the scope waits for the other thread.
         done.store(true, Relaxed);
+        results.into_iter().for_each(|result| result.unwrap());
     });
     fixture.assert_valid();
     fixture.mount.shrink_tree(b"/").unwrap();

@@ -16,6 +16,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Barrier};
 use std::time::Duration;
 
+/// Sets a flag when it is dropped, also by a panic: the threads that loop until then end, and the
+/// test fails instead of hanging.
+struct SetsAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetsAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
 
 /// A tree in memory with slow lookups, and their number: each sleeps after it has read the answer,
@@ -129,11 +139,11 @@ fn d4_d5_existing_names_are_never_missed_and_renamed_ones_exist_once() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let renamer = scope.spawn(|| {
+            let _done = SetsAtEnd(&done);
             for _ in 0..ROUNDS {
                 fixture.mount.rename(b"/a/x", b"/b/x").unwrap();
                 fixture.mount.rename(b"/b/x", b"/a/x").unwrap();
             }
-            done.store(true, Relaxed);
         });
         for _ in 0..2 {
             scope.spawn(|| {
@@ -166,13 +176,13 @@ fn d6_stat_returns_a_consistent_snapshot() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = SetsAtEnd(&done);
             for _ in 0..ROUNDS {
                 fixture.mount.unlink(path).unwrap();
                 drop(fixture.mount.mkdir(path).unwrap());
                 fixture.mount.rmdir(path).unwrap();
                 drop(fixture.mount.create(path).unwrap());
             }
-            done.store(true, Relaxed);
         });
         scope.spawn(|| {
             while !done.load(Relaxed) {
@@ -195,11 +205,11 @@ fn d5_without_concurrent_renames_a_name_exists_exactly_once() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = SetsAtEnd(&done);
             for _ in 0..ROUNDS {
                 fixture.mount.rename(b"/a/x", b"/b/x").unwrap();
                 fixture.mount.rename(b"/b/x", b"/a/x").unwrap();
             }
-            done.store(true, Relaxed);
         });
         scope.spawn(|| {
             let core = &fixture.mount.core;
@@ -267,10 +277,11 @@ fn storm(policy: Box<dyn NegativePolicy>) {
                 drop(fixture.mount.watch(b"/2"));
             }
         });
+        let done = SetsAtEnd(&done);
         for worker in workers {
             worker.join().unwrap();
         }
-        done.store(true, Relaxed);
+        drop(done);
         shrinker.join().unwrap();
         walker.join().unwrap();
     });
@@ -315,6 +326,7 @@ fn after_an_invalidation_no_older_answer_is_cached() {
                 }
             });
         }
+        let _done = SetsAtEnd(&done);
         for n in 0..NAMES {
             at.store(n, Relaxed);
             // 5 to 14 ms after its start, a lookup has read its answer, and sleeps (`Slow`).
@@ -326,12 +338,8 @@ fn after_an_invalidation_no_older_answer_is_cached() {
                 mount.invalidate_negatives(b"/").unwrap();
             }
             let found = mount.stat(name.as_bytes()).unwrap().is_some();
-            if !found {
-                done.store(true, Relaxed);
-            }
             assert!(found, "{n} existed before its negative was invalidated");
         }
-        done.store(true, Relaxed);
     });
     mount.assert_valid();
 }

@@ -151,10 +151,18 @@ fn threads_lose_no_item_during_sweeps_and_offlines() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let done = core::sync::atomic::AtomicUsize::new(0);
+    /// Counts an end of a thread, also by a panic.
+    struct Ended<'a>(&'a core::sync::atomic::AtomicUsize);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        }
+    }
     std::thread::scope(|s| {
         for t in 0..3_usize {
             let (tree, lru, done) = (&tree, &lru, &done);
             s.spawn(move || {
+                let _ended = Ended(done);
                 for round in 0..300 {
                     let group = tree.root().create(&std::format!("t{t}")).unwrap();
                     let child = group.create("c").unwrap();
@@ -171,7 +179,6 @@ fn threads_lose_no_item_during_sweeps_and_offlines() {
                     }
                     group.offline().unwrap();
                 }
-                done.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
             });
         }
         while done.load(core::sync::atomic::Ordering::Relaxed) < 3 {
