@@ -33,7 +33,9 @@ mod unit {
         assert_eq!(dropped.load(Ordering::Relaxed), 0);
         drop(guard);
         // Readers of other tests come and go, and no thread retires a full batch.
+        let begin = std::time::Instant::now();
         while dropped.load(Ordering::Relaxed) != 1 {
+            assert!(begin.elapsed().as_secs() < 60, "the replaced value is not dropped");
             crate::flush();
         }
         drop(cell);

@@ -9,11 +9,24 @@ use crate::queue::thing::Thing;
 use crate::queue::Queues;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn retire(freed: &Arc<AtomicUsize>) {
     let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
     // SAFETY: the object came from a box, and no reader has a pointer to it.
     unsafe { pin().retire(thing) };
+}
+
+/// The longest wait. It only ends a test that fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Flushes until `count` objects are freed: readers of other tests may hold them back.
+fn flush_until_freed(freed: &AtomicUsize, count: usize) {
+    let begin = Instant::now();
+    while freed.load(Ordering::Relaxed) != count {
+        assert!(begin.elapsed() < PATIENCE, "{freed:?} of {count} objects were freed");
+        flush();
+    }
 }
 
 #[test]
@@ -34,10 +47,7 @@ fn nothing_is_freed_while_an_earlier_reader_is_inside() {
     assert_eq!(freed.load(Ordering::Relaxed), 0);
     end.send(()).unwrap();
     reader.join().unwrap();
-    // Repeated: readers of other tests may hold the objects back.
-    while freed.load(Ordering::Relaxed) != 2 * BATCH {
-        flush();
-    }
+    flush_until_freed(&freed, 2 * BATCH);
 }
 
 #[test]
@@ -45,16 +55,12 @@ fn retiring_threads_free_earlier_retired_objects() {
     let freed = Arc::new(AtomicUsize::new(0));
     // Without a flush: a retire triggers a collection once a batch is full. Readers of other tests
     // may hold back what it collects.
-    for retired in 1.. {
-        retire(&freed);
-        if freed.load(Ordering::Relaxed) != 0 {
-            break;
-        }
-        if retired % BATCH == 0 {
-            // A thread that was preempted inside the read side must run first.
-            std::thread::yield_now();
-        }
-        assert!(retired < 10_000 * BATCH, "nothing is freed");
+    let begin = Instant::now();
+    while freed.load(Ordering::Relaxed) == 0 {
+        assert!(begin.elapsed() < PATIENCE, "nothing is freed");
+        (0..BATCH).for_each(|_| retire(&freed));
+        // A thread that was preempted inside the read side must run first.
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -77,9 +83,7 @@ fn a_thread_may_pin_in_its_last_destructors() {
     })
     .join()
     .unwrap();
-    while freed.load(Ordering::Relaxed) != 1 {
-        flush();
-    }
+    flush_until_freed(&freed, 1);
 }
 
 /// A stray, a reader without a local epoch, holds back all retired objects.
@@ -113,10 +117,7 @@ fn a_stray_reader_holds_back_all_retired_objects() {
     assert_eq!(freed.load(Ordering::Relaxed), 0);
     end.send(()).unwrap();
     reader.join().unwrap();
-    // Repeated: readers of other tests may hold the object back.
-    while freed.load(Ordering::Relaxed) != 1 {
-        flush();
-    }
+    flush_until_freed(&freed, 1);
 }
 
 /// Leaks 2^n - 1 guards for each n from 8 to 60, where a guard count of n bits would overflow with
@@ -176,7 +177,7 @@ fn the_last_guard_of_an_ended_thread_unregisters_its_epoch() {
 
 #[test]
 fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
-    struct Last(Option<Guard>, std::sync::mpsc::Sender<[bool; 3]>);
+    struct Last(Option<Guard>, std::sync::mpsc::Sender<[bool; 4]>);
     impl Drop for Last {
         fn drop(&mut self) {
             let guard = self.0.take().unwrap();
@@ -185,12 +186,16 @@ fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
             drop(guard);
             // That was the thread's last guard: it has unregistered the local epoch.
             let outside = start_poll();
-            while !outside.poll() {
+            // A panic in a destructor of a thread-local would abort the process.
+            let begin = Instant::now();
+            let mut has_ended = false;
+            while !has_ended && begin.elapsed() < PATIENCE {
                 std::thread::yield_now();
+                has_ended = outside.poll();
             }
             let stray = pin();
             let after = start_poll();
-            self.1.send([held, inside.poll(), after.poll()]).unwrap();
+            self.1.send([held, has_ended, inside.poll(), after.poll()]).unwrap();
             drop(stray);
         }
     }
@@ -202,7 +207,8 @@ fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
     })
     .join()
     .unwrap();
-    let [held, left, stray] = told.recv().unwrap();
+    let [held, has_ended, left, stray] = told.recv().unwrap();
+    assert!(has_ended, "a grace period without readers does not end");
     // Strays have no epoch, only a count: a stray holds back all grace periods, also those that
     // started before its pin.
     assert!(!held && !left && !stray);
