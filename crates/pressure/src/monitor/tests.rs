@@ -90,10 +90,12 @@ fn the_limit_follows_the_usage_down_stays_low_and_is_restored() {
 
     let raised = Instant::now();
     monitor.raise(Level::Critical);
-    assert_eq!((monitor.stats().ceiling, root.max()), (ByteSize::new(600), ByteSize::new(800)));
-    assert!(root.try_charge(ByteSize::new(1)).is_err(), "nothing is added while it is to come down");
     // On a busy machine the ceiling may rise again before this thread has seen the lower limits.
     let is_late = || raised.elapsed() >= config.quiet;
+    let limits = (monitor.stats().ceiling, root.max());
+    assert!(limits == (ByteSize::new(600), ByteSize::new(800)) || is_late(), "{limits:?}");
+    let charged = root.try_charge(ByteSize::new(1));
+    assert!(charged.is_err() || is_late(), "nothing is added while it is to come down");
     root.uncharge(ByteSize::new(100));
     until("the limit follows the usage", || root.max() == ByteSize::new(700) || is_late());
     root.uncharge(ByteSize::new(300));
@@ -204,9 +206,10 @@ mod linux {
         let mut other = fs::OpenOptions::new().write(true).open(&path).unwrap();
         thread::sleep(Duration::from_millis(50));
         assert_eq!(events(&monitor), 0, "the monitor's own bytes are no event");
-        for n in 1..=3 {
+        for _ in 0..3 {
+            let before = events(&monitor);
             other.write_all(&[b'x'; 10_000]).unwrap();
-            until("the event is heard", || events(&monitor) >= n);
+            until("the event is heard", || events(&monitor) > before);
             // The monitor has to read all bytes, more than one read (4,096) takes, or the poll
             // would report them forever.
             let settled = events(&monitor);
