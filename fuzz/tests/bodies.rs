@@ -193,9 +193,22 @@ fn regressions() {
         ("settings", server_settings::check),
         ("text", text::check),
     ];
-    for (name, body) in bodies {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions").join(name);
-        for file in std::fs::read_dir(&folder).into_iter().flatten() {
+    let fuzz = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let names = |folder: &str| -> Vec<_> {
+        let Ok(entries) = std::fs::read_dir(fuzz.join(folder)) else { return Vec::new() };
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let body_of = |path: &std::path::Path| {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let body = bodies.iter().find(|(body, _)| *body == name);
+        body.unwrap_or_else(|| panic!("{} has no body here", path.display())).1
+    };
+    let targets = names("fuzz_targets");
+    assert_eq!(targets.len(), bodies.len(), "{targets:?}");
+    targets.iter().for_each(|target| _ = body_of(target));
+    for folder in names("regressions") {
+        let body = body_of(&folder);
+        for file in std::fs::read_dir(&folder).unwrap() {
             body(&std::fs::read(file.unwrap().path()).unwrap());
         }
     }
