@@ -64,8 +64,14 @@ fn shared<T: Slotted>(slab: &Slab<T>) -> &SharedSlab<T> {
 }
 
 /// Waits until `is` returns true. Readers of other tests may delay it.
+///
+/// # Panics
+///
+/// After 60 seconds, far more than a slow machine needs.
 fn eventually(mut is: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
     while !is() {
+        assert!(started.elapsed().as_secs() < 60, "the awaited state was not reached");
         crate::sync::yield_now();
     }
 }
@@ -188,7 +194,7 @@ fn objects_that_a_reader_held_back_are_dropped_after_it_left() {
     while retired - dropped.load(Ordering::Relaxed) > 128 {
         drop(large());
         retired += 1;
-        assert!(started.elapsed().as_secs() < 20, "{} of {retired} wait", retired - dropped.load(Ordering::Relaxed));
+        assert!(started.elapsed().as_secs() < 60, "{} of {retired} wait", retired - dropped.load(Ordering::Relaxed));
     }
     drop(kept);
 }
