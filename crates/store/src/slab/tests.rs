@@ -1,10 +1,15 @@
 //! Slabs: freed slots are reused, empty chunks return to the system, and no object is freed while a
 //! reader uses it.
 //!
-//! `unit` has one property for each test; `loom` checks small models in every order of the threads'
-//! steps. A change must ensure that a property that depends on this order is checked in `loom`.
+//! `unit` has one property for each test, `compaction` those of compaction, with the objects of
+//! `thing`; `loom` checks small models in every order of the threads' steps. A change must ensure
+//! that a property that depends on this order is checked in `loom`.
 
+#[cfg(not(any(lowwater_loom, miri)))]
+mod compaction;
 #[cfg(lowwater_loom)]
 mod loom;
+#[cfg(not(lowwater_loom))]
+mod thing;
 #[cfg(not(lowwater_loom))]
 mod unit;

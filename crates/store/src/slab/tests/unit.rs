@@ -6,8 +6,9 @@
 //!
 //! A change must ensure that no test relies on the moment at which a grace period ends.
 
+use super::thing::{eventually, shared, stay_on_one_processor, thing, Thing};
 use crate::slab::thread_cache::ThreadCache;
-use crate::slab::{RetiredBytes, SharedSlab, Slab, Slot, SlotState, Slotted};
+use crate::slab::{RetiredBytes, Slab, Slot, SlotState};
 use crate::sync::Mutex;
 use crate::CompressedLinks;
 use alloc::sync::Arc;
@@ -16,65 +17,6 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use lowwater_base::NodeId;
 use lowwater_lru_core::list::Linked;
 use lowwater_rcu::pin;
-
-/// An object that counts its drop in a counter.
-struct Thing {
-    links: CompressedLinks,
-    state: SlotState,
-    number: usize,
-    dropped: Arc<AtomicUsize>,
-}
-
-crate::slotted!(impl[] for Thing { links, state, weight: |thing| size_of_val(thing) as u64 });
-
-impl Drop for Thing {
-    fn drop(&mut self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
-        assert!(self.number != PANICS, "its own fault");
-    }
-}
-
-const PANICS: usize = usize::MAX;
-
-fn thing(slab: &Slab<Thing>, number: usize, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
-    thing_on(slab, number, 0, dropped)
-}
-
-fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
-    let thing = Thing { links: CompressedLinks::new(), state: SlotState::new(0), number, dropped: Arc::clone(dropped) };
-    slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
-}
-
-/// Keeps the test's thread on one processor, so that a slab has only two further thread caches:
-/// their number depends on the processors on which the thread may run.
-fn stay_on_one_processor() {
-    #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
-    {
-        use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
-        let allowed = sched_getaffinity(None).expect("the thread's affinity can be read");
-        let mut one = CpuSet::new();
-        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("a thread runs on a processor"));
-        sched_setaffinity(None, &one).expect("the processor is in the allowed set");
-    }
-}
-
-/// The shared part of a slab that has had objects.
-fn shared<T: Slotted>(slab: &Slab<T>) -> &SharedSlab<T> {
-    slab.shared().expect("objects were made")
-}
-
-/// Waits until `is` returns true. Readers of other tests may delay it.
-///
-/// # Panics
-///
-/// After 60 seconds, far more than a slow machine needs.
-fn eventually(mut is: impl FnMut() -> bool) {
-    let started = std::time::Instant::now();
-    while !is() {
-        assert!(started.elapsed().as_secs() < 60, "the awaited state was not reached");
-        crate::sync::yield_now();
-    }
-}
 
 #[test]
 fn an_empty_slab_and_one_with_an_object_take_little_memory() {
@@ -433,6 +375,7 @@ fn a_panic_of_the_iterator_drops_the_handles_before_it() {
 #[cfg(feature = "std")]
 #[test]
 fn a_panicking_drop_is_counted_and_frees_the_slot() {
+    use super::thing::PANICS;
     let (slab, dropped) = (Slab::new(), Arc::default());
     (0..100).for_each(|n| drop(thing(&slab, if n % 10 == 0 { PANICS } else { n }, &dropped)));
     eventually(|| slab.collect().get() == 0);
@@ -481,135 +424,4 @@ fn threads_that_allocate_and_retire_leak_no_object() {
     eventually(|| slab.collect().get() == 0);
     assert_eq!((dropped.load(Ordering::Relaxed), shared(&slab).used()), (80_000, 0));
     slab.assert_valid();
-}
-
-/// Of all objects, one in twelve remains on each of `nodes` nodes, distributed over all chunks.
-#[cfg(not(miri))]
-fn scattered(slab: &Slab<Thing>, nodes: u16, dropped: &Arc<AtomicUsize>) -> Vec<Slot<Thing>> {
-    thinned(slab, nodes, dropped, |at| at % 12 < usize::from(nodes))
-}
-
-/// Of many objects on `nodes` nodes, those remain for which `stays` returns true; its argument is
-/// the number in the order of allocation, from 1.
-#[cfg(not(miri))]
-fn thinned(
-    slab: &Slab<Thing>,
-    nodes: u16,
-    dropped: &Arc<AtomicUsize>,
-    stays: impl Fn(usize) -> bool,
-) -> Vec<Slot<Thing>> {
-    let mut things: Vec<_> =
-        (0..100_000).map(|number| thing_on(slab, number, number as u16 % nodes, dropped)).collect();
-    assert!(!slab.is_sparse() && slab.begin_compaction() == 0, "nothing is to be gained");
-    let mut at = 0;
-    things.retain(|_| {
-        at += 1;
-        stays(at)
-    });
-    eventually(|| slab.collect().get() == 0);
-    things
-}
-
-/// Returns the object's node if its chunk is being evacuated.
-#[cfg(not(miri))]
-fn leaves(slot: &Slot<Thing>) -> Option<NodeId> {
-    // SAFETY: the object has its handle, so its slot is not free.
-    unsafe { SharedSlab::evacuated_node(slot.0) }
-}
-
-/// Without compaction no chunk would become empty.
-#[test]
-#[cfg(not(miri))]
-fn compaction_moves_the_objects_of_each_node_into_fewer_chunks() {
-    for nodes in [1, 2] {
-        let (slab, dropped) = (Slab::new(), Arc::default());
-        let mut things = scattered(&slab, nodes, &dropped);
-        let before: Vec<_> = things.iter().map(|thing| thing.number).collect();
-        let scattered = slab.footprint().get();
-        assert!(slab.is_sparse());
-        let evacuating = slab.begin_compaction();
-        assert!(evacuating > things.len() * 3 / 4 && evacuating <= things.len(), "{evacuating} of {}", things.len());
-        assert_eq!(slab.begin_compaction(), 0, "it is under way");
-        // Slots that are freed meanwhile in evacuated chunks are not used for new objects.
-        let mut moved = 0;
-        for slot in &mut things {
-            if let Some(node) = leaves(slot) {
-                assert_eq!(node, slot.node());
-                *slot = thing_on(&slab, slot.number, node.get(), &dropped);
-                moved += 1;
-                assert!(leaves(slot).is_none() && slot.node() == node);
-            }
-        }
-        assert_eq!(moved, evacuating);
-        eventually(|| slab.collect().get() == 0);
-        slab.end_compaction();
-        slab.assert_valid();
-        assert!(slab.footprint().get() * 6 / u64::from(nodes) < scattered, "{:?} of {scattered}", slab.footprint());
-        assert!(things.iter().map(|thing| thing.number).eq(before), "nothing is lost");
-        assert_eq!(slab.begin_compaction(), 0);
-    }
-}
-
-#[test]
-#[cfg(not(miri))]
-fn chunks_not_emptied_by_a_compaction_are_allocated_from_again() {
-    let (slab, dropped) = (Slab::new(), Arc::default());
-    let mut things = scattered(&slab, 1, &dropped);
-    let before = slab.footprint().get();
-    assert!(slab.begin_compaction() > 0);
-    slab.end_compaction();
-    slab.assert_valid();
-    things.extend((0..80_000).map(|number| thing(&slab, number, &dropped)));
-    assert!(slab.footprint().get() <= before + (64 << 10), "{:?}, {before} before", slab.footprint());
-    slab.assert_valid();
-}
-
-/// Free slots that a thread cache got before the compaction may be in evacuated chunks, too.
-#[test]
-#[cfg(not(miri))]
-fn cached_slots_of_evacuated_chunks_are_not_allocated() {
-    stay_on_one_processor();
-    let (slab, dropped) = (Slab::new(), Arc::default());
-    let mut things = scattered(&slab, 1, &dropped);
-    things.truncate(things.len() / 2);
-    eventually(|| {
-        let mut thread_cache = shared(&slab).thread_caches.local().lock();
-        shared(&slab).advance(&mut thread_cache, true);
-        thread_cache.ready.len() > 0
-    });
-    things.truncate(things.len() - 200);
-    assert!(shared(&slab).thread_caches.local().lock().free.len() >= 200, "each drop has freed at least one slot");
-    assert!(slab.begin_compaction() > 0);
-    for number in 0..200 {
-        things.push(thing(&slab, number, &dropped));
-        assert!(things.last().and_then(leaves).is_none(), "object {number} is in a chunk that is to be emptied");
-    }
-    slab.end_compaction();
-    slab.assert_valid();
-}
-
-/// All chunks are about equally full, a little less than half: not all of them can be evacuated.
-#[test]
-#[cfg(not(miri))]
-fn compaction_selects_no_more_objects_than_fit_elsewhere() {
-    stay_on_one_processor();
-    let (slab, dropped) = (Slab::new(), Arc::default());
-    let mut things = thinned(&slab, 1, &dropped, |at| at % 25 < 12);
-    let before = slab.footprint().get();
-    let evacuating = slab.begin_compaction();
-    assert!(evacuating > things.len() / 3 && evacuating < things.len() * 2 / 3, "{evacuating} of {}", things.len());
-    for slot in &mut things {
-        if leaves(slot).is_some() {
-            *slot = thing(&slab, slot.number, &dropped);
-        }
-        assert!(
-            slab.footprint().get() <= before,
-            "no chunk is added for the copies: {:?}, {before} before",
-            slab.footprint()
-        );
-    }
-    eventually(|| slab.collect().get() == 0);
-    slab.end_compaction();
-    slab.assert_valid();
-    assert!(slab.footprint().get() < before * 6 / 10, "{:?} of {before}", slab.footprint());
 }
