@@ -44,15 +44,15 @@ fn eventually(patience: Duration, what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the reclaimer has nothing more to do: the usage is below the mark at which it
-/// starts, and has not changed for half a second.
+/// Waits until the reclaimer has nothing more to do: the usage is at the mark at which it stops,
+/// and has not changed for half a second, in which it may end the batch that reached the mark.
 fn wait_for_reclaimer(runtime: &Runtime) {
     let usage = || {
         runtime.tree().drain_stock();
         runtime.root().usage()
     };
     eventually(Duration::from_secs(60), "the reclaimer is done", || {
-        usage() <= runtime.reclaimer().watermarks().low(runtime.root().max())
+        usage() <= runtime.reclaimer().watermarks().target(runtime.root().max())
     });
     let (mut last, mut unchanged) = (usage(), 0);
     while unchanged < 25 {

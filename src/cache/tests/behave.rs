@@ -3,7 +3,7 @@
 //!
 //! A test's name is the behaviour. A behaviour that is documented gets its test here.
 
-use super::{cache_of, entry_bytes};
+use super::{cache_of, entry_bytes, eventually};
 use crate::cache::load::fill::FillStep;
 use crate::cache::load::single_flight::Join;
 use crate::cache::{Computed, Op, RejectReason, RemovalCause};
@@ -13,6 +13,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
+
+/// The time limit of a wait.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn insert_get_replace_and_remove() {
@@ -60,7 +63,7 @@ fn a_full_cache_evicts_and_never_exceeds_its_budget() {
         assert!(cache.runtime().root().usage() <= budget);
     }
     // The reclaimer may be evicting.
-    super::eventually(Duration::from_secs(60), "the entries are the inserts less the evictions", || {
+    eventually(PATIENCE, "the entries are the inserts less the evictions", || {
         let stats = cache.stats();
         stats.inserts - stats.evictions == cache.len() as u64
     });
@@ -115,11 +118,8 @@ fn the_listener_receives_every_removal_cause() {
         cache.insert(key, key).unwrap();
     }
     // The background may be evicting still: an eviction is counted before its listener is called.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while causes.lock().unwrap().len() as u64 != cache.stats().evictions {
-        assert!(Instant::now() < deadline, "{} calls, {:?}", causes.lock().unwrap().len(), cache.stats());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let is_called = || causes.lock().unwrap().len() as u64 == cache.stats().evictions;
+    eventually(PATIENCE, "the listener is called for each eviction", is_called);
     let causes = causes.lock().unwrap();
     assert!(!causes.is_empty() && causes.iter().all(|(_, _, cause)| *cause == RemovalCause::Size));
 }
@@ -177,23 +177,26 @@ fn one_load_serves_all_waiting_callers() {
 #[test]
 fn a_rejected_load_is_returned_to_all_callers_and_not_cached() {
     let cache = cache_of(ByteSize::kib(16));
-    let (loads, all_there) = (AtomicU64::new(0), Barrier::new(4));
-    std::thread::scope(|s| {
-        for _ in 0..4 {
-            s.spawn(|| {
-                all_there.wait();
-                let value = cache.get_or_insert_with(7, || {
-                    std::thread::sleep(Duration::from_millis(50));
-                    loads.fetch_add(1, Ordering::Relaxed);
-                    vec![7; 1 << 20]
+    let is_shared = || {
+        let (loads, all_there) = (AtomicU64::new(0), Barrier::new(4));
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    all_there.wait();
+                    let value = cache.get_or_insert_with(7, || {
+                        std::thread::sleep(Duration::from_millis(50));
+                        loads.fetch_add(1, Ordering::Relaxed);
+                        vec![7; 1 << 20]
+                    });
+                    assert_eq!(value.len(), 1 << 20);
                 });
-                assert_eq!(value.len(), 1 << 20);
-            });
-        }
-    });
+            }
+        });
+        assert!(cache.is_empty());
+        loads.into_inner() < 4
+    };
     // A caller that was suspended during the whole load begins another one.
-    let loads = loads.into_inner();
-    assert!((1..4).contains(&loads) && cache.is_empty(), "{loads} loads");
+    eventually(PATIENCE, "a caller gets the value of another one's load", is_shared);
 }
 
 /// Publishing a loaded value evicts entries, and the listener requests the key that is being
@@ -236,7 +239,7 @@ fn a_listener_may_request_a_key_that_is_being_published() {
         });
     }
     for _ in 0..2 {
-        wait.recv_timeout(Duration::from_secs(60)).expect("a thread waits for itself, or two for each other");
+        wait.recv_timeout(PATIENCE).expect("a thread waits for itself, or two for each other");
     }
     assert!(asked.load(Ordering::Relaxed) > 100, "{asked:?}: this test shows nothing");
     *slot.lock().unwrap() = None;
@@ -344,11 +347,14 @@ fn a_blocking_weigher_or_cost_function_delays_no_other_thread() {
             for key in 0..20_000 {
                 cache.insert(key, key).unwrap();
             }
-            // Some entries wait for readers, and other tests have readers, too.
-            let is_freed = (0..20_000).any(|_| {
+            // Some entries wait for readers, and other tests have readers, too. The weigher must
+            // return before this thread fails, as the scope waits for it.
+            let begun = Instant::now();
+            let mut is_freed = false;
+            while !is_freed && begun.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(1));
-                cache.collect() == ByteSize::ZERO
-            });
+                is_freed = cache.collect() == ByteSize::ZERO;
+            }
             go.wait();
             assert!(is_freed);
         });
@@ -382,9 +388,7 @@ fn a_listener_or_a_drop_that_panics_does_not_stop_reclaim() {
         cache.insert(key, Arc::new((key % 7 == 0).then(|| Bomb(Arc::clone(&armed))))).unwrap();
     }
     // Some entries wait for readers, and other tests have readers, too.
-    while cache.collect() != ByteSize::ZERO {
-        std::thread::yield_now();
-    }
+    eventually(PATIENCE, "removed entries are dropped", || cache.collect() == ByteSize::ZERO);
     let stats = cache.stats();
     assert!(stats.evictions > 900 && stats.listener_panics > 80 && stats.drop_panics > 100, "{stats:?}");
     assert!(!runtime.stats().registry.shrinkers[0].quarantined);
@@ -481,11 +485,7 @@ fn dropped_by_its_listener(
 }
 
 fn wait_until_freed(probe: &Arc<()>) {
-    let begun = Instant::now();
-    while Arc::strong_count(probe) > 1 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} entries are still there", Arc::strong_count(probe) - 1);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually(PATIENCE, "all entries are dropped", || Arc::strong_count(probe) == 1);
 }
 
 #[test]
@@ -519,9 +519,7 @@ fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread(
     let runtime = cache.runtime().clone();
     *slot.lock().unwrap() = Some(cache);
     runtime.reclaimer().wake(runtime.root(), lowwater_shrinker::ReclaimReason::Manual(ByteSize::new(1_000)));
-    while !begun.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually(PATIENCE, "the reclaimer evicts", || begun.load(Ordering::Relaxed));
     drop(runtime);
     dropped.store(true, Ordering::Relaxed);
     wait_until_freed(&probe);
@@ -564,10 +562,7 @@ fn the_budget_can_be_changed_while_it_is_used() {
         cache.insert(key, vec![0; 400]).unwrap();
     }
     cache.runtime().set_budget(ByteSize::kib(256));
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while cache.runtime().root().usage() > ByteSize::kib(256) {
-        assert!(std::time::Instant::now() < deadline, "the reclaimer must bring usage below the new budget");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let is_below = || cache.runtime().root().usage() <= ByteSize::kib(256);
+    eventually(PATIENCE, "the reclaimer brings usage below the new budget", is_below);
     cache.insert(1, vec![0; 400]).unwrap();
 }

@@ -47,11 +47,12 @@ fn expired_entries_are_removed_without_a_lookup() {
 #[test]
 fn removed_entries_are_dropped_after_their_reader_has_left() {
     let cache = cache_of(ByteSize::mib(64));
+    let waiting = || cache.inner.core.index.slab().waiting();
+    // Before the inserts: on a busy machine the entries may expire before this thread runs again.
+    let reader = cache.pin();
     for key in 0..1_000 {
         cache.entry(key).time_to_live(Duration::from_millis(20)).insert(vec![0; 100]).unwrap();
     }
-    let waiting = || cache.inner.core.index.slab().waiting();
-    let reader = cache.pin();
     until("expiry", || cache.stats().expired == 1_000);
     until("the end of the round", || waiting() != ByteSize::ZERO);
     drop(reader);
@@ -157,7 +158,8 @@ fn a_dropped_group_is_emptied_in_the_background() {
     assert_eq!(on_us.load(Ordering::Relaxed), 0, "no drop on the thread that called `drop_group`");
     assert_eq!(runtime.drop_group(&tenant), Err(MemcgError::AlreadyDying));
     until("the name", || runtime.group("t").is_ok_and(|again| again != tenant));
-    assert_eq!((cache.len_of(&tenant), cache.len()), (0, 1_000));
+    // A thread that was held up in a visit for long may still finish removals.
+    until("entries of the other group alone", || (cache.len_of(&tenant), cache.len()) == (0, 1_000));
     assert!((ENTRIES..ENTRIES + 1_000).all(|key| cache.contains_key(&key)), "an entry of another group was removed");
     assert_eq!((tenant.usage(), tenant.is_online()), (ByteSize::ZERO, false));
     let id = tenant.id();
@@ -259,7 +261,8 @@ fn a_group_ended_while_dropped_keeps_its_parents_entries() {
         let ended = runtime.end_group(&tenant);
         until("the end", || !tenant.is_online() && !runtime.housekeeper().is_dropping(&tenant));
         assert!((0..100).all(|key| cache.contains_key(&key)), "{ended:?} in round {round}");
-        assert_eq!(cache.len_of(&parent), cache.len() as u64, "all remaining entries are the parent's");
+        // A thread that was held up in a visit for long may still finish removals.
+        until("the parent's entries alone", || cache.len_of(&parent) == cache.len() as u64);
     }
 }
 
