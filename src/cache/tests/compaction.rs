@@ -18,7 +18,7 @@ use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
 use super::{eventually, wait_for_reclaimer};
 use crate::cache::Eviction;
-use crate::runtime::NextRun;
+use crate::runtime::{ManualClock, NextRun};
 use crate::{ByteSize, Cache, Charged, Runtime};
 
 /// Enough for more chunks than the 16 below which a slab is not compacted.
@@ -30,8 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn runtime() -> Runtime {
+    runtime_by(None)
+}
+
+fn runtime_by(clock: Option<&ManualClock>) -> Runtime {
     let one_node = Arc::new(crate::topology::Fixed::new(1));
-    Runtime::builder().budget(ByteSize::mib(64)).topology(one_node).build().unwrap()
+    let builder = Runtime::builder().budget(ByteSize::mib(64)).topology(one_node);
+    clock.into_iter().fold(builder, |builder, clock| builder.clock(clock)).build().unwrap()
 }
 
 /// Fills a cache and removes all entries but one in `PARTS`.
@@ -125,13 +130,16 @@ fn compaction_returns_memory_without_listener_calls() {
 
 #[test]
 fn compaction_keeps_age_uses_and_deadline() {
-    let cache = Cache::<u64, u64>::builder(&runtime())
+    let clock = ManualClock::new();
+    let cache = Cache::<u64, u64>::builder(&runtime_by(Some(&clock)))
         .eviction(Eviction::SecondChance)
         .weigher(|_, _| ByteSize::ZERO)
         .time_to_live(HOUR)
         .build()
         .unwrap();
     scattered(&cache, |n| n, |n| n);
+    // A copy that began a new time to live would have the whole hour left.
+    clock.advance(HOUR / 2);
     let reads = |n: u64| n / PARTS % 3;
     left().for_each(|n| (0..reads(n)).for_each(|_| assert!(cache.get(&n).is_some())));
     cache.touch(&PARTS, Some(2 * HOUR));
@@ -146,7 +154,9 @@ fn compaction_keeps_age_uses_and_deadline() {
         let is_touched = entry.key == PARTS;
         assert_eq!(u64::from(entry.uses()), reads(entry.key) + u64::from(is_touched));
         let time = entry.deadline().time_left(core.clock.now()).unwrap();
-        assert!(time > if is_touched { HOUR } else { HOUR / 2 }, "{time:?}");
+        // Rounded by a tick of 4 ms, up or down.
+        let expected = if is_touched { 2 * HOUR } else { HOUR / 2 };
+        assert!(time.abs_diff(expected) <= Duration::from_millis(4), "{time:?}");
         order.push(entry.key);
     }
     assert!(order.into_iter().eq(left()), "the order of insertion changed");
