@@ -185,7 +185,9 @@ fn a_replaced_table_is_returned_in_parts() {
     // Each value of another cell that is retired lets this thread free retired values that are
     // ready.
     let other = RcuCell::new();
+    let begin = std::time::Instant::now();
     while ghosts.footprint() < full {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "the old table is not moved");
         other.replace(None, 0, &pin());
         other.clear(&pin());
         std::thread::yield_now();
