@@ -209,8 +209,11 @@ fn limits_can_be_changed_while_the_cache_is_used() {
     cache.group().set_max(ByteSize::MAX);
     fill(&cache, 0..10_000);
     assert!(cache.len() >= 9_900, "{}: the reclaimer may end a batch", cache.len());
-    fill(&cache, 0..10_000);
-    assert_eq!(cache.len(), 10_000);
+    // Repeated, as it may still end the batch.
+    until("all entries stay", || {
+        fill(&cache, 0..10_000);
+        cache.len() == 10_000
+    });
 }
 
 #[test]
@@ -452,8 +455,10 @@ fn the_drop_tolerates_an_ended_group_and_children() {
     runtime.drop_group(&second).unwrap();
     until("a child can be dropped", || !second.is_online());
     runtime.end_group(&child).unwrap();
-    until("it ends after its children", || groups(&runtime) == 0);
-    assert_eq!((other.len(), other.len_of(runtime.root())), (4, 4), "they are the parent's");
+    // The entries move after the group has gone offline.
+    until("it ends after its children, and the entries are the parent's", || {
+        groups(&runtime) == 0 && (other.len(), other.len_of(runtime.root())) == (4, 4)
+    });
     assert_eq!(runtime.find_group("cache:cache"), None);
 }
 

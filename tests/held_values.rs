@@ -74,7 +74,10 @@ fn hold(cache: &Cache<u64, Blob>, keys: std::ops::Range<u64>) -> (Vec<Blob>, usi
                 None => evicted += 1,
             },
             Err(error) => {
-                assert!(matches!(error.reason, RejectReason::NoRoom { .. }), "{error}");
+                // On a busy machine a reader of another test may not run for long.
+                let is_expected =
+                    matches!(error.reason, RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. });
+                assert!(is_expected, "{error}");
                 refused += 1;
             }
         }
@@ -96,9 +99,11 @@ fn two_thousand_held_values_stay_within_the_budget() {
     assert!(held.iter().all(|blob| blob.iter().all(|byte| *byte == 7)));
     // The cache accepts inserts again when the readers leave.
     drop(held);
-    let (held, refused, evicted) = hold(&cache, 5_000..5_020);
-    assert_eq!((held.len() + evicted, refused), (20, 0));
-    drop(held);
+    until("no insert is refused", || {
+        let (held, refused, evicted) = hold(&cache, 5_000..5_020);
+        assert_eq!(held.len() + evicted + refused, 20);
+        refused == 0
+    });
     assert_empty(&runtime, || cache.clear());
 }
 
@@ -291,9 +296,6 @@ fn held_values_stay_charged_after_their_groups_end() {
         let mut charge = runtime.charge_guard(&group, ByteSize::kib(3)).unwrap();
         if is_dropped {
             runtime.drop_group(&group).unwrap();
-            while runtime.find_group("p/a").is_some() {
-                std::thread::yield_now();
-            }
         } else {
             runtime.end_group(&group).unwrap();
             assert_eq!(charge.grow(&runtime, ByteSize::kib(1)), Ok(()));
@@ -301,7 +303,10 @@ fn held_values_stay_charged_after_their_groups_end() {
             cache.remove(&1);
         }
         let expected = weight(&1, &held).saturating_add(ByteSize::kib(3));
-        assert_eq!((usage(&runtime, &parent), cache.len()), (expected, 0));
+        // The housekeeper empties a dropped group, and drains its stock after the group has ended.
+        until("the group has ended, and only the charges are left", || {
+            !group.is_online() && (usage(&runtime, &parent), cache.len()) == (expected, 0)
+        });
         drop((held, charge));
         assert_eq!(usage(&runtime, &parent), ByteSize::ZERO);
     }
