@@ -100,7 +100,8 @@ fn lookups_and_inserts_work_while_usage_falls() {
     let runtime = Runtime::builder()
         .budget(ByteSize::mib(64))
         .direct_time_max(DIRECT_TIME_MAX)
-        .pressure(PressureConfig::default())
+        // The ceiling must not rise before the usage has come down to it.
+        .pressure(PressureConfig { quiet: Duration::from_secs(600), ..PressureConfig::default() })
         .build()
         .unwrap();
     let cache = cache(&runtime);

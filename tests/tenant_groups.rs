@@ -5,7 +5,7 @@
 //! ensure that both the number of groups and their bytes are compared with it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lowwater::lru_core::MemcgError;
 use lowwater::runtime::TenantError;
@@ -199,7 +199,9 @@ fn a_lookup_never_returns_a_group_whose_drop_has_ended() {
     for _ in 0..ENDS {
         for (which, group) in last.iter_mut().enumerate() {
             runtime.drop_group(group).unwrap();
+            let begun = Instant::now();
             let next = loop {
+                assert!(begun.elapsed() < wait::PATIENCE, "the name is not free, of {which}");
                 let next = if which == 0 { tenants.get("a").ok() } else { runtime.group("of/program").ok() };
                 if let Some(next) = next {
                     break next;
