@@ -25,6 +25,13 @@ use crate::Evict;
 /// The bytes of one object of this shrinker: the cache counts, and is scanned, in pages and not in
 /// entries.
 const PAGE: u64 = 4096;
+/// The fraction of the weight, as a divisor, that a scan evicts at most for postponed scans. The
+/// scores of the caches do not change during an eviction, so the victim picker may have selected
+/// this cache more often than its share justifies.
+const POSTPONED_PARTS: u64 = 8;
+/// The objects after which reclaim by utility ends a scan that frees nothing (`SCAN_MAX` in
+/// `least_useful/victim.rs` of `lowwater-shrinker`). A scan that reports fewer is repeated at once.
+const SCAN_MAX: u64 = 256;
 
 /// The error of [`adapt`] and [`adapt_in`]. The cache that was passed is dropped.
 #[derive(Debug, thiserror::Error)]
@@ -253,14 +260,20 @@ impl<C: Evict> Shrinker for Member<C> {
 
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
         let before = self.cache.weight();
-        // Subtractions of `ByteSize` saturate.
-        let target = before - ByteSize::new(PAGE) * sc.nr_to_scan();
-        let Some(turn) = self.eviction.begin() else {
-            // Another thread evicts already. With `Stop` this scan would become a debt, and the
-            // reclaimer would evict the same amount once more.
+        let bytes = ByteSize::new(PAGE) * sc.nr_to_scan();
+        let Some(turn) = self.eviction.begin_or_postpone(bytes) else {
+            // Another thread evicts already. A `Stop` would become a debt, which the background
+            // pays even if the cache is no longer the victim by then.
+            sc.set_nr_scanned(SCAN_MAX);
             return Scan::Freed(0);
         };
-        self.cache.shrink_to(target);
+        // Subtractions of `ByteSize` saturate.
+        self.cache.shrink_to(before - bytes);
+        let weight = self.cache.weight();
+        let postponed = turn.take_postponed().min(weight / POSTPONED_PARTS);
+        if postponed > ByteSize::ZERO {
+            self.cache.shrink_to(weight - postponed);
+        }
         self.end(turn);
         let after = self.cache.weight();
         self.lower(after);

@@ -19,8 +19,9 @@ use crate::Evict;
 /// An eviction resizes the cache, and then resizes it back to the capacity with which it was built.
 /// A capacity that the program set by its own `resize` is lost then. Inserts of other threads
 /// meanwhile meet the lower capacity. foyer resizes on a new thread for each shard, so few shards
-/// are better: eight by default. If a thread cannot be started, the shards after it are not
-/// evicted. If an event listener panics, it is not called for the rest of that shard.
+/// are better: eight by default. Meanwhile other threads evict from other caches, and this one
+/// evicts as much afterwards. If a thread cannot be started, the shards after it are not evicted.
+/// If an event listener panics, it is not called for the rest of that shard.
 ///
 /// After such a failure, shards may keep the lower capacity until the next eviction.
 impl<K, V, S> Evict for Cache<K, V, S, CacheProperties>
@@ -34,6 +35,9 @@ where
     }
 
     fn shrink_to(&self, target: ByteSize) {
+        if self.weight() <= target {
+            return;
+        }
         // After an error or a panic, shards may be left as they are: the runtime asks again.
         // `resize` panics if a thread cannot be started, or if a listener or the drop of a value
         // panics. The second call must follow nevertheless, or the cache would stay small.

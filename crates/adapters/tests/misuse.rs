@@ -247,6 +247,22 @@ fn entries_without_room_are_evicted_by_the_thread_that_evicts() {
     assert!(cache.charged() <= ByteSize::new(MIB));
 }
 
+/// The bytes that a reclaim by another thread could not evict are evicted by the thread that holds
+/// the turn, up to an eighth of the weight.
+#[test]
+fn a_scan_during_an_eviction_is_made_up_for() {
+    let runtime = runtime();
+    let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
+    cache.update(|cache| cache.bytes.store(2 * MIB, Ordering::SeqCst));
+    let (group, other) = (cache.group().clone(), runtime.clone());
+    let reclaim = move || assert_eq!(other.reclaim(&group, BUDGET), ByteSize::ZERO, "this thread evicts nothing");
+    *cache.in_shrink.lock().unwrap() = Some(Box::new(reclaim));
+    runtime.reclaim(cache.group(), ByteSize::new(4096));
+    assert!(cache.in_shrink.lock().unwrap().is_none(), "the cache was evicted from");
+    let evicted = 2 * MIB - cache.weight().get();
+    assert!((MIB / 4..MIB / 2).contains(&evicted), "{evicted} bytes were evicted");
+}
+
 #[test]
 fn an_update_that_panics_is_charged() {
     let runtime = runtime();

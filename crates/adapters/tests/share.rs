@@ -279,11 +279,10 @@ fn each_cache_gives_way() {
     gives_way::<Fifo>("closures");
 }
 
-/// Not for foyer, which held 30 to 75 % of both, because it evicts on threads of its own: an `lru`
-/// that was made to start two threads in each eviction held 69 to 80 %.
 #[test]
-fn each_cache_but_foyer_takes_its_share() {
+fn each_cache_takes_its_share() {
     takes_its_share::<Quick>("quick_cache");
+    takes_its_share::<Foyer>("foyer");
     takes_its_share::<Lru>("lru");
     takes_its_share::<Hashlink>("hashlink");
     takes_its_share::<Fifo>("closures");
