@@ -57,11 +57,17 @@ pub struct EvictBy<W, S> {
 
 /// Returns an [`Evict`] of two closures: the weight in bytes, and the eviction down to a weight.
 ///
-/// For memory that can be resized and is no cache of keys and values: a pool of buffers, the free
-/// memory of an allocator (jemalloc's `stats.allocated` and `arena.N.purge`), the page cache of a
-/// database (`Cache::set_capacity` of RocksDB, `PRAGMA cache_size` of SQLite). If only its capacity
-/// can be set, the weight is the capacity. redb 4.6 cannot take part: its cache gets its size when
-/// the database is opened.
+/// For memory that can be resized and is no cache of keys and values:
+///
+/// | memory | weight | eviction | test |
+/// |---|---|---|---|
+/// | a pool of `BytesMut` | capacities of the free buffers | drop some | `tests/pool.rs` |
+/// | unused pages of jemalloc | `stats.arenas.4096.pdirty`, in pages | `arena.4096.purge` | `ci/adapters` |
+/// | SQLite's page cache | `SQLITE_DBSTATUS_CACHE_USED` | `PRAGMA cache_size`, set back | `ci/adapters` |
+/// | RocksDB's block cache | `Cache::get_usage` | `Cache::set_capacity`, set back | none |
+///
+/// If only a capacity can be set and the bytes are unknown, the weight is the capacity. The runtime
+/// then lowers it, and the program raises it in [`Adapted::update`](crate::Adapted::update).
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};

@@ -14,7 +14,8 @@
 //! | `hashlink::LruCache` | [`Weighed`] | `hashlink` |
 //! | a pool, an allocator's cache, a database's page cache | [`evict_by`], two closures | |
 //!
-//! moka is missing: it has no way to evict on request.
+//! moka is missing: it has no way to evict on request. So is redb 4.6: its cache gets its size when
+//! the database is opened.
 //!
 //! ```
 //! use std::sync::Mutex;

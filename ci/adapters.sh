@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs the tests of ci/adapters: memory of C libraries in one budget with a lowwater cache, by
+# `lowwater_adapters::evict_by`. Building jemalloc and SQLite takes some minutes on two processors,
+# so they are no dependencies of the workspace. `.github/workflows/scheduled.yml` calls this script
+# once a week.
+#
+# | test | memory |
+# |---|---|
+# | jemalloc | pages that jemalloc keeps for later allocations |
+# | sqlite | the page cache of an SQLite connection |
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/rust.bash
+
+component clippy
+package=(--manifest-path ci/adapters/Cargo.toml --locked --target-dir "${CARGO_TARGET_DIR:-target}/adapters")
+
+timeout 1200 cargo clippy "${package[@]}" --all-targets -- -D warnings
+timeout 1200 cargo test "${package[@]}" --tests

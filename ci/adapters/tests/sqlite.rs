@@ -1,0 +1,164 @@
+//! The page cache of an SQLite connection beside a lowwater `Cache` in one budget.
+//!
+//! The weight is `SQLITE_DBSTATUS_CACHE_USED`. A lower `PRAGMA cache_size` evicts the pages that
+//! were used longest ago, and the old size follows. Pages that a transaction has changed stay.
+//! `Connection::release_memory` would evict all pages.
+//!
+//! A change must ensure that the database is in a file: pages of a database in memory are the data,
+//! and cannot be evicted.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, Runtime};
+use lowwater_adapters::{adapt, Adapted, Evict};
+use rusqlite::{ffi, Connection};
+
+const BUDGET: ByteSize = ByteSize::mib(4);
+/// The bytes of a value: one row fills a page.
+const VALUE: usize = 4000;
+/// Rows, and keys of the cache: three times the budget.
+const KEYS: u64 = 3 * BUDGET.get() / VALUE as u64;
+/// The size in pages with which the connection is opened: the runtime alone bounds it.
+const UNBOUNDED: u64 = 1 << 20;
+/// The bytes of a page of 4096 bytes with SQLite's headers, rounded up.
+const PAGE: u64 = 4608;
+
+/// A connection and its file, which is removed with it.
+struct Pages {
+    connection: Mutex<Connection>,
+    file: PathBuf,
+}
+
+impl Pages {
+    /// Writes the rows, and opens the file again, so that no page is cached.
+    fn open(name: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("lowwater-{name}-{}.sqlite", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut connection = Connection::open(&file).unwrap();
+        connection
+            .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+            .unwrap();
+        let change = connection.transaction().unwrap();
+        change.execute_batch("CREATE TABLE entry (id INTEGER PRIMARY KEY, value BLOB NOT NULL)").unwrap();
+        for key in 0..=KEYS {
+            change.execute("INSERT INTO entry VALUES (?1, zeroblob(?2))", (key as i64, VALUE)).unwrap();
+        }
+        change.commit().unwrap();
+        drop(connection);
+        let connection = Connection::open(&file).unwrap();
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").unwrap();
+        connection.pragma_update(None, "cache_size", UNBOUNDED).unwrap();
+        Self { connection: Mutex::new(connection), file }
+    }
+
+    fn read(&self, key: u64) {
+        let connection = self.connection.lock().unwrap();
+        let mut statement = connection.prepare_cached("SELECT length(value) FROM entry WHERE id = ?1").unwrap();
+        let length: usize = statement.query_row([key as i64], |row| row.get(0)).unwrap();
+        assert_eq!(length, VALUE);
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+impl Evict for Pages {
+    fn weight(&self) -> ByteSize {
+        let connection = self.connection.lock().unwrap();
+        let (mut used, mut peak) = (0, 0);
+        // SAFETY: the handle is only read, and no reference to it is kept.
+        let handle = unsafe { connection.handle() };
+        // SAFETY: the connection is open and locked, and both integers live until the return.
+        let status =
+            unsafe { ffi::sqlite3_db_status(handle, ffi::SQLITE_DBSTATUS_CACHE_USED, &mut used, &mut peak, 0) };
+        assert_eq!(status, ffi::SQLITE_OK);
+        ByteSize::new(used.try_into().unwrap())
+    }
+
+    fn shrink_to(&self, target: ByteSize) {
+        let connection = self.connection.lock().unwrap();
+        let resize = |pages: u64| connection.pragma_update(None, "cache_size", pages).unwrap();
+        resize(target.get() / PAGE);
+        resize(UNBOUNDED);
+    }
+}
+
+fn read(pages: &Adapted<Pages>, key: u64) {
+    pages.update(|pages| pages.read(key));
+}
+
+fn runtime() -> Runtime {
+    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
+    builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
+}
+
+fn ours(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
+    Cache::builder(runtime).name("ours").weigher(|_, value: &Vec<u8>| value.capacity()).build().unwrap()
+}
+
+fn ask_ours(cache: &Cache<u64, Vec<u8>>, key: u64) {
+    if cache.get(&key).is_none() {
+        cache.insert(key, vec![0; VALUE]).unwrap();
+    }
+}
+
+/// Keys by Zipf's law, approximately: lower keys more often.
+struct Keys(u64);
+
+impl Keys {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let fraction = (self.0 >> 33) as f64 / (1_u64 << 31) as f64;
+        (KEYS as f64).powf(fraction) as u64
+    }
+}
+
+#[test]
+fn the_page_cache_gives_way() {
+    let runtime = runtime();
+    let pages = adapt(&runtime, "sqlite", Pages::open("gives-way")).unwrap();
+    (0..KEYS).for_each(|key| read(&pages, key));
+    let full = pages.weight();
+    assert!(full.get() * 10 >= BUDGET.get() * 8, "the connection has read all rows, and holds {full:#}");
+    assert!(full <= BUDGET, "the connection holds {full:#}");
+    let ours = ours(&runtime);
+    let mut keys = Keys(1);
+    (0..6 * KEYS).for_each(|_| ask_ours(&ours, keys.next()));
+    let left = pages.weight();
+    println!("{left:#} of {full:#} are left");
+    assert!(left.get() * 4 <= full.get(), "{left:#} of {full:#} are left, though no row is read");
+}
+
+#[test]
+fn the_page_cache_takes_its_share() {
+    for is_first in [true, false] {
+        let runtime = runtime();
+        let pages = adapt(&runtime, "sqlite", Pages::open("share")).unwrap();
+        let ours = ours(&runtime);
+        for key in 0..KEYS {
+            match is_first {
+                true => read(&pages, key),
+                false => ask_ours(&ours, key),
+            }
+        }
+        let (mut keys, mut held) = (Keys(2), [0, 0]);
+        for n in 0..16 * KEYS {
+            read(&pages, keys.next());
+            ask_ours(&ours, keys.next());
+            if n >= 8 * KEYS && n % 20 == 0 {
+                held[0] += pages.weight().get();
+                held[1] += ours.stats().bytes.get();
+            }
+        }
+        assert!(runtime.root().usage() <= BUDGET);
+        let share = held[0] as f64 / (held[0] + held[1]) as f64;
+        println!("share {share:.2}, first {is_first}");
+        assert!((0.40..=0.60).contains(&share), "the connection holds {share} of both, first {is_first}");
+    }
+}
