@@ -39,8 +39,8 @@ impl Runtime {
     /// callback. A thread that was preempted for that long makes 8 rounds all the same. If nothing
     /// is left to free, but another thread is inside a callback and may be about to free what it
     /// took, the charge waits for it, for the same time. Before it is refused, entries that were
-    /// removed and not dropped yet are dropped, as their values may have charges. The calling thread
-    /// must not hold a lock that a shrinker's callback or a value's `Drop` takes.
+    /// removed and not dropped yet are dropped, as their values may have charges. The calling
+    /// thread must not hold a lock that a shrinker's callback or a value's `Drop` takes.
     ///
     /// # Errors
     ///

@@ -155,8 +155,8 @@ impl Retired {
     }
 
     /// Drops up to [`DROPS_MAX`] retired entries whose grace period has passed, of up to
-    /// [`VISITS_MAX`] caches that have `known` ones. Returns the number of dropped entries; 0 also while another thread
-    /// sweeps.
+    /// [`VISITS_MAX`] caches that have `known` ones. Returns the number of dropped entries; 0 also
+    /// while another thread sweeps.
     ///
     /// Drops run user code: the caller must hold no lock.
     pub(crate) fn sweep(&self, known: Known) -> usize {

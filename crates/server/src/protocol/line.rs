@@ -69,8 +69,8 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
     }
 }
 
-/// Returns the key of a `get` as nearly all clients send it: valid, with one key. `None` for any other
-/// line, which the caller passes to [`command`].
+/// Returns the key of a `get` as nearly all clients send it: valid, with one key. `None` for any
+/// other line, which the caller passes to [`command`].
 #[inline]
 pub fn plain_get(line: &[u8]) -> Option<&[u8]> {
     let key = line.strip_prefix(b"get ")?;
