@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that every package can be published: its manifest is complete, its files are those that a
-# user needs, and it builds from them alone.
+# Checks that every package can be published: its manifest is complete, CHANGELOG.md dates its
+# version, its files are those that a user needs, and it builds from them alone.
 #
 # ci/publish.sh: manifests, lists of files, and a dry run of publishing all packages in order, in
 # which each is packed and resolved against the others' archives. ci/publish.sh build: the dry run
@@ -38,6 +38,11 @@ for package in json.load(sys.stdin)["packages"]:
             sys.exit(name + ": its dependency " + dependency["name"] + " has no version")
     print(name)
 ')" || fail "a manifest is not complete"
+
+# CHANGELOG.md dates the version that is published: "## 0.1.0 - 2026-11-27".
+version="$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)"
+grep -qE "^## ${version//./\\.} - 20[0-9]{2}-[01][0-9]-[0-3][0-9]$" CHANGELOG.md ||
+    fail "CHANGELOG.md has no section '## $version - ' with the date of the release"
 
 for package in $packages; do
     files="$(cargo package --list --allow-dirty -p "$package")"
