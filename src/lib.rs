@@ -12,8 +12,9 @@
 //! mechanism as a library, with threads of its own. It is tested on Linux.
 //!
 //! Start with [`Runtime::builder`] and [`Cache::builder`], as in the program below. The page
-//! `docs/GUIDE.md` of the repository is a tour of the crate; `docs/INVARIANTS.md` lists the
-//! guarantees of the lists and shrinkers, by number.
+//! [`docs/GUIDE.md`](https://docs.rs/crate/lowwater/latest/source/docs/GUIDE.md) is a tour of the
+//! crate; [`docs/INVARIANTS.md`](https://docs.rs/crate/lowwater/latest/source/docs/INVARIANTS.md)
+//! lists the guarantees of the lists and shrinkers, by number.
 //!
 //! ```
 //! use lowwater::{ByteSize, Cache, Runtime};
@@ -74,6 +75,7 @@
 pub mod cache;
 pub mod pressure;
 pub mod runtime;
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use cache::{Cache, InsertError, RemovalCause};
 pub use runtime::{Charge, Charged, Runtime};

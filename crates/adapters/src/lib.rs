@@ -63,6 +63,7 @@
 //! | `weighed` | [`Weighed`]: weights and a lock for caches that count entries |
 //! | `quick_cache`, `foyer`, `lru`, `hashlink` | one crate each |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod adapted;

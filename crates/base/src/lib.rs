@@ -35,6 +35,7 @@
 //! | `embedder` | without `std`: locks and the read side are provided by the program, as in a kernel |
 
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(lowwater_try_arc, feature(allocator_api))]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 

@@ -37,6 +37,7 @@
 //! | `seqcount`, `lockref`, `qstr` | sequence counts; user counts; names and their hashes |
 //! | `stats`, `flag`, `kind`, `error` | counters; flags of a dentry; kinds of inodes; errors |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod backend;

@@ -54,6 +54,7 @@
 //! Numbers such as L17 are those of docs/INVARIANTS.md.
 
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(rustdoc::private_intra_doc_links)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 

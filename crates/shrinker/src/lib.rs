@@ -56,6 +56,7 @@
 //! | `baseline` (feature `baseline`) | a scan that calls every shrinker for every group: the baseline of tests and benches |
 
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 

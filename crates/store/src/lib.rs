@@ -29,6 +29,7 @@
 //! | `embedder` | without `std`, where readers of hash chains are counted: locks and the index's read side from outside, as in a kernel |
 
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 
 extern crate alloc;
