@@ -51,6 +51,9 @@ type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The weigher has the types of the cache's keys and values, so a type that holds a `Weighed<C>`
+/// repeats the bound `C: OldestFirst`.
 pub struct Weighed<C: OldestFirst> {
     state: Mutex<WeighedState<C>>,
     weigher: Weigher<C::Key, C::Value>,

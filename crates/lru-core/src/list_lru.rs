@@ -133,6 +133,9 @@ use refusable::try_box;
 /// assert_eq!(unused.pop().unwrap().number, 7);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The drop of the lists drops their items' handles, so a type that holds a `ListLru<T>` repeats
+/// the bound `T: Linked`.
 #[doc(alias = "list_lru")]
 pub struct ListLru<T: Linked> {
     // Boxed, so that its address is fixed: the lists hold pointers to this structure.

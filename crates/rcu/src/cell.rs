@@ -36,6 +36,9 @@ mod tests;
 /// assert!(limits.replace(there, vec![3], &guard));
 /// assert_eq!((there.unwrap(), limits.load(&guard).unwrap()), (&vec![1, 2], &vec![3]));
 /// ```
+///
+/// The drop of the cell retires its value, so a type that holds an `RcuCell<T>` repeats the bounds
+/// of `T`.
 #[doc(alias = "__rcu")]
 pub struct RcuCell<T: Send + Sync + 'static> {
     held: AtomicPtr<RcuBox<T>>,
