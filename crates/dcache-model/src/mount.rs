@@ -27,7 +27,7 @@ pub struct Mount {
     registration: Option<Registration>,
 }
 
-/// An entry of a directory.
+/// A name in a directory, with the kind and number of its inode, from [`Mount::readdir`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "dirent")]
 pub struct DirEntry {

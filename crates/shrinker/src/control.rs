@@ -36,7 +36,8 @@ bitflags! {
 impl Reclaim {
     /// A foreground thread that holds no locks of any cache.
     pub const FOREGROUND: Self = Self::MAY_BLOCK.union(Self::MAY_IO).union(Self::MAY_FS);
-    /// A reclaimer thread.
+    /// The rights of a reclaimer thread: those of [`FOREGROUND`](Self::FOREGROUND), and to scan the
+    /// objects that foreground threads deferred. Named after Linux's `kswapd`.
     pub const KSWAPD: Self = Self::FOREGROUND.union(Self::BACKGROUND);
 }
 

@@ -139,7 +139,8 @@ impl Count {
     }
 }
 
-/// The outcome of a scan.
+/// The result of [`Shrinker::scan_objects`]: the number of objects that it freed, or that it can
+/// free none in this context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// This number of objects was freed; 0 if all were scanned and none could be freed yet.

@@ -32,18 +32,23 @@ use crate::id::ShrinkerId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShrinkerStats {
-    /// Its id.
+    /// The shrinker's id in its registry. After the end of its registration another shrinker may
+    /// get the same id.
     pub id: ShrinkerId,
-    /// Its name.
+    /// The name that [`Registry::builder`](crate::Registry::builder) was given; several shrinkers
+    /// may have the same ([`full_name`](Self::full_name)).
     pub name: String,
     /// Calls of `count_objects` in visits. Other calls, for example those of a survey, are not
     /// counted.
     pub callbacks: u64,
     /// Objects requested from `scan_objects`.
     pub requested: u64,
-    /// Objects scanned.
+    /// Objects scanned, as the shrinker reported them
+    /// ([`ShrinkControl::set_nr_scanned`](crate::ShrinkControl::set_nr_scanned)); as many as
+    /// requested if it reported none.
     pub scanned: u64,
-    /// Objects freed.
+    /// Objects freed, as the shrinker reported them
+    /// ([`Scan::Freed`](crate::Scan::Freed)).
     pub freed: u64,
     /// The part of `freed` that background threads freed; the rest was freed by threads that needed
     /// memory themselves.
@@ -66,7 +71,8 @@ pub struct ShrinkerStats {
     pub in_flight: usize,
 }
 
-/// The statistics of a registry.
+/// A snapshot of all shrinkers of a registry and of the groups and nodes of which they may hold
+/// objects, from [`Registry::snapshot`](crate::Registry::snapshot).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryStats {

@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The bound that was reached.
+/// The reason for which a [`Work`] ended before all objects were visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The caller has what it needs.

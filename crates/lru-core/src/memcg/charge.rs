@@ -9,7 +9,8 @@ use super::limits::Limits;
 use super::stock::{Take, BATCH};
 use lowwater_base::ByteSize;
 
-/// A charge that succeeded.
+/// The result of a charge that succeeded: whether a group is above its `high`, so that bytes of it
+/// should be reclaimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "above a `high` limit the caller is the one to ask for reclaim"]
 pub enum Charged {

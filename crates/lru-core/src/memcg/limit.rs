@@ -61,7 +61,8 @@ impl Memcg {
         self.set_guarantee(|limits| &limits.low, low);
     }
 
-    /// Sets [`high`](Self::high).
+    /// Sets [`high`](Self::high). Nothing is reclaimed by this call: a charge above the new value
+    /// requests it, at the latest when the stock that was charged before is used up.
     pub fn set_high(&self, high: ByteSize) {
         self.limits().set_high(high.get());
     }

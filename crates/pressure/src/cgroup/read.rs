@@ -130,7 +130,7 @@ impl Cgroup {
         Ok(place.map(|place| Self { place }))
     }
 
-    /// Returns the version of the hierarchy.
+    /// Returns whether the group is in a hierarchy of cgroup v1 or in the unified one of v2.
     pub fn version(&self) -> Version {
         self.place.version()
     }

@@ -50,13 +50,14 @@ pub struct PressureStats {
     pub trim_longest: Duration,
 }
 
-/// Statistics of one source.
+/// A watched source of pressure: its file, how often it reported, and whether it still can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceStats {
     /// The path of the source's file.
     pub file: String,
-    /// Events so far.
+    /// How often the source reported pressure, or a change of the control group's counters. Stalls
+    /// from before the watch began are not counted.
     pub events: u64,
     /// The reason why the source is not watched any more; `None` while it is.
     pub error: Option<String>,

@@ -34,7 +34,8 @@ const LARGE_PARTS: u64 = 8;
 /// A debt of at least this many batches is large, whatever the size of the cache.
 const LARGE_BATCHES: u64 = 32;
 
-/// The default policy.
+/// The policy by which foreground calls scan a bounded part of each cache and leave debts to the
+/// background, which pays a share of each debt in every pass. The default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fair;
 

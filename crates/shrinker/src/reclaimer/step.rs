@@ -34,7 +34,7 @@ const IDLE_ROUNDS_MAX: u64 = 4;
 /// Steps in a row that grant a shrinker's request to back off; in further ones it is ignored.
 const BACK_OFFS_MAX: u8 = 8;
 
-/// The outcome of a step.
+/// The state of a [`Job`] after a step, which tells its thread to go on, to rest first, or to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The group uses no more than its target, or has gone offline; or nothing is owed.

@@ -31,7 +31,7 @@ pub struct Select<'a> {
 }
 
 impl<'a> Select<'a> {
-    /// Selects everything.
+    /// Selects all groups, nodes and shrinkers of the registry.
     pub const fn all() -> Self {
         Self { memcg: None, node: None, filter: ShrinkerFilter::ALL }
     }
