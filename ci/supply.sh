@@ -6,11 +6,12 @@
 # | minimal | the libraries build with the oldest versions that Cargo.toml allows | a registry |
 # | powerset | every combination of features builds (hwloc where its headers are installed) | cargo-hack |
 # | deny | licenses, sources, duplicates: deny.toml | cargo-deny |
-# | api | ci/API.txt equals the public items that rustdoc lists; `api write` writes it | cargo-public-api, nightly |
+# | names | lowwater alone can name each type in its interface: ci/API.txt, read by ci/tools/names.py | python3 |
+# | api | ci/API.txt equals the public items that rustdoc lists; `api write` writes it; and `names` | cargo-public-api, nightly |
 # | removed REV | no line of REV's ci/API.txt is gone, unless the version says that programs may break | git |
 # | semver REV | no item of REV was removed or changed, with all features; for the last release: `semver v0.1.0` | cargo-semver-checks, libhwloc-dev, libudev-dev |
 #
-# ci/supply.sh [PART...]: without arguments `minimal`, and the parts whose program is installed.
+# ci/supply.sh [PART...]: without arguments `minimal`, `names`, and the parts whose program is installed.
 # Building a program takes up to a quarter of an hour, so only parts named as arguments build
 # theirs.
 set -euo pipefail
@@ -51,6 +52,10 @@ deny() {
     cargo deny --all-features check bans licenses sources
 }
 
+names() {
+    python3 ci/tools/names.py ci/API.txt
+}
+
 api() {
     tool cargo-public-api
     local listed
@@ -68,6 +73,7 @@ api() {
         rm "$listed"
     fi
     echo "$(grep -c '^pub' ci/API.txt) public names"
+    names
 }
 
 removed() {
@@ -98,6 +104,7 @@ semver() {
 
 if [ $# -eq 0 ]; then
     minimal
+    names
     for part in powerset:cargo-hack deny:cargo-deny api:cargo-public-api; do
         if command -v "${part#*:}" >/dev/null; then "${part%%:*}"; else echo "not looked at: ${part%%:*} (ci/supply.sh ${part%%:*} builds ${part#*:})"; fi
     done
@@ -107,7 +114,7 @@ while [ $# -gt 0 ]; do
     part="$1"
     shift
     case "$part" in
-    minimal | powerset | deny) "$part" ;;
+    minimal | powerset | deny | names) "$part" ;;
     api) if [ "${1-}" = write ]; then shift; api write; else api; fi ;;
     removed | semver) "$part" "${1:?a revision to compare with}"; shift ;;
     *) echo "ci/supply.sh: no part $part"; exit 2 ;;
