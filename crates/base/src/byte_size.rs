@@ -1,10 +1,12 @@
 //! An amount of memory.
 //!
 //! A type of its own keeps a number of entries or pages from being passed where bytes are expected.
-//! Arithmetic saturates (the operators and the constructors alike), and `FromStr` reads the text of
-//! `Display` (not of `{:#}`) back to the same amount: limits are printed and read again.
+//! Arithmetic saturates (the operators and the constructors alike). `FromStr` reads the text of
+//! `{}` back to the same amount, and the rounded text of `{:#}` to an amount within a tenth of its
+//! unit.
 //!
-//! A change must ensure that no operation wraps, and that none panics except the division by zero.
+//! A change must ensure that no operation wraps, that none panics except the division by zero, and
+//! that `FromStr` reads every text that `Display` writes.
 
 #[cfg(feature = "serde")]
 mod serde;
@@ -21,9 +23,12 @@ use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 /// assert_eq!(ByteSize::mib(64).get(), 64 << 20);
 /// assert_eq!(ByteSize::MAX.to_string(), "max");
 /// assert_eq!("1536K".parse::<ByteSize>().unwrap(), ByteSize::kib(1536));
-/// assert_eq!("64 MiB".parse::<ByteSize>().unwrap(), ByteSize::mib(64));
+/// assert_eq!("1.5 GiB".parse::<ByteSize>().unwrap(), ByteSize::mib(1536));
 /// assert_eq!(format!("{:#}", ByteSize::kib(12_800)), "12.5 MiB");
 /// ```
+///
+/// `{}` is for files: the exact number of bytes, or `max`. `{:#}` is for people: rounded, with a
+/// unit. [`FromStr`](core::str::FromStr) reads both.
 ///
 /// Operators saturate, as [`saturating_add`](Self::saturating_add) and
 /// [`saturating_sub`](Self::saturating_sub) do: no limit plus an amount is no limit, and no amount
@@ -83,7 +88,8 @@ impl ByteSize {
 
 impl fmt::Display for ByteSize {
     /// Writes the format of cgroup files: the number, or `max`. The alternate form `{:#}` is for
-    /// people: from 1 KiB on the nearest tenth of the largest unit that fits, as in `12.5 MiB`.
+    /// people: from 1 KiB on the nearest tenth of the largest unit that fits, as in `12.5 MiB`, but
+    /// at most `15.9 EiB`, as 16 EiB are no amount.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::MAX {
             f.pad("max")
@@ -103,7 +109,10 @@ impl ByteSize {
         }
         let unit = self.0.ilog2() / 10;
         let shift = unit * 10;
-        let tenths = (u128::from(self.0) * 10 + (1 << (shift - 1))) >> shift;
+        let mut tenths = (u128::from(self.0) * 10 + (1 << (shift - 1))) >> shift;
+        if unit == 6 {
+            tenths = tenths.min(159);
+        }
         write!(f, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize - 1])
     }
 }
@@ -193,14 +202,20 @@ impl From<ByteSize> for u64 {
 
 /// The text is not an amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an amount of memory: a whole number with an optional suffix K, M, G or T (or KiB and so on), or \"max\"")]
+#[error("not an amount of memory below 16 EiB: a number such as 1048576, 64M or 1.5 GiB (units K, M, G, T, P, E or KiB and so on), or \"max\"")]
 pub struct ParseByteSizeError;
+
+/// The maximum number of digits after the point.
+const FRACTION_DIGITS_MAX: usize = 18;
 
 impl core::str::FromStr for ByteSize {
     type Err = ParseByteSizeError;
 
-    /// Parses `max`, or a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024,
-    /// either case), or with `KiB`, `MiB`, `GiB` or `TiB` after an optional space.
+    /// Parses `max`, or a number with an optional unit: `K`, `M`, `G`, `T`, `P` or `E` (powers of
+    /// 1024, either case); or `B`, `KiB`, `MiB` and so on, after an optional space.
+    ///
+    /// The number may have a fraction of up to 18 digits if the unit is larger than a byte, as in
+    /// `1.5 GiB`. A part of a byte is dropped: `0.1K` is 102 bytes.
     ///
     /// # Errors
     ///
@@ -209,18 +224,40 @@ impl core::str::FromStr for ByteSize {
         if text == "max" {
             return Ok(Self::MAX);
         }
-        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-        let digits = &text[..text.len() - unit.len()];
-        let shift = match unit.strip_prefix(' ').filter(|unit| unit.ends_with("iB")).unwrap_or(unit) {
-            "" => 0,
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let number = &text[..text.len() - unit.len()];
+        let shift = match unit.strip_prefix(' ').filter(|unit| unit.ends_with('B')).unwrap_or(unit) {
+            "" | "B" => 0,
             "k" | "K" | "KiB" => 10,
             "m" | "M" | "MiB" => 20,
             "g" | "G" | "GiB" => 30,
             "t" | "T" | "TiB" => 40,
+            "p" | "P" | "PiB" => 50,
+            "e" | "E" | "EiB" => 60,
             _ => return Err(ParseByteSizeError),
         };
-        let n: u64 = digits.parse().map_err(|_| ParseByteSizeError)?;
-        n.checked_mul(1 << shift).map(Self).ok_or(ParseByteSizeError)
+        Self::from_units(number, shift).ok_or(ParseByteSizeError)
+    }
+}
+
+impl ByteSize {
+    /// Returns `number` x 2^`shift` bytes, rounded down, for a decimal `number` without a sign and
+    /// a `shift` of at most 60.
+    fn from_units(number: &str, shift: u32) -> Option<Self> {
+        let (whole, fraction) = match number.split_once('.') {
+            None => (number, None),
+            Some((whole, fraction)) => (whole, Some(fraction)),
+        };
+        // Below 2^124.
+        let mut bytes = u128::from(whole.parse::<u64>().ok()?) << shift;
+        if let Some(digits) = fraction {
+            if shift == 0 || digits.len() > FRACTION_DIGITS_MAX {
+                return None;
+            }
+            // Below 10^18 x 2^60.
+            bytes += (u128::from(digits.parse::<u64>().ok()?) << shift) / 10_u128.pow(digits.len() as u32);
+        }
+        u64::try_from(bytes).ok().map(Self)
     }
 }
 
@@ -228,6 +265,7 @@ impl core::str::FromStr for ByteSize {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use proptest::prelude::*;
 
     #[test]
     fn parses_cgroup_numbers_and_suffixed_amounts() {
@@ -241,15 +279,52 @@ mod tests {
             [read("max"), read("18446744073709551615"), read("16777215T")],
             [Ok(u64::MAX), Ok(u64::MAX), Ok(16_777_215 << 40)]
         );
+        assert_eq!([read("3p"), read("3P"), read("3 PiB")], [Ok(3 << 50); 3]);
+        assert_eq!([read("3e"), read("3E"), read("3 EiB")], [Ok(3 << 60); 3]);
+        assert_eq!([read("17B"), read("17 B")], [Ok(17); 2]);
         assert_eq!([read("3KiB"), read("3 KiB"), read("3 MiB")], [Ok(3 << 10), Ok(3 << 10), Ok(3 << 20)]);
         assert_eq!([read("3GiB"), read("3 TiB")], [Ok(3 << 30), Ok(3 << 40)]);
-        for bad in ["", "K", "-1", "+1", " 1", "1 ", "1KK", "1.5M", "1P", "MAX", "18446744073709551616", "16777216T"] {
+        for bad in ["", "K", "-1", "+1", " 1", "1 ", "1KK", "MAX", "18446744073709551616", "16777216T", "16E"] {
             assert_eq!(read(bad), Err(ParseByteSizeError), "{bad:?}");
         }
-        for bad in ["1 K", "1  KiB", "1kiB", "1MB", "1iB", "KiB", " KiB", "1KiBiB", "1 KiB ", "\u{661}"] {
+        for bad in ["1 K", "1  KiB", "1kiB", "1MB", "1iB", "KiB", " KiB", "1KiBiB", "1 KiB ", "\u{661}", "1b"] {
             assert_eq!(read(bad), Err(ParseByteSizeError), "{bad:?}");
         }
         assert_eq!([ByteSize::MAX.to_string(), ByteSize::kib(2).to_string()], ["max", "2048"]);
+    }
+
+    #[test]
+    fn a_fraction_is_exact_to_a_byte_and_needs_a_unit() {
+        let read = |text: &str| text.parse::<ByteSize>().map(ByteSize::get);
+        assert_eq!([read("1.5M"), read("1.5 MiB"), read("01.50MiB")], [Ok(3 << 19); 3]);
+        assert_eq!([read("64.0 MiB"), read("1.5 GiB"), read("0.5 TiB")], [Ok(64 << 20), Ok(3 << 29), Ok(1 << 39)]);
+        // 102.4 bytes and 1023.999 bytes.
+        assert_eq!([read("0.1K"), read("0.999999999999999999K")], [Ok(102), Ok(1023)]);
+        // A part of 2^60 that has no exact binary fraction.
+        assert_eq!(read("0.3E"), Ok((3 << 60) / 10));
+        assert_eq!(read("15.999999999999999999 EiB"), Ok(u64::MAX - 1));
+        for bad in ["1.5", "1.5 B", "1.0B", ".5M", "1.M", "1.5.5M", "1..5M", ".", ".M", "1,5M", "1.-5M", "1.+5M"] {
+            assert_eq!(read(bad), Err(ParseByteSizeError), "{bad:?}");
+        }
+        for bad in ["16.0 EiB", "16777216.5T", "0.1234567890123456789M", "1.5 M", "1.5max"] {
+            assert_eq!(read(bad), Err(ParseByteSizeError), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        /// Numbers of each magnitude: a shift to the right leaves `64 - shift` random bits.
+        #[test]
+        fn each_printed_amount_is_read_again(random: u64, shift in 0_u32..64) {
+            let size = ByteSize::new(random >> shift);
+            prop_assert_eq!(size.to_string().parse::<ByteSize>(), Ok(size));
+            let text = alloc::format!("{size:#}");
+            let read = text.parse::<ByteSize>();
+            prop_assert!(read.is_ok(), "{}", text);
+            // Half a tenth of the unit, and a byte; a tenth where the text is limited to 15.9 EiB.
+            let unit = size.get().checked_ilog2().map_or(1, |bits| 1_u64 << (bits / 10 * 10));
+            let bound = if unit == 1 { 0 } else if text == "15.9 EiB" { unit / 10 } else { unit / 20 + 1 };
+            prop_assert!(read.unwrap().get().abs_diff(size.get()) <= bound, "{} is read as {:?}", text, read);
+        }
     }
 
     #[test]
@@ -265,7 +340,8 @@ mod tests {
             (1 << 20, "1.0 MiB"),
             (13_107_200, "12.5 MiB"),
             (1 << 40, "1.0 TiB"),
-            (u64::MAX - 1, "16.0 EiB"),
+            ((1 << 50) - 1, "1024.0 TiB"),
+            (u64::MAX - 1, "15.9 EiB"),
             (u64::MAX, "max"),
         ] {
             assert_eq!(shown(bytes), text);

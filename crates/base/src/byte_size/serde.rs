@@ -2,7 +2,7 @@
 //!
 //! | format | written | read |
 //! |---|---|---|
-//! | for people (JSON, TOML) | a number of bytes, or `"max"` | a number of bytes, or a text such as `"64 MiB"` or `"max"` |
+//! | for people (JSON, TOML) | a number of bytes, or `"max"` | a number of bytes, or a text such as `"1.5 GiB"` or `"max"` |
 //! | compact | a `u64` | a `u64` |
 //!
 //! `max`, which is `u64::MAX`, is a text because TOML's integers have a sign and 64 bits.
@@ -71,10 +71,11 @@ mod tests {
 
     #[test]
     fn a_configuration_holds_numbers_and_the_texts_of_people() {
-        let sizes: Vec<ByteSize> = serde_json::from_str(r#"[0, 1024, "64 MiB", "3g", "max"]"#).unwrap();
-        let expected = [ByteSize::ZERO, ByteSize::kib(1), ByteSize::mib(64), ByteSize::gib(3), ByteSize::MAX];
+        let sizes: Vec<ByteSize> = serde_json::from_str(r#"[0, 1024, "64 MiB", "1.5 MiB", "3g", "max"]"#).unwrap();
+        let expected =
+            [ByteSize::ZERO, ByteSize::kib(1), ByteSize::mib(64), ByteSize::kib(1536), ByteSize::gib(3), ByteSize::MAX];
         assert_eq!(sizes, expected);
-        for bad in ["-1", "1.5", "\"1.5 MiB\"", "true", "null", "\"\"", "18446744073709551616"] {
+        for bad in ["-1", "1.5", "\"1.5 MB\"", "true", "null", "\"\"", "18446744073709551616"] {
             let error = read(bad).unwrap_err();
             assert!(error.contains("64 MiB") || error.contains("out of range"), "{bad}: {error}");
         }
