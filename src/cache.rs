@@ -100,6 +100,9 @@ pub use entry::{Computed, Current, Entry, Op};
 pub use error::{CacheBuildError, InsertError, RejectReason};
 pub use expiry::lifetime::{ExpiryEvent, Lifetime};
 pub use handle::Cache;
+/// The hash function of keys, unless [`CacheBuilder::hasher`] sets another one.
+pub use hashbrown::DefaultHashBuilder;
+pub use inner::Weigher;
 pub use load::filled::{Filled, Origin};
 pub use load::refresh::{Hit, Refresh};
 pub use pinned::Pinned;

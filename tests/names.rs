@@ -1,14 +1,18 @@
-//! Every type that the public functions return or expect can be named through `lowwater` alone, and
-//! keys can be looked up by references (`Equivalent`).
+//! A user's types and functions with lowwater's types in them: one error type for a service,
+//! results that are named in signatures, a builder and a guard, and keys that are looked up by
+//! references (`Equivalent`).
 //!
-//! Most of it only has to compile: a type that cannot be named cannot be stored in a user's struct.
+//! Most of it only has to compile. It names some types; that each type in a public signature can be
+//! named through `lowwater` alone is checked by `ci/supply.sh names`.
 //!
-//! A change must ensure that each type in a public signature is named here through `lowwater`.
+//! A change must ensure that a type with a parameter that has a default is named here without it.
 
 #![forbid(unsafe_code)]
 
+use lowwater::cache::{CacheBuildError, CacheBuilder, DefaultHashBuilder, Entry, Iter, Pinned, Weigher};
 use lowwater::lru_core::list::{Handle, Linked};
 use lowwater::lru_core::{AddError, AllocError, MemcgError, OverLimit, ParseByteSizeError, Prepared};
+use lowwater::runtime::TenantError;
 use lowwater::shrinker::{DirectOutcome, NoReclaim, UnregisterError};
 use lowwater::{ByteSize, Cache, Equivalent, ListLru, Memcg, NodeId, Registration, Registry, Runtime};
 
@@ -21,7 +25,9 @@ enum ServiceError {
     #[error("a cache cannot be built: {0}")]
     Cache(#[from] lowwater::cache::CacheBuildError),
     #[error("a tenant cannot be created: {0}")]
-    Tenant(#[from] MemcgError),
+    Group(#[from] MemcgError),
+    #[error("no group for a client's name: {0}")]
+    Tenant(#[from] TenantError),
     #[error("not stored: {0}")]
     Insert(#[from] lowwater::InsertError<Vec<u8>>),
     #[error("out of memory: {0}")]
@@ -85,6 +91,30 @@ fn results_can_be_named() {
         registration.unregister()
     }
     let _named = (prepare::<Item>, add::<Item>, charge, scope, reclaim, end);
+}
+
+/// The types of one hasher for all keys can be named without it, and with it.
+#[test]
+fn a_default_hasher_needs_no_name() {
+    fn pin(cache: &Cache<u64, u64>) -> Pinned<'_, u64, u64> {
+        cache.pin()
+    }
+    fn iter<'p>(pinned: &'p Pinned<'p, u64, u64>) -> Iter<'p, u64, u64> {
+        pinned.iter()
+    }
+    fn entry(cache: &Cache<u64, u64>) -> Entry<'_, u64, u64> {
+        cache.entry(1)
+    }
+    fn builder(runtime: &Runtime) -> CacheBuilder<u64, u64, Weigher<u64, u64>> {
+        Cache::builder(runtime).weigher(|_, _| ByteSize::ZERO)
+    }
+    let build = |runtime: &Runtime| -> Result<Cache<u64, u64, DefaultHashBuilder>, CacheBuildError> {
+        builder(runtime).hasher(DefaultHashBuilder::default()).build()
+    };
+    let cache = build(&Runtime::builder().unlimited().build().unwrap()).unwrap();
+    entry(&cache).insert(7).unwrap();
+    let pinned = pin(&cache);
+    assert_eq!(iter(&pinned).collect::<Vec<_>>(), [(&1, &7)]);
 }
 
 struct Item(lowwater::Links);

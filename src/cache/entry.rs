@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
+use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::Memcg;
 use lowwater_rcu::pin;
 
@@ -45,7 +46,7 @@ use super::removal::RemovalCause;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "an entry does nothing until one of its verbs is called"]
-pub struct Entry<'a, K, V, S> {
+pub struct Entry<'a, K, V, S = DefaultHashBuilder> {
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) key: K,
     pub(super) payer: Payer<'a>,

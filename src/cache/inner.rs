@@ -14,8 +14,21 @@ use super::expiry::clock::Ttl;
 use crate::runtime::MaintenanceId;
 use crate::Runtime;
 
-/// The function that returns the bytes a key and a value own beyond their own size.
-pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
+/// A cache's weigher, which returns the bytes that a key and a value own beyond their own size; the
+/// third parameter of a [`CacheBuilder`](super::CacheBuilder) after
+/// [`CacheBuilder::weigher`](super::CacheBuilder::weigher).
+///
+/// ```
+/// use lowwater::cache::{CacheBuilder, Weigher};
+/// use lowwater::{Cache, Runtime};
+///
+/// fn names(runtime: &Runtime) -> CacheBuilder<u64, String, Weigher<u64, String>> {
+///     Cache::builder(runtime).name("names").weigher(|_, name: &String| name.capacity())
+/// }
+/// let names = names(&Runtime::builder().unlimited().build()?).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 
 /// The state that the clones of a handle share; see the module.
 pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {

@@ -7,6 +7,7 @@
 use std::hash::{BuildHasher, Hash};
 
 use equivalent::Equivalent;
+use hashbrown::DefaultHashBuilder;
 use lowwater_rcu::{pin, Guard};
 use lowwater_store::index::FirstProbe;
 
@@ -37,7 +38,7 @@ use super::handle::Cache;
 /// assert_eq!(lengths, 6);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Pinned<'a, K, V, S> {
+pub struct Pinned<'a, K, V, S = DefaultHashBuilder> {
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) guard: Guard,
 }

@@ -10,6 +10,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use hashbrown::DefaultHashBuilder;
 use lowwater_rcu::pin;
 use lowwater_store::index::Cursor;
 
@@ -19,7 +20,7 @@ use super::record::Record;
 use super::removal::RemovalCause;
 
 /// An iterator over the entries of a cache, from [`Pinned::iter`].
-pub struct Iter<'p, K, V, S> {
+pub struct Iter<'p, K, V, S = DefaultHashBuilder> {
     pinned: &'p Pinned<'p, K, V, S>,
     cursor: Cursor,
     /// The remaining records of the part that was visited last.
