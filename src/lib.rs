@@ -62,6 +62,12 @@
 //! | `serde` | [`ByteSize`] in configurations: a number of bytes, `"64 MiB"` or `"max"` |
 //! | `tracing` | events of reclaim for `tracing` |
 //!
+//! # Errors
+//!
+//! The message of an error contains its causes, down to the system's, so printing it with `{}` is
+//! enough. [`source`](std::error::Error::source) therefore returns none: a report of a whole chain
+//! states each fact once. A cause is also a field of its variant.
+//!
 //! # Fork
 //!
 //! The child of a `fork` has none of a runtime's threads, and a lock that another thread held at
@@ -69,13 +75,13 @@
 //! [`Runtime`] (the drop of the last handle waits for the threads): it must call `exec` or `_exit`.
 //! A server that forks its workers must build a runtime in each worker.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The packages below this one have the unsafe code (docs/DESIGN.md, section 2).
 #![forbid(unsafe_code)]
 
 pub mod cache;
 pub mod pressure;
 pub mod runtime;
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use cache::{Cache, InsertError, RemovalCause};
 pub use runtime::{Charge, Charged, Runtime};

@@ -1,19 +1,30 @@
 //! A user's types and functions with lowwater's types in them: one error type for a service,
 //! results that are named in signatures, a builder and a guard, and keys that are looked up by
-//! references (`Equivalent`).
+//! references (`Equivalent`). And the messages of errors that contain other errors.
 //!
 //! Most of it only has to compile. It names some types; that each type in a public signature can be
 //! named through `lowwater` alone is checked by `ci/supply.sh names`.
 //!
-//! A change must ensure that a type with a parameter that has a default is named here without it.
+//! A change must ensure that a type with a parameter that has a default is named here without it,
+//! and that each variant of an error which contains another error is in
+//! `each_fact_is_printed_once`.
 
 #![forbid(unsafe_code)]
 
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
 use lowwater::cache::{CacheBuildError, CacheBuilder, DefaultHashBuilder, Entry, Iter, Pinned, Weigher};
 use lowwater::lru_core::list::{Handle, Linked};
+use lowwater::lru_core::topology::TopologyError;
 use lowwater::lru_core::{AddError, AllocError, MemcgError, OverLimit, ParseByteSizeError, Prepared};
-use lowwater::runtime::TenantError;
-use lowwater::shrinker::{DirectOutcome, NoReclaim, UnregisterError};
+use lowwater::pressure::cgroup::CgroupError;
+use lowwater::pressure::psi::Trigger;
+use lowwater::pressure::systemd::SystemdError;
+use lowwater::pressure::{MonitorError, SourceError};
+use lowwater::runtime::{ChargeError, RuntimeBuildError, TenantError};
+use lowwater::shrinker::{DirectOutcome, NoReclaim, ShrinkerAllocError, StartError, UnregisterError};
 use lowwater::{ByteSize, Cache, Equivalent, ListLru, Memcg, NodeId, Registration, Registry, Runtime};
 
 /// The error type of a service. It can hold each of the library's errors: they implement
@@ -115,6 +126,53 @@ fn a_default_hasher_needs_no_name() {
     entry(&cache).insert(7).unwrap();
     let pinned = pin(&cache);
     assert_eq!(iter(&pinned).collect::<Vec<_>>(), [(&1, &7)]);
+}
+
+/// Each error that contains another one, with a text of the innermost one.
+#[test]
+fn each_fact_is_printed_once() {
+    let os = || io::Error::from_raw_os_error(13);
+    let file = || "file".to_owned();
+    let over = || {
+        let runtime = Runtime::builder().budget(ByteSize::new(1)).build().unwrap();
+        runtime.root().try_charge(ByteSize::new(2)).unwrap_err()
+    };
+    let text = || lowwater::pressure::cgroup::Events::parse("high many").unwrap_err();
+    let list = || lowwater::topology::parse_list("many").unwrap_err();
+    let open = || SourceError::Open { file: file(), error: os(), advice: "mount it" };
+    let trigger = || Trigger::some(Duration::from_millis(150), Duration::from_secs(1)).unwrap();
+    let too_deep = MemcgError::TooDeep;
+    let node = NodeId::ZERO;
+    let errors: Vec<(Box<dyn Error>, &str)> = vec![
+        (Box::new(RuntimeBuildError::Start(StartError::Thread { node, error: os() })), "os error 13"),
+        (Box::new(RuntimeBuildError::Housekeeper(os())), "os error 13"),
+        (Box::new(RuntimeBuildError::Pressure(MonitorError::Source(open()))), "os error 13"),
+        (Box::new(RuntimeBuildError::Systemd(SystemdError::Path("dev".into()))), "\"dev\""),
+        (Box::new(MonitorError::Cgroup(CgroupError::Read { file: "file".into(), error: os() })), "os error 13"),
+        (Box::new(MonitorError::Thread(os())), "os error 13"),
+        (
+            Box::new(SourceError::Trigger { file: file(), trigger: trigger(), error: os(), advice: "use another" }),
+            "os error 13",
+        ),
+        (Box::new(SourceError::Write { file: file(), error: os() }), "os error 13"),
+        (Box::new(SourceError::Read { file: file(), error: os() }), "os error 13"),
+        (Box::new(SourceError::Cgroup(CgroupError::Malformed { file: "file".into(), error: text() })), "many"),
+        (Box::new(TopologyError::Read { file: "file".into(), error: os() }), "os error 13"),
+        (Box::new(TopologyError::Malformed { file: "file".into(), text: file(), reason: list() }), "0-3,8,10-11"),
+        (Box::new(CacheBuildError::Register(ShrinkerAllocError::OutOfIds)), "ids are in use"),
+        (Box::new(CacheBuildError::OwnGroup { parent: "shop".into(), error: too_deep }), "too deep"),
+        (Box::new(ChargeError::OverLimit(over())), "cannot charge 2 bytes"),
+        (Box::new(TenantError::Group(too_deep)), "too deep"),
+    ];
+    for (error, innermost) in errors {
+        let message = error.to_string();
+        assert!(message.contains(innermost), "`{innermost}` is missing: {message}");
+        let mut cause = error.source();
+        while let Some(repeated) = cause {
+            assert!(!message.contains(&repeated.to_string()), "`{repeated}` is printed twice: {message}");
+            cause = repeated.source();
+        }
+    }
 }
 
 struct Item(lowwater::Links);

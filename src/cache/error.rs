@@ -3,10 +3,13 @@
 //! A change must ensure that each message names what the caller can change, such as a setting, a
 //! limit or a group, with its value; and that an insert that fails returns the value, since it may
 //! exist nowhere else.
+//! A message that adds words to another error contains that error's message; `source` then returns
+//! none, so that a report of the whole chain states each fact once (`lib.rs`, errors).
 
 use std::time::Duration;
 
 use lowwater_lru_core::{ByteSize, MemcgError};
+use lowwater_shrinker::ShrinkerAllocError;
 
 /// The error of a [`CacheBuilder`](super::CacheBuilder): the cache cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +17,7 @@ use lowwater_lru_core::{ByteSize, MemcgError};
 pub enum CacheBuildError {
     /// The registry has no id left for another shrinker.
     #[error("the cache cannot be registered: {0}")]
-    Register(#[from] lowwater_shrinker::ShrinkerAllocError),
+    Register(ShrinkerAllocError),
     /// The group given is not one of the runtime's.
     #[error("the group {0} does not belong to the runtime's tree")]
     ForeignGroup(String),
@@ -68,9 +71,14 @@ pub enum CacheBuildError {
         /// The path of the group below which the new group was to be created.
         parent: String,
         /// The reason for which the group cannot be created, such as [`MemcgError::TooDeep`].
-        #[source]
         error: MemcgError,
     },
+}
+
+impl From<ShrinkerAllocError> for CacheBuildError {
+    fn from(error: ShrinkerAllocError) -> Self {
+        Self::Register(error)
+    }
 }
 
 /// The reason for which an insert was rejected.

@@ -66,17 +66,29 @@ pub enum RuntimeBuildError {
     #[error("this process's control group has a memory limit that leaves no budget beside its margin; give a smaller `margin(..)`, or raise the limit")]
     LimitTooSmall,
     /// A reclaimer thread does not start.
-    #[error("the reclaimer does not start: {0}")]
+    #[error(transparent)]
     Start(#[from] StartError),
     /// The housekeeper thread does not start.
     #[error("the housekeeper thread does not start: {0}; raise the limit on threads (ulimit -u, pids.max)")]
-    Housekeeper(#[source] std::io::Error),
+    Housekeeper(std::io::Error),
     /// A source of pressure cannot be watched.
     #[error("pressure cannot be watched: {0}")]
-    Pressure(#[from] MonitorError),
+    Pressure(MonitorError),
     /// The service manager's variables are wrong.
     #[error("pressure cannot be watched: {0}")]
-    Systemd(#[from] SystemdError),
+    Systemd(SystemdError),
+}
+
+impl From<MonitorError> for RuntimeBuildError {
+    fn from(error: MonitorError) -> Self {
+        Self::Pressure(error)
+    }
+}
+
+impl From<SystemdError> for RuntimeBuildError {
+    fn from(error: SystemdError) -> Self {
+        Self::Systemd(error)
+    }
 }
 
 impl Runtime {

@@ -39,10 +39,22 @@ const SCAN_MAX: u64 = 256;
 pub enum AdaptError {
     /// The group cannot be created, or belongs to another runtime.
     #[error("no group for the cache: {0}")]
-    Group(#[from] MemcgError),
+    Group(MemcgError),
     /// The shrinker cannot be registered.
     #[error("the cache cannot take part in reclaim: {0}")]
-    Register(#[from] ShrinkerAllocError),
+    Register(ShrinkerAllocError),
+}
+
+impl From<MemcgError> for AdaptError {
+    fn from(error: MemcgError) -> Self {
+        Self::Group(error)
+    }
+}
+
+impl From<ShrinkerAllocError> for AdaptError {
+    fn from(error: ShrinkerAllocError) -> Self {
+        Self::Register(error)
+    }
 }
 
 /// Makes `cache` share the budget of `runtime`, under this name: its bytes are charged to a group
@@ -282,5 +294,24 @@ impl<C: Evict> Shrinker for Member<C> {
 
     fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {
         Some(self.cache.weight())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_message_has_the_cause_and_no_source_repeats_it() {
+        let errors: [(AdaptError, &dyn Error); 2] = [
+            (MemcgError::Foreign.into(), &MemcgError::Foreign),
+            (ShrinkerAllocError::OutOfIds.into(), &ShrinkerAllocError::OutOfIds),
+        ];
+        for (error, cause) in errors {
+            assert!(error.to_string().ends_with(&cause.to_string()), "{error}");
+            assert!(error.source().is_none(), "{error}");
+        }
     }
 }

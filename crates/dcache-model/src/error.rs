@@ -65,7 +65,7 @@ pub enum ErrorKind {
     TooManyReferences,
     /// The backend returned this error, which has none of the kinds above.
     #[error("the backend failed: {0}")]
-    Backend(#[source] io::Error),
+    Backend(io::Error),
 }
 
 impl Error {
@@ -140,5 +140,20 @@ impl fmt::Display for PathText<'_> {
             f.write_str("...")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn the_backends_error_is_printed_once() {
+        let error = ErrorKind::from(io::Error::from_raw_os_error(5)).at(b"/a");
+        assert!(error.to_string().starts_with("/a: the backend failed: "), "{error}");
+        assert!(error.to_string().ends_with("(os error 5)"), "{error}");
+        assert!(error.source().is_none() && error.kind().source().is_none());
     }
 }

@@ -56,34 +56,34 @@ pub(super) enum SourceEvent {
 #[non_exhaustive]
 pub enum SourceError {
     /// The file cannot be opened.
-    #[error("{file} cannot be opened: {source}; {advice}")]
+    #[error("{file} cannot be opened: {error}; {advice}")]
     Open {
         /// The path of the file.
         file: String,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
         /// How to resolve it.
         advice: &'static str,
     },
     /// The kernel rejects the trigger.
-    #[error("{file} does not take the trigger \"{trigger}\": {source}; {advice}")]
+    #[error("{file} does not take the trigger \"{trigger}\": {error}; {advice}")]
     Trigger {
         /// The path of the file.
         file: String,
         /// The trigger that was written there.
         trigger: Trigger,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
         /// How to resolve it.
         advice: &'static str,
     },
     /// The bytes of `$MEMORY_PRESSURE_WRITE` cannot be written.
-    #[error("{file} does not take the bytes of $MEMORY_PRESSURE_WRITE: {source}; correct the unit, or unset it")]
+    #[error("{file} does not take the bytes of $MEMORY_PRESSURE_WRITE: {error}; correct the unit, or unset it")]
     Write {
         /// The path of the file.
         file: String,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// The path is of a type that cannot report pressure.
     #[error("{file} is neither a PSI file nor a FIFO nor an AF_UNIX socket; correct the path")]
@@ -110,12 +110,12 @@ pub enum SourceError {
         file: String,
     },
     /// The file can no longer be read.
-    #[error("{file} cannot be read any more: {source}; this source has stopped")]
+    #[error("{file} cannot be read any more: {error}; this source has stopped")]
     Read {
         /// The path of the file.
         file: String,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// This operating system has no such sources.
     #[error("{file} is a file of Linux: leave it out on other systems")]

@@ -35,12 +35,12 @@ pub enum UnregisterError {
 #[non_exhaustive]
 pub enum StartError {
     /// The system gave no thread for this node. Threads that had started before are stopped again.
-    #[error("no reclaimer thread for node {node}: {source}; raise the limit on threads (ulimit -u, pids.max)")]
+    #[error("no reclaimer thread for node {node}: {error}; raise the limit on threads (ulimit -u, pids.max)")]
     Thread {
         /// The node without a thread.
         node: lowwater_lru_core::NodeId,
         /// The system's error.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// The topology's number of nodes differs from the registry's.
     #[error("the topology has {topology} nodes and the registry {registry}: make both from the same topology")]

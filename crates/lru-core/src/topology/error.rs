@@ -16,12 +16,12 @@ use super::TextError;
 #[non_exhaustive]
 pub enum TopologyError {
     /// A file does not exist or cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
+    #[error("cannot read {}: {error}", file.display())]
     Read {
         /// The path of the file.
         file: PathBuf,
         /// The system's error.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// The content of a file is malformed.
     #[error("{} says {text:?}: {reason}", file.display())]

@@ -97,7 +97,7 @@ impl Sysfs {
 }
 
 fn list(file: &Path) -> Result<Vec<usize>, TopologyError> {
-    let text = fs::read_to_string(file).map_err(|source| TopologyError::Read { file: file.into(), source })?;
+    let text = fs::read_to_string(file).map_err(|error| TopologyError::Read { file: file.into(), error })?;
     parse_list(&text).map_err(|reason| malformed(file, &text, reason))
 }
 
@@ -106,7 +106,7 @@ fn optional<T>(file: &Path, parse: impl Fn(&str) -> Result<T, TextError>) -> Res
     match fs::read_to_string(file) {
         Ok(text) => parse(&text).map(Some).map_err(|reason| malformed(file, &text, reason)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(TopologyError::Read { file: file.into(), source }),
+        Err(error) => Err(TopologyError::Read { file: file.into(), error }),
     }
 }
 

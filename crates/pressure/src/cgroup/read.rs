@@ -60,7 +60,7 @@ impl Limit {
     /// no limit any more, or the group itself was removed.
     pub(crate) fn group_must_be_there(&self) -> Result<(), CgroupError> {
         let Some(directory) = self.directory() else { return Ok(()) };
-        fs::metadata(directory).map(drop).map_err(|source| CgroupError::Read { file: directory.into(), source })
+        fs::metadata(directory).map(drop).map_err(|error| CgroupError::Read { file: directory.into(), error })
     }
 }
 
@@ -69,20 +69,20 @@ impl Limit {
 #[non_exhaustive]
 pub enum CgroupError {
     /// The file cannot be read.
-    #[error("{} cannot be read: {source}; mount /proc and /sys/fs/cgroup, or give the budget by hand", .file.display())]
+    #[error("{} cannot be read: {error}; mount /proc and /sys/fs/cgroup, or give the budget by hand", .file.display())]
     Read {
         /// The file.
         file: PathBuf,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// The content of the file is malformed.
-    #[error("{}: {source}; this is not a control group's file: give the budget by hand", .file.display())]
+    #[error("{}: {error}; this is not a control group's file: give the budget by hand", .file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
         /// The malformed field.
-        source: TextError,
+        error: TextError,
     },
 }
 
@@ -124,8 +124,8 @@ impl Cgroup {
     fn find(process: &Path, versions: &[Version]) -> Result<Option<Self>, CgroupError> {
         let (groups, mounts) = (process.join("cgroup"), process.join("mountinfo"));
         let (Some(membership), Some(mounted)) = (optional(&groups)?, optional(&mounts)?) else { return Ok(None) };
-        let membership = Membership::parse(&membership).map_err(|source| malformed(&groups, source))?;
-        let mounted = Mount::parse_all(&mounted).map_err(|source| malformed(&mounts, source))?;
+        let membership = Membership::parse(&membership).map_err(|error| malformed(&groups, error))?;
+        let mounted = Mount::parse_all(&mounted).map_err(|error| malformed(&mounts, error))?;
         let place = versions.iter().find_map(|version| CgroupPath::find(&membership, &mounted, *version));
         Ok(place.map(|place| Self { place }))
     }
@@ -173,7 +173,7 @@ impl Cgroup {
             for name in names {
                 let file = path(directory).join(name);
                 let Some(text) = optional(&file)? else { continue };
-                let bytes = parse_limit_of(name, &text).map_err(|source| malformed(&file, source))?;
+                let bytes = parse_limit_of(name, &text).map_err(|error| malformed(&file, error))?;
                 if bytes < least.bytes {
                     least = Limit { bytes, file: Some(file) };
                 }
@@ -212,9 +212,9 @@ impl Cgroup {
         };
         let file = directory.join(name);
         let Some(text) = optional(&file)? else { return Ok(None) };
-        let charged = number(name, text.trim_ascii()).map_err(|source| malformed(&file, source))?;
+        let charged = number(name, text.trim_ascii()).map_err(|error| malformed(&file, error))?;
         let file = directory.join("memory.stat");
-        let stat = optional(&file)?.map(|text| Stat::parse(&text).map_err(|source| malformed(&file, source)));
+        let stat = optional(&file)?.map(|text| Stat::parse(&text).map_err(|error| malformed(&file, error)));
         let droppable = stat.transpose()?.unwrap_or_default().droppable();
         Ok(Some(ByteSize::new(charged).saturating_sub(droppable)))
     }
@@ -227,7 +227,7 @@ impl Cgroup {
     /// [`CgroupError`], which names the unreadable or malformed file.
     pub fn events(&self) -> Result<Option<Events>, CgroupError> {
         let file = self.directory().join("memory.events");
-        optional(&file)?.map(|text| Events::parse(&text).map_err(|source| malformed(&file, source))).transpose()
+        optional(&file)?.map(|text| Events::parse(&text).map_err(|error| malformed(&file, error))).transpose()
     }
 
     /// Returns the path of the group's PSI file. Only v2 has one; the file may be missing.
@@ -249,10 +249,10 @@ fn optional(file: &Path) -> Result<Option<String>, CgroupError> {
         // module for names that are not UTF-8.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).to_string())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(CgroupError::Read { file: file.into(), source }),
+        Err(error) => Err(CgroupError::Read { file: file.into(), error }),
     }
 }
 
-fn malformed(file: &Path, source: TextError) -> CgroupError {
-    CgroupError::Malformed { file: file.into(), source }
+fn malformed(file: &Path, error: TextError) -> CgroupError {
+    CgroupError::Malformed { file: file.into(), error }
 }

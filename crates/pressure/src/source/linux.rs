@@ -119,7 +119,7 @@ impl OpenSource {
             return Err(SourceError::Trigger {
                 file,
                 trigger: psi.trigger,
-                source: errno.into(),
+                error: errno.into(),
                 advice: trigger_advice(psi, errno),
             });
         }
@@ -129,7 +129,7 @@ impl OpenSource {
     /// Opens the file of `$MEMORY_PRESSURE_WATCH` according to its type (regular file, FIFO,
     /// socket), and writes the bytes of `$MEMORY_PRESSURE_WRITE`.
     fn systemd(file: String, watch: &Watch) -> Result<Self, SourceError> {
-        let kind = fs::metadata(&file).map_err(|source| cannot_open(&file, source))?.file_type();
+        let kind = fs::metadata(&file).map_err(|error| cannot_open(&file, error))?.file_type();
         let (fd, how) = if kind.is_file() {
             // The service manager chose the stall time, in the bytes to write, which are not
             // parsed: any growth counts as new.
@@ -153,8 +153,8 @@ impl OpenSource {
             };
             match written {
                 Ok(n) if n == watch.write.len() => {}
-                Ok(_) => return Err(SourceError::Write { file, source: io::ErrorKind::WriteZero.into() }),
-                Err(errno) => return Err(SourceError::Write { file, source: errno.into() }),
+                Ok(_) => return Err(SourceError::Write { file, error: io::ErrorKind::WriteZero.into() }),
+                Err(errno) => return Err(SourceError::Write { file, error: errno.into() }),
             }
         }
         Ok(Self { file, fd, how })
@@ -215,10 +215,10 @@ fn counters(fd: &OwnedFd, file: &str) -> Result<Events, SourceError> {
     let read = match rustix::io::pread(fd, &mut buffer, 0) {
         Ok(n) => &buffer[..n],
         Err(Errno::NODEV) => return Err(SourceError::Gone { file: file.to_owned() }),
-        Err(errno) => return Err(SourceError::Read { file: file.to_owned(), source: errno.into() }),
+        Err(errno) => return Err(SourceError::Read { file: file.to_owned(), error: errno.into() }),
     };
     Events::parse(&String::from_utf8_lossy(read))
-        .map_err(|source| CgroupError::Malformed { file: file.into(), source }.into())
+        .map_err(|error| CgroupError::Malformed { file: file.into(), error }.into())
 }
 
 /// Reads the available bytes. Returns whether there were others than `echo`, from which the bytes
@@ -232,7 +232,7 @@ fn drain(fd: &OwnedFd, echo: &mut Vec<u8>, file: &str) -> Result<bool, SourceErr
             Ok(n) => &buffer[..n],
             Err(Errno::AGAIN) => break,
             Err(Errno::INTR) => continue,
-            Err(errno) => return Err(SourceError::Read { file: file.to_owned(), source: errno.into() }),
+            Err(errno) => return Err(SourceError::Read { file: file.to_owned(), error: errno.into() }),
         };
         let ours = read.iter().zip(&*echo).take_while(|(read, ours)| read == ours).count();
         if ours == echo.len().min(read.len()) {
@@ -249,7 +249,7 @@ fn drain(fd: &OwnedFd, echo: &mut Vec<u8>, file: &str) -> Result<bool, SourceErr
 
 fn open(file: &str, write: bool) -> Result<OwnedFd, SourceError> {
     let opened = OpenOptions::new().read(true).write(write).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file);
-    opened.map(OwnedFd::from).map_err(|source| cannot_open(file, source))
+    opened.map(OwnedFd::from).map_err(|error| cannot_open(file, error))
 }
 
 /// Connects without blocking. The standard library's `connect` waits if the peer does not accept.
@@ -260,18 +260,18 @@ fn connect(file: &str) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-fn cannot_open(file: &str, source: io::Error) -> SourceError {
-    let advice = match source.kind() {
+fn cannot_open(file: &str, error: io::Error) -> SourceError {
+    let advice = match error.kind() {
         io::ErrorKind::NotFound => "is PSI switched off (kernel argument psi=1), or the path wrong? else leave it out",
         io::ErrorKind::PermissionDenied => {
             "let this process write there (systemd: MemoryPressureWatch=), or leave it out"
         }
-        _ if Errno::from_io_error(&source) == Some(Errno::OPNOTSUPP) => {
+        _ if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
             "switch PSI on (kernel argument psi=1), or leave it out"
         }
         _ => "correct the path, or leave it out",
     };
-    SourceError::Open { file: file.to_owned(), source, advice }
+    SourceError::Open { file: file.to_owned(), error, advice }
 }
 
 fn trigger_advice(psi: &Psi, errno: Errno) -> &'static str {

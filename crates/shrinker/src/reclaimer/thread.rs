@@ -148,7 +148,7 @@ impl Reclaimer {
             let thread = thread::Builder::new()
                 .name(format!("lowwater/{n}"))
                 .spawn(main)
-                .map_err(|source| StartError::Thread { node, source })?;
+                .map_err(|error| StartError::Thread { node, error })?;
             reclaimer.nodes.push((shared, Some(thread)));
         }
         let wakes = reclaimer.nodes.iter().map(|(shared, _)| Arc::clone(shared)).collect();
