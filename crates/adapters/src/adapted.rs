@@ -131,7 +131,17 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
 /// The drop of this handle waits until no callback is in the cache, and uncharges its bytes. Inside
 /// a callback (a [`CallbackScope`](lowwater::shrinker::CallbackScope)) it does not wait: the last
 /// thread to leave the cache uncharges them. The group stays: [`Runtime::end_group`] ends it.
-pub struct Adapted<C: Evict> {
+///
+/// The type has no bounds, so a type that holds one needs none: only its methods do.
+///
+/// ```
+/// use lowwater_adapters::Adapted;
+///
+/// struct Wrapper<C> {
+///     cache: Adapted<C>,
+/// }
+/// ```
+pub struct Adapted<C> {
     /// Dropped before `member`, as the first field: outside of callbacks, no callback is in the
     /// cache any more then.
     registration: Registration,
