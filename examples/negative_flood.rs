@@ -39,7 +39,7 @@ const BUCKETS_MAX: u64 = 1 << 34;
 #[derive(Parser)]
 struct Args {
     /// Buckets as Linux has them on a machine of this memory: 256G, 3T, 4G, 512M ...
-    #[arg(long, default_value = "4G", value_parser = parse_bytes)]
+    #[arg(long, default_value = "4G")]
     memory: ByteSize,
     /// Buckets, instead.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=BUCKETS_MAX))]
@@ -299,23 +299,4 @@ fn plot(file: &Path, policy: &str, curve: Vec<(f64, f64)>) -> Result<(), Box<dyn
         curves: vec![Curve { name: policy.to_owned(), points: curve }],
     }
     .draw(file)
-}
-
-fn parse_bytes(text: &str) -> Result<ByteSize, String> {
-    let (digits, shift) = match text.to_ascii_uppercase().strip_suffix(['M', 'G', 'T']) {
-        Some(digits) => (
-            digits.to_owned(),
-            match text.as_bytes().last() {
-                Some(b'M' | b'm') => 20,
-                Some(b'G' | b'g') => 30,
-                _ => 40,
-            },
-        ),
-        None => (text.to_owned(), 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not an amount of memory: 512M, 4G, 3T"))?;
-    number
-        .checked_mul(1 << shift)
-        .map(ByteSize::new)
-        .ok_or_else(|| format!("`{text}` is more than can be counted in bytes"))
 }
