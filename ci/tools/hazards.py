@@ -41,7 +41,8 @@ def public_types():
     types, crate = {}, None
     for line in (root / "ci/API.txt").read_text().splitlines():
         if line.startswith("# "):
-            crate = types.setdefault(line[2:].strip(), set())
+            # "# CRATE", or for the items that features add "# CRATE, further items ...".
+            crate = types.setdefault(line[2:].split(",")[0].strip(), set())
         elif found := ITEM.match(line):
             crate.add(found.group(1).rstrip(":").rsplit("::", 1)[-1])
     return types
