@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Draws the plots of all examples, at small sizes, and checks them and those of docs/plots: labels
-# are there and inside the picture, and cover no bar, no curve and no other label
-# (ci/tools/plots.py). Each plot is rendered as a bitmap.
+# are there and inside the picture, and cover no bar, no curve and no other label, and no axis
+# continues beyond its curves (ci/tools/plots.py). Each plot is rendered as a bitmap.
 #
 # ci/plots.sh [FOLDER]: leaves the plots and the bitmaps there, for inspection.
 set -euo pipefail
@@ -40,10 +40,48 @@ check "$folder/deferred-tail.svg" windup proportional fair "latency, us" "calls 
 draw negative-flood negative_flood --buckets 65536 --seconds 2
 check "$folder/negative-flood.svg" seconds negatives "Negatives that stay cached*"
 
-plots=0
-for plot in docs/plots/*.svg; do
-    check "$plot"
-    plots=$((plots + 1))
+# A made-up plot, whose curve reaches 60 % of its chart's width, and 90 %.
+made="$(mktemp -d)"
+trap 'rm -rf "$made"; [ $# -gt 0 ] || rm -rf "$folder"' EXIT
+for end in 60 90; do
+    printf '<svg width="120" height="120"><text x="5" y="115">x</text><line x1="0" y1="0" x2="100" y2="100"/>%s</svg>' \
+        "<polyline points=\"0,100 30,50 $end,0\"/>" >"$made/$end.svg"
 done
+python3 ci/tools/plots.py "$made/90.svg" x || failed=1
+if python3 ci/tools/plots.py "$made/60.svg" x 2>/dev/null; then
+    echo "an axis beyond its curve is not reported"
+    failed=1
+fi
+
+plots=0
+# docs NAME LABEL...: a plot of docs/plots.
+docs() {
+    check "docs/plots/$1.svg" "${@:2}"
+    plots=$((plots + 1))
+}
+caches=(lowwater moka mini-moka quick_cache foyer lru scc)
+threads=("Mops, threads: 1" "Mops, threads: 2" "Mops, threads: 4")
+latencies=("p99.9 us" "max unpreempted us")
+tenants=("all but the scan" quiet "lowwater, a group each" "lowwater, a group each, at the limit")
+tenants+=("${caches[@]/%/, shared}" "moka, fixed split" "mini-moka, fixed split" "quick_cache, fixed split")
+tenants+=("foyer, fixed split" "lru, fixed split" "scc, fixed split")
+docs throughput-zipf "${caches[@]}" "${threads[@]}"
+docs throughput-hits "${caches[@]}" dashmap papaya "${threads[@]}"
+docs throughput-95-5 "${caches[@]}" dashmap papaya "${threads[@]}"
+docs latency-insert-1 "${caches[@]}" "${latencies[@]}"
+docs latency-insert-2 "${caches[@]}" "${latencies[@]}"
+docs latency-zipf-2 "${caches[@]}" "${latencies[@]}"
+docs memory-entries "${caches[@]}" dashmap papaya "bytes an entry"
+docs memory-empty "${caches[@]}" empty "its first entry adds"
+docs memory-tenants lowwater "its first entry adds"
+docs stalls "lowwater: *" "moka: *" "mini-moka: *" "quick_cache: *" "foyer: *" "lru: *" "dashmap: *" "${latencies[@]}"
+docs tenants "${tenants[@]}"
+docs tenants-scan "${tenants[@]}"
+docs hit-ratio-mean "${caches[@]}" "ref: S3-FIFO" "ref: ARC" "ref: optimum" mean
+docs readme-scan "lowwater, a group each" "foyer, shared" "quick_cache, shared" "moka, shared" "lru, shared" "no scan" "one tenant scans"
+docs readme-shrink "lowwater, set_budget" "mini-moka, *" "moka, *" "quick_cache, *" "foyer, resize" "lru with a lock, resize" \
+    "99.9th percentile" "longest without preemption"
+files=(docs/plots/*.svg)
+[ "$plots" -eq ${#files[@]} ] || { echo "ci/plots.sh has labels of $plots plots, and docs/plots has ${#files[@]}"; failed=1; }
 [ "$failed" -eq 0 ] || exit 1
 echo "5 plots of examples and $plots of docs have their labels"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks SVG plots: the expected labels are there, every text is inside the picture, and no text
-overlaps another text, a bar or a curve.
+"""Checks SVG plots: the expected labels are there, every text is inside the picture, no text
+overlaps another text, a bar or a curve, and the axes of curves end where the curves end.
 
 plots.py FILE [LABEL...]: a label is the whole text of an element, or its begin if it ends with `*`.
 
@@ -14,6 +14,9 @@ import xml.etree.ElementTree as tree
 # a line without the space between lines.
 CHARACTER, LINE = 0.55, 0.72
 ANCHORS = {"start": 0.0, "middle": 0.5, "end": 1.0}
+# The part of a chart's width, and of its height, that the longest and the highest curve reach at
+# least. The height's is lower: a logarithmic axis has at least one decade.
+REACHED_ACROSS, REACHED_UP = 0.9, 0.5
 # How the baseline is below the text's `y`, in parts of the font's size.
 BASELINE = re.compile(r"(-?[\d.]+)(?:em|ex)?")
 
@@ -71,10 +74,20 @@ def points(element):
     return [(float(x), float(y)) for x, y in pairs]
 
 
+def beyond_data(curves, grid):
+    """Yields a problem for each axis that continues beyond its data. The grid covers the chart."""
+    (left, right), (top, bottom) = ((min(ends), max(ends)) for ends in zip(*grid))
+    xs, ys = zip(*(point for curve in curves for point in curve))
+    across, up = (max(xs) - left) / (right - left), (bottom - min(ys)) / (bottom - top)
+    for axis, part, least in (("horizontal", across, REACHED_ACROSS), ("vertical", up, REACHED_UP)):
+        if part < least:
+            yield f"the {axis} axis continues beyond its data: the curves reach {part:.0%} of it"
+
+
 def problems(path, labels):
     root = tree.parse(path).getroot()
     width, height = number(root, "width"), number(root, "height")
-    texts, rects, curves = [], [], []
+    texts, rects, curves, grid = [], [], [], []
     for element in root.iter():
         if tag(element) == "text":
             found = box_of_text(element, number(element, "font-size", root.get("font-size", 12)))
@@ -90,8 +103,14 @@ def problems(path, labels):
             found = points(element)
             if len(found) > 2:
                 curves.append(found)
+        elif tag(element) == "line":
+            grid += [(number(element, f"x{end}"), number(element, f"y{end}")) for end in (1, 2)]
     if not texts:
         yield "it has no text"
+    if curves and not grid:
+        yield "it has curves without a grid"
+    elif curves:
+        yield from beyond_data(curves, grid)
     for text, box in texts:
         if box[0] < 0 or box[1] < 0 or box[2] > width or box[3] > height:
             yield f"{text!r} is not inside {width:g} x {height:g}: {[round(n) for n in box]}"
