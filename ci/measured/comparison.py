@@ -33,6 +33,16 @@ LATENCIES = {
 # In the results, and in the tables only where another is better.
 ZIPF_LATENCY = "Zipf 0.99, a tenth of the keys fits, get or get and insert"
 ENTRIES, CACHES, TENANT = "Resident bytes beyond the payload", "Resident bytes of a cache", "Resident bytes of a tenant"
+SHRINK = "2000000 entries are to become a tenth"
+# Of each section, by the begin of its first title: its plots in docs/plots, by their alternative texts.
+PLOTS = {
+    ZIPF: {"zipf": "throughput-zipf", "hits": "throughput-hits", "95-5": "throughput-95-5"},
+    FIRST_LATENCY: {"1 thread": "latency-insert-1", "2 threads": "latency-insert-2", "Zipf": "latency-zipf-2"},
+    ENTRIES: {"entry": "memory-entries", "cache": "memory-empty", "tenant": "memory-tenants"},
+    SHRINK: {"shrink": "stalls"},
+    TENANTS: {"tenants": "tenants", "scan": "tenants-scan"},
+    RATIOS: {"means": "hit-ratio-mean"},
+}
 # Of a trace's distinct keys.
 SIZES = "caches for 0.1, 1, 5 and 10 % of the keys"
 
@@ -94,7 +104,7 @@ def targets(figures):
     empty = at.rows("Resident bytes of a cache")[OURS]
     a_cache = [int(empty[column]) for column in ("empty", "its first entry adds")]
     tenant = at.rows("Resident bytes of a tenant")[OURS]
-    shrink = at.rows("2000000 entries are to become a tenth")[f"{OURS}: set_budget"]
+    shrink = at.rows(SHRINK)[f"{OURS}: set_budget"]
     beside = at.rows(f"{TENANTS} one more scans")[f"{OURS}, a group each"]
     rest = [float(shrink["p99.9 us"]), int(shrink["max unpreempted us"]), int(shrink["% of the freed bytes given back"])]
     tenants = [float(tenant["a cache beside them adds, each"]), int(tenant["its first entry adds"])]
@@ -225,12 +235,14 @@ def section(found, figures):
         beside = next(other for other in figures["tables"] if other["title"].startswith(TENANTS) and other is not found)
         title, lines = f"{TENANTS} one more scans, with half of all requests", tenants(found, beside)
     elif title.startswith(FIRST_LATENCY):
-        title, lines = "p50, p99, p99.9 and the longest that was not preempted, us; 1000000 entries", latencies(figures)
+        title, lines = "p50, p99, p99.9, longest unpreempted, us; 1000000 entries", latencies(figures)
     elif title.startswith(ENTRIES):
-        title, lines = f"{title}, and those of a cache, the mean of 1000", memory(figures)
+        title, lines = f"{title}, and of a cache, mean of 1000", memory(figures)
     else:
         lines = table(*without(found, "reads", "max us", "p50 us", "left", "the call ms", "MB before", "MB after"))
-    return ["", f"#### {title}", "", *lines]
+    plots = next((plots for begin, plots in PLOTS.items() if found["title"].startswith(begin)), {})
+    pictures = " ".join(f"![{text}](plots/{name}.svg)" for text, name in plots.items())
+    return ["", f"#### {title}", "", *lines, *(["", pictures] if plots else [])]
 
 
 def render(figures):
