@@ -28,10 +28,10 @@ use std::collections::HashSet;
 pub enum RecordedOp {
     /// A path was looked up; the flag is whether it existed.
     Lookup(Box<[u8]>, bool),
-    /// A path was created, unless it existed.
-    Create(Box<[u8]>),
-    /// A path was removed.
-    Unlink(Box<[u8]>),
+    /// A path was created, unless the flag says that it existed.
+    Create(Box<[u8]>, bool),
+    /// A path was removed, if the flag says that it existed.
+    Unlink(Box<[u8]>, bool),
     /// A path was moved.
     Rename(Box<[u8]>, Box<[u8]>),
 }
@@ -68,8 +68,8 @@ fn parse_line(line: &[u8]) -> Option<RecordedOp> {
     };
     match op {
         b"l" => Some(RecordedOp::Lookup(path, existed?)),
-        b"c" => existed.map(|_| RecordedOp::Create(path)),
-        b"u" => existed.map(|_| RecordedOp::Unlink(path)),
+        b"c" => Some(RecordedOp::Create(path, existed?)),
+        b"u" => Some(RecordedOp::Unlink(path, existed?)),
         b"m" => Some(RecordedOp::Rename(path, unescape(last)?)),
         _ => None,
     }
@@ -110,8 +110,8 @@ pub struct ReplayCounts {
 }
 
 /// Returns a backend that holds each path that existed at its first mention in the recording (a
-/// removed or moved one counts as existing), and the directories above each path that the recording
-/// found, created, removed or moved.
+/// moved one counts as existing), and the directories above each path that the recording found,
+/// created, removed or moved.
 pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let memory = Memory::new();
     let mut made: HashSet<&[u8]> = HashSet::new();
@@ -119,9 +119,10 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let mut files: Vec<&[u8]> = Vec::new();
     for op in ops {
         let (path, existed) = match op {
-            RecordedOp::Lookup(path, existed) => (path, *existed),
-            RecordedOp::Unlink(path) | RecordedOp::Rename(path, _) => (path, true),
-            RecordedOp::Create(path) => (path, false),
+            RecordedOp::Lookup(path, existed)
+            | RecordedOp::Create(path, existed)
+            | RecordedOp::Unlink(path, existed) => (path, *existed),
+            RecordedOp::Rename(path, _) => (path, true),
         };
         if let RecordedOp::Rename(_, to) = op {
             made.insert(to);
@@ -166,10 +167,10 @@ pub fn run(ops: &[RecordedOp], mount: &Mount, backend: &Memory) -> Result<Replay
                     tally.negative_hits += u64::from(backend.lookups() == before);
                 }
             }
-            RecordedOp::Create(path) => {
+            RecordedOp::Create(path, _) => {
                 skip_failed(mount.create(path).map(drop))?;
             }
-            RecordedOp::Unlink(path) => {
+            RecordedOp::Unlink(path, _) => {
                 skip_failed(mount.unlink(path))?;
             }
             RecordedOp::Rename(from, to) => {
@@ -220,29 +221,36 @@ mod tests {
         let tally = run(&ops, &stage.0, &memory).unwrap();
         assert_eq!((tally.lookups, tally.missing), (5, 3), "a.h and b were there");
         assert_eq!(tally.negative_hits, 2, "no.h the second time, and b, which was removed");
-        // no.h, and the removed names: b, and `never`, which `backend_for` has created.
+        // no.h; b, which was removed; and `never`, which did not exist.
         assert_eq!((tally.negatives, tally.negatives_max), (3, 3));
         assert_eq!(tally.positives, 5, "the root, /usr, include, a.h and /tmp");
     }
 
     #[test]
     fn backend_for_contains_the_preexisting_paths_only() {
-        let ops =
-            parse(b"c\t/made/here\t0\nl\t/made/here\t1\nl\t/was/dir\t1\nl\t/was/dir/x\t1\nl\t/not/there\t0\n").unwrap();
+        let text = b"c\t/made/here\t0\nl\t/made/here\t1\nl\t/was/dir\t1\nl\t/was/dir/x\t1\nl\t/not/there\t0\n\
+            c\t/made/before\t1\nu\t/made/gone\t1\nu\t/made/never\t0\nl\t/made/never\t1\n";
+        let ops = parse(text).unwrap();
         let stage = mounted(&Arc::new(backend_for(&ops).unwrap()));
         let is = |path: &[u8]| stage.0.lookup(path).unwrap().map(|entry| entry.kind());
         assert_eq!(is(b"/made"), Some(Kind::Directory), "where something is made, a directory is");
         assert_eq!(is(b"/made/here"), None, "the recording makes it");
         assert_eq!((is(b"/was/dir"), is(b"/was/dir/x")), (Some(Kind::Directory), Some(Kind::File)));
         assert_eq!(is(b"/not"), None);
+        assert_eq!(
+            (is(b"/made/before"), is(b"/made/gone")),
+            (Some(Kind::File), Some(Kind::File)),
+            "before the recording"
+        );
+        assert_eq!(is(b"/made/never"), None, "it did not exist when it was to be removed first");
     }
 
     #[test]
     fn valid_lines_are_parsed_and_invalid_ones_numbered() {
         let ops = parse(b"l\t/a\t1\nc\t/b\\tc\t0\nu\t/a\\n\\\\\t1\nm\t/a\t/b\n").unwrap();
         assert_eq!(ops[0], RecordedOp::Lookup(b"/a"[..].into(), true));
-        assert_eq!(ops[1], RecordedOp::Create(b"/b\tc"[..].into()));
-        assert_eq!(ops[2], RecordedOp::Unlink(b"/a\n\\"[..].into()));
+        assert_eq!(ops[1], RecordedOp::Create(b"/b\tc"[..].into(), false));
+        assert_eq!(ops[2], RecordedOp::Unlink(b"/a\n\\"[..].into(), true));
         assert_eq!(ops[3], RecordedOp::Rename(b"/a"[..].into(), b"/b"[..].into()));
         for bad in
             [&b"l\t/a\t1\nl\ta\t1"[..], b"\nl\t/a", b"\nx\t/a\t1", b"\nl\t/a\t2", b"\nl\t/a\\x\t1", b"\nl\t/a\t1\t"]
