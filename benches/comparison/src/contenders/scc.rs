@@ -23,9 +23,9 @@ impl Contender for Scc {
         self.0.get_sync(&key).map(|entry| *entry.get())
     }
 
-    // `put_sync` does not replace the value of an existing key.
+    // `put_sync` would not replace the value of an existing key, as all others do.
     fn insert(&self, key: u64, value: u64) {
-        let _there = self.0.put_sync(key, value);
+        self.0.entry_sync(key).put_entry(value);
     }
 
     fn len(&self) -> usize {
