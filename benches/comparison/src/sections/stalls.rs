@@ -19,8 +19,8 @@ use crate::threads::{bind, processors};
 const ENTRIES: usize = 2_000_000;
 /// The divisor of the entries that are to be left.
 const PART: usize = 10;
-/// Entries above the target at which the shrink counts as done.
-const SLACK: usize = ENTRIES / 100;
+/// The divisor of the entries that may be left above the target when the shrink counts as done.
+const SLACK_PART: usize = 100;
 /// The longest wait for a shrink that continues in the background.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// The time of reads before the shrink, so that the processor's caches are warm.
@@ -106,7 +106,7 @@ fn shrink<P: Contender>(entries: usize) -> Figures {
         let begin = Instant::now();
         cache.shrink(left);
         let call = begin.elapsed();
-        while cache.len() > left + SLACK && begin.elapsed() < WAIT_MAX {
+        while cache.len() > left + entries / SLACK_PART && begin.elapsed() < WAIT_MAX {
             std::thread::sleep(Duration::from_millis(1));
         }
         let done = begin.elapsed();
