@@ -5,8 +5,10 @@
 //! | `registration, threads` | threads that register shrinkers of one registry at once |
 //! | `registration, shrinkers` | shrinkers that are registered already |
 //! | `registration, groups` | groups of the tree |
+//! | `registration, nodes` | nodes of the registry |
 //!
-//! The time is that of one life on one thread. It should not grow with the shrinkers and groups.
+//! The time is that of one life on one thread. It should not grow with the shrinkers, groups and
+//! nodes.
 //!
 //! A change must ensure that each life ends before the next begins on its thread. `ci/bench.sh`
 //! repeats the curves' names.
@@ -20,6 +22,7 @@ use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput
 use lowwater::{Count, MemcgTree, Registration, Registry, Scan, ShrinkControl, Shrinker};
 
 const COUNTS: [usize; 4] = [10, 100, 1_000, 10_000];
+const NODES: [usize; 4] = [1, 2, 4, 8];
 
 /// A shrinker that is always empty.
 struct Empty;
@@ -80,6 +83,14 @@ fn against_others(criterion: &mut Criterion) {
         let groups: Vec<_> = (0..count).map(|n| tree.root().create(&n.to_string()).expect("a new name")).collect();
         rows.bench_function(BenchmarkId::new("lowwater", count), |b| b.iter(|| live(&registry, &shrinker)));
         drop(groups);
+    }
+    rows.finish();
+    let mut rows = criterion.benchmark_group("registration, nodes");
+    rows.plot_config(scale());
+    for count in NODES {
+        let tree = MemcgTree::default();
+        let registry = Registry::new(&tree, count);
+        rows.bench_function(BenchmarkId::new("lowwater", count), |b| b.iter(|| live(&registry, &shrinker)));
     }
 }
 
