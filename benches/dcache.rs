@@ -1,5 +1,5 @@
-//! The cost of lookups that the dentry cache answers, against threads and against cached names; and
-//! of a watch, against the negatives of its directory.
+//! The cost of lookups that the dentry cache answers, against threads, cached names, groups and
+//! nodes; and of a watch, against the negatives of its directory.
 //!
 //! | row | operation |
 //! |---|---|
@@ -7,32 +7,47 @@
 //! | `stat` | as `lookup`, without a reference |
 //! | `stat, missing` | 64 cached names that do not exist |
 //! | `stat, own names` | each thread has names of its own |
+//! | `first lookup` | a missing name that is not cached; its negative is in the next group, or on the next node |
 //! | `control` | a loop on registers, without shared data: growth with the threads comes from the machine, not from the cache |
 //!
 //! Times against threads are processor time, which other load distorts less; the others are
 //! wall-clock time.
 //!
+//! A lookup of a cached name uses neither a group nor a node: both are chosen when the dentry is
+//! allocated. So the curves of `lookup` against groups and nodes should be flat: the same 1,000
+//! names belong to all groups or nodes in turn. `first lookup` has the default policy, which bounds
+//! the negatives of each group.
+//!
 //! A change must ensure that only hits are measured: names are cached before the clock starts,
-//! except the missing ones, which the first iterations cache. `ci/bench.sh` repeats the names of
-//! the benchmark groups.
+//! except the missing ones, which the first iterations cache, and those of `first lookup`.
+//! `ci/bench.sh` repeats the names of the benchmark groups.
 
 mod common;
 mod settings;
 mod threads;
 
 use std::hint::black_box;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::cpu::ns_each;
 use common::Fixture;
-use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput};
-use lowwater_dcache_model::negative::Unbounded;
+use criterion::measurement::WallTime;
+use criterion::{AxisScale, BenchmarkGroup, BenchmarkId, Criterion, PlotConfiguration, Throughput};
+use lowwater::topology::Fixed;
+use lowwater::{Memcg, NodeId};
+use lowwater_dcache_model::negative::{Probation, Unbounded};
 use lowwater_dcache_model::Kind;
 
 /// Names of each set.
 const NAMES: usize = 64;
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
+const GROUPS: [usize; 4] = [1, 10, 100, 1_000];
+const NODES: [usize; 4] = [1, 2, 4, 8];
+/// Names of the curves against groups and nodes.
+const SPREAD_NAMES: usize = 1_000;
 const NEGATIVES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
 fn cached(fixture: &Fixture, paths: &[Vec<u8>]) {
@@ -108,6 +123,62 @@ fn against_names(criterion: &mut Criterion) {
     }
 }
 
+/// Measures lookups that `place` puts into one of `count` groups or nodes, by their numbers.
+fn in_places<'f>(
+    rows: &mut BenchmarkGroup<'_, WallTime>,
+    count: usize,
+    fixture: &'f Fixture,
+    place: impl Fn(usize) -> &'f Memcg,
+) {
+    let lookup = |path: &[u8], n| drop(black_box(fixture.mount.lookup_for(path, place(n))));
+    let paths: Vec<_> = (0..SPREAD_NAMES).map(|n| format!("/usr/include/{}/{n}.h", n % 4).into_bytes()).collect();
+    for path in &paths {
+        fixture.memory.create_path(path, Kind::File).expect("the path is valid");
+    }
+    paths.iter().enumerate().for_each(|(n, path)| lookup(path, n));
+    cached(fixture, &paths);
+    let mut n = 0;
+    rows.bench_function(BenchmarkId::new("lookup", count), |b| {
+        b.iter(|| {
+            n += 1;
+            lookup(pick(&paths, n as u64, 0), n);
+        });
+    });
+    let mut path = Vec::new();
+    rows.bench_function(BenchmarkId::new("first lookup", count), |b| {
+        b.iter(|| {
+            n += 1;
+            path.clear();
+            write!(path, "/usr/include/0/missing-{n}").expect("a vector grows");
+            lookup(&path, n);
+        });
+    });
+}
+
+fn against_groups(criterion: &mut Criterion) {
+    let mut rows = criterion.benchmark_group("dcache, groups");
+    rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
+    for count in GROUPS {
+        let fixture = Fixture::new(1 << 18, Box::new(Probation::default()));
+        let root = fixture.tree.root();
+        let groups: Vec<_> = (0..count).map(|n| root.create(&n.to_string()).expect("a new name")).collect();
+        in_places(&mut rows, count, &fixture, |n| &groups[n % count]);
+    }
+}
+
+fn against_nodes(criterion: &mut Criterion) {
+    let mut rows = criterion.benchmark_group("dcache, nodes");
+    rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
+    for count in NODES {
+        let topology = Arc::new(Fixed::new(count));
+        let fixture = Fixture::on_nodes(1 << 18, Box::new(Probation::default()), &topology);
+        in_places(&mut rows, count, &fixture, |n| {
+            topology.set_current(NodeId::new((n % count) as u16));
+            fixture.mount.group()
+        });
+    }
+}
+
 fn watch(criterion: &mut Criterion) {
     let mut rows = criterion.benchmark_group("dcache, negatives in a watched directory");
     rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
@@ -128,6 +199,8 @@ fn main() {
     let mut criterion = settings::criterion(10);
     against_threads(&mut criterion);
     against_names(&mut criterion);
+    against_groups(&mut criterion);
+    against_nodes(&mut criterion);
     watch(&mut criterion);
     criterion.final_summary();
 }

@@ -10,6 +10,7 @@
 
 pub mod cpu;
 
+use lowwater::topology::{Fixed, Topology};
 use lowwater::{ByteSize, MemcgTree, Registry};
 use lowwater_dcache_model::backend::Memory;
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
@@ -23,29 +24,35 @@ pub struct Fixture {
     pub dcache: Dcache,
     pub registry: Registry,
     pub memory: Arc<Memory>,
-    _tree: MemcgTree,
+    pub tree: MemcgTree,
 }
 
 impl Fixture {
     pub fn new(buckets: usize, policy: Box<dyn NegativePolicy>) -> Self {
-        Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy), None)
+        Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy), 1, None)
+    }
+
+    /// Returns a cache whose dentries are on the current node of `topology`.
+    pub fn on_nodes(buckets: usize, policy: Box<dyn NegativePolicy>, topology: &Arc<Fixed>) -> Self {
+        let builder = Dcache::builder().buckets(buckets).boxed_policy(policy);
+        Self::build(builder.topology(Arc::clone(topology) as _), topology.nodes(), None)
     }
 
     /// Returns a cache that charges names to the root memcg, whose `max` is `room`.
     pub fn charged(buckets: usize, policy: Box<dyn NegativePolicy>, room: ByteSize) -> Self {
-        Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy).charge(true), Some(room))
+        Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy).charge(true), 1, Some(room))
     }
 
-    fn build(builder: Builder, room: Option<ByteSize>) -> Self {
+    fn build(builder: Builder, nodes: usize, room: Option<ByteSize>) -> Self {
         let tree = MemcgTree::default();
         if let Some(room) = room {
             tree.root().set_max(room);
         }
-        let registry = Registry::new(&tree, 1);
+        let registry = Registry::new(&tree, nodes);
         let dcache = builder.build();
         let memory = Arc::new(Memory::new());
         let mount = dcache.mount(memory.clone(), &registry, tree.root()).expect("a tree in memory has a root");
-        Self { mount, dcache, registry, memory, _tree: tree }
+        Self { mount, dcache, registry, memory, tree }
     }
 }
 
