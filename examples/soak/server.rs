@@ -23,11 +23,14 @@ const WARM_UP: u64 = 300_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Served {
-    child: Child,
+    server: Server,
     port: u16,
     /// The connection over which `check` reads the statistics.
     control: Mutex<Client>,
 }
+
+/// The process, which is killed at the end in every case; it may have ended already.
+struct Server(Child);
 
 struct Client {
     stream: TcpStream,
@@ -38,17 +41,16 @@ impl Served {
     pub fn start(path: &Path) -> Result<Self, String> {
         let mut command = Command::new(path);
         command.args(["-p", "0", "-t", "2", "-m", &MEGABYTES.to_string()]).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|why| format!("{}: {why}", path.display()))?;
+        let mut server = Server(command.spawn().map_err(|why| format!("{}: {why}", path.display()))?);
         let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("the output is piped"));
+        let mut out = BufReader::new(server.0.stdout.take().expect("the output is piped"));
         let _ = out.read_line(&mut line);
         let port = line.trim().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let Some(port) = port else {
-            let _ = child.kill();
             return Err(format!("{} does not say where it listens, but {line:?}", path.display()));
         };
         let control = Client::connect(port)?;
-        let served = Self { child, port, control: Mutex::new(control) };
+        let served = Self { server, port, control: Mutex::new(control) };
         served.warm_up()?;
         Ok(served)
     }
@@ -66,7 +68,7 @@ impl Served {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.server.0.id()
     }
 
     /// Returns the steps of a client: sets, gets and deletes of 8 tenants' keys, and changes of the
@@ -105,11 +107,11 @@ impl Served {
 
     /// Sends SIGTERM: the server must exit with 0 within [`PATIENCE`].
     pub fn stop(mut self) -> Result<(), String> {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let told = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
         told.map_err(|why| format!("kill: {why}"))?;
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().map_err(|why| why.to_string())? {
+            if let Some(status) = self.server.0.try_wait().map_err(|why| why.to_string())? {
                 return if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) };
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -118,11 +120,10 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for Server {
     fn drop(&mut self) {
-        // The process is killed in every case; it may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
