@@ -1,5 +1,5 @@
 //! The cost of a get and an insert of the keyed cache, compared with a concurrent map without
-//! bookkeeping or eviction, against the number of threads, of entries, and of tenants.
+//! bookkeeping or eviction, against the number of threads, of entries, of nodes, and of tenants.
 //!
 //! | row | operation |
 //! |---|---|
@@ -8,10 +8,14 @@
 //! | `get, miss` | a key that is not in the cache |
 //! | `insert, replace` | a value replaces another of its size |
 //! | `insert, evict` | a new key when the budget is used up: each insert evicts, or uses memory that the reclaimer has freed |
-//! | `mixed` | 19 hits, then a replacement |
+//! | `mixed` | 19 hits, then a replacement; in `tenants`, whose cache is full, some gets miss |
 //! | `DashMap ..` | the same on a map: the difference is the cost of a budget, an eviction order and tenants |
 //!
-//! The time is that of one operation on one thread, while the other threads do the same.
+//! The time is that of one operation on one thread, while the other threads do the same. Curves
+//! against entries, nodes and tenants have one thread.
+//!
+//! In `nodes` each operation runs on another node than the last one. A get uses neither the node
+//! nor the tenant: its curves against both show how entries lie in memory.
 //!
 //! A change must ensure that map and cache get the same keys in the same order. `ci/bench.sh`
 //! repeats the names of the benchmark groups.
@@ -25,7 +29,9 @@ use std::time::Instant;
 
 use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput};
 use dashmap::DashMap;
-use lowwater::{ByteSize, Cache, Runtime};
+use lowwater::runtime::RuntimeBuilder;
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, NodeId, Runtime};
 
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: u64 = 100;
@@ -33,6 +39,8 @@ const VALUE_BYTES: u64 = 100;
 const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// One operation in this many of `mixed` is an insert.
 const INSERT_ONE_IN: u64 = 20;
+/// Nodes of the curves against the nodes.
+const NODES: [u16; 4] = [1, 2, 4, 8];
 /// Groups of the curves against the tenants.
 const TENANTS: [usize; 4] = [1, 10, 100, 1_000];
 
@@ -56,8 +64,12 @@ fn map(keys: u64) -> DashMap<u64, Value> {
 
 /// Returns a cache with room for `entries`. The 16 bytes are the two counts of an `Arc`.
 fn empty_cache(entries: u64) -> Cache<u64, Value> {
+    cache_of(Runtime::builder(), entries)
+}
+
+fn cache_of(runtime: RuntimeBuilder, entries: u64) -> Cache<u64, Value> {
     let entry = Cache::<u64, Value>::ENTRY_BYTES.get() + VALUE_BYTES + 16;
-    let runtime = Runtime::builder().budget(ByteSize::new(entries * entry)).build().expect("a budget that is not 0");
+    let runtime = runtime.budget(ByteSize::new(entries * entry)).build().expect("a budget that is not 0");
     let builder = Cache::builder(&runtime).weigher(|_, value: &Value| ByteSize::new(value.len() as u64 + 16));
     builder.build().expect("a shrinker id is free")
 }
@@ -75,6 +87,11 @@ fn random(thread: usize) -> impl Iterator<Item = u64> {
         state ^= state << 17;
         state
     })
+}
+
+/// Returns whether the `n`-th operation of `mixed` is an insert.
+fn is_insert(n: u64) -> bool {
+    n % INSERT_ONE_IN == INSERT_ONE_IN - 1
 }
 
 /// Measures the rows about `get`, of the cache and of the map.
@@ -153,7 +170,7 @@ fn mixed(criterion: &mut Criterion) {
                 b.iter_custom(|iters| {
                     threads::timed(threads, |thread| {
                         for (n, key) in (0..iters).zip(keys(thread)) {
-                            if n % INSERT_ONE_IN == INSERT_ONE_IN - 1 {
+                            if is_insert(n) {
                                 insert(key);
                             } else {
                                 get(key);
@@ -177,7 +194,7 @@ fn sizes(criterion: &mut Criterion) {
     for size in SIZES {
         let (cache, full, map) = (cache(size), empty_cache(size), map(size));
         (0..size).for_each(|key| drop(full.insert(key, value())));
-        let mut fresh = size;
+        let (mut fresh, mut operations) = (size, 0);
         let spread = || random(0).map(|number| number % size);
         let mut row = |name: &str, work: &mut dyn FnMut(u64)| {
             rows.bench_function(BenchmarkId::new(name, size), |b| {
@@ -194,8 +211,58 @@ fn sizes(criterion: &mut Criterion) {
             fresh += 1;
             drop(full.insert(fresh, value()));
         });
+        row("mixed", &mut |key| {
+            operations += 1;
+            if is_insert(operations) {
+                drop(cache.insert(key, value()));
+            } else {
+                drop(black_box(cache.get(&key)));
+            }
+        });
         row("DashMap, get", &mut |key| drop(black_box(map.get(&key).map(|value| Arc::clone(&value)))));
         row("DashMap, replace", &mut |key| drop(map.insert(key, value())));
+    }
+}
+
+/// Measures one thread's operations against the number of nodes, on each of which the operations
+/// run in turn.
+fn nodes(criterion: &mut Criterion) {
+    let mut rows = criterion.benchmark_group("nodes");
+    rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
+    for count in NODES {
+        let topology = Arc::new(Fixed::new(count.into()));
+        let node_of = |n: u64| topology.set_current(NodeId::new((n % u64::from(count)) as u16));
+        let on_nodes = |entries| cache_of(Runtime::builder().topology(Arc::clone(&topology) as _), entries);
+        let (cache, full) = (on_nodes(2 * KEYS), on_nodes(KEYS));
+        for key in 0..KEYS {
+            node_of(key);
+            drop(cache.insert(key, value()));
+            drop(full.insert(key, value()));
+        }
+        let mut row = |name: &str, work: &mut dyn FnMut(u64, u64)| {
+            let mut operations = 0;
+            rows.bench_function(BenchmarkId::new(name, count), |b| {
+                b.iter_custom(|iters| {
+                    let begin = Instant::now();
+                    for key in keys(0).take(iters as usize) {
+                        operations += 1;
+                        node_of(operations);
+                        work(operations, key);
+                    }
+                    begin.elapsed()
+                });
+            });
+        };
+        row("get", &mut |_, key| drop(black_box(cache.get(&key))));
+        row("replace", &mut |_, key| drop(cache.insert(key, value())));
+        row("evict", &mut |n, _| drop(full.insert(KEYS + n, value())));
+        row("mixed", &mut |n, key| {
+            if is_insert(n) {
+                drop(cache.insert(key, value()));
+            } else {
+                drop(black_box(cache.get(&key)));
+            }
+        });
     }
 }
 
@@ -222,12 +289,25 @@ fn tenants(criterion: &mut Criterion) {
         });
         // The newest entries are there: each was inserted once, so the oldest have left.
         let mut reads = random(0).map(|number| fresh - 1 - number % (KEYS / 10));
+        let mut next = || reads.next().expect("the iterator does not end");
         let before = cache.stats();
         rows.bench_function(BenchmarkId::new("get", count), |b| {
-            b.iter(|| black_box(cache.get(&reads.next().expect("the iterator does not end"))));
+            b.iter(|| black_box(cache.get(&next())));
         });
         let (hits, misses) = (cache.stats().hits - before.hits, cache.stats().misses - before.misses);
         assert!(misses <= hits / 100, "{count} tenants: {hits} hits, {misses} misses");
+        let mut operations = 0;
+        rows.bench_function(BenchmarkId::new("mixed", count), |b| {
+            b.iter(|| {
+                operations += 1;
+                let key = next();
+                if is_insert(operations) {
+                    insert(key);
+                } else {
+                    drop(black_box(cache.get(&key)));
+                }
+            });
+        });
     }
 }
 
@@ -237,6 +317,7 @@ fn main() {
     insert(&mut criterion);
     mixed(&mut criterion);
     sizes(&mut criterion);
+    nodes(&mut criterion);
     tenants(&mut criterion);
     criterion.final_summary();
 }

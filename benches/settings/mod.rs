@@ -1,6 +1,6 @@
 //! Settings of criterion, for the benches of this folder that have `mod settings`.
 //!
-//! `cargo bench -- --quick` must take less than 5 minutes with 2 processors (`ci/bench.sh` prints
+//! `cargo bench -- --quick` must take less than 5 minutes with 2 processors (`ci/bench.sh` checks
 //! the time), so measurements are short, and the distributions that criterion draws have few
 //! points. That script also has a list of the benchmark groups, and fails if one is not in the
 //! report.
