@@ -44,6 +44,7 @@ pub struct Mirror {
     check_after: Duration,
     pub entry_timeout: Duration,
     pub nodes: Nodes,
+    /// Lookups that found the name, or found that it is missing; not those that failed.
     lookups: AtomicU64,
     missing: AtomicU64,
     invalidated: AtomicU64,
@@ -110,23 +111,27 @@ impl Mirror {
         meta.dev() == self.device && meta.ino() == inode
     }
 
-    /// Looks a name up in a directory. A cached negative is answered without the directory.
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<Metadata, Errno> {
-        // Relaxed, here and below: statistics.
-        self.lookups.fetch_add(1, Relaxed);
+    /// Looks a name up in a directory, and returns the file with its path. A cached negative is
+    /// answered without the directory.
+    ///
+    /// The kernel's lookup is not recorded, because the reply may yet be an error, which the kernel
+    /// does not count: the caller calls [`Nodes::tell`].
+    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Metadata, Vec<u8>), Errno> {
         let dir = self.node(parent)?;
         self.freshen(&dir)?;
         let path = join(&dir.path, name.as_bytes());
         for _ in 0..TRIES {
             let Some(cached) = self.mount.stat(&path).map_err(errno)? else {
+                // Relaxed, here and below: statistics.
+                self.lookups.fetch_add(1, Relaxed);
                 self.missing.fetch_add(1, Relaxed);
                 return Err(Errno::ENOENT);
             };
             match fs::symlink_metadata(self.outside(&path)) {
                 Ok(meta) if meta.dev() != self.device => return Err(Errno::EXDEV),
                 Ok(meta) if meta.ino() == cached.inode && kind(&meta) == cached.kind => {
-                    self.nodes.tell(cached.inode, &path);
-                    return Ok(meta);
+                    self.lookups.fetch_add(1, Relaxed);
+                    return Ok((meta, path));
                 }
                 Err(error) if !is_missing(&error) => return Err(error.into()),
                 // It was removed or replaced since it was cached.

@@ -123,7 +123,11 @@ impl Served {
 
 impl Filesystem for Served {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.mirror.lookup(parent.0, name).and_then(|meta| self.attributes(&meta));
+        let found = self.mirror.lookup(parent.0, name).and_then(|(meta, path)| {
+            let attributes = self.attributes(&meta)?;
+            self.mirror.nodes.tell(meta.ino(), &path);
+            Ok(attributes)
+        });
         match found {
             Ok(attributes) => reply.entry(&self.mirror.entry_timeout, &attributes, Generation(0)),
             Err(error) => reply.error(error),
