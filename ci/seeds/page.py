@@ -33,10 +33,9 @@ figure names its command below the table; `cargo run --release --example` runs t
 example's name.
 
 Linux runs in an emulated guest (QEMU's TCG, 2 processors), about eight times slower than a real
-processor. A guest shows neither real times nor the contention of many processors: its times are upper
-bounds; no ratio may be made of them. Bytes and counts do not depend on emulation. lowwater runs on
-the same machine without it; its times are those of [MEASURED](MEASURED.md). Its memory is that of lists,
-groups and shrinkers, without the file systems and processes that Linux counts.
+processor: its times are upper bounds, without the contention of many processors, and no ratio may be made
+of them. Bytes and counts do not depend on emulation. lowwater's times are those of [MEASURED](MEASURED.md);
+its memory is that of lists, groups and shrinkers, without Linux' file systems and processes.
 """
 
 
