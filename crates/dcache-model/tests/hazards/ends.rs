@@ -139,14 +139,14 @@ fn inconsistent_recordings_are_skipped() {
         let path = |text: &str| text.as_bytes().into();
         let mut ops = vec![
             RecordedOp::Lookup(path("/"), true),
-            RecordedOp::Create(path("/")),
-            RecordedOp::Unlink(path("/")),
+            RecordedOp::Create(path("/"), false),
+            RecordedOp::Unlink(path("/"), true),
             RecordedOp::Rename(path("/"), path("/x")),
             RecordedOp::Rename(path("/x"), path("/x/y/z")),
             RecordedOp::Lookup(path("/a"), true),
             RecordedOp::Lookup(path("/a/b/c"), true),
-            RecordedOp::Unlink(path("/a/b")),
-            RecordedOp::Create(path("/a/b/c/d")),
+            RecordedOp::Unlink(path("/a/b"), true),
+            RecordedOp::Create(path("/a/b/c/d"), false),
             RecordedOp::Rename(path("/a"), path("/a")),
             RecordedOp::Lookup(path("no slash"), false),
             RecordedOp::Lookup(path("/\0"), false),
@@ -159,9 +159,9 @@ fn inconsistent_recordings_are_skipped() {
         let tally = run(&ops, &fixture.mount, &memory).unwrap();
         assert_eq!(tally.lookups, 7);
         // A file whose name is impossible is left out; a directory of such a name is an error.
-        let left_out = backend_for(&[RecordedOp::Unlink(path("/\0"))]).unwrap();
+        let left_out = backend_for(&[RecordedOp::Unlink(path("/\0"), true)]).unwrap();
         assert!(left_out.read_dir(1).unwrap().is_empty());
-        assert!(backend_for(&[RecordedOp::Unlink(path("/\0/file"))]).is_err());
+        assert!(backend_for(&[RecordedOp::Unlink(path("/\0/file"), true)]).is_err());
         fixture.ends_well();
     });
 }

@@ -9,7 +9,8 @@ use crate::queue::thing::Thing;
 use crate::queue::Queues;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::Arc;
-use std::time::{Duration, Instant};
+use core::time::Duration;
+use std::time::Instant;
 
 fn retire(freed: &Arc<AtomicUsize>) {
     let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
