@@ -90,7 +90,7 @@ pub(super) struct NewRecord<K: Send + Sync + 'static, V: Send + Sync + 'static> 
     pub(super) cost: RelativeCost,
     /// The queue that the record enters; none: the policy chooses.
     pub(super) queue: Option<Queue>,
-    /// Whether a record of the key was seen, so that the list of this one mostly exists.
+    /// Whether a record of the key was seen: mostly one of the same group, whose list exists.
     replaces_known: bool,
     /// The clock's floor for which the record's deadline was encoded.
     floor: Floor,
@@ -193,9 +193,11 @@ where
         // another group's: a new key is paid for now, rather than after a search of the segment in
         // vain.
         if !self.has_one_group(payer) {
-            match self.present(&new.record.key, hash, &pin()) {
-                Some(_) => new.replaces_known = true,
-                None => new = self.pay(new, Refusal::NotPaid, target)?,
+            // A statement of its own: the guard ends before `pay`, which may wait for readers.
+            let is_known = self.present(&new.record.key, hash, &pin()).is_some();
+            match is_known {
+                true => new.replaces_known = true,
+                false => new = self.pay(new, Refusal::NotPaid, target)?,
             }
         }
         loop {
