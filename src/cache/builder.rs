@@ -347,8 +347,10 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     ///
     /// Not counted: a loaded value that the cache refuses, as it was in no entry. If such values
     /// may be large, charge them in the load, with [`Cache::try_get_or_insert_with`] and
-    /// [`Charged::new`] (second example). The charge ends when the entry is charged; the value that
-    /// is refused keeps it.
+    /// [`Charged::new`] (second example). The entry is charged in place of the value; a value that
+    /// is refused keeps its charge. During the insert both are charged: for values above half of
+    /// the smallest limit, subtract [`Charged::held_bytes`] in the weigher, so that the value's
+    /// charge stays.
     ///
     /// A reader that has found the value earlier ([`Pinned`](super::Pinned)) can clone it after the
     /// entry has left. Such a clone is charged if memory is free, and otherwise counted as

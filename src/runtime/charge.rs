@@ -15,17 +15,19 @@ use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason, Work};
 
 use super::handle::Runtime;
-use super::retired::Known;
 
 /// Rounds that a charge may make even after its deadline: a thread that was preempted has not used
 /// all of its time.
 const ROUNDS_MIN: u32 = 8;
 
-/// The most objects that the first round scans in the pairs of least utility, and that any round
-/// does; each round scans twice as many as the one before. The deadline is checked only between
-/// rounds.
+/// The most objects that the first round scans in the pairs of least utility; each further round
+/// scans twice as many, up to `SCAN_MAX`. The deadline is checked only between rounds.
 const SCAN_FIRST: u64 = 64;
 const SCAN_MAX: u64 = 1_024;
+
+/// Waits of a charge, before it is refused, for readers or another thread's sweep that hold back
+/// removed entries.
+const SWEEP_WAITS_MAX: usize = 8;
 
 /// Time of one wait for objects that other threads are about to free.
 const IN_FLIGHT_WAIT: Duration = Duration::from_micros(50);
@@ -53,7 +55,7 @@ impl Runtime {
     /// If the group belongs to another runtime, whose shrinkers this runtime cannot call.
     pub fn charge(&self, group: &Memcg, bytes: ByteSize) -> Result<(), OverLimit> {
         assert!(self.owns(group), "charge: the group {} is one of another runtime", group.path());
-        let mut deadline = None;
+        let (mut deadline, mut has_swept) = (None, false);
         for round in 1.. {
             let over = match group.try_charge(bytes) {
                 Ok(_) => {
@@ -73,15 +75,21 @@ impl Runtime {
             let before = memcg.usage();
             let scan = SCAN_MAX.min(SCAN_FIRST << (round - 1).min(16));
             let mut work = Work::objects(scan).while_not(&fits);
-            if self.inner.registry.shrink_least_useful(memcg, None, Reclaim::FOREGROUND, &mut work).freed > 0 {
+            let done = self.inner.registry.shrink_least_useful(memcg, None, Reclaim::FOREGROUND, &mut work);
+            if done.freed > 0 {
                 // Charges inside of evicted values end when the values are dropped. In the first
                 // round, freed bytes may have gone to this processor's stock.
-                if round > 1 && !fits() && memcg.usage() >= before {
+                if round > 1 && !has_swept && !fits() && memcg.usage() >= before {
+                    has_swept = true;
                     self.sweep_retired();
                 }
                 if fits() || Instant::now() < deadline {
                     continue;
                 }
+            } else if done.scanned >= scan && scan < SCAN_MAX && Instant::now() < deadline {
+                // Objects with a second chance have used it: a larger scan follows, before all
+                // pairs give a part.
+                continue;
             }
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
             if round >= ROUNDS_MIN && Instant::now() >= deadline {
@@ -101,19 +109,29 @@ impl Runtime {
         }
         // Another thread may have freed memory since the last try.
         let mut charged = group.try_charge(bytes);
-        let is_late = || deadline.is_none_or(|deadline| Instant::now() >= deadline);
-        while charged.is_err() && self.sweep_retired() > 0 {
+        let mut waits = 0;
+        while charged.is_err() {
+            let Some(swept) = self.sweep_retired() else { break };
             charged = group.try_charge(bytes);
-            if is_late() {
+            if deadline.is_none_or(|deadline| Instant::now() >= deadline) {
                 break;
+            }
+            if swept == 0 {
+                // A reader, or another thread that sweeps, may hold back what is needed.
+                if waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
+                    break;
+                }
+                waits += 1;
+                std::thread::sleep(IN_FLIGHT_WAIT);
             }
         }
         charged.map(|_| ())
     }
 
-    /// Drops a part of the retired entries, and returns their number. Drops none inside a callback:
-    /// a value whose `Drop` inserts could otherwise drop another one, without bound.
-    fn sweep_retired(&self) -> usize {
-        self.inner.registry.first_no_reclaim_scope().map_or(0, |_scope| self.retired().sweep(Known::All))
+    /// Drops a part of the removed entries, and returns their number; `None` inside a callback,
+    /// where none is dropped: a value whose `Drop` inserts could otherwise drop another one,
+    /// without bound.
+    fn sweep_retired(&self) -> Option<usize> {
+        self.inner.registry.first_no_reclaim_scope().map(|_scope| self.retired().sweep_all())
     }
 }

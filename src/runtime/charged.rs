@@ -81,7 +81,8 @@ const ONE: u64 = 4;
 ///    such a cache, without a charge.
 ///
 /// When a value with a charge is inserted into such a cache, the entry is charged in place of the
-/// value; what the value's charge has more stays with the value.
+/// value. If the value's charge is larger than the entry's, the difference stays charged for the
+/// value.
 ///
 /// A clone increments two counters. The drop of the last clone drops the value first and then
 /// uncharges the bytes. If the charge came from an entry, the drop of the last clone outside of the

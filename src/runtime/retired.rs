@@ -27,12 +27,15 @@
 //! Each cache drops retired records as it retires more. So an idle cache keeps a few bags (batches
 //! that share a grace period, `store/slab.rs`) of retired records, and all records that a reader
 //! held back until the cache became idle. When many bytes are retired, inserts therefore sweep over
-//! all caches of the runtime, a few hundred records at a time.
+//! all caches of the runtime, a few hundred records at a time. So does a charge before it is
+//! refused, as values of removed entries may have charges; it finds those that threads have not
+//! reported yet, too.
 //!
 //! A change must ensure that a record is counted until its memory can be used again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_store::slab::RetiredBytes;
@@ -52,6 +55,8 @@ const STEP_PARTS: u64 = 4;
 /// of the insert that sweeps.
 const DROPS_MAX: usize = 256;
 const VISITS_MAX: usize = 256;
+/// The pause after a sweep over all caches that dropped nothing: the waits of one refused charge.
+const PAUSE: Duration = Duration::from_micros(40);
 
 /// A cache that retires entries.
 pub(crate) trait Retires: Send + Sync {
@@ -82,6 +87,10 @@ pub(crate) struct Retired {
     /// The number of retired bytes at which the next sweep is due.
     sweep_at: AtomicU64,
     caches: Mutex<Vec<Weak<dyn Retires>>>,
+    /// The time since `started`, in microseconds, of the last sweep over all caches that dropped
+    /// nothing; 0 before.
+    fruitless_at: AtomicU64,
+    started: Instant,
     /// The index in `caches`, modulo their number, at which the next sweep starts. Locked by the
     /// thread that sweeps.
     next: Mutex<usize>,
@@ -90,7 +99,8 @@ pub(crate) struct Retired {
 impl Retired {
     pub(crate) fn new(root: Memcg) -> Self {
         let (sweep_at, caches, next) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Self { bytes: Arc::default(), root, sweep_at, caches, next }
+        let (fruitless_at, started) = (AtomicU64::new(0), Instant::now());
+        Self { bytes: Arc::default(), root, sweep_at, caches, fruitless_at, started, next }
     }
 
     /// Returns the counter to which a cache adds the bytes that it retires.
@@ -186,6 +196,28 @@ impl Retired {
         // Relaxed: as in `is_sweep_due`.
         self.sweep_at.store(bytes.saturating_add(step), Ordering::Relaxed);
         dropped
+    }
+
+    /// Sweeps over caches with unreported entries, too, as [`sweep`](Self::sweep) does; not again
+    /// within [`PAUSE`] of such a sweep that dropped nothing, as it locks the thread caches of all
+    /// caches.
+    pub(crate) fn sweep_all(&self) -> usize {
+        // Relaxed: as in `is_sweep_due`.
+        let (now, last) = (self.started.elapsed().as_micros() as u64, self.fruitless_at.load(Ordering::Relaxed));
+        if now.saturating_sub(last) < PAUSE.as_micros() as u64 && last > 0 {
+            return 0;
+        }
+        let dropped = self.sweep(Known::All);
+        if dropped == 0 {
+            // Relaxed: as in `is_sweep_due`.
+            self.fruitless_at.store(now.max(1), Ordering::Relaxed);
+        }
+        dropped
+    }
+
+    /// Returns whether a later sweep may drop entries that the last one did not.
+    pub(crate) fn may_drop_more(&self) -> bool {
+        self.bytes() > ByteSize::ZERO || self.next.is_locked()
     }
 
     /// Returns the low mark: the retired bytes above which inserts sweep.
