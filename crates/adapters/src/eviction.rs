@@ -9,8 +9,9 @@
 //! A scan leaves no request. Its caller needs memory at once, and evicts from another cache
 //! instead. A cache whose evictions take long would grow at the expense of the others: foyer, which
 //! starts two threads in each eviction, held 70 to 92 % of the budget in equal use with a lowwater
-//! `Cache`. So the bytes that such scans did not evict are added up as *postponed*, and the holder
-//! of the turn evicts them after its own (`Member::scan_objects`).
+//! `Cache`. So the bytes that such scans did not evict are added up as *postponed*. A holder of the
+//! turn that scans, too, evicts them after its own (`Member::scan_objects`); else they are
+//! forgotten.
 //!
 //! A change must ensure that `end` does not end a turn while a request is left.
 
@@ -53,6 +54,8 @@ impl Eviction {
             return None;
         }
         state.is_running = true;
+        // Of an earlier turn, which took no postponed bytes: those scans have found others since.
+        state.postponed = ByteSize::ZERO;
         Some(Turn(self))
     }
 

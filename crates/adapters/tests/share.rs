@@ -4,6 +4,9 @@
 //! A change must ensure that each cache that the crate adapts has a `Kind` here. The crate's
 //! README.md, `docs/HAZARDS.md` and `ci/claims.md` quote names of these tests.
 
+#[path = "../../../tests/common/two_of_three.rs"]
+mod two_of_three;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,6 +14,7 @@ use std::time::{Duration, Instant};
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
 use lowwater_adapters::{adapt, evict_by, Adapted, Evict, Weighed};
+use two_of_three::two_of_three;
 
 const BUDGET: ByteSize = ByteSize::mib(4);
 /// The bytes of a value on the heap, large beside the overhead of an entry, which differs.
@@ -205,27 +209,33 @@ fn gives_way<C: Kind>(name: &str) {
 /// In equal use a cache and ours hold about the same.
 fn takes_its_share<C: Kind>(name: &str) {
     for is_first in [true, false] {
-        let runtime = runtime();
-        let (cache, ours) = (adapt(&runtime, name, C::empty()).unwrap(), ours(&runtime));
-        for key in 0..KEYS {
-            match is_first {
-                true => C::ask(&cache, key),
-                false => ask_ours(&ours, key),
-            }
-        }
-        let (mut random, mut held) = (Keys(2), [0, 0]);
-        for n in 0..16 * KEYS {
-            C::ask(&cache, random.next());
-            ask_ours(&ours, random.next());
-            if n >= 8 * KEYS && n % 20 == 0 {
-                held[0] += cache.weight().get();
-                held[1] += ours.stats().bytes.get();
-            }
-        }
-        let share = held[0] as f64 / (held[0] + held[1]) as f64;
-        println!("{name}: share {share:.2}, first {is_first}");
-        assert!((0.40..=0.60).contains(&share), "{name} holds {share} of both, first {is_first}");
+        let is_fair = || (0.40..=0.60).contains(&share::<C>(name, is_first));
+        assert!(two_of_three(is_fair), "{name} holds too little or too much, first {is_first}");
     }
+}
+
+/// Returns the part of both caches' bytes that the cache holds in equal use.
+fn share<C: Kind>(name: &str, is_first: bool) -> f64 {
+    let runtime = runtime();
+    let (cache, ours) = (adapt(&runtime, name, C::empty()).unwrap(), ours(&runtime));
+    for key in 0..KEYS {
+        match is_first {
+            true => C::ask(&cache, key),
+            false => ask_ours(&ours, key),
+        }
+    }
+    let (mut random, mut held) = (Keys(2), [0, 0]);
+    for n in 0..16 * KEYS {
+        C::ask(&cache, random.next());
+        ask_ours(&ours, random.next());
+        if n >= 8 * KEYS && n % 20 == 0 {
+            held[0] += cache.weight().get();
+            held[1] += ours.stats().bytes.get();
+        }
+    }
+    let share = held[0] as f64 / (held[0] + held[1]) as f64;
+    println!("{name}: share {share:.2}, first {is_first}");
+    share
 }
 
 /// Threads insert into the cache and into ours; the sum of both stays within the budget.
