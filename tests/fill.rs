@@ -4,6 +4,9 @@
 //! A cache exists to save loads, and a lookup by reference to save clones of keys. A change must
 //! ensure that calls of loads and clones are counted, not only results compared.
 
+#[path = "common/wait.rs"]
+mod wait;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -11,6 +14,7 @@ use std::sync::{Arc, Barrier};
 use lowwater::cache::{Origin, RejectReason, TenantKey};
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Charged, Runtime};
+use wait::until;
 
 fn runtime(budget: ByteSize) -> Runtime {
     Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
@@ -145,17 +149,18 @@ fn absent_keys_are_loaded_by_one_call_each_once() {
     assert_eq!((large[0].len(), cache.get(&11)), (2 << 20, None));
 }
 
-/// Each of the two loads ends only when the other one has begun.
+/// Each of the two loads waits until the other one has begun.
 #[test]
 fn concurrent_loads_of_many_keys_are_not_shared() {
     let runtime = runtime(ByteSize::mib(1));
-    let (cache, both) = (cache(&runtime), Barrier::new(2));
+    let (cache, begun) = (cache(&runtime), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for n in 0..2 {
-            let (cache, both) = (&cache, &both);
+            let (cache, begun) = (&cache, &begun);
             scope.spawn(move || {
                 let values = cache.get_or_load_many([1], |_| {
-                    both.wait();
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    until("the other load has begun", || begun.load(Ordering::Relaxed) == 2);
                     Ok::<_, &str>(vec![vec![n]])
                 });
                 assert_eq!(values, Ok(vec![vec![n]]));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lowwater::cache::Eviction;
 use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
 
+use crate::wait::until;
 use crate::{letters, numbers, runtime, Outcome};
 
 #[test]
@@ -49,8 +50,8 @@ fn events() -> Outcome {
     cache.insert(3, 1)?;
     cache.clear();
     cache.entry(4).time_to_live(Duration::ZERO).insert(1)?;
-    std::thread::sleep(Duration::from_millis(20));
     cache.get(&4);
+    until("the removal is told", || seen.lock().unwrap().len() == 5);
     let expected = [
         (1, RemovalCause::Size),
         (2, RemovalCause::Replaced),

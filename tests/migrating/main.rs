@@ -10,6 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../common/wait.rs"]
+mod wait;
+
 mod differences;
 mod foyer;
 mod lru;

@@ -391,8 +391,10 @@ fn a_crawl_removes_expired_values() {
         client.exchange("lru_crawler crawl all\r\n", "OK\r\n");
         let items = client.stat("stats", "curr_items").parse::<usize>().unwrap();
         assert!(items >= 1, "`stays` was removed");
-        (crawls, late) = (crawls + 1, late + usize::from(items > 1 + left));
+        if left < stored.len() {
+            (crawls, late) = (crawls + 1, late + usize::from(items > 1 + left));
+        }
     }
     // Not after each crawl: the reaper takes expired values out of the index before it counts them.
-    assert!(late * 4 <= crawls, "after {late} of {crawls} crawls there were values that had expired");
+    assert!(late * 4 <= crawls.max(4), "after {late} of {crawls} crawls there were values that had expired");
 }
