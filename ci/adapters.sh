@@ -10,9 +10,11 @@
 # | sqlite | the page cache of an SQLite connection |
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. ci/tools/apt.bash
 . ci/tools/rust.bash
 
 component clippy
+command -v make >/dev/null || packages make
 package=(--manifest-path ci/adapters/Cargo.toml --locked --target-dir "${CARGO_TARGET_DIR:-target}/adapters")
 
 timeout 1200 cargo clippy "${package[@]}" --all-targets -- -D warnings

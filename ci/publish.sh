@@ -50,7 +50,7 @@ for package in $packages; do
         grep -qx "$file" <<<"$files" || fail "$package would be published without $file"
     done
     grep -qE '^src/(lib|main)\.rs$' <<<"$files" || fail "$package would be published without its code"
-    odd="$(grep -E '^(ci|fuzz|target|\.ci)/|\.(orig|rej|swp|xz|profraw)$' <<<"$files" | grep -vx Cargo.toml.orig || true)"
+    odd="$(grep -E '^(ci|fuzz|target|\.ci|\.github)/|\.(orig|rej|swp|xz|profraw)$' <<<"$files" | grep -vx Cargo.toml.orig || true)"
     [ -z "$odd" ] || fail "$package would be published with $odd"
     echo "$package: $(wc -l <<<"$files") files"
 done

@@ -76,7 +76,8 @@ api() {
         [ -n "${featured[$package]-}" ] || continue
         echo "# $package, further items with the features ${featured[$package]}"
         items "$package" --features "${featured[$package]}" >"$with"
-        grep -vxFf "$plain" "$with"
+        # Status 1: the features add nothing.
+        grep -vxFf "$plain" "$with" || [ $? -eq 1 ]
         echo
     done >"$listed"
     rm "$plain" "$with"
@@ -91,12 +92,24 @@ api() {
     names
 }
 
+# plain: of a listing, the items without features.
+plain() {
+    awk '/^# / { on = !/, further items/; next } on'
+}
+
+# missing HEADING [FILTER]: the lines of a listing that ci/API.txt, through FILTER, does not have.
+missing() {
+    comm -23 <(grep -v "$1" | sort -u) <("${2:-cat}" <ci/API.txt | grep -v "$1" | sort -u)
+}
+
 removed() {
     local before gone old new
     git rev-parse --quiet --verify "$1^{commit}" >/dev/null || { echo "no revision $1"; return 1; }
     before="$(git show "$1:ci/API.txt")" || { echo "$1 has no ci/API.txt"; return 1; }
     # The headings are the lines that begin with "# "; attributes of items begin with "#[".
-    gone="$(comm -23 <(grep -v '^# ' <<<"$before" | sort -u) <(grep -v '^# ' ci/API.txt | sort -u))"
+    gone="$(missing '^# ' <<<"$before")"
+    # An item that is only there with a feature now is gone for programs without it.
+    gone="$({ echo "$gone"; plain <<<"$before" | missing '^# ' plain; } | sort -u | sed '/^$/d')"
     # Of 0.x versions, those with one x are compatible; later, those with one major number.
     old="$(git show "$1:Cargo.toml" | compatible)" new="$(compatible <Cargo.toml)"
     if [ -n "$gone" ]; then

@@ -8,14 +8,16 @@ kernel_with_headers() {
     mkdir -p "$kept"
     version="$(find "$kept" -maxdepth 1 -name '6.12*' -printf '%f\n' 2>/dev/null | sort -V | tail -1)"
     if [ -z "$version" ]; then
-        version="$(apt-cache pkgnames linux-headers-6.12. | sed -n 's/^linux-headers-\(6\.12.*\)-cloud-amd64$/\1/p' | sort -V | tail -1)"
+        # Without package lists apt knows no package.
+        version="$(newest_headers)"
+        [ -n "$version" ] || { apt-get update -qq >&2 && version="$(newest_headers)"; }
         [ -n "$version" ] || return 1
         root="$kept/new"
-        rm -rf "$root"
-        mkdir -p "$root"
-        (cd "$work" && apt-get -o APT::Sandbox::User=root download -qq "linux-image-$version-cloud-amd64-unsigned" \
+        rm -rf "$root" "$work/headers"
+        mkdir -p "$root" "$work/headers"
+        (cd "$work/headers" && apt-get -o APT::Sandbox::User=root download -qq "linux-image-$version-cloud-amd64-unsigned" \
             "linux-headers-$version-cloud-amd64" "linux-headers-$version-common" "linux-kbuild-$version" >&2) || return 1
-        for part in "$work"/linux-*.deb; do
+        for part in "$work"/headers/*.deb; do
             dpkg-deb -x "$part" "$root" || return 1
         done
         # The headers refer to each other by their installed paths.
@@ -26,6 +28,10 @@ kernel_with_headers() {
         mv "$root" "$kept/$version"
     fi
     echo "$version"
+}
+
+newest_headers() {
+    apt-cache pkgnames linux-headers-6.12. | sed -n 's/^linux-headers-\(6\.12.*\)-cloud-amd64$/\1/p' | sort -V | tail -1
 }
 
 # build_modules HEADERS BUILD: builds the modules of BUILD/Kbuild for the kernel of HEADERS, a

@@ -107,8 +107,9 @@ kernel_configure() {
 kernel_build() {
     local variant="$1" dir source began=$SECONDS
     dir="$(kernel_dir "$variant")"
-    # The kernel may be a cached one, and the machine another.
-    packages "$(kernel_compiler "$variant")" || return 1
+    # The kernel may be a cached one, and the machine another. libllvm14 brings the libraries that
+    # the unpacked rustc needs.
+    packages "$(kernel_compiler "$variant")" libllvm14 || return 1
     [ ! -e "$dir/built" ] || return 0
     kernel_tools || { echo "the compiler or bindgen cannot be had" >&2; return 1; }
     source="$(kernel_source)" || { echo "the kernel's source cannot be had" >&2; return 1; }
