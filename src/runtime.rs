@@ -33,8 +33,8 @@
 //! that guess is too high. It then lowers its effective budget and reclaims from the caches. The
 //! lower budget holds until the pressure is evaluated again: see
 //! [`pressure::Target`](crate::pressure::Target).
-//!
-//! A change that adds a part must put it into the order of drops (`handle.rs`).
+//
+// A change that adds a part must put it into the order of drops (`handle.rs`).
 
 mod builder;
 mod charge;

@@ -52,9 +52,9 @@
 //! 6. A contended list is split; in the kernel a list always has one lock.
 //!
 //! Numbers such as L4 are those of docs/INVARIANTS.md.
-//!
-//! A change must ensure that an item is on at most one list (L5), that a list which holds items has
-//! notified its listener (L10), and that nothing is allocated under a list's lock.
+//
+// A change must ensure that an item is on at most one list (L5), that a list which holds items has
+// notified its listener (L10), and that nothing is allocated under a list's lock.
 
 mod aliasable_box;
 #[cfg(any(test, feature = "baseline"))]

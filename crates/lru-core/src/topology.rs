@@ -8,9 +8,9 @@
 //! | `Hwloc` | feature `hwloc`: machines without sysfs, and synthetic ones | as `Sysfs` |
 //!
 //! Nodes are numbered from 0 without gaps ([`NodeId`]), whatever numbers the operating system uses.
-//!
-//! A change must ensure that a node number is below the number of nodes whatever the system
-//! reports.
+//
+// A change must ensure that a node number is below the number of nodes whatever the system
+// reports.
 
 mod detect;
 #[cfg(feature = "std")]

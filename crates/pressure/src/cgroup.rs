@@ -25,9 +25,9 @@
 //! A machine may have both (the memory controller in v1, and v2 for the rest): then limits come
 //! from v1, and `memory.pressure` from v2. The parsers are pure; `Cgroup` reads the files, and
 //! finds no group on a system without `/proc`.
-//!
-//! A change must ensure that no text of a file makes a parser panic, and that no found directory is
-//! outside of its mount (`fuzz`).
+//
+// A change must ensure that no text of a file makes a parser panic, and that no found directory is
+// outside of its mount (`fuzz`).
 
 mod membership;
 mod mount;

@@ -6,9 +6,9 @@
 //! is a trigger for the system or for one cgroup. [`Stalls`] is the parsed content of a PSI file.
 //!
 //! This module only parses and formats; [`Source`](super::Source) opens and polls the files.
-//!
-//! A change must keep the text of a trigger as the kernel expects it, and parse any text without a
-//! panic.
+//
+// A change must keep the text of a trigger as the kernel expects it, and parse any text without a
+// panic.
 
 use alloc::format;
 use alloc::string::String;

@@ -16,8 +16,9 @@
 //! stall times are read through a second descriptor, and such an event is dropped. Every event is
 //! [`Level::Medium`](super::Level::Medium): the protocol has only one degree.
 //!
-//! The protocol: <https://systemd.io/PRESSURE/>. A change must keep to it, and must not panic
-//! whatever the variables hold.
+//! The protocol: <https://systemd.io/PRESSURE/>.
+//
+// A change must keep to the protocol, and must not panic whatever the variables hold.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -4,9 +4,9 @@
 //! Implements the contract of the registry's own pass (`pass.rs`) in the most obvious code: every
 //! group, every shrinker, one after the other. The scan is the oracle in tests and the "before" in
 //! benches: 4,000 groups and 4,000 shrinkers are 16 million calls a pass.
-//!
-//! A change must keep the code obviously right, not make it faster. A rule that the pass gains is
-//! added here in the simplest way.
+//
+// A change must keep the code obviously right, not make it faster. A rule that the pass gains is
+// added here in the simplest way.
 
 use lowwater_lru_core::{Memcg, NodeId};
 

@@ -13,8 +13,8 @@
 //! | [`Windup`], Linux to 5.12 | the next caller, all of it | scanned eventually | half the cache; at high pressure, all of it twice |
 //!
 //! Numbers such as S26 are those of docs/INVARIANTS.md.
-//!
-//! A change must ensure that policies stay pure functions: no lock, no clock, no callback.
+//
+// A change must ensure that policies stay pure functions: no lock, no clock, no callback.
 
 mod fair;
 mod proportional;
