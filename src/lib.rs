@@ -23,7 +23,7 @@
 //! let runtime = Runtime::builder().budget(ByteSize::mib(64)).build()?;
 //! let pages = Cache::<String, Vec<u8>>::builder(&runtime)
 //!     .name("pages")
-//!     .weigher(|url, body| ByteSize::new((url.capacity() + body.capacity()) as u64))
+//!     .weigher(|url, body| url.capacity() + body.capacity())
 //!     .build()?;
 //!
 //! // A tenant is a group, to which its entries are charged. A group takes no memory in a cache

@@ -167,7 +167,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// let runtime = Runtime::builder().budget(ByteSize::mib(64)).build()?;
     /// let sessions = Cache::<u64, String>::builder(&runtime)
     ///     .name("sessions")
-    ///     .weigher(|_, basket| ByteSize::new(basket.capacity() as u64))
+    ///     .weigher(|_, basket| basket.capacity())
     ///     .low(ByteSize::mib(8))
     ///     .max(ByteSize::mib(32))
     ///     .build()?;
@@ -277,7 +277,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
     /// let pages = Cache::<u64, Page>::builder(&runtime)
-    ///     .weigher(|_, page| ByteSize::new(page.text.capacity() as u64))
+    ///     .weigher(|_, page| page.text.capacity())
     ///     .recreation_cost(|_, page| page.took.as_micros() as u64)
     ///     .build()?;
     /// pages.insert(1, Page { text: "slow".into(), took: Duration::from_millis(300) })?;
@@ -361,7 +361,7 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
     /// let blobs = Cache::<u64, Charged<Vec<u8>>>::builder(&runtime)
-    ///     .weigher(|_, blob| Charged::<Vec<u8>>::BYTES.saturating_add(ByteSize::new(blob.capacity() as u64)))
+    ///     .weigher(|_, blob| Charged::<Vec<u8>>::BYTES + ByteSize::from(blob.capacity()))
     ///     .charge_held_values()
     ///     .build()?;
     ///
@@ -383,7 +383,7 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     /// use lowwater::{ByteSize, Cache, Charged, Runtime};
     ///
     /// type Blob = Charged<Vec<u8>>;
-    /// let size = |bytes: usize| Blob::BYTES.saturating_add(ByteSize::new(bytes as u64));
+    /// let size = |bytes: usize| Blob::BYTES + ByteSize::from(bytes);
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
     /// let blobs = Cache::<u64, Blob>::builder(&runtime)

@@ -34,7 +34,7 @@ use super::removal::RemovalCause;
 ///
 /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
 /// let tenant = runtime.group("tenant")?;
-/// let hits = Cache::<String, u64>::builder(&runtime).weigher(|k, _| ByteSize::new(k.capacity() as u64)).build()?;
+/// let hits = Cache::<String, u64>::builder(&runtime).weigher(|k, _| k.capacity()).build()?;
 ///
 /// for _ in 0..3 {
 ///     hits.entry("/".into())
@@ -258,7 +258,7 @@ where
     /// use lowwater::{ByteSize, Cache, Runtime};
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
-    /// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| ByteSize::new(text.capacity() as u64)).build()?;
+    /// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| text.capacity()).build()?;
     /// assert!(!cache.entry(1).set("one".into())?);
     /// assert!(cache.entry(1).set("two".into())?);
     /// assert_eq!(cache.get(&1).as_deref(), Some("two"));

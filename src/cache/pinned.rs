@@ -29,7 +29,7 @@ use super::handle::Cache;
 /// use lowwater::{ByteSize, Cache, Runtime};
 ///
 /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
-/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| ByteSize::new(text.capacity() as u64)).build()?;
+/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| text.capacity()).build()?;
 /// cache.insert(1, "one".into())?;
 /// cache.insert(2, "two".into())?;
 ///

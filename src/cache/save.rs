@@ -86,7 +86,7 @@ where
     /// use lowwater::{cache::Meta, ByteSize, Cache, Runtime};
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
-    /// let make = || Cache::<u64, String>::builder(&runtime).weigher(|_, text| ByteSize::new(text.capacity() as u64)).build();
+    /// let make = || Cache::<u64, String>::builder(&runtime).weigher(|_, text| text.capacity()).build();
     /// let cache = make()?;
     /// cache.entry(1).group(&runtime.group("shop")?).insert("one".into())?;
     ///

@@ -57,7 +57,7 @@ pub struct TenantKeyRef<'a, Q: ?Sized> {
 ///
 /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
 /// let pages = Cache::<TenantKey<String>, String>::builder(&runtime)
-///     .weigher(|key, page| ByteSize::new((key.key().capacity() + page.capacity()) as u64))
+///     .weigher(|key, page| key.key().capacity() + page.capacity())
 ///     .build()?;
 /// let (shop, blog) = (runtime.group("shop")?, runtime.group("blog")?);
 ///

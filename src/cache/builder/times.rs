@@ -50,7 +50,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
     /// let sessions = Cache::<u64, String>::builder(&runtime)
-    ///     .weigher(|_, text| ByteSize::new(text.capacity() as u64))
+    ///     .weigher(|_, text| text.capacity())
     ///     .time_to_idle(Duration::from_secs(1800))
     ///     .build()?;
     /// sessions.insert(7, "basket".into())?;

@@ -271,7 +271,7 @@ where
     /// ```
     /// # use lowwater::{ByteSize, Cache, Runtime};
     /// # let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
-    /// let cache = Cache::<String, u64>::builder(&runtime).weigher(|k, _| ByteSize::new(k.capacity() as u64)).build()?;
+    /// let cache = Cache::<String, u64>::builder(&runtime).weigher(|k, _| k.capacity()).build()?;
     /// assert!(cache.try_get_or_insert_with("x".into(), || "x".parse::<u64>()).is_err());
     /// assert_eq!(cache.try_get_or_insert_with("x".into(), || "7".parse::<u64>()), Ok(7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
