@@ -48,6 +48,32 @@ pub struct CacheStats {
     pub bytes: ByteSize,
 }
 
+impl CacheStats {
+    /// Returns the part of the lookups that were hits, from 0 to 1; 0 without lookups.
+    ///
+    /// The part of one interval is that of the differences between two readings.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
+    /// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| text.capacity()).build()?;
+    /// assert_eq!(cache.stats().hit_ratio(), 0.0);
+    /// cache.insert(1, "one".into())?;
+    /// for key in [1, 1, 1, 2] {
+    ///     cache.get(&key);
+    /// }
+    /// assert_eq!(cache.stats().hit_ratio(), 0.75);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hit_ratio(&self) -> f64 {
+        match self.hits.saturating_add(self.misses) {
+            0 => 0.0,
+            lookups => self.hits as f64 / lookups as f64,
+        }
+    }
+}
+
 /// The number of stripes that the threads without a stripe of their own share.
 const SHARED: usize = 4;
 const STRIPES: usize = owned_slot::OWNED_MAX + SHARED;
