@@ -70,8 +70,9 @@ pub enum Op<V> {
     /// Inserts this value, with the entry's time. For the group that is charged, see
     /// [`Entry::group`].
     Put(V),
-    /// Inserts this value, with the time that the current value has left; without a current value,
-    /// as `Put`. For the group that is charged, see [`Entry::group`].
+    /// Inserts this value, with the time that the current value has left: an idle time is not
+    /// extended. Without a current value, as `Put`. For the group that is charged, see
+    /// [`Entry::group`].
     Update(V),
     /// Removes the current value; the removal listener gets [`RemovalCause::Explicit`]. Without a
     /// current value, changes nothing: the result is [`Computed::Kept`].
@@ -288,8 +289,8 @@ where
     /// `f` should have no other effect than its result. The thread is pinned while `f` runs and
     /// while the value is weighed: the memory of entries that leave meanwhile is freed only
     /// afterwards, so neither should block. Reading the value in `f` does not count as a use. A new
-    /// value keeps the use count of the value that it replaces; the replacement counts as another
-    /// use, or makes the entry the youngest of its queue.
+    /// value keeps the use count of the value that it replaces. For the order of eviction the
+    /// replacement counts as another use, or makes the entry the youngest of its queue.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 //!
 //! A change must ensure that an early expiry fails a test, and that no suspension does.
 
-use crate::cache::Op;
+use crate::cache::{Computed, Op};
 use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
@@ -133,6 +133,18 @@ fn uses_do_not_extend_an_entrys_time_to_live() {
     cache.entry(1).and_compute(|_| Op::Update(9)).unwrap();
     cache.get(&1);
     assert!(left(&cache, 1).unwrap() <= time_to_live, "an update changed the deadline");
+}
+
+#[test]
+fn an_update_does_not_extend_an_idle_time() {
+    let clock = ManualClock::new();
+    let cache = idling_by_hand(&clock);
+    cache.insert(1, 1).unwrap();
+    clock.jump(IDLE / 2);
+    assert_eq!(cache.entry(1).and_compute(|_| Op::Update(2)), Ok(Computed::Replaced(1)));
+    // An idle time ends up to an eighth late.
+    let left_of_1 = left(&cache, 1).unwrap();
+    assert!(left_of_1 > IDLE * 3 / 8 && left_of_1 <= IDLE * 5 / 8, "{left_of_1:?}");
 }
 
 /// A thread that has found an entry expired must not remove it if another thread has touched it
