@@ -8,10 +8,10 @@
 //!
 //! The tests of `ListLru` run this slow and obvious type beside it as an oracle; the benches and
 //! `examples/containers` use it as the "before"; `crates/store/tests` test its misuse.
-//!
-//! A change must ensure that this type shares no list code with `ListLru` except the `Hook`, by
-//! which an item is on one list at a time, and that it stays simple enough to be right by
-//! inspection: it is the oracle.
+//
+// A change must ensure that this type shares no list code with `ListLru` except the `Hook`, by
+// which an item is on one list at a time, and that it stays simple enough to be right by
+// inspection: it is the oracle.
 
 use super::AddError;
 use crate::list::{Handle, Hook, Linked};
