@@ -152,7 +152,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// * An entry that is inserted with [`Entry::group`](super::Entry::group), or by a
     ///   [`TenantView`](super::TenantView), is charged to the tenant. The cache's limits neither
-    ///   protect nor bound the entry; those of the tenant do.
+    ///   protect nor bound the entry; those of the tenant do. To protect such entries, set the
+    ///   `low` of a group above the tenants': for example
+    ///   [`TenantGroups::parent`](crate::runtime::TenantGroups::parent).
     /// * If the builder has a `group`, the protection is bounded by that group's own `min` and
     ///   `low`: without these it holds only against other children of the group.
     /// * The bytes are not reserved: other caches can use them until this cache does.

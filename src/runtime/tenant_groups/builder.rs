@@ -47,7 +47,8 @@ impl TenantGroupsBuilder {
 
     /// Sets how long a tenant may go without a request before it ends; an hour by default. An idle
     /// tenant ends at a later request of another tenant. The entries of at most 64 ended tenants
-    /// are being removed at a time; further idle tenants end after that.
+    /// are being removed at a time; further idle tenants end after that. A made-up name takes a
+    /// place for as long.
     pub fn idle_time(mut self, time: Duration) -> Self {
         self.idle_time = time;
         self
@@ -56,6 +57,9 @@ impl TenantGroupsBuilder {
     /// Sets a function that is called with each new tenant's name and group, to set limits. It is
     /// called under a lock, so it must not use the [`TenantGroups`]. If it panics, the group ends,
     /// unless the program had created it before.
+    ///
+    /// A `min` or `low` is worth at most its part of the parent's: set [`TenantGroups::parent`]'s
+    /// to [`count_max`](Self::count_max) times as much.
     pub fn setup(mut self, setup: impl Fn(&str, &Memcg) + Send + Sync + 'static) -> Self {
         self.setup = Some(Box::new(setup));
         self
