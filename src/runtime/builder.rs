@@ -259,6 +259,9 @@ impl RuntimeBuilder {
     /// free memory. Memory that is allocated within a second may exceed the maximum for about that
     /// long; and if the caches are at the floor of [`PressureConfig`], they have no more to give.
     ///
+    /// [`auto_pressure`](Self::auto_pressure) does not include this. Begin with 1.15 times the
+    /// budget, plus what the process needs without caches; [`ByteSize::MAX`] is no maximum.
+    ///
     /// The memory is that of the whole process: with several runtimes, set the maximum in one, as
     /// otherwise each of them frees the same excess.
     ///

@@ -39,11 +39,12 @@ use super::retired::Retired;
 /// An insert that would exceed the bound of 3 waits for readers, for
 /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or eight waits of 100 us, whichever
 /// is longer, and is then refused with
-/// [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). In addition to the bound there may
-/// be one entry for each thread that is inserting, 64 entries for each thread that is dropping
-/// some, and 4 KiB for each stripe of a cache: a cache of fewer than a thousand entries has one
-/// stripe, a larger cache has two per processor. Bytes that a program [charges](Self::charge)
-/// itself do not wait for readers.
+/// [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). In addition there may be two
+/// replaced [ghost tables](RuntimeStats::ghosts) of 8 bytes for each entry at the time of their
+/// creation, one entry for each thread that is inserting, 64 entries for each thread that is
+/// dropping some, and 4 KiB for each thread cache of a cache's slab: a cache of fewer than a
+/// thousand entries has one, a larger cache has about two per processor. Bytes that a program
+/// [charges](Self::charge) itself do not wait for readers.
 ///
 /// Bytes are those that the weighers return. A value that a caller keeps, as a clone or in an
 /// `Arc`, stays in memory and is in neither count once its entry has been dropped, unless it is a
@@ -107,9 +108,14 @@ pub struct RuntimeStats {
     /// The effective budget: less than the configured one under memory pressure, or if the limit of
     /// the control group is lower.
     pub budget: ByteSize,
-    /// Bytes of entries that were removed and are not dropped yet, in addition to the usage. A high
-    /// number means that readers hold entries back. Usage and retired bytes together exceed the
-    /// budget by a quarter of it at most, or by 16 MiB if that is more: see [`Runtime`].
+    /// Bytes of entries that were removed and are not dropped yet, in addition to the usage.
+    ///
+    /// Removed entries are dropped in batches, so some bytes are normal; a number that stays near a
+    /// quarter of the budget means that a reader (a [`Pinned`](crate::cache::Pinned), an iterator)
+    /// holds entries back. Clones that callers keep are not included, except as
+    /// [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values) states. Usage and
+    /// retired bytes together exceed the budget by a quarter of it at most, or by 16 MiB if that is
+    /// more: see [`Runtime`].
     pub retired: ByteSize,
     /// Bytes of the ghost table, which records evicted keys and shows which tenants would use more
     /// memory. Each entry is charged for its part of the table. Includes replaced tables whose

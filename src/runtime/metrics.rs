@@ -140,8 +140,9 @@ struct CachesToPublish {
 
 impl Runtime {
     /// Sets the metrics of the runtime, its registry and all its caches to their present values, at
-    /// the recorder of the calling thread; with [`Labels::Groups`], also those of its groups. Call
-    /// this function from a timer, or before a scrape: metrics cost nothing between two calls.
+    /// the recorder of the calling thread; with [`Labels::Groups`], also those of its groups. The
+    /// recorder is that of the crate `metrics` 0.24. Call this function from a timer, or before a
+    /// scrape: metrics cost nothing between two calls.
     ///
     /// | name | kind, unit | labels |
     /// |---|---|---|
