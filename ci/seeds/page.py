@@ -33,9 +33,10 @@ figure names its command below the table; `cargo run --release --example` runs t
 example's name.
 
 Linux runs in an emulated guest (QEMU's TCG, 2 processors), about eight times slower than a real
-processor: its times are upper bounds, without the contention of many processors, and no ratio may be made
-of them. Bytes and counts do not depend on emulation. lowwater's times are those of [MEASURED](MEASURED.md),
-which has [both inside one kernel](MEASURED.md#inside-a-kernel), too; its memory is that of lists, groups and shrinkers, without Linux' file systems and processes.
+processor: its times are upper bounds, without the contention of many processors, and no ratio may be
+made of them. Bytes and counts do not depend on emulation. lowwater's times are those of
+[MEASURED](MEASURED.md), which has [both inside one kernel](MEASURED.md#inside-a-kernel), too; its memory
+is that of lists, groups and shrinkers, without Linux' file systems and processes.
 """
 
 
