@@ -15,6 +15,7 @@ use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason, Work};
 
 use super::handle::Runtime;
+use super::retired::Known;
 
 /// Rounds that a charge may make even after its deadline: a thread that was preempted has not used
 /// all of its time.
@@ -41,8 +42,9 @@ impl Runtime {
     /// callback. A thread that was preempted for that long makes 8 rounds all the same. If nothing
     /// is left to free, but another thread is inside a callback and may be about to free what it
     /// took, the charge waits for it, for the same time. Before it is refused, entries that were
-    /// removed and not dropped yet are dropped, as their values may have charges. The calling
-    /// thread must not hold a lock that a shrinker's callback or a value's `Drop` takes.
+    /// removed and that no reader holds back are dropped, as their values may have charges; after
+    /// an attempt in vain, not again for a millisecond. The calling thread must not hold a lock
+    /// that a shrinker's callback or a value's `Drop` takes.
     ///
     /// # Errors
     ///
@@ -108,30 +110,38 @@ impl Runtime {
             std::thread::sleep(IN_FLIGHT_WAIT);
         }
         // Another thread may have freed memory since the last try.
-        let mut charged = group.try_charge(bytes);
+        match group.try_charge(bytes) {
+            Err(_) if self.retired().is_search_due() => self.charge_after_sweeps(group, bytes, deadline),
+            charged => charged.map(|_| ()),
+        }
+    }
+
+    /// Charges `bytes` once removed entries, whose values may have charges, are dropped.
+    fn charge_after_sweeps(&self, group: &Memcg, bytes: ByteSize, deadline: Option<Instant>) -> Result<(), OverLimit> {
         let mut waits = 0;
-        while charged.is_err() {
-            let Some(swept) = self.sweep_retired() else { break };
-            charged = group.try_charge(bytes);
-            if deadline.is_none_or(|deadline| Instant::now() >= deadline) {
-                break;
+        loop {
+            let swept = self.sweep_retired();
+            let charged = group.try_charge(bytes).map(|_| ());
+            let is_late = deadline.is_none_or(|deadline| Instant::now() >= deadline);
+            if charged.is_ok() || is_late || swept.is_none() {
+                return charged;
             }
-            if swept == 0 {
+            if swept == Some(0) {
                 // A reader, or another thread that sweeps, may hold back what is needed.
                 if waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
-                    break;
+                    self.retired().note_fruitless();
+                    return charged;
                 }
                 waits += 1;
                 std::thread::sleep(IN_FLIGHT_WAIT);
             }
         }
-        charged.map(|_| ())
     }
 
     /// Drops a part of the removed entries, and returns their number; `None` inside a callback,
     /// where none is dropped: a value whose `Drop` inserts could otherwise drop another one,
     /// without bound.
     fn sweep_retired(&self) -> Option<usize> {
-        self.inner.registry.first_no_reclaim_scope().map(|_scope| self.retired().sweep_all())
+        self.inner.registry.first_no_reclaim_scope().map(|_scope| self.retired().sweep(Known::All))
     }
 }

@@ -55,8 +55,9 @@ const STEP_PARTS: u64 = 4;
 /// of the insert that sweeps.
 const DROPS_MAX: usize = 256;
 const VISITS_MAX: usize = 256;
-/// The pause after a sweep over all caches that dropped nothing: the waits of one refused charge.
-const PAUSE: Duration = Duration::from_micros(40);
+/// The pause after sweeps over all caches that made no room for a charge. They lock each thread
+/// cache of each cache, and charges that are refused may come by the thousand.
+const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 
 /// A cache that retires entries.
 pub(crate) trait Retires: Send + Sync {
@@ -87,9 +88,8 @@ pub(crate) struct Retired {
     /// The number of retired bytes at which the next sweep is due.
     sweep_at: AtomicU64,
     caches: Mutex<Vec<Weak<dyn Retires>>>,
-    /// The time since `started`, in microseconds, of the last sweep over all caches that dropped
-    /// nothing; 0 before.
-    fruitless_at: AtomicU64,
+    /// The time, in microseconds since `started`, from which refused charges sweep again.
+    search_at: AtomicU64,
     started: Instant,
     /// The index in `caches`, modulo their number, at which the next sweep starts. Locked by the
     /// thread that sweeps.
@@ -99,8 +99,8 @@ pub(crate) struct Retired {
 impl Retired {
     pub(crate) fn new(root: Memcg) -> Self {
         let (sweep_at, caches, next) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        let (fruitless_at, started) = (AtomicU64::new(0), Instant::now());
-        Self { bytes: Arc::default(), root, sweep_at, caches, fruitless_at, started, next }
+        let (search_at, started) = (AtomicU64::new(0), Instant::now());
+        Self { bytes: Arc::default(), root, sweep_at, caches, search_at, started, next }
     }
 
     /// Returns the counter to which a cache adds the bytes that it retires.
@@ -198,21 +198,22 @@ impl Retired {
         dropped
     }
 
-    /// Sweeps over caches with unreported entries, too, as [`sweep`](Self::sweep) does; not again
-    /// within [`PAUSE`] of such a sweep that dropped nothing, as it locks the thread caches of all
-    /// caches.
-    pub(crate) fn sweep_all(&self) -> usize {
+    /// Returns whether a charge that would be refused may sweep over all caches: not within
+    /// [`SEARCH_PAUSE`] of a [fruitless](Self::note_fruitless) one.
+    pub(crate) fn is_search_due(&self) -> bool {
         // Relaxed: as in `is_sweep_due`.
-        let (now, last) = (self.started.elapsed().as_micros() as u64, self.fruitless_at.load(Ordering::Relaxed));
-        if now.saturating_sub(last) < PAUSE.as_micros() as u64 && last > 0 {
-            return 0;
-        }
-        let dropped = self.sweep(Known::All);
-        if dropped == 0 {
-            // Relaxed: as in `is_sweep_due`.
-            self.fruitless_at.store(now.max(1), Ordering::Relaxed);
-        }
-        dropped
+        self.micros() >= self.search_at.load(Ordering::Relaxed)
+    }
+
+    /// Notes that sweeps over all caches made no room for a charge.
+    pub(crate) fn note_fruitless(&self) {
+        // Relaxed: as in `is_sweep_due`.
+        self.search_at.store(self.micros() + SEARCH_PAUSE.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the microseconds since the start.
+    fn micros(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
     }
 
     /// Returns whether a later sweep may drop entries that the last one did not.
@@ -240,6 +241,23 @@ mod tests {
     use lowwater_lru_core::MemcgTree;
 
     use super::*;
+
+    #[test]
+    fn a_fruitless_search_delays_the_next_one() {
+        let tree = MemcgTree::default();
+        let retired = Retired::new(tree.root().clone());
+        assert!(retired.is_search_due());
+        // This thread may be suspended for longer than the pause.
+        let is_delayed = (0..1_000).any(|_| {
+            retired.note_fruitless();
+            !retired.is_search_due()
+        });
+        assert!(is_delayed);
+        while !retired.is_search_due() {
+            std::thread::yield_now();
+        }
+        assert!(retired.started.elapsed() >= SEARCH_PAUSE);
+    }
 
     #[test]
     fn the_low_mark_is_a_quarter_of_the_allowance() {
