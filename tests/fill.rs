@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use lowwater::cache::{Origin, RejectReason, TenantKey};
+use lowwater::cache::{Filled, Origin, RejectReason, TenantKey};
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Charged, Runtime};
 use wait::until;
@@ -216,24 +216,34 @@ fn the_origin_of_a_value_is_told() {
     // A follower gets the leader's value. A thread that starts after the load finds the cached
     // value: try another key.
     let is_shared = (100..150).any(|key| {
-        let began = Barrier::new(2);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let led = cache.entry(key).or_try_fill_with(|| {
-                    began.wait();
-                    std::thread::sleep(std::time::Duration::from_millis(100));
-                    Ok::<_, &str>(vec![4])
-                });
-                assert_eq!(led.unwrap().origin, Origin::Loaded);
-            });
-            began.wait();
-            let followed = cache.entry(key).or_try_fill_with(|| Ok::<_, &str>(vec![5])).unwrap();
-            assert_eq!(followed.value, vec![4]);
-            assert!(matches!(followed.origin, Origin::Shared | Origin::Cached), "{:?}", followed.origin);
-            followed.origin == Origin::Shared
-        })
+        let [led, followed] = lead_and_follow(&cache, key, || vec![4], || vec![5]);
+        assert_eq!((led.origin, &followed.value), (Origin::Loaded, &vec![4]));
+        assert!(matches!(followed.origin, Origin::Shared | Origin::Cached), "{:?}", followed.origin);
+        followed.origin == Origin::Shared
     });
     assert!(is_shared, "no follower shared its leader's value");
+}
+
+/// Fills a key on two threads: the second one begins during the load of the first one.
+fn lead_and_follow(
+    cache: &Cache<u64, Vec<u8>>,
+    key: u64,
+    lead: impl Fn() -> Vec<u8> + Sync,
+    follow: impl Fn() -> Vec<u8>,
+) -> [Filled<Vec<u8>>; 2] {
+    let began = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let led = scope.spawn(|| {
+            cache.entry(key).or_try_fill_with(|| {
+                began.wait();
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                Ok::<_, &str>(lead())
+            })
+        });
+        began.wait();
+        let followed = cache.entry(key).or_try_fill_with(|| Ok::<_, &str>(follow()));
+        [led.join().unwrap().unwrap(), followed.unwrap()]
+    })
 }
 
 /// A follower gets its leader's value also if the cache has rejected it.
@@ -241,22 +251,12 @@ fn the_origin_of_a_value_is_told() {
 fn a_shared_value_may_be_in_no_cache() {
     let runtime = runtime(ByteSize::kib(64));
     let cache = cache(&runtime);
-    let large = || Ok::<_, &str>(vec![0; 1 << 20]);
+    let large = || vec![0; 1 << 20];
     // A thread that starts after the load loads itself: try another key.
     let is_shared = (0..50).any(|key| {
-        let began = Barrier::new(2);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let led = cache.entry(key).or_try_fill_with(|| {
-                    began.wait();
-                    std::thread::sleep(std::time::Duration::from_millis(100));
-                    large()
-                });
-                assert!(matches!(led.unwrap().origin, Origin::Rejected(RejectReason::TooLarge { .. })));
-            });
-            began.wait();
-            cache.entry(key).or_try_fill_with(large).unwrap().origin == Origin::Shared
-        })
+        let [led, followed] = lead_and_follow(&cache, key, large, large);
+        assert!(matches!(led.origin, Origin::Rejected(RejectReason::TooLarge { .. })));
+        followed.origin == Origin::Shared
     });
     assert!(is_shared && cache.is_empty());
 }
