@@ -421,6 +421,25 @@ fn an_entry_is_charged_in_place_of_its_value() {
 }
 
 #[test]
+fn a_value_charged_in_another_runtime_leaves_exact_bytes() {
+    for is_held in [true, false] {
+        let (ours, theirs) = (runtime(), runtime());
+        let cache = blobs(&ours);
+        let size = weight(&1, &blob()).saturating_add(ByteSize::kib(64));
+        let value = Charged::new(vec![7; BLOB], theirs.charge_guard(theirs.root(), size).unwrap());
+        cache.insert(1, value.clone()).unwrap();
+        assert_eq!(usage(&theirs, theirs.root()), ByteSize::kib(64), "what the entry is not charged for");
+        let mut held = Some(value).filter(|_| is_held);
+        cache.remove(&1);
+        let both = usage(&ours, ours.root()).saturating_add(usage(&theirs, theirs.root()));
+        assert_eq!(both, if is_held { size } else { ByteSize::ZERO });
+        drop((held.take(), cache));
+        assert_empty(&ours, || ());
+        assert_empty(&theirs, || ());
+    }
+}
+
+#[test]
 fn loads_that_charge_their_values_evict_only_what_they_need() {
     let runtime = runtime();
     let protected = Cache::<u64, u64>::builder(&runtime).low(ByteSize::mib(2)).weigher(|_, _| 0_u64).build().unwrap();
