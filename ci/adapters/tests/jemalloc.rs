@@ -7,14 +7,16 @@
 //! A change must ensure that the cache's values allocate nothing: jemalloc would place them in
 //! dirty pages, and the weight would fall without a purge.
 
+#[path = "../../../crates/adapters/tests/common/ours.rs"]
+mod ours;
+
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
 use lowwater_adapters::{adapt, evict_by, Adapted, Evict};
+use ours::{runtime, Keys};
 use tikv_jemalloc_ctl::{epoch, raw};
 
 #[global_allocator]
@@ -55,11 +57,6 @@ fn allocate_and_free(blocks: usize) {
     drop((0..blocks).map(|_| vec![1_u8; BLOCK]).collect::<Vec<_>>());
 }
 
-fn runtime() -> Runtime {
-    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
-    builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
-}
-
 /// Adapts the dirty pages. Also returns the number of purges.
 fn adapted(runtime: &Runtime) -> (Adapted<impl Evict>, Arc<AtomicU32>) {
     let purges = Arc::new(AtomicU32::new(0));
@@ -77,21 +74,10 @@ fn cache(runtime: &Runtime) -> Cache<u64, u64> {
     Cache::builder(runtime).name("ours").weigher(|_, _| VALUE).build().unwrap()
 }
 
-/// Keys by Zipf's law, approximately: lower keys more often.
-struct Keys(u64);
-
-impl Keys {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let fraction = (self.0 >> 33) as f64 / (1_u64 << 31) as f64;
-        (KEYS as f64).powf(fraction) as u64
-    }
-}
-
 #[test]
 fn unused_pages_give_way_to_a_cache() {
     let _serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = runtime();
+    let runtime = runtime(BUDGET);
     let (allocator, purges) = adapted(&runtime);
     allocate_and_free(96);
     allocator.settle();
@@ -99,7 +85,7 @@ fn unused_pages_give_way_to_a_cache() {
     assert!(full >= ByteSize::from(64 * BLOCK), "{full:#} are dirty");
     assert!(allocator.charged() >= ByteSize::from(64 * BLOCK));
     let cache = cache(&runtime);
-    let mut keys = Keys(1);
+    let mut keys = Keys::new(1, KEYS);
     for _ in 0..6 * KEYS {
         let key = keys.next();
         if cache.get(&key).is_none() {
@@ -115,7 +101,7 @@ fn unused_pages_give_way_to_a_cache() {
 #[test]
 fn unused_pages_take_memory_from_an_idle_cache() {
     let _serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = runtime();
+    let runtime = runtime(BUDGET);
     purge();
     let (allocator, _) = adapted(&runtime);
     let cache = cache(&runtime);

@@ -7,13 +7,15 @@
 //! A change must ensure that the database is in a file: pages of a database in memory are the data,
 //! and cannot be evicted.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+#[path = "../../../crates/adapters/tests/common/ours.rs"]
+mod ours;
 
-use lowwater::topology::Fixed;
-use lowwater::{ByteSize, Cache, Runtime};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use lowwater::ByteSize;
 use lowwater_adapters::{adapt, Adapted, Evict};
+use ours::{ask_ours, ours, runtime, Keys};
 use rusqlite::{ffi, Connection};
 
 const BUDGET: ByteSize = ByteSize::mib(4);
@@ -93,43 +95,17 @@ fn read(pages: &Adapted<Pages>, key: u64) {
     pages.update(|pages| pages.read(key));
 }
 
-fn runtime() -> Runtime {
-    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
-    builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
-}
-
-fn ours(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
-    Cache::builder(runtime).name("ours").weigher(|_, value: &Vec<u8>| value.capacity()).build().unwrap()
-}
-
-fn ask_ours(cache: &Cache<u64, Vec<u8>>, key: u64) {
-    if cache.get(&key).is_none() {
-        cache.insert(key, vec![0; VALUE]).unwrap();
-    }
-}
-
-/// Keys by Zipf's law, approximately: lower keys more often.
-struct Keys(u64);
-
-impl Keys {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let fraction = (self.0 >> 33) as f64 / (1_u64 << 31) as f64;
-        (KEYS as f64).powf(fraction) as u64
-    }
-}
-
 #[test]
 fn the_page_cache_gives_way() {
-    let runtime = runtime();
+    let runtime = runtime(BUDGET);
     let pages = adapt(&runtime, "sqlite", Pages::open("gives-way")).unwrap();
     (0..KEYS).for_each(|key| read(&pages, key));
     let full = pages.weight();
     assert!(full.get() * 10 >= BUDGET.get() * 8, "the connection has read all rows, and holds {full:#}");
     assert!(full <= BUDGET, "the connection holds {full:#}");
     let ours = ours(&runtime);
-    let mut keys = Keys(1);
-    (0..6 * KEYS).for_each(|_| ask_ours(&ours, keys.next()));
+    let mut keys = Keys::new(1, KEYS);
+    (0..6 * KEYS).for_each(|_| ask_ours(&ours, keys.next(), VALUE));
     let left = pages.weight();
     println!("{left:#} of {full:#} are left");
     assert!(left.get() * 4 <= full.get(), "{left:#} of {full:#} are left, though no row is read");
@@ -138,19 +114,19 @@ fn the_page_cache_gives_way() {
 #[test]
 fn the_page_cache_takes_its_share() {
     for is_first in [true, false] {
-        let runtime = runtime();
+        let runtime = runtime(BUDGET);
         let pages = adapt(&runtime, "sqlite", Pages::open("share")).unwrap();
         let ours = ours(&runtime);
         for key in 0..KEYS {
             match is_first {
                 true => read(&pages, key),
-                false => ask_ours(&ours, key),
+                false => ask_ours(&ours, key, VALUE),
             }
         }
-        let (mut keys, mut held) = (Keys(2), [0, 0]);
+        let (mut keys, mut held) = (Keys::new(2, KEYS), [0, 0]);
         for n in 0..16 * KEYS {
             read(&pages, keys.next());
-            ask_ours(&ours, keys.next());
+            ask_ours(&ours, keys.next(), VALUE);
             if n >= 8 * KEYS && n % 20 == 0 {
                 held[0] += pages.weight().get();
                 held[1] += ours.stats().bytes.get();

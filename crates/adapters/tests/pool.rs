@@ -7,13 +7,15 @@
 //! A change must ensure that the pool is changed only in `Adapted::update`: the runtime would not
 //! see a buffer that came back otherwise.
 
+#[path = "common/ours.rs"]
+mod ours;
+
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
-use lowwater::topology::Fixed;
-use lowwater::{ByteSize, Cache, Runtime};
+use lowwater::{ByteSize, Runtime};
 use lowwater_adapters::{adapt, evict_by, Adapted, Evict};
+use ours::{ask_ours, ours, runtime, Keys};
 
 const BUDGET: ByteSize = ByteSize::mib(4);
 const BUFFER: usize = 64 << 10;
@@ -54,42 +56,16 @@ fn use_buffers(pool: &Adapted<impl Evict>, free: &Free, count: usize) {
     });
 }
 
-fn runtime() -> Runtime {
-    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
-    builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
-}
-
-fn cache(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
-    Cache::builder(runtime).name("ours").weigher(|_, value: &Vec<u8>| value.capacity()).build().unwrap()
-}
-
-fn ask(cache: &Cache<u64, Vec<u8>>, key: u64) {
-    if cache.get(&key).is_none() {
-        cache.insert(key, vec![0; VALUE]).unwrap();
-    }
-}
-
-/// Keys by Zipf's law, approximately: lower keys more often.
-struct Keys(u64);
-
-impl Keys {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let fraction = (self.0 >> 33) as f64 / (1_u64 << 31) as f64;
-        (KEYS as f64).powf(fraction) as u64
-    }
-}
-
 #[test]
 fn a_pool_of_buffers_gives_way() {
-    let (runtime, free) = (runtime(), Free::default());
+    let (runtime, free) = (runtime(BUDGET), Free::default());
     let pool = adapted(&runtime, &free);
     use_buffers(&pool, &free, 48);
     let full = pool.weight();
     assert!(full.get() * 10 >= BUDGET.get() * 7, "48 buffers are free, of {full:#}");
-    let cache = cache(&runtime);
-    let mut keys = Keys(1);
-    (0..6 * KEYS).for_each(|_| ask(&cache, keys.next()));
+    let cache = ours(&runtime);
+    let mut keys = Keys::new(1, KEYS);
+    (0..6 * KEYS).for_each(|_| ask_ours(&cache, keys.next(), VALUE));
     let left = pool.weight();
     println!("{left:#} of {full:#} are left");
     assert!(left.get() * 4 <= full.get(), "{left:#} of {full:#} are left, though no buffer is used");
@@ -97,10 +73,10 @@ fn a_pool_of_buffers_gives_way() {
 
 #[test]
 fn a_pool_of_buffers_takes_memory_from_an_idle_cache() {
-    let (runtime, free) = (runtime(), Free::default());
+    let (runtime, free) = (runtime(BUDGET), Free::default());
     let pool = adapted(&runtime, &free);
-    let cache = cache(&runtime);
-    (0..KEYS).for_each(|key| ask(&cache, key));
+    let cache = ours(&runtime);
+    (0..KEYS).for_each(|key| ask_ours(&cache, key, VALUE));
     let before = cache.stats().bytes;
     assert!(before.get() * 10 >= BUDGET.get() * 8, "the cache holds {before:#}");
     for count in (4..=32).step_by(4) {

@@ -4,6 +4,8 @@
 //! A change must ensure that each cache that the crate adapts has a `Kind` here. The crate's
 //! README.md, `docs/HAZARDS.md` and `ci/claims.md` quote names of these tests.
 
+#[path = "common/ours.rs"]
+mod ours;
 #[path = "../../../tests/common/two_of_three.rs"]
 mod two_of_three;
 
@@ -11,9 +13,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lowwater::topology::Fixed;
-use lowwater::{ByteSize, Cache, Runtime};
+use lowwater::ByteSize;
 use lowwater_adapters::{adapt, evict_by, Adapted, Evict, Weighed};
+use ours::{ask_ours, ours, runtime, Keys};
 use two_of_three::two_of_three;
 
 const BUDGET: ByteSize = ByteSize::mib(4);
@@ -147,34 +149,6 @@ impl Kind for Fifo {
     }
 }
 
-/// A runtime with a long time limit for direct reclaim: on a busy machine the reclaimer may be in a
-/// cache for longer than the default limit, and these tests are about shares, not time.
-fn runtime() -> Runtime {
-    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
-    builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
-}
-
-fn ours(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
-    Cache::builder(runtime).name("ours").weigher(|_, value: &Vec<u8>| value.capacity()).build().unwrap()
-}
-
-fn ask_ours(cache: &Cache<u64, Vec<u8>>, key: u64) {
-    if cache.get(&key).is_none() {
-        cache.insert(key, vec![0; VALUE]).unwrap();
-    }
-}
-
-/// Keys by Zipf's law, approximately: lower keys more often.
-struct Keys(u64);
-
-impl Keys {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let fraction = (self.0 >> 33) as f64 / (1_u64 << 31) as f64;
-        (KEYS as f64).powf(fraction) as u64
-    }
-}
-
 /// Waits for a state that the reclaimer may be about to restore.
 fn eventually(what: &str, is: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -186,7 +160,7 @@ fn eventually(what: &str, is: impl Fn() -> bool) {
 
 /// An unused cache gives its memory to the one that is used.
 fn gives_way<C: Kind>(name: &str) {
-    let runtime = runtime();
+    let runtime = runtime(BUDGET);
     let cache = adapt(&runtime, name, C::empty()).unwrap();
     for key in 0..KEYS {
         C::ask(&cache, key);
@@ -194,9 +168,9 @@ fn gives_way<C: Kind>(name: &str) {
     let full = cache.weight();
     assert!(full.get() * 10 >= BUDGET.get() * 8, "{name} was filled, and holds {full:#}");
     let ours = ours(&runtime);
-    let mut keys = Keys(1);
+    let mut keys = Keys::new(1, KEYS);
     for _ in 0..6 * KEYS {
-        ask_ours(&ours, keys.next());
+        ask_ours(&ours, keys.next(), VALUE);
     }
     let left = cache.weight();
     println!("{name}: {left:#} of {full:#} are left");
@@ -216,18 +190,18 @@ fn takes_its_share<C: Kind>(name: &str) {
 
 /// Returns the part of both caches' bytes that the cache holds in equal use.
 fn share<C: Kind>(name: &str, is_first: bool) -> f64 {
-    let runtime = runtime();
+    let runtime = runtime(BUDGET);
     let (cache, ours) = (adapt(&runtime, name, C::empty()).unwrap(), ours(&runtime));
     for key in 0..KEYS {
         match is_first {
             true => C::ask(&cache, key),
-            false => ask_ours(&ours, key),
+            false => ask_ours(&ours, key, VALUE),
         }
     }
-    let (mut random, mut held) = (Keys(2), [0, 0]);
+    let (mut random, mut held) = (Keys::new(2, KEYS), [0, 0]);
     for n in 0..16 * KEYS {
         C::ask(&cache, random.next());
-        ask_ours(&ours, random.next());
+        ask_ours(&ours, random.next(), VALUE);
         if n >= 8 * KEYS && n % 20 == 0 {
             held[0] += cache.weight().get();
             held[1] += ours.stats().bytes.get();
@@ -240,13 +214,13 @@ fn share<C: Kind>(name: &str, is_first: bool) -> f64 {
 
 /// Threads insert into the cache and into ours; the sum of both stays within the budget.
 fn holds_the_budget<C: Kind>(name: &str) {
-    let runtime = runtime();
+    let runtime = runtime(BUDGET);
     let (cache, ours) = (adapt(&runtime, name, C::empty()).unwrap(), ours(&runtime));
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let (cache, ours, runtime) = (&cache, &ours, &runtime);
             scope.spawn(move || {
-                let mut keys = Keys(thread);
+                let mut keys = Keys::new(thread, KEYS);
                 for _ in 0..4 * KEYS {
                     C::ask(cache, keys.next());
                     let _ = ours.insert(keys.next(), vec![0; VALUE]);
@@ -303,10 +277,10 @@ fn each_cache_takes_its_share() {
 /// ran.
 #[test]
 fn quick_cache_loses_few_hits_by_its_evictions() {
-    let runtime = runtime();
+    let runtime = runtime(BUDGET);
     let adapted = adapt(&runtime, "adapted", Quick::empty()).unwrap();
     let alone = Quick::empty();
-    let (mut keys, mut hits) = (Keys(3), [0, 0]);
+    let (mut keys, mut hits) = (Keys::new(3, KEYS), [0, 0]);
     for n in 0..40 * KEYS {
         // Two in three keys by Zipf's law, and a scan, which ghosts distinguish from them.
         let key = if n % 3 == 0 { KEYS + n } else { keys.next() };
