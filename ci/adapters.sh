@@ -8,13 +8,16 @@
 # |---|---|
 # | jemalloc | pages that jemalloc keeps for later allocations |
 # | sqlite | the page cache of an SQLite connection |
+# | rocksdb | the block cache of a RocksDB database, with Debian's RocksDB |
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/rust.bash
 
 component clippy
-command -v make >/dev/null || packages make
+packages make librocksdb-dev libclang-dev
+export ROCKSDB_INCLUDE_DIR=/usr/include ROCKSDB_LIB_DIR
+ROCKSDB_LIB_DIR="$(dirname "$(cc -print-file-name=librocksdb.so)")"
 package=(--manifest-path ci/adapters/Cargo.toml --locked --target-dir "${CARGO_TARGET_DIR:-target}/adapters")
 
 timeout 1200 cargo clippy "${package[@]}" --all-targets -- -D warnings

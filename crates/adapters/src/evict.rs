@@ -64,7 +64,7 @@ pub struct EvictBy<W, S> {
 /// | a pool of `BytesMut` | capacities of the free buffers | drop some | `tests/pool.rs` |
 /// | unused pages of jemalloc | `stats.arenas.4096.pdirty`, in pages | `arena.4096.purge` | `ci/adapters` |
 /// | SQLite's page cache | `SQLITE_DBSTATUS_CACHE_USED` | `PRAGMA cache_size`, set back | `ci/adapters` |
-/// | RocksDB's block cache | `Cache::get_usage` | `Cache::set_capacity`, set back | none |
+/// | RocksDB's block cache | `Cache::get_usage` | `Cache::set_capacity`, set back | `ci/adapters` |
 ///
 /// If only a capacity can be set and the bytes are unknown, the weight is the capacity. The runtime
 /// then lowers it, and the program raises it in [`Adapted::update`](crate::Adapted::update).
