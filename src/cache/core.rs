@@ -9,6 +9,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::time::Duration;
 
 use equivalent::Equivalent;
 use lowwater_base::unwind::caught;
@@ -333,6 +334,26 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
                 self.register_deadline(new, hash);
             }
         }
+    }
+
+    /// Sets the time to live of the record for which `is` returns true, and counts a use. Returns
+    /// false if there is none, or if the record has expired.
+    pub(super) fn touch(
+        &self,
+        hash: u64,
+        guard: &Guard,
+        time_to_live: Option<Duration>,
+        is: impl Fn(&Record<K, V>) -> bool,
+    ) -> bool {
+        let expires = self.clock.deadline_of(Ttl::to_live(time_to_live));
+        let is_live = |there: &Record<K, V>| is(there) && !self.is_expired(there);
+        let touched = self.index.with(hash, guard, is_live, |there| {
+            there.set_deadline(expires.at);
+            there.mark_used();
+            self.queues.promote(there);
+        });
+        self.register_deadline(expires, hash);
+        touched.is_some()
     }
 
     fn expiry(&self) -> Option<&Expiry<K, V>> {

@@ -70,10 +70,33 @@ pub enum Op<V> {
     /// Inserts this value, with the entry's time. For the group that is charged, see
     /// [`Entry::group`].
     Put(V),
+    /// Inserts this value as `Put` does, but with this time to live; `None`: no deadline.
+    PutFor(V, Option<Duration>),
     /// Inserts this value, with the time that the current value has left: an idle time is not
     /// extended. Without a current value, as `Put`. For the group that is charged, see
     /// [`Entry::group`].
     Update(V),
+    /// Sets the time to live of the current value as [`Cache::touch`] does; `None`: no deadline.
+    /// The value is neither copied nor charged again, so a touch is never rejected. Without a
+    /// current value, changes nothing. The result is [`Computed::Kept`].
+    ///
+    /// ```
+    /// use lowwater::{cache::Op, ByteSize, Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
+    /// let sessions = Cache::<u64, String>::builder(&runtime).weigher(|_, name| name.capacity()).build()?;
+    /// sessions.insert(7, "Ada".into())?;
+    /// // Reads a value and sets its time to live in one step.
+    /// let mut name = None;
+    /// sessions.entry(7).and_compute(|current| {
+    ///     name = current.map(|current| current.value().clone());
+    ///     Op::Touch(Some(Duration::from_secs(60)))
+    /// })?;
+    /// assert_eq!(name.as_deref(), Some("Ada"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    Touch(Option<Duration>),
     /// Removes the current value; the removal listener gets [`RemovalCause::Explicit`]. Without a
     /// current value, changes nothing: the result is [`Computed::Kept`].
     Remove,
@@ -90,7 +113,7 @@ pub enum Computed<V> {
     Replaced(V),
     /// This value was removed.
     Removed(V),
-    /// Nothing was changed.
+    /// No value was inserted or removed.
     Kept,
 }
 
@@ -333,6 +356,13 @@ where
                     let expires = core.deadline_of_new(self.ttl, &self.key, &value, there);
                     (value, expires)
                 }
+                (Op::PutFor(value, time), _) => (value, core.clock.deadline_of(Ttl::to_live(time))),
+                (Op::Touch(time), Some(record)) => {
+                    if !core.touch(hash, &guard, time, |there| std::ptr::eq(there, record)) {
+                        continue;
+                    }
+                    return Ok(Computed::Kept);
+                }
                 (Op::Remove, Some(record)) => {
                     let is_it = |there: &_| std::ptr::eq(there, record);
                     let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
@@ -343,7 +373,7 @@ where
                     drop(removal);
                     return Ok(Computed::Removed(value));
                 }
-                (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
+                (Op::Remove | Op::Touch(_) | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let weighed = cache.weigh(&self.key, &value);
             let group = cache.payer_of(self.payer, there);

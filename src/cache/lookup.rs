@@ -13,7 +13,6 @@ use lowwater_rcu::{pin, Guard};
 use lowwater_store::index::FirstProbe;
 
 use super::core::Found;
-use super::expiry::clock::Ttl;
 use super::handle::Cache;
 use super::record::Record;
 use super::removal::RemovalCause;
@@ -162,18 +161,8 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
-        let expires = core.clock.deadline_of(time_to_live.map_or(Ttl::Forever, Ttl::Fixed));
-        let touched = self.find(key, |_, hash, guard| {
-            let is_it = |there: &Record<K, V>| key.equivalent(&there.key) && !core.is_expired(there);
-            let touched = core.index.with(hash, guard, is_it, |there| {
-                there.set_deadline(expires.at);
-                there.mark_used();
-                core.queues.promote(there);
-            });
-            core.register_deadline(expires, hash);
-            touched
-        });
-        touched.flatten().is_some()
+        let is_it = |there: &Record<K, V>| key.equivalent(&there.key);
+        self.find(key, |_, hash, guard| core.touch(hash, guard, time_to_live, is_it)) == Some(true)
     }
 
     /// Calls `f` with the live record of `key`, its hash and the guard. A record that has expired

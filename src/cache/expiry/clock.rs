@@ -34,6 +34,13 @@ pub(crate) enum Ttl {
     Computed,
 }
 
+impl Ttl {
+    /// Returns the time to live that a call names; `None`: no deadline.
+    pub(crate) fn to_live(time: Option<Duration>) -> Self {
+        time.map_or(Self::Forever, Self::Fixed)
+    }
+}
+
 /// The clock of a cache. It counts from the first clock of the process, or with a manual clock from
 /// its 0, so that a small cache need not store its start.
 #[derive(Debug)]

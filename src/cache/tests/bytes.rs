@@ -46,9 +46,12 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let (key, bytes) = (0..64_u64, 0..3_000_usize);
     let time = prop_oneof![3 => Just(None), 1 => (0..3_u64).prop_map(Some)];
+    let short = Some(Duration::from_millis(1));
     let op = prop_oneof![
         bytes.clone().prop_map(Op::Put),
+        bytes.clone().prop_map(move |b| Op::PutFor(b, short)),
         bytes.clone().prop_map(Op::Update),
+        Just(Op::Touch(short)),
         Just(Op::Remove),
         Just(Op::Keep)
     ];
@@ -123,7 +126,9 @@ proptest! {
                 Step::Compute(k, op) => {
                     let _maybe_rejected = cache.entry(k).and_compute(|_| match op {
                         Op::Put(b) => Op::Put(vec![0; b]),
+                        Op::PutFor(b, time) => Op::PutFor(vec![0; b], time),
                         Op::Update(b) => Op::Update(vec![0; b]),
+                        Op::Touch(time) => Op::Touch(time),
                         Op::Remove => Op::Remove,
                         Op::Keep => Op::Keep,
                     });

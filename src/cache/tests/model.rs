@@ -9,6 +9,7 @@ use crate::cache::{Computed, Op};
 use crate::ByteSize;
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::time::Duration;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -23,8 +24,15 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let key = 0..8_u64;
-    let op =
-        prop_oneof![any::<u8>().prop_map(Op::Put), any::<u8>().prop_map(Op::Update), Just(Op::Remove), Just(Op::Keep)];
+    let long = Some(Duration::from_secs(3_600));
+    let op = prop_oneof![
+        any::<u8>().prop_map(Op::Put),
+        any::<u8>().prop_map(move |v| Op::PutFor(v, long)),
+        any::<u8>().prop_map(Op::Update),
+        Just(Op::Touch(long)),
+        Just(Op::Remove),
+        Just(Op::Keep),
+    ];
     prop_oneof![
         6 => (key.clone(), any::<u8>(), 0..3_usize).prop_map(|(k, v, g)| Step::Insert(k, v, g)),
         4 => key.clone().prop_map(Step::Get),
@@ -62,17 +70,19 @@ proptest! {
                         assert_eq!(current.map(|c| c.value()[0]), map.get(&k).copied());
                         match op {
                             Op::Put(v) => Op::Put(vec![v]),
+                            Op::PutFor(v, time) => Op::PutFor(vec![v], time),
                             Op::Update(v) => Op::Update(vec![v]),
+                            Op::Touch(time) => Op::Touch(time),
                             Op::Remove => Op::Remove,
                             Op::Keep => Op::Keep,
                         }
                     });
                     let expected = match op {
-                        Op::Put(v) | Op::Update(v) => {
+                        Op::Put(v) | Op::PutFor(v, _) | Op::Update(v) => {
                             map.insert(k, v).map_or(Computed::Inserted, |old| Computed::Replaced(vec![old]))
                         }
                         Op::Remove => map.remove(&k).map_or(Computed::Kept, |old| Computed::Removed(vec![old])),
-                        Op::Keep => Computed::Kept,
+                        Op::Touch(_) | Op::Keep => Computed::Kept,
                     };
                     prop_assert_eq!(done.unwrap(), expected);
                 }

@@ -147,6 +147,41 @@ fn an_update_does_not_extend_an_idle_time() {
     assert!(left_of_1 > IDLE * 3 / 8 && left_of_1 <= IDLE * 5 / 8, "{left_of_1:?}");
 }
 
+#[test]
+fn a_computation_may_set_the_time_to_live() {
+    let cache = idling_by_hand(&ManualClock::new());
+    let hour = Duration::from_secs(3_600);
+    let compute = |op: Op<u64>| cache.entry(1).time_to_live(hour * 9).and_compute(|_| op).unwrap();
+    assert_eq!(compute(Op::Touch(Some(hour))), Computed::Kept);
+    assert!(!cache.contains_key(&1), "without a value, nothing is touched");
+    assert_eq!(compute(Op::PutFor(1, Some(hour))), Computed::Inserted);
+    assert!(left(&cache, 1).unwrap() <= hour && left(&cache, 1).unwrap() > hour / 2);
+    assert_eq!(compute(Op::Touch(Some(hour * 2))), Computed::Kept);
+    assert!(left(&cache, 1).unwrap() > hour);
+    assert_eq!(compute(Op::PutFor(2, None)), Computed::Replaced(1));
+    assert_eq!((left(&cache, 1), cache.get(&1)), (None, Some(2)));
+    assert_eq!(compute(Op::Touch(Some(hour))), Computed::Kept);
+    assert_eq!(compute(Op::Touch(None)), Computed::Kept);
+    assert_eq!((left(&cache, 1), cache.get(&1)), (None, Some(2)));
+}
+
+#[test]
+fn a_computed_touch_is_of_the_shown_value() {
+    let cache = idling_by_hand(&ManualClock::new());
+    cache.insert(1, 1).unwrap();
+    let mut shown = Vec::new();
+    let touch = |current: Option<crate::cache::Current<'_, u64, u64>>| {
+        shown.extend(current.map(|current| *current.value()));
+        if shown.len() == 1 {
+            // As by another thread.
+            cache.entry(1).forever().insert(2).unwrap();
+        }
+        Op::Touch(Some(Duration::from_secs(3_600)))
+    };
+    cache.entry(1).and_compute(touch).unwrap();
+    assert_eq!((shown, left(&cache, 1).is_some()), (vec![1, 2], true));
+}
+
 /// A thread that has found an entry expired must not remove it if another thread has touched it
 /// successfully in between.
 #[test]
