@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use lowwater::cache::{Op, Visit};
+use lowwater::cache::{Current, Op, Visit};
 use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
 use parking_lot::Mutex;
 
@@ -223,21 +223,33 @@ impl Store {
         self.cache.retain(|_, _| true);
     }
 
-    /// Sets the expiry of the value under `key`, which counts as a use of the value, and returns
-    /// whether there is one.
-    pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
-        self.mark_fetched(key) && self.set_expiry(key, expiry)
+    /// Calls `look` with the value under `key` and sets its expiry, as one step, and returns the
+    /// last result of `look`, which may run more than once. Counts as a use of the value.
+    pub fn touch<R>(&self, key: &[u8], expiry: Expiry, mut look: impl FnMut(&Value) -> R) -> Option<R> {
+        let hash = self.hasher.hash(key);
+        let mut seen = None;
+        // No value is inserted, so the computation cannot be rejected.
+        let _touched = self.cache.entry(hash).and_compute(|current| {
+            let value = self.live(current.as_ref().map(Current::value), hash, key);
+            seen = value.map(|value| {
+                value.last_access.record_fetch(self.now_seconds());
+                look(value)
+            });
+            match expiry {
+                _ if seen.is_none() => Op::Keep,
+                Expiry::Past => Op::Remove,
+                Expiry::Never | Expiry::In(_) => Op::Touch(expiry.time_to_live()),
+            }
+        });
+        seen
     }
 
-    /// Sets the expiry of the value under `key`, as [`touch`](Self::touch) does, but leaves the
-    /// value's last access unchanged. The caller has just found the value: neither the key nor a
-    /// flush is checked.
-    pub fn set_expiry(&self, key: &[u8], expiry: Expiry) -> bool {
-        match expiry {
-            Expiry::Past => self.remove(key),
-            Expiry::Never => self.cache.touch(&self.hasher.hash(key), None),
-            Expiry::In(time) => self.cache.touch(&self.hasher.hash(key), Some(time)),
-        }
+    /// Returns the value under `key` and sets its expiry, as one step. Counts as a read of the
+    /// tenant and as a use of the value.
+    pub fn read_and_touch(&self, key: &[u8], expiry: Expiry) -> Option<Value> {
+        let value = self.touch(key, expiry, Value::clone);
+        self.tenants.count_read(key, value.is_some());
+        value
     }
 
     /// Removes the value under `key`, and returns whether there was one.
@@ -349,6 +361,7 @@ impl Store {
     }
 
     /// Returns whether `value` is the value of `key`, and not flushed.
+    #[inline(always)] // A call would cost each `get` 12 instructions.
     fn is_live_at(&self, value: &Value, key: &[u8]) -> bool {
         value.key() == key && self.is_live(value)
     }

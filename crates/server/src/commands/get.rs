@@ -55,9 +55,7 @@ fn read(session: &mut Session, key: &[u8], unique: bool) {
 
 fn read_and_touch(session: &mut Session, key: &[u8], unique: bool, expiry: Expiry) {
     let (store, full_key) = (&session.server.store, session.namespace.qualify(key));
-    // Read before the new exptime is set, which may be in the past and remove the value. These
-    // are two steps, as for a `T` of `mg` (`meta/get.rs`).
-    let value = store.read(&full_key, Value::clone).filter(|_| store.set_expiry(&full_key, expiry));
+    let value = store.read_and_touch(&full_key, expiry);
     events::fetched(store, &session.entry, &full_key, value.as_ref().map(Value::len));
     session.server.prefix_stats.count(&full_key, if value.is_some() { Outcome::Hit } else { Outcome::Miss });
     session.counts.count(Counter::CmdTouch);

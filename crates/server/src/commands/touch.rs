@@ -8,7 +8,8 @@ use crate::session::Session;
 
 /// Answers `TOUCHED` or `NOT_FOUND`.
 pub fn touch(session: &mut Session, key: &[u8], exptime: i64, noreply: bool) {
-    let found = session.server.store.touch(&session.namespace.qualify(key), Expiry::of(exptime));
+    let full_key = session.namespace.qualify(key);
+    let found = session.server.store.touch(&full_key, Expiry::of(exptime), |_| ()).is_some();
     session.counts.count(Counter::CmdTouch);
     session.counts.count(if found { Counter::TouchHits } else { Counter::TouchMisses });
     session.answer(noreply, if found { "TOUCHED" } else { "NOT_FOUND" });

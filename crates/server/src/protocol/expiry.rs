@@ -51,6 +51,15 @@ impl Expiry {
         }
     }
 
+    /// Returns the time to live; `None` for a value that never expires, and for one that has
+    /// expired already, which is not stored.
+    pub fn time_to_live(self) -> Option<Duration> {
+        match self {
+            Self::Never | Self::Past => None,
+            Self::In(time) => Some(time),
+        }
+    }
+
     /// Converts an exptime; `clock` is read only if the exptime is a Unix time.
     fn at(exptime: i64, clock: impl FnOnce() -> SystemTime) -> Self {
         let seconds = match u64::try_from(exptime) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use lowwater::cache::Current;
 
 use super::key_hash::KeyHash;
+use crate::protocol::expiry::Expiry;
 use crate::value::Value;
 
 /// The value that an update finds under its key.
@@ -25,8 +26,12 @@ pub struct Existing<'a> {
 pub enum Edit {
     Keep,
     Remove,
+    /// Sets the expiry of the existing value, which counts as a use of the value.
+    Touch(Expiry),
     /// Stores a value with the update's expiry.
     Put(Value),
+    /// Stores a value with this expiry instead of the update's.
+    PutFor(Value, Expiry),
     /// Stores a value with the time left of the existing value.
     Change(Value),
 }

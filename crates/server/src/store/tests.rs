@@ -4,6 +4,8 @@
 //!
 //! A change must ensure that a test belongs here only if a client cannot produce its state.
 
+use std::time::Duration;
+
 use super::*;
 
 #[test]
@@ -26,7 +28,7 @@ fn flushed_values_are_absent_before_they_are_dropped() {
             && store.find(b"k").is_none()
             && store.peek(b"k").is_none()
             && store.inspect(b"k", |_| ()).is_none()
-            && !store.touch(b"k", Expiry::Never)
+            && store.touch(b"k", Expiry::Never, |_| ()).is_none()
             && keys().is_empty()
     };
     put(None, b"1");
@@ -76,6 +78,38 @@ fn evicted_values_in_client_outputs_are_bounded() {
 }
 
 #[test]
+fn a_new_expiry_is_that_of_the_value_that_was_shown() {
+    let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
+    let store = Store::new(&settings, &Arc::new(PiecePool::new(0))).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let hour = Expiry::In(Duration::from_secs(3_600));
+    let update = |expiry| {
+        let mut values = [b"1", b"2"].into_iter();
+        let edit = |there: Option<Existing<'_>>| {
+            // As by another client.
+            values.next().inspect(|value| assert!(store.try_set(b"k", Expiry::Never, 0, *value)));
+            (Edit::Touch(expiry), there.map(|there| there.value.first().to_vec()))
+        };
+        runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap()
+    };
+    let left = || store.inspect(b"k", |there| there.left.is_some());
+    for expiry in [hour, Expiry::Past] {
+        store.remove(b"k");
+        assert!(store.try_set(b"k", Expiry::Never, 0, b"0"));
+        let mut values = [b"1", b"2"].into_iter();
+        let seen = store.touch(b"k", expiry, |value| {
+            // As by another client.
+            values.next().inspect(|value| assert!(store.try_set(b"k", Expiry::Never, 0, *value)));
+            value.first().to_vec()
+        });
+        assert_eq!((seen.as_deref(), left()), (Some(&b"2"[..]), (expiry == hour).then_some(true)));
+        assert!(store.try_set(b"k", Expiry::Never, 0, b"0"));
+        assert_eq!(update(expiry).as_deref(), Some(&b"2"[..]));
+        assert_eq!(left(), (expiry == hour).then_some(true));
+    }
+}
+
+#[test]
 fn of_two_keys_with_one_hash_the_later_stays() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let pool = Arc::new(PiecePool::new(0));
@@ -101,7 +135,7 @@ fn of_two_keys_with_one_hash_the_later_stays() {
         all[0].is_some()
     };
     assert!(is_live(b"a") && !is_live(b"b"));
-    assert!(!store.touch(b"b", Expiry::Past) && is_live(b"a"));
+    assert!(store.touch(b"b", Expiry::Past, |_| ()).is_none() && is_live(b"a"));
     let put = |_: Option<Existing<'_>>| (Edit::Put(value(b"b")), ());
     runtime.block_on(store.update(b"b", Expiry::Past, put)).unwrap();
     assert!(is_live(b"a"), "a value that expires at once replaces none of another key");

@@ -121,7 +121,7 @@ impl Store {
                 // tenant.
                 if !self.cache.contains_key(&hash) {
                     let decided = edit(None);
-                    if let (Edit::Keep | Edit::Remove, answer) = decided {
+                    if let (Edit::Keep | Edit::Remove | Edit::Touch(_), answer) = decided {
                         return Ok(answer);
                     }
                     missing = Some(decided);
@@ -144,19 +144,22 @@ impl Store {
             let edit = match edit {
                 // The value expires at once, so it is not stored.
                 Edit::Put(_) if expiry == Expiry::Past => Edit::Remove,
+                Edit::PutFor(_, Expiry::Past) | Edit::Touch(Expiry::Past) => Edit::Remove,
                 edit => edit,
             };
             match edit {
                 Edit::Keep => Op::Keep,
-                Edit::Remove if is_anothers => Op::Keep,
+                Edit::Remove | Edit::Touch(_) if is_anothers => Op::Keep,
                 Edit::Remove => Op::Remove,
-                Edit::Put(value) | Edit::Change(value)
+                Edit::Touch(expiry) => Op::Touch(expiry.time_to_live()),
+                Edit::Put(value) | Edit::PutFor(value, _) | Edit::Change(value)
                     if !self.fits_pieces(&value) || !self.has_room(&tenant, &value) =>
                 {
                     full = true;
                     Op::Keep
                 }
                 Edit::Put(value) => Op::Put(value),
+                Edit::PutFor(value, expiry) => Op::PutFor(value, expiry.time_to_live()),
                 Edit::Change(value) => Op::Update(value),
             }
         });

@@ -290,6 +290,35 @@ fn no_reader_sees_a_change_without_its_exptime() {
 }
 
 #[test]
+fn a_new_exptime_is_set_on_the_value_that_is_returned() {
+    let server = TestServer::start(|_| {});
+    let lines_to_mn = |client: &mut Client| {
+        let lines = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "MN\r\n"));
+        lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    // The server's two threads have one client each.
+    let (mut writer, mut toucher) = (server.connect(), server.connect());
+    let mut number = 1000;
+    // The writer stores even numbers, and `ma` odd ones.
+    for touch in ["mg k T1000 v\r\n", "ma k T1000 N0 v\r\n"] {
+        server.server.store.remove(b"k");
+        for _ in 0..50 {
+            let mut sets = String::new();
+            for _ in 0..200 {
+                sets += &format!("set k 0 0 4\r\n{number}\r\nmg k t v\r\n");
+                number = 1000 + (number + 2) % 9000;
+            }
+            writer.0.write_all(format!("{sets}mn\r\n").as_bytes()).unwrap();
+            toucher.0.write_all(format!("{}mn\r\n", touch.repeat(200)).as_bytes()).unwrap();
+            let returned = lines_to_mn(&mut toucher);
+            for pair in lines_to_mn(&mut writer).windows(2).filter(|pair| pair[0] == "VA 4 t1000") {
+                assert!(returned.contains(&pair[1]), "{touch}: {} has an exptime", pair[1]);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_quiet_pipeline_ends_with_mn() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();

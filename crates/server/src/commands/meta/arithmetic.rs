@@ -2,9 +2,8 @@
 //! selectable reply fields.
 //!
 //! `commands/arithmetic.rs` computes the new number; this file adds the compare, the creation and
-//! the reply. A change must ensure that compare, creation and store are one update of the store.
-//! The update sets a new expiry (flag `T`), too, except that of an existing number if an `N` with
-//! another exptime follows.
+//! the reply. A change must ensure that compare, creation, store and a new expiry (flag `T`) are
+//! one update of the store.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
@@ -43,9 +42,7 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     let full_key = session.namespace.qualify(&meta.key);
     let increment = !matches!(options.mode, Some(b'D' | b'-'));
     let delta = Delta { increment, amount: options.delta.unwrap_or(1) };
-    let created = meta.exptime_of_created();
-    // The update has one expiry for each value that it puts, a created one included.
-    let renews = options.exptime.is_some() && options.exptime == created;
+    let renewed = options.exptime.map(Expiry::of);
     let decide = |there: Option<Existing<'_>>| {
         let Some(Existing { value: old, left }) = there else {
             if options.vivify.is_none() {
@@ -67,12 +64,15 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             None => (Edit::Keep, MetaArithmeticOutcome::NoNumber),
             Some((value, number)) => {
                 let done = Done { value: value.clone(), number, expiry: left.into(), made: false };
-                let edit = if renews { Edit::Put(value) } else { Edit::Change(value) };
+                let edit = match renewed {
+                    Some(expiry) => Edit::PutFor(value, expiry),
+                    None => Edit::Change(value),
+                };
                 (edit, MetaArithmeticOutcome::Done(done))
             }
         }
     };
-    let lifetime = created.map_or(Expiry::Never, Expiry::of);
+    let lifetime = meta.exptime_of_created().map_or(Expiry::Never, Expiry::of);
     let outcome = server.store.update(&full_key, lifetime, decide).await;
     let (hits, misses) = delta.counters();
     match outcome {
@@ -81,9 +81,6 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
                 session.counts.count(hits);
             }
             answer(session, &meta, &done);
-            if let Some(exptime) = meta.options.exptime.filter(|_| !renews && !done.made) {
-                session.server.store.set_expiry(&full_key, Expiry::of(exptime));
-            }
         }
         Ok(MetaArithmeticOutcome::Missing) => {
             session.counts.count(misses);

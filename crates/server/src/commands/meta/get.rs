@@ -3,10 +3,9 @@
 //!
 //! A plain read finds the value by one lookup, and records the fetch by another after the reply,
 //! which shows the access before. Requests that need the remaining time, or that change something
-//! (a win, a value created on a miss), find the value by an update, which is slower and atomic: of
-//! all clients that read a stale value at the same time, only one wins. A `T` sets the expiry of an
-//! existing value in a step of its own, as an update cannot do that without a copy of the value: if
-//! another client stores the value in between, the new one gets the expiry.
+//! (a win, a new expiry, a value created on a miss), find the value by an update, which is slower
+//! and atomic: of all clients that read a stale value at the same time, only one wins, and a `T`
+//! sets the expiry of the value that is returned.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::events;
@@ -54,9 +53,6 @@ pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
     if !meta.options.unused {
         session.server.store.mark_fetched(&full_key);
     }
-    if let Some(exptime) = meta.options.exptime.filter(|_| !found.made) {
-        session.server.store.set_expiry(&full_key, Expiry::of(exptime));
-    }
 }
 
 /// Finds or creates the value of an `mg`, by a plain lookup if its flags allow that, else by an
@@ -64,7 +60,8 @@ pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
 async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Option<Found> {
     let (store, options) = (&session.server.store, &meta.options);
     let value = if options.unused { store.peek(full_key) } else { store.find(full_key) };
-    let timed = options.recache.is_some() || meta.flags.clone().any(|flag| flag[0] == b't');
+    let touch = options.exptime.map(Expiry::of);
+    let timed = options.recache.is_some() || touch.is_some() || meta.flags.clone().any(|flag| flag[0] == b't');
     match value {
         None if options.vivify.is_none() => return None,
         Some(value) if !timed && (!value.item_flags().stale || value.item_flags().won) => {
@@ -72,15 +69,19 @@ async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Opt
         }
         _ => {}
     }
-    let decide = |there: Option<Existing<'_>>| match there {
+    let decide = |there: Option<Existing<'_>>, may_store: bool| match there {
         Some(there) => {
             let found = Found::there(meta, there);
-            match found.won {
-                true => (Edit::Change(found.value.with_won()), Some(found)),
-                false => (Edit::Keep, Some(found)),
-            }
+            let found = Found { won: found.won && may_store, ..found };
+            let edit = match (found.won, touch) {
+                (true, Some(expiry)) => Edit::PutFor(found.value.with_won(), expiry),
+                (true, None) => Edit::Change(found.value.with_won()),
+                (false, Some(expiry)) => Edit::Touch(expiry),
+                (false, None) => Edit::Keep,
+            };
+            (edit, Some(found))
         }
-        None if options.vivify.is_some() => {
+        None if options.vivify.is_some() && may_store => {
             let item_flags = ItemFlags { won: true, binary: options.binary, ..ItemFlags::default() };
             let value = store.new_value(
                 full_key,
@@ -94,10 +95,10 @@ async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Opt
         None => (Edit::Keep, None),
     };
     let lifetime = meta.exptime_of_created().map_or(Expiry::Never, Expiry::of);
-    match store.update(full_key, lifetime, decide).await {
+    match store.update(full_key, lifetime, |there| decide(there, true)).await {
         Ok(found) => found,
         // No room to record a winner: no client wins, and the reply shows the existing value.
-        Err(_) => store.inspect(full_key, |there| Found { won: false, ..Found::there(meta, there) }),
+        Err(_) => store.update(full_key, lifetime, |there| decide(there, false)).await.ok().flatten(),
     }
 }
 
