@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use lowwater::cache::{Current, Op, Visit};
+use lowwater::cache::{Computed, Current, Op, Visit};
 use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
 use parking_lot::Mutex;
 
@@ -257,10 +257,18 @@ impl Store {
         self.take(key).is_some()
     }
 
-    /// Removes the value under `key`, and returns it. A flushed value, or one of another key with
-    /// this hash, is removed too, and counts as none.
+    /// Removes the value under `key`, and returns it. A flushed value is removed too, and counts as
+    /// none.
     pub fn take(&self, key: &[u8]) -> Option<Value> {
-        self.cache.remove(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key))
+        // No value is inserted, so the computation cannot be rejected.
+        let taken = self.cache.entry(self.hasher.hash(key)).and_compute(|current| match current {
+            Some(there) if there.value().key() == key => Op::Remove,
+            _ => Op::Keep,
+        });
+        match taken {
+            Ok(Computed::Removed(value)) if self.is_live(&value) => Some(value),
+            _ => None,
+        }
     }
 
     /// Returns the budget.

@@ -65,7 +65,8 @@ impl RemovalStats {
     /// Counts a read of the key with this `hash` that has found no live value; `is_flushed`: it has
     /// found a flushed one. If the read has found an expired value, the cache has just called
     /// [`expired`](Self::expired) on this thread, unless another thread finishes the removal. A
-    /// call by an earlier write or crawl is mistaken for that of the read.
+    /// call by an earlier write or crawl, or for another key with this hash, is mistaken for that
+    /// of the read.
     pub fn missed(&self, hash: KeyHash, is_flushed: bool) {
         // Relaxed: statistics that guard no other memory.
         if is_flushed {

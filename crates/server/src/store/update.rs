@@ -119,7 +119,7 @@ impl Store {
             None => {
                 // An update that stores nothing under a missing key must not create the key's
                 // tenant.
-                if !self.cache.contains_key(&hash) {
+                if !self.cache.pin().peek(&hash).is_some_and(|value| self.is_live_at(value, key)) {
                     let decided = edit(None);
                     if let (Edit::Keep | Edit::Remove | Edit::Touch(_), answer) = decided {
                         return Ok(answer);
