@@ -343,9 +343,14 @@ impl Store {
     /// Makes all values that were created before this call absent, at once, whether they are stored
     /// already or not. [`drop_flushed`](Self::drop_flushed) frees their memory.
     pub fn flush(&self) {
-        // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
-        // number counts.
-        self.flushed.fetch_max(self.next_serial(), Ordering::Release);
+        // Twice, so that no update stores a copy of a flushed value. An update creates the new
+        // value and then checks the old one again: if the new value's number is above the second
+        // one of this flush, that check finds the first.
+        for _ in 0..2 {
+            // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
+            // number counts.
+            self.flushed.fetch_max(self.next_serial(), Ordering::Release);
+        }
     }
 
     /// Drops the values that [`flush`](Self::flush) has made absent.
@@ -404,8 +409,9 @@ impl Store {
 
     /// Returns a new serial number, higher than all before.
     pub fn next_serial(&self) -> u64 {
-        // Relaxed: it matters only that no number is assigned twice.
-        self.serial.fetch_add(1, Ordering::Relaxed) + 1
+        // AcqRel: pairs with itself. A thread that gets a higher number than the second one of a
+        // flush reads the first one of that flush from `flushed`.
+        self.serial.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Returns the seconds since the last use of `value`.

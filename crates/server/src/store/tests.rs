@@ -49,6 +49,59 @@ fn flushed_values_are_absent_before_they_are_dropped() {
 }
 
 #[test]
+fn no_update_carries_a_value_over_a_flush() {
+    let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
+    let store = Store::new(&settings, &Arc::new(PiecePool::new(0))).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let update = |edit: &mut dyn FnMut(Option<Existing<'_>>) -> Edit| {
+        runtime.block_on(store.update(b"k", Expiry::Never, |there| (edit(there), ()))).unwrap();
+    };
+    assert!(store.try_set(b"k", Expiry::Never, 0, b"1"));
+    let mut seen = Vec::new();
+    update(&mut |there| {
+        seen.push(there.is_some());
+        // As by another client.
+        store.flush();
+        there.map_or(Edit::Keep, |there| Edit::Change(store.new_value_of(b"k", 0, there.value.first())))
+    });
+    assert_eq!((seen, store.find(b"k").is_some()), (vec![true, false], false));
+
+    const UPDATES: u32 = 50_000;
+    let stored = AtomicU32::new(0);
+    let number = || store.read(b"k", |value| u32::from_le_bytes(value.first().try_into().unwrap()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while stored.load(Ordering::SeqCst) < UPDATES {
+                // Some updates run between two flushes.
+                (0..200).for_each(|_| std::hint::spin_loop());
+                let before = stored.load(Ordering::SeqCst);
+                store.flush();
+                let there = number();
+                assert!(there.is_none_or(|there| there > before), "{there:?} was stored before the flush, as {before}");
+            }
+        });
+        for next in 1..=UPDATES {
+            let mut kept = false;
+            update(&mut |there| {
+                kept = there.is_some();
+                let bytes = there.map_or(next.to_le_bytes().to_vec(), |there| there.value.first().to_vec());
+                let value = store.new_value_of(b"k", 0, &bytes);
+                if kept {
+                    Edit::Change(value)
+                } else {
+                    Edit::Put(value)
+                }
+            });
+            // A value that was kept has an older number.
+            if !kept {
+                stored.store(next, Ordering::SeqCst);
+            }
+        }
+        stored.store(UPDATES, Ordering::SeqCst);
+    });
+}
+
+#[test]
 fn evicted_values_in_client_outputs_are_bounded() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let pool = Arc::new(PiecePool::new(0));

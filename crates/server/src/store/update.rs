@@ -139,7 +139,12 @@ impl Store {
         let done = entry.and_compute(|current| {
             let is_anothers = current.as_ref().is_some_and(|there| there.value().key() != key);
             let there = current.as_ref().filter(|there| self.is_live_at(there.value(), key)).map(Existing::of);
-            let (edit, decided) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
+            let mut made = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
+            // A flush since the first check: a value made of the flushed one must not stay.
+            if there.is_some_and(|there| !self.is_live(there.value)) {
+                made = edit(None);
+            }
+            let (edit, decided) = made;
             answer = Some(decided);
             let edit = match edit {
                 // The value expires at once, so it is not stored.
