@@ -82,14 +82,35 @@ impl Mount {
     }
 
     /// Renames `old` to `new`, and replaces `new` if it exists. No concurrent lookup finds both
-    /// names or neither (`docs/INVARIANTS.md`, D5).
+    /// names or neither (`docs/INVARIANTS.md`, D5), and none misses a `new` that is replaced.
+    ///
+    /// A replaced name is removed as by [`unlink`](Self::unlink) or [`rmdir`](Self::rmdir): its
+    /// references keep their inode, names below a replaced directory are not found any more, and a
+    /// negative that was cached for `new` is freed. References to `old` have the new name, and are
+    /// watched if its directory is. Nothing is done if both are names of one file.
+    ///
+    /// O(depths of both directories + dentries cached below a replaced directory).
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`]; [`ErrorKind::CrossesDevices`]; [`ErrorKind::Loop`] for a directory
     /// below itself; [`ErrorKind::DirectoryNotEmpty`]; [`ErrorKind::IsADirectory`] and
-    /// [`ErrorKind::NotADirectory`] when one is a directory and the other is not; errors of paths;
-    /// an error of the backend.
+    /// [`ErrorKind::NotADirectory`] when one is a directory and the other is not;
+    /// errors of paths; an error of the backend.
+    ///
+    /// ```
+    /// # use lowwater_dcache_model::{backend::Memory, Dcache};
+    /// # use lowwater_lru_core::MemcgTree;
+    /// # use lowwater_shrinker::Registry;
+    /// # let tree = MemcgTree::default();
+    /// # let registry = Registry::new(&tree, 1);
+    /// # let mount = Dcache::builder().build().mount(std::sync::Arc::new(Memory::new()), &registry, tree.root())?;
+    /// let (new, old) = (mount.create(b"/hosts.new")?, mount.create(b"/hosts")?);
+    /// mount.rename(b"/hosts.new", b"/hosts")?;
+    /// assert_eq!(mount.stat(b"/hosts")?, Some(new.stat()));
+    /// assert_ne!(old.inode(), new.inode()); // The replaced file stays until its last reference is dropped.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias = "vfs_rename")]
     pub fn rename(&self, old: &[u8], new: &[u8]) -> Result<(), Error> {
         let (from, old_name) = self.lookup_parent(old).map_err(|kind| kind.at(old))?;

@@ -141,6 +141,50 @@ fn d21_a_removed_name_in_use_is_unhashed_and_keeps_its_inode() {
 }
 
 #[test]
+fn a_rename_replaces_a_file_in_use_and_a_cached_negative() {
+    let fixture = Fixture::new(16, Unbounded);
+    let mount = &fixture.mount;
+    drop((mount.mkdir(b"/d").unwrap(), mount.mkdir(b"/watched").unwrap()));
+    let (moved, replaced) = (mount.create(b"/d/old").unwrap(), mount.create(b"/watched/new").unwrap());
+    let (watch, inode) = (mount.watch(b"/watched").unwrap(), replaced.inode());
+    let is_moved = |path| mount.lookup(path).unwrap().is_some_and(|entry| Arc::ptr_eq(&entry.dentry, &moved.dentry));
+    mount.rename(b"/d/old", b"/watched/new").unwrap();
+    assert!(is_moved(b"/watched/new") && moved.is_watched());
+    fixture.missing(b"/d/old");
+    assert_eq!((&*replaced.name(), replaced.inode(), replaced.kind()), (&b"new"[..], inode, Kind::File));
+    assert!(replaced.dentry.has(flag::UNHASHED), "lookups do not find it");
+    let before = fixture.dcache.statistics().nr_dentry;
+    drop(replaced);
+    assert_eq!(fixture.dcache.statistics().nr_dentry, before - 1, "its last user frees it");
+
+    mount.rename(b"/watched/new", b"/d/old").unwrap();
+    assert!(is_moved(b"/d/old") && !moved.is_watched(), "it has taken the place of the negative");
+    assert_eq!(fixture.dcache.statistics().nr_dentry, before - 2);
+    drop((watch, moved));
+    fixture.assert_valid();
+}
+
+#[test]
+fn a_rename_replaces_a_directory_in_use() {
+    let fixture = Fixture::new(16, Unbounded);
+    let mount = &fixture.mount;
+    drop((mount.mkdir(b"/old").unwrap(), mount.create(b"/old/file").unwrap()));
+    let (replaced, watch) = (mount.mkdir(b"/new").unwrap(), mount.watch(b"/new").unwrap());
+    let open = mount.create(b"/new/open").unwrap();
+    mount.unlink(b"/new/open").unwrap();
+    fixture.missing(b"/new/missing");
+    mount.rename(b"/old", b"/new").unwrap();
+    assert_eq!(fixture.dcache.statistics().nr_negative, 0, "names below a replaced directory are freed");
+    assert!(mount.lookup(b"/new/file").unwrap().is_some_and(|file| !file.is_watched()));
+    assert!(matches!(replaced.child(b"file").unwrap_err().kind(), ErrorKind::NotFound));
+    assert_eq!((open.kind(), replaced.kind()), (Kind::File, Kind::Directory));
+    fixture.missing(b"/old");
+    drop((watch, replaced, open));
+    fixture.assert_valid();
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1 + 2 + 1, "the root, /new, its file, and the missing /old");
+}
+
+#[test]
 fn d22_shrinking_a_tree_leaves_no_unused_descendant() {
     let fixture = Fixture::new(16, Unbounded);
     for n in 0..200 {

@@ -229,6 +229,37 @@ fn d5_without_concurrent_renames_a_name_exists_exactly_once() {
     fixture.assert_valid();
 }
 
+#[test]
+fn d4_d5_a_name_that_renames_replace_is_never_missed() {
+    let fixture = Fixture::new(2, Unbounded);
+    let mount = &fixture.mount;
+    drop((mount.mkdir(b"/a").unwrap(), mount.create(b"/a/file").unwrap(), mount.mkdir(b"/a/dir").unwrap()));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _done = SetsAtEnd(&done);
+            for _ in 0..ROUNDS {
+                drop((mount.create(b"/file").unwrap(), mount.mkdir(b"/dir").unwrap()));
+                mount.rename(b"/file", b"/a/file").unwrap();
+                mount.rename(b"/dir", b"/a/dir").unwrap();
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    for (path, kind) in [(&b"/a/file"[..], Kind::File), (b"/a/dir", Kind::Directory)] {
+                        assert_eq!(mount.stat(path).unwrap().map(|stat| stat.kind), Some(kind), "it exists (D4)");
+                        let entry = mount.lookup(path).unwrap().expect("the name exists throughout (D4)");
+                        assert_eq!(entry.kind(), kind);
+                    }
+                    fixture.missing(b"/a/dir/missing");
+                }
+            });
+        }
+    });
+    fixture.assert_valid();
+}
+
 /// Runs lookups that hit and miss, creates, removes, renames, a shrinker, a walker and a watcher
 /// concurrently. At the end all invariants must hold.
 fn storm(policy: Box<dyn NegativePolicy>) {
