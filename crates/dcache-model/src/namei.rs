@@ -63,8 +63,8 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`]; errors of paths; an error of the
-    /// backend.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`]; [`ErrorKind::NotADirectory`] if the
+    /// path ends with a slash; errors of paths; an error of the backend.
     #[doc(alias = "vfs_unlink")]
     pub fn unlink(&self, path: &[u8]) -> Result<(), Error> {
         self.remove(path, false).map_err(|kind| kind.at(path))
@@ -96,7 +96,8 @@ impl Mount {
     /// [`ErrorKind::NotFound`]; [`ErrorKind::CrossesDevices`]; [`ErrorKind::Loop`] for a directory
     /// below itself; [`ErrorKind::DirectoryNotEmpty`]; [`ErrorKind::IsADirectory`] and
     /// [`ErrorKind::NotADirectory`] when one is a directory and the other is not;
-    /// errors of paths; an error of the backend.
+    /// `NotADirectory` for a file if one of the paths ends with a slash; errors of paths; an error
+    /// of the backend.
     ///
     /// ```
     /// # use lowwater_dcache_model::{backend::Memory, Dcache};
@@ -115,7 +116,8 @@ impl Mount {
     pub fn rename(&self, old: &[u8], new: &[u8]) -> Result<(), Error> {
         let (from, old_name) = self.lookup_parent(old).map_err(|kind| kind.at(old))?;
         let (to, new_name) = self.lookup_parent(new).map_err(|kind| kind.at(new))?;
-        self.rename_at((&from.dentry, old_name), (&to.dentry, new_name)).map_err(|kind| kind.at(old))
+        let names_directory = [old, new].iter().any(|path| path.ends_with(b"/"));
+        self.rename_at((&from.dentry, old_name), (&to.dentry, new_name), names_directory).map_err(|kind| kind.at(old))
     }
 
     /// Looks up the directory of a path. Returns it, and the last name of the path.
@@ -197,6 +199,7 @@ impl Mount {
         match (directory, entry.kind() == Kind::Directory) {
             (true, false) => return Err(ErrorKind::NotADirectory),
             (false, true) => return Err(ErrorKind::IsADirectory),
+            (false, false) if path.ends_with(b"/") => return Err(ErrorKind::NotADirectory),
             _ => {}
         }
         let number = dir.dentry.directory()?;
@@ -234,8 +237,13 @@ impl Mount {
     }
 
     /// Renames below two directories that the caller has looked up: locks them, asks the backend,
-    /// and moves the dentry.
-    fn rename_at(&self, from: (&Arc<Dentry>, Name<'_>), to: (&Arc<Dentry>, Name<'_>)) -> Result<(), ErrorKind> {
+    /// and moves the dentry. With `names_directory`, only a directory may be renamed.
+    fn rename_at(
+        &self,
+        from: (&Arc<Dentry>, Name<'_>),
+        to: (&Arc<Dentry>, Name<'_>),
+        names_directory: bool,
+    ) -> Result<(), ErrorKind> {
         let core = &*self.core;
         // One rename at a time, so that the ancestor relations do not change. Linux's
         // s_vfs_rename_mutex excludes only renames between two directories.
@@ -249,6 +257,9 @@ impl Mount {
         let _second = (!same).then(|| second.make_dir().rwsem.write());
 
         let old = self.lookup_positive(from.0, from.1)?;
+        if names_directory && old.kind() != Kind::Directory {
+            return Err(ErrorKind::NotADirectory);
+        }
         if old.kind() == Kind::Directory && core.is_below(&old.dentry, to.0) {
             return Err(ErrorKind::Loop);
         }

@@ -280,6 +280,11 @@ fn errors_carry_the_path() {
     assert!(mount.lookup(b"/dir/../file").unwrap().is_some() && mount.lookup(b"/../dir/").unwrap().is_some());
     drop(fixture.mount.mkdir(b"/dir/in").unwrap());
     assert_eq!(kind(mount.rename(b"/dir/in", b"/dir"), b"/dir/in"), Io::DirectoryNotEmpty, "onto one that it is in");
+    for (old, new) in [(&b"/file/"[..], &b"/new"[..]), (b"/file", b"/new/")] {
+        assert_eq!(kind(mount.rename(old, new), old), Io::NotADirectory, "a slash at the end names a directory");
+    }
+    assert_eq!(kind(mount.unlink(b"/file/"), b"/file/"), Io::NotADirectory);
+    mount.rename(b"/dir/in/", b"/dir/out/").unwrap();
     let long = [b"/file".as_slice(), &[b'/'; 300]].concat();
     let text = mount.lookup(&[&long[..], b"x"].concat()).unwrap_err().to_string();
     assert_eq!(text, format!("/file{}...: not a directory", "/".repeat(195)), "a long path is cut");
