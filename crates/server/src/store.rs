@@ -225,31 +225,41 @@ impl Store {
 
     /// Calls `look` with the value under `key` and sets its expiry, as one step, and returns the
     /// last result of `look`, which may run more than once. Counts as a use of the value.
-    pub fn touch<R>(&self, key: &[u8], expiry: Expiry, mut look: impl FnMut(&Value) -> R) -> Option<R> {
-        let hash = self.hasher.hash(key);
-        let mut seen = None;
-        // No value is inserted, so the computation cannot be rejected.
-        let _touched = self.cache.entry(hash).and_compute(|current| {
-            let value = self.live(current.as_ref().map(Current::value), hash, key);
-            seen = value.map(|value| {
-                value.last_access.record_fetch(self.now_seconds());
-                look(value)
-            });
-            match expiry {
-                _ if seen.is_none() => Op::Keep,
-                Expiry::Past => Op::Remove,
-                Expiry::Never | Expiry::In(_) => Op::Touch(expiry.time_to_live()),
-            }
-        });
-        seen
+    pub fn touch<R>(&self, key: &[u8], expiry: Expiry, look: impl FnMut(&Value) -> R) -> Option<R> {
+        self.touch_found(key, expiry, look).ok()
     }
 
     /// Returns the value under `key` and sets its expiry, as one step. Counts as a read of the
     /// tenant and as a use of the value.
     pub fn read_and_touch(&self, key: &[u8], expiry: Expiry) -> Option<Value> {
-        let value = self.touch(key, expiry, Value::clone);
-        self.tenants.count_read(key, value.is_some());
-        value
+        let value = self.touch_found(key, expiry, Value::clone);
+        if let Err(is_flushed) = value {
+            self.removal_stats.missed(self.hasher.hash(key), is_flushed);
+        }
+        self.tenants.count_read(key, value.is_ok());
+        value.ok()
+    }
+
+    /// As [`touch`](Self::touch); if there is no value, returns whether a flushed one was found.
+    fn touch_found<R>(&self, key: &[u8], expiry: Expiry, mut look: impl FnMut(&Value) -> R) -> Result<R, bool> {
+        let mut seen = Err(false);
+        // No value is inserted, so the computation cannot be rejected.
+        let _touched = self.cache.entry(self.hasher.hash(key)).and_compute(|current| {
+            let found = current.as_ref().map(Current::value).filter(|value| value.key() == key);
+            seen = match found.filter(|value| self.is_live(value)) {
+                Some(value) => {
+                    value.last_access.record_fetch(self.now_seconds());
+                    Ok(look(value))
+                }
+                None => Err(found.is_some()),
+            };
+            match expiry {
+                _ if seen.is_err() => Op::Keep,
+                Expiry::Past => Op::Remove,
+                Expiry::Never | Expiry::In(_) => Op::Touch(expiry.time_to_live()),
+            }
+        });
+        seen
     }
 
     /// Removes the value under `key`, and returns whether there was one.
@@ -343,9 +353,10 @@ impl Store {
     /// Makes all values that were created before this call absent, at once, whether they are stored
     /// already or not. [`drop_flushed`](Self::drop_flushed) frees their memory.
     pub fn flush(&self) {
-        // Twice, so that no update stores a copy of a flushed value. An update creates the new
-        // value and then checks the old one again: if the new value's number is above the second
-        // one of this flush, that check finds the first.
+        // Twice, so that no update stores a copy of a value that was created before this call. An
+        // update creates the new value and then checks the old one again: if the new value's number
+        // is above the second one of this flush, that check finds the first. A value that is created
+        // between the two numbers, during the flush, may be absent, and a copy of it be stored.
         for _ in 0..2 {
             // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
             // number counts.

@@ -189,8 +189,10 @@ fn reads_of_expired_and_flushed_values_are_counted_once() {
     // A flush, before its memory is reclaimed.
     client.exchange("set f 0 0 1\r\nx\r\n", "STORED\r\n");
     server.server.store.flush();
-    client.exchange("get f\r\n", "END\r\n");
-    assert_eq!(client.stat("stats", "get_flushed"), "1");
+    client.exchange("touch f 10\r\n", "NOT_FOUND\r\n");
+    assert_eq!(client.stat("stats", "get_flushed"), "0", "a touch is no read");
+    client.exchange("get f\r\ngat 10 f\r\n", "END\r\nEND\r\n");
+    assert_eq!(client.stat("stats", "get_flushed"), "2");
 }
 
 #[test]
