@@ -80,6 +80,8 @@ fn no_update_carries_a_value_over_a_flush() {
                 assert!(there.is_none_or(|there| there > before), "{there:?} was stored before the flush, as {before}");
             }
         });
+        // Also if an update panics, or the other thread would not end.
+        let _end = SetsAtEnd(&stored, UPDATES);
         for next in 1..=UPDATES {
             let mut kept = false;
             update(&mut |there| {
@@ -97,8 +99,16 @@ fn no_update_carries_a_value_over_a_flush() {
                 stored.store(next, Ordering::SeqCst);
             }
         }
-        stored.store(UPDATES, Ordering::SeqCst);
     });
+}
+
+/// Sets a number when it is dropped.
+struct SetsAtEnd<'a>(&'a AtomicU32, u32);
+
+impl Drop for SetsAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(self.1, Ordering::SeqCst);
+    }
 }
 
 #[test]
