@@ -27,7 +27,8 @@ impl Mount {
     /// # Errors
     ///
     /// [`ErrorKind::AlreadyExists`]; [`ErrorKind::NotFound`] if the directory does not exist;
-    /// [`ErrorKind::NotADirectory`]; errors of paths; an error of the backend.
+    /// [`ErrorKind::NotADirectory`]; [`ErrorKind::IsADirectory`] if the path ends with a slash;
+    /// errors of paths; an error of the backend.
     #[doc(alias = "vfs_create")]
     pub fn create(&self, path: &[u8]) -> Result<DentryRef<'_>, Error> {
         self.create_kind(path, Kind::File).map_err(|kind| kind.at(path))
@@ -37,7 +38,7 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create).
+    /// As [`create`](Self::create); the path may end with a slash.
     #[doc(alias = "vfs_mkdir")]
     pub fn mkdir(&self, path: &[u8]) -> Result<DentryRef<'_>, Error> {
         self.create_kind(path, Kind::Directory).map_err(|kind| kind.at(path))
@@ -47,7 +48,8 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), for `new`; [`ErrorKind::CrossesDevices`];
+    /// As [`create`](Self::create), for `new`, but `NotFound` if it ends with a slash;
+    /// [`ErrorKind::CrossesDevices`];
     /// [`ErrorKind::NotFound`] and [`ErrorKind::IsADirectory`] for `old`.
     #[doc(alias = "vfs_link")]
     pub fn link(&self, old: &[u8], new: &[u8]) -> Result<DentryRef<'_>, Error> {
@@ -132,6 +134,9 @@ impl Mount {
 
     fn create_kind(&self, path: &[u8], kind: Kind) -> Result<DentryRef<'_>, ErrorKind> {
         let (dir, name) = self.lookup_parent(path)?;
+        if kind != Kind::Directory && path.ends_with(b"/") {
+            return Err(ErrorKind::IsADirectory);
+        }
         let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
         let node = self.sb.backend.create(number, name, kind)?;
@@ -143,6 +148,9 @@ impl Mount {
         let (dir, name) = self.lookup_parent(new)?;
         let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
+        if new.ends_with(b"/") {
+            return Err(ErrorKind::NotFound);
+        }
         self.sb.backend.link(file.inode(), number, name)?;
         let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.topology.current());
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))

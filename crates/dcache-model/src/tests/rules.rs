@@ -284,6 +284,10 @@ fn errors_carry_the_path() {
         assert_eq!(kind(mount.rename(old, new), old), Io::NotADirectory, "a slash at the end names a directory");
     }
     assert_eq!(kind(mount.unlink(b"/file/"), b"/file/"), Io::NotADirectory);
+    assert_eq!(kind(mount.create(b"/new/").map(drop), b"/new/"), Io::IsADirectory);
+    assert_eq!(kind(mount.link(b"/file", b"/new/").map(drop), b"/new/"), Io::NotFound);
+    assert!(mount.lookup(b"/new").unwrap().is_none(), "nothing was created");
+    mount.mkdir(b"/new/").unwrap();
     mount.rename(b"/dir/in/", b"/dir/out/").unwrap();
     let long = [b"/file".as_slice(), &[b'/'; 300]].concat();
     let text = mount.lookup(&[&long[..], b"x"].concat()).unwrap_err().to_string();
