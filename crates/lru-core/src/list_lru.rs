@@ -93,7 +93,7 @@ pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, LruStatus, Unlocked};
 
 use crate::list::{handle_of, Handle, Hook, Linked};
-use crate::rcu::pin;
+use crate::rcu::{pin, Guard};
 use crate::sync::Arc;
 use crate::{ByteSize, Memcg, NodeId};
 use aliasable_box::AliasableBox;
@@ -238,6 +238,22 @@ impl<T: Linked> ListLru<T> {
     /// of an `Arc`), exactly one succeeds (`docs/INVARIANTS.md`, L4).
     #[doc(alias = "list_lru_add")]
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
+        self.add_pinned(item, memcg, node, &pin())
+    }
+
+    /// As [`add`](Self::add), for a caller that is in the read side.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    #[doc(hidden)]
+    pub fn add_pinned(
+        &self,
+        item: T::Handle,
+        memcg: &Memcg,
+        node: NodeId,
+        guard: &Guard,
+    ) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
         // SAFETY: `into_raw` returned a pointer to a live object, which we own.
         let links = unsafe { T::links(object) };
@@ -245,9 +261,9 @@ impl<T: Linked> ListLru<T> {
         // returned.
         let links = unsafe { T::LAYOUT.node(links) };
         let added = if T::Handle::UNIQUE {
-            self.raw.add::<true>(links, memcg, node)
+            self.raw.add::<true>(links, T::LAYOUT, (memcg, node), guard)
         } else {
-            self.raw.add::<false>(links, memcg, node)
+            self.raw.add::<false>(links, T::LAYOUT, (memcg, node), guard)
         };
         added.map_err(|refused| {
             // SAFETY: `into_raw` returned this pointer above, and the list did not take ownership.

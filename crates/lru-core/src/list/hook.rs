@@ -60,6 +60,7 @@ impl Hook {
 
     /// Returns whether the object is on a list; an `Isolated` or `EagerListLru` counts as one. The
     /// result may be outdated when it is returned.
+    #[inline]
     pub fn is_linked(&self) -> bool {
         // Relaxed: a result that may be outdated orders nothing.
         !self.home.load(Ordering::Relaxed).is_null()

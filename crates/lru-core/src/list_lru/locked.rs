@@ -246,7 +246,8 @@ impl<'a> LockedList<'a> {
     }
 
     /// Unlinks the first item, and sets its home to `to`: null or [`Hook::PRIVATE`]. Returns the
-    /// item that is first then: its reference and its links.
+    /// item that is first then: its reference and its links. `layout` is that of the list: a
+    /// constant, where the caller knows the type of the item.
     ///
     /// # Safety
     ///
@@ -254,6 +255,7 @@ impl<'a> LockedList<'a> {
     #[inline]
     pub(super) unsafe fn unlink_first(
         &mut self,
+        layout: &'static LinkLayout,
         links: NonNull<Hook>,
         to: *mut ListHome,
     ) -> (LinkRef, Option<NonNull<Hook>>) {
@@ -261,7 +263,7 @@ impl<'a> LockedList<'a> {
         let hook = unsafe { links.as_ref() };
         let home = hook.home();
         // SAFETY: the item is the first (this function's clause), and the list's lock is held.
-        let next = self.with_list(|l, layout| unsafe { l.remove_first(layout, links) });
+        let next = self.with_list(|l, _| unsafe { l.remove_first(layout, links) });
         hook.set_home(to);
         // From here on another thread may free the object, unless the caller takes ownership by the
         // item's reference, which it has as the first of the list.

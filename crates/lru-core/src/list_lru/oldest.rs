@@ -128,7 +128,7 @@ impl RawListLru {
                 }
             };
             // SAFETY: the item is the first on this list, and we hold the list's lock.
-            let (next, next_at) = unsafe { list.unlink_first(at, Hook::PRIVATE) };
+            let (next, next_at) = unsafe { list.unlink_first(T::LAYOUT, at, Hook::PRIVATE) };
             // SAFETY: the item was just unlinked and marked private, and `by` is the reference by
             // which it was pushed.
             unsafe { to.push_links(LinkNode { at, by }) };

@@ -16,35 +16,35 @@ use super::super::locked::LockedList;
 use super::super::table::Pair;
 use super::refused::Refused;
 use super::RawListLru;
-use crate::list::{Hook, LinkNode, LinkRef};
+use crate::list::{Hook, LinkLayout, LinkNode, LinkRef};
 use crate::rcu::{pin, Guard};
 use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
 impl RawListLru {
-    /// Adds an object at the young end of its group's list.
+    /// Adds an object at the young end of its group's list. `layout` is that of these lists.
     #[inline]
     pub(in super::super) fn add<const UNIQUE: bool>(
         &self,
         object: LinkNode,
-        memcg: &Memcg,
-        node: NodeId,
+        layout: &'static LinkLayout,
+        (memcg, node): (&Memcg, NodeId),
+        guard: &Guard,
     ) -> Result<(), Refused> {
-        let guard = pin();
-        let one = match self.lookup(Key::new(memcg, node), &guard) {
+        let one = match self.lookup(Key::new(memcg, node), guard) {
             Some(Pair::ListLruOne(one)) => Some(one),
             Some(Pair::ShardSet(split)) => Some(split.own_shard()),
             None => None,
         };
         let mut missed = false;
         if let Some(one) = one {
-            match one.try_lock(&guard) {
-                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object),
+            match one.try_lock(guard) {
+                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object, layout),
                 Some(_dead) => {}
                 None => missed = true,
             }
         }
-        self.add_slow::<UNIQUE>(object, memcg, node, missed, &guard)
+        self.add_slow::<UNIQUE>(object, memcg, node, missed, guard)
     }
 
     /// Takes the slow path of `add`: the list does not exist (any more), or its lock is taken
@@ -65,14 +65,21 @@ impl RawListLru {
         if crate::mutated!("bit_of_the_passed") && *list.memcg() != *memcg {
             return self.add_and_announce_for(memcg, list, object);
         }
-        self.add_to::<UNIQUE>(list, object)
+        let layout = list.layout();
+        self.add_to::<UNIQUE>(list, object, layout)
     }
 
-    /// Adds an object to a locked list, and reports the list if it was empty.
+    /// Adds an object to a locked list, and reports the list if it was empty. `layout` is that of
+    /// the list: a constant, where the caller knows the type of the object.
     // `inline(always)`: as a call, `list` would be passed in memory, and the lock word be reloaded
     // before it is written, which costs more than all the rest.
     #[inline(always)]
-    fn add_to<const UNIQUE: bool>(&self, mut list: LockedList<'_>, object: LinkNode) -> Result<(), Refused> {
+    fn add_to<const UNIQUE: bool>(
+        &self,
+        mut list: LockedList<'_>,
+        object: LinkNode,
+        layout: &'static LinkLayout,
+    ) -> Result<(), Refused> {
         // SAFETY: the caller owns the object, so it is live.
         let hook = unsafe { object.at.as_ref() };
         if !hook.claim(list.one().as_home(), UNIQUE) {
@@ -84,7 +91,7 @@ impl RawListLru {
         };
         // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns
         // the object from here on.
-        list.with_list(|l, layout| unsafe { l.push_back(layout, object) });
+        list.with_list(|l, _| unsafe { l.push_back(layout, object) });
         self.announce(first, &list);
         Ok(())
     }
