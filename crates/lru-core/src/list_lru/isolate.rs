@@ -7,7 +7,7 @@
 //! it, and that collecting allocates nothing.
 
 use super::AddError;
-use crate::list::{handle_of, Handle, Hook, LinkNode, Linked, RawQueue};
+use crate::list::{Handle, Hook, LinkNode, Linked, RawQueue};
 use crate::unwind::to_the_end;
 use core::fmt;
 use core::marker::PhantomData;
@@ -102,9 +102,11 @@ impl<T: Linked> Isolated<T> {
         let links = self.pop_links()?;
         // SAFETY: the list owned the item, and the handle is still ours, so the object is live.
         unsafe { links.at.as_ref() }.set_home(ptr::null_mut());
-        // SAFETY: only links of a `T` are pushed (clause of `push_links`), and `pop_links` handed
-        // this one over.
-        Some(unsafe { handle_of::<T>(links.by) })
+        // SAFETY: only links of a `T` are pushed (clause of `push_links`).
+        let object = unsafe { T::from_links(links.at) };
+        // SAFETY: `pop_links` found the links by the reference by which they were pushed, so this is
+        // the pointer that `into_raw` made; the list gave it up, so it is taken back once.
+        Some(unsafe { T::Handle::from_raw(object) })
     }
 }
 
@@ -142,7 +144,11 @@ impl<T: Linked> FromIterator<T::Handle> for Isolated<T> {
 impl<T: Linked> ExactSizeIterator for Isolated<T> {}
 
 impl<T: Linked> Drop for Isolated<T> {
+    #[inline]
     fn drop(&mut self) {
+        if self.len == 0 {
+            return;
+        }
         // If the drop of an item panics, the others are dropped as well.
         to_the_end(|| self.pop().is_some());
     }
