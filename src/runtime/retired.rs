@@ -109,6 +109,7 @@ impl Retired {
     }
 
     /// Returns the retired bytes.
+    #[inline]
     pub(crate) fn bytes(&self) -> ByteSize {
         self.bytes.get()
     }

@@ -173,6 +173,7 @@ impl Memcg {
     }
 
     /// Returns the parent group; none for the root. The parent of a dying group may be dying, too.
+    #[inline]
     pub fn parent(&self) -> Option<&Memcg> {
         self.0.parent.as_ref()
     }
@@ -211,6 +212,7 @@ impl Memcg {
     /// Returns the bytes charged to this group and the groups below it, plus the bytes in stock for
     /// them: at most 32 KiB per stock slot.
     #[doc(alias = "memory.current")]
+    #[inline]
     pub fn usage(&self) -> ByteSize {
         // Relaxed: a snapshot of a changing number; limits are enforced by the compare-exchange in
         // `add_usage`.
@@ -239,6 +241,7 @@ impl Memcg {
         &self.0.usage
     }
 
+    #[inline]
     pub(super) fn limits(&self) -> &Limits {
         &self.0.limits
     }

@@ -41,12 +41,14 @@ impl Memcg {
 
     /// Returns the usage above which charges request reclaim. [`ByteSize::MAX`] unless set.
     #[doc(alias = "memory.high")]
+    #[inline]
     pub fn high(&self) -> ByteSize {
         ByteSize::new(self.limits().high())
     }
 
     /// Returns the usage above which charges fail. [`ByteSize::MAX`] unless set.
     #[doc(alias = "memory.max")]
+    #[inline]
     pub fn max(&self) -> ByteSize {
         ByteSize::new(self.limits().max())
     }

@@ -35,6 +35,7 @@ impl Limits {
         }
     }
 
+    #[inline]
     pub(super) fn high(&self) -> u64 {
         // Relaxed: a single number on which no other data depends.
         self.high.load(Ordering::Relaxed)
@@ -45,6 +46,7 @@ impl Limits {
         self.high.store(high, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(super) fn max(&self) -> u64 {
         // Relaxed: a single number on which no other data depends.
         self.max.load(Ordering::Relaxed)

@@ -74,6 +74,7 @@ impl Watermarks {
     /// Returns true if the reclaimer has fallen behind: usage is above the middle between the
     /// reclaimer's start and `max`. Above it, threads that need memory reclaim some themselves.
     #[doc(alias = "WMARK_MIN")]
+    #[inline]
     pub fn is_min(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2))
     }
@@ -95,12 +96,14 @@ impl Watermarks {
         max.saturating_sub(gap.max(self.low_gap(max)))
     }
 
+    #[inline]
     fn low_gap(&self, max: ByteSize) -> ByteSize {
         Self::gap(self.low_gap, max, LOW_PARTS, LOW_PARTS_MIN)
     }
 
     /// Returns the gap below this `max`: 1/`parts` of it if the gap is relative, else the given
     /// bytes, capped at 1/`parts_min` of it.
+    #[inline]
     fn gap(gap: ByteSize, max: ByteSize, parts: u64, parts_min: u64) -> ByteSize {
         match gap {
             ByteSize::MAX => ByteSize::new(max.get() / parts),
