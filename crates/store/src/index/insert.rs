@@ -12,7 +12,6 @@ use super::{mix, ExtendibleIndex, InsertError};
 use crate::slab::{SharedSlab, Slot, Slotted};
 use core::ptr;
 use lowwater_base::NodeId;
-use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 
 impl<T: Slotted> ExtendibleIndex<T> {
@@ -55,7 +54,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // objects.
         let (mut entered, mut replaced) = (Entered(None), Removed::<T>(None));
         let (mut segment, there, place) = loop {
-            let Ok(mut segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
+            let Ok(segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
             if let Some(place) = segment.find(hash, |number| is(self.object(number), &slot)) {
                 let there = self.object(segment.number(place));
                 break (segment, Some(there), place);
@@ -65,14 +64,10 @@ impl<T: Slotted> ExtendibleIndex<T> {
                 Some(place) if !segment.is_full() => break (segment, None, place),
                 _ => {}
             }
-            match (self.grow(&mut segment, guard, hasher), room) {
-                (Ok(()), _) => {
-                    drop(segment);
-                    let _moved = self.tidy(guard);
-                }
-                // No memory to grow: the segment becomes fuller than it should be.
-                (Err(AllocError), Some(place)) => break (segment, None, place),
-                (Err(AllocError), None) => return Err(InsertError::NoMemory(slot)),
+            // No memory to grow: the segment becomes fuller than it should be.
+            if let Some(segment) = self.grow_full(segment, guard, hasher) {
+                let Some(place) = room else { return Err(InsertError::NoMemory(slot)) };
+                break (segment, None, place);
             }
         };
         let present = there.map(|there| (there, Self::node_of(&segment, place)));
@@ -124,6 +119,24 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // The segment's lock is held, so the object is in the index at this moment, and is not
         // freed while `guard` exists.
         Ok((self.object(number), swapped))
+    }
+
+    /// Grows a full segment; returns it if there is no memory. Out of line, and by value: a
+    /// reference would keep the segment of the common case in memory.
+    #[cold]
+    #[inline(never)]
+    fn grow_full<'g>(
+        &self,
+        mut segment: LockedSegment<'g>,
+        guard: &Guard,
+        hasher: &impl Fn(&T) -> u64,
+    ) -> Option<LockedSegment<'g>> {
+        if self.grow(&mut segment, guard, hasher).is_err() {
+            return Some(segment);
+        }
+        drop(segment);
+        let _moved = self.tidy(guard);
+        None
     }
 
     /// Returns the node of the memory of the object at a place of a segment.

@@ -63,8 +63,6 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// Replaces a full segment by a larger one, or splits it into two.
-    #[cold]
-    #[inline(never)]
     pub(super) fn grow(
         &self,
         segment: &mut LockedSegment<'_>,

@@ -230,6 +230,43 @@ impl<'g> View<'g> {
         self.header().lock.lock();
         LockedSegment(self)
     }
+
+    // === Functions that require the segment's lock, for `LockedSegment`. ===
+    //
+    // Not methods of that type, which take a reference: `View` is passed in registers, so that the
+    // callers need not keep theirs in memory.
+
+    /// As [`find`](LockedSegment::find), in the buckets behind the home bucket.
+    #[cold]
+    #[inline(never)]
+    fn find_beyond(self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
+        for at in self.probe(hash).skip(1) {
+            let bucket = self.bucket(at);
+            if let Some(way) = bucket.way_of(tag(hash), &mut is_wanted) {
+                return Some(WayIndex { bucket: at, way, is_home: false });
+            }
+            if bucket.overflow_count(hash) == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// As [`room`](LockedSegment::room), in the buckets behind the home bucket.
+    #[cold]
+    #[inline(never)]
+    fn room_beyond(self, hash: u64) -> Option<WayIndex> {
+        let mut beyond = self.probe(hash).skip(1);
+        beyond.find_map(|bucket| Some(WayIndex { bucket, way: self.bucket(bucket).free_way()?, is_home: false }))
+    }
+
+    /// Calls `f` with the buckets that an object with `hash` passes on its way to `at`.
+    #[cold]
+    #[inline(never)]
+    fn each_passed(self, hash: u64, at: WayIndex, f: impl Fn(&Bucket)) {
+        let passed = self.probe(hash).take_while(|&bucket| bucket != at.bucket);
+        passed.for_each(|bucket| f(self.bucket(bucket)));
+    }
 }
 
 /// The iterator of [`View::probe`]. Not two chained ranges: here the first step, which mostly is
@@ -260,6 +297,8 @@ pub(super) struct LockedSegment<'g>(View<'g>);
 pub(super) struct WayIndex {
     bucket: usize,
     way: usize,
+    /// Whether the bucket is the home bucket of the object's hash.
+    is_home: bool,
 }
 
 impl<'g> LockedSegment<'g> {
@@ -310,26 +349,10 @@ impl<'g> LockedSegment<'g> {
         let home = self.home(hash);
         let bucket = self.0.bucket(home);
         match bucket.way_of(tag(hash), &mut is_wanted) {
-            Some(way) => Some(WayIndex { bucket: home, way }),
+            Some(way) => Some(WayIndex { bucket: home, way, is_home: true }),
             None if bucket.overflow_count(hash) == 0 => None,
-            None => self.find_beyond(hash, is_wanted),
+            None => self.0.find_beyond(hash, is_wanted),
         }
-    }
-
-    /// As [`find`](Self::find), in the buckets behind the home bucket.
-    #[cold]
-    #[inline(never)]
-    fn find_beyond(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
-        for at in self.0.probe(hash).skip(1) {
-            let bucket = self.0.bucket(at);
-            if let Some(way) = bucket.way_of(tag(hash), &mut is_wanted) {
-                return Some(WayIndex { bucket: at, way });
-            }
-            if bucket.overflow_count(hash) == 0 {
-                break;
-            }
-        }
-        None
     }
 
     #[inline]
@@ -348,34 +371,19 @@ impl<'g> LockedSegment<'g> {
     pub(super) fn room(&self, hash: u64) -> Option<WayIndex> {
         let home = self.home(hash);
         match self.0.bucket(home).free_way() {
-            Some(way) => Some(WayIndex { bucket: home, way }),
-            None => self.room_beyond(hash),
+            Some(way) => Some(WayIndex { bucket: home, way, is_home: true }),
+            None => self.0.room_beyond(hash),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn room_beyond(&self, hash: u64) -> Option<WayIndex> {
-        let mut beyond = self.0.probe(hash).skip(1);
-        beyond.find_map(|bucket| Some(WayIndex { bucket, way: self.0.bucket(bucket).free_way()? }))
     }
 
     /// Stores a number in a way that [`room`](Self::room) returned for this hash.
     #[inline]
     pub(super) fn put(&mut self, hash: u64, at: WayIndex, number: u32) {
-        if at.bucket != self.home(hash) {
-            self.each_passed(hash, at, |bucket| bucket.count_overflow(hash));
+        if !at.is_home {
+            self.0.each_passed(hash, at, |bucket| bucket.count_overflow(hash));
         }
         self.0.bucket(at.bucket).put(at.way, tag(hash), number);
         self.set_len(self.len() + 1);
-    }
-
-    /// Calls `f` with the buckets that an object with `hash` passes on its way to `at`.
-    #[cold]
-    #[inline(never)]
-    fn each_passed(&self, hash: u64, at: WayIndex, f: impl Fn(&Bucket)) {
-        let passed = self.0.probe(hash).take_while(|&bucket| bucket != at.bucket);
-        passed.for_each(|bucket| f(self.0.bucket(bucket)));
     }
 
     /// Stores the number of an object that replaces the one in a way, under the same hash.
@@ -388,8 +396,8 @@ impl<'g> LockedSegment<'g> {
     #[inline]
     pub(super) fn take(&mut self, hash: u64, at: WayIndex) {
         self.0.bucket(at.bucket).take(at.way);
-        if at.bucket != self.home(hash) {
-            self.each_passed(hash, at, |bucket| bucket.uncount_overflow(hash));
+        if !at.is_home {
+            self.0.each_passed(hash, at, |bucket| bucket.uncount_overflow(hash));
         }
         self.set_len(self.len() - 1);
     }
@@ -398,7 +406,7 @@ impl<'g> LockedSegment<'g> {
     pub(super) fn find_anywhere(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
         (0..buckets(self.0.class)).find_map(|bucket| {
             let way = self.0.bucket(bucket).any_way(&mut is_wanted)?;
-            Some(WayIndex { bucket, way })
+            Some(WayIndex { bucket, way, is_home: false })
         })
     }
 
