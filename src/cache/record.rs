@@ -248,7 +248,10 @@ impl<K, V> Record<K, V> {
 /// for more than 256 TiB.
 #[inline]
 pub(super) fn rounded(bytes: ByteSize) -> ByteSize {
-    ByteSize::new(Charge::pack(bytes.get()).unpack())
+    match bytes.get() < Charge::EXACT_END {
+        true => bytes,
+        false => ByteSize::new(Charge::pack_large(bytes.get()).unpack()),
+    }
 }
 
 impl ChargeAndUses {
@@ -260,8 +263,7 @@ impl ChargeAndUses {
 
     #[inline]
     fn charge(&self) -> Charge {
-        let [low, more] = self.low;
-        Charge(u32::from_le_bytes([low, more, self.high() % (1 << USES_SHIFT), 0]))
+        Charge(u32::from(self.high() % (1 << USES_SHIFT)) << 16 | u32::from(u16::from_le_bytes(self.low)))
     }
 
     #[inline]
@@ -298,10 +300,12 @@ impl Charge {
     /// Bits of the mantissa. The four bits above are the exponent: the mantissa is shifted by twice
     /// the exponent.
     const MANTISSA: u32 = 18;
+    /// Numbers below this are stored exactly.
+    const EXACT_END: u64 = 1 << Self::MANTISSA;
 
     #[inline]
     fn pack(bytes: u64) -> Self {
-        if bytes < 1 << Self::MANTISSA {
+        if bytes < Self::EXACT_END {
             return Self(bytes as u32);
         }
         Self::pack_large(bytes)
