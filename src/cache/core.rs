@@ -109,7 +109,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for PendingRemo
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             if let Some(memcg) = &self.memcg {
-                memcg.uncharge(self.core.end_charge(&record, memcg));
+                memcg.uncharge(self.core.end_charge(&record, record.charge(), memcg));
             }
             self.core.finish_removal(record);
         }
@@ -455,15 +455,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         };
         drop(guard);
         let handle = handle?;
-        let freed = self.end_charge(&handle, memcg);
+        let freed = self.end_charge(&handle, handle.charge(), memcg);
         self.finish_removal(handle);
         Some(freed)
     }
 
-    /// Ends the charge of a removed record; to be called once for each. Returns the bytes that the
-    /// caller uncharges from `memcg`; the rest stays charged while readers hold the value.
-    pub(super) fn end_charge(&self, record: &Record<K, V>, memcg: &Memcg) -> ByteSize {
-        let charge = record.charge();
+    /// Ends the `charge` of a removed record; to be called once for each. Returns the bytes that
+    /// the caller uncharges from `memcg`; the rest stays charged while readers hold the value.
+    pub(super) fn end_charge(&self, record: &Record<K, V>, charge: ByteSize, memcg: &Memcg) -> ByteSize {
         let Some(held_values) = self.held_values else { return charge };
         let left = (held_values().leave)(&record.value, memcg, record.value_bytes(), self.notifier.retired());
         left.map_or(charge, |freed| {
@@ -503,13 +502,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         self.notify(&record);
     }
 
-    /// Counts the removals of records that are in no index and on no list, calls the listener, and
-    /// retires the records. The caller uncharges the group, and must hold no lock and no guard.
-    pub(super) fn finish_removals(&self, records: &mut [Option<Handle<K, V>>]) {
+    /// Counts the `removals` of these records, which are in no index and on no list, calls the
+    /// listener, and retires the records. The caller uncharges the group, and must hold no lock and
+    /// no guard.
+    pub(super) fn finish_removals(&self, records: &mut [Option<Handle<K, V>>], removals: &Removals) {
         // Counted before the listener is called, which may read the statistics.
-        let mut removals = Removals::default();
-        records.iter().flatten().for_each(|record| removals.add(cause_of(record), record.charge()));
-        self.counters.removed(&removals);
+        self.counters.removed(removals);
         Slot::drop_all(records.iter_mut().filter_map(Option::take).inspect(|record| self.notify(record)));
     }
 
@@ -528,7 +526,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 /// Returns the removal cause of a record. Size, if the thread that removed the record from the
 /// index has not stored the cause yet, and has left the handle to a walk.
 #[inline]
-fn cause_of<K, V>(record: &Record<K, V>) -> RemovalCause {
+pub(super) fn cause_of<K, V>(record: &Record<K, V>) -> RemovalCause {
     record.cause().unwrap_or(RemovalCause::Size)
 }
 
@@ -566,7 +564,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |record| {
                 if let Some(memcg) = self.queues.owner(record) {
-                    memcg.uncharge(self.end_charge(record, &memcg));
+                    memcg.uncharge(self.end_charge(record, record.charge(), &memcg));
                 }
             });
         }

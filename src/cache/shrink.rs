@@ -13,12 +13,13 @@ use lowwater_lru_core::{ByteSize, Isolated, Memcg, NodeId};
 use lowwater_rcu::pin;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
-use super::core::Core;
+use super::core::{cause_of, Core};
 use super::policy::batch::EvictionBatch;
 use super::policy::ghost_recorder::GhostRecorder;
 use super::policy::queue::Queue;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
+use super::stats::Removals;
 
 /// Background evictions after which removed records are collected. A collection needs a fence on
 /// every processor, which interrupts readers, so it must pay off: with 128, the p99.9 of lookups
@@ -56,10 +57,10 @@ pub(super) struct EvictionSource<'a> {
 }
 
 impl Evicted {
-    /// Counts an evicted record.
-    fn one(&mut self, charge: ByteSize) {
-        self.freed += 1;
-        self.bytes = self.bytes.saturating_add(charge);
+    /// Counts evicted records, for which the group was charged `bytes`.
+    fn add(&mut self, records: u64, bytes: ByteSize) {
+        self.freed += records;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
@@ -159,8 +160,11 @@ where
                     put_aside(&mut refused, record);
                 }
             }
-            self.evict_batch(refused, source, why, &mut all);
-            self.evict_batch(old, source, why, &mut all);
+            for victims in [refused, old] {
+                if !victims.is_empty() {
+                    self.evict_batch(victims, source, why, &mut all);
+                }
+            }
             memcg.uncharge(all.bytes.saturating_sub(before));
             if all.put_back > put_back && all.bytes == before {
                 self.is_stuck.store(true, Ordering::Relaxed);
@@ -249,14 +253,18 @@ where
             drop(guard);
             for record in lost {
                 match self.put_back(record, source.memcg) {
-                    Some(charge) => gone.one(charge),
+                    Some(charge) => gone.add(1, charge),
                     None => gone.put_back += 1,
                 }
             }
+            let (mut removals, mut uncharged) = (Removals::default(), ByteSize::ZERO);
             for record in records.iter().flatten() {
-                gone.one(self.end_charge(record, source.memcg));
+                let charge = record.charge();
+                uncharged = uncharged.saturating_add(self.end_charge(record, charge, source.memcg));
+                removals.add(cause_of(record), charge);
             }
-            self.finish_removals(records);
+            gone.add(removals.len(), uncharged);
+            self.finish_removals(records, &removals);
         }
     }
 

@@ -131,6 +131,11 @@ impl Removals {
         self.by_cause[place] += 1;
         self.bytes = self.bytes.wrapping_add(bytes.get());
     }
+
+    /// Returns the number of entries.
+    pub(super) fn len(&self) -> u64 {
+        self.by_cause.iter().sum()
+    }
 }
 
 // All accesses are Relaxed. The counters are statistics, and order no other memory.
