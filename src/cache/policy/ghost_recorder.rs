@@ -6,6 +6,7 @@
 
 use lowwater_rcu::Guard;
 
+use super::ghost_stamps::is_sampled;
 use super::queue::Queue;
 use super::tenant::Tenant;
 use crate::runtime::Ghosts;
@@ -18,15 +19,19 @@ pub(crate) struct GhostRecorder<'q> {
     pub(crate) salt: u64,
     /// Whether the order has two queues. Otherwise every eviction counts as one from main.
     pub(crate) has_queues: bool,
+    /// Whether the tenant scanned when this was made, for [`prefetch`](Self::prefetch).
+    pub(crate) is_scanning: bool,
     /// Age limit of a ghost, in evictions from the tenant: the entries that fit in the budget.
     pub(crate) reach: u64,
 }
 
 impl GhostRecorder<'_> {
-    /// Prefetches the ghost bucket of this hash.
+    /// Prefetches the ghost bucket of this hash, if its key will have a ghost.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64, guard: &Guard) {
-        self.ghosts.known(guard).prefetch(hash ^ self.salt);
+        if !self.is_scanning || is_sampled(hash) {
+            self.ghosts.known(guard).prefetch(hash ^ self.salt);
+        }
     }
 
     /// Counts the eviction of `nr` keys of these hashes from `queue`, of a tenant with `entries`

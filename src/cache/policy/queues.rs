@@ -492,6 +492,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             ghosts,
             salt: self.salt(memcg),
             has_queues: self.has_queues(),
+            is_scanning: tenant.is_scanning(),
             reach: budget / self.mean_charge_of(tenant).max(1),
         })
     }
