@@ -436,7 +436,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let record = self.index.borrow(&handle, &guard);
         let is_indexed = record.is_some_and(Record::is_indexed);
         let handle = match (record, is_indexed) {
-            (Some(record), true) => match self.queues.add(handle, memcg, node) {
+            (Some(record), true) => match self.queues.add(handle, memcg, node, &guard) {
                 Ok(()) => {
                     // A thread that unlinked the record before it was back on its list left the
                     // handle to this thread; a thread that unlinks it from here on finds it on the

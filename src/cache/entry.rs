@@ -18,7 +18,7 @@ use super::core::Found;
 use super::error::{InsertError, RejectReason};
 use super::expiry::clock::{Clock, Ttl};
 use super::handle::Cache;
-use super::insert::{Expect, Rejected};
+use super::insert::{Expect, NewRecord, Rejected};
 use super::payer::Payer;
 use super::record::Record;
 use super::removal::RemovalCause;
@@ -385,12 +385,13 @@ where
                 cache.target_of_present(&group)
             } else {
                 let target = cache.target(&group, hash);
-                cache.prefetch(hash, target);
+                cache.prefetch(hash, target, &guard);
                 target
             };
-            let mut new = cache
+            let record = cache
                 .make(self.key, value, weighed, expires, &group)
                 .map_err(|Rejected { reason, value, .. }| rejected(reason, value))?;
+            let mut new = NewRecord::new(record, weighed, expires);
             let expect = there.map_or(Expect::Vacant, Expect::Same);
             self.key = loop {
                 match cache.try_insert(new, hash, target, &guard, &expect) {

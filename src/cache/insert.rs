@@ -94,8 +94,9 @@ pub(super) struct NewRecord<K: Send + Sync + 'static, V: Send + Sync + 'static> 
     replaces_known: bool,
     /// The clock's floor for which the record's deadline was encoded.
     floor: Floor,
-    /// The bytes that the group was charged for the record: the record's whole charge, or 0.
-    paid: ByteSize,
+    /// The record's charge, and whether the group has paid it.
+    bytes: ByteSize,
+    is_paid: bool,
 }
 
 /// The reason why a record was not inserted.
@@ -142,6 +143,12 @@ fn no_memory(group: &Memcg) -> RejectReason {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> NewRecord<K, V> {
+    /// Returns a record of this value and deadline that is not paid yet.
+    #[inline]
+    pub(super) fn new(record: Handle<K, V>, Weighed { bytes, cost }: Weighed, expires: Expires) -> Self {
+        Self { record, cost, queue: None, replaces_known: false, floor: expires.floor, bytes, is_paid: false }
+    }
+
     /// Takes the key and the value out.
     pub(super) fn into_rejected(self, reason: Option<RejectReason>) -> Rejected<K, V> {
         let Ok(Record { key, value, .. }) = self.record.into_inner() else {
@@ -172,9 +179,10 @@ where
     ) -> Result<bool, Rejected<K, V>> {
         let core = &self.inner.core;
         let weighed = self.weigh(&key, &value);
+        let has_one_group = self.has_one_group(payer);
         let other;
         let mut group = payer.group;
-        if !group.is_online() || self.may_have_another_payer(payer) {
+        if !group.is_online() || !has_one_group && !payer.is_named {
             let guard = pin();
             other = self.payer_of(payer, self.present(&key, hash, &guard)).into_owned();
             group = &other;
@@ -183,25 +191,26 @@ where
             return Err(Rejected { reason: Some(reason), key, value });
         }
         let target = self.target(group, hash);
-        self.prefetch(hash, target);
         let expires = match ttl {
             Ttl::Computed => self.computed_deadline(&key, &value, hash, expect),
             _ => core.clock.deadline_of(ttl),
         };
-        let mut new = self.make(key, value, weighed, expires, group)?;
+        // Dropped before each `pay`, which may wait for readers.
+        let mut guard = pin();
+        self.prefetch(hash, target, &guard);
+        let mut new = NewRecord::new(self.make(key, value, weighed, expires, group)?, weighed, expires);
         // This processor's stock belongs to a single group. With several groups it is mostly
         // another group's: a new key is paid for now, rather than after a search of the segment in
         // vain.
-        if !self.has_one_group(payer) {
-            // A statement of its own: the guard ends before `pay`, which may wait for readers.
-            let is_known = self.present(&new.record.key, hash, &pin()).is_some();
-            match is_known {
-                true => new.replaces_known = true,
-                false => new = self.pay(new, Refusal::NotPaid, target)?,
+        if !has_one_group {
+            new.replaces_known = self.present(&new.record.key, hash, &guard).is_some();
+            if !new.replaces_known {
+                drop(guard);
+                new = self.pay(new, Refusal::NotPaid, target)?;
+                guard = pin();
             }
         }
         loop {
-            let guard = pin();
             match self.try_insert(new, hash, target, &guard, expect) {
                 Ok((old, removal)) => {
                     if let (Some(old), Some(previous)) = (old, previous) {
@@ -209,12 +218,16 @@ where
                     }
                     let has_replaced = old.is_some();
                     drop(guard);
-                    drop(removal);
+                    // Not `drop(removal)`: mostly there is none, and the check is then inline.
+                    if let Some(removal) = removal {
+                        drop(removal);
+                    }
                     return Ok(has_replaced);
                 }
                 Err((back, refusal)) => {
                     drop(guard);
                     new = self.pay(back, refusal, target)?;
+                    guard = pin();
                 }
             }
         }
@@ -303,12 +316,12 @@ where
 
     /// Prefetches the ghost and the index bucket of a hash, well before they are read.
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64, target: Target<'_>) {
-        let (guard, core) = (pin(), &self.inner.core);
+    pub(super) fn prefetch(&self, hash: u64, target: Target<'_>, guard: &Guard) {
+        let core = &self.inner.core;
         if let Some(ghost) = target.ghost {
-            core.notifier.ghosts().known(&guard).prefetch(ghost.hash);
+            core.notifier.ghosts().known(guard).prefetch(ghost.hash);
         }
-        core.index.prefetch(hash, &guard);
+        core.index.prefetch(hash, guard);
     }
 
     /// Makes a record of a weighed value. `group` is named in the error.
@@ -317,16 +330,15 @@ where
         &self,
         key: K,
         value: V,
-        Weighed { bytes, cost }: Weighed,
+        weighed: Weighed,
         expires: Expires,
         group: &Memcg,
-    ) -> Result<NewRecord<K, V>, Rejected<K, V>> {
-        let record = self.inner.core.index.slab().alloc(Record::new(key, value, expires.at, bytes), self.inner.node());
-        match record {
+    ) -> Result<Handle<K, V>, Rejected<K, V>> {
+        let record = Record::new(key, value, expires.at, weighed.bytes);
+        match self.inner.core.index.slab().alloc(record, self.inner.node()) {
             Ok(record) => {
                 self.inner.core.clock.store_live_end(&*record, expires);
-                let (queue, floor) = (None, expires.floor);
-                Ok(NewRecord { record, cost, queue, replaces_known: false, floor, paid: ByteSize::ZERO })
+                Ok(record)
             }
             Err(Record { key, value, .. }) => {
                 self.inner.core.counters.rejected();
@@ -370,9 +382,9 @@ where
         Target { group, tenant, .. }: Target<'_>,
     ) -> Result<NewRecord<K, V>, Rejected<K, V>> {
         let reason = match refusal {
-            Refusal::NotPaid => match self.charge(group, new.record.charge(), tenant) {
+            Refusal::NotPaid => match self.charge(group, new.bytes, tenant) {
                 Ok(()) => {
-                    new.paid = new.record.charge();
+                    new.is_paid = true;
                     return Ok(new);
                 }
                 Err(reason) => Some(reason),
@@ -410,15 +422,15 @@ where
     /// The record, for which no bytes are charged any more, and the reason.
     pub(super) fn try_insert<'c: 'g, 'g>(
         &'c self,
-        NewRecord { record, cost, queue, replaces_known, floor, paid }: NewRecord<K, V>,
+        NewRecord { record, cost, queue, replaces_known, floor, bytes, is_paid }: NewRecord<K, V>,
         hash: u64,
         Target { group, tenant, ghost }: Target<'_>,
         guard: &'g Guard,
         expect: &Expect<'_, K, V>,
     ) -> Result<Inserted<'c, 'g, K, V, S>, Refused<K, V>> {
-        let core = &self.inner.core;
-        let (node, expires, bytes) = (record.node(), record.deadline(), record.charge());
-        let mut payment = Payment::new(group, paid);
+        let core: &Core<K, V, S> = &self.inner.core;
+        let (node, expires) = (record.node(), record.deadline());
+        let mut payment = Payment::new(group, if is_paid { bytes } else { ByteSize::ZERO });
         let chosen = || queue.unwrap_or_else(|| core.queues.initial_queue(group, tenant, node));
         // Allocates the list here, and not in `add` under the segment's lock. Omitted if the new
         // record replaces a known one, and for a tenant that has evicted records, whose lists
@@ -438,7 +450,7 @@ where
                 refusal = Refusal::FoundAnother;
                 return Err(record);
             }
-            if let (Some((there, node)), ByteSize::ZERO) = (present, paid) {
+            if let (Some((there, node)), false) = (present, is_paid) {
                 match self.overwrite((there, node), hash, record, &mut payment, &mut owner) {
                     Ok(replaced) => {
                         removal = Some(replaced);
@@ -462,8 +474,10 @@ where
             // as it does after a sweep of empty lists, or on a node that the group has not used.
             there.inspect(|there| core.queues.inherit(&record, there));
             // Before `add`, after which another thread may remove the record.
-            released = core.enter_value(&record);
-            core.queues.add(record, group, node).map_err(|error| {
+            if let Some(charge) = core.enter_value(&record) {
+                released = Some(charge);
+            }
+            core.queues.add(record, group, node, guard).map_err(|error| {
                 let record = error.into_handle();
                 payment.reduce_to(core.withdraw_value(&record, group));
                 record
@@ -479,8 +493,11 @@ where
             payment.settle(ByteSize::ZERO, bytes);
             Ok(Entry::Added)
         });
-        // The value's own charge, which ends now that the record is charged for the value.
-        drop(released);
+        // The value's own charge, which ends now that the record is charged for the value. Not
+        // `drop(released)`: mostly there is none, and the check is then inline.
+        if let Some(charge) = released {
+            drop(charge);
+        }
         match put {
             Ok((there, entry)) => {
                 drop(payment);
@@ -495,7 +512,7 @@ where
                 Ok(((cause == RemovalCause::Replaced).then_some(&there.value), removal))
             }
             Err(InsertError::Refused(record) | InsertError::NoMemory(record) | InsertError::Indexed(record)) => {
-                Err((NewRecord { record, cost, queue, replaces_known, floor, paid: ByteSize::ZERO }, refusal))
+                Err((NewRecord { record, cost, queue, replaces_known, floor, bytes, is_paid: false }, refusal))
             }
         }
     }

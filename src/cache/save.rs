@@ -13,7 +13,7 @@ use lowwater_store::index::Cursor;
 
 use super::expiry::TICK_TIME;
 use super::handle::Cache;
-use super::insert::Expect;
+use super::insert::{Expect, NewRecord};
 use super::policy::queue::Queue;
 
 /// The part of a saved entry besides its key and value.
@@ -207,9 +207,9 @@ where
         let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle, meta.live_left);
         self.admit(group).ok()?;
         let target = self.target(group, hash);
-        self.prefetch(hash, target);
+        self.prefetch(hash, target, &pin());
         let weighed = self.weigh(&key, &value);
-        let mut new = self.make(key, value, weighed, expires, group).ok()?;
+        let mut new = NewRecord::new(self.make(key, value, weighed, expires, group).ok()?, weighed, expires);
         // No other thread has the record yet, so its state can be set without a lock.
         new.record.set_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.has_queues() {

@@ -191,7 +191,8 @@ where
             |there| {
                 there.set_queue(queue);
                 if let Some(handle) = record.take() {
-                    record = self.queues.add(handle, memcg, node).err().map(lowwater_lru_core::AddError::into_handle);
+                    let added = self.queues.add(handle, memcg, node, &guard);
+                    record = added.err().map(lowwater_lru_core::AddError::into_handle);
                 }
             },
         );

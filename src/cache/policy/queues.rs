@@ -51,6 +51,7 @@ use std::sync::Arc;
 
 use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, NodeId, Occupancy, Pick};
+use lowwater_rcu::Guard;
 use lowwater_shrinker::{Miss, MissReporter, PairHint};
 
 use super::batch::EvictionBatch;
@@ -230,12 +231,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Returns the queue for a new record of `memcg` on a node.
+    #[inline]
     pub(crate) fn initial_queue(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
+        if self.eviction == Eviction::Adaptive && tenant.is_some_and(|tenant| !tenant.is_filling()) {
+            return Queue::Probation;
+        }
+        self.initial_queue_slow(memcg, tenant, node)
+    }
+
+    /// The rest of [`initial_queue`](Self::initial_queue), for a tenant that has evicted nothing
+    /// yet, and for the orders that do not adapt.
+    #[inline(never)]
+    fn initial_queue_slow(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
         match self.eviction {
             Eviction::Adaptive => {
-                if tenant.is_some_and(|tenant| !tenant.is_filling()) {
-                    return Queue::Probation;
-                }
                 let probation = self.probation.count_one(memcg, node);
                 match probation >= self.probation_limit(tenant, probation + self.main.count_one(memcg, node)) {
                     true => Queue::Main,
@@ -317,13 +326,19 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Adds a record to its queue. The caller holds the lock of its segment.
+    /// Adds a record to its queue. The caller holds the lock of its segment, and a guard.
     ///
     /// # Errors
     ///
     /// Returns the record with the reason, if its list could not be allocated or takes no items.
-    pub(crate) fn add(&self, record: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
-        self.lists(record.queue()).add(record, memcg, node)
+    pub(crate) fn add(
+        &self,
+        record: Handle<K, V>,
+        memcg: &Memcg,
+        node: NodeId,
+        guard: &Guard,
+    ) -> Result<(), AddError<Handle<K, V>>> {
+        self.lists(record.queue()).add_pinned(record, memcg, node, guard)
     }
 
     /// Replaces `old` by `new` at the same position of its queue. `new` gets the uses of `old`,
