@@ -299,7 +299,14 @@ impl<T: Linked> ListLru<T> {
     /// and its items are its parent's (`docs/INVARIANTS.md`, L2).
     #[doc(alias = "list_lru_count_one")]
     pub fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
-        self.raw.count_one(memcg, node)
+        self.count_one_pinned(memcg, node, &pin())
+    }
+
+    /// As [`count_one`](Self::count_one), for a caller that is in the read side.
+    #[doc(hidden)]
+    #[inline]
+    pub fn count_one_pinned(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> u64 {
+        self.raw.count_one(memcg, node, guard)
     }
 
     /// Returns the number of items of all groups on `node`, without a lock. The result is never

@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, NodeId, Occupancy, Pick};
-use lowwater_rcu::Guard;
+use lowwater_rcu::{pin, Guard};
 use lowwater_shrinker::{Miss, MissReporter, PairHint};
 
 use super::batch::EvictionBatch;
@@ -245,8 +245,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     fn initial_queue_slow(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
         match self.eviction {
             Eviction::Adaptive => {
-                let probation = self.probation.count_one(memcg, node);
-                match probation >= self.probation_limit(tenant, probation + self.main.count_one(memcg, node)) {
+                let (probation, main) = self.counts(memcg, node);
+                match probation >= self.probation_limit(tenant, probation + main) {
                     true => Queue::Main,
                     false => Queue::Probation,
                 }
@@ -364,7 +364,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     pub(crate) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {
-        self.probation.count_one(memcg, node) + self.main.count_one(memcg, node)
+        let (probation, main) = self.counts(memcg, node);
+        probation + main
+    }
+
+    /// Returns the numbers of records of a group on a node, on probation and in main.
+    fn counts(&self, memcg: &Memcg, node: NodeId) -> (u64, u64) {
+        let guard = pin();
+        (self.probation.count_one_pinned(memcg, node, &guard), self.main.count_one_pinned(memcg, node, &guard))
     }
 
     /// Walks up to `nr` records of a group on a node, oldest first, and isolates the victims and
@@ -382,7 +389,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     ) -> EvictionBatch<K, V> {
         match self.eviction {
             Eviction::Adaptive | Eviction::S3Fifo => {
-                let (probation, main) = (self.probation.count_one(memcg, node), self.main.count_one(memcg, node));
+                let (probation, main) = self.counts(memcg, node);
                 let tenant = self.tenants.get(memcg);
                 let probation_limit = self.probation_limit(tenant, probation + main);
                 let over = probation.saturating_sub(probation_limit);

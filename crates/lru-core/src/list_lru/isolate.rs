@@ -104,8 +104,8 @@ impl<T: Linked> Isolated<T> {
         unsafe { links.at.as_ref() }.set_home(ptr::null_mut());
         // SAFETY: only links of a `T` are pushed (clause of `push_links`).
         let object = unsafe { T::from_links(links.at) };
-        // SAFETY: `pop_links` found the links by the reference by which they were pushed, so this is
-        // the pointer that `into_raw` made; the list gave it up, so it is taken back once.
+        // SAFETY: `pop_links` found the links by the reference by which they were pushed, so this
+        // is the pointer that `into_raw` made; the list gave it up, so it is taken back once.
         Some(unsafe { T::Handle::from_raw(object) })
     }
 }

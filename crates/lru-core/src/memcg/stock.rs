@@ -200,8 +200,8 @@ impl<G: GroupHandle> Stock<G> {
     /// Returns the slot of this processor, locked; `None` if another thread uses it.
     fn here(&self) -> Option<impl DerefMut<Target = StockSlot<G>> + '_> {
         let hint = lowwater_base::cpu::hint();
-        // Mostly a hint is the number of a slot, and needs no division. `None`, too, if there are no
-        // slots.
+        // Mostly a hint is the number of a slot, and needs no division. `None`, too, if there are
+        // no slots.
         let slot = self.slots.get(hint).or_else(|| self.slots.get(hint.checked_rem(self.slots.len())?));
         slot?.try_lock()
     }

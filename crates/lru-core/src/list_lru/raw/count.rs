@@ -20,20 +20,29 @@ use alloc::vec::Vec;
 
 impl RawListLru {
     /// Returns the number of items on the group's own list and its shards.
-    pub(in super::super) fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
-        let guard = pin();
-        let key = Key::new(memcg, node);
+    #[inline]
+    pub(in super::super) fn count_one(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> u64 {
+        match self.lookup(Key::new(memcg, node), guard) {
+            None => 0,
+            Some(Pair::ListLruOne(one)) => one.nr_items().into(),
+            Some(Pair::ShardSet(split)) => self.count_split(split, guard),
+        }
+    }
+
+    /// The rest of [`count_one`](Self::count_one), for a split list.
+    #[cold]
+    #[inline(never)]
+    fn count_split<'a>(&'a self, mut split: &'a ShardSet, guard: &'a Guard) -> u64 {
         loop {
-            match self.lookup(key, &guard) {
+            let n = split.nr_items();
+            if !self.has_ended(split, guard) {
+                return n;
+            }
+            split = match self.lookup(split.key(), guard) {
                 None => return 0,
                 Some(Pair::ListLruOne(one)) => return one.nr_items().into(),
-                Some(Pair::ShardSet(split)) => {
-                    let n = split.nr_items();
-                    if !self.has_ended(split, &guard) {
-                        return n;
-                    }
-                }
-            }
+                Some(Pair::ShardSet(next)) => next,
+            };
         }
     }
 
