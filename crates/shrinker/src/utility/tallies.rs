@@ -100,7 +100,11 @@ impl Tallies {
         }
         self.epoch.store(epoch, Ordering::Relaxed);
         for tally in self.hits.iter().chain([&self.kept]) {
-            tally.store(decayed(tally.load(Ordering::Relaxed).into(), since) as u32, Ordering::Relaxed);
+            let before = tally.load(Ordering::Relaxed);
+            // Most tallies of a pair without ghost hits are 0.
+            if before > 0 {
+                tally.store(decayed(before.into(), since) as u32, Ordering::Relaxed);
+            }
         }
         self.inserted.store(decayed(self.inserted.load(Ordering::Relaxed), since), Ordering::Relaxed);
     }
