@@ -192,7 +192,7 @@ where
                 new.set_reloading();
             }
             self.set_is_records(&new, true);
-            let old = self.queues.replace(record, new).inspect_err(|new| self.set_is_records(new, false))?;
+            let old = self.queues.replace(record, new, guard).inspect_err(|new| self.set_is_records(new, false))?;
             old.set_moved();
             Ok(old)
         });

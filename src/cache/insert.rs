@@ -451,7 +451,7 @@ where
                 return Err(record);
             }
             if let (Some((there, node)), false) = (present, is_paid) {
-                match self.overwrite((there, node), hash, record, &mut payment, &mut owner) {
+                match self.overwrite((there, node), (hash, guard), record, &mut payment, &mut owner) {
                     Ok(replaced) => {
                         removal = Some(replaced);
                         return Ok(Entry::Overwritten);

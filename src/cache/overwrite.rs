@@ -20,6 +20,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
 use lowwater_lru_core::{Memcg, NodeId};
+use lowwater_rcu::Guard;
 
 use super::core::PendingRemoval;
 use super::handle::Cache;
@@ -72,7 +73,7 @@ where
     pub(super) fn overwrite(
         &self,
         (old, node): (&Record<K, V>, NodeId),
-        hash: u64,
+        (hash, guard): (u64, &Guard),
         new: Handle<K, V>,
         payment: &mut Payment<'_>,
         owner: &mut Option<Memcg>,
@@ -89,7 +90,7 @@ where
         let (queue, uses) = (new.queue(), new.uses());
         new.set_uses(old.uses());
         new.mark_used();
-        let replaced = core.queues.replace(old, new).inspect_err(|new| {
+        let replaced = core.queues.replace(old, new, guard).inspect_err(|new| {
             new.set_queue(queue);
             new.set_uses(uses);
         })?;

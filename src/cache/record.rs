@@ -281,6 +281,7 @@ impl ChargeAndUses {
     }
 
     /// Stores the use count. Of two concurrent stores, either may win.
+    #[inline]
     fn set_uses(&self, uses: u8) {
         // Relaxed: the other bits of the byte are a part of the charge, which never changes, so all
         // stores write the same bits there.

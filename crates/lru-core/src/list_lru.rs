@@ -358,13 +358,12 @@ impl<T: Linked> ListLru<T> {
 
     /// Locks the list that holds `item` and calls `f` with it and the item's links. `None` if the
     /// item is on none of these lists.
-    fn at_home<R>(&self, item: &T, f: impl FnOnce(LockedList<'_>, NonNull<Hook>) -> R) -> Option<R> {
+    fn at_home<R>(&self, item: &T, guard: &Guard, f: impl FnOnce(LockedList<'_>, NonNull<Hook>) -> R) -> Option<R> {
         // SAFETY: a reference is a pointer to a live object.
         let links = unsafe { T::links(NonNull::from(item)) };
-        let guard = pin();
         // SAFETY: `item` is borrowed during the call, and the links are a part of it, so they are
         // live.
-        let list = self.raw.lock_list_of(unsafe { links.as_ref() }, &guard)?;
+        let list = self.raw.lock_list_of(unsafe { links.as_ref() }, guard)?;
         Some(f(list, links))
     }
 

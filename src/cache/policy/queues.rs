@@ -342,14 +342,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Replaces `old` by `new` at the same position of its queue. `new` gets the uses of `old`,
-    /// unless it has more. The caller holds the lock of their segment. Returns the old record.
+    /// unless it has more. The caller holds the lock of their segment, and a guard. Returns the old
+    /// record.
     ///
     /// # Errors
     ///
     /// Returns `new` if a walk has isolated `old`.
-    pub(crate) fn replace(&self, old: &Record<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
+    pub(crate) fn replace(
+        &self,
+        old: &Record<K, V>,
+        new: Handle<K, V>,
+        guard: &Guard,
+    ) -> Result<Handle<K, V>, Handle<K, V>> {
         new.inherit(old, old.queue());
-        self.lists(old.queue()).replace(old, new)
+        self.lists(old.queue()).replace_pinned(old, new, guard)
     }
 
     /// Removes a record from its queue, and returns it with its group; `None` if a walk has

@@ -200,6 +200,7 @@ impl RawList {
     ///
     /// The clauses of [`remove`](Self::remove) for `node`, and of [`push_back`](Self::push_back)
     /// for `by`.
+    #[inline]
     pub(crate) unsafe fn replace(&mut self, layout: &LinkLayout, node: NonNull<Hook>, by: LinkNode) -> LinkRef {
         // SAFETY: `node` is on this list, so it is live, and the caller has exclusive access to its
         // links.

@@ -246,12 +246,12 @@ impl<'a> LockedList<'a> {
     }
 
     /// Unlinks the first item, and sets its home to `to`: null or [`Hook::PRIVATE`]. Returns the
-    /// item that is first then: its reference and its links. `layout` is that of the list: a
-    /// constant, where the caller knows the type of the item.
+    /// item that is first then: its reference and its links. `layout` is a constant, as the caller
+    /// knows the type of the item.
     ///
     /// # Safety
     ///
-    /// The item is the first on this list.
+    /// The item is the first on this list, and `layout` is that of the list.
     #[inline]
     pub(super) unsafe fn unlink_first(
         &mut self,
@@ -262,7 +262,8 @@ impl<'a> LockedList<'a> {
         // SAFETY: the item is on this list (this function's clause), which owns it, so it is live.
         let hook = unsafe { links.as_ref() };
         let home = hook.home();
-        // SAFETY: the item is the first (this function's clause), and the list's lock is held.
+        // SAFETY: the item is the first and `layout` that of the list (this function's clause), and
+        // the list's lock is held.
         let next = self.with_list(|l, _| unsafe { l.remove_first(layout, links) });
         hook.set_home(to);
         // From here on another thread may free the object, unless the caller takes ownership by the
@@ -293,14 +294,23 @@ impl<'a> LockedList<'a> {
     }
 
     /// Puts an object in an item's place, with the item's age and home. Returns the reference by
-    /// which the item was pushed; `None` if the object is on a list already.
+    /// which the item was pushed; `None` if the object is on a list already. `layout` is as for
+    /// [`unlink_first`](Self::unlink_first).
     ///
     /// # Safety
     ///
     /// 1. The item is on this list.
     /// 2. The caller gives the object to this list, by the pointer in `by`.
     /// 3. If `unique`, no other thread can reach the object.
-    pub(super) unsafe fn replace(&mut self, links: NonNull<Hook>, by: LinkNode, unique: bool) -> Option<LinkRef> {
+    /// 4. `layout` is that of the list.
+    #[inline]
+    pub(super) unsafe fn replace(
+        &mut self,
+        layout: &'static LinkLayout,
+        links: NonNull<Hook>,
+        by: LinkNode,
+        unique: bool,
+    ) -> Option<LinkRef> {
         // SAFETY: the caller owned the object until now (clause 2), so it is live.
         let object = unsafe { by.at.as_ref() };
         // SAFETY: the item is on this list (clause 1), which owns it, so it is live.
@@ -310,9 +320,9 @@ impl<'a> LockedList<'a> {
         if !object.claim(item.home(), unique) {
             return None;
         }
-        // SAFETY: the lock is held, the item is on this list (clause 1), and by the claim the
-        // object is on no list.
-        let pushed = self.with_list(|l, layout| unsafe { l.replace(layout, links, by) });
+        // SAFETY: the lock is held, the item is on this list (clause 1), by the claim the object is
+        // on no list, and `layout` is that of the list (clause 4).
+        let pushed = self.with_list(|l, _| unsafe { l.replace(layout, links, by) });
         item.set_home(ptr::null_mut());
         Some(pushed)
     }

@@ -127,7 +127,8 @@ impl RawListLru {
                     continue;
                 }
             };
-            // SAFETY: the item is the first on this list, and we hold the list's lock.
+            // SAFETY: the item is the first on this list, whose lock we hold; the lists of a
+            // `ListLru<T>` have the layout of `T`.
             let (next, next_at) = unsafe { list.unlink_first(T::LAYOUT, at, Hook::PRIVATE) };
             // SAFETY: the item was just unlinked and marked private, and `by` is the reference by
             // which it was pushed.

@@ -6,6 +6,7 @@
 
 use super::ListLru;
 use crate::list::{handle_of, Linked};
+use crate::rcu::pin;
 use crate::Memcg;
 use core::ptr;
 
@@ -14,7 +15,7 @@ impl<T: Linked> ListLru<T> {
     /// result may be outdated when it is returned.
     #[doc(alias = "mem_cgroup_from_obj")]
     pub fn memcg_of(&self, item: &T) -> Option<Memcg> {
-        self.at_home(item, |list, _| list.memcg().clone())
+        self.at_home(item, &pin(), |list, _| list.memcg().clone())
     }
 
     /// As [`del`](Self::del), and also returns the group on whose list the item was: the group it
@@ -38,7 +39,7 @@ impl<T: Linked> ListLru<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn del_with_memcg(&self, item: &T) -> Option<(T::Handle, Memcg)> {
-        self.at_home(item, |mut list, links| {
+        self.at_home(item, &pin(), |mut list, links| {
             let memcg = list.memcg().clone();
             // SAFETY: `at_home` locked the list that the item is on.
             let pushed = unsafe { list.unlink(links, ptr::null_mut()) };

@@ -5,6 +5,7 @@
 
 use super::ListLru;
 use crate::list::Linked;
+use crate::rcu::pin;
 
 impl<T: Linked> ListLru<T> {
     /// Makes an item the youngest of its list. Returns false if it is on none of these lists:
@@ -35,7 +36,7 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "mark_page_accessed")]
     pub fn promote(&self, item: &T) -> bool {
         // SAFETY: `at_home` locked the list that the item is on.
-        let promoted = self.at_home(item, |mut list, links| unsafe { list.rotate(links) });
+        let promoted = self.at_home(item, &pin(), |mut list, links| unsafe { list.rotate(links) });
         promoted.is_some()
     }
 }

@@ -7,6 +7,7 @@
 
 use super::ListLru;
 use crate::list::{handle_of, Handle, Linked};
+use crate::rcu::{pin, Guard};
 
 impl<T: Linked> ListLru<T> {
     /// Puts an object in an item's place, with the item's age, and returns the item's handle. The
@@ -41,17 +42,27 @@ impl<T: Linked> ListLru<T> {
     /// ```
     #[doc(alias = "list_replace")]
     pub fn replace(&self, item: &T, by: T::Handle) -> Result<T::Handle, T::Handle> {
+        self.replace_pinned(item, by, &pin())
+    }
+
+    /// As [`replace`](Self::replace), for a caller that is in the read side.
+    ///
+    /// # Errors
+    ///
+    /// As for [`replace`](Self::replace).
+    #[doc(hidden)]
+    pub fn replace_pinned(&self, item: &T, by: T::Handle, guard: &Guard) -> Result<T::Handle, T::Handle> {
         let object = by.into_raw();
         // SAFETY: `into_raw` returned a pointer to a live object, which we own.
         let links = unsafe { T::links(object) };
         // SAFETY: the links are those of a `T`, and derive from the pointer that `into_raw`
         // returned.
         let node = unsafe { T::LAYOUT.node(links) };
-        let replaced = self.at_home(item, |mut list, links| {
+        let replaced = self.at_home(item, guard, |mut list, links| {
             // SAFETY: clause 1: `at_home` locked the list that the item is on. Clause 2:
             // `by.into_raw()` above gave up the handle. Clause 3: if handles are `UNIQUE`, that
-            // handle was the only way to the object.
-            unsafe { list.replace(links, node, T::Handle::UNIQUE) }
+            // handle was the only way to the object. Clause 4: this is a `ListLru<T>`.
+            unsafe { list.replace(T::LAYOUT, links, node, T::Handle::UNIQUE) }
         });
         match replaced.flatten() {
             // SAFETY: only links of a `T` are on these lists, and `replace` gave up the list's

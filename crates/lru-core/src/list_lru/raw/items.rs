@@ -22,7 +22,8 @@ use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
 impl RawListLru {
-    /// Adds an object at the young end of its group's list. `layout` is that of these lists.
+    /// Adds an object at the young end of its group's list. The caller must pass the `layout` of
+    /// these lists.
     #[inline]
     pub(in super::super) fn add<const UNIQUE: bool>(
         &self,
@@ -90,7 +91,7 @@ impl RawListLru {
             return Err(Refused::Full);
         };
         // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns
-        // the object from here on.
+        // the object from here on. `layout` is that of these lists, as the callers pass it.
         list.with_list(|l, _| unsafe { l.push_back(layout, object) });
         self.announce(first, &list);
         Ok(())
