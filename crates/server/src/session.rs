@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::coop;
 
 use crate::connections::{ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
@@ -57,6 +58,10 @@ impl Session {
         // First: see the module.
         self.publish_counts();
         self.entry.set_state(ConnectionState::Write);
+        if self.output.is_full() {
+            // A client that reads as fast as the server writes would otherwise keep the task running.
+            coop::consume_budget().await;
+        }
         let written = self.output.flush(&mut self.stream).await?;
         self.entry.set_state(ConnectionState::Run);
         self.counts.add(Counter::BytesWritten, written);

@@ -5,13 +5,17 @@
 //! detached from the acceptor's event loop and attached to the worker's, as an event loop polls
 //! only its own sockets.
 //!
-//! A change must ensure that a stream is polled only by the event loop to which it is attached.
+//! A plain stream is read and written at once if its socket is ready, and polled through the event
+//! loop only if it is not: tokio's own `poll_read` and `poll_write` do both each time.
+//!
+//! A change must ensure that a stream is polled only by the event loop to which it is attached, and
+//! that a poll which returns `Pending` has registered the task there.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
@@ -59,6 +63,27 @@ macro_rules! either {
     };
 }
 
+/// Reads once from a plain stream into the spare capacity of a buffer. A read that does not fill the
+/// buffer has drained the socket, so the stream is marked as not ready until the event loop reports
+/// further input. tokio's own `poll_read` does the same, on systems that report each arrival.
+macro_rules! try_read {
+    ($stream:expr, $buffer:expr) => {{
+        let mut read = 0;
+        let tried = $stream.try_io(Interest::READABLE, || {
+            let room = $buffer.capacity() - $buffer.len();
+            read = $stream.try_read_buf($buffer)?;
+            match cfg!(target_os = "linux") && 0 < read && read < room {
+                true => Err(io::ErrorKind::WouldBlock.into()),
+                false => Ok(()),
+            }
+        });
+        match tried {
+            Err(why) if read == 0 => Err(why),
+            _ => Ok(read),
+        }
+    }};
+}
+
 impl Stream {
     /// Disables Nagle's algorithm, so that short replies are sent at once. Unix streams have none.
     pub fn set_nodelay(&self) -> io::Result<()> {
@@ -83,6 +108,46 @@ impl Stream {
         }
     }
 
+    /// Polls whether the stream may have input. One with TLS always may, as the input that was
+    /// decrypted last can be longer than a read.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.poll_read_ready(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Polls whether the stream may accept output. One with TLS always may.
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_write_ready(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.poll_write_ready(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads once into the spare capacity of `buffer`, which must not be 0.
+    pub fn poll_read_buf(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        loop {
+            let read = match self {
+                Self::Tcp(stream) => try_read!(stream, buffer),
+                #[cfg(unix)]
+                Self::Unix(stream) => try_read!(stream, buffer),
+                #[cfg(feature = "tls")]
+                Self::Tls(stream) => return std::pin::pin!(tokio::io::AsyncReadExt::read_buf(stream, buffer)).poll(cx),
+            };
+            match read {
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_read_ready(cx))?,
+                read => return Poll::Ready(read),
+            }
+        }
+    }
+
     /// Returns whether the stream has TLS, whose clients expect a message before it closes.
     pub fn has_tls(&self) -> bool {
         match self {
@@ -104,16 +169,40 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, bytes))
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let written = match &mut *self {
+                Self::Tcp(stream) => stream.try_write(bytes),
+                #[cfg(unix)]
+                Self::Unix(stream) => stream.try_write(bytes),
+                #[cfg(feature = "tls")]
+                Self::Tls(stream) => return Pin::new(stream).poll_write(cx, bytes),
+            };
+            match written {
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_write_ready(cx))?,
+                written => return Poll::Ready(written),
+            }
+        }
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(cx, slices))
+        loop {
+            let written = match &mut *self {
+                Self::Tcp(stream) => stream.try_write_vectored(slices),
+                #[cfg(unix)]
+                Self::Unix(stream) => stream.try_write_vectored(slices),
+                #[cfg(feature = "tls")]
+                Self::Tls(stream) => return Pin::new(stream).poll_write_vectored(cx, slices),
+            };
+            match written {
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_write_ready(cx))?,
+                written => return Poll::Ready(written),
+            }
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -126,5 +215,75 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::TcpListener;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+
+    /// Returns an event loop, a stream of it, and the other end.
+    fn pair() -> (Runtime, Stream, std::net::TcpStream) {
+        let event_loop = Builder::new_current_thread().enable_io().build().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let stream = event_loop.block_on(async { DetachedStream::Tcp(stream).attach() }).unwrap();
+        (event_loop, stream, client)
+    }
+
+    #[test]
+    fn a_drained_stream_waits_for_more_input() {
+        use std::io::Write;
+
+        let (event_loop, mut stream, mut client) = pair();
+        client.write_all(b"abcde").unwrap();
+        event_loop.block_on(async {
+            let mut buffer = Vec::with_capacity(4);
+            assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 4);
+            buffer.reserve(100);
+            assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 1);
+            let is_pending = |poll: Poll<_>| Poll::Ready(poll.is_pending());
+            assert!(poll_fn(|cx| is_pending(stream.poll_read_ready(cx).map_ok(|()| 0))).await);
+            assert!(poll_fn(|cx| is_pending(stream.poll_read_buf(cx, &mut buffer))).await);
+            client.write_all(b"f").unwrap();
+            assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 1);
+            drop(client);
+            assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 0, "the end");
+            assert_eq!(buffer, b"abcdef");
+        });
+    }
+
+    #[test]
+    fn a_full_socket_takes_the_rest_when_its_client_reads() {
+        use std::io::Read;
+
+        const BYTES: usize = 16 << 20;
+        let (event_loop, mut stream, mut client) = pair();
+        event_loop.block_on(async {
+            let part = vec![7; 1 << 20];
+            let mut sent = 0;
+            while let Poll::Ready(written) =
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut stream).poll_write(cx, &part))).await
+            {
+                sent += written.unwrap();
+            }
+            assert!(sent < BYTES, "the socket's buffer takes {sent} bytes");
+            let reader = std::thread::spawn(move || {
+                let mut received = vec![0; BYTES];
+                client.read_exact(&mut received).unwrap();
+                assert!(received.iter().all(|&byte| byte == 7));
+            });
+            stream.write_all(&vec![7; BYTES - sent]).await.unwrap();
+            reader.join().unwrap();
+            assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+        });
     }
 }
