@@ -23,7 +23,7 @@ use crate::server::{Server, Stop};
 use crate::settings::Settings;
 use crate::snapshot::SaveFile;
 use crate::workers::RoundRobin;
-use crate::{banner, connection, http, reload, snapshot};
+use crate::{banner, connection, http, reload, snapshot, timers};
 #[cfg(unix)]
 use crate::{service_manager, start};
 
@@ -265,9 +265,9 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
             },
             Err(why) if SpareDescriptor::is_needed_for(&why) && spare.release() => {
                 // A timeout means that another thread took the descriptor, or the client left.
-                if let Ok(Ok((stream, _))) = tokio::time::timeout(ACCEPT_PAUSE, listener.accept()).await {
+                if let Ok(Ok((stream, _))) = timers::timeout(ACCEPT_PAUSE, listener.accept()).await {
                     server.counters.count(Counter::RejectedConnections);
-                    let _ = tokio::time::timeout(ACCEPT_PAUSE, reject(stream, SERVER_IS_FULL)).await;
+                    let _ = timers::timeout(ACCEPT_PAUSE, reject(stream, SERVER_IS_FULL)).await;
                     if let Some(clients) = spare.note_refused(Instant::now()) {
                         server.log(0, format_args!("refused {clients} clients: {why}; see -c, and ulimit -n"));
                     }
@@ -277,7 +277,7 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
             Err(why) => {
                 server.log(1, format_args!("cannot accept a connection: {why}"));
                 spare.reserve();
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                timers::sleep(ACCEPT_PAUSE).await;
             }
         }
     }

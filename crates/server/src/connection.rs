@@ -38,6 +38,7 @@ use crate::server::{ConnectionPermit, Server, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
+use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
@@ -85,7 +86,7 @@ pub async fn serve(
     if connection.session.stream.has_tls() && !matches!(reason, CloseReason::Error(_)) {
         // Without the close message of TLS, a client could not tell the end from a truncation
         // attack. An error means that the client has left, or does not read.
-        let _ = tokio::time::timeout(CLOSE_TIME_MAX, connection.session.stream.shutdown()).await;
+        let _ = timers::timeout(CLOSE_TIME_MAX, connection.session.stream.shutdown()).await;
     }
     end(&server, &connection.session.entry, &reason);
     drop(connection);
@@ -138,6 +139,15 @@ struct Connection {
     is_refused: bool,
 }
 
+/// The event for which a connection that waits for input is woken.
+enum Wake {
+    Read(io::Result<usize>),
+    /// The idle timeout is over.
+    Idle,
+    /// The server shuts down.
+    Closing,
+}
+
 /// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadOutcome {
@@ -161,28 +171,36 @@ impl Connection {
         // Polled once, to register the task's waker, which stays the same. After that, `is_closing`
         // is enough.
         poll_fn(|cx| Poll::Ready(closed.as_mut().poll(cx).is_ready())).await;
-        let idle_timeout = self.session.server.settings.idle_timeout;
+        let idle_time_max = self.session.server.settings.idle_timeout;
+        // A timer for the whole connection: see `timers`.
+        let mut idle = pin!(idle_time_max.map(timers::sleep));
         loop {
             let is_in_value = self.decoder.is_in_value();
             self.session.entry.set_state(if is_in_value { ConnectionState::ReadValue } else { ConnectionState::Read });
-            let first = poll_fn(|cx| match self.session.is_closing() {
-                true => Poll::Ready(None),
-                false => self.poll_read(cx).map(Some),
+            let idle_until = idle_time_max.map(|time| Instant::now() + time);
+            let wake = poll_fn(|cx| {
+                if self.session.is_closing() {
+                    return Poll::Ready(Wake::Closing);
+                }
+                if let Poll::Ready(read) = self.poll_read(cx) {
+                    return Poll::Ready(Wake::Read(read));
+                }
+                match (idle.as_mut().as_pin_mut(), idle_until) {
+                    (Some(timer), Some(end)) => timers::poll_until(timer, end, cx).map(|()| Wake::Idle),
+                    _ => Poll::Pending,
+                }
             });
-            let first = match idle_timeout {
-                None => first.await,
-                Some(time) => match tokio::time::timeout(time, first).await {
-                    Ok(first) => first,
-                    Err(_) => {
-                        self.session.counts.count(Counter::IdleKicks);
-                        self.session.flush().await?;
-                        return Ok(CloseReason::IdleTimeout);
-                    }
-                },
-            };
-            let Some(mut read) = first else {
-                self.drain().await?;
-                return Ok(CloseReason::Shutdown);
+            let mut read = match wake.await {
+                Wake::Read(read) => read,
+                Wake::Idle => {
+                    self.session.counts.count(Counter::IdleKicks);
+                    self.session.flush().await?;
+                    return Ok(CloseReason::IdleTimeout);
+                }
+                Wake::Closing => {
+                    self.drain().await?;
+                    return Ok(CloseReason::Shutdown);
+                }
             };
             let mut reads = 1;
             loop {
@@ -222,7 +240,7 @@ impl Connection {
     async fn pause(&mut self) {
         let pause = std::mem::take(&mut self.session.pause);
         // A timeout is the end of the pause.
-        let _ = tokio::time::timeout(pause, self.session.closed()).await;
+        let _ = timers::timeout(pause, self.session.closed()).await;
     }
 
     /// Serves the input that had been received when shutdown began. A client that keeps sending is
@@ -295,7 +313,7 @@ impl Connection {
             }
         };
         // An error means that the time is over.
-        let _ = tokio::time::timeout(CLOSE_TIME_MAX, discard).await;
+        let _ = timers::timeout(CLOSE_TIME_MAX, discard).await;
         Ok(ControlFlow::Break(()))
     }
 
@@ -367,7 +385,7 @@ impl Connection {
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
                     waits += 1;
                     self.session.flush().await?;
-                    tokio::time::sleep(ROOM_PAUSE).await;
+                    timers::sleep(ROOM_PAUSE).await;
                     continue;
                 }
                 Step::NoRoom => match self.decoder.abandon_value() {

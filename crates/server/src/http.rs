@@ -36,9 +36,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{watch, Semaphore};
-use tokio::time::timeout;
+use tokio::time::MissedTickBehavior;
 
 use crate::server::Server;
+use crate::timers::{self, timeout};
 use request::{Method, Request, RequestError};
 
 /// Bound on open connections: scrapers come every few seconds, and browsers are few.
@@ -100,7 +101,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::R
             }
             Err(why) => {
                 server.log(1, format_args!("http: cannot accept a connection: {why}"));
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                timers::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -108,8 +109,8 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::R
 
 /// Samples the figures until the server closes.
 async fn keep_history(server: Arc<Server>, mut closing: watch::Receiver<()>) {
-    let mut ticks = tokio::time::interval(history::PERIOD);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = timers::interval(history::PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             // The channel carries no message: it resolves when the server drops the sender.

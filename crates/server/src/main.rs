@@ -27,6 +27,7 @@
 //!   settings        the command line and the files that it names
 //!   reload          SIGHUP: reads the files of the settings again
 //!   protocol        memcached's text protocol: parses lines into commands; pure
+//!   timers          the timers of all event loops
 //!   version         the reply to `version`
 //!   last_sizes      the counts of the last `stats sizes`
 //!   watchers        the queues of clients that `watch` events
@@ -126,6 +127,7 @@ mod start;
 mod store;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod traffic;
 mod value;
 mod version;

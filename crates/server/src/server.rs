@@ -28,6 +28,7 @@ use crate::settings::users::Users;
 use crate::settings::Settings;
 use crate::store::prefix_stats::PrefixStats;
 use crate::store::Store;
+use crate::timers;
 use crate::value::piece_pool::PiecePool;
 
 /// After a stop signal, the time in which clients can receive the replies of commands that have
@@ -181,7 +182,7 @@ impl Server {
             Expiry::In(time) => {
                 let server = Arc::downgrade(self);
                 let task = tokio::spawn(async move {
-                    tokio::time::sleep(time).await;
+                    timers::sleep(time).await;
                     if let Some(server) = server.upgrade() {
                         // In a task of its own: a later `flush_all` aborts the delayed task.
                         tokio::spawn(async move { server.flush_now().await });
@@ -236,7 +237,7 @@ impl Server {
 
     /// Resolves when all connections have closed, or after [`CLOSE_TIME_MAX`].
     pub async fn wait_until_idle(&self) {
-        let _ = tokio::time::timeout(CLOSE_TIME_MAX, async {
+        let _ = timers::timeout(CLOSE_TIME_MAX, async {
             while self.connections() > 0 {
                 self.idle.notified().await;
             }

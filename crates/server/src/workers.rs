@@ -22,6 +22,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
+use crate::timers;
+
 /// The event loops: one for the calling thread, the others on threads of their own.
 #[derive(Debug)]
 pub struct Workers {
@@ -55,6 +57,7 @@ impl Workers {
     ///
     /// The system has no thread or file descriptor left.
     pub fn start(count: usize) -> io::Result<Self> {
+        timers::start()?;
         let (alive, ended) = mpsc::channel();
         let others = (1..count).map(|number| Worker::start(number, alive.clone())).collect::<io::Result<_>>()?;
         Ok(Self { own: event_loop()?, others, ended })
@@ -108,7 +111,8 @@ impl RoundRobin {
 }
 
 fn event_loop() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
+    // Without timers: see `timers`.
+    Builder::new_current_thread().enable_io().build()
 }
 
 #[cfg(test)]

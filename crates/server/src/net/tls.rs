@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::stream::Stream;
 use crate::settings::tls::{ClientCertificates, TlsSettings};
+use crate::timers;
 
 /// The time that a client has for its handshake.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -81,7 +82,7 @@ impl Tls {
     pub async fn accept(&self, stream: Stream) -> io::Result<Stream> {
         let Stream::Tcp(stream) = stream else { return Ok(stream) };
         let handshake = self.read.read().acceptor.accept(stream);
-        match tokio::time::timeout(HANDSHAKE_TIME_MAX, handshake).await {
+        match timers::timeout(HANDSHAKE_TIME_MAX, handshake).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream?))),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake took too long")),
         }

@@ -19,6 +19,7 @@ use super::tenant::Tenant;
 use super::{weight, Store, Values};
 use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveCharge;
+use crate::timers;
 use crate::value::Value;
 
 /// The time for which a store without room waits before it tries again.
@@ -92,7 +93,7 @@ impl Store {
                 Ok(answer) => return Ok(answer),
                 Err(RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }) if self.evict => {
                     charge.recharge();
-                    tokio::time::sleep(ROOM_PAUSE).await;
+                    timers::sleep(ROOM_PAUSE).await;
                 }
                 Err(_) => return Err(OutOfMemory),
             }
