@@ -6,33 +6,38 @@
 //! something in it; other connections allocate new ones meanwhile.
 //!
 //! A change must ensure that a pooled buffer is empty, as it had the bytes of another connection,
-//! that no pooled buffer has grown, and that each thread keeps two buffers at most.
+//! that no pooled buffer has grown, and that each thread keeps two buffers at most: one for input,
+//! one for output.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 /// Capacity of a buffer: enough for many commands, and for many replies.
 pub const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Maximum number of buffers in a pool: one for input, one for output.
-const POOLED_MAX: usize = 2;
-
 thread_local! {
-    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// The buffer that was returned last, and the one before it; without capacity: taken.
+    static POOL: [Cell<Vec<u8>>; 2] = const { [Cell::new(Vec::new()), Cell::new(Vec::new())] };
 }
 
 /// Takes an empty buffer of capacity [`BUFFER_BYTES`].
+#[inline]
 pub fn take() -> Vec<u8> {
-    POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
+    POOL.with(|[last, older]| {
+        let pooled = [last, older].into_iter().map(Cell::take).find(|buffer| buffer.capacity() > 0);
+        pooled.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
+    })
 }
 
-/// Returns a buffer to the pool, whatever it contains. A buffer that has grown, or that finds the
-/// pool full, is freed.
+/// Returns a buffer to the pool, whatever it contains. A buffer that has grown is freed; so is the
+/// older one of two that are there.
+#[inline]
 pub fn give(mut buffer: Vec<u8>) {
     if buffer.capacity() == BUFFER_BYTES {
         buffer.clear();
-        POOL.with_borrow_mut(|spares| {
-            if spares.len() < POOLED_MAX {
-                spares.push(buffer);
+        POOL.with(|[last, older]| {
+            let before = last.replace(buffer);
+            if before.capacity() > 0 {
+                older.set(before);
             }
         });
     }
@@ -52,8 +57,8 @@ mod tests {
         });
         give(Vec::with_capacity(2 * BUFFER_BYTES));
         let again = [take(), take()];
-        assert_eq!(again.each_ref().map(|buffer| buffer.as_ptr()), [places[1], places[0]]);
+        assert_eq!(again.each_ref().map(|buffer| buffer.as_ptr()), [places[2], places[1]]);
         assert!(again.iter().all(|buffer| buffer.is_empty() && buffer.capacity() == BUFFER_BYTES));
-        assert!(POOL.with_borrow(Vec::is_empty));
+        assert!(POOL.with(|pool| pool.iter().all(|place| place.take().capacity() == 0)));
     }
 }
