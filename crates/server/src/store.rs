@@ -12,6 +12,7 @@
 //! The keys of the cache are hashes (`store/key_hash.rs`), and each value contains its key. A
 //! change must ensure that no method returns a value of another key, or a flushed one.
 
+mod clock;
 mod edit;
 mod guarantees;
 mod key_hash;
@@ -30,7 +31,6 @@ pub mod update;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Instant;
 
 use lowwater::cache::{Computed, Current, Op, Visit};
 use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
@@ -47,6 +47,7 @@ use crate::value::piece_pool::PiecePool;
 use crate::value::Value;
 use crate::watchers::Watchers;
 
+use clock::Clock;
 use key_hash::{BuildIdentityHasher, KeyHash, KeyHasher};
 use namespace::Namespace;
 use removal_stats::RemovalStats;
@@ -76,9 +77,9 @@ pub struct Store {
     /// Values with numbers up to this are flushed: they are treated as absent, whether they have
     /// been dropped or not.
     flushed: AtomicU64,
-    /// Origin of the access times of values, in seconds.
-    started: Instant,
-    /// The seconds since `started`, as of the last [`update_clock`](Self::update_clock).
+    /// The clock of the access times of values.
+    clock: Clock,
+    /// The seconds of `clock`, as of the last [`update_clock`](Self::update_clock).
     clock_seconds: AtomicU32,
     /// Evict values when the memory is full.
     evict: bool,
@@ -112,7 +113,7 @@ impl Store {
         let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
         let removal_stats = Arc::new(RemovalStats::default());
-        let started = Instant::now();
+        let clock = Clock::start();
         let (tenants_of_evicted, stats) = (Arc::clone(&tenants), Arc::clone(&removal_stats));
         let cache = Cache::<KeyHash, Value>::builder(&runtime)
             .name("values")
@@ -121,7 +122,7 @@ impl Store {
             .eviction_listener(move |hash, value, cause| match cause {
                 RemovalCause::Size => {
                     tenants_of_evicted.count_eviction(value.key());
-                    stats.evicted(value.key(), value, idle_seconds(value, started));
+                    stats.evicted(value.key(), value, idle_seconds(value, clock));
                 }
                 RemovalCause::Expired => stats.expired(*hash, value),
                 _ => {}
@@ -141,7 +142,7 @@ impl Store {
             removal_stats,
             serial,
             flushed,
-            started,
+            clock,
             clock_seconds: AtomicU32::new(0),
             evict,
             item_bytes_max,
@@ -427,13 +428,13 @@ impl Store {
 
     /// Returns the seconds since the last use of `value`.
     pub fn idle_seconds(&self, value: &Value) -> u32 {
-        idle_seconds(value, self.started)
+        idle_seconds(value, self.clock)
     }
 
     /// Reads the clock for the access times of the values that are used next: once for all requests
     /// that arrived together.
     pub fn update_clock(&self) {
-        let now = seconds_since(self.started);
+        let now = self.clock.seconds();
         // Relaxed, both: a time that guards no other memory. Stored only when it changes, as all
         // threads read its cache line. Of two threads, one may store an earlier second.
         if self.clock_seconds.load(Ordering::Relaxed) != now {
@@ -452,10 +453,6 @@ fn weight(value: &Value) -> ByteSize {
     ByteSize::new(value.heap_bytes() as u64)
 }
 
-fn idle_seconds(value: &Value, started: Instant) -> u32 {
-    seconds_since(started).saturating_sub(value.last_access.last_used_seconds())
-}
-
-fn seconds_since(started: Instant) -> u32 {
-    started.elapsed().as_secs() as u32
+fn idle_seconds(value: &Value, clock: Clock) -> u32 {
+    clock.seconds().saturating_sub(value.last_access.last_used_seconds())
 }
