@@ -18,26 +18,34 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// The input of a connection.
 #[derive(Debug, Default)]
-pub struct Input(Vec<u8>);
+pub struct Input {
+    buffer: Vec<u8>,
+    /// The last read has drained the socket.
+    is_drained: bool,
+}
 
 impl Input {
     /// Reads once, appending to the buffer, and returns the number of bytes read; 0 at the end of
     /// the stream.
     pub fn poll_read(&mut self, from: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // First: most often nothing has arrived yet, and then no buffer is needed.
-        ready!(from.poll_read_ready(cx))?;
-        self.fill(|buffer| from.poll_read_buf(cx, buffer))
+        if std::mem::take(&mut self.is_drained) {
+            // Most often nothing has arrived yet, and then no buffer is needed.
+            ready!(from.poll_read_ready(cx))?;
+        }
+        let read = self.fill(|buffer| from.poll_read_buf(cx, buffer));
+        self.is_drained = !self.is_full();
+        read
     }
 
     /// Calls `read` with a buffer that has room.
     fn fill<T>(&mut self, read: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        if self.0.capacity() == 0 {
-            self.0 = buffer_pool::take();
+        if self.buffer.capacity() == 0 {
+            self.buffer = buffer_pool::take();
         }
         if self.is_full() {
-            self.0.reserve_exact(self.0.capacity().min(READ_BYTES_MAX));
+            self.buffer.reserve_exact(self.buffer.capacity().min(READ_BYTES_MAX));
         }
-        let read = read(&mut self.0);
+        let read = read(&mut self.buffer);
         self.rest();
         read
     }
@@ -45,19 +53,22 @@ impl Input {
     /// Returns whether the buffer is full, so that the last read may have left bytes in the socket;
     /// also true without a buffer.
     pub fn is_full(&self) -> bool {
-        self.0.len() == self.0.capacity()
+        self.buffer.len() == self.buffer.capacity()
     }
 
     /// Removes the first `bytes` bytes, which are decoded.
     pub fn advance(&mut self, bytes: usize) {
-        self.0.drain(..bytes);
+        match bytes == self.buffer.len() {
+            true => self.buffer.clear(),
+            false => drop(self.buffer.drain(..bytes)),
+        }
         self.rest();
     }
 
     /// Returns the buffer to the pool if it is empty. A buffer that has grown is freed there.
     fn rest(&mut self) {
-        if self.0.is_empty() {
-            buffer_pool::give(std::mem::take(&mut self.0));
+        if self.buffer.is_empty() {
+            buffer_pool::give(std::mem::take(&mut self.buffer));
         }
     }
 }
@@ -66,7 +77,7 @@ impl Deref for Input {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.buffer
     }
 }
 
@@ -94,7 +105,7 @@ mod tests {
         other.advance(3);
         assert_eq!(&*other, b" b\r\n");
         other.advance(4);
-        assert_eq!((other.0.capacity(), read(&mut one, b"\r\n")), (0, 2));
+        assert_eq!((other.buffer.capacity(), read(&mut one, b"\r\n")), (0, 2));
         assert_eq!((&*one, one.as_ptr()), (&b"get a\r\n"[..], buffer));
         one.advance(7);
         // If the buffer had been freed, this allocation would probably get its memory.
@@ -111,6 +122,6 @@ mod tests {
         }
         assert_eq!(input.len(), 4 * BUFFER_BYTES);
         input.advance(4 * BUFFER_BYTES);
-        assert_eq!(input.0.capacity(), 0);
+        assert_eq!(input.buffer.capacity(), 0);
     }
 }

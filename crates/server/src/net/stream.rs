@@ -5,17 +5,28 @@
 //! detached from the acceptor's event loop and attached to the worker's, as an event loop polls
 //! only its own sockets.
 //!
-//! A plain stream is read and written at once if its socket is ready, and polled through the event
-//! loop only if it is not: tokio's own `poll_read` and `poll_write` do both each time.
+//! A plain stream is read and written by calls of its socket, and polled through the event loop
+//! only if the socket is not ready: tokio's own `poll_read` and `poll_write` do both each time.
 //!
 //! A change must ensure that a stream is polled only by the event loop to which it is attached, and
 //! that a poll which returns `Pending` has registered the task there.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{ready, Context, Poll};
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::{pin, Pin};
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+#[cfg(unix)]
+use rustix::buffer::spare_capacity;
+#[cfg(unix)]
+use rustix::io::Errno;
+#[cfg(unix)]
+use rustix::net::{recv, send, RecvFlags, SendFlags};
+#[cfg(unix)]
+use tokio::io::Interest;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
@@ -63,27 +74,6 @@ macro_rules! either {
     };
 }
 
-/// Reads once from a plain stream into the spare capacity of a buffer. A read that does not fill the
-/// buffer has drained the socket, so the stream is marked as not ready until the event loop reports
-/// further input. tokio's own `poll_read` does the same, on systems that report each arrival.
-macro_rules! try_read {
-    ($stream:expr, $buffer:expr) => {{
-        let mut read = 0;
-        let tried = $stream.try_io(Interest::READABLE, || {
-            let room = $buffer.capacity() - $buffer.len();
-            read = $stream.try_read_buf($buffer)?;
-            match cfg!(target_os = "linux") && 0 < read && read < room {
-                true => Err(io::ErrorKind::WouldBlock.into()),
-                false => Ok(()),
-            }
-        });
-        match tried {
-            Err(why) if read == 0 => Err(why),
-            _ => Ok(read),
-        }
-    }};
-}
-
 impl Stream {
     /// Disables Nagle's algorithm, so that short replies are sent at once. Unix streams have none.
     pub fn set_nodelay(&self) -> io::Result<()> {
@@ -120,31 +110,60 @@ impl Stream {
         }
     }
 
-    /// Polls whether the stream may accept output. One with TLS always may.
-    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.poll_write_ready(cx),
-            #[cfg(unix)]
-            Self::Unix(stream) => stream.poll_write_ready(cx),
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => Poll::Ready(Ok(())),
+    /// Reads once into the spare capacity of `buffer`, which must not be 0.
+    pub fn poll_read_buf(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        #[cfg(unix)]
+        if let Some(socket) = self.plain_socket() {
+            let room = buffer.capacity() - buffer.len();
+            match recv(socket, spare_capacity(buffer), RecvFlags::empty()) {
+                Ok((_, read)) => {
+                    if (1..room).contains(&read) {
+                        self.note_drained();
+                    }
+                    return Poll::Ready(Ok(read));
+                }
+                Err(Errno::WOULDBLOCK) => {}
+                Err(why) => return Poll::Ready(Err(why.into())),
+            }
+        }
+        pin!(self.read_buf(buffer)).poll(cx)
+    }
+
+    /// Writes once, if the socket accepts output now and its bytes are not encrypted; otherwise fails
+    /// with `WouldBlock`.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        if let Some(socket) = self.plain_socket() {
+            return Ok(send(socket, bytes, SendFlags::NOSIGNAL)?);
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Makes the next poll wait for an event: a read that did not fill its buffer has drained the
+    /// socket. Only on Linux, where each arrival is an event, as tokio's `poll_read` does it. No
+    /// event is lost in between, as the event loop runs on this thread.
+    #[cfg(unix)]
+    fn note_drained(&self) {
+        if cfg!(target_os = "linux") {
+            let drained = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            // `WouldBlock` in any case.
+            let _ = match self {
+                Self::Tcp(stream) => stream.try_io(Interest::READABLE, drained),
+                Self::Unix(stream) => stream.try_io(Interest::READABLE, drained),
+                #[cfg(feature = "tls")]
+                Self::Tls(_) => Ok(()),
+            };
         }
     }
 
-    /// Reads once into the spare capacity of `buffer`, which must not be 0.
-    pub fn poll_read_buf(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        loop {
-            let read = match self {
-                Self::Tcp(stream) => try_read!(stream, buffer),
-                #[cfg(unix)]
-                Self::Unix(stream) => try_read!(stream, buffer),
-                #[cfg(feature = "tls")]
-                Self::Tls(stream) => return std::pin::pin!(tokio::io::AsyncReadExt::read_buf(stream, buffer)).poll(cx),
-            };
-            match read {
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_read_ready(cx))?,
-                read => return Poll::Ready(read),
-            }
+    /// Returns the socket, if its bytes are not encrypted.
+    #[cfg(unix)]
+    fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tcp(stream) => Some(stream.as_fd()),
+            Self::Unix(stream) => Some(stream.as_fd()),
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => None,
         }
     }
 
@@ -169,40 +188,16 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let written = match &mut *self {
-                Self::Tcp(stream) => stream.try_write(bytes),
-                #[cfg(unix)]
-                Self::Unix(stream) => stream.try_write(bytes),
-                #[cfg(feature = "tls")]
-                Self::Tls(stream) => return Pin::new(stream).poll_write(cx, bytes),
-            };
-            match written {
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_write_ready(cx))?,
-                written => return Poll::Ready(written),
-            }
-        }
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            let written = match &mut *self {
-                Self::Tcp(stream) => stream.try_write_vectored(slices),
-                #[cfg(unix)]
-                Self::Unix(stream) => stream.try_write_vectored(slices),
-                #[cfg(feature = "tls")]
-                Self::Tls(stream) => return Pin::new(stream).poll_write_vectored(cx, slices),
-            };
-            match written {
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_write_ready(cx))?,
-                written => return Poll::Ready(written),
-            }
-        }
+        either!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(cx, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -223,7 +218,7 @@ mod tests {
     use std::future::poll_fn;
     use std::net::TcpListener;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncWriteExt;
     use tokio::runtime::{Builder, Runtime};
 
     use super::*;
