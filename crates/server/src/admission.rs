@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use crate::counters::Counter;
-use crate::decoder::Step;
+use crate::decoder::{PlainStep, Step};
 use crate::protocol::command::Command;
 use crate::protocol::command_set::{CommandKind, CommandSet};
 use crate::session::Session;
@@ -37,13 +37,15 @@ fn admit_step(session: &mut Session, step: &Step<'_>) -> bool {
         // Of a value that is being received, only the last step counts; if the value is abandoned,
         // the caller uses `admit_store`.
         Step::More | Step::NoRoom => true,
-        Step::Get { .. } => admit_command(session, 1, CommandSet::default().with(CommandKind::Get), false),
+        Step::Plain(PlainStep::Get { .. }) => {
+            admit_command(session, 1, CommandSet::default().with(CommandKind::Get), false)
+        }
         Step::Command(command @ Command::Get { keys, .. }) => {
             admit_command(session, keys.clone().count() as u64, CommandSet::of(command), false)
         }
         Step::Command(command) => admit_command(session, 1, CommandSet::of(command), command.is_noreply()),
         Step::Store(request) => admit_store(session, request.noreply),
-        Step::Set { command, .. } => admit_store(session, command.noreply),
+        Step::Plain(PlainStep::Set { command, .. }) => admit_store(session, command.noreply),
         Step::TooLarge { noreply, .. } => admit_store(session, *noreply),
         Step::Error(refused) => admit_command(session, 1, CommandSet::default(), refused.noreply),
     }

@@ -26,7 +26,7 @@ use crate::admission::{admit, admit_store};
 use crate::commands;
 use crate::connections::{CloseReason, ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
-use crate::decoder::{Decoder, Step};
+use crate::decoder::{Decoder, PlainStep, Step};
 use crate::log::SENT_BYTES_MAX;
 use crate::net::input::Input;
 use crate::net::output::Output;
@@ -141,7 +141,8 @@ struct Connection {
 
 /// The event for which a connection that waits for input is woken.
 enum Wake {
-    Read(io::Result<usize>),
+    /// Input that [`Connection::serve_plain`] leaves.
+    Read(ReadOutcome),
     /// The idle timeout is over.
     Idle,
     /// The server shuts down.
@@ -177,21 +178,26 @@ impl Connection {
         loop {
             let is_in_value = self.decoder.is_in_value();
             self.session.entry.set_state(if is_in_value { ConnectionState::ReadValue } else { ConnectionState::Read });
-            let idle_until = idle_time_max.map(|time| Instant::now() + time);
-            let wake = poll_fn(|cx| {
+            let mut idle_until = idle_time_max.map(|time| Instant::now() + time);
+            let wake = poll_fn(|cx| -> Poll<io::Result<Wake>> {
                 if self.session.is_closing() {
-                    return Poll::Ready(Wake::Closing);
+                    return Poll::Ready(Ok(Wake::Closing));
                 }
-                if let Poll::Ready(read) = self.poll_read(cx) {
-                    return Poll::Ready(Wake::Read(read));
+                while let Poll::Ready(read) = self.poll_read(cx) {
+                    let read = self.note_read(read)?;
+                    if read != ReadOutcome::Drained || !self.serve_plain()? {
+                        return Poll::Ready(Ok(Wake::Read(read)));
+                    }
+                    self.session.entry.set_state(ConnectionState::Read);
+                    idle_until = idle_time_max.map(|time| Instant::now() + time);
                 }
                 match (idle.as_mut().as_pin_mut(), idle_until) {
-                    (Some(timer), Some(end)) => timers::poll_until(timer, end, cx).map(|()| Wake::Idle),
+                    (Some(timer), Some(end)) => timers::poll_until(timer, end, cx).map(|()| Ok(Wake::Idle)),
                     _ => Poll::Pending,
                 }
             });
-            let mut read = match wake.await {
-                Wake::Read(read) => read,
+            let mut outcome = match wake.await? {
+                Wake::Read(outcome) => outcome,
                 Wake::Idle => {
                     self.session.counts.count(Counter::IdleKicks);
                     self.session.flush().await?;
@@ -204,18 +210,25 @@ impl Connection {
             };
             let mut reads = 1;
             loop {
-                match self.serve(read).await? {
+                match outcome {
+                    ReadOutcome::WouldBlock => break,
                     ReadOutcome::Closed => return Ok(self.close_reason()),
-                    ReadOutcome::WouldBlock | ReadOutcome::Drained => break,
-                    _ if !self.session.pause.is_zero() => break,
-                    ReadOutcome::Full if reads < READS_PER_TURN => reads += 1,
-                    ReadOutcome::Full => {
-                        self.session.counts.count(Counter::ConnYields);
-                        tokio::task::yield_now().await;
-                        break;
-                    }
+                    ReadOutcome::Drained | ReadOutcome::Full => {}
                 }
-                read = self.read().await;
+                if self.serve_input().await?.is_break() {
+                    return Ok(self.close_reason());
+                }
+                if outcome == ReadOutcome::Drained || !self.session.pause.is_zero() {
+                    break;
+                }
+                if reads == READS_PER_TURN {
+                    self.session.counts.count(Counter::ConnYields);
+                    tokio::task::yield_now().await;
+                    break;
+                }
+                reads += 1;
+                let read = self.read().await;
+                outcome = self.note_read(read)?;
             }
             // Input that came before the pause is served before the next read.
             while !self.session.pause.is_zero() {
@@ -251,28 +264,29 @@ impl Connection {
             // Lets the event loop poll the socket once more.
             tokio::task::yield_now().await;
             let read = self.read().await;
-            let is_over = matches!(self.serve(read).await?, ReadOutcome::WouldBlock | ReadOutcome::Closed);
+            let is_over = match self.note_read(read)? {
+                ReadOutcome::WouldBlock | ReadOutcome::Closed => true,
+                ReadOutcome::Drained | ReadOutcome::Full => self.serve_input().await?.is_break(),
+            };
             if is_over || started.elapsed() >= CLOSE_TIME_MAX {
                 return self.session.stream.shutdown().await;
             }
         }
     }
 
-    /// Processes the outcome of a read.
-    async fn serve(&mut self, read: io::Result<usize>) -> io::Result<ReadOutcome> {
+    /// Counts the bytes of a read, and returns its outcome.
+    fn note_read(&mut self, read: io::Result<usize>) -> io::Result<ReadOutcome> {
         match read {
-            Ok(0) => return Ok(ReadOutcome::Closed),
+            Ok(0) => Ok(ReadOutcome::Closed),
             Ok(read) => {
                 self.session.server.store.update_clock();
                 self.session.entry.note_input(self.session.server.store.now_seconds());
                 self.session.note_received(read as u64);
+                Ok(if self.input.is_full() { ReadOutcome::Full } else { ReadOutcome::Drained })
             }
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::WouldBlock),
-            Err(why) => return Err(why),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(ReadOutcome::WouldBlock),
+            Err(why) => Err(why),
         }
-        let read = if self.input.is_full() { ReadOutcome::Full } else { ReadOutcome::Drained };
-        let next = self.serve_input().await?;
-        Ok(if next.is_break() { ReadOutcome::Closed } else { read })
     }
 
     /// Reads what the socket has, without waiting; `WouldBlock` if it has nothing.
@@ -315,6 +329,33 @@ impl Connection {
         // An error means that the time is over.
         let _ = timers::timeout(CLOSE_TIME_MAX, discard).await;
         Ok(ControlFlow::Break(()))
+    }
+
+    /// Runs the plain commands at the front of the input, and writes their replies, as far as neither
+    /// has to wait. Returns whether nothing is left to [`serve_input`](Self::serve_input), which
+    /// takes more instructions for each read.
+    fn serve_plain(&mut self) -> io::Result<bool> {
+        let Self { session, decoder, input, .. } = self;
+        if self.is_first
+            || self.login.is_some()
+            || session.server.verbosity() > 0
+            || session.limited_traffic().is_some()
+        {
+            return Ok(false);
+        }
+        let mut used = 0;
+        while let Some((taken, step)) = decoder.plain_step(&input[used..]).filter(|_| !session.output.is_full()) {
+            let is_done = match step {
+                PlainStep::Get { key } => commands::get(session, key).is_continue(),
+                PlainStep::Set { command, value } => commands::set(session, &command, value),
+            };
+            if !is_done {
+                break;
+            }
+            used += taken;
+        }
+        input.advance(used);
+        Ok(session.try_flush()? && input.is_empty())
     }
 
     /// Runs all complete commands in the input, and writes their replies. After a command that a
@@ -371,10 +412,10 @@ impl Connection {
                     }
                     self.after_refusal()
                 }
-                Step::Get { key } => commands::get(&mut self.session, key),
+                Step::Plain(PlainStep::Get { key }) => commands::get(&mut self.session, key),
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
-                Step::Set { command, value } => {
+                Step::Plain(PlainStep::Set { command, value }) => {
                     if !commands::set(&mut self.session, &command, value) {
                         Box::pin(commands::set_with_wait(&mut self.session, command, value)).await;
                     }

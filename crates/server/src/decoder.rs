@@ -3,12 +3,13 @@
 //! Each step consumes a part of the input and returns the number of consumed bytes; the caller
 //! presents the rest again, with more input behind it. The decoder stores no input except the key
 //! and the data block of a store in progress, so a connection's memory is one line, one value and
-//! this struct. A short value that has arrived as a whole is not stored either: [`Step::Set`].
+//! this struct. A short value that has arrived as a whole is not stored either:
+//! [`PlainStep::Set`].
 //!
 //! # Invariants
 //!
 //! 1. The steps depend on the bytes alone, not on how the bytes were split, except that a `set` is
-//!    either [`Step::Set`] or [`Step::Store`], with the same effect: `split_anywhere_same_steps`.
+//!    either [`PlainStep::Set`] or [`Step::Store`], with the same effect: `split_anywhere_same_steps`.
 //! 2. A step other than `More` and `NoRoom` consumes at least one byte, so a finite input has
 //!    finitely many steps.
 //! 3. Memory for a value is allocated as its bytes arrive, one piece ahead, never by the announced
@@ -78,21 +79,31 @@ enum DecoderState {
 pub enum Step<'a> {
     /// No further step without more input.
     More,
-    /// A plain `get` of one key.
-    Get { key: &'a [u8] },
+    Plain(PlainStep<'a>),
     /// Another command without a data block.
     Command(Command<'a>),
     /// A store command whose data block is complete.
     Store(Box<StoreRequest>),
-    /// A plain `set` whose value, a short one, was in the input as a whole.
-    Set { command: PlainSet<'a>, value: &'a [u8] },
     /// A store command whose value is larger than `-I` allows; later steps discard the value.
-    TooLarge { verb: StoreVerb, key: Cow<'a, [u8]>, noreply: bool },
+    TooLarge {
+        verb: StoreVerb,
+        key: Cow<'a, [u8]>,
+        noreply: bool,
+    },
     /// There is no room for more of a value. A later step with the same input may find room;
     /// otherwise [`abandon_value`](Decoder::abandon_value) gives up.
     NoRoom,
     /// A line or a data block that is answered with an error.
     Error(RefusedLine),
+}
+
+/// A command as nearly all clients send it, in the input as a whole.
+#[derive(Debug)]
+pub enum PlainStep<'a> {
+    /// A plain `get` of one key.
+    Get { key: &'a [u8] },
+    /// A plain `set` of a short value.
+    Set { command: PlainSet<'a>, value: &'a [u8] },
 }
 
 /// A store command and the value that follows it. Public fields are those of [`StoreCommand`].
@@ -194,7 +205,10 @@ impl Decoder {
     /// Takes one step, and returns the number of consumed bytes of `input` and the step.
     pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
         match &mut self.state {
-            DecoderState::Line => self.line(input),
+            DecoderState::Line => match self.plain_step(input) {
+                Some((taken, step)) => (taken, Step::Plain(step)),
+                None => self.line(input),
+            },
             DecoderState::Value(request) => {
                 let taken = match request.take(input) {
                     (taken, ReceiveProgress::More) => return (taken, Step::More),
@@ -217,14 +231,37 @@ impl Decoder {
                     return (taken, Step::More);
                 }
                 self.state = DecoderState::Line;
-                let (line, step) = self.line(&input[taken..]);
+                let (line, step) = self.step(&input[taken..]);
                 (taken + line, step)
             }
             DecoderState::Closed => (input.len(), Step::More),
         }
     }
 
-    /// Takes one step at the beginning of a line: parses it into a command, begins to receive the
+    /// Takes a plain step, if the next step is one; otherwise changes nothing.
+    #[inline]
+    pub fn plain_step<'a>(&mut self, input: &'a [u8]) -> Option<(usize, PlainStep<'a>)> {
+        if !matches!(self.state, DecoderState::Line) || !line::may_be_plain(input) {
+            return None;
+        }
+        let end = self.searched + find_byte(b'\n', &input[self.searched..])?;
+        let (text, used) = (without_cr(&input[..end]), end + 1);
+        let step = match line::plain_get(text) {
+            Some(key) => (used, PlainStep::Get { key }),
+            None => {
+                let command = line::plain_set(text)?;
+                let value = complete_value(command.length, &input[used..])?;
+                if item_bytes(command.key, command.flags, command.length) > self.item_bytes_max {
+                    return None;
+                }
+                (used + value.len() + LINE_END.len(), PlainStep::Set { command, value })
+            }
+        };
+        self.searched = 0;
+        Some(step)
+    }
+
+    /// Takes one step at the beginning of a line that is not plain: parses it into a command, begins to receive the
     /// value of a store, or refuses it.
     fn line<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
         let end = find_byte(b'\n', &input[self.searched..]).map(|at| self.searched + at);
@@ -238,20 +275,8 @@ impl Decoder {
             return (0, Step::More);
         };
         self.searched = 0;
-        let text = &input[..end];
-        // As memcached: a line of nothing but CR keeps its CR (and is an error either way).
-        let text = text.strip_suffix(b"\r").filter(|text| !text.is_empty()).unwrap_or(text);
         let used = end + 1;
-        if let Some(key) = line::plain_get(text) {
-            return (used, Step::Get { key });
-        }
-        if let Some(command) = line::plain_set(text) {
-            let is_small = item_bytes(command.key, command.flags, command.length) <= self.item_bytes_max;
-            if let Some(value) = complete_value(command.length, &input[used..]).filter(|_| is_small) {
-                return (used + value.len() + LINE_END.len(), Step::Set { command, value });
-            }
-        }
-        match line::command(text) {
+        match line::command(without_cr(&input[..end])) {
             Ok(Command::Store(store)) => {
                 if self.is_too_large(&store) {
                     self.state = DecoderState::Swallow(store.length + 2);
@@ -288,6 +313,12 @@ impl Decoder {
     fn is_too_large(&self, store: &StoreCommand<'_>) -> bool {
         item_bytes(&store.key, store.flags, store.length) > self.item_bytes_max
     }
+}
+
+/// Returns the line without the CR at its end. As in memcached, a line of nothing but CR keeps its
+/// CR (and is an error either way).
+fn without_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").filter(|text| !text.is_empty()).unwrap_or(line)
 }
 
 /// Returns the value of `length` bytes at the front of `input`, if the value is short, and complete

@@ -55,20 +55,37 @@ impl Session {
 
     /// Publishes the counts, and writes the replies.
     pub async fn flush(&mut self) -> io::Result<()> {
-        // First: see the module.
-        self.publish_counts();
-        self.entry.set_state(ConnectionState::Write);
         if self.output.is_full() {
             // A client that reads as fast as the server writes would otherwise keep the task running.
             coop::consume_budget().await;
         }
-        let written = self.output.flush(&mut self.stream).await?;
-        self.entry.set_state(ConnectionState::Run);
-        self.counts.add(Counter::BytesWritten, written);
-        if let Some(traffic) = self.limited_traffic() {
-            traffic.charge(written);
+        if !self.try_flush()? {
+            self.entry.set_state(ConnectionState::Write);
+            let left = self.output.unwritten();
+            self.output.flush(&mut self.stream).await?;
+            self.note_written(left);
+            self.entry.set_state(ConnectionState::Run);
         }
         Ok(())
+    }
+
+    /// Publishes the counts, and writes the replies that the socket accepts at once. Returns whether
+    /// these are all.
+    pub fn try_flush(&mut self) -> io::Result<bool> {
+        // First: see the module.
+        self.publish_counts();
+        let before = self.output.unwritten();
+        let is_written = self.output.try_write(|bytes| self.stream.try_write(bytes))?;
+        self.note_written(before - self.output.unwritten());
+        Ok(is_written)
+    }
+
+    /// Counts bytes that were written.
+    fn note_written(&mut self, bytes: usize) {
+        self.counts.add(Counter::BytesWritten, bytes as u64);
+        if let Some(traffic) = self.limited_traffic() {
+            traffic.charge(bytes as u64);
+        }
     }
 
     /// Counts bytes that were received.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::decoder::{Decoder, Step};
+use crate::decoder::{Decoder, PlainStep, Step};
 use crate::protocol::command::PlainSet;
 use crate::value::piece_pool::PiecePool;
 
@@ -30,7 +30,7 @@ pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8
             assert!(taken > 0, "invariant 2: {step:?} took nothing");
             steps.push(match step {
                 // As the equal `Step::Store`: invariant 1 allows either.
-                Step::Set { command: PlainSet { key, flags, exptime, noreply, .. }, value } => {
+                Step::Plain(PlainStep::Set { command: PlainSet { key, flags, exptime, noreply, .. }, value }) => {
                     let head = format!("Set {key:?} {flags} {exptime} 0 {noreply} None");
                     format!("{head} {}", value.escape_ascii())
                 }

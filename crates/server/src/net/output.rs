@@ -36,11 +36,8 @@ const COPIED_BYTES_MAX: usize = 2048;
 /// Digits of the largest `u64`.
 const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 
-/// Length of a `VALUE` line without its key, at most.
-const VALUE_LINE_MAX: usize = b"VALUE ".len() + LINE_END_MAX;
-
-/// Length of three numbers, a space before each, and the line end, at most.
-const LINE_END_MAX: usize = 3 * (1 + DIGITS_MAX) + LINE_END.len();
+/// Length of a `VALUE` line without its key, at most: with three numbers, and a space before each.
+const VALUE_LINE_MAX: usize = b"VALUE ".len() + 3 * (1 + DIGITS_MAX) + LINE_END.len();
 
 const LINE_END: &[u8] = b"\r\n";
 
@@ -74,6 +71,7 @@ impl Output {
     }
 
     /// Records the lines from now on, or no longer.
+    #[inline]
     pub fn set_trace(&mut self, is_on: bool) {
         if is_on != self.trace.is_some() {
             let mut trace = Trace::default();
@@ -135,18 +133,17 @@ impl Output {
     pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
         let short = value.only_piece().filter(|bytes| bytes.len() <= COPIED_BYTES_MAX);
         let length = short.map_or_else(|| value.len(), <[u8]>::len);
-        let mut end = LineEnd::new();
-        if unique {
-            end.put(value.unique());
-        }
-        end.put(length as u64);
-        end.put(u64::from(value.client_flags()));
         let buffer = self.buffer();
         let before = buffer.len();
         buffer.reserve(VALUE_LINE_MAX + key.len() + short.map_or(0, |bytes| bytes.len() + LINE_END.len()));
         buffer.extend_from_slice(b"VALUE ");
         buffer.extend_from_slice(key);
-        buffer.extend_from_slice(end.bytes());
+        push_number(buffer, value.client_flags().into());
+        push_number(buffer, length as u64);
+        if unique {
+            push_number(buffer, value.unique());
+        }
+        buffer.extend_from_slice(LINE_END);
         if let Some(bytes) = short {
             buffer.extend_from_slice(bytes);
             buffer.extend_from_slice(LINE_END);
@@ -182,28 +179,49 @@ impl Output {
 
     /// Returns whether the output should be written before more is added.
     pub fn is_full(&self) -> bool {
-        self.length - self.written >= OUTPUT_BYTES_MAX
+        self.unwritten() >= OUTPUT_BYTES_MAX
+    }
+
+    /// Returns the number of bytes that are not written yet.
+    pub fn unwritten(&self) -> usize {
+        self.length - self.written
+    }
+
+    /// Writes once, by `write`, if no long value is in the output. Returns whether everything is
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, except `WouldBlock`.
+    pub fn try_write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
+        if self.values.is_empty() && self.unwritten() > 0 {
+            match write(&self.text[self.written - self.dropped..]) {
+                Ok(written) => self.advance(written),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(self.unwritten() == 0)
     }
 
     /// Writes all output and flushes the stream, as one with TLS may still hold the end of what was
-    /// written. Returns the number of bytes written.
+    /// written.
     ///
     /// # Errors
     ///
     /// The connection failed.
-    pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
-        let total = self.length - self.written;
-        while self.written < self.length {
+    pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.unwritten() == 0 {
+            return Ok(());
+        }
+        while self.unwritten() > 0 {
             let written = poll_fn(|cx| self.poll_write(Pin::new(&mut *to), cx)).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.advance(written);
         }
-        if total > 0 {
-            to.flush().await?;
-        }
-        Ok(total as u64)
+        to.flush().await
     }
 
     #[inline]
@@ -284,38 +302,22 @@ fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -
     count
 }
 
-/// The end of a `VALUE` line: its numbers, each after a space, and the line end. `core::fmt` would
-/// take longer than all other work of a `get` for its line.
-struct LineEnd {
-    text: [u8; LINE_END_MAX],
-    /// The position at which the text begins: it is put together from its end.
-    at: usize,
-}
-
-impl LineEnd {
-    fn new() -> Self {
-        let mut text = [b' '; LINE_END_MAX];
-        text[LINE_END_MAX - LINE_END.len()..].copy_from_slice(LINE_END);
-        Self { text, at: LINE_END_MAX - LINE_END.len() }
+/// Adds a space and a number. `core::fmt` would take longer than all other work of a `get` for its
+/// line.
+#[inline]
+fn push_number(buffer: &mut Vec<u8>, mut number: u64) {
+    if number < 10 {
+        return buffer.extend_from_slice(&[b' ', b'0' + number as u8]);
     }
-
-    /// Puts a space and a number before what is there.
-    fn put(&mut self, mut number: u64) {
-        loop {
-            self.at -= 1;
-            self.text[self.at] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        // A space is there already.
-        self.at -= 1;
+    // Put together from the end. A space is at the front already.
+    let mut text = [b' '; 1 + DIGITS_MAX];
+    let mut at = text.len();
+    while number > 0 {
+        at -= 1;
+        text[at] = b'0' + (number % 10) as u8;
+        number /= 10;
     }
-
-    fn bytes(&self) -> &[u8] {
-        &self.text[self.at..]
-    }
+    buffer.extend_from_slice(&text[at - 1..]);
 }
 
 #[cfg(test)]
@@ -371,10 +373,41 @@ mod tests {
                 expected.extend(bytes);
                 expected.extend(b"\r\nEND\r\n");
             }
-            let written = runtime.block_on(output.flush(&mut slow)).unwrap();
-            assert_eq!(written, expected.len() as u64);
+            assert_eq!(output.unwritten(), expected.len());
+            runtime.block_on(output.flush(&mut slow)).unwrap();
             assert!(slow.sent == expected, "at {step} bytes a write the stream differs");
-            assert_eq!(runtime.block_on(output.flush(&mut slow)).unwrap(), 0, "everything was written once");
+            assert_eq!(output.unwritten(), 0);
+            runtime.block_on(output.flush(&mut slow)).unwrap();
+            assert!(slow.sent.len() == expected.len(), "everything was written once");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_ready_takes_short_output_at_once() {
+        let mut output = Output::default();
+        let never = |_: &[u8]| panic!("nothing is to be written");
+        assert!(output.try_write(never).unwrap());
+        output.line("STORED");
+        assert!(!output.try_write(|_| Err(io::ErrorKind::WouldBlock.into())).unwrap());
+        assert!(output.try_write(|_| Err(io::ErrorKind::BrokenPipe.into())).is_err());
+        assert!(!output.try_write(|bytes| Ok(bytes.len() - 2)).unwrap());
+        assert_eq!(output.unwritten(), 2);
+        let rest = |bytes: &[u8]| {
+            assert_eq!(bytes, b"\r\n");
+            Ok(2)
+        };
+        assert!(output.try_write(rest).unwrap());
+        let long = Data::copy(&[7; COPIED_BYTES_MAX + 1], &Arc::new(PiecePool::new(0)));
+        output.value(b"k", &Value::new(b"k", 0, ItemFlags::default(), 1, &long), false);
+        assert!(!output.try_write(never).unwrap(), "a long value is written by `flush`");
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 9, 10, 99, 100, 65_536, u64::MAX] {
+            let mut text = Vec::new();
+            push_number(&mut text, number);
+            assert_eq!(text, format!(" {number}").as_bytes());
         }
     }
 

@@ -69,6 +69,12 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
     }
 }
 
+/// Returns whether [`plain_get`] or [`plain_set`] may accept the first line of `input`.
+#[inline]
+pub fn may_be_plain(input: &[u8]) -> bool {
+    input.starts_with(b"get ") || input.starts_with(b"set ")
+}
+
 /// Returns the key of a `get` as nearly all clients send it: valid, with one key. `None` for any
 /// other line, which the caller passes to [`command`].
 #[inline]
