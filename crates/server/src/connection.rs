@@ -275,6 +275,7 @@ impl Connection {
     }
 
     /// Counts the bytes of a read, and returns its outcome.
+    #[inline]
     fn note_read(&mut self, read: io::Result<usize>) -> io::Result<ReadOutcome> {
         match read {
             Ok(0) => Ok(ReadOutcome::Closed),
@@ -344,7 +345,8 @@ impl Connection {
             return Ok(false);
         }
         let mut used = 0;
-        while let Some((taken, step)) = decoder.plain_step(&input[used..]).filter(|_| !session.output.is_full()) {
+        while used < input.len() && !session.output.is_full() {
+            let Some((taken, step)) = decoder.plain_step(&input[used..]) else { break };
             let is_done = match step {
                 PlainStep::Get { key } => commands::get(session, key).is_continue(),
                 PlainStep::Set { command, value } => commands::set(session, &command, value),

@@ -241,15 +241,13 @@ impl Decoder {
     /// Takes a plain step, if the next step is one; otherwise changes nothing.
     #[inline]
     pub fn plain_step<'a>(&mut self, input: &'a [u8]) -> Option<(usize, PlainStep<'a>)> {
-        if !matches!(self.state, DecoderState::Line) || !line::may_be_plain(input) {
+        if !matches!(self.state, DecoderState::Line) {
             return None;
         }
-        let end = self.searched + find_byte(b'\n', &input[self.searched..])?;
-        let (text, used) = (without_cr(&input[..end]), end + 1);
-        let step = match line::plain_get(text) {
-            Some(key) => (used, PlainStep::Get { key }),
+        let step = match line::plain_get(input) {
+            Some((key, used)) => (used, PlainStep::Get { key }),
             None => {
-                let command = line::plain_set(text)?;
+                let (command, used) = line::plain_set(input)?;
                 let value = complete_value(command.length, &input[used..])?;
                 if item_bytes(command.key, command.flags, command.length) > self.item_bytes_max {
                     return None;
@@ -275,8 +273,11 @@ impl Decoder {
             return (0, Step::More);
         };
         self.searched = 0;
+        let text = &input[..end];
+        // As memcached: a line of nothing but CR keeps its CR (and is an error either way).
+        let text = text.strip_suffix(b"\r").filter(|text| !text.is_empty()).unwrap_or(text);
         let used = end + 1;
-        match line::command(without_cr(&input[..end])) {
+        match line::command(text) {
             Ok(Command::Store(store)) => {
                 if self.is_too_large(&store) {
                     self.state = DecoderState::Swallow(store.length + 2);
@@ -313,12 +314,6 @@ impl Decoder {
     fn is_too_large(&self, store: &StoreCommand<'_>) -> bool {
         item_bytes(&store.key, store.flags, store.length) > self.item_bytes_max
     }
-}
-
-/// Returns the line without the CR at its end. As in memcached, a line of nothing but CR keeps its
-/// CR (and is an error either way).
-fn without_cr(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").filter(|text| !text.is_empty()).unwrap_or(line)
 }
 
 /// Returns the value of `length` bytes at the front of `input`, if the value is short, and complete

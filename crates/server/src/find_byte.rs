@@ -24,28 +24,31 @@ pub fn find_byte(byte: u8, text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the position of the first space or zero byte in `text`. O(bytes before it).
+/// Returns the position of the first space or control character in `text`. O(bytes before it).
 #[inline]
-pub fn find_space_or_zero(text: &[u8]) -> Option<usize> {
-    // The two differ in one bit, which is not compared.
-    find_masked(0, !b' ', text)
+pub fn find_space_or_control(text: &[u8]) -> Option<usize> {
+    const END: u8 = b' ' + 1;
+    find_in_words(text, |word| word.wrapping_sub(u64::from(END) * LOW) & !word & HIGH, |byte| byte < END)
 }
 
 #[inline]
 fn find_near(byte: u8, text: &[u8]) -> Option<usize> {
-    find_masked(byte, u8::MAX, text)
+    let pattern = u64::from(byte) * LOW;
+    let matches = |word: u64| {
+        let differing = word ^ pattern;
+        differing.wrapping_sub(LOW) & !differing & HIGH
+    };
+    find_in_words(text, matches, |there| there == byte)
 }
 
-/// Returns the position of the first byte that equals `byte` in the bits of `mask`.
+/// Returns the position of the first byte that matches. `matches` sets the highest bit of the first
+/// byte of a word that does, and no bit below. Bits above may be set for other bytes, because a
+/// subtraction borrows.
 #[inline]
-fn find_masked(byte: u8, mask: u8, text: &[u8]) -> Option<usize> {
-    let (pattern, compared) = (u64::from(byte) * LOW, u64::from(mask) * LOW);
+fn find_in_words(text: &[u8], matches: impl Fn(u64) -> u64, byte_matches: impl Fn(u8) -> bool) -> Option<usize> {
     let find = |word: &[u8; 8]| {
-        let differing = (u64::from_le_bytes(*word) ^ pattern) & compared;
-        // The lowest bit that is set belongs to the first byte that is zero. Bits above it may be
-        // set for other bytes, because the subtraction borrows.
-        let zeros = differing.wrapping_sub(LOW) & !differing & HIGH;
-        (zeros != 0).then(|| zeros.trailing_zeros() as usize / 8)
+        let found = matches(u64::from_le_bytes(*word));
+        (found != 0).then(|| found.trailing_zeros() as usize / 8)
     };
     let mut rest = text;
     while let Some((word, after)) = rest.split_first_chunk() {
@@ -57,7 +60,7 @@ fn find_masked(byte: u8, mask: u8, text: &[u8]) -> Option<usize> {
     match text.last_chunk::<8>() {
         // The last eight bytes; the first of them were searched already.
         Some(last) => find(last).map(|at| text.len() - 8 + at),
-        None => rest.iter().position(|there| (there ^ byte) & mask == 0),
+        None => rest.iter().position(|&there| byte_matches(there)),
     }
 }
 
@@ -87,15 +90,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_space_or_zero_is_found_at_any_place() {
+    fn the_first_space_or_control_character_is_found_at_any_place() {
         for length in 0..80 {
-            let mut text = vec![b'a'; length];
-            assert_eq!(find_space_or_zero(&text), None, "{length}");
+            let mut text = vec![b'!'; length];
+            assert_eq!(find_space_or_control(&text), None, "{length}");
             for at in (0..length).rev() {
                 for byte in 0..=u8::MAX {
                     text[at] = byte;
-                    let expected = if byte == b' ' || byte == 0 { Some(at) } else { (at + 1..length).next() };
-                    assert_eq!(find_space_or_zero(&text), expected, "{length} {at} {byte}");
+                    let expected = if byte <= b' ' { Some(at) } else { (at + 1..length).next() };
+                    assert_eq!(find_space_or_control(&text), expected, "{length} {at} {byte}");
                 }
                 text[at] = if at % 2 == 0 { b' ' } else { 0 };
             }

@@ -17,7 +17,7 @@ use super::item::KEY_BYTES_MAX;
 use super::number::{leading_digits, signed, unsigned, unsigned32};
 use super::words::Words;
 use super::{admin, meta};
-use crate::find_byte::find_space_or_zero;
+use crate::find_byte::find_space_or_control;
 
 /// The words of a line that are split up front: more than a command with a fixed number of words
 /// has. The gets, `tenant set`, `watch` and meta commands read the rest from the line. Any other
@@ -69,41 +69,49 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
     }
 }
 
-/// Returns whether [`plain_get`] or [`plain_set`] may accept the first line of `input`.
-#[inline]
-pub fn may_be_plain(input: &[u8]) -> bool {
-    input.starts_with(b"get ") || input.starts_with(b"set ")
-}
-
-/// Returns the key of a `get` as nearly all clients send it: valid, with one key. `None` for any
-/// other line, which the caller passes to [`command`].
-#[inline]
-pub fn plain_get(line: &[u8]) -> Option<&[u8]> {
-    let key = line.strip_prefix(b"get ")?;
-    ((1..=KEY_BYTES_MAX).contains(&key.len()) && find_space_or_zero(key).is_none()).then_some(key)
-}
-
-/// Parses a `set` as nearly all clients send it: valid, with fields of digits only and one space
-/// between two fields. `None` for any other line, which the caller passes to [`command`]. Does not
-/// bound the length: the caller does.
+/// Parses a `get` as nearly all clients send it, at the front of `input`: valid, with one key.
+/// Returns the key, and the length of the line with its end. `None` for any other line, which the
+/// caller passes to [`command`].
 ///
-/// A fast path: the line is passed over once.
-pub fn plain_set(line: &[u8]) -> Option<PlainSet<'_>> {
-    let line = line.strip_prefix(b"set ")?;
-    let (key, rest) = line.split_at(find_space_or_zero(line)?);
-    if !(1..=KEY_BYTES_MAX).contains(&key.len()) {
-        return None;
-    }
+/// A fast path, as [`plain_set`]: the line is passed over once.
+#[inline]
+pub fn plain_get(input: &[u8]) -> Option<(&[u8], usize)> {
+    let (key, rest) = plain_key(input.strip_prefix(b"get ")?)?;
+    Some((key, input.len() - after_line_end(rest)?.len()))
+}
+
+/// Parses a `set` as nearly all clients send it, at the front of `input`: valid, with fields of
+/// digits only and one space between two fields. Returns the command, and the length of the line
+/// with its end. `None` for any other line, which the caller passes to [`command`]. Does not bound
+/// the length of the value: the caller does.
+#[inline]
+pub fn plain_set(input: &[u8]) -> Option<(PlainSet<'_>, usize)> {
+    let (key, rest) = plain_key(input.strip_prefix(b"set ")?)?;
     let (flags, rest) = leading_digits(rest.strip_prefix(b" ")?)?;
     let (exptime, rest) = leading_digits(rest.strip_prefix(b" ")?)?;
     let (length, rest) = leading_digits(rest.strip_prefix(b" ")?)?;
-    let noreply = match rest {
-        b"" => false,
-        b" noreply" => true,
-        _ => return None,
+    let (noreply, rest) = match rest.strip_prefix(b" noreply") {
+        Some(rest) => (true, rest),
+        None => (false, rest),
     };
+    let used = input.len() - after_line_end(rest)?.len();
     let (flags, exptime, length) = (flags.try_into().ok()?, exptime.try_into().ok()?, length.try_into().ok()?);
-    Some(PlainSet { key, flags, exptime, length, noreply })
+    Some((PlainSet { key, flags, exptime, length, noreply }, used))
+}
+
+/// Splits a valid key, without control characters, from the front of `text`.
+#[inline]
+fn plain_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    // Bounded, as a part of a long line may be searched again and again while the rest arrives.
+    let near = &text[..text.len().min(KEY_BYTES_MAX + 1)];
+    let length = find_space_or_control(near).filter(|length| *length > 0)?;
+    Some(text.split_at(length))
+}
+
+/// Returns the bytes after the line end at the front of `text`.
+#[inline]
+fn after_line_end(text: &[u8]) -> Option<&[u8]> {
+    text.strip_prefix(b"\r\n").or_else(|| text.strip_prefix(b"\n"))
 }
 
 fn get(keys: Words<'_>, unique: bool) -> Result<Command<'_>, RefusedLine> {

@@ -54,16 +54,23 @@ fn store_lines() {
 
 #[test]
 fn usual_lines_are_plain() {
-    assert_eq!(line::plain_get(b"get key:1"), Some(&b"key:1"[..]));
-    let long = [b"get ", &[b'k'; KEY_BYTES_MAX][..]].concat();
-    assert_eq!(line::plain_get(&long), Some(&long[4..]));
-    assert_eq!(line::plain_get(&[&long[..], b"k"].concat()), None, "a key of 251 bytes");
-    for other in ["get", "get ", "get a b", "get a ", "get  a", "gets a", "get a\0"] {
+    assert_eq!(line::plain_get(b"get key:1\r\nget"), Some((&b"key:1"[..], 11)));
+    assert_eq!(line::plain_get(b"get key:1\n\n"), Some((&b"key:1"[..], 10)));
+    let key = [b'k'; KEY_BYTES_MAX];
+    assert_eq!(line::plain_get(&[b"get ", &key[..], b"\r\n"].concat()), Some((&key[..], 6 + key.len())));
+    assert_eq!(line::plain_get(&[b"get k", &key[..], b"\r\n"].concat()), None, "a key of 251 bytes");
+    for other in ["get", "get ", "get \r\n", "get a", "get a\r", "get a\r\r\n", "get a b\n", "get a \n"] {
+        assert_eq!(line::plain_get(other.as_bytes()), None, "{other:?}");
+    }
+    for other in ["get  a\n", "gets a\n", "get a\0\n", "get a\tb\n"] {
         assert_eq!(line::plain_get(other.as_bytes()), None, "{other:?}");
     }
     let expected = PlainSet { key: b"k", flags: u32::MAX, exptime: 60, length: 100, noreply: true };
-    assert_eq!(line::plain_set(b"set k 4294967295 60 100 noreply"), Some(expected));
-    for other in ["set k 0 0", "set k 0 0 ", "set k 0 0 1 ", "set  k 0 0 1", "set k\0 0 0 1", "set k 4294967296 0 1"] {
+    assert_eq!(line::plain_set(b"set k 4294967295 60 100 noreply\r\nvalue"), Some((expected, 33)));
+    for other in ["set k 0 0 10", "set k 0 0 1\r", "set k 0 0\n", "set k 0 0 \n", "set k 0 0 1 \n", "set  k 0 0 1\n"] {
+        assert_eq!(line::plain_set(other.as_bytes()), None, "{other:?}");
+    }
+    for other in ["set k\0 0 0 1\n", "set k 4294967296 0 1\n", "set k 0 0 1 noreply \n", "set k 0 0 1 noreplyx\n"] {
         assert_eq!(line::plain_set(other.as_bytes()), None, "{other:?}");
     }
 }
@@ -87,11 +94,14 @@ proptest! {
             text += [" ", "  ", ""][space.saturating_sub(17)];
         }
         let text = text.strip_suffix(' ').filter(|_| spaces[8] > 0).unwrap_or(&text);
-        if let Some(key) = line::plain_get(text.as_bytes()) {
+        let input = [text, "\r\n"].concat();
+        if let Some((key, used)) = line::plain_get(input.as_bytes()) {
+            prop_assert_eq!(used, input.len());
             prop_assert_eq!(keys(one(text)), [String::from_utf8_lossy(key)]);
         }
         // The caller refuses a longer value.
-        if let Some(plain) = line::plain_set(text.as_bytes()).filter(|plain| plain.length < 1 << 31) {
+        if let Some((plain, used)) = line::plain_set(input.as_bytes()).filter(|(plain, _)| plain.length < 1 << 31) {
+            prop_assert_eq!(used, input.len());
             let expected = StoreCommand {
                 verb: StoreVerb::Set,
                 key: plain.key.into(),
