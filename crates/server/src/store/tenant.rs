@@ -188,7 +188,10 @@ impl Tenants {
             // Relaxed: a statistic that guards no other memory.
             counter(tenant).fetch_add(1, Ordering::Relaxed);
         };
-        if self.prefix(key).and_then(|prefix| self.with(prefix, |tenant| add(tenant))).is_none() {
+        // Relaxed: the count guards no other memory. Most servers have the default tenant alone.
+        let may_be_named = self.count.load(Ordering::Relaxed) > 1;
+        let named = if may_be_named { self.prefix(key) } else { None };
+        if named.and_then(|prefix| self.with(prefix, |tenant| add(tenant))).is_none() {
             add(&self.default);
         }
     }
