@@ -19,7 +19,7 @@ use crate::value::Value;
 /// Answers a plain `get` of one key. The caller writes the replies when the output is full.
 pub fn get(session: &mut Session, key: &[u8]) -> ControlFlow<()> {
     read(session, key, false);
-    session.output.line("END");
+    session.output.ended_line(b"END\r\n");
     ControlFlow::Continue(())
 }
 

@@ -107,7 +107,7 @@ pub fn set(session: &mut Session, command: &PlainSet<'_>, value: &[u8]) -> bool 
     let words = [StoreOutcome::Stored.word(), StoreVerb::Set.name()];
     events::stored(&server.store, entry, &full_key, words, expiry, value.len());
     if !command.noreply {
-        output.line(StoreOutcome::Stored.text());
+        output.ended_line(b"STORED\r\n");
     }
     true
 }

@@ -70,6 +70,13 @@ impl Output {
         self.trace_line();
     }
 
+    /// Adds a line that is given with its line end.
+    #[inline]
+    pub fn ended_line<const N: usize>(&mut self, line: &[u8; N]) {
+        self.push(line);
+        self.trace_line();
+    }
+
     /// Records the lines from now on, or no longer.
     #[inline]
     pub fn set_trace(&mut self, is_on: bool) {
@@ -124,6 +131,7 @@ impl Output {
     }
 
     /// Adds bytes to the current line.
+    #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer().extend_from_slice(bytes);
         self.length += bytes.len();
@@ -193,6 +201,7 @@ impl Output {
     /// # Errors
     ///
     /// Those of `write`, except `WouldBlock`.
+    #[inline]
     pub fn try_write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
         if self.values.is_empty() && self.unwritten() > 0 {
             match write(&self.text[self.written - self.dropped..]) {
@@ -271,6 +280,7 @@ impl Output {
 
     /// Marks `written` more bytes as written. Drops values that are written completely, and resets
     /// the output when everything is written.
+    #[inline]
     fn advance(&mut self, written: usize) {
         self.written += written;
         while let Some((at, value)) = self.values.front() {
