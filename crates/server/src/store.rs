@@ -396,7 +396,9 @@ impl Store {
         // Acquire: pairs with the Release in `flush`. A thread that was told of a flush by the
         // thread that made it reads the number of that flush or of a later one, and so treats all
         // values that were created before the flush as flushed.
-        value.serial() > self.flushed.load(Ordering::Acquire)
+        let flushed = self.flushed.load(Ordering::Acquire);
+        // Before the first flush, no number is read: all are above 0.
+        flushed == 0 || value.serial() > flushed
     }
 
     /// Returns the runtime that the cache belongs to.

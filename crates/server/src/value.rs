@@ -114,7 +114,10 @@ impl Value {
     }
 
     pub fn client_flags(&self) -> u32 {
-        number(&self.whole_front()[self.flags_at()..], self.header().client_flags_len()) as u32
+        match self.header().client_flags_len() {
+            0 => 0,
+            len => number(&self.whole_front()[self.flags_at()..], len) as u32,
+        }
     }
 
     pub fn item_flags(&self) -> ItemFlags {
