@@ -91,7 +91,7 @@ impl Value {
         let bytes = if length > SHORT_BYTES_MAX {
             let (full, tail) = bytes.split_at(bytes.len() - bytes.len() % PIECE_BYTES);
             let front = [&number[..header.serial_len()], client_flags, key, tail];
-            let full = (!full.is_empty()).then(|| Arc::new(FullPieces::copy(full, pool)));
+            let full = FullPieces::copy(full, pool).map(Arc::new);
             long(PooledBuffer::concat(&front, pool), full, header)
         } else {
             // All bytes of `number`, so that the length is constant: the excess is cut off.
@@ -200,13 +200,11 @@ impl Value {
     }
 
     /// Returns the heap memory of the value, in addition to its entry.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
         match self.bytes.get() {
             Kept::Own(front) => block_bytes(front.len()),
-            Kept::Shared(long) => {
-                let own = block_bytes(2 * size_of::<usize>() + size_of::<LongValue>());
-                own + long.front.heap_bytes() + long.full.as_ref().map_or(0, |full| full.heap_bytes())
-            }
+            Kept::Shared(long) => long.heap_bytes(),
         }
     }
 
@@ -238,6 +236,15 @@ impl Value {
 
     fn header(&self) -> ItemHeader {
         ItemHeader(self.bytes.note())
+    }
+}
+
+impl LongValue {
+    /// Returns the heap memory of the value, its `Arc` included.
+    #[inline(never)]
+    fn heap_bytes(&self) -> usize {
+        let own = block_bytes(2 * size_of::<usize>() + size_of::<Self>());
+        own + self.front.heap_bytes() + self.full.as_ref().map_or(0, |full| full.heap_bytes())
     }
 }
 
@@ -329,11 +336,8 @@ mod tests {
         assert_eq!((heap_bytes(100, 0), heap_bytes(106, 0), heap_bytes(107, 0)), (128, 128, 144));
         assert_eq!(heap_bytes(2040, 0), 2064 + 64, "plus the shared `LongValue`");
         assert_eq!(heap_bytes(4000, 0), 4096 + 64, "a value that fills most of a piece takes a piece");
-        assert_eq!(
-            heap_bytes(4089, 0),
-            4096 + 32 + 48 + 32 + 64,
-            "a piece, its table, `FullPieces`, the front, `LongValue`"
-        );
+        assert_eq!(heap_bytes(4089, 0), 4096 + 64 + 32 + 64, "a piece, `FullPieces`, the front, `LongValue`");
+        assert_eq!(heap_bytes(3 * 4088 + 1, 0), 3 * 4096 + 48 + 64 + 32 + 64, "and a table of two further pieces");
         assert_eq!((size_of::<Value>(), align_of::<Value>()), (16, 4));
     }
 }

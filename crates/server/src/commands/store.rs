@@ -38,9 +38,9 @@ enum StoreOutcome {
 }
 
 /// Stores a value that was received completely.
-pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> ControlFlow<()> {
+pub async fn store(session: &mut Session, mut request: Box<StoreRequest>) -> ControlFlow<()> {
     let StoreRequest { verb, flags, exptime, unique, noreply, .. } = *request;
-    let (key, meta) = (request.key.clone(), request.meta.clone());
+    let (key, meta) = (std::mem::take(&mut request.key), request.meta.take());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
     let vivify = meta.as_ref().and_then(|meta| meta.vivify);
     let (data, charge) = request.into_data();
@@ -96,6 +96,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
 
 /// Runs a `set`, unless it needs more than an insert; returns whether it is done. If it is not, the
 /// caller runs [`set_with_wait`].
+#[inline(always)] // As a call, `command` would be passed in memory.
 pub fn set(session: &mut Session, command: &PlainSet<'_>, value: &[u8]) -> bool {
     let Session { output, server, namespace, counts, entry, .. } = session;
     let (full_key, expiry) = (namespace.qualify(command.key), Expiry::of(command.exptime));

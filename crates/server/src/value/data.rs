@@ -12,6 +12,7 @@
 //! A change must ensure that all pieces but the tail have one size, that each is charged, and that
 //! each returns to the pool once.
 
+use std::iter;
 use std::sync::Arc;
 
 use super::malloc::block_bytes;
@@ -32,7 +33,9 @@ pub struct Data {
 /// Full pieces, at least one.
 #[derive(Debug)]
 pub struct FullPieces {
-    pieces: Box<[Box<[u8]>]>,
+    /// Apart from the others, as most long values have no other: then no table is allocated.
+    first: Box<[u8]>,
+    rest: Box<[Box<[u8]>]>,
     pool: Arc<PiecePool>,
 }
 
@@ -63,34 +66,41 @@ impl Data {
 }
 
 impl FullPieces {
-    /// Copies `bytes`, whose length is a multiple of a piece's.
-    pub fn copy(bytes: &[u8], pool: &Arc<PiecePool>) -> Self {
+    /// Copies `bytes`, whose length is a multiple of a piece's. `None` if it is 0.
+    pub fn copy(bytes: &[u8], pool: &Arc<PiecePool>) -> Option<Self> {
         let piece = |bytes: &[u8]| {
             let mut piece = pool.take();
             piece.extend_from_slice(bytes);
             piece.into_boxed_slice()
         };
-        Self { pieces: bytes.chunks_exact(PIECE_BYTES).map(piece).collect(), pool: Arc::clone(pool) }
+        Self::new(bytes.chunks_exact(PIECE_BYTES).map(piece), pool)
+    }
+
+    /// `None` if there is no piece.
+    fn new(mut pieces: impl Iterator<Item = Box<[u8]>>, pool: &Arc<PiecePool>) -> Option<Self> {
+        Some(Self { first: pieces.next()?, rest: pieces.collect(), pool: Arc::clone(pool) })
     }
 
     pub fn len(&self) -> usize {
-        self.pieces.len() * PIECE_BYTES
+        (1 + self.rest.len()) * PIECE_BYTES
     }
 
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
-        self.pieces.iter().map(|piece| &piece[..])
+        iter::once(&self.first).chain(&self.rest).map(|piece| &piece[..])
     }
 
     /// Returns the heap memory of the pieces, including this struct and its reference counts.
     pub fn heap_bytes(&self) -> usize {
-        let table = block_bytes(size_of_val(&*self.pieces));
-        block_bytes(2 * size_of::<usize>() + size_of::<Self>()) + table + self.pieces.len() * block_bytes(PIECE_BYTES)
+        let table = block_bytes(size_of_val(&*self.rest));
+        let pieces = (1 + self.rest.len()) * block_bytes(PIECE_BYTES);
+        block_bytes(2 * size_of::<usize>() + size_of::<Self>()) + table + pieces
     }
 }
 
 impl Drop for FullPieces {
     fn drop(&mut self) {
-        self.pool.put_back(std::mem::take(&mut self.pieces).into_vec());
+        let rest = std::mem::take(&mut self.rest).into_vec();
+        self.pool.put_back(iter::once(std::mem::take(&mut self.first)).chain(rest));
     }
 }
 
@@ -150,9 +160,8 @@ impl DataBuilder {
 
     /// Returns the value's bytes.
     pub fn finish(mut self) -> Data {
-        let pieces = std::mem::take(&mut self.full).into_boxed_slice();
-        let full = (!pieces.is_empty()).then(|| Arc::new(FullPieces { pieces, pool: Arc::clone(&self.pool) }));
-        Data { full, tail: PooledBuffer::new(std::mem::take(&mut self.piece), &self.pool) }
+        let full = FullPieces::new(std::mem::take(&mut self.full).into_iter(), &self.pool);
+        Data { full: full.map(Arc::new), tail: PooledBuffer::new(std::mem::take(&mut self.piece), &self.pool) }
     }
 }
 

@@ -79,16 +79,18 @@ impl PiecePool {
 
     /// Returns pieces to the pool, and frees those for which the pool has no room. Each box was
     /// [taken](Self::take) from the pool and has exactly [`PIECE_BYTES`] bytes.
-    pub fn put_back(&self, mut given: Vec<Box<[u8]>>) {
-        // Relaxed: the count guards no other memory.
-        self.outstanding.fetch_sub(given.len(), Ordering::Relaxed);
-        {
+    pub fn put_back(&self, given: impl IntoIterator<Item = Box<[u8]>>) {
+        let mut given = given.into_iter();
+        let kept = {
             let mut pieces = self.pieces.lock();
-            let room = self.pieces_max.saturating_sub(pieces.len()).min(given.len());
-            pieces.extend(given.drain(..room));
-        }
+            let (before, room) = (pieces.len(), self.pieces_max.saturating_sub(pieces.len()));
+            pieces.extend(given.by_ref().take(room));
+            pieces.len() - before
+        };
         // The remaining pieces are freed outside the lock.
-        drop(given);
+        let freed = given.count();
+        // Relaxed: the count guards no other memory.
+        self.outstanding.fetch_sub(kept + freed, Ordering::Relaxed);
     }
 
     /// Returns the bytes of all pieces in use, so that a store can refuse a long value while there
@@ -114,6 +116,7 @@ pub struct PooledBuffer {
 
 impl PooledBuffer {
     /// Copies all parts into one block, one after the other.
+    #[inline]
     pub fn concat(parts: &[&[u8]], pool: &Arc<PiecePool>) -> Self {
         let mut bytes = pool.take_for(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
@@ -149,7 +152,7 @@ impl Drop for PooledBuffer {
         if self.bytes.capacity() == PIECE_BYTES {
             let mut piece = std::mem::take(&mut self.bytes);
             piece.resize(PIECE_BYTES, 0);
-            self.pool.put_back(vec![piece.into_boxed_slice()]);
+            self.pool.put_back([piece.into_boxed_slice()]);
         }
     }
 }
@@ -179,7 +182,7 @@ mod tests {
         let mut taken: Vec<_> = (0..5).map(|_| pool.take()).collect();
         assert_eq!(pool.outstanding_bytes(), 5 * 4096);
         taken.iter_mut().for_each(|piece| piece.resize(PIECE_BYTES, 7));
-        pool.put_back(taken.into_iter().map(Vec::into_boxed_slice).collect());
+        pool.put_back(taken.into_iter().map(Vec::into_boxed_slice));
         assert_eq!(pool.outstanding_bytes(), 0);
         assert_eq!(pool.len(), 3);
         for left in [2, 1, 0, 0] {
