@@ -239,7 +239,7 @@ impl Decoder {
     }
 
     /// Takes a plain step, if the next step is one; otherwise changes nothing.
-    #[inline]
+    #[inline(always)] // As a call, the result would be passed in memory.
     pub fn plain_step<'a>(&mut self, input: &'a [u8]) -> Option<(usize, PlainStep<'a>)> {
         if !matches!(self.state, DecoderState::Line) {
             return None;

@@ -22,10 +22,14 @@ thread_local! {
 /// Takes an empty buffer of capacity [`BUFFER_BYTES`].
 #[inline]
 pub fn take() -> Vec<u8> {
-    POOL.with(|[last, older]| {
-        let pooled = [last, older].into_iter().map(Cell::take).find(|buffer| buffer.capacity() > 0);
-        pooled.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
-    })
+    let pooled = POOL.with(|[last, older]| match last.take() {
+        buffer if buffer.capacity() == 0 => older.take(),
+        buffer => buffer,
+    });
+    match pooled.capacity() {
+        0 => Vec::with_capacity(BUFFER_BYTES),
+        _ => pooled,
+    }
 }
 
 /// Returns a buffer to the pool, whatever it contains. A buffer that has grown is freed; so is the

@@ -57,6 +57,7 @@ impl Input {
     }
 
     /// Removes the first `bytes` bytes, which are decoded.
+    #[inline]
     pub fn advance(&mut self, bytes: usize) {
         match bytes == self.buffer.len() {
             true => self.buffer.clear(),
@@ -66,6 +67,7 @@ impl Input {
     }
 
     /// Returns the buffer to the pool if it is empty. A buffer that has grown is freed there.
+    #[inline]
     fn rest(&mut self) {
         if self.buffer.is_empty() {
             buffer_pool::give(std::mem::take(&mut self.buffer));

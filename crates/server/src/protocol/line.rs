@@ -84,7 +84,7 @@ pub fn plain_get(input: &[u8]) -> Option<(&[u8], usize)> {
 /// digits only and one space between two fields. Returns the command, and the length of the line
 /// with its end. `None` for any other line, which the caller passes to [`command`]. Does not bound
 /// the length of the value: the caller does.
-#[inline]
+#[inline(always)] // As a call, the result would be passed in memory.
 pub fn plain_set(input: &[u8]) -> Option<(PlainSet<'_>, usize)> {
     let (key, rest) = plain_key(input.strip_prefix(b"set ")?)?;
     let (flags, rest) = leading_digits(rest.strip_prefix(b" ")?)?;

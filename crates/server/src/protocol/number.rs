@@ -47,7 +47,7 @@ fn digits(text: &[u8]) -> Option<u64> {
 
 /// Returns the value of the digits at the front of `text`, and the text after them; `None` if there
 /// are none, or more than ten.
-#[inline]
+#[inline(always)] // As a call, the result would be passed in memory.
 pub fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     const FEW: usize = 10;
     let (mut value, mut length) = (0, 0);

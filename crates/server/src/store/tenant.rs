@@ -202,6 +202,7 @@ impl Tenants {
     }
 
     /// Returns the part of `key` before the first delimiter, unless it is empty.
+    #[inline]
     fn prefix<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let length = find_byte(self.delimiter, key)?;
         (length > 0).then(|| &key[..length])
