@@ -4,10 +4,10 @@
 #
 # | target | compiled | run |
 # |---|---|---|
-# | x86_64-pc-windows-gnu | libraries of all packages | with `all`: unit tests of base, rcu, lru-core, store, shrinker, pressure and lowwater, under wine |
+# | x86_64-pc-windows-gnu | libraries and programs of all packages | with `all`: unit tests of base, rcu, lru-core, store, shrinker, pressure and lowwater, under wine |
 # | wasm32-wasip1 | lowwater | unit tests of base, rcu, lru-core, store, shrinker, under wasmtime |
-# | x86_64-apple-darwin, aarch64-apple-darwin | libraries of all packages | no |
-# | aarch64-unknown-linux-musl | libraries of all packages | no |
+# | x86_64-apple-darwin, aarch64-apple-darwin | libraries and programs of all packages | no |
+# | aarch64-unknown-linux-musl | libraries and programs of all packages | no |
 #
 # A target, wine or wasmtime that is not available is reported as NOT CHECKED or NOT RUN.
 #
@@ -31,10 +31,10 @@ check_on() {
     cargo check --quiet --target "$target" "$@"
     echo "compiles for $target"
 }
-check_on x86_64-apple-darwin --workspace --lib
-check_on aarch64-apple-darwin --workspace --lib
-check_on aarch64-unknown-linux-musl --workspace --lib
-check_on x86_64-pc-windows-gnu --workspace --lib
+check_on x86_64-apple-darwin --workspace --lib --bins
+check_on aarch64-apple-darwin --workspace --lib --bins
+check_on aarch64-unknown-linux-musl --workspace --lib --bins
+check_on x86_64-pc-windows-gnu --workspace --lib --bins
 check_on wasm32-wasip1 -p lowwater --features async,metrics
 
 # programs TARGET ARGUMENT...: builds the unit tests, and prints a line for each: package, program.

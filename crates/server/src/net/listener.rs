@@ -80,7 +80,11 @@ impl Listener {
         let refused = |why: io::Error| format!("LISTEN_FDS: cannot listen on a given socket: {why}");
         // For another kind of socket, each `accept` would fail.
         let kind = sockopt::socket_type(&socket).map_err(|why| refused(why.into()))?;
+        #[cfg(not(target_vendor = "apple"))]
         let listens = sockopt::socket_acceptconn(&socket).map_err(|why| refused(why.into()))?;
+        // Unknown there.
+        #[cfg(target_vendor = "apple")]
+        let listens = true;
         if kind != SocketType::STREAM || !listens {
             return Err("LISTEN_FDS: a given socket is no listening stream socket".to_owned());
         }

@@ -5,7 +5,7 @@
 //! detached from the acceptor's event loop and attached to the worker's, as an event loop polls
 //! only its own sockets.
 //!
-//! A plain stream is read and written by calls of its socket, and polled through the event loop
+//! On unix, a plain stream is read and written by calls of its socket, and polled through the event loop
 //! only if the socket is not ready: tokio's own `poll_read` and `poll_write` do both each time.
 //!
 //! A change must ensure that a stream is polled only by the event loop to which it is attached, and
@@ -30,6 +30,19 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+
+/// Whether tokio uses epoll or kqueue on this system.
+#[cfg(unix)]
+const EACH_ARRIVAL_IS_AN_EVENT: bool = cfg!(any(
+    target_vendor = "apple",
+    target_os = "android",
+    target_os = "dragonfly",
+    target_os = "freebsd",
+    target_os = "illumos",
+    target_os = "linux",
+    target_os = "netbsd",
+    target_os = "openbsd",
+));
 
 /// A stream of a client.
 #[derive(Debug)]
@@ -134,17 +147,18 @@ impl Stream {
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         #[cfg(unix)]
         if let Some(socket) = self.plain_socket() {
-            return Ok(send(socket, bytes, SendFlags::NOSIGNAL)?);
+            // No signal either: Rust's runtime ignores SIGPIPE.
+            return Ok(send(socket, bytes, SendFlags::empty())?);
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
 
     /// Makes the next poll wait for an event: a read that did not fill its buffer has drained the
-    /// socket. Only on Linux, where each arrival is an event, as tokio's `poll_read` does it. No
-    /// event is lost in between, as the event loop runs on this thread.
+    /// socket. Only where each arrival is an event, as with tokio's `poll_read`: by epoll or kqueue.
+    /// No event is lost in between, as the event loop runs on this thread.
     #[cfg(unix)]
     fn note_drained(&self) {
-        if cfg!(target_os = "linux") {
+        if EACH_ARRIVAL_IS_AN_EVENT {
             let drained = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
             // `WouldBlock` in any case.
             let _ = match self {
@@ -241,43 +255,61 @@ mod tests {
         let (event_loop, mut stream, mut client) = pair();
         client.write_all(b"abcde").unwrap();
         event_loop.block_on(async {
+            // The event loop reports the input, so only a read can end that it is ready.
+            poll_fn(|cx| stream.poll_read_ready(cx)).await.unwrap();
             let mut buffer = Vec::with_capacity(4);
             assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 4);
+            assert!(poll_fn(|cx| Poll::Ready(stream.poll_read_ready(cx).is_ready())).await, "a byte may be left");
             buffer.reserve(100);
             assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 1);
-            let is_pending = |poll: Poll<_>| Poll::Ready(poll.is_pending());
-            assert!(poll_fn(|cx| is_pending(stream.poll_read_ready(cx).map_ok(|()| 0))).await);
-            assert!(poll_fn(|cx| is_pending(stream.poll_read_buf(cx, &mut buffer))).await);
-            client.write_all(b"f").unwrap();
+            #[cfg(unix)]
+            if EACH_ARRIVAL_IS_AN_EVENT {
+                assert!(poll_fn(|cx| Poll::Ready(stream.poll_read_ready(cx).is_pending())).await);
+            }
+            // Later than the poll, so that the task must be woken: by a byte, and by the end.
+            let pause = || std::thread::sleep(std::time::Duration::from_millis(20));
+            let writer = std::thread::spawn(move || {
+                pause();
+                client.write_all(b"f").unwrap();
+                client
+            });
             assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 1);
-            drop(client);
+            let client = writer.join().unwrap();
+            let writer = std::thread::spawn(move || {
+                pause();
+                drop(client);
+            });
             assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 0, "the end");
             assert_eq!(buffer, b"abcdef");
+            writer.join().unwrap();
         });
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_full_socket_takes_the_rest_when_its_client_reads() {
         use std::io::Read;
 
         const BYTES: usize = 16 << 20;
         let (event_loop, mut stream, mut client) = pair();
+        let bytes: Vec<u8> = (0..BYTES).map(|n| (n % 251) as u8).collect();
         event_loop.block_on(async {
-            let part = vec![7; 1 << 20];
             let mut sent = 0;
-            while let Poll::Ready(written) =
-                poll_fn(|cx| Poll::Ready(Pin::new(&mut stream).poll_write(cx, &part))).await
-            {
-                sent += written.unwrap();
-            }
-            assert!(sent < BYTES, "the socket's buffer takes {sent} bytes");
+            let refused = loop {
+                match stream.try_write(&bytes[sent..]) {
+                    Ok(written) => sent += written,
+                    Err(why) => break why,
+                }
+            };
+            assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+            assert!((1..BYTES).contains(&sent), "the socket's buffer takes {sent} bytes");
             let reader = std::thread::spawn(move || {
                 let mut received = vec![0; BYTES];
                 client.read_exact(&mut received).unwrap();
-                assert!(received.iter().all(|&byte| byte == 7));
+                received
             });
-            stream.write_all(&vec![7; BYTES - sent]).await.unwrap();
-            reader.join().unwrap();
+            stream.write_all(&bytes[sent..]).await.unwrap();
+            assert!(reader.join().unwrap() == bytes, "a byte is lost, repeated or moved");
             assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
         });
     }
