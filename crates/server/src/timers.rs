@@ -9,6 +9,8 @@
 //! A change must ensure that no other file of the server creates a timer of tokio: on a worker, it
 //! panics.
 
+#![expect(clippy::disallowed_methods, reason = "this is the place for them")]
+
 use std::future::{pending, Future};
 use std::io;
 use std::pin::Pin;
@@ -62,7 +64,7 @@ pub fn interval(period: Duration) -> Interval {
 }
 
 fn timers() -> &'static Handle {
-    TIMERS.as_ref().expect("`start` has started the thread, or the server has not started")
+    TIMERS.as_ref().expect("`Workers::start` fails if the thread cannot be started")
 }
 
 fn spawn() -> io::Result<Handle> {
