@@ -141,7 +141,8 @@ struct Connection {
 
 /// The event for which a connection that waits for input is woken.
 enum Wake {
-    /// Input that [`Connection::serve_plain`] leaves.
+    /// The end, a full buffer, or what [`Connection::serve_plain`] leaves: input, or output that
+    /// the socket did not accept at once.
     Read(ReadOutcome),
     /// The idle timeout is over.
     Idle,
@@ -344,11 +345,15 @@ impl Connection {
         {
             return Ok(false);
         }
+        session.output.set_trace(false);
         let mut used = 0;
         while used < input.len() && !session.output.is_full() {
             let Some((taken, step)) = decoder.plain_step(&input[used..]) else { break };
             let is_done = match step {
-                PlainStep::Get { key } => commands::get(session, key).is_continue(),
+                PlainStep::Get { key } => {
+                    commands::get(session, key);
+                    true
+                }
                 PlainStep::Set { command, value } => commands::set(session, &command, value),
             };
             if !is_done {
@@ -370,6 +375,10 @@ impl Connection {
             return self.refuse_binary().await;
         }
         self.is_first = false;
+        if self.session.output.is_full() {
+            // By plain commands, whose output the socket did not accept at once.
+            self.session.flush().await?;
+        }
         let is_logged = self.session.server.verbosity() > 0;
         self.session.output.set_trace(is_logged);
         while next.is_continue() && used < self.input.len() {
@@ -414,7 +423,10 @@ impl Connection {
                     }
                     self.after_refusal()
                 }
-                Step::Plain(PlainStep::Get { key }) => commands::get(&mut self.session, key),
+                Step::Plain(PlainStep::Get { key }) => {
+                    commands::get(&mut self.session, key);
+                    ControlFlow::Continue(())
+                }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
                 Step::Plain(PlainStep::Set { command, value }) => {

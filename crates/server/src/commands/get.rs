@@ -6,7 +6,6 @@
 //! A change must be measured with `examples/cache_bench.rs`.
 
 use std::io;
-use std::ops::ControlFlow;
 
 use super::events;
 use crate::counters::Counter;
@@ -17,10 +16,9 @@ use crate::store::prefix_stats::Outcome;
 use crate::value::Value;
 
 /// Answers a plain `get` of one key. The caller writes the replies when the output is full.
-pub fn get(session: &mut Session, key: &[u8]) -> ControlFlow<()> {
+pub fn get(session: &mut Session, key: &[u8]) {
     read(session, key, false);
     session.output.ended_line(b"END\r\n");
-    ControlFlow::Continue(())
 }
 
 /// Answers with the values. `unique` adds their unique numbers, `touch` gives them a new exptime.

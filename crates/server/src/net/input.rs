@@ -20,7 +20,7 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct Input {
     buffer: Vec<u8>,
-    /// The last read has drained the socket.
+    /// The last read did not fill the buffer.
     is_drained: bool,
 }
 

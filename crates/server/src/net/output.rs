@@ -73,6 +73,7 @@ impl Output {
     /// Adds a line that is given with its line end.
     #[inline]
     pub fn ended_line<const N: usize>(&mut self, line: &[u8; N]) {
+        debug_assert!(line.ends_with(LINE_END));
         self.push(line);
         self.trace_line();
     }
