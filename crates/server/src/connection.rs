@@ -333,9 +333,9 @@ impl Connection {
         Ok(ControlFlow::Break(()))
     }
 
-    /// Runs the plain commands at the front of the input, and writes their replies, as far as neither
-    /// has to wait. Returns whether nothing is left to [`serve_input`](Self::serve_input), which
-    /// takes more instructions for each read.
+    /// Runs the plain commands at the front of the input, and writes their replies, as far as
+    /// neither has to wait. Returns whether nothing is left to [`serve_input`](Self::serve_input),
+    /// which takes more instructions for each read.
     fn serve_plain(&mut self) -> io::Result<bool> {
         let Self { session, decoder, input, .. } = self;
         if self.is_first

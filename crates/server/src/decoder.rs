@@ -9,7 +9,8 @@
 //! # Invariants
 //!
 //! 1. The steps depend on the bytes alone, not on how the bytes were split, except that a `set` is
-//!    either [`PlainStep::Set`] or [`Step::Store`], with the same effect: `split_anywhere_same_steps`.
+//!    either [`PlainStep::Set`] or [`Step::Store`], with the same effect:
+//!    `split_anywhere_same_steps`.
 //! 2. A step other than `More` and `NoRoom` consumes at least one byte, so a finite input has
 //!    finitely many steps.
 //! 3. Memory for a value is allocated as its bytes arrive, one piece ahead, never by the announced
@@ -259,8 +260,8 @@ impl Decoder {
         Some(step)
     }
 
-    /// Takes one step at the beginning of a line that is not plain: parses it into a command, begins to receive the
-    /// value of a store, or refuses it.
+    /// Takes one step at the beginning of a line that is not plain: parses it into a command,
+    /// begins to receive the value of a store, or refuses it.
     fn line<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
         let end = find_byte(b'\n', &input[self.searched..]).map(|at| self.searched + at);
         let length = end.unwrap_or(input.len());

@@ -56,7 +56,8 @@ impl Session {
     /// Publishes the counts, and writes the replies.
     pub async fn flush(&mut self) -> io::Result<()> {
         if self.output.is_full() {
-            // A client that reads as fast as the server writes would otherwise keep the task running.
+            // A client that reads as fast as the server writes would otherwise keep the task
+            // running.
             coop::consume_budget().await;
         }
         if !self.try_flush()? {
@@ -69,8 +70,8 @@ impl Session {
         Ok(())
     }
 
-    /// Publishes the counts, and writes the replies that the socket accepts at once. Returns whether
-    /// these are all.
+    /// Publishes the counts, and writes the replies that the socket accepts at once. Returns
+    /// whether these are all.
     pub fn try_flush(&mut self) -> io::Result<bool> {
         // First: see the module.
         self.publish_counts();

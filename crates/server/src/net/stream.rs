@@ -142,8 +142,8 @@ impl Stream {
         pin!(self.read_buf(buffer)).poll(cx)
     }
 
-    /// Writes once, if the socket accepts output now and its bytes are not encrypted; otherwise fails
-    /// with `WouldBlock`.
+    /// Writes once, if the socket accepts output now and its bytes are not encrypted; otherwise
+    /// fails with `WouldBlock`.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         #[cfg(unix)]
         if let Some(socket) = self.plain_socket() {
