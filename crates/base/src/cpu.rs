@@ -86,12 +86,19 @@ pub fn hint() -> usize {
     }
 }
 
+/// Reads the number that [`hint`] returns, for it and the next calls.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 #[cold]
-fn read_hint() -> usize {
+pub fn read_hint() -> usize {
     let hint = current().unwrap_or_else(thread) as u32;
     HINT.set((hint, READ_EVERY - 1));
     hint as usize
+}
+
+/// As [`hint`], which caches nothing here.
+#[cfg(any(not(feature = "std"), lowwater_loom))]
+pub fn read_hint() -> usize {
+    hint()
 }
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
@@ -152,6 +159,32 @@ mod tests {
             });
             assert_eq!(bound.join().expect("no panic"), (Some(cpu), cpu, 1, 1));
         }
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_thread_that_moves_gets_the_new_hint_a_little_later() {
+        use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+        let all = sched_getaffinity(None).expect("a thread may read its own affinity");
+        let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
+        let &[from, .., to] = &own[..] else { return };
+        let bind = |cpu| {
+            let mut one = CpuSet::new();
+            one.set(cpu);
+            sched_setaffinity(None, &one).expect("the processor is in the allowed set");
+        };
+        let hints = std::thread::spawn(move || {
+            bind(from);
+            let first = hint();
+            bind(to);
+            let hints: Vec<usize> = (0..READ_EVERY).map(|_| hint()).collect();
+            bind(from);
+            (first, hints, read_hint(), hint())
+        });
+        let (first, hints, read, next) = hints.join().expect("no panic");
+        let (last, cached) = hints.split_last().expect("32 hints");
+        assert!(first == from && cached.iter().all(|hint| *hint == from), "{cached:?}");
+        assert_eq!((*last, read, next), (to, from, from));
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]

@@ -48,7 +48,7 @@ pub(super) fn get() -> usize {
 /// thread that gets such a hint waits for the lock of its shard.
 #[cfg(any(feature = "std", test))]
 pub(super) fn next(hint: usize) -> usize {
-    set(after(hint, lowwater_base::cpu::hint()))
+    set(after(hint, lowwater_base::cpu::read_hint()))
 }
 
 /// Returns the hint to use instead of `hint` on this `processor`.
