@@ -261,9 +261,11 @@ impl<T: Linked> ListLru<T> {
         // returned.
         let links = unsafe { T::LAYOUT.node(links) };
         let added = if T::Handle::UNIQUE {
-            self.raw.add::<true>(links, T::LAYOUT, (memcg, node), guard)
+            // SAFETY: we own the object, and these are lists of `T`.
+            unsafe { self.raw.add::<true>(links, T::LAYOUT, (memcg, node), guard) }
         } else {
-            self.raw.add::<false>(links, T::LAYOUT, (memcg, node), guard)
+            // SAFETY: we own the object, and these are lists of `T`.
+            unsafe { self.raw.add::<false>(links, T::LAYOUT, (memcg, node), guard) }
         };
         added.map_err(|refused| {
             // SAFETY: `into_raw` returned this pointer above, and the list did not take ownership.

@@ -22,10 +22,13 @@ use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
 impl RawListLru {
-    /// Adds an object at the young end of its group's list. The caller must pass the `layout` of
-    /// these lists.
+    /// Adds an object at the young end of its group's list.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the object, and `layout` is that of these lists.
     #[inline]
-    pub(in super::super) fn add<const UNIQUE: bool>(
+    pub(in super::super) unsafe fn add<const UNIQUE: bool>(
         &self,
         object: LinkNode,
         layout: &'static LinkLayout,
@@ -40,19 +43,27 @@ impl RawListLru {
         let mut missed = false;
         if let Some(one) = one {
             match one.try_lock(guard) {
-                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object, layout),
+                Some(list) if !list.is_dead() => {
+                    // SAFETY: both are this function's clause.
+                    return unsafe { self.add_to::<UNIQUE>(list, object, layout) };
+                }
                 Some(_dead) => {}
                 None => missed = true,
             }
         }
-        self.add_slow::<UNIQUE>(object, memcg, node, missed, guard)
+        // SAFETY: the caller owns the object (this function's clause).
+        unsafe { self.add_slow::<UNIQUE>(object, memcg, node, missed, guard) }
     }
 
     /// Takes the slow path of `add`: the list does not exist (any more), or its lock is taken
     /// (`missed`).
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the object.
     #[cold]
     #[inline(never)]
-    fn add_slow<const UNIQUE: bool>(
+    unsafe fn add_slow<const UNIQUE: bool>(
         &self,
         object: LinkNode,
         memcg: &Memcg,
@@ -67,15 +78,20 @@ impl RawListLru {
             return self.add_and_announce_for(memcg, list, object);
         }
         let layout = list.layout();
-        self.add_to::<UNIQUE>(list, object, layout)
+        // SAFETY: the caller owns the object (this function's clause), and the layout is the list's.
+        unsafe { self.add_to::<UNIQUE>(list, object, layout) }
     }
 
-    /// Adds an object to a locked list, and reports the list if it was empty. `layout` is that of
-    /// the list: a constant, where the caller knows the type of the object.
+    /// Adds an object to a locked list, and reports the list if it was empty. `layout` is a
+    /// constant, where the caller knows the type of the object.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the object, and `layout` is that of the list.
     // `inline(always)`: as a call, `list` would be passed in memory, and the lock word be reloaded
     // before it is written, which costs more than all the rest.
     #[inline(always)]
-    fn add_to<const UNIQUE: bool>(
+    unsafe fn add_to<const UNIQUE: bool>(
         &self,
         mut list: LockedList<'_>,
         object: LinkNode,
@@ -91,7 +107,7 @@ impl RawListLru {
             return Err(Refused::Full);
         };
         // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns
-        // the object from here on. `layout` is that of these lists, as the callers pass it.
+        // the object from here on. `layout` is the list's (this function's clause).
         list.with_list(|l, _| unsafe { l.push_back(layout, object) });
         self.announce(first, &list);
         Ok(())
