@@ -463,6 +463,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Ends the `charge` of a removed record; to be called once for each. Returns the bytes that
     /// the caller uncharges from `memcg`; the rest stays charged while readers hold the value.
     pub(super) fn end_charge(&self, record: &Record<K, V>, charge: ByteSize, memcg: &Memcg) -> ByteSize {
+        debug_assert_eq!(charge, record.charge());
         let Some(held_values) = self.held_values else { return charge };
         let left = (held_values().leave)(&record.value, memcg, record.value_bytes(), self.notifier.retired());
         left.map_or(charge, |freed| {

@@ -201,7 +201,7 @@ where
         let mut new = NewRecord::new(self.make(key, value, weighed, expires, group)?, weighed, expires);
         // This processor's stock belongs to a single group. With several groups it is mostly
         // another group's: a new key is paid for now, rather than after a search of the segment in
-        // vain.
+        // vain. `has_one_group` may be outdated, which does not matter here.
         if !has_one_group {
             new.replaces_known = self.present(&new.record.key, hash, &guard).is_some();
             if !new.replaces_known {

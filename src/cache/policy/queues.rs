@@ -239,8 +239,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.initial_queue_slow(memcg, tenant, node)
     }
 
-    /// The rest of [`initial_queue`](Self::initial_queue), for a tenant that has evicted nothing
-    /// yet, and for the orders that do not adapt.
+    /// The rest of [`initial_queue`](Self::initial_queue): without a tenant, for one that has
+    /// evicted nothing yet, and for the orders that do not adapt.
     #[inline(never)]
     fn initial_queue_slow(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
         match self.eviction {

@@ -297,7 +297,7 @@ pub(super) struct LockedSegment<'g>(View<'g>);
 pub(super) struct WayIndex {
     bucket: usize,
     way: usize,
-    /// Whether the bucket is the home bucket of the object's hash.
+    /// Whether the bucket is known to be the home bucket of the object's hash.
     is_home: bool,
 }
 
