@@ -3,7 +3,8 @@
 //! The weight is the cache's usage. A lower capacity evicts the blocks that were used longest ago,
 //! and the old capacity follows. Blocks that an iterator or a pinned value holds stay.
 //!
-//! A change must ensure that the rows are read from a table: rows in the memory table are no blocks.
+//! A change must ensure that the rows are read from a table: rows in the memory table are no
+//! blocks.
 
 #[path = "../../../crates/adapters/tests/common/ours.rs"]
 mod ours;

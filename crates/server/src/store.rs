@@ -356,8 +356,9 @@ impl Store {
     pub fn flush(&self) {
         // Twice, so that no update stores a copy of a value that was created before this call. An
         // update creates the new value and then checks the old one again: if the new value's number
-        // is above the second one of this flush, that check finds the first. A value that is created
-        // between the two numbers, during the flush, may be absent, and a copy of it be stored.
+        // is above the second one of this flush, that check finds the first. A value that is
+        // created between the two numbers, during the flush, may be absent, and a copy of it be
+        // stored.
         for _ in 0..2 {
             // Release: pairs with the Acquire in `is_live`. Of two flushes, the one with the higher
             // number counts.

@@ -5,8 +5,9 @@
 //! detached from the acceptor's event loop and attached to the worker's, as an event loop polls
 //! only its own sockets.
 //!
-//! On unix, a plain stream is read and written by calls of its socket, and polled through the event loop
-//! only if the socket is not ready: tokio's own `poll_read` and `poll_write` do both each time.
+//! On unix, a plain stream is read and written by calls of its socket, and polled through the event
+//! loop only if the socket is not ready. tokio's own `poll_read` and `poll_write` do both each
+//! time.
 //!
 //! A change must ensure that a stream is polled only by the event loop to which it is attached, and
 //! that a poll which returns `Pending` has registered the task there.
@@ -154,7 +155,7 @@ impl Stream {
     }
 
     /// Makes the next poll wait for an event: a read that did not fill its buffer has drained the
-    /// socket. Only where each arrival is an event, as with tokio's `poll_read`: by epoll or kqueue.
+    /// socket. Only where each arrival is an event, by epoll or kqueue, as in tokio's `poll_read`.
     /// No event is lost in between, as the event loop runs on this thread.
     #[cfg(unix)]
     fn note_drained(&self) {

@@ -78,7 +78,7 @@ impl RawListLru {
             return self.add_and_announce_for(memcg, list, object);
         }
         let layout = list.layout();
-        // SAFETY: the caller owns the object (this function's clause), and the layout is the list's.
+        // SAFETY: the caller owns the object (this function's clause); the layout is the list's.
         unsafe { self.add_to::<UNIQUE>(list, object, layout) }
     }
 
