@@ -2,7 +2,7 @@
 //! connections, and the latency of each.
 //!
 //! Every connection sends a request, waits for the reply, and sends the next, so the operations per
-//! second follow from the latency. Keys follow Zipf's law, the same ones in the same order for
+//! second follow from the latency; with `--depth`, that many requests together. Keys follow Zipf's law, the same ones in the same order for
 //! every server. A get that misses is followed by a set of its key, as in a cache; these sets come
 //! on top of the share `--sets`. Before the timed part every key is written once. Prints `name
 //! value` lines, which `ci/against-memcached.sh` compares.
@@ -15,6 +15,7 @@
 #[path = "progress/mod.rs"]
 mod progress;
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -40,6 +41,9 @@ struct Args {
     /// Sets per hundred operations, not counting the set after each miss
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
     sets: u64,
+    /// Requests that a connection sends together
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    depth: u64,
     /// Seconds of the timed part
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -52,8 +56,14 @@ struct Seen {
     hits: u64,
     sets: u64,
     refused: u64,
-    /// Latencies of gets and of sets, in ns.
+    /// Latencies of requests that were sent together, in ns.
     times: Vec<u32>,
+}
+
+/// An operation that was sent.
+enum Sent {
+    Get { key: u64 },
+    Set,
 }
 
 fn main() -> io::Result<()> {
@@ -70,9 +80,10 @@ fn main() -> io::Result<()> {
     all(fill)?;
     bar.inc(1);
     bar.set_message(format!("measuring for {} s", args.seconds));
-    let started = Instant::now();
+    let mut control = Client::new(&args, 0)?;
+    let (busy, started) = (control.processor_seconds()?, Instant::now());
     let seen = all(load)?;
-    let seconds = started.elapsed().as_secs_f64();
+    let (busy, seconds) = (control.processor_seconds()? - busy, started.elapsed().as_secs_f64());
     bar.finish_and_clear();
 
     let sum = |figure: fn(&Seen) -> u64| seen.iter().map(figure).sum::<u64>();
@@ -82,14 +93,16 @@ fn main() -> io::Result<()> {
         let last = times.len().saturating_sub(1);
         times.get((last as f64 * part) as usize).map_or(f64::NAN, |ns| f64::from(*ns) / 1e3)
     };
-    println!("operations_per_second {:.0}", times.len() as f64 / seconds);
+    let operations = sum(|seen| seen.gets + seen.sets);
+    println!("operations_per_second {:.0}", operations as f64 / seconds);
+    println!("processor_us_per_operation {:.3}", busy * 1e6 / operations.max(1) as f64);
     println!("p50_us {:.1}", quantile_us(0.5));
     println!("p99_us {:.1}", quantile_us(0.99));
     println!("p999_us {:.1}", quantile_us(0.999));
     println!("hit_percent {:.2}", 100.0 * sum(|seen| seen.hits) as f64 / sum(|seen| seen.gets).max(1) as f64);
     println!("sets {}", sum(|seen| seen.sets));
     println!("refused {}", sum(|seen| seen.refused));
-    println!("items {}", Client::new(&args, 0)?.stat("curr_items")?);
+    println!("items {}", control.stat("curr_items")?);
     Ok(())
 }
 
@@ -97,7 +110,9 @@ fn main() -> io::Result<()> {
 fn fill(args: &Args, number: u64) -> io::Result<Seen> {
     let mut client = Client::new(args, number)?;
     for key in (number..args.keys).step_by(args.connections as usize) {
-        client.set(key)?;
+        client.add_set(key)?;
+        client.send()?;
+        client.stored()?;
     }
     Ok(Seen::default())
 }
@@ -109,18 +124,37 @@ fn load(args: &Args, number: u64) -> io::Result<Seen> {
     let mut seen = Seen::default();
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let mut now = Instant::now();
-    let mut missed = None;
+    let (mut missed, mut sent) = (VecDeque::new(), Vec::new());
     while now < end {
-        let set = missed.take().or_else(|| (random.next() % 100 < args.sets).then(|| random.popular(args.keys)));
-        if let Some(key) = set {
-            seen.sets += 1;
-            seen.refused += u64::from(!client.set(key)?);
-        } else {
-            let key = random.popular(args.keys);
-            seen.gets += 1;
-            match client.get(key)? {
-                true => seen.hits += 1,
-                false => missed = Some(key),
+        for _ in 0..args.depth {
+            let set = missed.pop_front();
+            let set = set.or_else(|| (random.next() % 100 < args.sets).then(|| random.popular(args.keys)));
+            sent.push(match set {
+                Some(key) => {
+                    client.add_set(key)?;
+                    Sent::Set
+                }
+                None => {
+                    let key = random.popular(args.keys);
+                    client.add_get(key)?;
+                    Sent::Get { key }
+                }
+            });
+        }
+        client.send()?;
+        for operation in sent.drain(..) {
+            match operation {
+                Sent::Set => {
+                    seen.sets += 1;
+                    seen.refused += u64::from(!client.stored()?);
+                }
+                Sent::Get { key } => {
+                    seen.gets += 1;
+                    match client.found()? {
+                        true => seen.hits += 1,
+                        false => missed.push_back(key),
+                    }
+                }
             }
         }
         let then = std::mem::replace(&mut now, Instant::now());
@@ -146,13 +180,16 @@ impl Client {
         Ok(Self { replies: BufReader::new(stream), request: Vec::new(), line: Vec::new(), value })
     }
 
-    /// Writes a key; false if the server refused it.
-    fn set(&mut self, key: u64) -> io::Result<bool> {
-        self.request.clear();
+    /// Adds a set to the requests that are sent next.
+    fn add_set(&mut self, key: u64) -> io::Result<()> {
         write!(self.request, "set key:{key} 0 0 {}\r\n", self.value.len())?;
         self.request.extend_from_slice(&self.value);
         self.request.extend_from_slice(b"\r\n");
-        self.send()?;
+        Ok(())
+    }
+
+    /// Reads the reply to a set; false if the server refused it.
+    fn stored(&mut self) -> io::Result<bool> {
         match self.reply()? {
             b"STORED" => Ok(true),
             line if line.starts_with(b"SERVER_ERROR") => Ok(false),
@@ -160,11 +197,13 @@ impl Client {
         }
     }
 
-    /// Returns whether the key was found.
-    fn get(&mut self, key: u64) -> io::Result<bool> {
-        self.request.clear();
-        write!(self.request, "get key:{key}\r\n")?;
-        self.send()?;
+    /// Adds a get to the requests that are sent next.
+    fn add_get(&mut self, key: u64) -> io::Result<()> {
+        write!(self.request, "get key:{key}\r\n")
+    }
+
+    /// Reads the reply to a get; returns whether the key was found.
+    fn found(&mut self) -> io::Result<bool> {
         match self.reply()? {
             b"END" => return Ok(false),
             line if line.starts_with(b"VALUE ") => {}
@@ -178,8 +217,14 @@ impl Client {
         }
     }
 
+    /// Returns the processor time of the server's process, in seconds.
+    fn processor_seconds(&mut self) -> io::Result<f64> {
+        let seconds = |text: String| text.parse::<f64>().map_err(io::Error::other);
+        Ok(seconds(self.stat("rusage_user")?)? + seconds(self.stat("rusage_system")?)?)
+    }
+
     fn stat(&mut self, name: &str) -> io::Result<String> {
-        self.request = b"stats\r\n".to_vec();
+        self.request.extend_from_slice(b"stats\r\n");
         self.send()?;
         let mut found = None;
         loop {
@@ -194,7 +239,9 @@ impl Client {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        self.replies.get_mut().write_all(&self.request)
+        self.replies.get_mut().write_all(&self.request)?;
+        self.request.clear();
+        Ok(())
     }
 
     fn reply(&mut self) -> io::Result<&[u8]> {
