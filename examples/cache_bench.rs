@@ -1,11 +1,12 @@
 //! A steady load for `lowwater-server` or any other memcached: gets and sets of one size over many
-//! connections, and the latency of each.
+//! connections, and their latency.
 //!
-//! Every connection sends a request, waits for the reply, and sends the next, so the operations per
-//! second follow from the latency; with `--depth`, that many requests together. Keys follow Zipf's law, the same ones in the same order for
-//! every server. A get that misses is followed by a set of its key, as in a cache; these sets come
-//! on top of the share `--sets`. Before the timed part every key is written once. Prints `name
-//! value` lines, which `ci/against-memcached.sh` compares.
+//! Every connection sends a request, or `--depth` requests together, waits for the replies, and
+//! sends the next. So the operations per second follow from the latency, which is that of all
+//! requests that were sent together. Keys follow Zipf's law, the same ones in the same order for every
+//! server. A get that misses is followed by a set of its key, as in a cache; these sets come on top
+//! of the share `--sets`. Before the timed part every key is written once. Prints `name value`
+//! lines, which `ci/against-memcached.sh` compares.
 //!
 //! A change must ensure that it speaks only the classic commands, so that any memcached can be
 //! measured.
@@ -15,7 +16,7 @@
 #[path = "progress/mod.rs"]
 mod progress;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -49,6 +50,10 @@ struct Args {
     seconds: u64,
 }
 
+/// The most bytes of values that a connection sends together: with more, client and server might
+/// each wait for the other to read.
+const BATCH_BYTES_MAX: u64 = 256 * 1024;
+
 /// The results of one connection.
 #[derive(Debug, Default)]
 struct Seen {
@@ -68,6 +73,13 @@ enum Sent {
 
 fn main() -> io::Result<()> {
     let args = Args::parse();
+    if args.depth > 1 && args.depth.saturating_mul(args.value_bytes as u64) > BATCH_BYTES_MAX {
+        let why = format!(
+            "--depth {} with --value-bytes {}: more than {BATCH_BYTES_MAX} bytes together",
+            args.depth, args.value_bytes
+        );
+        return Err(io::Error::other(why));
+    }
     let all = |work: fn(&Args, u64) -> io::Result<Seen>| -> io::Result<Vec<Seen>> {
         let args = &args;
         thread::scope(|scope| {
@@ -83,7 +95,8 @@ fn main() -> io::Result<()> {
     let mut control = Client::new(&args, 0)?;
     let (busy, started) = (control.processor_seconds()?, Instant::now());
     let seen = all(load)?;
-    let (busy, seconds) = (control.processor_seconds()? - busy, started.elapsed().as_secs_f64());
+    let seconds = started.elapsed().as_secs_f64();
+    let busy = control.processor_seconds()? - busy;
     bar.finish_and_clear();
 
     let sum = |figure: fn(&Seen) -> u64| seen.iter().map(figure).sum::<u64>();
@@ -102,7 +115,7 @@ fn main() -> io::Result<()> {
     println!("hit_percent {:.2}", 100.0 * sum(|seen| seen.hits) as f64 / sum(|seen| seen.gets).max(1) as f64);
     println!("sets {}", sum(|seen| seen.sets));
     println!("refused {}", sum(|seen| seen.refused));
-    println!("items {}", control.stat("curr_items")?);
+    println!("items {}", control.stats()?.get("curr_items").map_or("NaN", String::as_str));
     Ok(())
 }
 
@@ -217,24 +230,26 @@ impl Client {
         }
     }
 
-    /// Returns the processor time of the server's process, in seconds.
+    /// Returns the processor time of the server's process, in seconds; NaN if it does not report
+    /// that.
     fn processor_seconds(&mut self) -> io::Result<f64> {
-        let seconds = |text: String| text.parse::<f64>().map_err(io::Error::other);
-        Ok(seconds(self.stat("rusage_user")?)? + seconds(self.stat("rusage_system")?)?)
+        let stats = self.stats()?;
+        let seconds = |name| stats.get(name).and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
+        Ok(seconds("rusage_user") + seconds("rusage_system"))
     }
 
-    fn stat(&mut self, name: &str) -> io::Result<String> {
+    fn stats(&mut self) -> io::Result<HashMap<String, String>> {
         self.request.extend_from_slice(b"stats\r\n");
         self.send()?;
-        let mut found = None;
+        let mut stats = HashMap::new();
         loop {
             let line = String::from_utf8_lossy(self.reply()?).into_owned();
             if line == "END" {
-                return found.ok_or_else(|| io::Error::other(format!("no stat {name}")));
+                return Ok(stats);
             }
-            if let Some(value) = line.strip_prefix(&format!("STAT {name} ")) {
-                found = Some(value.to_owned());
-            }
+            let stat = line.strip_prefix("STAT ").and_then(|stat| stat.split_once(' '));
+            let (name, value) = stat.ok_or_else(|| unexpected(line.as_bytes()))?;
+            stats.insert(name.to_owned(), value.to_owned());
         }
     }
 
