@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of ci/adapters: memory of C libraries in one budget with a lowwater cache, by
-# `lowwater_adapters::evict_by`. Building jemalloc and SQLite takes some minutes on two processors,
-# so they are no dependencies of the workspace. `.github/workflows/scheduled.yml` calls this script
+# `lowwater_adapters::adapt` and `evict_by`. Building jemalloc and SQLite takes some minutes on two
+# processors, and RocksDB must be installed, so they are no dependencies of the workspace. `.github/workflows/scheduled.yml` calls this script
 # once a week.
 #
 # | test | memory |
