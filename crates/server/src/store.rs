@@ -227,7 +227,12 @@ impl Store {
     /// Calls `look` with the value under `key` and sets its expiry, as one step, and returns the
     /// last result of `look`, which may run more than once. Counts as a use of the value.
     pub fn touch<R>(&self, key: &[u8], expiry: Expiry, look: impl FnMut(&Value) -> R) -> Option<R> {
-        self.touch_found(key, expiry, look).ok()
+        let seen = self.touch_found(key, expiry, look).ok();
+        if seen.is_none() {
+            // A touch is no read, also of an expired value.
+            self.removal_stats.forget_expired();
+        }
+        seen
     }
 
     /// Returns the value under `key` and sets its expiry, as one step. Counts as a read of the

@@ -23,7 +23,7 @@ pub struct RemovalStats {
 
 thread_local! {
     /// The hash of the value that this thread removed last because it had expired; `None` once
-    /// [`RemovalStats::missed`] has read it. Reads, writes and crawls set it.
+    /// [`RemovalStats::missed`] has read it. Reads, touches, writes and crawls set it.
     static EXPIRED_LAST: Cell<Option<KeyHash>> = const { Cell::new(None) };
 }
 
@@ -66,7 +66,7 @@ impl RemovalStats {
     /// found a flushed one. If the read has found an expired value, the cache has just called
     /// [`expired`](Self::expired) on this thread, unless another thread finishes the removal. A
     /// call by an earlier write or crawl, or for another key with this hash, is mistaken for that
-    /// of the read.
+    /// of the read; a touch calls [`forget_expired`](Self::forget_expired).
     pub fn missed(&self, hash: KeyHash, is_flushed: bool) {
         // Relaxed: statistics that guard no other memory.
         if is_flushed {
@@ -74,6 +74,11 @@ impl RemovalStats {
         } else if EXPIRED_LAST.take() == Some(hash) {
             self.get_expired.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Forgets that this thread has found an expired value.
+    pub fn forget_expired(&self) {
+        EXPIRED_LAST.set(None);
     }
 
     /// Sets all counts to 0.
