@@ -194,8 +194,8 @@ impl Stream {
     }
 }
 
-/// On Linux, tokio takes a read that does not fill the buffer to have drained the socket: the next
-/// read waits for the event loop to report more input.
+/// With epoll or kqueue, tokio takes a read that does not fill the buffer to have drained the
+/// socket: the next read waits for the event loop to report more input.
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, input: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, input))
@@ -298,12 +298,15 @@ mod tests {
             let mut sent = 0;
             let refused = loop {
                 match stream.try_write(&bytes[sent..]) {
-                    Ok(written) => sent += written,
+                    Ok(written) => {
+                        sent += written;
+                        assert!(sent < BYTES, "the socket's buffer takes all");
+                    }
                     Err(why) => break why,
                 }
             };
             assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
-            assert!((1..BYTES).contains(&sent), "the socket's buffer takes {sent} bytes");
+            assert!(sent > 0);
             let reader = std::thread::spawn(move || {
                 let mut received = vec![0; BYTES];
                 client.read_exact(&mut received).unwrap();
