@@ -11,7 +11,7 @@
 # | MEMCACHED | Debian's | the program |
 # | MEGABYTES | 256 | `-m` |
 # | SIZES | 100 4000 | bytes of a value |
-# | DEPTH | 1 | requests that a connection sends together |
+# | DEPTH | 1 | requests that a connection sends together; the latencies are of all of them |
 # | KEYS_PERCENT | 200 | keys, in percent of those that fit; with 50 all gets hit |
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ cargo build --profile shipped --quiet -p lowwater-server
 cargo build --profile shipped --quiet --example cache_bench
 "$memcached" -V
 
-# keys BYTES: for values of so many bytes.
+# keys BYTES: prints the number of keys, for values of so many bytes.
 keys() { echo $((percent * megabytes * 1024 * 1024 / 100 / ($1 + 100))); }
 
 # measure SERVER BYTES FILE: starts the server, loads it, adds its figures to FILE.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the libraries for other systems than this one, and runs their unit tests where an
+# Compiles the packages for other systems than this one, and runs their unit tests where an
 # emulator is available. docs/GUIDE.md, "Platforms", has the table of the results.
 #
 # | target | compiled | run |

@@ -86,7 +86,7 @@ pub fn hint() -> usize {
     }
 }
 
-/// Reads the number that [`hint`] returns, for it and the next calls.
+/// Reads the number, and caches it for the next calls of [`hint`].
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 #[cold]
 pub fn read_hint() -> usize {
@@ -95,7 +95,7 @@ pub fn read_hint() -> usize {
     hint as usize
 }
 
-/// As [`hint`], which caches nothing here.
+/// Returns [`hint`]: without `std`, no number is cached.
 #[cfg(any(not(feature = "std"), lowwater_loom))]
 pub fn read_hint() -> usize {
     hint()

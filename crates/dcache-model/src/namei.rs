@@ -48,7 +48,7 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), for `new`, but `NotFound` if it ends with a slash;
+    /// As [`create`](Self::create), for `new`, but `NotFound` if it is vacant and ends with a slash;
     /// [`ErrorKind::CrossesDevices`];
     /// [`ErrorKind::NotFound`] and [`ErrorKind::IsADirectory`] for `old`.
     #[doc(alias = "vfs_link")]

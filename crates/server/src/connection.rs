@@ -141,8 +141,7 @@ struct Connection {
 
 /// The event for which a connection that waits for input is woken.
 enum Wake {
-    /// The end, a full buffer, or what [`Connection::serve_plain`] leaves: input, or output that
-    /// the socket did not accept at once.
+    /// The end, a full buffer, or what [`Connection::serve_plain`] leaves: input, or output.
     Read(ReadOutcome),
     /// The idle timeout is over.
     Idle,
@@ -376,7 +375,8 @@ impl Connection {
         }
         self.is_first = false;
         if self.session.output.is_full() {
-            // By plain commands, whose output the socket did not accept at once.
+            // By plain commands: the socket did not accept it at once, or it has long values, which
+            // `try_flush` leaves.
             self.session.flush().await?;
         }
         let is_logged = self.session.server.verbosity() > 0;

@@ -82,7 +82,7 @@ impl Listener {
         let kind = sockopt::socket_type(&socket).map_err(|why| refused(why.into()))?;
         #[cfg(not(target_vendor = "apple"))]
         let listens = sockopt::socket_acceptconn(&socket).map_err(|why| refused(why.into()))?;
-        // Unknown there.
+        // Apple's systems do not implement `SO_ACCEPTCONN`.
         #[cfg(target_vendor = "apple")]
         let listens = true;
         if kind != SocketType::STREAM || !listens {
